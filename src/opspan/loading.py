@@ -52,7 +52,7 @@ def load(
     """
     if not paths:
         raise UsageError("nothing to load; expected the path of at least one trace")
-    from opspan.analysis import Analysed
+    from opspan.analysis import Analysis
     from opspan.remote import each
     from opspan.tables import Tables
     from opspan.trace import Trace
@@ -61,7 +61,7 @@ def load(
     tables, found = read_all(asked, source, window_of(between, step), cycle=cycle)
     trace = Trace.of(tables.check() if strict else tables)
     if found is not None:
-        trace.analysed = Analysed(Tables(trace.ranks, **trace.frames), iterations=found)
+        trace.analysed = Analysis(Tables(trace.ranks, **trace.frames), iterations=found)
     return trace
 
 

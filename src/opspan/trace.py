@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opspan import forked
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.tables import Tables
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ class Trace(Tables):
         return tables if isinstance(tables, Trace) else cls(tables.ranks, **tables.frames)
 
     @cached_property
-    def analysed(self) -> Analysed:
+    def analysed(self) -> Analysis:
         """The trace and its analysis: `trace.analysed.complete.ranges` has all columns of docs/analysis.md."""
-        return Analysed(Tables(self.ranks, **self.frames))  # not of self: a circle keeps what nobody needs any more
+        return Analysis(Tables(self.ranks, **self.frames))  # not of self: a circle keeps what nobody needs any more
 
     def _repr_html_(self) -> str:
         """What a notebook shows of it."""

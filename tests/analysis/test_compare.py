@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 from analysis.frames import nested_rows, ranges, table
-from opspan.analysis import Analysed, averages, parts
+from opspan.analysis import Analysis, averages, parts
 from opspan.analysis.compare import BY, compare, whole
 from opspan.analysis.figures import KEYS, Lasted, figures, lasted, parts_of, several, together
 from opspan.analysis.iterations import iterations
@@ -35,7 +35,7 @@ def run(marked: list[Any], launched: list[tuple[int, int, str]] = ()) -> Tables:
     ]
     frames = {"calls": table("calls", calls, **WHERE), "work": table("work", work, device_id=0, stream_id=7, **WHERE)}
     tables = Tables((Metadata(source="test", paths=()),), ranges=ranges(*marked), **frames)
-    return Analysed(tables).complete
+    return Analysis(tables).complete
 
 
 def training(*ops: tuple[int, int], first: int = 0) -> Tables:

@@ -17,7 +17,7 @@ from builders.job_program import rows_of
 from builders.training import FOREACH, KERNELS, run
 from builders.training_files import kineto_files, load
 from builders.training_plan import Plan, Run
-from opspan.analysis.analysed import Analysed
+from opspan.analysis.analysed import Analysis
 from opspan.analysis.busy import step_times
 from opspan.analysis.path_threads import FOR_ROOM
 from opspan.analysis.what_if import what_if
@@ -27,9 +27,9 @@ DATA = Path(__file__).parents[1] / "data"
 SLOW_DEVICE = Plan(steps=12, slower=dict.fromkeys(OPS, 3.0))  # the host is ahead by as much as the queue has room for
 
 
-def would_change(found: Analysed, by: Mapping[str, float]) -> float:
-    times = step_times(found.attributed, found.iterations)
-    rows = what_if(found.attributed, times, found.waits, found.path_graph, by, found.meetings).steps
+def would_change(analysis: Analysis, by: Mapping[str, float]) -> float:
+    times = step_times(analysis.attributed, analysis.iterations)
+    rows = what_if(analysis.attributed, times, analysis.waits, analysis.path_graph, by, analysis.meetings).steps
     return float(rows["after_ns"].sum() / rows["before_ns"].sum()) - 1
 
 
@@ -75,11 +75,11 @@ def test_a_queue_that_was_never_full_has_no_limit(tmp_path: Path) -> None:
             at = 2000 * part + 10 * number
             calls.append({"name": LAUNCH, "start_ns": at, "end_ns": at + 2, "correlation_id": 40 * part + number})
             work.append(kernel(2000 * part + 5 + 30 * number, 2000 * part + 35 + 30 * number, 40 * part + number))
-    found = Analysed(trace_of(calls, work, [("step", 0, 8000)]))
+    found = Analysis(trace_of(calls, work, [("step", 0, 8000)]))
     assert not (found.path_graph.joins["what"] == FOR_ROOM).any()
 
 
-def one_queue(streams: int, room: int = 10) -> Analysed:
+def one_queue(streams: int, room: int = 10) -> Analysis:
     """Kernels of 100 in turn on so many streams, one after the other, and a queue for all of them."""
     calls, work, now, free = [], [], 0, 0
     for number in range(200):
@@ -91,7 +91,7 @@ def one_queue(streams: int, room: int = 10) -> Analysed:
         work.append(kernel(free, free + 100, number, number % streams))
         free += 101
         now += 5
-    return Analysed(trace_of(calls, work, [("step", 0, free)]))
+    return Analysis(trace_of(calls, work, [("step", 0, free)]))
 
 
 @pytest.mark.parametrize("streams", [1, 3])
@@ -123,7 +123,7 @@ def test_a_queue_that_was_full_before_the_recording_began(share: float, tmp_path
     calls = whole.tables.calls
     at_ns = calls["start_ns"].quantile(share)
     # Devices still do what was launched before.
-    later = Analysed(replace(whole.tables, calls=calls.filter(pl.col("start_ns") >= at_ns)))
+    later = Analysis(replace(whole.tables, calls=calls.filter(pl.col("start_ns") >= at_ns)))
     found, before = (
         one.path_graph.joins.filter(pl.col("what") == FOR_ROOM, pl.col("is_last"), pl.col("time_ns") > at_ns)
         for one in (later, whole)
@@ -149,7 +149,7 @@ def test_a_stream_with_a_full_queue_does_not_hold_launches_on_another() -> None:
         calls.append({"name": LAUNCH, "start_ns": begin, "end_ns": now, "correlation_id": number})
         work.append(kernel(start, free[stream], number, stream))
         now += 5
-    found = Analysed(trace_of(calls, work, [("step", 0, max(free.values()))]))
+    found = Analysis(trace_of(calls, work, [("step", 0, max(free.values()))]))
 
     joins = found.path_graph.joins.filter((pl.col("what") == FOR_ROOM) & pl.col("is_last"))
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import opspan
 import twins
 from analysis.frames import maybe_times, places, table
-from opspan.analysis import Analysed, launches, nest
+from opspan.analysis import Analysis, launches, nest
 from opspan.analysis.copies import copies
 from opspan.analysis.launched import delays, queues
 from properties import property_of
@@ -241,11 +241,11 @@ def test_copies(work: list[dict]) -> None:
 # --- recorded traces
 
 
-def recorded(traces_dir: Path, name: str) -> tuple[Path, Analysed]:
+def recorded(traces_dir: Path, name: str) -> tuple[Path, Analysis]:
     path = traces_dir / name
     if not path.exists():
         pytest.skip(f"{name} is not among the recorded traces")
-    return path, Analysed(opspan.load(path))
+    return path, Analysis(opspan.load(path))
 
 
 RAN = """

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import opspan
 from analysis.frames import ranges, table
 from opspan.analysis import launches, nest
-from opspan.analysis.analysed import Analysed
+from opspan.analysis.analysed import Analysis
 from opspan.analysis.busy import step_times
 from opspan.analysis.path_cuts import KINDS
 from opspan.analysis.path_events import CLOSE
@@ -152,7 +152,7 @@ def longest(calls: list[dict], work: list[dict], marked: list[dict], by: dict[st
 
 
 def would_take(trace: Tables, by: dict[str, float]) -> pl.DataFrame:
-    found = Analysed(trace)
+    found = Analysis(trace)
     steps = step_times(found.attributed, found.iterations)
     return what_if(found.attributed, steps, found.waits, found.path_graph, by, found.meetings).steps
 
@@ -171,7 +171,7 @@ def test_it_would_take_as_long_as_the_longest_path_of_the_graph(program: tuple, 
 @property_of(programs(threads=3).filter(lambda some: usable(*some)), factors, few=30, many=300)
 def test_the_path_is_as_long_as_the_run_and_is_a_path_of_the_graph(program: tuple, by: dict[str, float]) -> None:
     trace = trace_of(*program)
-    found = Analysed(trace)
+    found = Analysis(trace)
     (before,) = step_times(trace, found.iterations).select(pl.col("end_ns") - pl.col("start_ns")).to_series()
     pieces = found.path.with_columns(ns=pl.col("end_ns") - pl.col("start_ns"))
     assert pieces["ns"].sum() == before
@@ -186,7 +186,7 @@ def test_the_path_is_as_long_as_the_run_and_is_a_path_of_the_graph(program: tupl
 
 
 def of_kinds(trace: Tables) -> dict[str, int]:
-    sums = Analysed(trace).path.group_by("kind").agg((pl.col("end_ns") - pl.col("start_ns")).sum())
+    sums = Analysis(trace).path.group_by("kind").agg((pl.col("end_ns") - pl.col("start_ns")).sum())
     return dict(sums.rows())
 
 
@@ -257,7 +257,7 @@ def test_the_thread_that_does_the_backward_is_on_the_path_while_the_main_one_wai
         {"name": "optimizer", "tid": 1, "start_ns": 85, "end_ns": 95},
     ]
     trace = trace_of([], [], marked)
-    found = Analysed(trace)
+    found = Analysis(trace)
     names = found.attributed.ranges["name"].cast(pl.String).gather(found.path["range"])
     times = zip(names, found.path["start_ns"], found.path["end_ns"], strict=True)
     assert list(times) == [
@@ -276,7 +276,7 @@ def test_the_thread_that_does_the_backward_is_on_the_path_while_the_main_one_wai
 
 def ns_of(trace: Tables, *by: str) -> dict[tuple, int]:
     """How much of the path each has."""
-    sums = Analysed(trace).path.group_by(by).agg((pl.col("end_ns") - pl.col("start_ns")).sum().alias("ns"))
+    sums = Analysis(trace).path.group_by(by).agg((pl.col("end_ns") - pl.col("start_ns")).sum().alias("ns"))
     return {row[:-1]: row[-1] for row in sums.rows()}
 
 
@@ -307,7 +307,7 @@ def test_calls_whose_time_is_not_known_are_no_part_of_it() -> None:
 def test_what_a_thread_did_before_the_main_one_did_anything_was_not_waited_for() -> None:
     marked = [("forward", 20, 30), {"name": "MulBackward0", "start_ns": 0, "end_ns": 10, "tid": 2, "kind": "backward"}]
     trace = trace_of([], [], marked)
-    found = Analysed(trace)
+    found = Analysis(trace)
     names = found.attributed.ranges["name"].cast(pl.String).gather(found.path["range"])
     assert list(zip(names, found.path["start_ns"], strict=True)) == [(None, 0), ("forward", 20)]
 
@@ -337,7 +337,7 @@ def test_odd_times_are_no_trouble(rows: list[tuple]) -> None:
         for at, (begin, end, _, _, tid) in enumerate(rows)
     ]
     work = [{"start_ns": begin, "end_ns": end, "correlation_id": at} for at, (_, _, begin, end, _) in enumerate(rows)]
-    found = Analysed(trace_of(calls, work, []))
+    found = Analysis(trace_of(calls, work, []))
     assert (found.path["end_ns"] > found.path["start_ns"]).all()
     steps = step_times(found.attributed, found.iterations)
     assert would_take(found.tables, {"host": 1.0}).height == steps.height

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import opspan
 import twins
 from analysis.frames import table
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis import repeating as module
 from opspan.analysis.repeating import period, repeating
 from opspan.tables import Metadata, Tables
@@ -144,9 +144,9 @@ def test_what_repeats_is_no_step_and_is_told_where_there_are_none() -> None:
     work = work_of([0, 1, 2] * 5)
     steps = [{"name": f"ProfilerStep#{number}", "start_ns": number, "end_ns": number + 1} for number in range(2)]
     ranges = table("ranges", steps, rank=0, pid=1, tid=1)
-    assert not Analysed(Tables((Metadata("kineto"),), ranges=ranges, work=work)).patterns.height
+    assert not Analysis(Tables((Metadata("kineto"),), ranges=ranges, work=work)).patterns.height
     others = ranges.with_columns(pid=pl.lit(2, dtype=pl.Int64))
-    found = Analysed(Tables((Metadata("kineto"),), ranges=others, work=work))
+    found = Analysis(Tables((Metadata("kineto"),), ranges=others, work=work))
     assert found.patterns.rows() == [(0, 1, 5, 60)]
     assert found.iterations.select("pid", "how").unique().rows() == [(2, "step")]
 

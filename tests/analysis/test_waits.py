@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import opspan
 import twins
 from analysis.frames import maybe_times, places, range_rows, ranges, table
-from opspan.analysis import Analysed, launches, nest
+from opspan.analysis import Analysis, launches, nest
 from opspan.analysis.waits import ITEM_OPS, WHY, waits
 from properties import property_of
 
@@ -261,7 +261,7 @@ def recorded(traces_dir: Path, name: str) -> tuple[Path, pl.DataFrame]:
     path = traces_dir / name
     if not path.exists():
         pytest.skip(f"{name} is not among the recorded traces")
-    return path, Analysed(opspan.load(path)).waits
+    return path, Analysis(opspan.load(path)).waits
 
 
 CALLED = """

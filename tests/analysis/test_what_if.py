@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from analysis.test_path import SYNC, WHERE, kernel, launch, trace_of, would_take
-from opspan.analysis.analysed import Analysed
+from opspan.analysis.analysed import Analysis
 from opspan.analysis.what_if import what_if
 
 STEP_0, STEP_1 = (
@@ -68,7 +68,7 @@ def test_work_that_waits_for_several_begins_after_the_last_of_them() -> None:
 def test_a_moment_in_the_last_wait_moves_with_the_work_that_is_waited_for() -> None:
     calls = [launch(0, 1), {"name": SYNC, "start_ns": 3, "end_ns": 30}]
     calls += [launch(32, 2), {"name": SYNC, "start_ns": 36, "end_ns": 70}]
-    found = Analysed(trace_of(calls, [kernel(5, 25, 1), kernel(35, 60, 2)], [("step", 0, 80)]))
+    found = Analysis(trace_of(calls, [kernel(5, 25, 1), kernel(35, 60, 2)], [("step", 0, 80)]))
     times = pl.DataFrame({**WHERE, "start_ns": [0, 65], "end_ns": [65, 80]}, schema_overrides={"rank": pl.Int32})
     rows = what_if(found.attributed, times, found.waits, found.path_graph, {"computing": 0.0}, found.meetings).steps
     # The first kernel saves 20, the second 25; of the second wait 5 are left of the 10 after its kernel, then 10 more.

@@ -18,7 +18,7 @@ from builders.training_files import kineto_files, nsys_files
 from builders.training_plan import Plan
 from emit.running import opspan
 from opspan import load
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.compare import BY, compare, compared
 from opspan.analysis.figures import figures
 from opspan.tables import Tables
@@ -87,10 +87,10 @@ def test_the_exit_code_says_whether_steps_take_longer(times: float, code: int, i
 def test_what_is_read_is_what_was_written(one: Tables, other: Tables, by: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "base.json"
-        baseline.save(Analysed(one), path)
+        baseline.save(Analysis(one), path)
         kept = baseline.load(path, by)
-    now = Analysed(other).complete
-    assert compared(kept, figures(now, by)).equals(compare(Analysed(one).complete, now, by))
+    now = Analysis(other).complete
+    assert compared(kept, figures(now, by)).equals(compare(Analysis(one).complete, now, by))
 
 
 @pytest.mark.parametrize(

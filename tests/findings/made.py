@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from analysis.frames import table
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.findings import Finding, findings
 from opspan.tables import Metadata, Tables
 
@@ -76,8 +76,8 @@ class Made:
         metadata = tuple(Metadata(source="kineto", paths=()) for _ in self.ranks)
         return Tables(metadata, **{name: table(name, rows) for name, rows in self.rows.items()})
 
-    def analysed(self) -> Analysed:
-        return Analysed(self.tables())
+    def analysed(self) -> Analysis:
+        return Analysis(self.tables())
 
     def findings(self) -> dict[str, Finding]:
         return {finding.rule.id: finding for finding in findings(self.analysed())}

@@ -6,7 +6,7 @@ import polars as pl
 from hypothesis import strategies as st
 
 from analysis.frames import nested_rows, places, table
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.findings import RULES, findings
 from opspan.findings.run import CAUSES, Run
 from opspan.tables import Metadata, Tables
@@ -49,7 +49,7 @@ def rows(is_odd: bool, **more: st.SearchStrategy) -> st.SearchStrategy[list[dict
     )
 
 
-def runs(is_odd: bool = False) -> st.SearchStrategy[Analysed]:
+def runs(is_odd: bool = False) -> st.SearchStrategy[Analysis]:
     number = st.integers(1, 5)
     kind = st.sampled_from(["kernel", "kernel", "memcpy", "graph", "sync"])
     work = {"correlation_id": number, "kind": kind, "name": WORK, "device_id": st.sampled_from([0, 0, 1])}
@@ -67,29 +67,29 @@ def runs(is_odd: bool = False) -> st.SearchStrategy[Analysed]:
     )
 
 
-def analysed(marked: list[dict], calls: list[dict], work: list[dict]) -> Analysed:
+def analysed(marked: list[dict], calls: list[dict], work: list[dict]) -> Analysis:
     frames = {"ranges": table("ranges", marked), "calls": table("calls", calls), "work": table("work", work)}
     frames["devices"] = table("devices", [{"rank": 0, "device_id": 0, "multiprocessors": 3, "memory_bytes": 10}])
-    return Analysed(Tables((Metadata(source="kineto", paths=()),), **frames))
+    return Analysis(Tables((Metadata(source="kineto", paths=()),), **frames))
 
 
 @property_of(runs(is_odd=True), few=15, many=300)
-def test_of_any_run_there_is_an_answer(found: Analysed) -> None:
-    for row in answer(found).rows.to_dicts():
+def test_of_any_run_there_is_an_answer(analysis: Analysis) -> None:
+    for row in answer(analysis).rows.to_dicts():
         assert row["share"] is None or 0 <= row["share"] <= 1
         assert not set("{}") & set(row["sentence"])
 
 
 @property_of(runs(), few=20, many=400)
-def test_idle_time_has_one_cause_each_and_is_no_more_than_all_time(found: Analysed) -> None:
-    run = Run(found)
+def test_idle_time_has_one_cause_each_and_is_no_more_than_all_time(analysis: Analysis) -> None:
+    run = Run(analysis)
     for rule in RULES:
         for evidence in rule.look(run, rule.threshold) if run.total_ns else ():
             assert rule.id not in IDLE or 0 < (evidence.at_stake_ns or 0) <= run.total_ns
             assert (evidence.at_stake_ns or 0) >= 0
-    costs = [finding.evidence.at_stake_ns or 0 for finding in findings(found)]
+    costs = [finding.evidence.at_stake_ns or 0 for finding in findings(analysis)]
     assert costs == sorted(costs, reverse=True)
-    check_causes(found)
+    check_causes(analysis)
 
 
 def test_work_of_steps_that_overlap_is_counted_once() -> None:
@@ -104,16 +104,16 @@ def test_work_of_steps_that_overlap_is_counted_once() -> None:
     assert found.evidence.at_stake_ns == round(40 * 2 / 3)
 
 
-def check_causes(found: Analysed) -> None:
+def check_causes(analysis: Analysis) -> None:
     """They add up to the idle time of usual steps, moment by moment."""
-    run = Run(found)
+    run = Run(analysis)
     pieces = run.idle
     assert set(pieces["cause"]) <= set(CAUSES)
     got = dict(pieces.group_by("device_id").agg(pl.col("ns").sum()).rows())
     usual = run.usual.select("start_ns", "end_ns").rows()
-    first = min((row["start_ns"] for row in every(found)), default=0)
+    first = min((row["start_ns"] for row in every(analysis)), default=0)
     expected: dict[int, int] = {}
-    for gap in found.gaps.to_dicts():
+    for gap in analysis.gaps.to_dicts():
         here = range(gap["start_ns"], gap["end_ns"])
         if run.steps.height:
             ns = sum(sum(begin <= moment < end for begin, end in usual) for moment in here)
@@ -123,8 +123,8 @@ def check_causes(found: Analysed) -> None:
     assert got == {device: ns for device, ns in expected.items() if ns}
 
 
-def every(found: Analysed) -> list[dict]:
+def every(analysis: Analysis) -> list[dict]:
     """What a run lasts from and to: without what the profiler did itself."""
-    tables = found.attributed
+    tables = analysis.attributed
     rows = (row for frame in (tables.ranges, tables.calls, tables.work) for row in frame.to_dicts())
     return [row for row in rows if not row.get("is_overhead")]

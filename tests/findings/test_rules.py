@@ -23,7 +23,7 @@ from findings import (
     test_waits,
 )
 from findings.made import Case, Made
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.findings import RULES, Evidence, Finding, Rule, findings
 from opspan.findings.rule import SEVERITIES
 from opspan.findings.run import Run
@@ -103,7 +103,7 @@ def test_severity_goes_by_the_share(share: float | None, severity: str) -> None:
 
 @pytest.mark.parametrize("ranks", [(), (Metadata(source="kineto"),)])
 def test_of_nothing_nothing_is_said(ranks: tuple[Metadata, ...]) -> None:
-    assert findings(Analysed(Tables(ranks))) == []
+    assert findings(Analysis(Tables(ranks))) == []
 
 
 def test_ranges_without_times_say_nothing() -> None:

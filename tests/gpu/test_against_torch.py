@@ -12,7 +12,7 @@ import opspan
 from gpu.children import differences, fact
 from gpu.conftest import Run, Runs
 from gpu.work_rows import Row, of_chrome, of_trace
-from opspan.analysis.analysed import Analysed
+from opspan.analysis.analysed import Analysis
 from opspan.analysis.device_part import TOLERANCE_NS
 
 pytestmark = [pytest.mark.gpu, pytest.mark.slow, pytest.mark.usefixtures("gpu")]
@@ -29,7 +29,7 @@ def torchs(runs: Runs, name: str) -> Path:
     return run.folder / "torch.json"
 
 
-def recorded(runs: Runs, name: str, recorder: str) -> tuple[Run, Analysed]:
+def recorded(runs: Runs, name: str, recorder: str) -> tuple[Run, Analysis]:
     run = runs("watched", name, recorder)
     told = run.ended.told
     assert not [text for text in told["warnings"] if "not recorded" in text], told["warnings"]
@@ -139,12 +139,12 @@ def test_recorded_work_has_a_call_an_op_and_a_time_after_the_call_began(runs: Ru
     assert not early, [(row, (row.start_ns or 0) - (row.call_ns or 0)) for row in early[:5]]
 
 
-def links(found: Analysed) -> list[tuple[str, str | None]]:
+def links(analysis: Analysis) -> list[tuple[str, str | None]]:
     """Each backward op that launched something, with its forward op."""
-    ranges = found.complete.ranges
+    ranges = analysis.complete.ranges
     names, kinds, parents, forwards = (ranges[name].to_list() for name in ("name", "kind", "parent", "forward"))
     backward = set()
-    for row in found.complete.work["launch_range"].drop_nulls().unique():
+    for row in analysis.complete.work["launch_range"].drop_nulls().unique():
         while row is not None and kinds[row] != "backward":
             row = parents[row]
         if row is not None:

@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from opspan.analysis.analysed import Analysed
+from opspan.analysis.analysed import Analysis
 
 _KINDS = {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset"}
 _CALLS = ("cuda_runtime", "cuda_driver")
@@ -60,9 +60,9 @@ def of_chrome(path: Path) -> list[Row]:
     return in_order(rows)
 
 
-def of_trace(found: Analysed) -> list[Row]:
+def of_trace(analysis: Analysis) -> list[Row]:
     """The same of a trace; times are on the trace's own clock."""
-    ranges, calls, work = found.complete.ranges, found.complete.calls, found.complete.work
+    ranges, calls, work = analysis.complete.ranges, analysis.complete.calls, analysis.complete.work
     names = ranges["name"].to_list()
     call_names, call_times = calls["name"].to_list(), calls["start_ns"].to_list()
 

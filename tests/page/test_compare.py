@@ -10,7 +10,7 @@ import pytest
 import opspan
 from builders.training_files import load
 from builders.training_plan import Plan
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.views.diff import answer, figures_of
 from opspan.views.page.compare import section
 from opspan.views.page.section import Subject
@@ -33,8 +33,8 @@ def page(pages: Path, runs: tuple[opspan.Trace, opspan.Trace]) -> Path:
     return out
 
 
-def files(found: Analysed) -> tuple[Path, ...]:
-    return tuple(Path(path) for rank in found.tables.ranks for path in rank.paths)
+def files(analysis: Analysis) -> tuple[Path, ...]:
+    return tuple(Path(path) for rank in analysis.tables.ranks for path in rank.paths)
 
 
 def shown(before: opspan.Trace, after: opspan.Trace) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 import opspan
 from builders.training_files import load
 from builders.training_plan import Plan
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.views.page.distributed import section
 from opspan.views.page.section import Section, Subject
 from page.browser import Browser
@@ -33,8 +33,8 @@ def page(pages: Path, ranks: opspan.Trace) -> Path:
     return out
 
 
-def made(found: Analysed) -> Section:
-    return section(Subject(found, tuple(Path(path) for rank in found.tables.ranks for path in rank.paths)))
+def made(analysis: Analysis) -> Section:
+    return section(Subject(analysis, tuple(Path(path) for rank in analysis.tables.ranks for path in rank.paths)))
 
 
 def shown(trace: opspan.Trace) -> dict[str, Any]:

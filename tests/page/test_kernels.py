@@ -12,7 +12,7 @@ import pytest
 import opspan
 from builders.training_files import load
 from builders.training_plan import Plan
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.views.page import kernels
 from opspan.views.page.section import Subject
 from opspan.views.table import Asked, table_of
@@ -22,7 +22,7 @@ from views.sources import capture, nsys
 
 
 @pytest.fixture(scope="module", params=["kineto", "nsys"])
-def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Analysed:
+def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Analysis:
     return load(tmp_path_factory.mktemp("run") / "files", Plan(steps=3), request.param).analysed
 
 
@@ -38,15 +38,15 @@ def rows_of(table: dict[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(names, row, strict=True)) for row in zip(*table["values"], strict=True)]
 
 
-def made(found: Analysed) -> dict[str, Any]:
-    data = kernels.section(Subject(found)).data
+def made(analysis: Analysis) -> dict[str, Any]:
+    data = kernels.section(Subject(analysis)).data
     assert data is not None
     return data
 
 
-def test_by_name_it_is_the_table_by_kernel(found: Analysed) -> None:
-    data = made(found)
-    expected = table_of(found, Asked("kernel")).rows.filter(kind="kernel")
+def test_by_name_it_is_the_table_by_kernel(analysis: Analysis) -> None:
+    data = made(analysis)
+    expected = table_of(analysis, Asked("kernel")).rows.filter(kind="kernel")
     shown = rows_of(data["tables"][0]["rows"])
     for mine, row in zip(shown, expected.to_dicts(), strict=True):
         assert {name: row[name] for name in mine if name != "share"} == {
@@ -60,8 +60,8 @@ def test_by_name_it_is_the_table_by_kernel(found: Analysed) -> None:
     assert with_tensor_cores > 0
 
 
-def test_launches_and_ops_of_a_kernel_add_up_to_it(found: Analysed) -> None:
-    data = made(found)
+def test_launches_and_ops_of_a_kernel_add_up_to_it(analysis: Analysis) -> None:
+    data = made(analysis)
     counts: Counter[str] = Counter()
     for row, name in zip(rows_of(data["tables"][1]["rows"]), data["tables"][1]["names"], strict=True):
         counts[name] += row["count"]
@@ -74,10 +74,10 @@ def test_launches_and_ops_of_a_kernel_add_up_to_it(found: Analysed) -> None:
         assert ops["ns"] == sorted(ops["ns"], reverse=True)
 
 
-def test_copies_are_apart(found: Analysed) -> None:
-    data = made(found)
+def test_copies_are_apart(analysis: Analysis) -> None:
+    data = made(analysis)
     (copy,) = rows_of(data["copies"])
-    assert copy["count"] == found.tables.work.filter(pl.col("kind") == "memcpy").height == 3
+    assert copy["count"] == analysis.tables.work.filter(pl.col("kind") == "memcpy").height == 3
     assert data["fills"] is None
     assert all("Memcpy" not in name for name in data["tables"][0]["names"])
 
@@ -89,9 +89,9 @@ def test_what_the_source_does_not_have_is_said_and_no_column(tmp_path: Path) -> 
     assert "does not have: blocks per multiprocessor, occupancy" in data["notes"][1]
 
 
-def test_copies_alone_are_no_kernels(found: Analysed) -> None:
-    tables = found.tables
-    alone = made(Analysed(tables.replace(work=tables.work.filter(pl.col("kind") == "memcpy"))))
+def test_copies_alone_are_no_kernels(analysis: Analysis) -> None:
+    tables = analysis.tables
+    alone = made(Analysis(tables.replace(work=tables.work.filter(pl.col("kind") == "memcpy"))))
     assert (alone["tables"], alone["top"], alone["total_ns"]) == ([], [], 0)
     assert rows_of(alone["copies"])[0]["count"] == 3
 

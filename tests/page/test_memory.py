@@ -11,7 +11,7 @@ import pytest
 
 import opspan
 from builders import kineto
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.memory_use import operators
 from opspan.views.memory import rows_of
 from opspan.views.page import memory
@@ -58,17 +58,17 @@ def written(path: Path, steps: int = 10) -> Path:
     return kineto.write(path, kineto.document(events))
 
 
-def made(found: Analysed) -> Section:
-    return memory.section(Subject(found))
+def made(analysis: Analysis) -> Section:
+    return memory.section(Subject(analysis))
 
 
 @pytest.fixture(scope="module")
-def found(pages: Path) -> Analysed:
+def found(pages: Path) -> Analysis:
     return opspan.load(written(pages / "memory.json")).analysed
 
 
 @pytest.fixture(scope="module")
-def page(pages: Path, found: Analysed) -> Path:
+def page(pages: Path, analysis: Analysis) -> Path:
     out = pages / "memory.html"
     opspan.load(pages / "memory.json").report(out)
     return out
@@ -86,42 +86,42 @@ def summed(place: dict[str, Any], is_in: Callable[[int], bool]) -> dict[str | No
     return sums
 
 
-def check_whole(found: Analysed, data: dict[str, Any]) -> None:
-    rows = rows_of(found, "op")
-    keys = rows_of(found, "device").sort("allocated_bytes", descending=True, maintain_order=True)
+def check_whole(analysis: Analysis, data: dict[str, Any]) -> None:
+    rows = rows_of(analysis, "op")
+    keys = rows_of(analysis, "device").sort("allocated_bytes", descending=True, maintain_order=True)
     for place, device in zip(data["places"], keys["device_id"], strict=True):
         mine = rows.filter(pl.col("device_id").eq_missing(pl.lit(device, dtype=pl.Int32))).to_dicts()
         theirs = {row["op"]: {ours: row[name] for ours, name in FIGURES.items()} for row in mine}
         assert summed(place, lambda _: True) == theirs
 
 
-def test_all_pieces_together_are_what_opspan_memory_prints(found: Analysed) -> None:
-    section = made(found)
+def test_all_pieces_together_are_what_opspan_memory_prints(analysis: Analysis) -> None:
+    section = made(analysis)
     assert section.data is not None
     assert [place["title"] for place in section.data["places"]] == ["Device 0 (Some GPU)", "Host"]
-    check_whole(found, section.data)
+    check_whole(analysis, section.data)
 
 
-def test_a_window_is_of_the_events_in_it(found: Analysed) -> None:
-    data = made(found).data
+def test_a_window_is_of_the_events_in_it(analysis: Analysis) -> None:
+    data = made(analysis).data
     assert data is not None
     first = int(data["begin_ns"]) + data["first"]
     from_piece, to_piece = 100, 250
     from_ns, to_ns = (first + piece * data["piece"] for piece in (from_piece, to_piece))
-    inside = found.tables.memory.filter(pl.col("time_ns").is_between(from_ns, to_ns, closed="left"))
-    expected = operators(found.attributed.ranges, inside.filter(pl.col("device_id") == 0))
+    inside = analysis.tables.memory.filter(pl.col("time_ns").is_between(from_ns, to_ns, closed="left"))
+    expected = operators(analysis.attributed.ranges, inside.filter(pl.col("device_id") == 0))
     ours = summed(data["places"][0], lambda piece: from_piece <= piece < to_piece)
     for row in expected.to_dicts():
         mine = ours[row["name"]]
         assert {name: row[name] for name in mine if name != "calls"} | {"calls": 0} == mine | {"calls": 0}
-    assert 0 < inside.height < found.tables.memory.height
+    assert 0 < inside.height < analysis.tables.memory.height
 
 
-def test_curve_blocks_and_peak_are_those_of_the_analysis(found: Analysed) -> None:
-    data = made(found).data
+def test_curve_blocks_and_peak_are_those_of_the_analysis(analysis: Analysis) -> None:
+    data = made(analysis).data
     assert data is not None
     place = data["places"][0]
-    peak = found.memory_peaks.filter(pl.col("device_id") == 0).to_dicts()[0]
+    peak = analysis.memory_peaks.filter(pl.col("device_id") == 0).to_dicts()[0]
     assert place["peak"]["allocated"] == max(place["curve"]["allocated"]) == peak["allocated_bytes"] == 13 * MIB
     assert int(data["begin_ns"]) + place["peak"]["at"] == peak["time_ns"]
     assert set(place["curve"]["reserved"]) - {None} == {512 * MIB}
@@ -154,13 +154,13 @@ def test_the_curve_is_thinned_and_keeps_least_and_most(tmp_path: Path) -> None:
     assert "largest of 4,000 blocks" in data["places"][0]["blocks"]["notes"][0]
 
 
-def test_too_many_figures_are_of_fewer_pieces(found: Analysed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_too_many_figures_are_of_fewer_pieces(analysis: Analysis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "MOST_CELLS", 20)
-    data = made(found).data
+    data = made(analysis).data
     assert data is not None
     assert data["pieces"] < memory.PIECES
     assert sum(len(place["ops"]["piece"]) for place in data["places"]) <= 20
-    check_whole(found, data)
+    check_whole(analysis, data)
 
 
 def test_without_memory_it_says_what_records_it(tmp_path: Path) -> None:
@@ -202,14 +202,14 @@ def test_dragging_selects_a_window_and_the_tables_follow(browser: Browser, page:
         assert ops.filter(has_text="aten::empty").locator("td").nth(1).inner_text() == "10"
 
 
-def test_a_window_needs_no_mouse_and_leads_anywhere(browser: Browser, page: Path, found: Analysed) -> None:
+def test_a_window_needs_no_mouse_and_leads_anywhere(browser: Browser, page: Path, analysis: Analysis) -> None:
     with browser.open(page) as opened:
         opened.goto("memory")
         opened.at.get_by_label("to (ms)").fill("1.9")
         opened.at.keyboard.press("Tab")
         blocks = opened.at.get_by_role("region", name="Blocks of memory")
         assert blocks.locator("tbody tr").count() == 4
-        begin = int(found.attributed.ranges["start_ns"].min())  # type: ignore[arg-type]
+        begin = int(analysis.attributed.ranges["start_ns"].min())  # type: ignore[arg-type]
         opened.goto(f"memory?from={begin + 3_000_000}&to={begin + 3_900_000}")
         assert float(opened.at.get_by_label("From (ms)").input_value()) == pytest.approx(3, abs=0.03)
         assert blocks.locator("tbody tr").count() == 2

@@ -12,7 +12,7 @@ import opspan
 from builders.cycles import two_cycles
 from builders.training_files import load
 from builders.training_plan import Plan
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.busy import KINDS
 from opspan.tables import Metadata, Tables
 from opspan.views import findings, idle, steps, summary
@@ -28,24 +28,24 @@ PLAN = Plan(ranks=2, steps=12, straggler=(1, 1.3), stalls={5: 3_000_000}, slow_l
 
 
 @pytest.fixture(scope="module")
-def found(pages: Path) -> Analysed:
+def found(pages: Path) -> Analysis:
     return load(pages / "overview", PLAN).analysed
 
 
 @pytest.fixture(scope="module")
-def data(found: Analysed) -> dict[str, Any]:
-    return made(found)
+def data(analysis: Analysis) -> dict[str, Any]:
+    return made(analysis)
 
 
 @pytest.fixture(scope="module")
-def page(pages: Path, found: Analysed) -> Path:
+def page(pages: Path, analysis: Analysis) -> Path:
     out = pages / "overview.html"
     opspan.load(*sorted((pages / "overview").iterdir())).report(out)
     return out
 
 
-def made(found: Analysed) -> dict[str, Any]:
-    data = overview.section(Subject(found)).data
+def made(analysis: Analysis) -> dict[str, Any]:
+    data = overview.section(Subject(analysis)).data
     assert data is not None
     return data
 
@@ -55,8 +55,8 @@ def column(table: dict[str, Any], name: str) -> list[Any]:
     return list(table["values"][at])
 
 
-def test_steps_are_those_of_opspan_steps(found: Analysed, data: dict[str, Any]) -> None:
-    rows = steps.rows_of(found)
+def test_steps_are_those_of_opspan_steps(analysis: Analysis, data: dict[str, Any]) -> None:
+    rows = steps.rows_of(analysis)
     kinds = [kind["name"] for kind in data["steps"]["kinds"]]
     assert set(KINDS) >= set(kinds)
     assert [one["title"] for one in data["steps"]["processes"]] == ["rank 0", "rank 1"]
@@ -70,11 +70,11 @@ def test_steps_are_those_of_opspan_steps(found: Analysed, data: dict[str, Any]) 
     assert sum(data["steps"]["processes"][0]["is_outlier"]) == 1
 
 
-def test_many_steps_are_means_of_some_in_a_row(found: Analysed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_steps_are_means_of_some_in_a_row(analysis: Analysis, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(overview_steps, "MOST_BARS", 5)
-    shown = overview_steps.steps(found)
+    shown = overview_steps.steps(analysis)
     process = shown["processes"][0]
-    rows = steps.rows_of(found).filter(rank=0)
+    rows = steps.rows_of(analysis).filter(rank=0)
     assert (process["of_bar"], process["steps"], len(process["step"])) == (3, 12, 4)
     first = shown["kinds"][0]["name"]
     assert process["ns"][0][1] == pytest.approx(rows[f"{first}_ns"][3:6].mean())
@@ -82,8 +82,8 @@ def test_many_steps_are_means_of_some_in_a_row(found: Analysed, monkeypatch: pyt
     assert process["is_outlier"] == [False, True, False, False]
 
 
-def test_findings_are_those_of_opspan_findings(found: Analysed, data: dict[str, Any]) -> None:
-    rows = findings.rows_of(found).to_dicts()
+def test_findings_are_those_of_opspan_findings(analysis: Analysis, data: dict[str, Any]) -> None:
+    rows = findings.rows_of(analysis).to_dicts()
     shown = data["findings"]["rows"]
     assert [one["id"] for one in shown] == [row["id"] for row in rows]
     assert {"straggler", "dominating-kernel"} <= {one["id"] for one in shown}
@@ -96,8 +96,8 @@ def test_findings_are_those_of_opspan_findings(found: Analysed, data: dict[str, 
         assert len(mine["ranges"]) == min(3, len(row["ranges"]))
 
 
-def test_devices_have_the_use_of_their_time(found: Analysed, data: dict[str, Any]) -> None:
-    whole, table = found.whole_devices, data["devices"]["rows"]
+def test_devices_have_the_use_of_their_time(analysis: Analysis, data: dict[str, Any]) -> None:
+    whole, table = analysis.whole_devices, data["devices"]["rows"]
     assert column(table, "rank") == [0, 1]
     assert column(table, "busy_ns") == whole["busy_ns"].to_list()
     used = (whole["kernel_ns"] / whole["time_ns"]).to_list()
@@ -106,22 +106,22 @@ def test_devices_have_the_use_of_their_time(found: Analysed, data: dict[str, Any
     assert column(table, "name") == ["Some GPU"] * 2
 
 
-def test_idle_time_is_that_of_opspan_idle(found: Analysed, data: dict[str, Any]) -> None:
-    rows = idle.rows_of(found, "device")
+def test_idle_time_is_that_of_opspan_idle(analysis: Analysis, data: dict[str, Any]) -> None:
+    rows = idle.rows_of(analysis, "device")
     assert {one["name"]: one["ns"] for one in data["idle"]["causes"]} == {
         why: rows[f"{why}_ns"].sum() for why in ("host", "launch", "queued", "unknown")
     }
-    ops = idle.rows_of(found, "op").head(8)
+    ops = idle.rows_of(analysis, "op").head(8)
     assert (data["idle"]["ops"]["name"], data["idle"]["ops"]["ns"]) == (ops["op"].to_list(), ops["time_ns"].to_list())
 
 
-def test_top_ops_and_modules_are_the_first_of_their_tables(found: Analysed, data: dict[str, Any]) -> None:
-    ops = table_of(found, Asked()).rows.group_by("name").agg(pl.col("self_device_ns").sum())
+def test_top_ops_and_modules_are_the_first_of_their_tables(analysis: Analysis, data: dict[str, Any]) -> None:
+    ops = table_of(analysis, Asked()).rows.group_by("name").agg(pl.col("self_device_ns").sum())
     known = dict(ops.rows())
     assert data["ops"]["is_device"]
     assert [known[name] for name in data["ops"]["name"]] == data["ops"]["ns"]
     assert data["ops"]["ns"] == sorted(data["ops"]["ns"], reverse=True)
-    modules = dict(table_of(found, Asked("module")).rows.select("module", "self_device_ns").rows())
+    modules = dict(table_of(analysis, Asked("module")).rows.select("module", "self_device_ns").rows())
     assert [modules[name] for name in data["modules"]["name"]] == data["modules"]["ns"]
 
 
@@ -146,7 +146,7 @@ def test_a_capture_has_issues_and_no_devices(tmp_path: Path) -> None:
 
 
 def test_a_trace_of_nothing_has_an_overview() -> None:
-    data = made(Analysed(Tables((Metadata("capture"),))))
+    data = made(Analysis(Tables((Metadata("capture"),))))
     assert data["steps"]["processes"] == []
     assert data["cards"] == []
 

@@ -17,7 +17,7 @@ from analysis.frames import range_rows, ranges, table
 from builders import training_files
 from builders.training_plan import Plan
 from opspan import native
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.autograd import BY_NESTING
 from opspan.analysis.nest import nest
 from opspan.tables import Metadata, Tables
@@ -32,26 +32,26 @@ from views.sources import HOSTILE, capture, nsys
 TABLES = ("ranges", "calls", "work", "functions")
 
 
-def analysed(**frames: pl.DataFrame) -> Analysed:
-    return Analysed(Tables((Metadata("nsys"),), **frames))
+def analysed(**frames: pl.DataFrame) -> Analysis:
+    return Analysis(Tables((Metadata("nsys"),), **frames))
 
 
-def data_of(found: Analysed) -> dict[str, Any]:
-    data = timeline.section(Subject(found)).data
+def data_of(analysis: Analysis) -> dict[str, Any]:
+    data = timeline.section(Subject(analysis)).data
     assert data is not None
     read: dict[str, Any] = json.loads(as_json(data))
     return read
 
 
-def training(folder: Path) -> Analysed:
+def training(folder: Path) -> Analysis:
     return training_files.load(folder, Plan(ranks=2, steps=3, item_per_step=True)).analysed
 
 
-def of_nsys(folder: Path) -> Analysed:
+def of_nsys(folder: Path) -> Analysis:
     return opspan.load(nsys(folder / "a.sqlite")).analysed
 
 
-def of_capture(folder: Path) -> Analysed:
+def of_capture(folder: Path) -> Analysis:
     return opspan.load(capture(folder / "a.opspan")).analysed
 
 
@@ -59,7 +59,7 @@ SOURCES = (training, of_nsys, of_capture)
 
 
 @pytest.mark.parametrize("source", SOURCES)
-def test_every_row_of_every_table_is_a_shape_at_its_time(source: Callable[[Path], Analysed], tmp_path: Path) -> None:
+def test_every_row_of_every_table_is_a_shape_at_its_time(source: Callable[[Path], Analysis], tmp_path: Path) -> None:
     found = source(tmp_path)
     shapes = shapes_of(data_of(found))
     for name in TABLES:
@@ -75,7 +75,7 @@ def test_every_row_of_every_table_is_a_shape_at_its_time(source: Callable[[Path]
 
 @pytest.mark.parametrize("source", SOURCES)
 def test_what_is_drawn_together_adds_up(
-    source: Callable[[Path], Analysed], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: Callable[[Path], Analysis], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = source(tmp_path)
     whole = shapes_of(data_of(found))

@@ -17,7 +17,7 @@ import polars as pl
 import pytest
 
 import opspan
-from opspan.analysis import Analysed, averages
+from opspan.analysis import Analysis, averages
 from opspan.analysis.busy import breakdown, devices
 from opspan.analysis.functions import MODULE, parents, spans_of
 from opspan.analysis.kernel_use import figures, launched
@@ -230,7 +230,7 @@ def without_annotations(trace: opspan.Trace, path: Path) -> Any:
     text = _col("name").cast(pl.String)
     dropped = text.is_in(list(names[True] - names[False])) & ~text.str.contains(COLLECTIVES) & (_col("kind") == "user")
     tables = trace.analysed.tables
-    return Analysed(tables.replace(ranges=tables.ranges.filter(~dropped))).attributed
+    return Analysis(tables.replace(ranges=tables.ranges.filter(~dropped))).attributed
 
 
 def test_its_views_of_an_export_are_those_of_the_file(

@@ -15,7 +15,7 @@ import polars as pl
 import pytest
 
 import opspan
-from opspan.analysis.analysed import Analysed
+from opspan.analysis.analysed import Analysis
 
 DATA = Path(__file__).parents[1] / "data/h100"
 RECORDING = "3950-335826808760"  # its process and the time of its beginning
@@ -24,7 +24,7 @@ CAPTURE = ("cudaStreamBeginCapture", "cudaStreamEndCapture")
 LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernelEx", "cudaMemsetAsync")
 
 
-def loaded(name: str) -> Analysed:
+def loaded(name: str) -> Analysis:
     return opspan.load(DATA / f"{name}.json.gz").analysed
 
 
@@ -35,11 +35,11 @@ def recording(folder: Path) -> Path:
     return folder
 
 
-def work_of(found: Analysed) -> list[dict[str, Any]]:
+def work_of(analysis: Analysis) -> list[dict[str, Any]]:
     """Kernels, copies and fills in the order in which they began, each with `op`, and with its call's name and time."""
-    names, calls = found.complete.ranges["name"].to_list(), found.complete.calls["name"].to_list()
-    called = found.complete.calls["start_ns"].to_list()
-    rows = found.complete.work.filter(~pl.col("is_overhead")).sort("start_ns").to_dicts()
+    names, calls = analysis.complete.ranges["name"].to_list(), analysis.complete.calls["name"].to_list()
+    called = analysis.complete.calls["start_ns"].to_list()
+    rows = analysis.complete.work.filter(~pl.col("is_overhead")).sort("start_ns").to_dicts()
     for row in rows:
         row["op"] = None if row["launch_range"] is None else names[row["launch_range"]]
         row["by"] = None if row["call"] is None else calls[row["call"]]
@@ -47,9 +47,9 @@ def work_of(found: Analysed) -> list[dict[str, Any]]:
     return rows
 
 
-def replays_of(found: Analysed) -> list[list[dict[str, Any]]]:
+def replays_of(analysis: Analysis) -> list[list[dict[str, Any]]]:
     by_launch = defaultdict(list)
-    for row in work_of(found):
+    for row in work_of(analysis):
         if row["by"] == "cudaGraphLaunch":
             by_launch[row["call"]].append(row)
     return list(by_launch.values())

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 
 import opspan
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.views import comm, idle, summary
 
 # Of work: process, device, start, end, and the start of the call that launched it. Of all else: process, start, end.
@@ -116,7 +116,7 @@ def idle_times(work: Iterable[Work], begin: int, end: int) -> dict[str, int]:
     return sums
 
 
-def loaded(traces_dir: Path, *names: str) -> Analysed:
+def loaded(traces_dir: Path, *names: str) -> Analysis:
     for name in names:
         if not (traces_dir / name).exists():
             pytest.skip(f"{name} is not among the recorded traces")

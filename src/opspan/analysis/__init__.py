@@ -2,11 +2,11 @@
 
 `analyse(trace)` calls all of them, in the order in which they need each other's results. Each is a module of its own:
 nest, ops, launches, autograd, functions, modules, steps, phases, memory, averages, calls, coverage. Nothing here
-depends on the vendor: traces of all sources are treated alike. `Analysed` is what other parts of opspan hold: a trace's
+depends on the vendor: traces of all sources are treated alike. `Analysis` is what other parts of opspan hold: a trace's
 tables, and each result of the analysis, computed once.
 """
 
-from opspan.analysis.analysed import Analysed, analyse, attribute
+from opspan.analysis.analysed import Analysis, analyse, attribute
 from opspan.analysis.autograd import autograd
 from opspan.analysis.averages import averages, device_time
 from opspan.analysis.calls import calls_of
@@ -22,7 +22,7 @@ from opspan.analysis.steps import steps, steps_named
 from opspan.analysis.together import side_by_side
 
 __all__ = [
-    "Analysed",
+    "Analysis",
     "Coverage",
     "Launches",
     "analyse",

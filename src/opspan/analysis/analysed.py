@@ -1,6 +1,6 @@
-"""Analysed: tables, and the results of their analysis. Each is computed when it is first asked for, and kept.
+"""Analysis: tables, and the results of their analysis. Each is computed when it is first asked for, and kept.
 
-Code that needs more than the tables themselves (events, views, findings) takes an Analysed: so nobody has to look at
+Code that needs more than the tables themselves (events, views, findings) takes an Analysis: so nobody has to look at
 the columns to see which part of the analysis was done already.
 
 Of a process that was recorded in several cycles each is analysed by itself, as if it were a rank, and what comes out
@@ -46,19 +46,19 @@ R = TypeVar("R")
 FEW_ROWS = 50_000  # below, to hand work to a thread takes longer than to do it
 
 
-def by_cycle(work_out: Callable[[Analysed], pl.DataFrame]) -> Callable[[Analysed], pl.DataFrame]:
+def by_cycle(work_out: Callable[[Analysis], pl.DataFrame]) -> Callable[[Analysis], pl.DataFrame]:
     """Decorates what is worked out for each cycle by itself."""
 
     @wraps(work_out)
-    def rows(found: Analysed) -> pl.DataFrame:
-        if found.lanes is None:
-            return work_out(found)
-        return found.lanes.back(getattr(found.by_lane, work_out.__name__))
+    def rows(analysis: Analysis) -> pl.DataFrame:
+        if analysis.lanes is None:
+            return work_out(analysis)
+        return analysis.lanes.back(getattr(analysis.by_lane, work_out.__name__))
 
     return rows
 
 
-class Analysed:
+class Analysis:
     def __init__(
         self, tables: Tables, attributed: Tables | None = None, iterations: pl.DataFrame | None = None
     ) -> None:
@@ -73,13 +73,13 @@ class Analysed:
             self.attributed = attributed
 
     @kept
-    def by_lane(self) -> Analysed:
+    def by_lane(self) -> Analysis:
         """The same with a rank for each cycle; row numbers are the same, too. Without cycles it is this."""
         if self.lanes is None:
             return self
         frames = self.lanes.frames(self.tables.frames)
         steps = None if self._given is None else self.lanes.frames({"iterations": self._given})["iterations"]
-        return Analysed(type(self.tables)(self.lanes.ranks, **frames), iterations=steps)
+        return Analysis(type(self.tables)(self.lanes.ranks, **frames), iterations=steps)
 
     @kept
     def attributed(self) -> Tables:
@@ -340,18 +340,18 @@ class Analysed:
 
         return self.own_collectives.hstack(matched(self.own_collectives))
 
-    def with_memory(self) -> Analysed:
+    def with_memory(self) -> Analysis:
         """The same, with the memory that each range allocated and freed."""
         from opspan.analysis.memory import memory
 
         found = self.attributed
-        return Analysed(self.tables, found.replace(ranges=memory(found.ranges, found.memory)))
+        return Analysis(self.tables, found.replace(ranges=memory(found.ranges, found.memory)))
 
 
 def attribute(trace: T) -> T:
     """What a table needs: ranges nested, labels read, launches attributed, backward linked, device time summed."""
     if cycles.lanes(trace.ranks) is not None:
-        found = Analysed(trace).attributed
+        found = Analysis(trace).attributed
         return trace.replace(ranges=found.ranges, calls=found.calls, work=found.work)
     with ThreadPoolExecutor(1) as pool:
         beside = pool if trace.ranges.height + trace.calls.height + trace.work.height > FEW_ROWS else None

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from opspan.analysis.analysed import Analysed
+from opspan.analysis.analysed import Analysis
 from opspan.analysis.collective_names import TOGETHER, ranges_named
 from opspan.analysis.kernels import is_communication
 from opspan.tables import Issues, Metadata, Tables
@@ -128,7 +128,7 @@ def collectives_of(trace: Tables) -> pl.DataFrame:
     ranges = trace.ranges.filter(_col("name").is_in(pl.concat([about, starts]).unique().implode()))
     calls = trace.calls.join(work, on=["rank", "pid", "correlation_id"], how="semi", nulls_equal=True)
     small = Tables(trace.ranks, ranges=without_strangers(ranges), calls=calls, work=work)
-    return Analysed(small).own_collectives
+    return Analysis(small).own_collectives
 
 
 def clocks(rows: pl.DataFrame, ranks: Sequence[Metadata]) -> dict[int, Clock]:

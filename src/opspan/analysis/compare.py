@@ -18,7 +18,7 @@
     compared(figures(one), figures(other)) -> the same, of what was kept of two runs (figures.py)
     whole(lasted(steps), lasted(other_steps)) -> Whole, the same of the step itself: the median of how long one took
 
-`one` and `other` are complete (`Analysed.complete`); `steps`: what `iterations` gives for each. The time is of devices
+`one` and `other` are complete (`Analysis.complete`); `steps`: what `iterations` gives for each. The time is of devices
 where the ranges of either run have any, else of CPUs.
 
 A change is real if what steps usually took (noise.py) differs by more than a hundredth of the larger one, and by more

@@ -11,7 +11,7 @@
     parts_of(run, by, steps), together(parts, by) -> what figures are made of, and they, of any number of ranks
     lasted(steps) -> Lasted, the last of these
 
-`run` is complete (`Analysed.complete`); `steps`: what `until_done` gives, or `iterations`; `process`: its pid, if only
+`run` is complete (`Analysis.complete`); `steps`: what `until_done` gives, or `iterations`; `process`: its pid, if only
 that one counts; `is_part`: what did not begin in a step does not count.
 ProfilerStep#N are one name, for their numbers say nothing. Rules: docs/analysis.md, compare.
 """

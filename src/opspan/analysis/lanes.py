@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
     from typing_extensions import ParamSpec
 
-    from opspan.analysis.analysed import Analysed
+    from opspan.analysis.analysed import Analysis
 
     P = ParamSpec("P")
 
 
-def in_lanes(parts: Callable[Concatenate[Analysed, P], Parts]) -> Callable[Concatenate[Analysed, P], Parts]:
+def in_lanes(parts: Callable[Concatenate[Analysis, P], Parts]) -> Callable[Concatenate[Analysis, P], Parts]:
     """Decorates `parts` of an answer: without cycles they are what it gives."""
 
     @wraps(parts)
-    def each(found: Analysed, /, *args: P.args, **kwargs: P.kwargs) -> Parts:
+    def each(found: Analysis, /, *args: P.args, **kwargs: P.kwargs) -> Parts:
         if found.lanes is None:
             return parts(found, *args, **kwargs)
         return as_ranks(parts(found.by_lane, *args, **kwargs), found.lanes.of)

@@ -14,7 +14,7 @@ _col = pl.col
 
 
 def meetings(collectives: pl.DataFrame, work: pl.DataFrame) -> Meetings:
-    """`collectives`: as Analysed has them; `work`: of the graph."""
+    """`collectives`: as Analysis has them; `work`: of the graph."""
     parts = collectives.select(row="work", of="match", end_ns="end_ns").drop_nulls()
     # Several kernels of a collective end one after the other: which of them waits is not known.
     rows = work.select("row", "start_ns", "end_ns").with_row_index("node").cast({"node": pl.Int64})

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import polars as pl
 
-from opspan.analysis.analysed import Analysed
+from opspan.analysis.analysed import Analysis
 from opspan.errors import NoNumberedSteps
 from opspan.tables import Metadata, Tables
 from opspan.tables.clocks import Shift, shift_of, times
@@ -32,7 +32,7 @@ def narrowed(read: Callable[[Window | None], Tables], window: Window | None) -> 
     from opspan.analysis.spans import PROCESS
 
     whole = read(None)
-    analysed = Analysed(whole)
+    analysed = Analysis(whole)
     found = analysed.iterations
     if analysed.lanes is not None:
         cycle = pl.col("rank").replace_strict(analysed.lanes.cycle_of, return_dtype=pl.Int32)

@@ -21,7 +21,7 @@ from opspan.analysis.parts import Part, Parts, counted, medians
 from opspan.analysis.spans import PROCESS, length
 
 if TYPE_CHECKING:
-    from opspan.analysis.analysed import Analysed
+    from opspan.analysis.analysed import Analysis
 
 _col = pl.col
 _NS, _COUNTS = "step lengths", "step counts"
@@ -37,9 +37,9 @@ class Lengths(NamedTuple):
     mean_ns: int | None
 
 
-def parts(found: Analysed, steps: pl.DataFrame | None = None) -> Parts:
+def parts(analysis: Analysis, steps: pl.DataFrame | None = None) -> Parts:
     """`steps`: those that were asked for, if not those of the trace."""
-    rows = within_part(found.iterations if steps is None else steps, found.complete)
+    rows = within_part(analysis.iterations if steps is None else steps, analysis.complete)
     counts = rows.group_by(PROCESS, maintain_order=True).agg(steps=pl.len().cast(pl.Int64))
     return {_NS: counted(rows.select(ns=length()), (), "ns"), _COUNTS: Part(counts, PROCESS)}
 
@@ -62,7 +62,7 @@ def _of_counted(lengths: Part) -> tuple[int, int]:
     return int(medians(lengths, (), "ns")["ns"][0]), int(mean)
 
 
-def lengths(found: Analysed) -> Lengths:
+def lengths(analysis: Analysis) -> Lengths:
     from opspan.analysis.lanes import in_lanes
 
-    return lengths_of(in_lanes(parts)(found))
+    return lengths_of(in_lanes(parts)(analysis))

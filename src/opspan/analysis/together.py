@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from opspan.analysis.analysed import Analysed
+from opspan.analysis.analysed import Analysis
 from opspan.analysis.modules import modules
 from opspan.analysis.phases import phases
 from opspan.analysis.steps import steps, steps_named, torch_steps
@@ -31,7 +31,7 @@ def analysed_like(whole: Tables, parts: Sequence[Tables]) -> Tables:
     """`whole`, which was put together from `parts`, analysed as far as any of them was."""
     if not any(part.is_analysed for part in parts):
         return whole
-    attributed = Analysed(whole).attributed
+    attributed = Analysis(whole).attributed
     ranges = attributed.ranges
     if any("module" in part.ranges.columns for part in parts):
         ranges = modules(ranges, attributed.functions)

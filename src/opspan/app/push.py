@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.nest import trace_end_ns
 from opspan.analysis.runs import pyroscope_runs
 from opspan.app.ingest import Server
@@ -39,10 +39,10 @@ class Pushed:
     said: list[str]
 
 
-def push(found: Analysed, server: Server, app: str, tags: Sequence[str], by: str, is_now: bool) -> Pushed:
-    labels = _labels(found, app, tags)
-    _check_contents(found, by)
-    trace = found.tables
+def push(analysis: Analysis, server: Server, app: str, tags: Sequence[str], by: str, is_now: bool) -> Pushed:
+    labels = _labels(analysis, app, tags)
+    _check_contents(analysis, by)
+    trace = analysis.tables
     begin = trace.begin_ns("ranges", "functions", "work") or 0
     duration = max(trace_end_ns(trace.ranges, trace.functions, trace.work) - begin, 0)
     said = []
@@ -52,7 +52,7 @@ def push(found: Analysed, server: Server, app: str, tags: Sequence[str], by: str
             said.append("the trace does not say at which time of day it was: it is pushed as if it had ended now")
     else:
         begin_utc = trace.origin_utc_ns + begin
-    data, left_out = profile_of(found, BY[by], begin_utc)
+    data, left_out = profile_of(analysis, BY[by], begin_utc)
     first, end = begin_utc // 10**9, -(-(begin_utc + duration) // 10**9)
     text = ",".join(f"{key}={value}" for key, value in labels.items())
     server.post(
@@ -69,7 +69,7 @@ def push(found: Analysed, server: Server, app: str, tags: Sequence[str], by: str
     return Pushed(f"{{{query}}}", len(data), [*said, *left_out])
 
 
-def _labels(found: Analysed, app: str, tags: Sequence[str]) -> dict[str, str]:
+def _labels(analysis: Analysis, app: str, tags: Sequence[str]) -> dict[str, str]:
     if not _APP.fullmatch(app):
         raise UsageError(f"--app {app!r}: expected letters, digits and _./-, 200 at most, the first no sign")
     labels = {}
@@ -80,12 +80,12 @@ def _labels(found: Analysed, app: str, tags: Sequence[str]) -> dict[str, str]:
         labels[key] = value
     if len(labels) > _MOST:
         raise UsageError(f"--tag was given {len(labels)} times: {_MOST} at most, each value is a series at the server")
-    runs = [run for run in pyroscope_runs(found.tables.ranges) if _VALUE.fullmatch(run)]
+    runs = [run for run in pyroscope_runs(analysis.tables.ranges) if _VALUE.fullmatch(run)]
     return {RUN: runs[0], **labels} if len(runs) == 1 else labels
 
 
-def _check_contents(found: Analysed, by: str) -> None:
-    trace = found.tables
+def _check_contents(analysis: Analysis, by: str) -> None:
+    trace = analysis.tables
     if by == "function" and not trace.functions.height:
         raise UsageError(f"--by function: the trace has no Python functions. {FUNCTIONS}")
     if by == "module" and not (trace.ranges["kind"].cast(str) == "module").any():

@@ -27,7 +27,7 @@ from opspan.errors import UsageError
 from opspan.printable import plural
 
 if TYPE_CHECKING:
-    from opspan.analysis import Analysed
+    from opspan.analysis import Analysis
     from opspan.many.ranks import Ranks
     from opspan.tables.window import Steps
     from opspan.views.answer import Answer
@@ -44,7 +44,7 @@ class Asked:
     files: tuple[File, ...]
     step: Steps | None  # what was given as --step
     by: str  # "": there is no choice
-    other: Analysed | Ranks | None  # the second run, of a verb that compares two
+    other: Analysis | Ranks | None  # the second run, of a verb that compares two
     more: Mapping[str, Any]  # the verb's own options
     done: Callable[[int, int], None]  # to be told of how many files, and bytes, were read
 
@@ -55,7 +55,7 @@ def answering(
     asks: Callable[[Asked], dict[str, Any]] = lambda asked: {"by": asked.by},
     by: Sequence[str] = (),
     *,
-    answer: Callable[[Analysed | Ranks, Asked], Answer] | None = None,
+    answer: Callable[[Analysis | Ranks, Asked], Answer] | None = None,
     is_whole: bool = False,
     sides: Sides | None = None,
     needs_all: Callable[[Mapping[str, Any]], str | None] = lambda _more: None,
@@ -140,18 +140,18 @@ def answering(
     return command
 
 
-def _known(run: Analysed | Ranks) -> Run:
+def _known(run: Analysis | Ranks) -> Run:
     """Returns the lines to print below an answer."""
-    from opspan.analysis import Analysed
+    from opspan.analysis import Analysis
 
-    return run if isinstance(run, Analysed) else run.whole
+    return run if isinstance(run, Analysis) else run.whole
 
 
-def _doing(found: Sequence[Analysed | Ranks]) -> str:
-    from opspan.analysis import Analysed
+def _doing(found: Sequence[Analysis | Ranks]) -> str:
+    from opspan.analysis import Analysis
 
-    files = sum(len(run) for run in found if not isinstance(run, Analysed))
-    ranges = sum(run.tables.ranges.height for run in found if isinstance(run, Analysed))
+    files = sum(len(run) for run in found if not isinstance(run, Analysis))
+    ranges = sum(run.tables.ranges.height for run in found if isinstance(run, Analysis))
     return f"reading {plural(files, 'file')}" if files else f"looking at {plural(ranges, 'range')}"
 
 

@@ -16,7 +16,7 @@ from opspan.printable import plural
 
 if TYPE_CHECKING:
     from opspan.addresses import File
-    from opspan.analysis import Analysed
+    from opspan.analysis import Analysis
     from opspan.analysis.figures import Figures
     from opspan.many.ranks import Ranks
     from opspan.tables.window import Steps
@@ -81,31 +81,31 @@ def _sides(files: tuple[File, ...], more: Mapping[str, Any]) -> Sequence[tuple[F
     return [files[:1], files[-1:]]
 
 
-def _answer(found: Analysed | Ranks, asked: Asked) -> Answer:
-    from opspan.analysis import Analysed
+def _answer(analysis: Analysis | Ranks, asked: Asked) -> Answer:
+    from opspan.analysis import Analysis
     from opspan.tables.window import parsed_steps
     from opspan.views import baseline
     from opspan.views.diff import answer, saved
 
     more, process = asked.more, asked.more["process"]
     if path := more["save_baseline"]:
-        assert isinstance(found, Analysed)  # noqa: S101  as `_needs_all` says
-        return saved(path, baseline.save(found, path, asked.step, process))
-    of_file = _figures(found, asked, asked.step, process)
+        assert isinstance(analysis, Analysis)  # noqa: S101  as `_needs_all` says
+        return saved(path, baseline.save(analysis, path, asked.step, process))
+    of_file = _figures(analysis, asked, asked.step, process)
     if path := more["baseline"]:
         return answer(baseline.load(path, asked.by), of_file, more["fail_over"])
     step = asked.step if more["with_step"] is None else parsed_steps(more["with_step"])
     process = process if more["with_process"] is None else more["with_process"]
-    return answer(of_file, _figures(asked.other or found, asked, step, process), more["fail_over"])
+    return answer(of_file, _figures(asked.other or analysis, asked, step, process), more["fail_over"])
 
 
-def _figures(found: Analysed | Ranks, asked: Asked, step: Steps | None, process: int | None) -> Figures:
-    from opspan.analysis import Analysed
+def _figures(analysis: Analysis | Ranks, asked: Asked, step: Steps | None, process: int | None) -> Figures:
+    from opspan.analysis import Analysis
     from opspan.views.diff import figures_of
 
-    if isinstance(found, Analysed):
-        return figures_of(found, asked.by, step, process)
-    return found.figures(asked.by, step, asked.done)
+    if isinstance(analysis, Analysis):
+        return figures_of(analysis, asked.by, step, process)
+    return analysis.figures(asked.by, step, asked.done)
 
 
 def _needs_all(more: Mapping[str, Any]) -> str | None:

@@ -16,7 +16,7 @@ from opspan.printable import plural
 
 if TYPE_CHECKING:
     from opspan.addresses import File
-    from opspan.analysis import Analysed
+    from opspan.analysis import Analysis
     from opspan.many.ranks import Ranks
     from opspan.tables import Tables
     from opspan.tables.window import Steps
@@ -188,10 +188,10 @@ def load(
     kept: Callable[[Tables], Tables] | None = None,
     cycle: int | None = None,
     unnamed: Collection[File] = (),
-) -> Analysed:
+) -> Analysis:
     """The files side by side, a step of the progress each. `kept`: what is needed of a trace. `unnamed`: those that
     were found in a folder, of which one that cannot be read is an issue."""
-    from opspan.analysis import Analysed
+    from opspan.analysis import Analysis
     from opspan.loading import read_all, window_of
 
     def announced() -> Iterator[File]:
@@ -201,7 +201,7 @@ def load(
 
     part = window_of(_times(between), steps_asked(step))
     whole, iterations = read_all(announced(), None, part, kept, cycle, unnamed)
-    return Analysed(whole, iterations=iterations)
+    return Analysis(whole, iterations=iterations)
 
 
 def _times(between: tuple[str, str] | None) -> tuple[int, int] | None:

@@ -96,7 +96,7 @@ def command(
     wide: bool,
     form: str,
 ) -> None:
-    from opspan.analysis import Analysed
+    from opspan.analysis import Analysis
     from opspan.text_columns import Layout, terminal
     from opspan.views import missing
     from opspan.views import table as tables
@@ -138,7 +138,7 @@ def command(
         else:
             found = load(files, progress, between, step, tables.lean, cycle)
             if metrics:
-                found = Analysed(_with_reports(found.tables, metrics))
+                found = Analysis(_with_reports(found.tables, metrics))
             progress.step(f"adding up {plural(found.tables.ranges.height, 'range')}")
             table, run = tables.table_of(found, asked), found
             not_there = missing.lines(found, by)

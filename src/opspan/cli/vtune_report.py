@@ -37,7 +37,7 @@ def report_of(files: Sequence[File]) -> Report | None:
 
 
 def show_report(report: Report, limit: int | None, form: str, *, wide: bool) -> None:
-    from opspan.analysis import Analysed
+    from opspan.analysis import Analysis
     from opspan.tables import Metadata, Tables
     from opspan.text_columns import Layout, terminal
     from opspan.views import answer as answers
@@ -45,7 +45,7 @@ def show_report(report: Report, limit: int | None, form: str, *, wide: bool) -> 
     from opspan.views.vtune_report import answer
 
     given = answer(report.frame)
-    run = Analysed(Tables((Metadata("vtune", (str(report.path),)),), issues=report.issues.frame()))
+    run = Analysis(Tables((Metadata("vtune", (str(report.path),)),), issues=report.issues.frame()))
     below = footer_lines(run)
     if form == "json":
         show_data(answers.as_json([run], given, -1 if limit is None else limit))

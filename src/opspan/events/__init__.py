@@ -14,7 +14,7 @@ from opspan.events.steps import KinetoStepTracker
 from opspan.events.times import Microseconds
 
 if TYPE_CHECKING:
-    from opspan.analysis import Analysed
+    from opspan.analysis import Analysis
 
 __all__ = [
     "DeviceType",
@@ -36,20 +36,20 @@ __all__ = [
 
 
 @forked.elsewhere
-def events_of(found: Analysed, with_flops: bool = False) -> EventList:
+def events_of(analysis: Analysis, with_flops: bool = False) -> EventList:
     """The EventList over a trace's ranges and work; what `trace.events()` gives."""
     from opspan.events.column_events import ColumnEvents
     from opspan.events.columns import event_columns
 
-    columns = event_columns(found.attributed)
+    columns = event_columns(analysis.attributed)
     return EventList.over(ColumnEvents(columns.with_flops() if with_flops else columns))
 
 
 @forked.elsewhere
-def profiler_events_of(found: Analysed, with_flops: bool = False) -> EventList:
+def profiler_events_of(analysis: Analysis, with_flops: bool = False) -> EventList:
     """The list that torch.profiler would have made of a trace that it wrote."""
     from opspan.events.column_events import ColumnEvents
     from opspan.events.profiler import profiler_columns
 
-    columns = profiler_columns(found.attributed)
+    columns = profiler_columns(analysis.attributed)
     return EventList.over(ColumnEvents(columns.with_flops() if with_flops else columns))

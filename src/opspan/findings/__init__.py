@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.findings.rule import Evidence, Finding, Rule
 from opspan.findings.rules import RULES
 from opspan.findings.run import Run
@@ -22,8 +22,8 @@ _AT_ONCE = 2  # rules: much of each is work for one processor
 __all__ = ["RULES", "Evidence", "Finding", "Rule", "Run", "findings", "looked_for"]
 
 
-def findings(found: Analysed) -> list[Finding]:
-    return looked_for(Run(found), RULES)
+def findings(analysis: Analysis) -> list[Finding]:
+    return looked_for(Run(analysis), RULES)
 
 
 def looked_for(run: Run, rules: Iterable[Rule]) -> list[Finding]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.averages import on_device
 from opspan.analysis.path_graph import Graph
 from opspan.analysis.sooner import released
@@ -16,23 +16,23 @@ _col = pl.col
 _HARDLY = 0.1  # of the time in which a device ran something
 
 
-def graph_of(found: Analysed) -> Graph:
+def graph_of(analysis: Analysis) -> Graph:
     """Where a file has cycles, each is a process of its own, with the rank that it is a cycle of."""
-    graph, trace = found.path_graph, found.attributed
-    if found.lanes is not None:
-        back = found.lanes.back
+    graph, trace = analysis.path_graph, analysis.attributed
+    if analysis.lanes is not None:
+        back = analysis.lanes.back
         graph = replace(graph, processes=back(graph.processes), threads=back(graph.threads))
-    return released(graph, trace, _is_paced(found, graph))
+    return released(graph, trace, _is_paced(analysis, graph))
 
 
-def _is_paced(found: Analysed, graph: Graph) -> pl.Series:
+def _is_paced(analysis: Analysis, graph: Graph) -> pl.Series:
     """For each work whether its device had nothing to do now and then, for reasons that nobody knows: the host may have
     set the pace."""
-    work = on_device(found.attributed.work.select(*DEVICE, "start_ns", "end_ns", "kind", "is_overhead"))
+    work = on_device(analysis.attributed.work.select(*DEVICE, "start_ns", "end_ns", "kind", "is_overhead"))
     busy = summed_by(work.drop_nulls(("start_ns", "end_ns")), DEVICE, busy_ns=length().sum())
-    gaps = summed_by(found.gaps.drop_nulls("next"), DEVICE, ns=_col("unknown_ns").sum())
+    gaps = summed_by(analysis.gaps.drop_nulls("next"), DEVICE, ns=_col("unknown_ns").sum())
     sums = busy.join(gaps, on=DEVICE, how="left", nulls_equal=True)
     is_paced = _col("ns").fill_null(0) > _HARDLY * _col("busy_ns")
-    devices = found.attributed.work.select(DEVICE)[graph.work["row"]]
+    devices = analysis.attributed.work.select(DEVICE)[graph.work["row"]]
     rows = looked_up(devices, sums.select(*DEVICE, is_paced=is_paced), DEVICE)
     return rows["is_paced"].fill_null(value=True)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.averages import on_device
 from opspan.analysis.path_graph import Graph
 from opspan.analysis.path_threads import FOR_ROOM
@@ -63,16 +63,16 @@ def left(rows: pl.DataFrame) -> pl.DataFrame:
     return sums.select(*at, left_ns=pl.max_horizontal("last_ns", beyond))
 
 
-def saves(found: Analysed) -> pl.DataFrame:
+def saves(analysis: Analysis) -> pl.DataFrame:
     """At most: what the host waited for devices. Where its launches take far longer than usual ones of their name, it
     may have waited for room in a full queue. Files without any call that synchronises do not say when the host waited:
     nothing is known of their processes."""
     none = pl.DataFrame(schema={"rank": pl.Int32, "pid": pl.Int64, "saves_ns": pl.Int64})
-    if not on_device(found.complete.work.select("kind", "is_overhead")).height:
+    if not on_device(analysis.complete.work.select("kind", "is_overhead")).height:
         return none
-    trace, waits = found.attributed, found.waits
+    trace, waits = analysis.attributed, analysis.waits
     drains = waits.filter(_col("why").is_in(DRAIN)).select(*PROCESS, "start_ns", "end_ns")
-    calls, long = _launching(found)
+    calls, long = _launching(analysis)
     ends = calls.group_by(PROCESS).agg(start_ns=_col("end_ns").max())  # after the last launch nothing is left to do
     done = trace.work.group_by(PROCESS).agg(_col("end_ns").max())
     tail = ends.join(done, on=PROCESS, nulls_equal=True).filter(length() > 0)
@@ -84,24 +84,24 @@ def saves(found: Analysed) -> pl.DataFrame:
     return known.join(sums, on=PROCESS, how="left", nulls_equal=True).with_columns(_col("saves_ns").fill_null(0))
 
 
-def _launching(found: Analysed) -> tuple[pl.DataFrame, pl.DataFrame]:
+def _launching(analysis: Analysis) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Returns the calls that launched work and are no waits; and of those that took far longer than usual ones of their
     name the time beyond that."""
-    trace = found.attributed
+    trace = analysis.attributed
     launched = trace.work["call"].drop_nulls().unique()
     calls = trace.calls.select(*PROCESS, "tid", "name", "start_ns", "end_ns").with_row_index("call")[launched]
-    calls = calls.join(found.waits.select("call"), on="call", how="anti").drop_nulls(("start_ns", "end_ns"))
+    calls = calls.join(analysis.waits.select("call"), on="call", how="anti").drop_nulls(("start_ns", "end_ns"))
     calls = calls.with_columns(usual_ns=length().median().over(*PROCESS, "name").cast(pl.Int64))
     long = calls.filter(length() > _LONG * _col("usual_ns"))
     return calls, long.with_columns(start_ns=_col("start_ns") + _col("usual_ns"))
 
 
-def knows_waits(found: Analysed, graph: Graph, known: pl.DataFrame, times: pl.DataFrame) -> bool:
+def knows_waits(analysis: Analysis, graph: Graph, known: pl.DataFrame, times: pl.DataFrame) -> bool:
     """`known`: what `saves` gives; `times`: rank, pid, time_ns of the processes."""
     if known.height < times.select(PROCESS).n_unique():
         return False
     joins = graph.joins.filter(_col("what") == FOR_ROOM, "is_last").join(graph.threads.drop("process"), on="thread")
-    _, long = _launching(found)
+    _, long = _launching(analysis)
     long = long.join(joins, left_on=[*_THREAD, "end_ns"], right_on=[*_THREAD, "time_ns"], how="anti", nulls_equal=True)
     sums = long.group_by(PROCESS).agg(ns=length().sum())
     times = times.group_by(PROCESS).agg(_col("time_ns").sum()).join(sums, on=PROCESS, nulls_equal=True)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.spans import PROCESS, apart, in_order, summed_by
 
 _col = pl.col
 _THREAD = (*PROCESS, "tid")
 
 
-def paces(found: Analysed) -> pl.DataFrame:
+def paces(analysis: Analysis) -> pl.DataFrame:
     """For each process: rank, pid, the median time from one launch to the next on its thread (apart_ns), that of
     work (work_ns), how many launches there are and how many of them take longer than their work (short)."""
-    rows = found.delays.select("call", "work", "is_short")
-    calls, work = found.attributed.calls, found.attributed.work
+    rows = analysis.delays.select("call", "work", "is_short")
+    calls, work = analysis.attributed.calls, analysis.attributed.work
     is_called = np.zeros(calls.height, dtype=bool)
     is_called[rows["call"].to_numpy()] = True
     if np.count_nonzero(is_called) != rows.height:

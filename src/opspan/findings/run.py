@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.averages import on_device
 from opspan.analysis.busy import busy_with, whole_times, within_part
 from opspan.analysis.exposed import bare_before, exposed
@@ -40,8 +40,8 @@ _MOSTLY = 0.5
 
 
 class Run:
-    def __init__(self, found: Analysed) -> None:
-        self.found = found
+    def __init__(self, analysis: Analysis) -> None:
+        self.found = analysis
 
     @kept
     def trace(self) -> Tables:

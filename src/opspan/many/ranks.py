@@ -117,7 +117,7 @@ class Ranks:
 
     @property
     def whole(self) -> Whole:
-        """What is known of all files, as `Analysed` has it of one trace: metadata, issues and coverage."""
+        """What is known of all files, as `Analysis` has it of one trace: metadata, issues and coverage."""
         if self._whole is None:
             self.ask()
         assert self._whole is not None  # noqa: S101  it was set by the call above

@@ -19,7 +19,7 @@ from opspan.errors import OpspanError, ReadError, UsageError
 if TYPE_CHECKING:
     import polars as pl
 
-    from opspan.analysis import Analysed, Coverage
+    from opspan.analysis import Analysis, Coverage
     from opspan.analysis.parts import Part, Parts
     from opspan.tables import Metadata
     from opspan.tables.cycles import Recorded
@@ -99,15 +99,15 @@ def _one(file: str, task: Task) -> Answered | Failed:
         return Failed(file, "ReadError", f"{file_said(file)} could not be analysed ({type(error).__name__}: {error})")
 
 
-def opened(file: str, reading: Reading, *others: str) -> Analysed:
+def opened(file: str, reading: Reading, *others: str) -> Analysis:
     """Files as `opspan.load` reads them."""
     from opspan.loading import load
 
     return load(file, *others, **vars(reading)).analysed
 
 
-def _parts(found: Analysed, question: Question) -> Parts:
-    parts: Parts = import_module(f"opspan.views.{question.answer}").parts(found, **question.options)
+def _parts(analysis: Analysis, question: Question) -> Parts:
+    parts: Parts = import_module(f"opspan.views.{question.answer}").parts(analysis, **question.options)
     return parts
 
 

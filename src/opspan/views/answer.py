@@ -1,6 +1,6 @@
 """What a verb answers: rows for programs, some of their columns for people, and sentences for both.
 
-A view that answers makes an Answer of an Analysed; printing it as text, JSON or CSV is the same for all of them.
+A view that answers makes an Answer of an Analysis; printing it as text, JSON or CSV is the same for all of them.
 """
 
 from __future__ import annotations

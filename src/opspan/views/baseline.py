@@ -29,7 +29,7 @@ import polars as pl
 
 from opspan import private_files
 from opspan.addresses import check_local
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.figures import KEYS, Figures, Lasted
 from opspan.errors import NotATrace, NotReadable, ReadError, TooLarge, TooNew, UsageError, WriteError
 from opspan.files import open_file
@@ -47,11 +47,11 @@ _MOST_NS = 2**63 - 1
 Columns = dict[str, Any]  # name -> type
 
 
-def save(found: Analysed, path: Path, step: Steps | None = None, process: int | None = None) -> list[str]:
+def save(analysis: Analysis, path: Path, step: Steps | None = None, process: int | None = None) -> list[str]:
     """Returns a sentence for each kind of figures that are too many for a baseline. Replaces an earlier one only."""
-    every = several_of(found, list(KEYS), step, process)
+    every = several_of(analysis, list(KEYS), step, process)
     large = [by for by, one in every.items() if one.rows.height > MOST_ROWS]
-    tools = dict.fromkeys(" ".join(filter(None, (rank.source, rank.tool_version))) for rank in found.tables.ranks)
+    tools = dict.fromkeys(" ".join(filter(None, (rank.source, rank.tool_version))) for rank in analysis.tables.ranks)
     head = {
         _MARK: SCHEMA,
         "opspan": version("opspan"),

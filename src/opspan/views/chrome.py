@@ -18,7 +18,7 @@ from pathlib import Path
 import polars as pl
 
 from opspan import native
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.autograd import BY_NESTING
 from opspan.analysis.nest import trace_end_ns
 from opspan.tables import Tables
@@ -46,8 +46,8 @@ _AFTER_PROCESSES = 5_000_000  # where torch.profiler has devices
 _ENDS = ("process", "thread", "start_ns")  # of an arrow
 
 
-def write(found: Analysed, path: Path) -> list[str]:
-    trace = drawn.drawn(found)
+def write(analysis: Analysis, path: Path) -> list[str]:
+    trace = drawn.drawn(analysis)
     pieces.write(path, _pieces(trace))
     return drawn.left_out(trace)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.collective_names import bus_factor
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.over_ranks import matched
@@ -37,19 +37,19 @@ _WHY = {
 }
 
 
-def rows_of(found: Analysed, by: str = "kind", *, is_of_each_place: bool = False) -> pl.DataFrame:
+def rows_of(analysis: Analysis, by: str = "kind", *, is_of_each_place: bool = False) -> pl.DataFrame:
     """`is_of_each_place`: a row for what each device, or process, had of it instead of one for all together."""
-    return rows(parts(found, by), by, is_of_each_place=is_of_each_place)
+    return rows(parts(analysis, by), by, is_of_each_place=is_of_each_place)
 
 
 @in_lanes
-def parts(found: Analysed, by: str) -> Parts:
+def parts(analysis: Analysis, by: str) -> Parts:
     """Each collective by itself: who waited for whom is known when those of all ranks are together."""
     of_ranges.check(by, BY)
-    each = found.own_collectives
+    each = analysis.own_collectives
     if (named := "op" if by == "call" else by) in of_ranges.OF_RANGES:
-        each = each.with_columns(of_ranges.names(found, named, each["range"]).cast(pl.String).alias(named))
-    load = found.whole_devices if by == "rank" else found.whole_devices.clear()
+        each = each.with_columns(of_ranges.names(analysis, named, each["range"]).cast(pl.String).alias(named))
+    load = analysis.whole_devices if by == "rank" else analysis.whole_devices.clear()
     load = load.select(
         *DEVICE,
         span_ns="time_ns",
@@ -155,8 +155,8 @@ def _with_load(sums: pl.DataFrame, load: pl.DataFrame) -> pl.DataFrame:
     return rows.sort(DEVICE, nulls_last=True)
 
 
-def answer(found: Analysed, by: str) -> Answer:
-    return answer_of(parts(found, by), by)
+def answer(analysis: Analysis, by: str) -> Answer:
+    return answer_of(parts(analysis, by), by)
 
 
 def answer_of(parts: Parts, by: str) -> Answer:

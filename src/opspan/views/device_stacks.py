@@ -10,7 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.averages import on_device
 from opspan.analysis.sums import DURATION
 from opspan.tables import Tables
@@ -22,8 +22,8 @@ _NO_RANGE = "(in no range)"
 _PLACE = ("rank", "pid", "tid", "name", "parent", "depth")
 
 
-def write(found: Analysed, path: Path) -> list[str]:
-    trace = found.attributed
+def write(analysis: Analysis, path: Path) -> list[str]:
+    trace = analysis.attributed
     rows = tree(trace).select(*_PLACE, "is_mark", "is_async", pl.lit(0, dtype=pl.Int64).alias("weight"))
     rows = with_work(trace, rows)
     said = write_stacks(trace, rows, path)

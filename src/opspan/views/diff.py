@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.compare import BY, Whole, compared, have_places, whole
 from opspan.analysis.figures import LEAST, Figures, parts_of, several
 from opspan.analysis.lanes import in_lanes
@@ -30,31 +30,31 @@ _ALL_ROWS = "the time of all rows"
 _col = pl.col
 
 
-def figures_of(found: Analysed, by: str = "op", step: Steps | None = None, process: int | None = None) -> Figures:
+def figures_of(analysis: Analysis, by: str = "op", step: Steps | None = None, process: int | None = None) -> Figures:
     """What of a run is compared. `step`: the numbers, or the name, of the steps that count; `process`: the one that
     does. The run is there as a whole: what a step launched may run after its end."""
-    return several_of(found, [by], step, process)[by]
+    return several_of(analysis, [by], step, process)[by]
 
 
 @in_lanes
-def parts(found: Analysed, by: str, step: Steps | None = None) -> Parts:
+def parts(analysis: Analysis, by: str, step: Steps | None = None) -> Parts:
     """What is compared of a run of many ranks."""
-    return parts_of(found.complete, by, _steps_asked(found, step), is_part=step is not None)
+    return parts_of(analysis.complete, by, _steps_asked(analysis, step), is_part=step is not None)
 
 
 def several_of(
-    found: Analysed, ways: Sequence[str], step: Steps | None = None, process: int | None = None
+    analysis: Analysis, ways: Sequence[str], step: Steps | None = None, process: int | None = None
 ) -> dict[str, Figures]:
     """The same by several, at less than the cost of each."""
-    each = found.by_lane  # each cycle counts as a process does, as it does where it is read by itself
+    each = analysis.by_lane  # each cycle counts as a process does, as it does where it is read by itself
     return several(each.complete, ways, _steps_asked(each, step), process, is_part=step is not None)
 
 
-def _steps_asked(found: Analysed, step: Steps | None) -> pl.DataFrame:
+def _steps_asked(analysis: Analysis, step: Steps | None) -> pl.DataFrame:
     if isinstance(step, str):
-        steps = until_done(steps_of(found, step), found.complete.calls, found.complete.work)
+        steps = until_done(steps_of(analysis, step), analysis.complete.calls, analysis.complete.work)
     else:
-        steps = found.iterations_until_done
+        steps = analysis.iterations_until_done
     if step is not None:
         one = pl.lit(0, dtype=pl.Int64) if isinstance(step, str) else numbers_of(steps["step"], step)
         steps = steps.with_columns(number=one).drop_nulls("number")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import polars as pl
 
 from opspan import inputs
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.hierarchy import hierarchy
 from opspan.tables import Tables
 from opspan.tables import chrome_keys as keys
@@ -34,11 +34,11 @@ _CATEGORIES = {
 _MEMORY_NAMES = {"alloc": "[memory]", "free": "[memory]", "out_of_memory": "[OutOfMemory]"}
 
 
-def drawn(found: Analysed) -> Tables:
+def drawn(analysis: Analysis) -> Tables:
     """What was found, each row with an id; ranges with the modules that they run in, and as they were reported."""
-    trace = found.attributed
+    trace = analysis.attributed
     frames = {name: _with_ids(trace.frames[name]) for name in SPANS}
-    frames["ranges"] = frames["ranges"].with_columns(_as_reported(found.tables.ranges))
+    frames["ranges"] = frames["ranges"].with_columns(_as_reported(analysis.tables.ranges))
     if (modules := hierarchy(trace.ranges)) is not None:
         frames["ranges"] = frames["ranges"].with_columns(modules.alias("modules"))
     return Tables(trace.ranks, **{**trace.frames, **frames})

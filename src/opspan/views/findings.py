@@ -10,7 +10,7 @@ import polars as pl
 
 from opspan import html_columns
 from opspan.addresses import File
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
 from opspan.errors import UsageError
@@ -58,14 +58,14 @@ class Findings(pl.DataFrame):
         return html_columns.or_why_not(lambda: _as_html(self), "The findings")
 
 
-def rows_of(found: Analysed, files: Sequence[File] = ()) -> Findings:
-    if found.lanes is not None:
-        return rows(parts(found), files)
-    return Findings([_row(finding, files) for finding in findings(found)], schema=pl.Schema(SCHEMA))
+def rows_of(analysis: Analysis, files: Sequence[File] = ()) -> Findings:
+    if analysis.lanes is not None:
+        return rows(parts(analysis), files)
+    return Findings([_row(finding, files) for finding in findings(analysis)], schema=pl.Schema(SCHEMA))
 
 
-def answer(found: Analysed, files: Sequence[File] = ()) -> Answer:
-    return _answer(rows_of(found, files))
+def answer(analysis: Analysis, files: Sequence[File] = ()) -> Answer:
+    return _answer(rows_of(analysis, files))
 
 
 def answer_of(parts: Parts, files: Sequence[File] = ()) -> Answer:
@@ -77,9 +77,9 @@ def _answer(rows: Findings) -> Answer:
 
 
 @in_lanes
-def parts(found: Analysed) -> Parts:
+def parts(analysis: Analysis) -> Parts:
     """What rules say of this rank that look at each for itself, and what the others need to compare it."""
-    run = Run(found)
+    run = Run(analysis)
     said = looked_for(run, [rule for rule in RULES if not rule.is_over_ranks])
     return {"found": Part(pl.DataFrame([_row(one, ()) for one in said], schema=pl.Schema(SCHEMA))), **parts_of(run)}
 

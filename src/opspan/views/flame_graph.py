@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.functions import MODULE
 from opspan.printable import printable, shortened
 from opspan.text_columns import cut
@@ -80,8 +80,8 @@ _STYLE = "\n".join(
 )
 
 
-def write(found: Analysed, path: Path) -> list[str]:
-    trace = found.attributed
+def write(analysis: Analysis, path: Path) -> list[str]:
+    trace = analysis.attributed
     stacks = merged(trace)
     drawn = {title: one for title, (column, _) in _TIMES.items() if (one := icicle(stacks, column)).boxes}
     said = [sentence for title, one in drawn.items() if (sentence := _merged(title, one, _TIMES[title][1]))]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import polars as pl
 
-from opspan.analysis import Analysed, model_use, roofline
+from opspan.analysis import Analysis, model_use, roofline
 from opspan.analysis.costs import Costs, costs, why_unknown
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
@@ -53,26 +53,26 @@ _COLUMNS = (
 )
 
 
-def rows_of(found: Analysed, by: str = "op", peak: Sequence[str] = ()) -> pl.DataFrame:
-    return tables_of(found, (by,), peak)[by]
+def rows_of(analysis: Analysis, by: str = "op", peak: Sequence[str] = ()) -> pl.DataFrame:
+    return tables_of(analysis, (by,), peak)[by]
 
 
-def tables_of(found: Analysed, bys: Sequence[str], peak: Sequence[str] = ()) -> dict[str, pl.DataFrame]:
+def tables_of(analysis: Analysis, bys: Sequence[str], peak: Sequence[str] = ()) -> dict[str, pl.DataFrame]:
     """The rows by each of these: what ops cost is worked out once."""
     for by in bys:
         of_ranges.check(by, BY)
-    found = found.by_lane
-    spent = roofline.parts(found.attributed, costs(found.attributed.ranges).rows, given(peak))
-    return {by: rows(_parts(found, by, spent), by) for by in bys}
+    analysis = analysis.by_lane
+    spent = roofline.parts(analysis.attributed, costs(analysis.attributed.ranges).rows, given(peak))
+    return {by: rows(_parts(analysis, by, spent), by) for by in bys}
 
 
 @in_lanes
-def parts(found: Analysed, by: str, peak: Sequence[str] = ()) -> Parts:
+def parts(analysis: Analysis, by: str, peak: Sequence[str] = ()) -> Parts:
     of_ranges.check(by, BY)
-    known = costs(found.attributed.ranges)
-    spent = roofline.parts(found.attributed, known.rows, given(peak))
-    each = _parts(found, by, spent)
-    return each | ({} if "run" in each else _parts(found, "run", spent)) | _noted(found, known, spent)
+    known = costs(analysis.attributed.ranges)
+    spent = roofline.parts(analysis.attributed, known.rows, given(peak))
+    each = _parts(analysis, by, spent)
+    return each | ({} if "run" in each else _parts(analysis, "run", spent)) | _noted(analysis, known, spent)
 
 
 def rows(parts: Parts, by: str, peak: Sequence[str] = ()) -> pl.DataFrame:
@@ -89,8 +89,8 @@ def rows(parts: Parts, by: str, peak: Sequence[str] = ()) -> pl.DataFrame:
     )
 
 
-def answer(found: Analysed, by: str, peak: Sequence[str] = ()) -> Answer:
-    return answer_of(parts(found, by, peak), by)
+def answer(analysis: Analysis, by: str, peak: Sequence[str] = ()) -> Answer:
+    return answer_of(parts(analysis, by, peak), by)
 
 
 def answer_of(parts: Parts, by: str, peak: Sequence[str] = ()) -> Answer:
@@ -106,20 +106,20 @@ def _keys(by: str) -> tuple[str, ...]:
     return ("op", "sizes") if by == "shape" else (by,)
 
 
-def _parts(found: Analysed, by: str, spent: roofline.Parts) -> Parts:
+def _parts(analysis: Analysis, by: str, spent: roofline.Parts) -> Parts:
     if by in ("step", "run"):
-        return _of_steps(found, spent, with_steps=by == "step")
+        return _of_steps(analysis, spent, with_steps=by == "step")
     keys = _keys(by)
-    ranges = found.attributed.ranges if keys[0] == "op" else found.complete.ranges
+    ranges = analysis.attributed.ranges if keys[0] == "op" else analysis.complete.ranges
     columns = {key: ranges["name" if key == "op" else key].gather(spent.rows["range"]) for key in keys}
     rows = spent.rows.with_columns(**columns).group_by(keys, maintain_order=True).agg(_sums())
     return {f"by {by}": Part(rows.with_columns(_col(keys).cast(pl.String)), keys, _RULES)}
 
 
-def _of_steps(found: Analysed, spent: roofline.Parts, *, with_steps: bool) -> Parts:
+def _of_steps(analysis: Analysis, spent: roofline.Parts, *, with_steps: bool) -> Parts:
     """Of the run and, if they are wanted, of each step."""
-    trace, rows = found.attributed, spent.rows
-    spans = model_use.spans_of(trace, found.iterations)
+    trace, rows = analysis.attributed, spent.rows
+    spans = model_use.spans_of(trace, analysis.iterations)
     placed = model_use.in_spans(rows, trace.ranges, spans)
     times = model_use.on_devices(trace, spans, spent.owner)
     device_ns = _col("wall_ns").cast(pl.Float64) * _col("devices")
@@ -265,15 +265,15 @@ def _short(value: float, unit: str) -> str:
     return f"{value:.3g} {unit}".rstrip()
 
 
-def _noted(found: Analysed, known: Costs, spent: roofline.Parts) -> Parts:
+def _noted(analysis: Analysis, known: Costs, spent: roofline.Parts) -> Parts:
     """What the notes rest on."""
     peaks = [(peaks.name, peaks.source) for peaks in spent.peaks.values() if peaks is not None]
     rows = spent.rows
     missing = rows.filter(_col("flops").is_null())
     ops = missing.filter(_col("range").is_not_null())
-    ops = ops.select(op=found.attributed.ranges["name"].cast(pl.String).gather(ops["range"]), time_ns="time_ns")
+    ops = ops.select(op=analysis.attributed.ranges["name"].cast(pl.String).gather(ops["range"]), time_ns="time_ns")
     facts = {
-        "sized": found.attributed.ranges["sizes"].count(),
+        "sized": analysis.attributed.ranges["sizes"].count(),
         "assumed": int(known.rows["is_assumed"].sum()),
         "costs": known.rows.height,
         "time_ns": int(rows["time_ns"].sum()),
@@ -288,9 +288,9 @@ def _noted(found: Analysed, known: Costs, spent: roofline.Parts) -> Parts:
         those = rows.filter(_col(name))["time_ns"]
         facts |= {name: those.len(), f"{name}_ns": int(those.sum())}
     texts = {"name": pl.String, "source": pl.String}
-    named = found.tables.devices.select(_col("name").cast(pl.String)).drop_nulls()
+    named = analysis.tables.devices.select(_col("name").cast(pl.String)).drop_nulls()
     return {
-        **parts_of_lengths(found),
+        **parts_of_lengths(analysis),
         "facts": Part(pl.DataFrame([facts]), ()),
         "peaks": _distinct(pl.DataFrame(peaks, schema=texts, orient="row")),
         "devices": _distinct(named),

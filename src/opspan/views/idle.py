@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.idle import WHY, before_work_ns, in_functions
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.launched import STREAM
@@ -18,39 +18,42 @@ _TIMES = [f"{why}_ns" for why in WHY]
 _col = pl.col
 
 
-def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
-    return rows(parts(found, by), by)
+def rows_of(analysis: Analysis, by: str = "op") -> pl.DataFrame:
+    return rows(parts(analysis, by), by)
 
 
 @in_lanes
-def parts(found: Analysed, by: str) -> Parts:
+def parts(analysis: Analysis, by: str) -> Parts:
     of_ranges.check(by, BY)
-    work = {"work": [found.tables.work.height], "before_work_ns": [before_work_ns(found.attributed, found.gaps)]}
-    return {"rows": _part(found, by), "work": Part(pl.DataFrame(work), ())}
+    work = {
+        "work": [analysis.tables.work.height],
+        "before_work_ns": [before_work_ns(analysis.attributed, analysis.gaps)],
+    }
+    return {"rows": _part(analysis, by), "work": Part(pl.DataFrame(work), ())}
 
 
 def rows(parts: Parts, by: str) -> pl.DataFrame:
     return parts["rows"].rows.sort("time_ns", descending=True, maintain_order=True)
 
 
-def _part(found: Analysed, by: str) -> Part:
+def _part(analysis: Analysis, by: str) -> Part:
     if by == "gap":
-        return Part(_of_gaps(found), times=("start_ns", "end_ns"))
+        return Part(_of_gaps(analysis), times=("start_ns", "end_ns"))
     if by == "stream":
-        sums = found.stream_gaps.group_by(STREAM, maintain_order=True).agg(
+        sums = analysis.stream_gaps.group_by(STREAM, maintain_order=True).agg(
             time_ns=(_col("end_ns") - _col("start_ns")).sum(),
             gaps=pl.len().cast(pl.Int64),
             **{name: _col(name).sum() for name in (*_TIMES, "elsewhere_ns")},
         )
         return Part(sums, STREAM)
     key = ("rank", "pid", "device_id") if by == "device" else (by,)
-    pieces = found.idle if by != "function" else in_functions(found.attributed, found.gaps)
+    pieces = analysis.idle if by != "function" else in_functions(analysis.attributed, analysis.gaps)
     if by == "device":
-        pieces = pieces.with_columns(found.gaps[name].gather(pieces["gap"]) for name in key)
+        pieces = pieces.with_columns(analysis.gaps[name].gather(pieces["gap"]) for name in key)
     elif by == "function":
-        pieces = pieces.with_columns(found.tables.functions["name"].gather(pieces["function"]).alias(by))
+        pieces = pieces.with_columns(analysis.tables.functions["name"].gather(pieces["function"]).alias(by))
     else:
-        pieces = pieces.with_columns(of_ranges.names(found, by, pieces["range"]))
+        pieces = pieces.with_columns(of_ranges.names(analysis, by, pieces["range"]))
     each = {f"{why}_ns": pl.when(_col("why") == why).then("ns").otherwise(0) for why in WHY}
     sums = (
         pieces.with_columns(**each)
@@ -60,20 +63,20 @@ def _part(found: Analysed, by: str) -> Part:
     return Part(sums if by == "device" else sums.with_columns(_col(by).cast(pl.String)), key)
 
 
-def _of_gaps(found: Analysed) -> pl.DataFrame:
+def _of_gaps(analysis: Analysis) -> pl.DataFrame:
     """The longest first, each with the op that most of it was in."""
-    pieces = found.idle.sort("ns", descending=True, maintain_order=True)
+    pieces = analysis.idle.sort("ns", descending=True, maintain_order=True)
     most = pieces.unique("gap", keep="first", maintain_order=True)
-    most = most.select("gap", op=of_ranges.names(found, "op", most["range"]).cast(pl.String))
-    rows = found.gaps.with_row_index("gap").join(most, on="gap", how="left", maintain_order="left")
+    most = most.select("gap", op=of_ranges.names(analysis, "op", most["range"]).cast(pl.String))
+    rows = analysis.gaps.with_row_index("gap").join(most, on="gap", how="left", maintain_order="left")
     rows = rows.with_columns(time_ns=_col("end_ns") - _col("start_ns"))
     return rows.select(
         "rank", "pid", "device_id", "start_ns", "end_ns", "time_ns", _col("why").cast(pl.String), "op", *_TIMES
     )
 
 
-def answer(found: Analysed, by: str) -> Answer:
-    return answer_of(parts(found, by), by)
+def answer(analysis: Analysis, by: str) -> Answer:
+    return answer_of(parts(analysis, by), by)
 
 
 def answer_of(parts: Parts, by: str) -> Answer:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.copies import DIRECTION
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.launched import STREAM
@@ -22,8 +22,8 @@ _MEDIANS = ("delay_ns", "ahead_ns")
 _col = pl.col
 
 
-def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
-    return rows(parts(found, by), by)
+def rows_of(analysis: Analysis, by: str = "op") -> pl.DataFrame:
+    return rows(parts(analysis, by), by)
 
 
 def rows(parts: Parts, by: str) -> pl.DataFrame:
@@ -44,12 +44,12 @@ def rows(parts: Parts, by: str) -> pl.DataFrame:
 
 
 @in_lanes
-def parts(found: Analysed, by: str) -> Parts:
+def parts(analysis: Analysis, by: str) -> Parts:
     of_ranges.check(by, BY)
     if by == "copy":
-        return {"rows": Part(found.copies, DIRECTION)}
-    trace = found.attributed
-    rows = found.delays.select("work", "call", "is_first", "is_short", "delay_ns", "ahead_ns")
+        return {"rows": Part(analysis.copies, DIRECTION)}
+    trace = analysis.attributed
+    rows = analysis.delays.select("work", "call", "is_first", "is_short", "delay_ns", "ahead_ns")
     took = length().alias("ns")
     rows = rows.with_columns(
         call_ns=trace.calls.select(took)["ns"].gather(rows["call"]),
@@ -64,15 +64,15 @@ def parts(found: Analysed, by: str) -> Parts:
         "work_ns": _col("work_ns").sum(),
     }
     longest = {"longest_delay_ns": _col("delay_ns").filter(first).max()}
-    queue = Part(found.queues.select(_col("queued").max()), (), {"queued": "most"})
+    queue = Part(analysis.queues.select(_col("queued").max()), (), {"queued": "most"})
     rules = {"longest_delay_ns": "most", "longest_queue": "most"}
     if by == "stream":
         rows = rows.with_columns(trace.work[name].gather(rows["work"]) for name in STREAM)
         delays = {name: counted(rows.filter(first), STREAM, name) for name in _MEDIANS}
         sums = rows.group_by(STREAM, maintain_order=True).agg(**figures, **longest)
-        sums = sums.join(_lengths(found.queues), on=STREAM, how="left", nulls_equal=True, maintain_order="left")
+        sums = sums.join(_lengths(analysis.queues), on=STREAM, how="left", nulls_equal=True, maintain_order="left")
         return {"rows": Part(sums, STREAM, rules), "queue": queue, **delays}
-    names = trace.work["name"].gather(rows["work"]) if by == "kernel" else _names(found, rows, by)
+    names = trace.work["name"].gather(rows["work"]) if by == "kernel" else _names(analysis, rows, by)
     rows = rows.with_columns(names.alias(by))
     sums = rows.group_by(by, maintain_order=True).agg(**figures, **longest).with_columns(_col(by).cast(pl.String))
     delays = {
@@ -85,9 +85,9 @@ def _whole(median: pl.Expr) -> pl.Expr:
     return median.round().cast(pl.Int64)
 
 
-def _names(found: Analysed, rows: pl.DataFrame, by: str) -> pl.Series:
+def _names(analysis: Analysis, rows: pl.DataFrame, by: str) -> pl.Series:
     """Returns, for each row, the name of the range in which the call was made."""
-    return of_ranges.names(found, by, found.attributed.calls["range"].gather(rows["call"]))
+    return of_ranges.names(analysis, by, analysis.attributed.calls["range"].gather(rows["call"]))
 
 
 def _lengths(queues: pl.DataFrame) -> pl.DataFrame:
@@ -99,8 +99,8 @@ def _lengths(queues: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def answer(found: Analysed, by: str) -> Answer:
-    return answer_of(parts(found, by), by)
+def answer(analysis: Analysis, by: str) -> Answer:
+    return answer_of(parts(analysis, by), by)
 
 
 def answer_of(parts: Parts, by: str) -> Answer:

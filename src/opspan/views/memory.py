@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.memory_use import of_peaks
 from opspan.analysis.parts import Part, Parts
@@ -18,14 +18,14 @@ _ORDER = ("self_allocation_bytes", "allocation_bytes", "calls")
 _NONE = "No memory was recorded: opspan.record(memory=True), or --cuda-memory-usage=true of nsys, does"
 
 
-def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
-    return rows(parts(found, by), by)
+def rows_of(analysis: Analysis, by: str = "op") -> pl.DataFrame:
+    return rows(parts(analysis, by), by)
 
 
 @in_lanes
-def parts(found: Analysed, by: str) -> Parts:
+def parts(analysis: Analysis, by: str) -> Parts:
     of_ranges.check(by, BY)
-    return {"rows": _part(found, by)}
+    return {"rows": _part(analysis, by)}
 
 
 def rows(parts: Parts, by: str) -> pl.DataFrame:
@@ -39,19 +39,19 @@ def rows(parts: Parts, by: str) -> pl.DataFrame:
     return each.sort(*_ORDER, *_KEYS, descending=[True] * len(_ORDER) + [False] * len(_KEYS))
 
 
-def _part(found: Analysed, by: str) -> Part:
+def _part(analysis: Analysis, by: str) -> Part:
     if by == "op":
-        rows = found.memory_by_op.rename({"name": "op"}).with_columns(pl.col("op").cast(pl.String))
+        rows = analysis.memory_by_op.rename({"name": "op"}).with_columns(pl.col("op").cast(pl.String))
         rows = rows.rename({name: f"{name}_bytes" for name in ("size_increase", "self_size_increase")})
         return Part(rows, _KEYS)
     if by == "block":
-        rows = found.memory_at_peak.drop("alloc_row", "range").rename({"name": "op"})
+        rows = analysis.memory_at_peak.drop("alloc_row", "range").rename({"name": "op"})
         return Part(rows.with_columns(pl.col("op", "module", "phase").cast(pl.String)), times=("peak_ns", "alloc_ns"))
-    return Part(found.memory_peaks.drop("row"), times=("time_ns",))
+    return Part(analysis.memory_peaks.drop("row"), times=("time_ns",))
 
 
-def answer(found: Analysed, by: str) -> Answer:
-    return answer_of(parts(found, by), by)
+def answer(analysis: Analysis, by: str) -> Answer:
+    return answer_of(parts(analysis, by), by)
 
 
 def answer_of(parts: Parts, by: str) -> Answer:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis import Analysed, Coverage
+from opspan.analysis import Analysis, Coverage
 from opspan.analysis.averages import on_device
 from opspan.printable import plural
 from opspan.sources import MODULES, SHAPES, Source, source_of
@@ -65,14 +65,14 @@ def without(trace: Tables, by: str) -> str:
     return f"No op has shapes: capture shapes with {labelling(trace, SHAPES)}, or record_shapes=True"
 
 
-def lines(found: Analysed, by: str) -> list[str]:
+def lines(analysis: Analysis, by: str) -> list[str]:
     """Sentences on what the trace lacks for any table, and for a table by phase or one with metrics."""
-    trace = found.attributed
+    trace = analysis.attributed
     kinds = _kinds(trace)
     sentences = [
         _labels(trace, kinds),
         None if kinds.isdisjoint(_OPS) else _backward(trace, kinds, by),
-        _attributed(found.coverage, trace) if _count(trace) else None,
+        _attributed(analysis.coverage, trace) if _count(trace) else None,
         _metrics(trace),
     ]
     return _said(sentences)

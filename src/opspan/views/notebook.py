@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import polars as pl
 
 from opspan import html_columns
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.averages import on_device
 from opspan.printable import listed
 from opspan.text_columns import Column
@@ -20,42 +20,42 @@ _NEXT = "trace.findings() says what is wrong with the run, trace.table() where i
 _col = pl.col
 
 
-def trace_html(found: Analysed) -> str:
-    lines = [(title, line) for title, look in _PARTS.items() for line in _said(look, found)]
+def trace_html(analysis: Analysis) -> str:
+    lines = [(title, line) for title, look in _PARTS.items() for line in _said(look, analysis)]
     titles = [title if number == 0 or lines[number - 1][0] != title else "" for number, (title, _) in enumerate(lines)]
     columns = [Column("", titles, least=0), Column("", [line for _, line in lines], least=0, cut_end=True)]
     return html_columns.table(columns, "Trace", [_NEXT], html_columns.LONGEST_SENTENCE)
 
 
-def _said(look: Callable[[Analysed], Iterator[str]], found: Analysed) -> list[str]:
+def _said(look: Callable[[Analysis], Iterator[str]], analysis: Analysis) -> list[str]:
     try:
-        return list(look(found))
+        return list(look(analysis))
     except Exception as error:  # noqa: BLE001  # of a broken trace the rest is shown, and what is wrong with this
         return [f"cannot be found. {type(error).__name__}: {error}"]
 
 
-def _tools(found: Analysed) -> Iterator[str]:
-    ranks = found.tables.ranks
+def _tools(analysis: Analysis) -> Iterator[str]:
+    ranks = analysis.tables.ranks
     tools = listed(list(dict.fromkeys(map(tool_of, ranks))), _FEW)
     hosts = listed(list(dict.fromkeys(rank.host for rank in ranks if rank.host)), _FEW)
     yield f"{tools}{f' on {hosts}' if hosts else ''}"
 
 
-def _files(found: Analysed) -> Iterator[str]:
-    if found.tables.paths:
-        yield listed(found.tables.paths, _FEW)
+def _files(analysis: Analysis) -> Iterator[str]:
+    if analysis.tables.paths:
+        yield listed(analysis.tables.paths, _FEW)
 
 
-def _processes(found: Analysed) -> Iterator[str]:
-    trace = found.tables
+def _processes(analysis: Analysis) -> Iterator[str]:
+    trace = analysis.tables
     frames = [frame.select("rank", "pid").unique() for frame in (trace.ranges, trace.calls, trace.work)]
     processes = pl.concat(frames).drop_nulls("pid").unique()
     ranks = f" in {len(trace.ranks):,} ranks" if len(trace.ranks) > 1 else ""
     yield f"{processes.height:,}{ranks}"
 
 
-def _devices(found: Analysed) -> Iterator[str]:
-    trace = found.tables
+def _devices(analysis: Analysis) -> Iterator[str]:
+    trace = analysis.tables
     used = on_device(trace.work).select("rank", "device_id").unique()
     if not used.height:
         yield "none"
@@ -65,28 +65,28 @@ def _devices(found: Analysed) -> Iterator[str]:
     yield f"{used.height:,}{f' ({listed(names, _FEW)})' if names else ''}"
 
 
-def _span(found: Analysed) -> Iterator[str]:
-    if (duration := found.tables.duration_ns()) is not None:
+def _span(analysis: Analysis) -> Iterator[str]:
+    if (duration := analysis.tables.duration_ns()) is not None:
         yield time_text(duration)
 
 
-def _rows(found: Analysed) -> Iterator[str]:
-    heights = [f"{frame.height:,} {name}" for name, frame in found.tables.frames.items() if frame.height]
+def _rows(analysis: Analysis) -> Iterator[str]:
+    heights = [f"{frame.height:,} {name}" for name, frame in analysis.tables.frames.items() if frame.height]
     yield ", ".join(heights) or "none"
 
 
-def _coverage(found: Analysed) -> Iterator[str]:
-    yield from found.coverage.lines()
+def _coverage(analysis: Analysis) -> Iterator[str]:
+    yield from analysis.coverage.lines()
 
 
-def _issues(found: Analysed) -> Iterator[str]:
-    issues = found.tables.issues.height
-    yield from issue_lines(found.tables)[:_FEW] if issues else ["none"]
+def _issues(analysis: Analysis) -> Iterator[str]:
+    issues = analysis.tables.issues.height
+    yield from issue_lines(analysis.tables)[:_FEW] if issues else ["none"]
     if issues > _FEW:
         yield f"{issues - _FEW:,} more: trace.issues"
 
 
-_PARTS: dict[str, Callable[[Analysed], Iterator[str]]] = {
+_PARTS: dict[str, Callable[[Analysis], Iterator[str]]] = {
     "Tool": _tools,
     "Files": _files,
     "Processes": _processes,

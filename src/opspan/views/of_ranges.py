@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.errors import UsageError
 from opspan.views.answer import Shown, texts
 
@@ -18,10 +18,10 @@ def check(by: str, known: Sequence[str]) -> None:
         raise UsageError(f"there is no answer by {by!r}; expected one of {', '.join(known)}")
 
 
-def names(found: Analysed, by: str, ranges: pl.Series) -> pl.Series:
+def names(analysis: Analysis, by: str, ranges: pl.Series) -> pl.Series:
     """For each of these rows of ranges the name of what it is in by that; null: it is in none. A text is made of it
     when it is known which are left."""
-    trace = found.complete
+    trace = analysis.complete
     if by == "function":
         return trace.functions["name"].gather(trace.ranges["function"].gather(ranges)).alias(by)
     return trace.ranges["name" if by == "op" else by].gather(ranges).alias(by)

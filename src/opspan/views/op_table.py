@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.events import EventList
 from opspan.events.event_rows import shown_name
 from opspan.events.kinds import DeviceType
@@ -67,7 +67,9 @@ _TEXTS = {"Name": 24, "Input Shapes": 24, "Source Location": 40}
 class OpRows:
     """The averages of a trace, in the order in which they are shown."""
 
-    def __init__(self, found: Analysed, events: EventList, by: str, names: Sequence[str] | None, kernels: bool) -> None:
+    def __init__(
+        self, analysis: Analysis, events: EventList, by: str, names: Sequence[str] | None, kernels: bool
+    ) -> None:
         averages = events.key_averages(
             group_by_input_shapes=by == "shape", group_by_stack_n=STACK_DEPTH if by == "stack" else 0
         )
@@ -86,7 +88,7 @@ class OpRows:
         rows = pl.DataFrame([_row(one, by, self._has_memory) for one in chosen], schema=schema_of(by, self._has_memory))
         self.frame = rows
         if by == "name":
-            self.frame = with_metrics(rows, found.tables)
+            self.frame = with_metrics(rows, analysis.tables)
             self._metrics = self.frame.columns[rows.width :]
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.backward import pairs
 from opspan.events.times import format_time
 from opspan.printable import printable
@@ -16,13 +16,13 @@ _ALL = 1000  # characters: used if nothing says how wide a line may be
 _col = pl.col
 
 
-def overview(found: Analysed, layout: Layout) -> str:
-    table = tables.table_of(found, tables.Asked())
+def overview(analysis: Analysis, layout: Layout) -> str:
+    table = tables.table_of(analysis, tables.Asked())
     text, _ = table.text(_OPS, Layout(layout.width or _ALL))
     parts = [
         f"The {_OPS} ops with the most time of their own, as torch.profiler prints them:\n{text}",
-        _pairs(found.attributed.ranges, layout),
-        _seen(found),
+        _pairs(analysis.attributed.ranges, layout),
+        _seen(analysis),
     ]
     return "\n".join(part for part in parts if part)
 
@@ -52,12 +52,12 @@ def _pairs(ranges: pl.DataFrame, layout: Layout) -> str:
     return "Backward beside the forward op that it belongs to:\n" + "\n".join(lines) + "\n"
 
 
-def _seen(found: Analysed) -> str:
-    ranges = found.attributed.ranges
+def _seen(analysis: Analysis) -> str:
+    ranges = analysis.attributed.ranges
     kinds = dict(ranges["kind"].cast(pl.String).value_counts().iter_rows())
     sized = ranges.filter(_col("kind") == "op")["sizes"].count()
     ops, calls, backward = (kinds.get(kind, 0) for kind in ("op", "module", "backward"))
     return (
         f"Seen: {ops} ops ({sized} with the sizes of their inputs), {calls} calls of modules, {backward} backward ops, "
-        f"{found.coverage.linked} of {found.coverage.backward} linked to their forward op.\n"
+        f"{analysis.coverage.linked} of {analysis.coverage.backward} linked to their forward op.\n"
     )

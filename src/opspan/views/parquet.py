@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.tables import storage
 
 
-def write(found: Analysed, path: Path) -> list[str]:
-    storage.write(found.tables, path)
+def write(analysis: Analysis, path: Path) -> list[str]:
+    storage.write(analysis.tables, path)
     return []

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.busy import step_times
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.meetings import Meetings
@@ -38,43 +38,43 @@ _TITLES = {
 _col = pl.col
 
 
-def rows_of(found: Analysed, by: str = "op", factors: Mapping[str, float] | None = None) -> pl.DataFrame:
+def rows_of(analysis: Analysis, by: str = "op", factors: Mapping[str, float] | None = None) -> pl.DataFrame:
     """`factors`: by name of an op or kind of time; with them the rows are steps, and what each would take."""
-    return rows(parts(found, by, factors), by, factors)
+    return rows(parts(analysis, by, factors), by, factors)
 
 
-def parts(found: Analysed, by: str, factors: Mapping[str, float] | None = None) -> Parts:
+def parts(analysis: Analysis, by: str, factors: Mapping[str, float] | None = None) -> Parts:
     of_ranges.check(by, BY)
     if not factors:
-        return _parts(found, by)
+        return _parts(analysis, by)
     _check(factors)
-    is_known = _col("work").is_in(found.meetings.parts["row"].implode()).fill_null(value=False)
-    alone = found.collectives.filter(~is_known, _col("group_size").ne_missing(1))
+    is_known = _col("work").is_in(analysis.meetings.parts["row"].implode()).fill_null(value=False)
+    alone = analysis.collectives.filter(~is_known, _col("group_size").ne_missing(1))
     alone = alone.group_by(PROCESS, maintain_order=True).agg(collectives=pl.len().cast(pl.Int64))
-    return {**_timed_again(found, factors, found.meetings), "alone": Part(alone, PROCESS)}
+    return {**_timed_again(analysis, factors, analysis.meetings), "alone": Part(alone, PROCESS)}
 
 
 @in_lanes
-def _timed_again(found: Analysed, factors: Mapping[str, float], meetings: Meetings) -> Parts:
-    steps = step_times(found.complete, found.iterations)
-    times = what_if(found.attributed, steps, found.waits, found.path_graph, factors, meetings)
+def _timed_again(analysis: Analysis, factors: Mapping[str, float], meetings: Meetings) -> Parts:
+    steps = step_times(analysis.complete, analysis.iterations)
+    times = what_if(analysis.attributed, steps, analysis.waits, analysis.path_graph, factors, meetings)
     rows = steps.select(_STEP).hstack(times.steps.select(time_ns="before_ns", after_ns="after_ns"))
     return {
         "rows": Part(rows.with_columns(change_ns=_col("after_ns") - _col("time_ns"))),
-        "names": _names(found),
+        "names": _names(analysis),
         "processes": Part(times.processes, PROCESS),
     }
 
 
 @in_lanes
-def _parts(found: Analysed, by: str) -> Parts:
-    steps = step_times(found.complete, found.iterations)
-    pieces = found.path
+def _parts(analysis: Analysis, by: str) -> Parts:
+    steps = step_times(analysis.complete, analysis.iterations)
+    pieces = analysis.path
     if by == "step":
         sums = _summed(pieces, pieces["number"], "number").sort("number")
         numbered = steps.select(_STEP).with_row_index("number").join(sums, on="number", how="left")
         return {"rows": Part(numbered.sort("number").drop("number").with_columns(pl.exclude(_STEP).fill_null(0)))}
-    names = pieces["kind"] if by == "kind" else of_ranges.names(found, by, pieces["range"])
+    names = pieces["kind"] if by == "kind" else of_ranges.names(analysis, by, pieces["range"])
     return {"rows": Part(_summed(pieces, names, by).with_columns(_col(by).cast(pl.String)), (by,))}
 
 
@@ -90,8 +90,8 @@ def rows(parts: Parts, by: str, factors: Mapping[str, float] | None = None) -> p
     return each.sort("time_ns", descending=True, maintain_order=True)
 
 
-def _names(found: Analysed) -> Part:
-    return Part(found.complete.ranges.select(_col("name").unique().cast(pl.String)).drop_nulls(), ("name",))
+def _names(analysis: Analysis) -> Part:
+    return Part(analysis.complete.ranges.select(_col("name").unique().cast(pl.String)).drop_nulls(), ("name",))
 
 
 def _summed(pieces: pl.DataFrame, key: pl.Series, by: str) -> pl.DataFrame:
@@ -140,8 +140,8 @@ def factors_of(said: tuple[str, ...]) -> dict[str, float]:
     return factors
 
 
-def answer(found: Analysed, by: str, factors: Mapping[str, float] | None = None) -> Answer:
-    return answer_of(parts(found, by, factors), by, factors)
+def answer(analysis: Analysis, by: str, factors: Mapping[str, float] | None = None) -> Answer:
+    return answer_of(parts(analysis, by, factors), by, factors)
 
 
 def answer_of(parts: Parts, by: str, factors: Mapping[str, float] | None = None) -> Answer:

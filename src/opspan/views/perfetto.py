@@ -20,7 +20,7 @@ from pathlib import Path
 import polars as pl
 
 from opspan import native
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.autograd import BY_NESTING
 from opspan.analysis.nest import trace_end_ns
 from opspan.tables import Tables
@@ -50,16 +50,16 @@ class _Kind:
     args: Mapping[str, pl.Expr]
 
 
-def write(found: Analysed, path: Path) -> list[str]:
-    trace = drawn.drawn(found)
+def write(analysis: Analysis, path: Path) -> list[str]:
+    trace = drawn.drawn(analysis)
     arrows = _Arrows(trace)
-    pieces.write(path, _pieces(found, trace, arrows))
+    pieces.write(path, _pieces(analysis, trace, arrows))
     backwards = f"{arrows.backwards:,} arrows are not in it, for they end before they begin"
     said = [backwards] if arrows.backwards else []
     return drawn.left_out(trace) + perfetto_points.left_out(trace) + said
 
 
-def _pieces(found: Analysed, trace: Tables, arrows: _Arrows) -> Iterator[Callable[[], Piece]]:
+def _pieces(analysis: Analysis, trace: Tables, arrows: _Arrows) -> Iterator[Callable[[], Piece]]:
     shift = -min(drawn.zero_ns(trace), 0)  # there is no time before 0
     tracks = perfetto_tracks.tracks_of(trace)
     yield partial(_head, trace, tracks, shift)
@@ -75,7 +75,7 @@ def _pieces(found: Analysed, trace: Tables, arrows: _Arrows) -> Iterator[Callabl
     first = lanes.group_by("parent").agg(_col("track").min().alias("first")).rename({"parent": "track"})
     for start in range(0, events.height, _BATCH):
         yield partial(_batch, kinds, slices, events.slice(start, _BATCH), first, shift)
-    yield from perfetto_points.pieces(found, trace, tracks, first_free, shift)
+    yield from perfetto_points.pieces(analysis, trace, tracks, first_free, shift)
 
 
 def _head(trace: Tables, tracks: Tracks, shift: int) -> Bytes:

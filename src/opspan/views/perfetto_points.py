@@ -11,7 +11,7 @@ from functools import partial
 import polars as pl
 
 from opspan import native
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.tables import Tables
 from opspan.tables import chrome_keys as keys
 from opspan.tables.schema import NAME
@@ -27,12 +27,12 @@ _col = pl.col
 Makers = Iterator[Callable[[], Piece]]
 
 
-def pieces(found: Analysed, trace: Tables, tracks: Tracks, first_free: int, shift: int) -> Makers:
+def pieces(analysis: Analysis, trace: Tables, tracks: Tracks, first_free: int, shift: int) -> Makers:
     counters = pl.concat(
         [
             _placed(_counted(trace), SERIES, _title(), tracks.of_owner),
             _placed(_in_use(trace), [*PROCESS, "device_id"], pl.lit(_IN_USE), tracks.of_owner),
-            _placed(_queued(found), ["pid", *STREAM], pl.lit(_WAITING), tracks.of_work),
+            _placed(_queued(analysis), ["pid", *STREAM], pl.lit(_WAITING), tracks.of_work),
         ]
     )
     titles = ["parent", "title", "series"]
@@ -77,8 +77,8 @@ def _in_use(trace: Tables) -> pl.DataFrame:
     return rows.with_columns(tid=pl.lit(None, pl.Int64), value=_col("total_bytes").cast(pl.Float64))
 
 
-def _queued(found: Analysed) -> pl.DataFrame:
-    return found.queues.with_columns(tid=pl.lit(None, pl.Int64), value=_col("queued").cast(pl.Float64))
+def _queued(analysis: Analysis) -> pl.DataFrame:
+    return analysis.queues.with_columns(tid=pl.lit(None, pl.Int64), value=_col("queued").cast(pl.Float64))
 
 
 def _values(rows: pl.DataFrame) -> memoryview:

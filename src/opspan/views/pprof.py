@@ -13,7 +13,7 @@ from typing import Any
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.nest import trace_end_ns
 from opspan.errors import MissingPackage
 from opspan.tables import Tables
@@ -39,18 +39,18 @@ class _Strings:
         return self.numbers.setdefault(text or "", len(self.numbers))
 
 
-def write(found: Analysed, path: Path) -> list[str]:
-    data, said = profile_of(found)
+def write(analysis: Analysis, path: Path) -> list[str]:
+    data, said = profile_of(analysis)
     path.write_bytes(data)
     return said
 
 
-def profile_of(found: Analysed, only: str | None = None, begin_utc_ns: int | None = None) -> tuple[bytes, list[str]]:
+def profile_of(analysis: Analysis, only: str | None = None, begin_utc_ns: int | None = None) -> tuple[bytes, list[str]]:
     """The profile, and sentences on what is left out. `only`: as `merged` takes it; `begin_utc_ns`: when it was, if not
     as the trace says."""
     if find_spec("google") is None or find_spec("google.protobuf") is None:
         raise MissingPackage("a profile for pprof needs protobuf: pip install 'opspan[pprof]'")
-    trace = found.attributed
+    trace = analysis.attributed
     stacks = merged(trace, only)
     samples, tree = _bounded(stacks.stacks)
     said = stacks.left_out if tree[_COLUMNS[1:]].sum_horizontal().sum() else [no_time(trace)]

@@ -13,7 +13,7 @@ from polars.exceptions import PolarsError
 
 from opspan import forked, outputs, private_files
 from opspan.addresses import File, check_local, file_said
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.errors import UsageError, WriteError
 from opspan.files import exists, is_folder
 from opspan.outputs import Output
@@ -22,8 +22,8 @@ from opspan.tables import storage
 from opspan.views.contents import nothing_in, parts
 
 
-def _write_of(output: Output) -> Callable[[Analysed, Path], list[str]]:
-    found: Callable[[Analysed, Path], list[str]] = import_module(f"opspan.views.{output.name}").write
+def _write_of(output: Output) -> Callable[[Analysis, Path], list[str]]:
+    found: Callable[[Analysis, Path], list[str]] = import_module(f"opspan.views.{output.name}").write
     return found
 
 
@@ -47,28 +47,28 @@ def _ends_with(out: Path, suffix: str) -> bool:
 
 @forked.elsewhere
 def export(
-    found: Analysed,
+    analysis: Analysis,
     out: Path,
     *,
     overwrite: bool = False,
     name: str | None = None,
-    write: Callable[[Analysed, Path], list[str]] | None = None,
+    write: Callable[[Analysis, Path], list[str]] | None = None,
 ) -> list[str]:
     """Write the trace to `out` as its suffix says, or as the output of that name. Returns a sentence for each thing
     that the format cannot hold. `write`: what writes it, if that was told more than the trace."""
     output = output_for(out) if name is None else _named(name)
-    sources = [file_said(path) for path in found.tables.paths]
+    sources = [file_said(path) for path in analysis.tables.paths]
     _check(out, sources, output, overwrite=overwrite)
     try:
         with private_files.unfinished(out, overwrite=overwrite) as unfinished:
-            left_out = (write or _write_of(output))(found, unfinished)
+            left_out = (write or _write_of(output))(analysis, unfinished)
     except FileExistsError as error:  # somebody else has made it since it was checked
         raise WriteError(_exists(out)) from error
     except (OSError, PolarsError, sqlite3.Error) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise WriteError(f"cannot write {path_text(out)}: {why}") from error
-    if output.shows and not parts(found.tables).keys() & set(output.shows):
-        left_out = [nothing_in(found.tables, out.name, output.shows)]
+    if output.shows and not parts(analysis.tables).keys() & set(output.shows):
+        left_out = [nothing_in(analysis.tables, out.name, output.shows)]
     return left_out
 
 

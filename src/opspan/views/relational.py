@@ -12,7 +12,7 @@ import json
 
 import polars as pl
 
-from opspan.analysis import Analysed, Coverage
+from opspan.analysis import Analysis, Coverage
 from opspan.analysis.coverage import Share
 from opspan.analysis.sums import DURATION
 from opspan.tables import TABLES, Tables
@@ -40,8 +40,8 @@ _RENAMED = {
 }
 
 
-def relational(found: Analysed) -> dict[str, pl.DataFrame]:
-    trace = found.complete
+def relational(analysis: Analysis) -> dict[str, pl.DataFrame]:
+    trace = analysis.complete
     ids = {name: ids_of(trace.frames[name]) for name in _ROWS}
     frames = {"ranks": _ranks(trace)}
     for name in TABLES:
@@ -50,7 +50,7 @@ def relational(found: Analysed) -> dict[str, pl.DataFrame]:
             rows = {new: ids[table].gather(frame[old]).alias(new) for old, (table, new) in _ROWS[name].items()}
             frame = frame.drop(_ROWS[name]).with_columns(id=ids[name], duration_ns=DURATION, **rows)
         frames[name] = frame
-    frames["coverage"] = _coverage(found.coverage)
+    frames["coverage"] = _coverage(analysis.coverage)
     return frames
 
 

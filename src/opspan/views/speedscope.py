@@ -17,7 +17,7 @@ from pathlib import Path
 import polars as pl
 
 from opspan import native
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.averages import on_device
 from opspan.analysis.nest import trace_end_ns
 from opspan.tables import Tables
@@ -36,8 +36,8 @@ _TRACK = ["process", "thread", "lane"]
 _col = pl.col
 
 
-def write(found: Analysed, path: Path) -> list[str]:
-    trace = found.attributed
+def write(analysis: Analysis, path: Path) -> list[str]:
+    trace = analysis.attributed
     spans, tracks = _spans(trace)
     said = []
     spans = spans.with_columns(native.nest(columns_to_nest(spans), trace_end_ns(spans)).select("depth", "overlaps"))

@@ -15,7 +15,7 @@ import polars as pl
 import sqlite_utils
 
 from opspan import arrow_sqlite
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.errors import WriteError
 from opspan.printable import shortened
 from opspan.tables.schema import Column
@@ -26,8 +26,8 @@ _BATCH = 250_000  # rows that are turned into text at a time
 _APPEND = {"adbc.ingest.mode": "adbc.ingest.mode.append"}
 
 
-def write(found: Analysed, path: Path) -> list[str]:
-    frames = {**relational(found), "about": _about()}
+def write(analysis: Analysis, path: Path) -> list[str]:
+    frames = {**relational(analysis), "about": _about()}
     tables = (*TABLES_IN_ORDER, ABOUT)
     database = sqlite_utils.Database(path)
     with closing(database):

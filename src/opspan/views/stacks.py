@@ -15,7 +15,7 @@ from pathlib import Path
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.stacks import DEEPEST, collapsed, safe, with_functions
 from opspan.tables import Tables
 from opspan.views.contents import holds, parts
@@ -29,8 +29,8 @@ _USED = (*_THREAD, "name", "parent", "depth", "is_mark", "is_async", "weight")
 NO_FUNCTIONS = f"No Python functions are in the stacks: {FUNCTIONS}"
 
 
-def write(found: Analysed, path: Path) -> list[str]:
-    trace = found.attributed
+def write(analysis: Analysis, path: Path) -> list[str]:
+    trace = analysis.attributed
     rows = tree(trace)
     rows = rows.with_columns(weight=_col("self_ns").fill_null(0))
     said = write_stacks(trace, rows, path)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.busy import whole_times, within_part
 from opspan.analysis.outside import between, outside
 from opspan.analysis.parts import Part, Parts
@@ -25,15 +25,15 @@ _MOST_PATTERNS = 2
 _NAME = 40  # characters
 
 
-def parts(found: Analysed, steps: pl.DataFrame | None = None) -> Parts:
+def parts(analysis: Analysis, steps: pl.DataFrame | None = None) -> Parts:
     """`steps`: those that were asked for, if not those of the trace."""
-    lengths, trace = parts_of_lengths(found, steps), found.complete
-    steps = found.iterations if steps is None else steps
+    lengths, trace = parts_of_lengths(analysis, steps), analysis.complete
+    steps = analysis.iterations if steps is None else steps
     times = outside(within_part(whole_times(trace), trace), within_part(steps, trace))
     return lengths | {
         _OUTSIDE: Part(times.drop(PROCESS).sum(), ()),
         _BETWEEN: Part(between(steps, trace.ranges), ("name",)),
-        _PATTERNS: Part(found.patterns),
+        _PATTERNS: Part(analysis.patterns),
     }
 
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.busy import KINDS, breakdown, devices, use
 from opspan.analysis.iterations import iterations
 from opspan.analysis.lanes import in_lanes
@@ -38,8 +38,8 @@ _NONE = (
 _PATTERN = "Kernels come again in the same order: {}. Nothing tells whether that is a step, a layer or something else"
 
 
-def rows_of(found: Analysed, step: Steps | None = None) -> pl.DataFrame:
-    return rows(parts(found, step))
+def rows_of(analysis: Analysis, step: Steps | None = None) -> pl.DataFrame:
+    return rows(parts(analysis, step))
 
 
 def rows(parts: Parts, step: Steps | None = None) -> pl.DataFrame:
@@ -47,34 +47,34 @@ def rows(parts: Parts, step: Steps | None = None) -> pl.DataFrame:
 
 
 @in_lanes
-def parts(found: Analysed, step: Steps | None = None) -> Parts:
+def parts(analysis: Analysis, step: Steps | None = None) -> Parts:
     """`step`: what the steps are called, if that is a name."""
-    trace, steps = found.complete, steps_of(found, step)
+    trace, steps = analysis.complete, steps_of(analysis, step)
     key = ["rank", "pid", "step"]
     more = steps.select(*key, "start_ns", "end_ns", "how", "is_outlier")
     is_own = isinstance(step, str)
     with ThreadPoolExecutor(1) as pool:
-        using = pool.submit(lambda: use(devices(trace, steps) if is_own else found.devices))
-        rows = breakdown(trace, steps) if is_own else found.breakdown
+        using = pool.submit(lambda: use(devices(trace, steps) if is_own else analysis.devices))
+        rows = breakdown(trace, steps) if is_own else analysis.breakdown
         used = using.result()
     for frame in (more, used):
         rows = rows.join(frame, on=key, how="left", nulls_equal=True, maintain_order="left")
     kinds = (f"{kind}_ns" for kind in KINDS)
     each = rows.select(*key, "start_ns", "end_ns", "time_ns", *kinds, *used.columns[3:], "how", "is_outlier")
-    return {"rows": Part(each, times=("start_ns", "end_ns")), **step_words.parts(found, steps if is_own else None)}
+    return {"rows": Part(each, times=("start_ns", "end_ns")), **step_words.parts(analysis, steps if is_own else None)}
 
 
-def steps_of(found: Analysed, step: Steps | None = None) -> pl.DataFrame:
+def steps_of(analysis: Analysis, step: Steps | None = None) -> pl.DataFrame:
     if not isinstance(step, str):
-        return found.iterations
-    ranges = found.complete.ranges
+        return analysis.iterations
+    ranges = analysis.complete.ranges
     names = ranges["name"].unique()
     steps = iterations(ranges, names.filter(numbers_of(names, step).is_not_null()).cast(pl.String))
-    return with_outliers(until_done(steps, found.complete.calls, found.complete.work)).select(steps.columns)
+    return with_outliers(until_done(steps, analysis.complete.calls, analysis.complete.work)).select(steps.columns)
 
 
-def answer(found: Analysed, step: Steps | None = None) -> Answer:
-    return answer_of(parts(found, step), step)
+def answer(analysis: Analysis, step: Steps | None = None) -> Answer:
+    return answer_of(parts(analysis, step), step)
 
 
 def answer_of(parts: Parts, step: Steps | None = None) -> Answer:

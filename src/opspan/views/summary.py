@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from opspan.addresses import File
-from opspan.analysis import Analysed, averages
+from opspan.analysis import Analysis, averages
 from opspan.analysis.busy import overhead_outside_ns
 from opspan.analysis.coverage import Share
 from opspan.analysis.lanes import in_lanes
@@ -86,12 +86,12 @@ _HOW = {
 }
 
 
-def answer(found: Analysed, files: Sequence[File] = ()) -> Answer:
-    return _answer(_parts(found), finding_rows(found, files), files)
+def answer(analysis: Analysis, files: Sequence[File] = ()) -> Answer:
+    return _answer(_parts(analysis), finding_rows(analysis, files), files)
 
 
-def parts(found: Analysed) -> Parts:
-    return _parts(found) | {f"{_FINDINGS}{name}": part for name, part in finding_parts(found).items()}
+def parts(analysis: Analysis) -> Parts:
+    return _parts(analysis) | {f"{_FINDINGS}{name}": part for name, part in finding_parts(analysis).items()}
 
 
 def answer_of(parts: Parts, files: Sequence[File] = ()) -> Answer:
@@ -119,15 +119,15 @@ def _answer(parts: Parts, findings: pl.DataFrame, files: Sequence[File]) -> Answ
     )
 
 
-def about(found: Analysed) -> str:
+def about(analysis: Analysis) -> str:
     """What the trace is, in a line."""
-    return _about(_head(found), _Room())
+    return _about(_head(analysis), _Room())
 
 
 @in_lanes
-def _parts(found: Analysed) -> Parts:
-    trace, steps, share = found.complete, found.iterations, found.coverage.work_in_range
-    whole, times = found.whole_devices, found.whole_breakdown
+def _parts(analysis: Analysis) -> Parts:
+    trace, steps, share = analysis.complete, analysis.iterations, analysis.coverage.work_in_range
+    whole, times = analysis.whole_devices, analysis.whole_breakdown
     ranks = pl.DataFrame({"rank": [one.rank for one in trace.ranks]}, schema={"rank": pl.Int32})
     ops = trace.ranges.filter(_col("kind") == "op")
     sums = {"ranges": trace.ranges.height}
@@ -136,17 +136,17 @@ def _parts(found: Analysed) -> Parts:
     sums |= {f"{name}_ns": int(times[f"{name}_ns"].sum()) for name in _OF_HOST}
     if not whole.height:
         sums["communicating_ns"] = int(times["communicating_ns"].sum())
-    sums |= {"overhead_outside_ns": overhead_outside_ns(found.attributed)}
+    sums |= {"overhead_outside_ns": overhead_outside_ns(analysis.attributed)}
     sums |= {"attributed": share.count, "work": share.of, "attributed_ns": share.ns, "work_ns": share.of_ns}
-    sums |= {"backward": found.coverage.backward, "linked": found.coverage.linked}
+    sums |= {"backward": analysis.coverage.backward, "linked": analysis.coverage.linked}
     sums |= {"sized": ops["sizes"].count(), "ops": ops.height, "in_modules": trace.ranges["module"].count()}
     sums |= {"outliers": int(steps["is_outlier"].sum())}
-    sums |= {"issues": int(found.tables.issues.filter(_col("severity") != "info")["count"].sum())}
+    sums |= {"issues": int(analysis.tables.issues.filter(_col("severity") != "info")["count"].sum())}
     # What a table would have rows of; and whether there is anything at all.
     is_mark = _col("is_mark").fill_null(value=False)
     sums["lasting"] = trace.ranges.select((~is_mark & _col("start_ns").is_not_null()).sum()).item()
     sums["held"] = len(contents.parts(trace))
-    idle = idle_parts(found, "op") if whole["idle_ns"].sum() else _NO_IDLE
+    idle = idle_parts(analysis, "op") if whole["idle_ns"].sum() else _NO_IDLE
     sums["before_work_ns"] = int(idle["work"].rows["before_work_ns"][0])
     return {
         "sums": Part(pl.DataFrame([sums], schema=dict.fromkeys(sums, pl.Int64)), ()),
@@ -158,8 +158,8 @@ def _parts(found: Analysed) -> Parts:
         "again": Part(pl.DataFrame({"command": [labelling_command(trace)]}), ("command",)),
         "how": Part(steps.select("how").unique(maintain_order=True), ("how",)),
         "idle": idle["rows"],
-        **step_words.parts(found),
-        **{title: Part(_sums(found, by), (by,)) for title, by in _TOP.items()},
+        **step_words.parts(analysis),
+        **{title: Part(_sums(analysis, by), (by,)) for title, by in _TOP.items()},
     }
 
 
@@ -206,15 +206,15 @@ def _row(parts: Parts, costs: pl.DataFrame) -> dict[str, Any]:
     }
 
 
-def _head(found: Analysed) -> dict[str, Any]:
-    trace = found.complete
-    times = found.whole_breakdown.group_by(PROCESS).agg(_col("time_ns").sum())
+def _head(analysis: Analysis) -> dict[str, Any]:
+    trace = analysis.complete
+    times = analysis.whole_breakdown.group_by(PROCESS).agg(_col("time_ns").sum())
     return {
         "tools": ", ".join(dict.fromkeys(tool_of(rank) for rank in trace.ranks)),
         "ranks": len(trace.ranks),
         "cycles": max((len(rank.cycles) for rank in trace.ranks), default=0),
         "processes": times.height,
-        "devices": found.whole_devices.select("rank", "device_id").unique().height,
+        "devices": analysis.whole_devices.select("rank", "device_id").unique().height,
         "time_ns": int(times["time_ns"].max() or 0),  # type: ignore[arg-type]  # whole nanoseconds
         "ranges": trace.ranges.height,
     }
@@ -325,14 +325,14 @@ def _steps(parts: Parts, row: dict[str, Any]) -> list[str]:
     return [*lines, f"No step      {', '.join(others)}"] if others else lines
 
 
-def top(found: Analysed, by: str) -> pl.DataFrame:
+def top(analysis: Analysis, by: str) -> pl.DataFrame:
     """The ops (by name) or modules with time of their own on devices, or else on the host, and that time: the most
     first."""
-    return _most(_sums(found, by))
+    return _most(_sums(analysis, by))
 
 
-def _sums(found: Analysed, by: str) -> pl.DataFrame:
-    trace = found.complete
+def _sums(analysis: Analysis, by: str) -> pl.DataFrame:
+    trace = analysis.complete
     rows = averages(trace.ranges, trace.work, by).filter(_col(by).is_not_null())
     if by == "name":
         ops = (

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import polars as pl
 
 from opspan import analysis, forked, html_columns
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.averages import BY as BY_SUMS
 from opspan.analysis.averages import launched_in
 from opspan.analysis.sums import OF_WORK, RANGE_ORDER, WORK_ORDER
@@ -113,42 +113,46 @@ def lean(trace: Tables) -> Tables:
     return trace.replace(ranges=ranges)
 
 
-def table_of(found: Analysed, asked: Asked, events: EventList | None = None) -> Table:
+def table_of(analysed: Analysis, asked: Asked, events: EventList | None = None) -> Table:
     """`events`: those of `found`, from whoever asks for several tables."""
     if forked.is_cut_off():
-        return _far_table(found, asked)
+        return _far_table(analysed, asked)
     by = asked.by
     check(asked)
-    if asked.memory and found.tables.memory.height:
-        found, events = found.with_memory(), None
-    trace = looked_at(found, asked)
+    if asked.memory and analysed.tables.memory.height:
+        analysed, events = analysed.with_memory(), None
+    trace = looked_at(analysed, asked)
     names_of_op = None if asked.op is None else names_of_op_in(names_of(trace.ranges), asked.op)
     if by in OF_EVENTS:
-        table = _of_events(found, events_of(found) if events is None else events, asked, names_of_op)
+        table = _of_events(analysed, events_of(analysed) if events is None else events, asked, names_of_op)
     else:
         table = of_averages(averaged(trace, asked, names_of_op), asked, has_xpu(trace))
     return replace(table, notes=(*_notes(trace, table, asked), *table.notes))
 
 
-def _far_table(found: Analysed, asked: Asked) -> Table:
+def _far_table(analysed: Analysis, asked: Asked) -> Table:
     """The table that another process makes (forked.py), each time that its text is wanted."""
-    rows, notes = forked.ask(_rows_and_notes, found, asked)
+    rows, notes = forked.ask(_rows_and_notes, analysed, asked)
     return Table(
-        asked.by, rows, partial(forked.ask, _text, found, asked), partial(forked.ask, _columns, found, asked), notes
+        asked.by,
+        rows,
+        partial(forked.ask, _text, analysed, asked),
+        partial(forked.ask, _columns, analysed, asked),
+        notes,
     )
 
 
-def _rows_and_notes(found: Analysed, asked: Asked) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    table = table_of(found, asked)
+def _rows_and_notes(analysed: Analysis, asked: Asked) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    table = table_of(analysed, asked)
     return table.rows, table.notes
 
 
-def _text(found: Analysed, asked: Asked, limit: int, layout: Layout) -> tuple[str, list[str]]:
-    return table_of(found, asked).text(limit, layout)
+def _text(analysed: Analysis, asked: Asked, limit: int, layout: Layout) -> tuple[str, list[str]]:
+    return table_of(analysed, asked).text(limit, layout)
 
 
-def _columns(found: Analysed, asked: Asked, limit: int) -> tuple[list[Column], list[str]]:
-    return table_of(found, asked).columns(limit)
+def _columns(analysed: Analysis, asked: Asked, limit: int) -> tuple[list[Column], list[str]]:
+    return table_of(analysed, asked).columns(limit)
 
 
 def check(asked: Asked) -> None:
@@ -161,9 +165,9 @@ def check(asked: Asked) -> None:
         )
 
 
-def looked_at(found: Analysed, asked: Asked) -> Tables:
+def looked_at(analysed: Analysis, asked: Asked) -> Tables:
     """The trace as far as the table needs it analysed."""
-    trace = found.complete if asked.by in _CONTEXTS else found.attributed
+    trace = analysed.complete if asked.by in _CONTEXTS else analysed.attributed
     if asked.by == "step" and asked.step is not None:
         from opspan.tables.window import numbers_of
 
@@ -266,8 +270,8 @@ def sort_column(rows: pl.DataFrame, by: str, asked: str | None) -> str:
     return column
 
 
-def _of_events(found: Analysed, events: EventList, asked: Asked, names: Sequence[str] | None) -> Table:
-    return of_ops(OpRows(found, events, asked.by, names, asked.kernels), asked, len(found.tables.ranks) == 1)
+def _of_events(analysed: Analysis, events: EventList, asked: Asked, names: Sequence[str] | None) -> Table:
+    return of_ops(OpRows(analysed, events, asked.by, names, asked.kernels), asked, len(analysed.tables.ranks) == 1)
 
 
 def of_ops(rows: OpRows, asked: Asked, is_one_rank: bool) -> Table:

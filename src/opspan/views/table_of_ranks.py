@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.parts import Part, Parts
 from opspan.events import events_of
 from opspan.events.table import Facts
@@ -29,11 +29,11 @@ _RULES = dict.fromkeys(_FACTS, "any") | {"use_device": "first", "least_flops": "
 _RULES |= dict.fromkeys(("longest_name", "longest_shapes", "longest_stack_entry"), "most")
 
 
-def parts(found: Analysed, asked: Asked) -> Parts:
+def parts(analysis: Analysis, asked: Asked) -> Parts:
     tables.check(asked)
-    if asked.memory and found.tables.memory.height:
-        found = found.with_memory()
-    trace = tables.looked_at(found, asked)
+    if asked.memory and analysis.tables.memory.height:
+        analysis = analysis.with_memory()
+    trace = tables.looked_at(analysis, asked)
     known = names_of(trace.ranges)
     names = None if asked.op is None else matching(known, asked.op)
     facts = {
@@ -46,13 +46,13 @@ def parts(found: Analysed, asked: Asked) -> Parts:
     common = {
         "facts": Part(pl.DataFrame([facts]), (), rules),
         "names": _texts([] if asked.op is None else known),
-        "missing": _texts(missing.lines(found, asked.by)),
+        "missing": _texts(missing.lines(analysis, asked.by)),
     }
     if asked.by not in OF_EVENTS:
         part = tables.averaged(trace, asked, names)
         texts = [name for name, dtype in part.rows.schema.items() if dtype == pl.Categorical]
         return common | {"rows": replace(part, rows=part.rows.with_columns(pl.col(texts).cast(pl.String)))}
-    rows = OpRows(found, events_of(found), asked.by, names, kernels=True)
+    rows = OpRows(analysis, events_of(analysis), asked.by, names, kernels=True)
     of_all = [] if rows.facts is None else [rows.facts._asdict()]
     return common | {
         "rows": _of_ops(rows.frame, asked.by),

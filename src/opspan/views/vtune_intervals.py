@@ -13,7 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.errors import UsageError
 from opspan.printable import plural
 from opspan.tables import Tables
@@ -24,8 +24,8 @@ MONOTONIC = "CLOCK_MONOTONIC_RAW"
 _col = pl.col
 
 
-def write(found: Analysed, path: Path) -> list[str]:
-    trace = found.tables
+def write(analysis: Analysis, path: Path) -> list[str]:
+    trace = analysis.tables
     is_mark = _col("is_mark").fill_null(value=False)
     has_ends = _col("start_ns").is_not_null() & _col("end_ns").is_not_null()
     rows = trace.ranges.filter(~is_mark & has_ends).sort("start_ns", maintain_order=True)

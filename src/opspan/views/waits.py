@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
 from opspan.analysis.waits import WHY
@@ -16,30 +16,30 @@ REASONS = tuple(WHY.categories)
 _col = pl.col
 
 
-def rows_of(found: Analysed, by: str = "op") -> pl.DataFrame:
-    return rows(parts(found, by), by)
+def rows_of(analysis: Analysis, by: str = "op") -> pl.DataFrame:
+    return rows(parts(analysis, by), by)
 
 
 @in_lanes
-def parts(found: Analysed, by: str) -> Parts:
+def parts(analysis: Analysis, by: str) -> Parts:
     of_ranges.check(by, BY)
-    return {"rows": _part(found, by)}
+    return {"rows": _part(analysis, by)}
 
 
 def rows(parts: Parts, by: str) -> pl.DataFrame:
     return parts["rows"].rows.sort("wait_ns", descending=True, nulls_last=by == "call", maintain_order=True)
 
 
-def _part(found: Analysed, by: str) -> Part:
-    trace = found.complete
-    rows = found.waits.with_columns(why=_col("why").cast(pl.String))
+def _part(analysis: Analysis, by: str) -> Part:
+    trace = analysis.complete
+    rows = analysis.waits.with_columns(why=_col("why").cast(pl.String))
     if by == "call":
-        op = of_ranges.names(found, "op", rows["range"]).cast(pl.String)
+        op = of_ranges.names(analysis, "op", rows["range"]).cast(pl.String)
         rows = rows.with_columns(trace.calls["name"].cast(pl.String).gather(rows["call"]).alias("call"), op.alias("op"))
         each = rows.select("rank", "pid", "tid", "start_ns", "call", "op", "why", "wait_ns", "busy_ns")
         return Part(each, times=("start_ns",))
     if by != "why":
-        rows = rows.with_columns(of_ranges.names(found, by, rows["range"]).cast(pl.String))
+        rows = rows.with_columns(of_ranges.names(analysis, by, rows["range"]).cast(pl.String))
     sums = rows.group_by(by, maintain_order=True).agg(
         count=pl.len().cast(pl.Int64), wait_ns=_col("wait_ns").sum(), busy_ns=_col("busy_ns").sum(), **_by_reason(by)
     )
@@ -56,8 +56,8 @@ def _column(why: str) -> str:
     return f"{why.replace(' ', '_')}_ns"
 
 
-def answer(found: Analysed, by: str) -> Answer:
-    return answer_of(parts(found, by), by)
+def answer(analysis: Analysis, by: str) -> Answer:
+    return answer_of(parts(analysis, by), by)
 
 
 def answer_of(parts: Parts, by: str) -> Answer:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.errors import MissingPackage
 from opspan.printable import printable, shortened
 from opspan.tables import Tables
@@ -40,10 +40,10 @@ _XML = r"(?s)^<r>.*</r>$"
 _col = pl.col
 
 
-def _table(by: str) -> Callable[[Analysed], pl.DataFrame]:
-    def rows(found: Analysed) -> pl.DataFrame:
-        has_memory = by != "kernel" and by != "stream" and bool(found.tables.memory.height)
-        found_rows = table_of(found, Asked(by, memory=has_memory)).rows
+def _table(by: str) -> Callable[[Analysis], pl.DataFrame]:
+    def rows(analysis: Analysis) -> pl.DataFrame:
+        has_memory = by != "kernel" and by != "stream" and bool(analysis.tables.memory.height)
+        found_rows = table_of(analysis, Asked(by, memory=has_memory)).rows
         key = {"shape": "sizes"}.get(by, by)
         is_known = key not in found_rows.columns or found_rows[key].count()
         return found_rows if is_known else found_rows.clear()  # all of it is in no module, or in no step
@@ -51,7 +51,7 @@ def _table(by: str) -> Callable[[Analysed], pl.DataFrame]:
     return rows
 
 
-_SHEETS: dict[str, Callable[[Analysed], pl.DataFrame]] = {
+_SHEETS: dict[str, Callable[[Analysis], pl.DataFrame]] = {
     "findings": findings.rows_of,
     "ops": _table("name"),
     "shapes": _table("shape"),
@@ -70,7 +70,7 @@ _SHEETS: dict[str, Callable[[Analysed], pl.DataFrame]] = {
 }
 
 
-def write(found: Analysed, path: Path) -> list[str]:
+def write(analysis: Analysis, path: Path) -> list[str]:
     if find_spec("xlsxwriter") is None:
         raise MissingPackage("an Excel workbook needs xlsxwriter: pip install 'opspan[excel]'")
     import xlsxwriter
@@ -78,17 +78,17 @@ def write(found: Analysed, path: Path) -> list[str]:
     file = io.BytesIO()
     said, empty = [], []
     with xlsxwriter.Workbook(file, _OPTIONS) as book:
-        book.set_properties({"created": _taken(found.tables)})
-        _summary(book, found)
+        book.set_properties({"created": _taken(analysis.tables)})
+        _summary(book, analysis)
         for name, rows_of in _SHEETS.items():
-            rows = rows_of(found)
+            rows = rows_of(analysis)
             if rows.height:
-                said += _sheet(book, name, _relative(rows, found.tables))
+                said += _sheet(book, name, _relative(rows, analysis.tables))
             else:
                 empty.append(name)
     path.write_bytes(file.getvalue())
     if len(empty) == len(_SHEETS):
-        return [f"No sheet but the summary has rows. {holds(found.tables)}; a .sqlite or .parquet has all of that"]
+        return [f"No sheet but the summary has rows. {holds(analysis.tables)}; a .sqlite or .parquet has all of that"]
     if empty:
         said.append(f"There are no sheets for {', '.join(empty)}, which have no rows")
     return [*said, "A .xlsx has sums; .csv has every range, .sqlite and .parquet have all that is in the trace"]
@@ -100,8 +100,8 @@ def _taken(trace: Tables) -> datetime:
     return (_EPOCH + max(since, timedelta(days=3653))).replace(tzinfo=None)
 
 
-def _summary(book: Workbook, found: Analysed) -> None:
-    answered = summary.answer(found)
+def _summary(book: Workbook, analysis: Analysis) -> None:
+    answered = summary.answer(analysis)
     sheet = book.add_worksheet("summary")
     sheet.set_column_pixels(0, 1, _WIDE // 2)
     number = 0

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 
 
-def write(found: Analysed, out: Path) -> list[str]:
+def write(analysis: Analysis, out: Path) -> list[str]:
     """The page as `opspan export` writes it, with nothing to compare to."""
     from opspan.views.page.document import document
     from opspan.views.page.report import subject_of
 
-    out.write_text(document(subject_of(found)), encoding="utf-8")
+    out.write_text(document(subject_of(analysis)), encoding="utf-8")
     return []

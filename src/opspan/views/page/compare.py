@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 
 from opspan.addresses import File
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.compare import BY, Whole, compared
 from opspan.analysis.compare_steps import compared_steps
 from opspan.analysis.figures import Figures
@@ -134,7 +134,7 @@ def _labels(rows: pl.DataFrame, by: str) -> list[str]:
     return rows.select(pl.concat_str(parts, separator=" ", ignore_nulls=True)).to_series().to_list()
 
 
-def _steps(before: Analysed, after: Analysed) -> tuple[dict[str, Any], str]:
+def _steps(before: Analysis, after: Analysis) -> tuple[dict[str, Any], str]:
     """The table by step; or nothing, and why."""
     runs = [found.iterations_until_done for found in (before, after)]
     without = [when for when, steps in zip(("before", "after"), runs, strict=True) if not steps.height]

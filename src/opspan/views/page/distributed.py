@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.spans import DEVICE
 from opspan.views.answer import time_text
 from opspan.views.comm import KEYS, answer, rows_of
@@ -103,11 +103,11 @@ def _placed(rows: pl.DataFrame, where: pl.DataFrame) -> pl.DataFrame:
     return rows.join(where, on=DEVICE, how="left", nulls_equal=True, maintain_order="left")
 
 
-def _load(found: Analysed, where: pl.DataFrame) -> dict[str, Any]:
+def _load(analysis: Analysis, where: pl.DataFrame) -> dict[str, Any]:
     """What each device did, in the whole run and in each step; where there is none, what each process did."""
-    has_device = found.whole_devices.height > 0
+    has_device = analysis.whole_devices.height > 0
     if has_device:
-        rows = pl.concat([found.whole_devices, found.devices.drop_nulls("step")])
+        rows = pl.concat([analysis.whole_devices, analysis.devices.drop_nulls("step")])
         exposed = _col("exposed_communicating_ns")
         overlapping = _col("communicating_ns") - exposed
         rows = rows.select(
@@ -119,7 +119,7 @@ def _load(found: Analysed, where: pl.DataFrame) -> dict[str, Any]:
             other_ns=_col("time_ns") - _col("computing_ns") - exposed,
         )
     else:
-        rows = pl.concat([found.whole_breakdown, found.breakdown.drop_nulls("step")])
+        rows = pl.concat([analysis.whole_breakdown, analysis.breakdown.drop_nulls("step")])
         rows = rows.with_columns(device_id=pl.lit(None, dtype=pl.Int32))
     kinds = _KINDS if has_device else _HOST_KINDS
     steps = rows["step"].drop_nulls().unique(maintain_order=True)
@@ -167,10 +167,10 @@ def _ranks(rows: pl.DataFrame) -> dict[str, Any]:
     }
 
 
-def _table(found: Analysed, by: str, each: pl.DataFrame, where: pl.DataFrame) -> dict[str, Any]:
+def _table(analysis: Analysis, by: str, each: pl.DataFrame, where: pl.DataFrame) -> dict[str, Any]:
     """For all together, and for each place."""
-    several = _placed(rows_of(found, by, is_of_each_place=True), where)
-    parts = {"everywhere": _with_longest(rows_of(found, by), each, KEYS.get(by, (by,)))}
+    several = _placed(rows_of(analysis, by, is_of_each_place=True), where)
+    parts = {"everywhere": _with_longest(rows_of(analysis, by), each, KEYS.get(by, (by,)))}
     if where.height > 1:
         key = ("place", *KEYS.get(by, (by,)))
         for place in where["place"].head(_MOST_PLACES):

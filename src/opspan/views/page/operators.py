@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.averages import averages
 from opspan.analysis.backward import pairs
 from opspan.analysis.call_stacks import call_stacks
@@ -105,11 +105,11 @@ def section(subject: Subject) -> Section:
     )
 
 
-def _with_backward(found: Analysed, by: str, rows: pl.DataFrame) -> pl.DataFrame:
+def _with_backward(analysis: Analysis, by: str, rows: pl.DataFrame) -> pl.DataFrame:
     """What a table of torch's columns does not have; of several ranks, which its rows tell apart, only pairs say it."""
     if by not in _OF_OPS or "rank" in rows.columns:
         return rows
-    sums = averages(found.attributed.ranges, found.attributed.work, by)
+    sums = averages(analysis.attributed.ranges, analysis.attributed.work, by)
     columns = [name for name in ("backward_cpu_ns", "backward_device_ns") if name in sums.columns]
     keys = _OF_OPS[by]
     sums = sums.select(_col(keys).cast(pl.String), *columns)
@@ -127,9 +127,9 @@ def _with_cost(by: str, rows: pl.DataFrame, costs: dict[str, pl.DataFrame]) -> p
     return rows.with_columns(_col(names).cast(pl.String)).join(cost, on=names, how="left", maintain_order="left")
 
 
-def _with_tensor_cores(found: Analysed, by: str, rows: pl.DataFrame) -> pl.DataFrame:
+def _with_tensor_cores(analysis: Analysis, by: str, rows: pl.DataFrame) -> pl.DataFrame:
     keys = [*_OF_OPS[by], *(["rank"] if "rank" in rows.columns else [])]
-    used = tensor_cores(found.attributed.ranges, found.attributed.work, keys)
+    used = tensor_cores(analysis.attributed.ranges, analysis.attributed.work, keys)
     used = used.with_columns(_col(_OF_OPS[by]).cast(pl.String)).cast({"rank": pl.Int64} if "rank" in keys else {})
     share = _col("tensor_cores_ns") / _col("device_ns")
     multiplies = (_col("device_ns") > 0) & (_col("is_eligible") | (_col("tensor_cores_ns") > 0))
@@ -165,14 +165,14 @@ def _bars(ops: pl.DataFrame, has_device: bool) -> list[dict[str, Any]]:
     return bars
 
 
-def _pairs(found: Analysed) -> dict[str, Any]:
-    rows = pairs(found.attributed.ranges).drop("sizes")
+def _pairs(analysis: Analysis) -> dict[str, Any]:
+    rows = pairs(analysis.attributed.ranges).drop("sizes")
     rows = rows.group_by("op", "backward", maintain_order=True).sum()
     return {name: values(rows.head(MOST_ROWS)[name]) for name in rows.columns}
 
 
-def _stacks(found: Analysed) -> dict[str, Any]:
-    trace = found.attributed
+def _stacks(analysis: Analysis) -> dict[str, Any]:
+    trace = analysis.attributed
     frames, rows = call_stacks(trace.ranges, trace.functions)
     if not rows.height:
         return {"why": f"No op has a stack: {FUNCTIONS}"}

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.busy import KINDS
 from opspan.analysis.spans import PROCESS
 from opspan.analysis.step_lengths import median_and_mean
@@ -29,8 +29,8 @@ TITLES = {
 }
 
 
-def steps(found: Analysed) -> dict[str, Any]:
-    said = answer(found)
+def steps(analysis: Analysis) -> dict[str, Any]:
+    said = answer(analysis)
     rows = said.rows
     kinds = [kind for kind in KINDS if rows[f"{kind}_ns"].sum()]
     processes = rows.partition_by(PROCESS, as_dict=True, maintain_order=True)

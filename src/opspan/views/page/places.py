@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.spans import DEVICE, PROCESS
 from opspan.views.page.columns import Column, known, table
 
@@ -24,12 +24,14 @@ _COLUMNS = (
 )
 
 
-def places(found: Analysed) -> pl.DataFrame:
+def places(analysis: Analysis) -> pl.DataFrame:
     """rank, pid, device_id, place, at: each device of a process, or process without one, in as few words as tell it
     from the others, and its number from 0."""
-    process = found.whole_breakdown.select(PROCESS).join(found.whole_devices, on=PROCESS, how="anti", nulls_equal=True)
+    process = analysis.whole_breakdown.select(PROCESS).join(
+        analysis.whole_devices, on=PROCESS, how="anti", nulls_equal=True
+    )
     process = process.with_columns(device_id=pl.lit(None, dtype=pl.Int32))
-    frames = [found.whole_devices.select(DEVICE), process.select(DEVICE), found.collectives.select(DEVICE)]
+    frames = [analysis.whole_devices.select(DEVICE), process.select(DEVICE), analysis.collectives.select(DEVICE)]
     rows = pl.concat(frames).unique().sort(DEVICE, nulls_last=True)
     words = {"rank": "rank {}", "pid": "process {}", "device_id": "device {}"}
     named = [name for name in DEVICE if rows[name].n_unique() > 1] or ["rank"]
@@ -42,11 +44,11 @@ def places(found: Analysed) -> pl.DataFrame:
     return rows.with_columns(place).with_row_index("at").with_columns(_col("at").cast(pl.Int64))
 
 
-def hosts(found: Analysed, where: pl.DataFrame) -> dict[str, Any]:
-    tables = found.tables
+def hosts(analysis: Analysis, where: pl.DataFrame) -> dict[str, Any]:
+    tables = analysis.tables
     process = tables.processes.select(*PROCESS, _col("host").cast(pl.String), process=_col("name").cast(pl.String))
     device = tables.devices.select("rank", "device_id", "memory_bytes", device=_col("name").cast(pl.String))
-    own = found.collectives.group_by(PROCESS).agg(_col("own_rank").drop_nulls().first())
+    own = analysis.collectives.group_by(PROCESS).agg(_col("own_rank").drop_nulls().first())
     files = [(rank.rank, ", ".join(path.rsplit("/", 1)[-1] for path in rank.paths)) for rank in tables.ranks]
     rows = where
     for more, key in (
@@ -61,6 +63,6 @@ def hosts(found: Analysed, where: pl.DataFrame) -> dict[str, Any]:
     return table(rows, known(rows, _COLUMNS))
 
 
-def world_size(found: Analysed) -> int | None:
+def world_size(analysis: Analysis) -> int | None:
     """How many ranks the program has, as far as its files tell."""
-    return max((rank.told.world_size for rank in found.tables.ranks if rank.told.world_size), default=None)
+    return max((rank.told.world_size for rank in analysis.tables.ranks if rank.told.world_size), default=None)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opspan.addresses import File, file_said
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.views.page.document import document
 from opspan.views.page.section import Subject
 from opspan.views.registry import check_named, export
@@ -35,7 +35,7 @@ def write(subject: Subject, out: Path, *, overwrite: bool) -> str:
     check(out, [*subject.files, *subject.other_files], overwrite=overwrite)
     page = document(subject)
 
-    def put(_: Analysed, path: Path) -> list[str]:
+    def put(_: Analysis, path: Path) -> list[str]:
         path.write_text(page, encoding="utf-8")
         return []
 
@@ -43,12 +43,12 @@ def write(subject: Subject, out: Path, *, overwrite: bool) -> str:
     return page
 
 
-def report(found: Analysed, out: Path | None, other: Analysed | None, *, overwrite: bool) -> Report:
-    subject = subject_of(found, other)
+def report(analysis: Analysis, out: Path | None, other: Analysis | None, *, overwrite: bool) -> Report:
+    subject = subject_of(analysis, other)
     return Report(document(subject) if out is None else write(subject, out, overwrite=overwrite))
 
 
-def subject_of(found: Analysed, other: Analysed | None = None) -> Subject:
+def subject_of(analysis: Analysis, other: Analysis | None = None) -> Subject:
     """With the files that both were read from."""
-    files, others = (tuple(map(file_said, one.tables.paths)) if one is not None else () for one in (found, other))
-    return Subject(found, files, other, others)
+    files, others = (tuple(map(file_said, one.tables.paths)) if one is not None else () for one in (analysis, other))
+    return Subject(analysis, files, other, others)

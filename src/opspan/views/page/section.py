@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from opspan.addresses import File
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.views.findings import files_text
 
 _FAST = 6  # of zlib: 9 takes three times as long for 2 % less
@@ -22,9 +22,9 @@ EDITOR = "vscode://file/{file}:{line}"
 class Subject:
     """What a page is about."""
 
-    found: Analysed
+    found: Analysis
     files: tuple[File, ...] = ()
-    other: Analysed | None = None  # what it is compared to
+    other: Analysis | None = None  # what it is compared to
     other_files: tuple[File, ...] = ()
     editor: str = EDITOR  # how the address of a line of source is made
 

@@ -10,7 +10,7 @@ from typing import Any
 import polars as pl
 
 from opspan import native
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.autograd import BY_NESTING
 from opspan.analysis.spans import difference, length
 from opspan.views.page.columns import numbered, text, values
@@ -104,7 +104,7 @@ def _data(subject: Subject, lanes: Lanes, placed: pl.DataFrame, most: int) -> di
     }
 
 
-def _drawn(found: Analysed, lanes: Lanes, placed: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
+def _drawn(analysis: Analysis, lanes: Lanes, placed: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
     """A row for each shape that is drawn. A block looks like the longest of those in it."""
     first = lanes.shapes.select("table", "row")[placed["shape"].gather(blocks["first"])]
     longest = lanes.shapes.select("table", "row", "name")[placed["shape"].gather(blocks["longest"])]
@@ -114,8 +114,8 @@ def _drawn(found: Analysed, lanes: Lanes, placed: pl.DataFrame, blocks: pl.DataF
         blocks["length_ns"],
         blocks["count"],
         blocks["busy_ns"],
-        kinds(found, longest).alias("kind"),
-        forms(found, first).alias("form"),
+        kinds(analysis, longest).alias("kind"),
+        forms(analysis, first).alias("form"),
     )
 
 
@@ -177,11 +177,11 @@ def _blocks(shapes: pl.DataFrame, is_block: pl.Series) -> dict[str, Any]:
 
 
 def _arrows(
-    found: Analysed, lanes: Lanes, placed: pl.DataFrame, block: pl.Series, is_block: pl.Series
+    analysis: Analysis, lanes: Lanes, placed: pl.DataFrame, block: pl.Series, is_block: pl.Series
 ) -> dict[str, Any]:
     """Pairs of shapes, of which at least one stands for itself: from launches to work, from forward to backward ops."""
-    work = found.complete.work.select(_from="call", to=pl.int_range(pl.len(), dtype=pl.UInt32))
-    ranges = found.complete.ranges
+    work = analysis.complete.work.select(_from="call", to=pl.int_range(pl.len(), dtype=pl.UInt32))
+    ranges = analysis.complete.ranges
     linked = ranges.select(_from="forward", to=pl.int_range(pl.len(), dtype=pl.UInt32)).filter(
         ranges["link"] != BY_NESTING
     )
@@ -189,7 +189,7 @@ def _arrows(
     rows = lanes.shapes.select("table", "row", blocks.alias("block"))
     shape_of = {
         table: pl.Series([None], dtype=pl.UInt32)
-        .new_from_index(0, found.complete.frames[table].height)
+        .new_from_index(0, analysis.complete.frames[table].height)
         .scatter(some["row"], some["block"])
         for table in ("ranges", "calls", "work")
         for some in [rows.filter(_col("table") == table)]
@@ -208,8 +208,8 @@ def _pairs(rows: pl.DataFrame, shape_of_from: pl.Series, shape_of_to: pl.Series,
     return {"from": deltas(pairs["from"]), "to": deltas(pairs["to"])}
 
 
-def _steps(found: Analysed, lanes: Lanes) -> dict[str, Any]:
-    steps = found.iterations.sort("rank", "pid", "start_ns").head(_MOST_STEPS)
+def _steps(analysis: Analysis, lanes: Lanes) -> dict[str, Any]:
+    steps = analysis.iterations.sort("rank", "pid", "start_ns").head(_MOST_STEPS)
     begin = pl.lit(lanes.begin_ns, pl.Int64)
     steps = steps.with_columns(since=difference(begin, _col("start_ns")), took=length())
     return {
@@ -222,8 +222,8 @@ def _steps(found: Analysed, lanes: Lanes) -> dict[str, Any]:
     }
 
 
-def _more_steps(found: Analysed) -> list[str]:
-    more = found.iterations.height - _MOST_STEPS
+def _more_steps(analysis: Analysis) -> list[str]:
+    more = analysis.iterations.height - _MOST_STEPS
     return [f"{more:,} more steps are not above the axis"] if more > 0 else []
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.averages import on_device
 from opspan.analysis.launched import STREAM
 from opspan.analysis.spans import DEVICE, distinct, time_in
@@ -26,13 +26,13 @@ _DEVICE = ("rank", "device_id")
 _NAMES = ("rank", "pid", "name", "domain", "device_id")
 
 
-def counters(found: Analysed, begin_ns: int, length_ns: int) -> tuple[list[dict[str, Any]], list[str]]:
+def counters(analysis: Analysis, begin_ns: int, length_ns: int) -> tuple[list[dict[str, Any]], list[str]]:
     """The lanes, and sentences on what is not among them."""
     kinds = {
-        "utilisation": _utilisation(found, begin_ns, length_ns),
-        "queue": _by(found.queues.rename({"queued": "value"}), STREAM),
-        "memory": _by(found.memory_curve.rename({"allocated_bytes": "value"}), DEVICE),
-        "counter": _by(found.tables.counters, _NAMES),
+        "utilisation": _utilisation(analysis, begin_ns, length_ns),
+        "queue": _by(analysis.queues.rename({"queued": "value"}), STREAM),
+        "memory": _by(analysis.memory_curve.rename({"allocated_bytes": "value"}), DEVICE),
+        "counter": _by(analysis.tables.counters, _NAMES),
     }
     lanes, notes = [], []
     for kind, (shown, more) in kinds.items():
@@ -64,9 +64,9 @@ def _by(rows: pl.DataFrame, keys: tuple[str, ...]) -> tuple[list[pl.DataFrame], 
     return [part.drop("lane", "count") for part in parts], counts.height - most.height
 
 
-def _utilisation(found: Analysed, begin_ns: int, length_ns: int) -> tuple[list[pl.DataFrame], int]:
+def _utilisation(analysis: Analysis, begin_ns: int, length_ns: int) -> tuple[list[pl.DataFrame], int]:
     """The share of each stretch in which anything ran."""
-    work = on_device(found.complete.work.select(*_DEVICE, "start_ns", "end_ns", "kind", "is_overhead"))
+    work = on_device(analysis.complete.work.select(*_DEVICE, "start_ns", "end_ns", "kind", "is_overhead"))
     every = distinct(work, _DEVICE).sort(_DEVICE)
     devices = every.head(_MOST_LANES)
     edges = pl.DataFrame({"edge": [begin_ns + length_ns * at // _STRETCHES for at in range(_STRETCHES + 1)]})

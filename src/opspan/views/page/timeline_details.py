@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.views.page.timeline_columns import of_numbers, of_texts
 
 _col = pl.col
@@ -63,9 +63,9 @@ _GAPS = (
 _COLUMNS = {"ranges": _RANGES, "calls": _CALLS, "work": _WORK, "gaps": _GAPS, "functions": ()}
 
 
-def details(found: Analysed, table: str, rows: pl.Series) -> list[dict[str, Any]]:
+def details(analysis: Analysis, table: str, rows: pl.Series) -> list[dict[str, Any]]:
     """`rows`: of the table, in the order in which their shapes come. Columns that hold nothing are left out."""
-    frame = _FRAMES[table](found, rows)
+    frame = _FRAMES[table](analysis, rows)
     columns = []
     for name, title, unit in _COLUMNS[table]:
         column = frame[name]
@@ -76,32 +76,32 @@ def details(found: Analysed, table: str, rows: pl.Series) -> list[dict[str, Any]
     return columns
 
 
-def self_times(found: Analysed, rows: pl.Series) -> pl.Series:
+def self_times(analysis: Analysis, rows: pl.Series) -> pl.Series:
     """Returns how much time of each range is that of ranges in it; null where it is not known."""
-    ranges = found.complete.ranges.select("start_ns", "end_ns", "self_ns")[rows]
+    ranges = analysis.complete.ranges.select("start_ns", "end_ns", "self_ns")[rows]
     return ranges.select(inner=_col("end_ns") - _col("start_ns") - _col("self_ns"))["inner"]
 
 
-def _ranges(found: Analysed, rows: pl.Series) -> pl.DataFrame:
+def _ranges(analysis: Analysis, rows: pl.Series) -> pl.DataFrame:
     payload = pl.coalesce(_col(f"payload_{name}").cast(pl.String) for name in ("int", "uint", "float"))
     have = pl.when(_col("device_ns") > 0).then("device_ns")
-    return found.complete.ranges[rows].with_columns(payload=payload, device_ns=have)
+    return analysis.complete.ranges[rows].with_columns(payload=payload, device_ns=have)
 
 
-def _calls(found: Analysed, rows: pl.Series) -> pl.DataFrame:
-    calls = found.complete.calls
-    waits = found.waits
+def _calls(analysis: Analysis, rows: pl.Series) -> pl.DataFrame:
+    calls = analysis.complete.calls
+    waits = analysis.waits
     why = pl.Series([None], dtype=waits.schema["why"]).new_from_index(0, calls.height)
     why = why.scatter(waits["call"], waits["why"])
-    return calls[rows].with_columns(_of_ranges(found, calls["range"].gather(rows)), why=why.gather(rows))
+    return calls[rows].with_columns(_of_ranges(analysis, calls["range"].gather(rows)), why=why.gather(rows))
 
 
-def _work(found: Analysed, rows: pl.Series) -> pl.DataFrame:
-    work = found.complete.work[rows]
+def _work(analysis: Analysis, rows: pl.Series) -> pl.DataFrame:
+    work = analysis.complete.work[rows]
     shared = _col("static_shared_bytes").fill_null(0) + _col("dynamic_shared_bytes").fill_null(0)
     both = pl.format("{} to {}", _col("copy_from").cast(pl.String), _col("copy_to").cast(pl.String))
     return work.with_columns(
-        _of_ranges(found, work["range"]),
+        _of_ranges(analysis, work["range"]),
         full=pl.when(_col("full_name") != _col("name")).then("full_name"),
         copied=pl.coalesce(both, _col("copy_to").cast(pl.String)),
         grid=_product("grid"),
@@ -114,20 +114,20 @@ def _product(name: str) -> pl.Expr:
     return pl.format("{} \u00d7 {} \u00d7 {}", *(_col(f"{name}_{axis}") for axis in "xyz"))
 
 
-def _gaps(found: Analysed, rows: pl.Series) -> pl.DataFrame:
-    gaps = found.gaps[rows]
-    names = found.complete.work["name"].gather(gaps["next"])
+def _gaps(analysis: Analysis, rows: pl.Series) -> pl.DataFrame:
+    gaps = analysis.gaps[rows]
+    names = analysis.complete.work["name"].gather(gaps["next"])
     times = (pl.when(_col(name) > 0).then(name).alias(name) for name in ("host_ns", "launch_ns", "queued_ns"))
     return gaps.with_columns(*times, next=names)
 
 
-def _of_ranges(found: Analysed, range_: pl.Series) -> list[pl.Series]:
-    ranges = found.complete.ranges
+def _of_ranges(analysis: Analysis, range_: pl.Series) -> list[pl.Series]:
+    ranges = analysis.complete.ranges
     names = {"op": "name", "module": "module", "phase": "phase", "step": "step"}
     return [ranges[column].gather(range_).alias(name) for name, column in names.items()]
 
 
-_FRAMES: dict[str, Callable[[Analysed, pl.Series], pl.DataFrame]] = {
+_FRAMES: dict[str, Callable[[Analysis, pl.Series], pl.DataFrame]] = {
     "ranges": _ranges,
     "calls": _calls,
     "work": _work,

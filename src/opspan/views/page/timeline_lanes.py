@@ -17,7 +17,7 @@ from typing import Any
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.nest import trace_end_ns
 from opspan.analysis.spans import distinct, length, looked_up, only, summed_by
 from opspan.tables import Tables
@@ -56,14 +56,14 @@ class Lanes:
     notes: list[str]
 
 
-def lanes_of(found: Analysed) -> Lanes | None:
+def lanes_of(analysis: Analysis) -> Lanes | None:
     """None where nothing has a time."""
-    trace = found.complete
+    trace = analysis.complete
     all_frames = {
         "functions": _spans(trace.functions),
         "ranges": _spans(trace.ranges, "is_mark"),
         "calls": _spans(trace.calls),
-        "gaps": _spans(found.gaps.drop("tid").with_columns(name=_names_of_gaps(found.gaps))),
+        "gaps": _spans(analysis.gaps.drop("tid").with_columns(name=_names_of_gaps(analysis.gaps))),
         "work": _spans(trace.work, "is_overhead"),
     }
     starts = [own(frame)["start_ns"].min() for frame in all_frames.values()]

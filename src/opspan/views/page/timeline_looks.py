@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import polars as pl
 
-from opspan.analysis import Analysed
+from opspan.analysis import Analysis
 from opspan.analysis.busy import BUSY_BY, busy_with
 
 _col = pl.col
@@ -22,14 +22,14 @@ _NO_KIND = ("script", "static_op", "op", "dtype", "lite")  # ops of which no pha
 _PHASES = {"forward": "forward", "backward": "backward", "optimizer": "optimizer", "data": "loading"}
 
 
-def kinds(found: Analysed, shapes: pl.DataFrame) -> pl.Series:
+def kinds(analysis: Analysis, shapes: pl.DataFrame) -> pl.Series:
     """`shapes`: table and row."""
-    return _of_tables(shapes, lambda table, rows: _KIND_OF[table](found, rows), _KIND)
+    return _of_tables(shapes, lambda table, rows: _KIND_OF[table](analysis, rows), _KIND)
 
 
-def forms(found: Analysed, shapes: pl.DataFrame) -> pl.Series:
+def forms(analysis: Analysis, shapes: pl.DataFrame) -> pl.Series:
     """`shapes`: table and row."""
-    return _of_tables(shapes, lambda table, rows: _form(found, table, rows), _FORM)
+    return _of_tables(shapes, lambda table, rows: _form(analysis, table, rows), _FORM)
 
 
 def _of_tables(shapes: pl.DataFrame, look: Callable[[str, pl.Series], pl.Series], dtype: pl.Enum) -> pl.Series:
@@ -40,8 +40,8 @@ def _of_tables(shapes: pl.DataFrame, look: Callable[[str, pl.Series], pl.Series]
     return looks
 
 
-def _ranges(found: Analysed, rows: pl.Series) -> pl.Series:
-    ranges = found.complete.ranges.select("kind", "phase")[rows]
+def _ranges(analysis: Analysis, rows: pl.Series) -> pl.Series:
+    ranges = analysis.complete.ranges.select("kind", "phase")[rows]
     phase = _col("phase").cast(pl.String).replace(_PHASES)
     kind = _col("kind").cast(pl.String)
     said = pl.when(kind.is_in(["module", "step"])).then(kind).otherwise(phase)
@@ -50,13 +50,13 @@ def _ranges(found: Analysed, rows: pl.Series) -> pl.Series:
     return ranges.join(alike, on=["kind", "phase"], how="left", nulls_equal=True, maintain_order="left")["shown"]
 
 
-def _calls(found: Analysed, rows: pl.Series) -> pl.Series:
-    waits = pl.Series([False]).new_from_index(0, found.complete.calls.height).scatter(found.waits["call"], True)
+def _calls(analysis: Analysis, rows: pl.Series) -> pl.Series:
+    waits = pl.Series([False]).new_from_index(0, analysis.complete.calls.height).scatter(analysis.waits["call"], True)
     return _all("calling", rows).set(waits.gather(rows), "waiting")
 
 
-def _work(found: Analysed, rows: pl.Series) -> pl.Series:
-    work = found.complete.work.select(BUSY_BY)[rows]
+def _work(analysis: Analysis, rows: pl.Series) -> pl.Series:
+    work = analysis.complete.work.select(BUSY_BY)[rows]
     busy = busy_with(work).select("work", "what")
     looks = _all("other", rows).scatter(busy["work"], busy["what"].fill_null("other").cast(_KIND))
     return looks.set((work["kind"] == "sync").fill_null(value=False), "waiting")
@@ -66,7 +66,7 @@ def _all(kind: str, rows: pl.Series) -> pl.Series:
     return pl.Series([kind], dtype=_KIND).new_from_index(0, len(rows))
 
 
-_KIND_OF: dict[str, Callable[[Analysed, pl.Series], pl.Series]] = {
+_KIND_OF: dict[str, Callable[[Analysis, pl.Series], pl.Series]] = {
     "functions": lambda _, rows: _all("function", rows),
     "ranges": _ranges,
     "calls": _calls,
@@ -75,15 +75,15 @@ _KIND_OF: dict[str, Callable[[Analysed, pl.Series], pl.Series]] = {
 }
 
 
-def _form(found: Analysed, table: str, rows: pl.Series) -> pl.Series:
-    frame = found.gaps if table == "gaps" else found.complete.frames[table]
+def _form(analysis: Analysis, table: str, rows: pl.Series) -> pl.Series:
+    frame = analysis.gaps if table == "gaps" else analysis.complete.frames[table]
     is_open, is_back = _col("end_ns").is_null(), _col("end_ns") < _col("start_ns")
     if table != "ranges":
         times = frame.select("start_ns", "end_ns")[rows]
         return times.select(form=_first_of(open=is_open, backwards=is_back))["form"]
     is_mark, was_open = (_col(name).fill_null(value=False) for name in ("is_mark", "is_open"))
     times = frame.select("start_ns", "end_ns", "is_mark", "is_open")[rows]
-    recorded = pl.lit(found.tables.ranges["end_ns"].gather(rows))  # nesting puts ends to where they can be
+    recorded = pl.lit(analysis.tables.ranges["end_ns"].gather(rows))  # nesting puts ends to where they can be
     is_back = is_back | (recorded < _col("start_ns"))
     return times.select(form=_first_of(mark=is_mark, open=is_open | was_open, backwards=is_back))["form"]
 
