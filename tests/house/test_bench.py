@@ -99,7 +99,7 @@ figure("all", 3, "s")
 
     one, two = read(tmp_path / "figures")
     assert (one.of, one.what, one.value, one.goal, one.met) == ("rows", "time", 0.5, "<= 0.4 x", False)
-    assert (two.shown, two.goal, two.met) == ("3.00 s", "", None)
+    assert (two.text, two.goal, two.met) == ("3.00 s", "", None)
     assert done.stdout.split() == "rows: 7 s time 0.50 x 1 s <= 0.4 x MISSED all 3.00 s".split()
 
 
@@ -134,7 +134,7 @@ def test_what_cannot_be_measured_is_said(words: list[str], said: str) -> None:
 def test_the_bench_of_rings_can_drive_the_sinks_that_there_are(tmp_path: Path, keep: int) -> None:
     import rolling
 
-    found = rolling.run(rolling.built(tmp_path), tmp_path, ranges=400_000, shapes=1000, keep=keep)
+    found = rolling.run(rolling.build(tmp_path), tmp_path, ranges=400_000, shapes=1000, keep=keep)
     assert found.ns > 0
     assert found.lost == 0
 

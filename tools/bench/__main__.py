@@ -1,14 +1,14 @@
-"""All figures: measured, kept, and beside those of another commit.
+"""Measures all figures, keeps them in docs/figures.md, or compares them with those of another commit.
 
     python tools/bench                      measures every part that has goals, and prints it (15 minutes, 3 GB of disk)
-    python tools/bench read page            these parts
-    python tools/bench --keep               and writes them into the table of docs/figures.md, with commit and day
+    python tools/bench read page            measures these parts only
+    python tools/bench --keep               writes them into the table of docs/figures.md, too, with commit and day
     python tools/bench --against HEAD~1 read    tells which figures are worse than that commit's, by more than the noise
 
-Against a commit, each of both is built into an environment of its own, with the packages of this one, and both are
-measured in turn by the benches of this tree. A figure is worse where every run of the new one is above every run of the
-old one, and the medians lie further apart than the runs of either. What looks worse is measured as often again before
-it is said. Exit code: 1 where something is worse.
+With --against, both commits are built into environments of their own, with the packages of this one. The benches of
+this tree measure them in turn. A figure is worse if every new run is above every old run, and if the medians lie
+further apart than the runs of either commit. If a figure looks worse, all runs are repeated before that is reported.
+The exit code is 1 if any figure is worse.
 """
 
 from __future__ import annotations
@@ -55,18 +55,18 @@ def main() -> int:
     parts = options.parts or list(PARTS)
     if options.against:
         return against(options.against, parts, options.pairs)
-    found, failed = [], []
+    figures, failed = [], []
     for part in parts:
         try:
-            of_part = measured(part, sys.executable)
-        except Failed as error:  # the others have taken minutes to measure, or will
+            of_part = measure(part, sys.executable)
+        except BenchError as error:  # keep the other parts: each takes minutes to measure
             failed.append(str(error))
             continue
         if options.keep:
             keep(of_part)
-        found += of_part
-    missed = [one for one in found if one.met is False]
-    print(f"\n{len(found)} figures, {len(missed)} of which miss their goal")
+        figures += of_part
+    missed = [one for one in figures if one.met is False]
+    print(f"\n{len(figures)} figures, {len(missed)} of which miss their goal")
     print(*failed, sep="\n", end="\n" if failed else "", file=sys.stderr)
     return 1 if failed else 0
 
@@ -89,11 +89,11 @@ def arguments() -> argparse.Namespace:
     return options
 
 
-class Failed(SystemExit):
-    """A bench that could not measure: what it was."""
+class BenchError(SystemExit):
+    """A bench ended without measuring; the message says which."""
 
 
-def measured(part: str, python: str | Path, quiet: bool = False) -> list[Figure]:
+def measure(part: str, python: str | Path, quiet: bool = False) -> list[Figure]:
     began = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "figures"
@@ -106,7 +106,7 @@ def measured(part: str, python: str | Path, quiet: bool = False) -> list[Figure]
             check=False,
         )
         if done.returncode:
-            raise Failed(f"{part}: {' '.join(PARTS[part])} failed with exit code {done.returncode}")
+            raise BenchError(f"{part}: {' '.join(PARTS[part])} failed with exit code {done.returncode}")
         print(f"  [{part}: {time.perf_counter() - began:.0f} s]", flush=True)
         return read(file)
 
@@ -114,13 +114,14 @@ def measured(part: str, python: str | Path, quiet: bool = False) -> list[Figure]
 # --- the table
 
 
-def keep(found: Sequence[Figure]) -> None:
-    """In place of those of the same benches and titles; the others stay, of the commit that they were measured at."""
+def keep(figures: Sequence[Figure]) -> None:
+    """Writes the figures into the table, in place of those with the same bench and title; all others stay as they
+    are."""
     kept = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else []
-    again = {(one.bench, one.of) for one in found}
+    again = {(one.bench, one.of) for one in figures}
     when = {"commit": git("rev-parse", "--short=7", "HEAD"), "day": datetime.date.today().isoformat()}
     rows = [row for row in kept if (row["bench"], row["of"]) not in again]
-    rows += [{**asdict(one), **when} for one in found]
+    rows += [{**asdict(one), **when} for one in figures]
     rows.sort(key=lambda row: (row["bench"], row["of"]))
     text = "".join(_row(row) for row in rows)
     TABLE.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
@@ -130,7 +131,7 @@ def keep(found: Sequence[Figure]) -> None:
 
 def _row(row: dict[str, object]) -> str:
     one = Figure(**{name: row[name] for name in Figure.__dataclass_fields__})
-    cells = (f"{one.bench}: {one.of}", one.what, one.shown, one.goal, one.verdict, f"{row['day']}, {row['commit']}")
+    cells = (f"{one.bench}: {one.of}", one.what, one.text, one.goal, one.verdict, f"{row['day']}, {row['commit']}")
     return f"| {' | '.join(cells)} |\n"
 
 
@@ -145,51 +146,52 @@ def against(commit: str, parts: Sequence[str], pairs: int) -> int:
         git("worktree", "add", "--detach", "--force", str(tree), full)
         try:
             old, new = environment(folder / "old", tree), environment(folder / "new", REPO)
-            found = [one for part in parts for one in in_turn(part, old, new, pairs)]
+            compared = [one for part in parts for one in measure_in_turn(part, old, new, pairs)]
         finally:
             git("worktree", "remove", "--force", str(tree))
     for verdict, some in (
-        ("better", [one for one in found if one.is_better]),
-        ("WORSE", [one for one in found if one.is_worse]),
+        ("better", [one for one in compared if one.is_better]),
+        ("WORSE", [one for one in compared if one.is_worse]),
     ):
-        print(f"\n{verdict}: {len(some)} of {len(found)} figures")
+        print(f"\n{verdict}: {len(some)} of {len(compared)} figures")
         for one in some:
-            print(_shown(one))
-    return 1 if any(one.is_worse for one in found) else 0
+            print(_line(one))
+    return 1 if any(one.is_worse for one in compared) else 0
 
 
 def environment(folder: Path, tree: Path) -> Path:
-    """Its interpreter. opspan is built from this tree, all else is what this interpreter has."""
+    """Creates an environment with opspan built from `tree` and all other packages of this one; returns its
+    interpreter."""
     venv.create(folder, symlinks=True)
     paths = {"base": str(folder), "platbase": str(folder)}
     site = Path(sysconfig.get_path("purelib", vars=paths))
-    # As a path and no more: what is installed there as editable is not found by it.
+    # A plain path: packages that are installed as editable there, such as opspan, are not found by it.
     (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, tree]
     subprocess.run([*map(str, command)], check=True)
     return folder / "bin" / "python"
 
 
-def in_turn(part: str, old: Path, new: Path, pairs: int) -> list[Change]:
+def measure_in_turn(part: str, old: Path, new: Path, pairs: int) -> list[Change]:
     before: list[list[Figure]] = []
     after: list[list[Figure]] = []
     for _ in range(2):
         for _ in range(pairs):
-            before.append(measured(part, old, quiet=True))
-            after.append(measured(part, new, quiet=True))
-        found = changes(before, after)
-        for one in found:
-            print(_shown(one), flush=True)
-        if not any(one.is_worse for one in found):
+            before.append(measure(part, old, quiet=True))
+            after.append(measure(part, new, quiet=True))
+        compared = changes(before, after)
+        for one in compared:
+            print(_line(one), flush=True)
+        if not any(one.is_worse for one in compared):
             break
-    return found
+    return compared
 
 
-def _shown(one: Change) -> str:
+def _line(one: Change) -> str:
     by = f"{one.worse_by:+.1%}, noise {one.noise:.1%}"
-    said = " WORSE" if one.is_worse else " better" if one.is_better else ""
+    verdict = " WORSE" if one.is_worse else " better" if one.is_better else ""
     values = " against ".join(", ".join(map(one.figure.show, values)) for values in (one.new, one.old))
-    return f"  {one.figure.of}: {one.figure.what}: {values} ({by}){said}"
+    return f"  {one.figure.of}: {one.figure.what}: {values} ({by}){verdict}"
 
 
 def git(*words: str) -> str:

@@ -1,12 +1,12 @@
-"""What the answers cost beside loading and attributing, of an nsys export with 3 million rows that made.py makes.
+"""Measures the time of each answer, beside loading and attributing, on an nsys export with 3 million rows.
 
     python tools/bench/answers.py                1 M ranges, 1 M calls, 1 M kernels (about 2 minutes)
-    python tools/bench/answers.py --rows 100000  so many of each
-    python tools/bench/answers.py --rounds 5     medians of so many processes
-    python tools/bench/answers.py --ranks 64     of a training of so many ranks instead, a file each
+    python tools/bench/answers.py --rows 100000  100,000 of each instead
+    python tools/bench/answers.py --rounds 5     medians of 5 processes
+    python tools/bench/answers.py --ranks 64     a training of 64 ranks instead, with a file each
 
-Each round is a process that loads the file, has it analysed, and asks each question once: seconds, and the peak of its
-memory after loading and at the end.
+nsys_files.py makes the export. Each round is a process that loads the file, analyses it and asks each question once. It
+reports seconds, and the peak of its memory after loading and at the end.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import made
+import nsys_files
 from figures import figure, title
 
 
@@ -74,24 +74,24 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         if options.ranks:
-            paths = made.training(Path(folder), ranks=options.ranks, straggler=(options.ranks // 2, 1.5))
+            paths = nsys_files.training(Path(folder), ranks=options.ranks, straggler=(options.ranks // 2, 1.5))
         else:
-            size = made.Size(ranges=options.rows, calls=options.rows, work=options.rows)
-            paths = [made.sqlite(Path(folder) / "run.sqlite", size)]
+            size = nsys_files.Size(ranges=options.rows, calls=options.rows, work=options.rows)
+            paths = [nsys_files.sqlite(Path(folder) / "run.sqlite", size)]
         command = [sys.executable, __file__, "--child", *map(str, paths)]
         rounds = [
             json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
             for _ in range(options.rounds)
         ]
-    found = {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
-    loading = found.pop("load and analyse")
-    before, after = found.pop("MiB then"), found.pop("MiB at the end")
+    medians = {name: statistics.median(one[name] for one in rounds) for name in rounds[0]}
+    loading = medians.pop("load and analyse")
+    before, after = medians.pop("MiB then"), medians.pop("MiB at the end")
     what = f"{options.ranks} ranks" if options.ranks else f"{3 * options.rows:,} rows"
     title(what, f"load and analyse {loading:.2f} s, peak {before:.0f} MiB")
-    for name, seconds in found.items():
+    for name, seconds in medians.items():
         most = 0.5 if name == "what if" else None
         figure(f"{name}, of loading", seconds / loading, beside=f"{seconds:.2f} s", most=most)
-    total = sum(seconds for name, seconds in found.items() if name not in ("findings", "what if"))
+    total = sum(seconds for name, seconds in medians.items() if name not in ("findings", "what if"))
     figure("all analyses together, of loading", total / loading, beside=f"{total:.2f} s", most=1)
     figure("peak at the end, of that after loading", after / before, most=2)
 

@@ -1,9 +1,10 @@
-"""Writes opspan captures of any size, as `opspan.record()` would have of a torch program in training.
+"""Writes opspan captures of any size, like those that `opspan.record()` writes of a torch program in training.
 
     capture(path, ranges=30_000_000, shapes=True)
 
-The program is that of made.py (24 ops a layer, forward on one thread, backward on another), with a user's range around
-every step. Two seconds for a gigabyte: units are numpy arrays, and the chunks of the two threads take turns.
+The program is that of nsys_files.py (24 ops a layer, forward on one thread, backward on another), with a user's range
+around every step. A gigabyte takes two seconds, because units are numpy arrays. The chunks of the two threads take
+turns.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import struct
 from collections.abc import Iterator
 from pathlib import Path
 
-import made
+import nsys_files
 import numpy as np
 import numpy.typing as npt
 
@@ -22,22 +23,22 @@ CHUNK_MAGIC = 0x4B4E4843
 RANGE, TORCH, USER, SHORT = 1, 1, 2, 15
 INT, HAS_FORWARD = 1, 8
 OP, BACKWARD, ENGINE, A_USERS = 1, 2, 3, 4
-STEP_NS = made.LAYERS * made.LAYER_NS * 2
+STEP_NS = nsys_files.LAYERS * nsys_files.LAYER_NS * 2
 
 Words = npt.NDArray[np.int64]
 
 
 def capture(path: Path, ranges: int, shapes: bool) -> Path:
-    texts = list(dict.fromkeys(row[3] for row in made.LAYER))
-    sizes = [row[5].replace("{}", str(16 + 8 * batch)) if row[5] else None for batch in range(made.BATCHES)
-             for row in made.LAYER]  # fmt: skip
+    texts = list(dict.fromkeys(row[3] for row in nsys_files.LAYER))
+    sizes = [row[5].replace("{}", str(16 + 8 * batch)) if row[5] else None for batch in range(nsys_files.BATCHES)
+             for row in nsys_files.LAYER]  # fmt: skip
     texts += ["train step", *dict.fromkeys(text for text in sizes if text)] if shapes else ["train step"]
     number = {text: place for place, text in enumerate(texts, 1)}
-    of_sizes = np.array([number.get(text or "", 0) for text in sizes], dtype=np.uint32).reshape(made.BATCHES, -1)
+    of_sizes = np.array([number.get(text or "", 0) for text in sizes], dtype=np.uint32).reshape(nsys_files.BATCHES, -1)
     with path.open("wb") as file:
         file.write(_header())
         file.write(_strings(texts))
-        logs = {tid: _Log(tid) for tid in (made.MAIN, made.AUTOGRAD)}
+        logs = {tid: _Log(tid) for tid in (nsys_files.MAIN, nsys_files.AUTOGRAD)}
         for units in _layers(ranges, number, of_sizes):
             for tid, log in logs.items():
                 for chunk in log.add(units[tid]):
@@ -48,7 +49,7 @@ def capture(path: Path, ranges: int, shapes: bool) -> Path:
 
 
 class _Log:
-    """The chunks of one thread."""
+    """Writes the chunks of one thread."""
 
     def __init__(self, tid: int) -> None:
         self.tid, self.first, self.chunk_bytes = tid, 0, FIRST_CHUNK
@@ -65,21 +66,21 @@ class _Log:
     def _chunk(self, room: int) -> bytes:
         head = struct.pack("<2IQ2IQ16s16x", CHUNK_MAGIC, 3, self.chunk_bytes, self.tid, 0, self.first, b"python")
         some, self.lines = self.lines[:room], self.lines[room:]
-        whole = (head + some.tobytes()).ljust(self.chunk_bytes, b"\0")
+        chunk = (head + some.tobytes()).ljust(self.chunk_bytes, b"\0")
         self.first += len(some) * UNIT // HALF
         self.chunk_bytes = min(self.chunk_bytes * 4, LAST_CHUNK)
-        return whole
+        return chunk
 
 
 def _lines(units: Words) -> Words:
-    """The units, those that fit in half a line each."""
+    """Returns the units as lines. A unit that is short takes half a line."""
     of_torch = units.view(np.uint8)[:, 1] == TORCH
-    is_short = of_torch & (units[:, 6] >> 32 == 0)  # without sizes
-    # Where each begins: a whole one at a line.
+    is_short = of_torch & (units[:, 6] >> 32 == 0)  # it has no sizes
+    # The half line at which each unit begins; a long unit begins at a full line.
     sizes = np.where(is_short, 1, 2)
     places = np.concatenate([[0], np.cumsum(sizes)[:-1]])
-    for whole in np.flatnonzero(~is_short):
-        places[whole:] += places[whole] % 2
+    for long in np.flatnonzero(~is_short):
+        places[long:] += places[long] % 2
     halves = np.zeros((-(-int(places[-1] + sizes[-1]) // 2) * 2, 4), dtype=np.int64)
     wide, at = units[~is_short], places[~is_short]
     halves[at], halves[at + 1] = wide[:, :4], wide[:, 4:]
@@ -95,57 +96,58 @@ def _lines(units: Words) -> Words:
 
 
 def _layers(ranges: int, number: dict[str, int], of_sizes: npt.NDArray[np.uint32]) -> Iterator[dict[int, Words]]:
-    """Units of each thread, some steps at a time."""
-    count = len(made.LAYER)
-    a_step = made.LAYERS * count + 1
+    """Yields the units of each thread, some steps at a time."""
+    count = len(nsys_files.LAYER)
+    a_step = nsys_files.LAYERS * count + 1
     left, layer, some_steps = ranges, 0, 100
     while left > 0:
         steps = min(some_steps, -(-left // a_step))
-        layers = np.arange(layer, layer + steps * made.LAYERS)
-        step, within = layers // made.LAYERS, layers % made.LAYERS
+        layers = np.arange(layer, layer + steps * nsys_files.LAYERS)
+        step, within = layers // nsys_files.LAYERS, layers % nsys_files.LAYERS
         zero = 1_000_000_000 + step * (STEP_NS + 1000)
-        found = {}
-        for tid in (made.MAIN, made.AUTOGRAD):
-            rows = [place for place, row in enumerate(made.LAYER) if row[0] == tid]
-            turn = within if tid == made.MAIN else 2 * made.LAYERS - 1 - within
-            # In order of time: backward goes through a step's layers from the last to the first.
-            order = np.argsort(zero + turn * made.LAYER_NS)
-            begin = (zero + turn * made.LAYER_NS)[order]
+        by_thread = {}
+        for tid in (nsys_files.MAIN, nsys_files.AUTOGRAD):
+            rows = [place for place, row in enumerate(nsys_files.LAYER) if row[0] == tid]
+            turn = within if tid == nsys_files.MAIN else 2 * nsys_files.LAYERS - 1 - within
+            # Sort by time: backward goes through the layers of a step from the last to the first.
+            order = np.argsort(zero + turn * nsys_files.LAYER_NS)
+            begin = (zero + turn * nsys_files.LAYER_NS)[order]
             units = np.zeros((len(layers), len(rows), 16), dtype=np.uint32)
             words = units.view(np.int64)
             for at, place in enumerate(rows):
-                _, begins, ends, name, nth, _ = made.LAYER[place]
-                is_node = tid == made.AUTOGRAD and nth is not None
+                _, begins, ends, name, nth, _ = nsys_files.LAYER[place]
+                is_node = tid == nsys_files.AUTOGRAD and nth is not None
                 kind = ENGINE if "evaluate_function" in name else BACKWARD if is_node else OP
                 flags = (INT if nth is not None else 0) | (HAS_FORWARD if is_node else 0)
                 units[:, at, 0] = RANGE | TORCH << 8 | flags << 16
                 units[:, at, 1] = number[name]
                 words[:, at, 1], words[:, at, 2] = begin + begins, begin + ends
-                words[:, at, 3] = layers[order] * made.SEQS + nth if nth is not None else 0
+                words[:, at, 3] = layers[order] * nsys_files.SEQS + nth if nth is not None else 0
                 words[:, at, 4] = layers[order] * count + place + 1
-                units[:, at, 11], units[:, at, 12] = kind, made.MAIN if is_node else 0
-                units[:, at, 13] = of_sizes[layers[order] % made.BATCHES, place]
-            found[tid] = words.reshape(-1, 8)
+                units[:, at, 11], units[:, at, 12] = kind, nsys_files.MAIN if is_node else 0
+                units[:, at, 13] = of_sizes[layers[order] % nsys_files.BATCHES, place]
+            by_thread[tid] = words.reshape(-1, 8)
         around = np.zeros((steps, 16), dtype=np.uint32)
         words = around.view(np.int64)
         around[:, 0], around[:, 1], around[:, 11] = RANGE | USER << 8, number["train step"], A_USERS
-        words[:, 1] = zero[:: made.LAYERS] - 500
+        words[:, 1] = zero[:: nsys_files.LAYERS] - 500
         words[:, 2] = words[:, 1] + STEP_NS + 800
-        found[made.MAIN] = np.insert(
-            found[made.MAIN], np.arange(steps) * (len(found[made.MAIN]) // steps), words, axis=0
+        by_thread[nsys_files.MAIN] = np.insert(
+            by_thread[nsys_files.MAIN], np.arange(steps) * (len(by_thread[nsys_files.MAIN]) // steps), words, axis=0
         )
-        made_now = sum(map(len, found.values()))
-        if made_now > left:  # ops of the last step that did not run
-            found[made.AUTOGRAD] = found[made.AUTOGRAD][: max(0, len(found[made.AUTOGRAD]) - (made_now - left))]
-        yield found
-        left -= made_now
-        layer += steps * made.LAYERS
+        written = sum(map(len, by_thread.values()))
+        if written > left:  # cut the last step to the number of ranges that is left
+            backward = by_thread[nsys_files.AUTOGRAD]
+            by_thread[nsys_files.AUTOGRAD] = backward[: max(0, len(backward) - (written - left))]
+        yield by_thread
+        left -= written
+        layer += steps * nsys_files.LAYERS
 
 
 def _header() -> bytes:
     times = (900_000_000, 1_700_000_000_000_000_000, 1 << 50, 1_700_000_000_000_000_000 + (1 << 50) - 900_000_000)
     return struct.pack(
-        "<8s4I4q2IQ2I64s3072s", b"OPSPANCP", 4, PAGE, made.PID, 1, *times, 1, 1, 0, 0, 0, b"bench", b"train.py"
+        "<8s4I4q2IQ2I64s3072s", b"OPSPANCP", 4, PAGE, nsys_files.PID, 1, *times, 1, 1, 0, 0, 0, b"bench", b"train.py"
     ).ljust(PAGE, b"\0")
 
 

@@ -1,4 +1,5 @@
-"""Whether a figure has become worse: one commit's values beside another's, taken in turn on one machine."""
+"""Decides whether a figure has become worse, from the values of two commits that were measured in turn on one
+machine."""
 
 from __future__ import annotations
 
@@ -8,12 +9,12 @@ from dataclasses import dataclass
 
 from figures import Figure, Key
 
-LEAST = 0.03  # less than this nobody would do anything about
+LEAST = 0.03  # smaller changes are not worth a look
 
 
 @dataclass(frozen=True)
 class Change:
-    """Of a figure's value, run by run, in one commit and in the next. Shares are of the larger of both medians."""
+    """The values of a figure in two commits, run by run. Shares are of the larger of both medians."""
 
     figure: Figure
     old: Sequence[float]
@@ -34,7 +35,7 @@ class Change:
 
     @property
     def noise(self) -> float:
-        """How far the values of one commit lie apart, at most."""
+        """The largest distance between two values of one commit, as a share."""
         return max(max(values) - min(values) for values in (self.old, self.new)) / self._scale
 
     @property
@@ -48,18 +49,19 @@ class Change:
 
 
 def changes(old: Sequence[Sequence[Figure]], new: Sequence[Sequence[Figure]]) -> list[Change]:
-    """Of every figure that both commits have. A list a run."""
+    """Returns the change of every figure that both commits have. `old` and `new` have a list of figures for each
+    run."""
     before, after = _by_key(old), _by_key(new)
     return [
-        Change(after[key][0], [one.value for one in found], [one.value for one in after[key]])
-        for key, found in before.items()
+        Change(after[key][0], [one.value for one in figures], [one.value for one in after[key]])
+        for key, figures in before.items()
         if key in after
     ]
 
 
 def _by_key(runs: Sequence[Sequence[Figure]]) -> Mapping[Key, list[Figure]]:
-    found: dict[Key, list[Figure]] = {}
+    by_key: dict[Key, list[Figure]] = {}
     for run in runs:
         for one in run:
-            found.setdefault(one.key, []).append(one)
-    return found
+            by_key.setdefault(one.key, []).append(one)
+    return by_key

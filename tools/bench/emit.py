@@ -1,12 +1,13 @@
-"""What emitting costs: nanoseconds a range above a torch observer that does nothing, side by side in one run.
+"""Measures what labelling costs: nanoseconds per range more than a torch observer that does nothing.
 
     python tools/bench/emit.py            a table for a step of tiny ops and a small transformer step (about 6 minutes)
     python tools/bench/emit.py --quick    fewer rounds
-    python tools/bench/emit.py --long     50 million ranges, and what memory does meanwhile (about 3 minutes)
+    python tools/bench/emit.py --long     50 million ranges, and the memory meanwhile (about 3 minutes)
 
 Every figure is a median over rounds in which all modes take turns, so that a slow moment of the machine slows all of
-them. "Null tool" is an injection library whose calls return at once (tests/native/null_tools): what is left is ours.
-torch's own emit_nvtx needs CUDA for the push alone; here it gets one that drops the text (tests/native/torch_stubs).
+them. The "null tool" is an injection library whose calls return at once (tests/native/null_tools), so only the cost of
+opspan is measured. torch's own emit_nvtx needs CUDA to push a range; here it gets a push that drops the text
+(tests/native/torch_stubs).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 NULL_TOOLS = ROOT / "tests/native/null_tools"
 
 
-# --- what is timed
+# --- the steps that are timed
 
 
 def tiny_step() -> Callable[[], None]:
@@ -66,7 +67,7 @@ STEPS = {"tiny": tiny_step, "transformer": transformer_step}
 
 
 def modes(tool: str, folder: str) -> dict[str, Callable[[], contextlib.AbstractContextManager]]:
-    """The modes that make sense with this tool attached, by name."""
+    """Returns the modes that make sense with this tool attached, by name."""
     import torch
 
     import opspan
@@ -80,24 +81,26 @@ def modes(tool: str, folder: str) -> dict[str, Callable[[], contextlib.AbstractC
     def recorded(shapes: bool):
         return opspan.record(record_shapes=shapes, path=tempfile.mkdtemp(dir=folder))
 
-    found: dict[str, Callable] = {"off": contextlib.nullcontext}
+    modes_by_name: dict[str, Callable] = {"off": contextlib.nullcontext}
     if tool == "none":
-        found["emit_nvtx"] = opspan.emit_nvtx
-        found["emit_itt"] = opspan.emit_itt
-        return found
+        modes_by_name["emit_nvtx"] = opspan.emit_nvtx
+        modes_by_name["emit_itt"] = opspan.emit_itt
+        return modes_by_name
     for shapes in (False, True):
         tail = " shapes" if shapes else ""
-        found["empty" + tail] = lambda shapes=shapes: empty_observer(shapes)
-        found["nvtx auto" + tail] = lambda shapes=shapes: opspan.emit_nvtx(record_shapes=shapes)
-        found["itt auto" + tail] = lambda shapes=shapes: opspan.emit_itt(record_shapes=shapes)
+        modes_by_name["empty" + tail] = lambda shapes=shapes: empty_observer(shapes)
+        modes_by_name["nvtx auto" + tail] = lambda shapes=shapes: opspan.emit_nvtx(record_shapes=shapes)
+        modes_by_name["itt auto" + tail] = lambda shapes=shapes: opspan.emit_itt(record_shapes=shapes)
         if tool == "null":
-            found["nvtx torch" + tail] = lambda shapes=shapes: opspan.emit_nvtx(record_shapes=shapes, labels="torch")
-            found["torch emit_nvtx" + tail] = lambda shapes=shapes: torch_nvtx(shapes)
-            found["record" + tail] = lambda shapes=shapes: recorded(shapes)
+            modes_by_name["nvtx torch" + tail] = lambda shapes=shapes: opspan.emit_nvtx(
+                record_shapes=shapes, labels="torch"
+            )
+            modes_by_name["torch emit_nvtx" + tail] = lambda shapes=shapes: torch_nvtx(shapes)
+            modes_by_name["record" + tail] = lambda shapes=shapes: recorded(shapes)
     if tool == "null":
         ctypes.CDLL(os.environ["TORCH_STUBS"]).stubs_register(0)
-        found["torch emit_itt"] = torch.autograd.profiler.emit_itt
-    return found
+        modes_by_name["torch emit_itt"] = torch.autograd.profiler.emit_itt
+    return modes_by_name
 
 
 @contextlib.contextmanager
@@ -121,21 +124,21 @@ def ranges_of(step: Callable[[], None]) -> float:
     return counted.stats.ranges / 10
 
 
-def in_turns(
-    found: dict[str, Callable[[], contextlib.AbstractContextManager]],
+def measure_in_turns(
+    modes_by_name: dict[str, Callable[[], contextlib.AbstractContextManager]],
     step: Callable[[], None],
     rounds: int,
     seconds: float,
 ) -> dict[str, list[float]]:
-    """ns a step in each mode, round by round. A round takes each about so many seconds."""
+    """Returns the ns per step of each mode, round by round. In a round each mode runs for about `seconds`."""
     started = time.perf_counter()
     for _ in range(200):
         step()
     repeat = max(10, int(seconds / ((time.perf_counter() - started) / 200)))
-    times: dict[str, list[float]] = {name: [] for name in found}
+    times: dict[str, list[float]] = {name: [] for name in modes_by_name}
     for _ in range(rounds):
-        for name in random.sample(list(found), len(found)):
-            with found[name]():
+        for name in random.sample(list(modes_by_name), len(modes_by_name)):
+            with modes_by_name[name]():
                 for _ in range(10 + repeat // 10):
                     step()
                 started_ns = time.perf_counter_ns()
@@ -146,17 +149,17 @@ def in_turns(
 
 
 def measure(tool: str, step_name: str, rounds: int, seconds: float) -> dict[str, object]:
-    """ns a step per mode, and how many ranges a step has."""
+    """Returns the ns per step of each mode, and how many ranges a step has."""
     import warnings
 
     import torch
 
-    warnings.simplefilter("ignore")  # with no tool, each emitter says so once
+    warnings.simplefilter("ignore")  # without a tool each emitter warns once
     torch.set_num_threads(1)
     step = STEPS[step_name]()
     count = ranges_of(step)
     with tempfile.TemporaryDirectory() as folder:
-        times = in_turns(modes(tool, folder), step, rounds, seconds)
+        times = measure_in_turns(modes(tool, folder), step, rounds, seconds)
     return {"ranges": count, "times": times}
 
 
@@ -176,7 +179,7 @@ def startup(rounds: int) -> dict[str, list[float]]:
 
 
 def long_run(millions: int) -> None:
-    """Resident memory while emitting to a null tool."""
+    """Measures resident memory while labels go to a null tool."""
     import opspan
 
     step = tiny_step()
@@ -200,8 +203,8 @@ def resident_mb() -> float:
 
 
 def build_null_tools(folder: Path) -> dict[str, str]:
-    asked = [sys.executable, ROOT / "native/nvtx_include.py"]
-    headers = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    command = [sys.executable, ROOT / "native/nvtx_include.py"]
+    headers = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     environment = {}
     for variable, name in (("NVTX_INJECTION64_PATH", "nvtx_null"), ("INTEL_LIBITTNOTIFY64", "itt_null")):
         library = folder / f"{name}.so"
@@ -258,13 +261,13 @@ def median(times: dict[str, list[float]], name: str) -> float:
 
 
 def above_empty(result: dict, name: str, empty: str = "empty") -> float:
-    """ns a range; the median of the differences of each round, which a drift of the machine does not touch."""
+    """Returns ns per range: the median of the differences in each round, so that drift of the machine has no effect."""
     differences = [a - b for a, b in zip(result["times"][name], result["times"][empty], strict=True)]
     return statistics.median(differences) / result["ranges"]
 
 
 def floor_of(result: dict) -> float:
-    """ns a range that torch takes for an observer that does nothing."""
+    """Returns the ns per range that torch takes to call an observer that does nothing."""
     return above_empty(result, "empty", "off")
 
 
@@ -295,7 +298,7 @@ def report(step: str, rounds: int, seconds: float) -> None:
     ):
         ns = above_empty(result, name)
         figure(f"{what}, above the empty observer, of it", ns / floor_of(result), beside=f"{ns:.0f} ns", most=most)
-        # torch takes its time to hand over inputs, to whomever: an empty observer that asks for them is what is below.
+        # To hand over inputs takes torch time, so compare with an empty observer that asks for inputs, too.
         ns = above_empty(result, f"{name} shapes", "empty shapes")
         figure(f"{what}, with shapes", ns, "ns")
 

@@ -1,10 +1,10 @@
-"""What writing a timeline costs: time, and memory above that of the trace, of 1 million rows and of 10 million.
+"""Measures the export of a timeline: time, and memory above that of the trace, for 1 million rows and for 10 million.
 
-    python tools/bench/export.py            both: 5 GB of disk, 3 minutes
+    python tools/bench/export.py            both sizes: 5 GB of disk, 3 minutes
     python tools/bench/export.py --rows N   another number
 
 Half of the rows are ranges, a quarter calls and a quarter work, each of them launched by a call. A process writes one
-file: it loads and analyses the trace first, and the memory is what its peak is from there on.
+file: it loads and analyses the trace first, and its memory is the peak from then on.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 from figures import figure, title
-from made import Size, parquet
+from nsys_files import Size, parquet
 
 CHILD = """
 import json, os, sys, time

@@ -1,7 +1,7 @@
-"""How a bench says a figure: a line to read, and one for `python tools/bench` in the file that $OPSPAN_FIGURES names.
+"""Reports a figure of a bench: prints a line, and writes one for `python tools/bench` into the file $OPSPAN_FIGURES.
 
-A figure is known by its bench, the title above it and its own words, so these stay as they are from run to run: what
-differs between runs stands beside them.
+A figure is identified by its bench, the title above it and its own text, so these must be the same in every run. Texts
+that differ between runs go into `beside`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Figure:
         return self.value >= self.least if self.least is not None else None
 
     @property
-    def shown(self) -> str:
+    def text(self) -> str:
         return self.show(self.value)
 
     def show(self, value: float) -> str:
@@ -75,11 +75,11 @@ def figure(
     most: float | None = None,
     least: float | None = None,
 ) -> None:
-    found = Figure(Path(sys.argv[0]).stem, _title, what, value, unit, most, least)
-    print(f"  {what:<64} {found.shown:>12}  {beside:<24} {found.goal:<14} {found.verdict}".rstrip(), flush=True)
+    new = Figure(Path(sys.argv[0]).stem, _title, what, value, unit, most, least)
+    print(f"  {what:<64} {new.text:>12}  {beside:<24} {new.goal:<14} {new.verdict}".rstrip(), flush=True)
     if path := os.environ.get(FILE):
         with Path(path).open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(found)) + "\n")
+            file.write(json.dumps(asdict(new)) + "\n")
 
 
 def read(path: Path) -> list[Figure]:

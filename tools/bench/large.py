@@ -1,10 +1,10 @@
-"""What a large capture costs: memory and time a range of `opspan table`, of 30 million ranges beside 1 million.
+"""Measures `opspan table` on a large capture: memory and time per range, of 30 million ranges and of 1 million.
 
     python tools/bench/large.py             30 million: 2 GB of disk, 2 minutes
     python tools/bench/large.py --ranges N  another number
 
-Each is read by a process of its own. Memory is that process' peak, less that of one that reads a capture of 1,000
-ranges. Time is the processors', as other programs may run.
+A process of its own reads each capture. Memory is the peak of that process, less that of one that reads a capture of
+1,000 ranges. Time is processor time, because other programs may run.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Cost:
 
 
 def cost(*arguments: str) -> Cost:
-    """Of a process that prints the table."""
+    """Returns the cost of a process that prints the table."""
     started = time.perf_counter()
     command = [sys.executable, "-c", CHILD, *arguments]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=True)
@@ -53,8 +53,8 @@ def cost(*arguments: str) -> Cost:
 
 
 def least(*arguments: str) -> Cost:
-    """The first read of a file is the disk's, and says nothing of ours."""
-    return min((cost(*arguments) for _ in range(ROUNDS)), key=lambda found: found.processor_s)
+    """Returns the least of several costs: the first read of a file measures the disk more than opspan."""
+    return min((cost(*arguments) for _ in range(ROUNDS)), key=lambda one: one.processor_s)
 
 
 def report(folder: Path, ranges: int, by: str) -> None:

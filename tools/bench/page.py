@@ -1,11 +1,11 @@
-"""What the page of `opspan report` costs: to write it, beside loading; its size; and how smooth its timeline is.
+"""Measures the page of `opspan report`: the time to write it, its size, and how smooth its timeline is.
 
-    python tools/bench/page.py                100 thousand and 3 million rows of an nsys export that made.py makes
-    python tools/bench/page.py --rows 200000  so many rows only
+    python tools/bench/page.py                100 thousand and 3 million rows of an nsys export that nsys_files.py makes
+    python tools/bench/page.py --rows 200000  200,000 rows only
 
-The page is opened by Chromium without a screen and without a graphics card. A frame is what is drawn between two calls
-of requestAnimationFrame, while the timeline is dragged and zoomed without a pause; first content is the overview, and
-the first frame that of the page opened at its timeline, both counted from the opening.
+Chromium opens the page without a screen and without a graphics card. A frame is the time between two calls of
+requestAnimationFrame while the timeline is dragged and zoomed without a pause. The first content is the overview; the
+first frame is that of a page opened at its timeline. Both are counted from the opening.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import made
+import nsys_files
 from figures import figure, title
 
 import opspan
@@ -36,7 +36,7 @@ _FIRST = """async () => {
     await new Promise(requestAnimationFrame);
     return performance.now();
 }"""
-# The time of each frame in ms: 240 of them, panned and zoomed in turn, in and out of the whole trace.
+# Returns the time of 240 frames in ms, while the timeline is panned and zoomed in turn, in and out of the trace.
 _FRAMES = """async () => {
     const canvas = document.querySelector(".shapes");
     const box = canvas.getBoundingClientRect();
@@ -56,7 +56,9 @@ _FRAMES = """async () => {
 
 
 def measure(folder: Path, rows: int) -> None:
-    source = made.sqlite(folder / "run.sqlite", made.Size(ranges=rows // 3, calls=rows // 3, work=rows // 3))
+    source = nsys_files.sqlite(
+        folder / "run.sqlite", nsys_files.Size(ranges=rows // 3, calls=rows // 3, work=rows // 3)
+    )
     out = folder / "run.html"
     began = time.perf_counter()
     trace = opspan.load(source)
@@ -87,7 +89,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=0)
     options = parser.parse_args()
-    # As an installed opspan is: a source tree of which nothing was compiled would be, while the page is written.
+    # pip compiles modules at installation, but in a source tree the first run would compile them.
     compileall.compile_dir(Path(opspan.__file__).parent, quiet=1)
     for rows in [options.rows] if options.rows else [100_000, 3_000_000]:
         with tempfile.TemporaryDirectory() as folder:

@@ -1,15 +1,15 @@
-"""What profile() costs beside torch.profiler's, in one run: a range, the end of a session, tables, exports, memory.
+"""Compares opspan's profile() with torch.profiler's: a range, the end of a session, tables, exports, memory.
 
     python tools/bench/profiler.py                     everything, with lists of 1,000,000 ops
     python tools/bench/profiler.py --quick             fewer rounds, lists of 100,000 ops (about 8 minutes)
     python tools/bench/profiler.py --lists             only the lists
-    python tools/bench/profiler.py --lists --rounds 3  each three times, in turns
+    python tools/bench/profiler.py --lists --rounds 3  the lists three times, in turns
 
-A range: nanoseconds above a torch observer that does nothing (and asks for inputs where the profiler does), in a
-process that has one session, as programs do: later ones find the memory of those before, which is torch.profiler's to
-keep, and opspan's the system's. Medians over processes that take turns. Lists: each profiler records the same steps in
-a process of its own; figures are medians of the rounds. A list of 1,000,000 ops takes torch.profiler several minutes
-and gigabytes.
+A range is measured in nanoseconds above a torch observer that does nothing (and asks for inputs if the profiler does).
+Each process has one session only, as programs do: in later sessions torch.profiler would use the memory that it kept
+from earlier ones, while opspan gives it back to the system. Figures are medians over processes that take turns. For
+lists, each profiler records the same steps in a process of its own. A list of 1,000,000 ops takes torch.profiler
+several minutes and gigabytes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ OPTIONS: dict[str, dict[str, bool]] = {
 }
 GOALS = {"plain": 0.25, "shapes": 0.3, "stacks": 0.35, "memory": 0.35, "all": 0.35}
 AFTER_GOALS = {"stop + events()": 0.1, "key_averages().table()": 0.05, "export_chrome_trace": 0.3}
-MANY = 1_000_000  # ops of which the goals of lists are
+MANY = 1_000_000  # the number of ops that the goals of lists are about
 MEMORY_GOALS = {"plain": 100, "all": 200}
 
 
@@ -55,7 +55,7 @@ def profiler(whose: str, options: dict[str, bool], folder: str) -> Any:
 
 
 def ranges(whose: str, options_name: str, step_name: str, seconds: float) -> float:
-    """ns a range above the empty observer, in the first session of this process."""
+    """Returns the ns per range above the empty observer, in the first session of this process."""
     import torch
 
     torch.set_num_threads(1)
@@ -75,7 +75,7 @@ def ranges(whose: str, options_name: str, step_name: str, seconds: float) -> flo
 
 
 def repeat(step: Callable[[], None], seconds: float) -> float:
-    """ns a step takes, over so many seconds."""
+    """Returns the ns per step, measured for `seconds`."""
     started, steps = time.perf_counter_ns(), 0
     while time.perf_counter_ns() - started < seconds * 1e9:
         step()
@@ -84,7 +84,7 @@ def repeat(step: Callable[[], None], seconds: float) -> float:
 
 
 def lists(whose: str, options_name: str, ops: int, suffix: str) -> dict[str, float]:
-    """Seconds of what comes after recording, and bytes that were held a range before that."""
+    """Returns the seconds of everything after recording, and the bytes per range that were held before."""
     import torch
 
     torch.set_num_threads(1)
@@ -95,10 +95,10 @@ def lists(whose: str, options_name: str, ops: int, suffix: str) -> dict[str, flo
         prof.start()
         for _ in range(100):
             step()
-        before = held(folder)
+        before = held_bytes(folder)
         for _ in range(steps):
             step()
-        bytes_held = held(folder) - before
+        bytes_held = held_bytes(folder) - before
         times = {"bytes": bytes_held / ops}
         if options_name != "plain":
             prof.stop()
@@ -115,8 +115,8 @@ def lists(whose: str, options_name: str, ops: int, suffix: str) -> dict[str, flo
     return times
 
 
-def held(folder: str) -> int:
-    """Resident memory without pages of files, and the bytes of captures, which are on disk."""
+def held_bytes(folder: str) -> int:
+    """Returns resident memory without pages of files, plus the bytes of captures, which are on disk."""
     fields = Path("/proc/self/statm").read_text().split()
     files = sum(path.stat().st_blocks * 512 for path in Path(folder).rglob("*.opspan"))
     return (int(fields[1]) - int(fields[2])) * resource.getpagesize() + files
@@ -131,21 +131,22 @@ def report_ranges(rounds: int, seconds: float) -> None:
     for step in STEPS:
         title(f"{step} step", "a range above an empty observer, opspan's of torch's")
         for name, goal in GOALS.items():
-            found: dict[str, list[float]] = {"opspan": [], "torch": []}
+            times: dict[str, list[float]] = {"opspan": [], "torch": []}
             for _ in range(rounds):
-                for whose, each in found.items():
-                    each.append(child("ranges", whose, name, step, str(seconds)))
-            ours, theirs = (statistics.median(each) for each in found.values())
+                for whose, values in times.items():
+                    values.append(child("ranges", whose, name, step, str(seconds)))
+            ours, theirs = (statistics.median(values) for values in times.values())
             figure(name, ours / theirs, beside=f"{ours:.0f} / {theirs:.0f} ns", most=goal)
 
 
 def report_lists(rounds: int, ops: int, suffix: str) -> None:
-    found: dict[tuple[str, str], list[dict[str, float]]] = {}
+    rounds_of: dict[tuple[str, str], list[dict[str, float]]] = {}
     for _ in range(rounds):
-        for asked in (("opspan", "plain"), ("torch", "plain"), ("opspan", "all")):
-            found.setdefault(asked, []).append(child("lists", *asked, str(ops), suffix))
+        for mode in (("opspan", "plain"), ("torch", "plain"), ("opspan", "all")):
+            rounds_of.setdefault(mode, []).append(child("lists", *mode, str(ops), suffix))
     medians = {
-        asked: {name: statistics.median(one[name] for one in each) for name in each[0]} for asked, each in found.items()
+        mode: {name: statistics.median(one[name] for one in several) for name in several[0]}
+        for mode, several in rounds_of.items()
     }
     title(f"after {ops:,} ops", f"opspan's of torch's, with {suffix}")
     ours, theirs = medians["opspan", "plain"], medians["torch", "plain"]

@@ -1,12 +1,12 @@
-"""What many ranks cost: time and memory, with one process, with two and on a cluster, and whether memory grows.
+"""Measures many ranks: time and memory with one process, with two and on a cluster, and whether memory grows.
 
     python tools/bench/ranks.py            64 ranks of 100,000 ranges, and 1,000 of 10,000 (some minutes, 2 GB of disk)
     python tools/bench/ranks.py --quick    a quarter of the ranks
 
-The ranks are one made file (made.py) under many names: nothing in it says of which rank it is. What is asked is `idle`,
-which needs all of the analysis of ranges, calls and work. Each figure is of a program of its own, from its start to its
-answer; memory is that of the program and its processes together (their Pss: what they share counts once), looked at
-every 50 ms. A round in which other programs took more than a tenth of the processors is taken again, as in read.py.
+The ranks are one file of nsys_files.py under many names; nothing in it says its rank. The question is `idle`, which
+needs the full analysis of ranges, calls and work. A figure is the time of a program of its own, from its start to its
+answer. Memory is the sum of the Pss of the program and its processes, sampled every 50 ms; Pss counts shared pages
+once. A round in which other programs took more than a tenth of the processors is repeated, as in read.py.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-import made
+import nsys_files
 import read
 from distributed import LocalCluster
 from figures import figure, title
 
-LARGE = made.Size(100_000, 50_000, 50_000)
-SMALL = made.Size(10_000, 5_000, 5_000)
-FEW = 10  # ranks whose memory is compared with
+LARGE = nsys_files.Size(100_000, 50_000, 50_000)
+SMALL = nsys_files.Size(10_000, 5_000, 5_000)
+FEW = 10  # ranks; the memory of many ranks is compared with that of these
 PROGRAM = "import sys, opspan; opspan.load_many(sys.argv[1], {}).idle()"
 PAUSE_S = 0.05
 PROCESSORS = len(os.sched_getaffinity(0))
@@ -38,13 +38,13 @@ PROCESSORS = len(os.sched_getaffinity(0))
 class Round(NamedTuple):
     seconds: float
     peak: int
-    work: float  # seconds of processors, of the program and its processes
+    work: float  # processor seconds of the program and its processes
     others: float  # share of the processors that other programs took
 
 
-def ranks(folder: Path, size: made.Size, count: int) -> Path:
+def ranks(folder: Path, size: nsys_files.Size, count: int) -> Path:
     folder.mkdir()
-    first = made.sqlite(folder / "rank0000.sqlite", size)
+    first = nsys_files.sqlite(folder / "rank0000.sqlite", size)
     for number in range(1, count):
         os.link(first, folder / f"rank{number:04}.sqlite")
     return folder
@@ -71,15 +71,15 @@ def children_seconds() -> float:
 
 
 def family(pid: int) -> list[int]:
-    """The process, and all that it and its children began."""
-    found = [pid]
-    for parent in found:
+    """Returns the process and all its descendants."""
+    pids = [pid]
+    for parent in pids:
         with suppress(OSError):
-            found += map(int, Path(f"/proc/{parent}/task/{parent}/children").read_text().split())
+            pids += map(int, Path(f"/proc/{parent}/task/{parent}/children").read_text().split())
             for thread in Path(f"/proc/{parent}/task").iterdir():
                 if thread.name != str(parent):
-                    found += map(int, (thread / "children").read_text().split())
-    return list(dict.fromkeys(found))
+                    pids += map(int, (thread / "children").read_text().split())
+    return list(dict.fromkeys(pids))
 
 
 def pss(pid: int) -> int:
@@ -95,17 +95,17 @@ class Rounds:
         self.disturbed = 0
 
     def of(self, folder: Path, how: str) -> Round:
-        """The medians. `how`: an argument of load_many."""
-        found = [self._quiet(folder, how) for _ in range(self.count)]
-        return Round(*(statistics.median(column) for column in zip(*found, strict=True)))  # type: ignore[arg-type]
+        """Returns the medians of the rounds. `how` is an argument of load_many, as text."""
+        rounds = [self._quiet(folder, how) for _ in range(self.count)]
+        return Round(*(statistics.median(column) for column in zip(*rounds, strict=True)))  # type: ignore[arg-type]
 
     def _quiet(self, folder: Path, how: str) -> Round:
         for _ in range(self.patience):
-            found = once(folder, how)
-            if found.others <= read.MOST_BUSY:
-                return found
+            result = once(folder, how)
+            if result.others <= read.MOST_BUSY:
+                return result
         self.disturbed += 1
-        return found
+        return result
 
 
 def report(folder: Path, parts: int, rounds: Rounds) -> None:
@@ -118,13 +118,14 @@ def report(folder: Path, parts: int, rounds: Rounds) -> None:
         figure("one process", one.seconds, "s", beside=f"{one.peak / 1e6:.0f} MB")
         beside = f"{two.seconds:.1f} s, {two.peak / 1e6:.0f} MB"
         figure("two processes, of one", two.seconds / one.seconds, beside=beside, most=0.6)
-        # Two cannot be quicker than all that they do on all processors; and one that uses several of these is quicker.
+        # The best time of two processes is their work spread over all processors. One process can use several of them,
+        # too.
         beside = f"{one.work / one.seconds:.2f} processors busy with one"
         figure("two processes, of one, at best", two.work / PROCESSORS / one.seconds, beside=beside)
         beside = f"{two.work:.1f} / {one.work:.1f} s"
         figure("processor time of two processes, of one", two.work / one.work, beside=beside)
         with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-            # Its workers are no children of the program: its time counts, and not its memory.
+            # The workers are not children of the program, so only time is measured, not memory.
             on_cluster = [once(run, f"dask={cluster.scheduler_address!r}").seconds for _ in range(rounds.count)]
         seconds = statistics.median(on_cluster)
         figure("a cluster of two workers, of one process", seconds / one.seconds, beside=f"{seconds:.1f} s")

@@ -1,4 +1,4 @@
-"""What reading costs: from a file to torch's table, against SQLite's own time to step through the same columns.
+"""Measures reading, from a file to torch's table, against the time in which SQLite steps through the same columns.
 
     python tools/bench/read.py            the table: 3 million rows, memory, growth, the command line, torch (5 minutes)
     python tools/bench/read.py --quick    fewer rounds
@@ -7,10 +7,10 @@
                                           --quick: 3 minutes; --hta PYTHON: against the parser of
                                           HolisticTraceAnalysis in that one
 
-The files are made (made.py). A round is a process of its own: it steps through the columns with one `max()` each, on
-one thread, then loads, attributes, links and prints, and says what both took, so that a slow moment of the machine is
-the same for both. Figures are medians. A round in which other programs took more than a tenth of the processors is
-taken again, as the reader runs on all of them and SQLite on one.
+nsys_files.py makes the files. A round is a process of its own: it steps through the columns with one `max()` each, on
+one thread, then loads, attributes, links and prints. It measures both, so a slow moment of the machine slows both.
+Figures are medians. A round in which other programs took more than a tenth of the processors is repeated, because the
+reader runs on all processors and SQLite on one.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import made
+import nsys_files
 from figures import figure, title
 
 ROOT = Path(__file__).parents[2]
 MILLION = 1_000_000
-ROWS = made.Size(MILLION, MILLION, MILLION)
-SHAPES = made.Size(MILLION, MILLION, MILLION, shapes=True)
-TWICE = made.Size(2 * MILLION, 2 * MILLION, 2 * MILLION)
-FEW = made.Size(33_334, 33_333, 33_333)
-LONG = made.Size(16 * MILLION, 7 * MILLION, 2 * MILLION)
-SMALL = made.Size(1_000, 1_000, 1_000)
+ROWS = nsys_files.Size(MILLION, MILLION, MILLION)
+SHAPES = nsys_files.Size(MILLION, MILLION, MILLION, shapes=True)
+TWICE = nsys_files.Size(2 * MILLION, 2 * MILLION, 2 * MILLION)
+FEW = nsys_files.Size(33_334, 33_333, 33_333)
+LONG = nsys_files.Size(16 * MILLION, 7 * MILLION, 2 * MILLION)
+SMALL = nsys_files.Size(1_000, 1_000, 1_000)
 TORCH_OPS = 4_000
 
-MOST_BUSY = 0.1  # share of the processors that others may take in a round
-PATIENCE = 10  # how often a round is taken again
-PATIENCE_WITH_OTHERS = 3  # of a file of a gigabyte
+MOST_BUSY = 0.1  # share of the processors that other programs may take in a round
+PATIENCE = 10  # how often a round is repeated
+PATIENCE_WITH_OTHERS = 3  # the same for files of a gigabyte
 
-GIGABYTE = 900_000_000  # a little less than that, as made files are not of a size by the byte
+GIGABYTE = 900_000_000  # a little less, because the size of a file cannot be chosen exactly
 
 
 # --- a round, in a process of its own
 
 
-def stepped(path: Path) -> float:
-    """Seconds that SQLite takes for the columns that the reader takes values of."""
+def step_through(path: Path) -> float:
+    """Returns the seconds in which SQLite steps through the columns that the reader uses."""
     from opspan.readers.nsys import tables
 
     used = {
@@ -78,7 +78,7 @@ def read(path: Path) -> float:
 
 
 def child(path: Path, database: Path) -> dict[str, float]:
-    import opspan.events.column_events  # noqa: F401  imported before the clock runs, as are the readers
+    import opspan.events.column_events  # noqa: F401  imported before the clock starts, like the readers
     from opspan.readers.registry import reader_of
     from opspan.sources import SOURCES
 
@@ -87,7 +87,7 @@ def child(path: Path, database: Path) -> dict[str, float]:
     busy = busy_seconds()
     own = sum(os.times()[:4])
     started = time.perf_counter()
-    base = stepped(database) if database.exists() else 0.0
+    base = step_through(database) if database.exists() else 0.0
     seconds = read(path)
     took = time.perf_counter() - started
     others = (busy_seconds() - busy) - (sum(os.times()[:4]) - own)
@@ -100,13 +100,13 @@ def child(path: Path, database: Path) -> dict[str, float]:
 
 
 def peak_bytes() -> int:
-    """Of this program's own memory: getrusage tells what the one that started it had."""
+    """Returns the peak of this program's own memory; getrusage would include that of the program that started it."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
 
 def busy_seconds() -> float:
-    """What all programs have taken of all processors."""
+    """Returns the processor seconds of all programs so far."""
     user, nice, system, _, _, irq, softirq, *_ = map(int, Path("/proc/stat").read_text().split("\n")[0].split()[1:])
     return (user + nice + system + irq + softirq) / os.sysconf("SC_CLK_TCK")
 
@@ -127,20 +127,22 @@ class Rounds:
     def _one(self, path: Path, database: Path) -> dict[str, float]:
         for _ in range(self.patience):
             command = [sys.executable, __file__, "--child", str(path), str(database)]
-            found = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
-            if found["others"] <= MOST_BUSY:
-                return found
+            measures = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+            if measures["others"] <= MOST_BUSY:
+                return measures
             time.sleep(1)
         self.disturbed += 1
-        return found
+        return measures
 
 
 # --- the others
 
 
 def shell(path: Path, rounds: int) -> tuple[float, float]:
-    """Seconds that `opspan table` takes, and its processor time as a part of that of `import polars`, in turn. Modules
-    are compiled before, as pip does."""
+    """Returns the seconds of `opspan table`, and the ratio of its processor time to that of `import polars`.
+
+    Both run in turn. Their modules are compiled before, as pip does.
+    """
     compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(path.parent / "compiled")}
     commands = [["-m", "opspan", "table", str(path)], ["-c", "import polars"]]
 
@@ -150,9 +152,9 @@ def shell(path: Path, rounds: int) -> tuple[float, float]:
         took, after = time.perf_counter() - started, resource.getrusage(resource.RUSAGE_CHILDREN)
         return took, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
-    found = [[used(command) for command in commands] for _ in range(1 + rounds)][1:]
-    return statistics.median(ours[0] for ours, _ in found), statistics.median(
-        ours[1] / polars[1] for ours, polars in found
+    results = [[used(command) for command in commands] for _ in range(1 + rounds)][1:]
+    return statistics.median(ours[0] for ours, _ in results), statistics.median(
+        ours[1] / polars[1] for ours, polars in results
     )
 
 
@@ -166,7 +168,7 @@ def clock(what: Callable[[], object], rounds: int) -> list[float]:
 
 
 def against_torch(folder: Path, rounds: int) -> tuple[float, float] | None:
-    """Seconds that torch's load_nvprof takes and that ours does, each to the printed table of events."""
+    """Returns the seconds of torch's load_nvprof and of ours, from the file to the printed table of events."""
     if importlib.util.find_spec("torch") is None:
         return None
     import warnings
@@ -176,7 +178,7 @@ def against_torch(folder: Path, rounds: int) -> tuple[float, float] | None:
     sys.path.insert(0, str(ROOT / "tests"))
     from builders.nvprof import call, marker, on_gpu, profile
 
-    warnings.simplefilter("ignore")  # torch's says that it will go
+    warnings.simplefilter("ignore")  # torch's is deprecated
     from torch.autograd.profiler import load_nvprof
 
     numbers = range(1, TORCH_OPS + 1)
@@ -198,34 +200,34 @@ def against_torch(folder: Path, rounds: int) -> tuple[float, float] | None:
 # --- the table
 
 
-def ratio(what: str, found: list[dict[str, float]], most: float | None = None) -> None:
-    times = statistics.median(one["seconds"] / one["base"] for one in found)
-    figure(what, times, beside=f"{median(found, 'seconds'):.2f} s", most=most)
+def ratio(what: str, results: list[dict[str, float]], most: float | None = None) -> None:
+    times = statistics.median(one["seconds"] / one["base"] for one in results)
+    figure(what, times, beside=f"{median(results, 'seconds'):.2f} s", most=most)
 
 
-def median(found: list[dict[str, float]], what: str) -> float:
-    return statistics.median(one[what] for one in found)
+def median(results: list[dict[str, float]], what: str) -> float:
+    return statistics.median(one[what] for one in results)
 
 
 def report(folder: Path, count: int) -> None:
     rounds = Rounds(count)
-    database = made.sqlite(folder / "rows.sqlite", ROWS)
-    found = rounds.of(database)
-    title(f"{ROWS.rows:,} rows", f"SQLite's own step through them {median(found, 'base'):.2f} s")
-    ratio("SQLite -> nested, attributed, linked -> key_averages().table()", found, 0.6)
-    ratio("the same from parquetdir", rounds.of(made.parquet(folder / "rows", ROWS), database), 0.4)
-    ratio("SQLite, labels with shapes", rounds.of(made.sqlite(folder / "shapes.sqlite", SHAPES)))
+    database = nsys_files.sqlite(folder / "rows.sqlite", ROWS)
+    results = rounds.of(database)
+    title(f"{ROWS.rows:,} rows", f"SQLite's own step through them {median(results, 'base'):.2f} s")
+    ratio("SQLite -> nested, attributed, linked -> key_averages().table()", results, 0.6)
+    ratio("the same from parquetdir", rounds.of(nsys_files.parquet(folder / "rows", ROWS), database), 0.4)
+    ratio("SQLite, labels with shapes", rounds.of(nsys_files.sqlite(folder / "shapes.sqlite", SHAPES)))
 
-    peak, twice = median(found, "peak"), median(rounds.of(made.sqlite(folder / "twice.sqlite", TWICE)), "peak")
+    peak, twice = median(results, "peak"), median(rounds.of(nsys_files.sqlite(folder / "twice.sqlite", TWICE)), "peak")
     figure("peak memory of the process", peak / 1e6, "MB", most=400)
     a_row = (twice - peak) / (TWICE.rows - ROWS.rows)
     figure(f"each row past that, to {TWICE.rows:,}", a_row, "bytes", most=200)
 
-    few = rounds.of(made.sqlite(folder / "few.sqlite", FEW))
-    growth = median(found, "seconds") / ROWS.rows / (median(few, "seconds") / FEW.rows)
+    few = rounds.of(nsys_files.sqlite(folder / "few.sqlite", FEW))
+    growth = median(results, "seconds") / ROWS.rows / (median(few, "seconds") / FEW.rows)
     figure(f"time a row, of that with {FEW.rows:,} rows", growth, most=1.2)
 
-    seconds, of_polars = shell(made.sqlite(folder / "small.sqlite", SMALL), max(9, count))
+    seconds, of_polars = shell(nsys_files.sqlite(folder / "small.sqlite", SMALL), max(9, count))
     figure("opspan table on a small file, from the shell", seconds, "s", most=0.8)
     figure("the same, processor time, of `import polars`", of_polars, most=1.3)
     if both := against_torch(folder, min(3, count)):
@@ -236,10 +238,10 @@ def report(folder: Path, count: int) -> None:
 
 
 def long_run(folder: Path) -> None:
-    found = Rounds(1).of(made.sqlite(folder / "long.sqlite", LONG))
-    peak = median(found, "peak")
+    results = Rounds(1).of(nsys_files.sqlite(folder / "long.sqlite", LONG))
+    peak = median(results, "peak")
     title(f"{LONG.rows:,} rows")
-    ratio(f"{LONG.ranges:,} ranges, {LONG.calls:,} calls, {LONG.work:,} kernels", found)
+    ratio(f"{LONG.ranges:,} ranges, {LONG.calls:,} calls, {LONG.work:,} kernels", results)
     figure("peak memory of the process", peak / 1e9, "GB", most=3)
 
 
@@ -261,28 +263,30 @@ print(seconds, int(peak) * 1024)
 
 
 def other_sources(folder: Path, count: int, hta: str | None) -> None:
-    import made_others
+    import other_files
 
     rounds = Rounds(count, PATIENCE_WITH_OTHERS)
-    some = made.Size(300_000, 180_000, 180_000, shapes=True)
-    gigabyte = made.Size(1_060_000, 640_000, 640_000, shapes=True)
+    some = nsys_files.Size(300_000, 180_000, 180_000, shapes=True)
+    gigabyte = nsys_files.Size(1_060_000, 640_000, 640_000, shapes=True)
     title("other sources", f"of SQLite's step through every column, or Python's json.load; medians of {count}")
     events = f"{gigabyte.rows:,} events and arrows"
     files = (
-        (f"VTune, {some.ranges:,} tasks with metadata", 2, made_others.vtune(folder / "r000hs", some)),
-        (f"rocpd (RPD), {some.rows:,} rows", 1.5, made_others.rpd(folder / "run.rpd", some)),
-        (f"unitrace, {some.rows:,} events and their arrows", 0.1, made_others.unitrace(folder / "app.json", some)),
-        (f"torch.profiler, {events}", 0.08, made_others.kineto(folder / "run.pt.trace.json", gigabyte)),
+        (f"VTune, {some.ranges:,} tasks with metadata", 2, other_files.vtune(folder / "r000hs", some)),
+        (f"rocpd (RPD), {some.rows:,} rows", 1.5, other_files.rpd(folder / "run.rpd", some)),
+        (f"unitrace, {some.rows:,} events and their arrows", 0.1, other_files.unitrace(folder / "app.json", some)),
+        (f"torch.profiler, {events}", 0.08, other_files.kineto(folder / "run.pt.trace.json", gigabyte)),
     )
     for what, most, path in files:
         file = path / "sqlite-db" / "dicer.db" if path.is_dir() else path
         is_json = path.suffix == ".json"
         size = file.stat().st_size
-        # Python takes most of a minute for a gigabyte: once is enough.
+        # Measure it once only: Python takes most of a minute for a gigabyte.
         bases = 1 if size >= GIGABYTE else count
-        base = statistics.median(base_of(JSON_BASE, file)[0] if is_json else all_stepped(file) for _ in range(bases))
-        found = rounds.of(path, folder / "no database")
-        seconds, peak = median(found, "seconds"), median(found, "peak")
+        base = statistics.median(
+            base_of(JSON_BASE, file)[0] if is_json else step_through_all(file) for _ in range(bases)
+        )
+        results = rounds.of(path, folder / "no database")
+        seconds, peak = median(results, "seconds"), median(results, "peak")
         figure(what, seconds / base, beside=f"{size / 1e6:.0f} MB in {seconds:.2f} s", most=most)
         beside = f"{peak / 1e6:.0f} MB"
         figure(f"{what}: peak memory, of the file", peak / size, beside=beside, most=1.3 if size >= GIGABYTE else None)
@@ -293,7 +297,7 @@ def other_sources(folder: Path, count: int, hta: str | None) -> None:
         figure("HTA's parser on the same file, of ours", theirs / seconds, beside=beside, least=1)
 
 
-def all_stepped(path: Path) -> float:
+def step_through_all(path: Path) -> float:
     connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
     tables = [name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
     columns = {table: [row[1] for row in connection.execute(f"PRAGMA table_info([{table}])")] for table in tables}

@@ -1,12 +1,12 @@
-"""What a rolling recording costs and takes: the capture sink at full rate, driven as by the observer, without torch.
+"""Measures a rolling recording: the capture sink at full rate, driven like by the observer, but without torch.
 
     python tools/bench/rolling.py                       500 million ranges into a ring of 256 MB (3 minutes)
-    python tools/bench/rolling.py --ranges N            another number
-    python tools/bench/rolling.py --cost                cost a range beside that of record(): 3 GB of disk, 2 minutes
+    python tools/bench/rolling.py --ranges N            another number of ranges
+    python tools/bench/rolling.py --cost                cost per range beside that of record(): 3 GB of disk, 2 minutes
 
-Disk is what the files of the ring take, memory the process' without pages of files, both looked at ten times a second;
-memory grows by what is above that at a tenth of the way. Cost is the processors' time, medians over rounds that take
-turns; `--folder` says where, a file system in memory for one.
+Disk is the size of the files of the ring, memory that of the process without pages of files; both are sampled ten times
+a second. The growth of memory is counted from a tenth of the way. Cost is processor time, the median over rounds that
+take turns. `--folder` says where the files are written, for example on a file system in memory.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ THREADS = 2
 
 @dataclass(frozen=True)
 class Run:
-    ns: float  # of the processors, a range
+    ns: float  # processor time per range
     lost: int
-    disk: int  # peak
-    memory: list[int]  # at each look
+    disk: int  # the peak, in bytes
+    memory: list[int]  # bytes, at each sample
     seconds: float
 
 
@@ -46,16 +46,16 @@ def main() -> None:
     parser.add_argument("--shapes", type=int, default=1000, help="distinct sizes of inputs [default: 1000]")
     parser.add_argument("--cost", action="store_true")
     parser.add_argument("--folder", type=Path)
-    asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as made:
-        program = built(Path(made))
-        if asked.cost:
-            report_cost(program, asked.folder, asked.shapes)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        program = build(Path(temporary))
+        if options.cost:
+            report_cost(program, options.folder, options.shapes)
         else:
-            report_flat(program, asked.folder, asked.ranges, asked.shapes)
+            report_flat(program, options.folder, options.ranges, options.shapes)
 
 
-def built(folder: Path) -> Path:
+def build(folder: Path) -> Path:
     program = folder / "rolling"
     source = ROOT / "tools/bench/rolling.cpp"
     command = ["g++", "-std=c++20", "-O2", "-I", ROOT / "native", source, "-o", program, "-ldl", "-pthread"]
@@ -80,7 +80,7 @@ def run(program: Path, parent: Path | None, ranges: int, shapes: int, keep: int)
 def disk_of(folder: Path) -> int:
     total = 0
     for file in folder.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # its time has come
+        with contextlib.suppress(FileNotFoundError):  # the ring has removed it
             total += file.stat().st_blocks * 512
     return total
 
@@ -94,15 +94,16 @@ def memory_of(pid: int) -> list[int]:
 
 
 def report_flat(program: Path, folder: Path | None, ranges: int, shapes: int) -> None:
-    found = run(program, folder, ranges, shapes, KEEP_BYTES)
-    early = found.memory[len(found.memory) // 10]
+    result = run(program, folder, ranges, shapes, KEEP_BYTES)
+    early = result.memory[len(result.memory) // 10]
     title(
-        f"{ranges:,} ranges of {shapes:,} shapes", f"{found.seconds:.0f} s, {found.ns:.1f} ns of the processor a range"
+        f"{ranges:,} ranges of {shapes:,} shapes",
+        f"{result.seconds:.0f} s, {result.ns:.1f} ns of the processor a range",
     )
-    figure("disk at most, of what is to be kept", found.disk / KEEP_BYTES, beside=f"{found.disk:,} bytes", most=1.2)
-    beside = f"{max(found.memory):,} bytes"
-    figure("memory grows by", (max(found.memory) - early) / 1e6, "MB", beside=beside, most=1)
-    figure("units lost", found.lost, "units", most=0)
+    figure("disk at most, of what is to be kept", result.disk / KEEP_BYTES, beside=f"{result.disk:,} bytes", most=1.2)
+    beside = f"{max(result.memory):,} bytes"
+    figure("memory grows by", (max(result.memory) - early) / 1e6, "MB", beside=beside, most=1)
+    figure("units lost", result.lost, "units", most=0)
 
 
 def report_cost(program: Path, folder: Path | None, shapes: int) -> None:

@@ -1,11 +1,11 @@
-"""What emit_pyroscope costs: a training step with it and without it, side by side in one run, with the real agent.
+"""Measures emit_pyroscope: a training step with it and without it in turn, with the real agent.
 
     python tools/bench/thread_tags.py            a table for tiny ops and two transformers (about 2 minutes)
     python tools/bench/thread_tags.py --quick    fewer rounds
 
-The agent samples all the while and sends to a server on the loopback; "agent" is a step beside it without labels. Times
-are those of the training thread's processor, so that what else runs on the machine does not count; the agent's own
-thread is not in them. Every figure is a median over rounds in which all modes take turns.
+The agent samples all the time and sends to a server on the loopback; "agent" is a step beside it without labels. Times
+are processor time of the training thread, so other programs and the agent's own thread do not count. Every figure is a
+median over rounds in which all modes take turns.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def training_step(width: int, layers: int, length: int) -> Callable[[], None]:
 
 
 def timed(step: Callable[[], None], after: Callable[[], None], seconds: float) -> float:
-    """Microseconds of the processor a step."""
+    """Returns the processor time per step, in microseconds."""
     count, start = 0, time.thread_time()
     while (took := time.thread_time() - start) < seconds:
         step()

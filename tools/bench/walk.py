@@ -1,10 +1,11 @@
-"""What it costs to go through `events()` as objects, against torch's own EventList of as many.
+"""Compares a walk through `events()` as objects with one through torch's own EventList of the same size.
 
     python tools/bench/walk.py              1 million ranges (1 minute, needs torch)
-    python tools/bench/walk.py --rows N     so many
+    python tools/bench/walk.py --rows N     N ranges
 
-torch's events are made, put into a tree and walked, as its profiler does before it hands them out; ours are made while
-they are walked. Both in processes of their own, in turn, by processor time; the figure is the median of the ratios.
+torch's events are created, put into a tree and walked, as its profiler does before it returns them; opspan creates its
+events during the walk. Both run in processes of their own, in turn. The figure is the median of the ratios of processor
+time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import made
+import nsys_files
 from figures import figure, title
 
 ROUNDS = 3
@@ -42,18 +43,20 @@ def torchs(rows: int) -> int:
     from torch.autograd import DeviceType
     from torch.autograd.profiler_util import EventList, FunctionEvent
 
-    found = EventList(
+    events = EventList(
         [
-            FunctionEvent(at, "aten::mm", 1, at * 10, at * 10 + 5, device_type=DeviceType.CPU)  # one after the other
+            FunctionEvent(
+                at, "aten::mm", 1, at * 10, at * 10 + 5, device_type=DeviceType.CPU
+            )  # one ends before the next begins
             for at in range(rows)
         ]
     )
-    found._build_tree()
-    return walk(found)
+    events._build_tree()
+    return walk(events)
 
 
 def child(path: Path, rows: int) -> None:
-    """Seconds of the processors, without imports."""
+    """Prints the processor seconds of the walk, without imports."""
     if path.is_file():
         import opspan.events.column_events
         import opspan.readers.nsys  # noqa: F401
@@ -73,7 +76,7 @@ def main() -> None:
         child(arguments.child, arguments.rows)
         return
     with tempfile.TemporaryDirectory() as folder:
-        path = made.sqlite(Path(folder) / "rows.sqlite", made.Size(arguments.rows, 1, 1))
+        path = nsys_files.sqlite(Path(folder) / "rows.sqlite", nsys_files.Size(arguments.rows, 1, 1))
         ratios, seconds = [], []
         for _ in range(ROUNDS):
             took = []
@@ -83,7 +86,7 @@ def main() -> None:
                 took.append(used / count * arguments.rows)
             seconds.append(took)
             ratios.append(took[0] / took[1])
-        mine, theirs = (statistics.median(each) for each in zip(*seconds, strict=True))
+        mine, theirs = (statistics.median(one) for one in zip(*seconds, strict=True))
         title(f"{arguments.rows:,} events", "time of the processors")
         figure(
             "loaded and walked, of torch's", statistics.median(ratios), beside=f"{mine:.2f} / {theirs:.2f} s", most=0.3

@@ -1,13 +1,13 @@
-"""Makes nsys exports of any size, as a recent nsys would have written them of a torch program in training.
+"""Makes nsys exports of any size, like those that a recent nsys writes of a torch program in training.
 
     sqlite(path, Size(ranges=1_000_000, calls=1_000_000, work=1_000_000))
-    parquet(path, size)                                                       the same as a folder
-    training(folder, ranks=64, straggler=(17, 1.5))                           a file a rank: a run with a known answer
+    parquet(path, size)                                the same as a folder
+    training(folder, ranks=64, straggler=(17, 1.5))    a file for each rank of a run with a planted problem
 
-A step is LAYERS times the same few ops on one thread, then their backward on another, each op within the ops that call
-it: 24 ranges a layer. Calls and kernels are spread over the ranges evenly; each lies in its range, and a kernel starts
-a moment after its call. Those of `training` are the runs that tests look for planted things in:
-tests/builders/training_plan.py says what can be asked of them. No file of a real tool is in here.
+A step is LAYERS times the same few ops on one thread, then their backward on another, nested as torch nests them: 24
+ranges a layer. Calls and kernels are spread evenly over the ranges; each lies in its range, and a kernel starts shortly
+after its call. `training` makes the runs in which tests look for planted problems: tests/builders/training_plan.py has
+the options. No file of a real tool is copied.
 """
 
 from __future__ import annotations
@@ -59,12 +59,12 @@ LAYER = (
     (AUTOGRAD, 16_900, 18_400, "aten::add_", None, "[[768, 768], [768, 768], []]"),
 )
 SEQS = 4
-BATCHES = 60  # how many sizes each op is seen with
+BATCHES = 60  # different sizes of each op
 
 STRINGS = ("cudaLaunchKernel_v7000", *(f"void kernel_{at}<float, {at}>(int, float const*, float*)" for at in range(60)))
 STRINGS += tuple(f"kernel_{at}" for at in range(60))
 
-# Columns of a table in the order of nsys; after the colon their type in a folder, where it is not i64.
+# Columns of each table, in the order of nsys. After a colon: the type in Parquet files, if it is not i64.
 TYPES = {"": pl.Int64, "i32": pl.Int32, "u64": pl.UInt64, "f64": pl.Float64, "f32": pl.Float32, "text": pl.String}
 COLUMNS = {
     "StringIds": "id:i32 value:text",
@@ -116,8 +116,8 @@ def sqlite(path: Path, size: Size) -> Path:
     return path
 
 
-def training(folder: Path, **asked: Any) -> list[Path]:
-    return training_files.nsys_files(folder, model.run(Plan(**asked)))
+def training(folder: Path, **options: Any) -> list[Path]:
+    return training_files.nsys_files(folder, model.run(Plan(**options)))
 
 
 def _declared(dtype: type[pl.DataType]) -> str:
@@ -130,22 +130,22 @@ def parquet(path: Path, size: Size) -> Path:
     for table, frame in frames(size):
         parts[table].append(frame)
     for table, columns in SCHEMAS.items():
-        whole = pl.concat(parts[table])
-        missing = [pl.lit(None).alias(name) for name in columns if name not in whole.columns]
-        typed = whole.with_columns(missing).select(pl.col(name).cast(dtype) for name, dtype in columns.items())
+        table_frame = pl.concat(parts[table])
+        missing = [pl.lit(None).alias(name) for name in columns if name not in table_frame.columns]
+        typed = table_frame.with_columns(missing).select(pl.col(name).cast(dtype) for name, dtype in columns.items())
         typed.write_parquet(path / f"{table}.parquet", compression="uncompressed")  # as nsys does
     return path
 
 
 def frames(size: Size) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Tables in pieces, in order of time."""
+    """Yields pieces of tables, in order of time."""
     yield "StringIds", pl.DataFrame({"id": range(1, len(STRINGS) + 1), "value": STRINGS})
     done = calls = work = 0
     first_layer = 0
     while done < size.ranges:
         ranges = _ranges(first_layer, size.shapes).head(size.ranges - done)
         until = done + ranges.height
-        # What has been made of the calls and the work is in proportion to what has been made of the ranges.
+        # Calls and kernels are made in proportion to the ranges that were made so far.
         last_call, last = until * size.calls // size.ranges, until * size.work // size.ranges
         yield "NVTX_EVENTS", ranges
         if last_call > calls:
@@ -173,7 +173,7 @@ def _ranges(first_layer: int, shapes: bool) -> pl.DataFrame:
     )
     layers = pl.DataFrame({"layer": pl.int_range(first_layer, first_layer + SLICE_LAYERS, eager=True)})
     step, within = col("layer") // LAYERS, col("layer") % LAYERS
-    # Backward goes through a step's layers from the last to the first, when forward is done.
+    # Backward follows forward, and goes through the layers of a step from the last to the first.
     turn = pl.when(col("tid") == MAIN).then(within).otherwise(2 * LAYERS - 1 - within)
     zero = 1_000_000_000 + (step * 2 * LAYERS + turn) * LAYER_NS
     text = [col("name"), pl.format(", seq = {}", col("layer") * SEQS + col("nth")).fill_null("")]
@@ -199,7 +199,8 @@ def _ranges(first_layer: int, shapes: bool) -> pl.DataFrame:
 
 def _calls(ranges: pl.DataFrame, first_range: int, numbers: range, size: Size) -> pl.DataFrame:
     number = pl.int_range(numbers.start, numbers.stop, eager=True)
-    # The first range whose share of the calls reaches the number; several calls of one range come one after the other.
+    # A call belongs to the first range whose share of the calls reaches its number. Calls of one range follow each
+    # other.
     owner = (number + 1) * size.ranges
     owner = (owner + size.calls - 1) // size.calls - 1
     start = ranges["start"].gather(owner - first_range) + 50 + (number * 7) % 50

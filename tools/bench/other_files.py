@@ -1,5 +1,5 @@
-"""Makes files of other profilers of any size, from the same rows as made.py: what torch.profiler would have written of
-the same training, and so on. No file of a real tool is in here.
+"""Makes files of other profilers of any size: like those that torch.profiler and others write of the training in
+nsys_files.py. No file of a real tool is copied.
 
     kineto(path, Size(ranges=1_000_000, calls=600_000, work=600_000, shapes=True))
     unitrace(path, size)    rpd(path, size)    vtune(folder, size)
@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 import polars as pl
-from made import AUTOGRAD, PID, STRINGS, Size, frames
+from nsys_files import AUTOGRAD, PID, STRINGS, Size, frames
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 from builders import rocpd
@@ -26,7 +26,7 @@ _LABEL = r"^(?<name>.*?)(?:, seq = (?<seq>[0-9]+))?, op_id = (?<op>[0-9]+)(?:, s
 
 
 def kineto(path: Path, size: Size) -> Path:
-    """A Chrome trace in the layout that torch.profiler gives it."""
+    """Writes a Chrome trace in the layout of torch.profiler."""
     head = {"schemaVersion": 1, "deviceProperties": [{"id": 0, "name": "GPU"}], "baseTimeNanoseconds": _BASE_NS}
     with path.open("w", encoding="utf-8") as file:
         file.write(json.dumps(head, indent=2)[:-2] + ',\n  "traceEvents": [\n')
@@ -41,7 +41,8 @@ def kineto(path: Path, size: Size) -> Path:
 
 
 def unitrace(path: Path, size: Size) -> Path:
-    """A line an event, as unitrace writes them: tasks of opspan's, calls of Level Zero, commands, and their arrows."""
+    """Writes a trace of unitrace, with a line for each event: opspan's tasks, Level Zero calls, commands, and
+    arrows."""
     with path.open("w", encoding="utf-8") as file:
         file.write('{ "traceEvents":[\n{"ph": "M", "name": "process_name", "pid": ' + str(PID))
         file.write(', "ts": 1, "args": {"name": "HOST<box>"}}')
@@ -54,13 +55,14 @@ def unitrace(path: Path, size: Size) -> Path:
 
 
 def rpd(path: Path, size: Size) -> Path:
-    """rocmProfileData: an op a marker with torch's text, a call, a kernel."""
+    """Writes a database of rocmProfileData. An op is a marker with torch's text; calls and kernels have rows of their
+    own."""
     rocpd.rpd(path)
     texts = rocpd.TEXTS
     marker, launch, kernel = (texts.index(text) + 1 for text in ("UserMarker", "hipLaunchKernel", "KernelExecution"))
     nothing, gemm = texts.index("") + 1, texts.index("gemm") + 1
     number = len(texts)
-    calls = 10_000_000_000  # numbers of calls begin past those of markers
+    calls = 10_000_000_000  # identifiers of calls begin after those of markers
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("PRAGMA synchronous = OFF")
         for table, frame in frames(size):
@@ -91,7 +93,7 @@ def rpd(path: Path, size: Size) -> Path:
 
 
 def vtune(folder: Path, size: Size) -> Path:
-    """A result with a task an op, its metadata beside it; VTune knows no work of a device."""
+    """Writes a VTune result with a task and its metadata for each op. VTune records no device work."""
     build.run(folder, "2024")
     task_type = build.OWN
     types: dict[str, int] = {}
@@ -102,19 +104,19 @@ def vtune(folder: Path, size: Size) -> Path:
             if table != "NVTX_EVENTS":
                 continue
             label = pl.col("text").str.extract_groups(_LABEL).struct
-            told = frame.select(
+            tasks = frame.select(
                 "start", "end", *(label.field(name).alias(name) for name in ("name", "seq", "op", "sizes"))
             )
             tasks, instances = [], []
-            for start, end, name, seq, op, sizes in told.iter_rows():
+            for start, end, name, seq, op, sizes in tasks.iter_rows():
                 if name not in types:
                     types[name] = 1000 + len(types)
                     columns = "(rowid, name, domain)"
                     values = (types[name], name, task_type)
                     database.execute(f"INSERT INTO dd_task_type{columns} VALUES (?, ?, ?)", values)
                 number += 1
-                said = {"seq": seq and int(seq), "op_id": int(op), "sizes": sizes}
-                parameter = json.dumps({key: value for key, value in said.items() if value is not None})
+                metadata = {"seq": seq and int(seq), "op_id": int(op), "sizes": sizes}
+                parameter = json.dumps({key: value for key, value in metadata.items() if value is not None})
                 tasks.append((number, types[name], parameter))
                 times = (build.tsc(start), build.tsc(end))
                 instances.append((*times, 1, number, build.BAND))
@@ -202,7 +204,7 @@ def _host_line(name: pl.Expr, args: pl.Expr | None = None) -> pl.Expr:
 
 
 def _braced(text: pl.Expr) -> pl.Expr:
-    """Braces, which pl.format takes for its own."""
+    """Puts braces around a text: pl.format would take braces for placeholders."""
     return text.str.replace_many(["$", "@"], ["{", "}"])
 
 
