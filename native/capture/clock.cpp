@@ -13,8 +13,8 @@ constinit Pace g_pace;
 
 namespace {
 
-// The processor says that the counter goes at one pace whatever it does, and the kernel, which has compared the
-// processors' counters, keeps its own time by it.
+// Returns whether the processor's counter runs at one constant rate (its "invariant TSC" bit) and the kernel, which has
+// compared the counters of all processors, keeps its own time by it.
 bool is_fit() {
 #if defined(__x86_64__)
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -35,9 +35,9 @@ bool is_fit() {
 
 }  // namespace
 
-void look_at_counter() {
-  static const bool found = is_fit();
-  g_pace.is_fit.store(found, std::memory_order_relaxed);
+void check_counter() {
+  static const bool fit = is_fit();
+  g_pace.is_fit.store(fit, std::memory_order_relaxed);
 }
 
 }  // namespace opspan::capture

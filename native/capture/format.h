@@ -21,7 +21,7 @@ inline constexpr uint32_t kChunkMagic = 0x4b4e4843;  // "CHNK"
 enum class State : uint32_t {
   kOpen = 0,    // being written, or the process was killed
   kClosed = 1,  // closed in order
-  kFull = 2,    // no space was left: everything up to then is here
+  kFull = 2,    // the disk was full: everything written before is here
 };
 
 enum class Producer : uint32_t { kRecord = 1, kCollectors = 2 };
@@ -44,18 +44,18 @@ struct FileHeader {
   uint32_t reserved;
   char host[64];            // NUL-terminated
   char command_line[3072];  // arguments, each ended by NUL, then one more NUL
-  // Which recording this is a file of: open_monotonic_ns and pid of the process that started it; a fork has its
-  // parent's. 0: written before there was this field.
+  // The recording that this file belongs to: open_monotonic_ns and pid of the process that started it; a fork has its
+  // parent's values. 0: the file is older than this field.
   int64_t session_ns;
   uint32_t session_pid;
-  uint32_t segment;  // of a rolling recording, from 1 on; 0: the file is the whole recording of its process
-  // NAME=value, each ended by NUL, then one more NUL: what a launcher told the process of its rank (kOfRanks), and
-  // nothing else of its environment. Empty: nothing, or written before there was this field.
+  uint32_t segment;  // number in a rolling recording, from 1 on; 0: the file is the whole recording of its process
+  // NAME=value, each ended by NUL, then one more NUL: the variables that tell the process its rank (kRankVariables),
+  // and nothing else of its environment. Empty: there are none, or the file is older than this field.
   char environment[832];
 };
 static_assert(sizeof(FileHeader) <= kPage);
 
-enum class ChunkKind : uint32_t { kUnits = 1, kStrings = 2, kHalves = 3 };  // kUnits: before there were short ones
+enum class ChunkKind : uint32_t { kUnits = 1, kStrings = 2, kHalves = 3 };  // kUnits: before short units existed
 
 // 64 bytes, at a multiple of kPage. The next chunk starts at this offset + bytes.
 struct ChunkHeader {
@@ -76,7 +76,7 @@ static_assert(sizeof(ChunkHeader) == kUnitBytes);
 
 enum class Unit : uint8_t {
   kNone = 0,
-  kRange = 1,      // nested on its thread; end is filled in place
+  kRange = 1,      // nested on its thread; its end is written into it
   kAsync = 2,      // start/end range or overlapped task: ends with a kEnd unit, on any thread
   kMark = 3,       // start only
   kEnd = 4,        // ends the kAsync or kFrame with this id, or the kRange (owner_tid, owner_unit)
@@ -88,17 +88,17 @@ enum class Unit : uint8_t {
   kCounter = 10,
   kSchema = 11,  // an NVTX payload schema; kBlob units carry its entries
   kState = 12,   // collection paused (value 0) or resumed (value 1)
-  kFrame = 13,   // ITT frame; ends with kEnd unless it was submitted whole
-  kMemory = 14,  // flags: 0 taken, 1 given back, 2 could not be got
+  kFrame = 13,   // ITT frame; a kEnd ends it unless it was submitted with its end
+  kMemory = 14,  // flags: 0 allocated, 1 freed, 2 the allocation failed
   kShort = 15,   // a kRange of kTorch in half a line
-  kModel = 16,   // what ranges have in common; none itself
-  kLike = 17,    // a kRange in half a line: what it does not say is as in a kModel of its thread and file
+  kModel = 16,   // the fields that kLike units share; not a range itself
+  kLike = 17,    // a kRange in half a line: its other fields are those of a kModel of its thread and file
   kBlock = 18,   // a kMemory of the host in half a line
 };
 
 enum class Source : uint8_t { kTorch = 1, kUser = 2, kNvtx = 3, kItt = 4 };
 
-// What an op is. labels.py holds the same list.
+// The kind of a range. labels.py holds the same list.
 enum class Kind : uint32_t {
   kUnknown = 0,
   kOp = 1,
@@ -116,29 +116,32 @@ enum class Kind : uint32_t {
   kStaticModel = 13,
 };
 
-// Flags of kRange, kAsync, kMark and kCounter. The two lowest bits say what `value` is.
+// Flags of kRange, kAsync, kMark and kCounter. The two lowest bits give the type of `value`.
 inline constexpr uint16_t kValueNone = 0;
 inline constexpr uint16_t kValueInt = 1;
 inline constexpr uint16_t kValueUint = 2;
 inline constexpr uint16_t kValueDouble = 3;
 inline constexpr uint16_t kValueMask = 3;
 inline constexpr uint16_t kHasColor = 4;
-inline constexpr uint16_t kHasForward = 8;   // forward_tid means something (0 there: forward thread not known)
+inline constexpr uint16_t kHasForward = 8;   // forward_tid is valid; 0 in it: the forward thread is not known
 inline constexpr uint16_t kForeignEnd = 16;  // on kEnd: owner_tid and owner_unit are set, id is not
-inline constexpr uint16_t kOwnerById = 32;   // on kAttribute: owner is a kIds unit; what is meant bears its id
-// On kRange of kNvtx and kItt: an op of opspan's own, in its domain, with its label where kTorch has it. On ITT its id
-// is (id, kOpTag, 0), and `parent` its parent's number, with this bit when that is a range of the user's own; 0: none.
+inline constexpr uint16_t kOwnerById =
+    32;  // on kAttribute: owner is a kIds unit; the attribute belongs to whatever has that id
+// On kRange of kNvtx and kItt: an op of opspan's own, in its domain, with the fields of its label as for kTorch. On ITT
+// its id is (id, label::kTag, 0), and `parent` is the number of its parent, with the bit kUsersParent if that is a
+// user's range; 0: it has no parent.
 inline constexpr uint16_t kHasLabel = 64;
 inline constexpr uint64_t kUsersParent = uint64_t{1} << 63;
-// On kRange of kTorch: what is known of the op's inputs beside their sizes, in the fields of what no op has.
+// On kRange of kTorch: types, strides and values of the op's inputs are known. They stand in fields that ops do not use
+// otherwise.
 inline constexpr uint16_t kHasInputs = 128;
-// On kRange of kTorch without kHasForward: the functions of Python that the op was called in.
+// On kRange of kTorch without kHasForward: `stack` holds the Python functions that the op was called in.
 inline constexpr uint16_t kHasStack = 256;
-// On kRange of kTorch: what follows the last point of the name is the op's overload: aten::add.Tensor.
+// On kRange of kTorch: the part of the name behind its last point is the op's overload: aten::add.Tensor.
 inline constexpr uint16_t kHasOverload = 512;
 
 inline constexpr uint64_t kNoOwner =
-    ~uint64_t{0};  // of an attribute of the whole thread; of a kIds that kOwnerById uses
+    ~uint64_t{0};  // owner of an attribute of the whole thread, and of a kIds that kOwnerById refers to
 
 struct Event {
   uint8_t kind;    // Unit, written last together with the rest of its word
@@ -150,15 +153,15 @@ struct Event {
       int64_t start_ns;
       int64_t end_ns;  // 0: still open
       int64_t value;   // torch: sequence number (kValueInt) or none; NVTX: the 64-bit payload
-      uint64_t id;     // torch: op id; kAsync: what kEnd will name; else 0
+      uint64_t id;     // torch: op id; kAsync: the id that its kEnd will have; else 0
       union {
         uint32_t domain;  // string id of the domain's name; 0 the default domain
-        uint32_t inputs;  // kHasInputs: string id of the values of inputs that are no tensors, as JSON
+        uint32_t inputs;  // kHasInputs: string id of the values of inputs other than tensors, as JSON
       };
       uint32_t category;  // torch and user: Kind; NVTX: the tool's category number
       union {
         uint32_t forward_tid;
-        uint32_t stack;  // kHasStack: string id; a line a function, the outermost first
+        uint32_t stack;  // kHasStack: string id of the functions, one a line, the outermost first
       };
       uint32_t sizes;  // string id of the nested list text, or 0
       union {
@@ -168,7 +171,7 @@ struct Event {
         };
         struct {             // kHasInputs
           uint32_t types;    // string id of a list of the types of the inputs, as JSON
-          uint32_t strides;  // string id of their strides, in the form of sizes
+          uint32_t strides;  // string id of their strides, written like sizes
         };
         uint64_t parent;  // kHasLabel on ITT
       };
@@ -194,7 +197,7 @@ struct Event {
         };
       };
     } attribute;
-    struct {  // kBlob; flags = bytes used (fewer than 48, maybe 0: the last of its payload), name = its schema id
+    struct {  // kBlob; flags = bytes used (fewer than 48, maybe 0, in the last unit of a payload), name = its schema id
       uint64_t owner;
       uint8_t bytes[48];
     } blob;
@@ -222,8 +225,9 @@ struct Event {
       uint32_t reserved;
       uint64_t reserved2[4];
     } counter;
-    struct {               // kSchema; its entries are the kBlob units that follow, owner = this unit
-      uint64_t schema_id;  // as events and entries name it: the low 32 bits of NVTX's; unique in its domain
+    struct {  // kSchema; its entries are the kBlob units that follow, owner = this unit
+      uint64_t
+          schema_id;  // the low 32 bits of NVTX's id, by which events and entries refer to it; unique in its domain
       uint32_t domain;
       uint32_t entries;
       uint32_t payload_bytes;
@@ -238,7 +242,7 @@ struct Event {
       int64_t time_ns;
       uint64_t address;
       int64_t bytes;
-      int64_t total;        // taken and not given back, after this
+      int64_t total;        // bytes allocated and not freed, after this event
       int32_t device_type;  // torch's number; 0: the host
       int32_t device_index;
       uint64_t reserved2[2];
@@ -251,7 +255,8 @@ static_assert(offsetof(Event, words) == 8);
 
 enum class AttributeType : uint32_t { kInt = 1, kUint = 2, kDouble = 3, kText = 4, kBytes = 5 };
 
-// The schema_type of an NVTX enumeration: its entries are the values (in offset) with their names; flags 1: a bit flag.
+// The schema_type of an NVTX enumeration. Its entries are the values (in `offset`) with their names; flags 1: the value
+// is a bit flag.
 inline constexpr uint32_t kSchemaEnum = 0x100;
 
 // One entry of a kSchema unit's blob.
@@ -265,8 +270,8 @@ struct SchemaEntry {
 };
 static_assert(sizeof(SchemaEntry) == 40);
 
-// A schema's blob is followed in meaning by the payloads that name it: integers as they stand, and for
-// registered strings (entry type 80) the string id as uint64 in place of the handle, for C strings (75..78) the
-// string id of a copy in place of the pointer: a pointer means nothing once the process is gone.
+// Payloads that name a schema hold integers as they are. In place of a registered string's handle (entry type 80)
+// stands its string id as uint64, and in place of a C string's pointer (types 75 to 78) the string id of a copy:
+// handles and pointers mean nothing once the process is gone.
 
 }  // namespace opspan::capture

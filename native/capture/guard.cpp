@@ -13,18 +13,18 @@
 namespace opspan::capture {
 namespace {
 
-// What is mapped now, for the handler to look into: nothing there may lock or allocate. When it is full, what is mapped
-// more is not guarded.
+// The mapped pieces of files, for the signal handler, which must not lock or allocate. When the table is full, further
+// pieces are not guarded.
 struct Range {
-  std::atomic<uintptr_t> begin{0};  // 0: free; written last, and taken away first
+  std::atomic<uintptr_t> begin{0};  // 0: free; written last, and cleared first
   std::atomic<size_t> bytes{0};
 };
 constexpr size_t kRanges = 1 << 13;
 constinit Range g_ranges[kRanges];
-struct sigaction g_before;
+struct sigaction g_previous;
 
 constexpr uintptr_t kPageMask = ~uintptr_t{4095};
-constexpr uintptr_t kTaken = 1;  // being written
+constexpr uintptr_t kReserved = 1;  // the entry is being written
 
 size_t first_place(uintptr_t base) { return base / 4096 * 0x9e3779b97f4a7c15 >> 51; }
 
@@ -32,7 +32,7 @@ void add(uintptr_t base, size_t bytes) {
   for (size_t i = 0; i < kRanges; ++i) {
     Range& range = g_ranges[(first_place(base) + i) % kRanges];
     uintptr_t free = 0;
-    if (!range.begin.compare_exchange_strong(free, kTaken, std::memory_order_acquire)) continue;
+    if (!range.begin.compare_exchange_strong(free, kReserved, std::memory_order_acquire)) continue;
     range.bytes.store(bytes, std::memory_order_relaxed);
     range.begin.store(base, std::memory_order_release);
     return;
@@ -48,33 +48,34 @@ void remove(uintptr_t base) {
   }
 }
 
-bool put_memory(uintptr_t from, size_t bytes) {
+bool map_zeros(uintptr_t from, size_t bytes) {
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
-  // Not by mmap(), which others may have put something of their own before: a signal's handler may not call that.
+  // Calls the kernel directly: another library may have replaced mmap(), and its function may not be safe in a signal
+  // handler.
   return syscall(SYS_mmap, from, bytes, PROT_READ | PROT_WRITE, kFlags, -1, 0) != -1;
 }
 
-bool put_memory_at(uintptr_t address) {
+bool map_zeros_at(uintptr_t address) {
   for (const Range& range : g_ranges) {
     uintptr_t begin = range.begin.load(std::memory_order_acquire);
-    if (begin <= kTaken || address - begin >= range.bytes.load(std::memory_order_relaxed)) continue;
+    if (begin <= kReserved || address - begin >= range.bytes.load(std::memory_order_relaxed)) continue;
     uintptr_t from = address & kPageMask;
-    return put_memory(from, begin + range.bytes.load(std::memory_order_relaxed) - from);
+    return map_zeros(from, begin + range.bytes.load(std::memory_order_relaxed) - from);
   }
   return false;
 }
 
 void on_bus_error(int signal, siginfo_t* info, void* context) {
   int error = errno;
-  bool is_fault = info->si_code > 0;  // and not sent by somebody
-  if (is_fault && put_memory_at(reinterpret_cast<uintptr_t>(info->si_addr))) {
+  bool is_fault = info->si_code > 0;  // the kernel raised it; it was not sent by a process
+  if (is_fault && map_zeros_at(reinterpret_cast<uintptr_t>(info->si_addr))) {
     errno = error;
     return;
   }
-  if (g_before.sa_flags & SA_SIGINFO) return g_before.sa_sigaction(signal, info, context);
-  if (g_before.sa_handler == SIG_IGN && !is_fault) return;
-  if (g_before.sa_handler != SIG_DFL && g_before.sa_handler != SIG_IGN) return g_before.sa_handler(signal);
-  // As if we were not there: the fault comes again when we return, a signal that was sent is sent again.
+  if (g_previous.sa_flags & SA_SIGINFO) return g_previous.sa_sigaction(signal, info, context);
+  if (g_previous.sa_handler == SIG_IGN && !is_fault) return;
+  if (g_previous.sa_handler != SIG_DFL && g_previous.sa_handler != SIG_IGN) return g_previous.sa_handler(signal);
+  // Acts as if this handler were not installed: a fault repeats once it returns, and a sent signal is sent again.
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
   sigaction(SIGBUS, &standard, nullptr);
@@ -82,7 +83,7 @@ void on_bus_error(int signal, siginfo_t* info, void* context) {
 }
 
 void install() {
-  sigaction(SIGBUS, nullptr, &g_before);
+  sigaction(SIGBUS, nullptr, &g_previous);
   struct sigaction ours = {};
   ours.sa_sigaction = on_bus_error;
   ours.sa_flags = SA_SIGINFO | SA_ONSTACK;
@@ -100,7 +101,7 @@ void* map_guarded(int fd, uint64_t offset, size_t bytes) {
   return base;
 }
 
-void let_go_of_file(void* base, size_t bytes) { put_memory(reinterpret_cast<uintptr_t>(base), bytes); }
+void detach_from_file(void* base, size_t bytes) { map_zeros(reinterpret_cast<uintptr_t>(base), bytes); }
 
 void unmap_guarded(void* base, size_t bytes) {
   remove(reinterpret_cast<uintptr_t>(base));

@@ -1,10 +1,10 @@
-// Memory that is a piece of a capture file, guarded: to touch what somebody has cut off the file (`> FILE`, a rotation
-// of logs that copies and truncates) is SIGBUS, and would be the end of the user's program.
+// Maps pieces of a capture file and guards them. If somebody cuts the file (`> FILE`, or a rotation of logs that copies
+// and truncates), a write to the lost part raises SIGBUS, which would end the user's program.
 //
-// Mapping is what makes a capture outlive `kill -9` at 7 ns a unit; a pwrite of each would cost some hundred. So the
-// mapping stays, and a handler of SIGBUS puts empty memory in the place of what is gone: the writes go nowhere, the
-// program goes on. It costs nothing until then. A SIGBUS that is none of ours goes on to who was there before; a
-// handler that the program sets after us comes before ours, and then a cut file is its business.
+// A mapped file survives `kill -9` and costs 7 ns a unit; a pwrite for each unit would cost some hundred. So the file
+// stays mapped, and a SIGBUS handler maps empty memory over the lost part: the writes are lost, the program goes on.
+// This costs nothing until it happens. Any other SIGBUS goes to the handler that was installed before ours. A handler
+// that the program installs later runs instead of ours, and has to deal with cut files itself.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,11 @@
 
 namespace opspan::capture {
 
-// As mmap of a file for reading and writing, shared. MAP_FAILED, and errno.
+// Maps a part of a file for reading and writing, shared. Returns MAP_FAILED and sets errno if that fails.
 void* map_guarded(int fd, uint64_t offset, size_t bytes);
 void unmap_guarded(void* base, size_t bytes);
-// Puts empty memory in its place, in one step: who writes there meanwhile writes to nobody. It is unmapped as before.
-void let_go_of_file(void* base, size_t bytes);
+// Replaces a mapped piece by empty memory in one step: threads that still write there no longer change the file. The
+// piece is unmapped as before.
+void detach_from_file(void* base, size_t bytes);
 
 }  // namespace opspan::capture

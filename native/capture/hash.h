@@ -1,5 +1,5 @@
-// Numbers for texts and for runs of words: hash_of for tables of what is compared in full anyway, Digest for those of
-// what is not.
+// Hashes of texts and of runs of words: hash_of for tables that compare their keys in full, Digest for those that do
+// not.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace opspan::capture {
 
-// Both halves of the product: every bit of either has a say in every bit of the answer.
+// Folds both halves of the product, so every bit of either number affects every bit of the result.
 inline uint64_t fold(uint64_t a, uint64_t b) {
   __extension__ using Wide = unsigned __int128;
   Wide product = static_cast<Wide>(a) * b;
@@ -25,7 +25,8 @@ uint64_t load(const char* from) {
   return value;
 }
 
-// Eight bytes at a time. The last ones overlap those before: to copy a rest of unknown length into a word stalls.
+// Hashes eight bytes at a time. The last word overlaps the one before, because copying a rest of unknown length into a
+// word stalls.
 inline uint64_t hash_of(std::string_view text, uint64_t seed = 0) {
   const size_t size = text.size();
   const char* at = text.data();
@@ -51,8 +52,7 @@ inline uint64_t hash_of(const int64_t* words, size_t count, uint64_t seed) {
   return hash;
 }
 
-// 128 bits, each of which any bit of the runs may change: where two are equal, so are the runs. That two others meet is
-// less likely than that the memory they lie in errs.
+// A hash of 128 bits. Runs with equal digests are taken to be equal: a collision is less likely than a memory error.
 struct Digest {
   uint64_t first = 0xd1b54a32d192ed03;
   uint64_t second = 0x8cb92ba72f3d8dd7;

@@ -1,5 +1,5 @@
-// What the sinks say of an op through NVTX and ITT: a payload schema, or ids and metadata. docs/labels.md has it in
-// words. (Our own collectors are told otherwise: collectors/direct.h.)
+// The labels that the sinks pass to NVTX and ITT for an op: a payload schema, or ids and metadata. docs/labels.md
+// describes them. Our own collectors get ops directly (collectors/direct.h).
 #pragma once
 
 #include <cstddef>
@@ -38,7 +38,7 @@ inline constexpr Field kFields[] = {
     {"sizes", 80, offsetof(Payload, sizes)},
 };
 
-// --- ITT: a task id (number, kTag, whose), and metadata
+// --- ITT: a task id (number, kTag, Owner), and metadata
 inline constexpr uint64_t kTag = 0x6f7073;  // "ops"
 enum Whose : uint64_t { kOps = 0, kUsers = 1 };
 

@@ -1,4 +1,4 @@
-// A thread's own end of the file: how it comes to a file, makes room in it, and ends what it began.
+// Log, its slow part: how a thread joins a file, gets room in it, and ends ranges in chunks that it has left.
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -14,14 +14,14 @@
 namespace opspan::capture {
 
 Log::Log(uint32_t writer)
-    : tid_(static_cast<uint32_t>(syscall(SYS_gettid))), writer_(writer), known_(new Known[kKnown]) {}
+    : tid_(static_cast<uint32_t>(syscall(SYS_gettid))), writer_(writer), texts_(new TextEntry[kTextEntries]) {}
 
 Log::~Log() {
   std::lock_guard lock(process().mutex);
   detach();
 }
 
-// With the mutex held: another thread may be taking the file away from there.
+// Requires the mutex: another thread may be detaching the file.
 void Log::unmap(const Chunk& chunk) {
   if (chunk.begin) process().unmap(chunk.header(), chunk.bytes);
 }
@@ -38,7 +38,7 @@ void Log::detach() {
 }
 
 void Log::forget_texts() {
-  for (size_t i = 0; i < kKnown; ++i) known_[i] = {};
+  for (size_t i = 0; i < kTextEntries; ++i) texts_[i] = {};
   names_.clear();
 }
 
@@ -50,22 +50,24 @@ void Log::leave_chunk() {
   }
 }
 
-// For the next one. What is open here is finished here later, unless the segment has been dropped by then.
+// Leaves for the next segment. Ranges that are open here are ended here later, unless this segment is dropped first.
 void Log::leave_segment(uint32_t oldest) {
-  chunk_.halves = number_ - chunk_.first;  // what comes now is elsewhere
+  chunk_.halves = number_ - chunk_.first;  // later units go to other chunks
   leave_chunk();
   chunk_ = {};
   next_ = limit_ = nullptr;
   forget_texts();
-  auto gone = std::stable_partition(old_.begin(), old_.end(), [=](const Chunk& chunk) { return chunk.file >= oldest; });
-  std::for_each(gone, old_.end(), unmap);
-  old_.erase(gone, old_.end());
+  auto dropped =
+      std::stable_partition(old_.begin(), old_.end(), [=](const Chunk& chunk) { return chunk.file >= oldest; });
+  std::for_each(dropped, old_.end(), unmap);
+  old_.erase(dropped, old_.end());
 }
 
-// Another thread may have been first. This one goes on where it is: what it is about to write has its texts there.
+// Begins the next segment, unless another thread was first. This log moves there at its next event: the event that is
+// being written has its texts in the current segment.
 void Log::roll(int64_t ns) {
   Process& p = process();
-  Dropped dropped;
+  DroppedSegments dropped;
   std::lock_guard lock(p.mutex);
   if (p.writers[writer_].session == session_) p.roll_if_due(writer_, ns, dropped);
   due_ns_ = p.writers[writer_].session == session_ ? ns + kRetryNs : kNever;
@@ -77,13 +79,13 @@ void Log::attach(std::shared_ptr<Session> session, uint32_t epoch, uint32_t olde
     leave_segment(oldest);
   } else if (session != session_) {
     detach();
-    tid_ = static_cast<uint32_t>(syscall(SYS_gettid));  // another one after a fork
+    tid_ = static_cast<uint32_t>(syscall(SYS_gettid));  // a fork has another one
     owner_ = uint64_t{session->recording} << 32 | ++process().serials;
   }
   session_ = std::move(session);
   file_ = session_->id;
   due_ns_ = session_->due_ns;
-  if (session_->full) limit_ = next_;  // open ranges can still be finished, and losses are counted
+  if (session_->full) limit_ = next_;  // open ranges can still be ended, and losses are counted
 }
 
 Log* open_log(uint32_t writer) {
@@ -102,8 +104,8 @@ Log* open_log(uint32_t writer) {
   return log;
 }
 
-// Lets the next units be written, as many as are worth fetching at a time.
-void Log::go_ahead() {
+// Makes the next part of the chunk writable: as much as is worth fetching at a time.
+void Log::fetch_next_part() {
   auto* base = reinterpret_cast<Half*>(chunk_.header());
   Half* from = limit_ ? limit_ : base;
   size_t bytes = std::min(kAheadBytes, static_cast<size_t>(chunk_.end() - from) * kHalfBytes);
@@ -111,63 +113,65 @@ void Log::go_ahead() {
   limit_ = from + bytes / kHalfBytes;
 }
 
-// The file is full: the unit is lost. A rolling recording goes on in another file, as soon as it gets one.
-bool Log::give_up(Process& p, Dropped& dropped, bool is_news) {
+// Counts a unit as lost because the file is full. A rolling recording goes on in the next file as soon as there is one.
+bool Log::lose_unit(Process& p, DroppedSegments& dropped, bool was_open) {
   session_->count_lost();
-  if (is_news) p.new_epoch(writer_);
+  if (was_open) p.new_epoch(writer_);
   p.roll_if_due(writer_, now_ns(), dropped);
   return false;
 }
 
-// next_ has reached limit_: what was fetched is used up, or the chunk is, or the disk.
+// Makes room when next_ has reached limit_: fetches more of the chunk, or adds a chunk. Returns false if there is none:
+// the disk is full, or the recording has stopped.
 bool Log::grow() {
   if (session_->full && !session_->segment) {
     session_->count_lost();
     return false;
   }
   Process& p = process();
-  Dropped dropped;
+  DroppedSegments dropped;
   std::lock_guard lock(p.mutex);
-  if (!p.writers[writer_].takes(*session_)) return false;  // stopped meanwhile
+  if (!p.writers[writer_].accepts(*session_)) return false;  // the recording has stopped
   bool was_full = session_->full;
-  if (session_->is_cut()) return give_up(p, dropped, !was_full);
+  if (session_->is_cut()) return lose_unit(p, dropped, !was_full);
   if (next_ != chunk_.end()) {
-    go_ahead();
+    fetch_next_part();
     return true;
   }
   size_t bytes = chunk_.begin ? std::min((chunk_.halves * kHalfBytes + kUnitBytes) * 4, session_->most_chunk_bytes)
                               : kFirstChunkBytes;
-  Mapping made = session_->add_chunk(ChunkKind::kHalves, bytes, kPage, tid_, number_);
-  if (!made.base) return give_up(p, dropped, true);
-  p.mapped[made.base] = {made.bytes, session_->recording};
+  Mapping mapping = session_->add_chunk(ChunkKind::kHalves, bytes, kPage, tid_, number_);
+  if (!mapping.base) return lose_unit(p, dropped, true);
+  p.mapped_chunks[mapping.base] = {mapping.bytes, session_->recording};
   leave_chunk();
-  auto* begin = reinterpret_cast<Half*>(static_cast<char*>(made.base) + sizeof(ChunkHeader));
-  chunk_ = {begin, number_, (made.bytes - sizeof(ChunkHeader)) / kHalfBytes, 0, made.offset, file_, made.bytes};
+  auto* begin = reinterpret_cast<Half*>(static_cast<char*>(mapping.base) + sizeof(ChunkHeader));
+  chunk_ = {begin, number_,      (mapping.bytes - sizeof(ChunkHeader)) / kHalfBytes, 0, mapping.offset,
+            file_, mapping.bytes};
   p.roll_if_due(writer_, now_ns(), dropped);
   next_ = chunk_.begin;
   limit_ = nullptr;
-  go_ahead();
+  fetch_next_part();
   return true;
 }
 
-void Log::lose() { session_->count_lost(); }
+void Log::count_lost() { session_->count_lost(); }
 
-bool Log::end_in_old(const Place& place, int64_t end_ns) {
+bool Log::end_in_old_chunk(const Place& place, int64_t end_ns) {
   for (auto chunk = old_.begin(); chunk != old_.end(); ++chunk) {
     if (!chunk->holds(place.number)) continue;
-    const bool is_told = end_in(*chunk, place, end_ns);
+    const bool is_written = write_end(*chunk, place, end_ns);
     if (chunk->open == 0) {
       std::lock_guard lock(process().mutex);
       unmap(*chunk);
       old_.erase(chunk);
     }
-    return is_told;
+    return is_written;
   }
-  return true;  // it is in a segment that is gone
+  return true;  // its segment has been dropped
 }
 
-// By a unit that names the range's.
-void Log::end_apart(const Place& place, int64_t end_ns) {
+// Appends a kEnd unit that names the range.
+void Log::append_end(const Place& place, int64_t end_ns) {
   Event event{};
   event.kind = static_cast<uint8_t>(Unit::kEnd);
   event.flags = kForeignEnd;
@@ -177,8 +181,8 @@ void Log::end_apart(const Place& place, int64_t end_ns) {
   append(event);
 }
 
-void finish_slowly(const Place& place, int64_t end_ns) {
-  // Not in a fork that has written nothing yet: an end alone is no reason to open a file.
+void end_slowly(const Place& place, int64_t end_ns) {
+  // A fork that has written nothing yet opens no file for an end alone.
   if (g_forked[place.writer].load(std::memory_order_relaxed)) return;
   Log* log = capture::log(place.writer);
   if (!log) return;
@@ -186,24 +190,24 @@ void finish_slowly(const Place& place, int64_t end_ns) {
   if (log->owner_ == place.owner) {
     log->end(place, end_ns);
   } else if (log->owner_ >> 32 == place.owner >> 32) {
-    log->end_apart(place, end_ns);
+    log->append_end(place, end_ns);
   }
 }
 
-void release(const Place& place) {
+void give_up_range(const Place& place) {
   if (Log* log = t_logs[place.writer]; log && log->owner_ == place.owner) log->end(place, 0);
 }
 
 uint32_t Log::intern_slowly(std::string_view text) {
   Process& p = process();
-  Dropped dropped;
+  DroppedSegments dropped;
   std::lock_guard lock(p.mutex);
-  if (!p.writers[writer_].takes(*session_) || session_->full) return 0;
+  if (!p.writers[writer_].accepts(*session_) || session_->full) return 0;
   uint32_t id = session_->intern(text);
   p.roll_if_due(writer_, now_ns(), dropped);
   if (session_->full) {
     p.new_epoch(writer_);
-    limit_ = next_;  // rather no event than one without its name
+    limit_ = next_;  // an event is lost rather than written without its name
   }
   return id;
 }

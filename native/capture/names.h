@@ -1,5 +1,5 @@
-// What a thread knows of names of ops: a tool's handle, an id in a file. A name comes with nearly every range, so all
-// that tells whether it is the same is in one cache line, and compared sixteen letters at a time.
+// The names of ops that a thread has seen, each with a value: a tool's handle, or an id in a file. Nearly every range
+// looks up a name, so an entry fills one cache line and is compared sixteen letters at a time.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,8 @@
 
 namespace opspan::capture {
 
-// Sixteen letters are read at a time: what is behind a text's end is on the same page, and of no account.
+// Names are read sixteen letters at a time. A read may go past the end of a text, though never past its page; the
+// letters behind the end are ignored.
 inline constexpr size_t kLetters = 16;
 
 #ifdef OPSPAN_READS_PAST_ENDS
@@ -29,27 +30,27 @@ inline bool can_read(const char* text) {
 
 inline __m128i read_letters(const char* text) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(text)); }
 
-// A bit for each letter that is the same in both.
-inline unsigned alike(__m128i one, __m128i other) {
+// Returns a mask with a bit for each letter that is the same in both.
+inline unsigned equal_letters(__m128i one, __m128i other) {
   return static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(one, other)));
 }
 #endif
 
-// `kept` is followed by zeros up to a multiple of kLetters.
-inline bool is_same(const char* text, const char* kept) {
+// Compares a text with a stored name, which is followed by zeros up to a multiple of kLetters.
+inline bool matches(const char* text, const char* stored) {
 #ifdef OPSPAN_READS_PAST_ENDS
-  for (; can_read(text); text += kLetters, kept += kLetters) {
-    const __m128i letters = read_letters(kept);
-    const unsigned ends = alike(letters, _mm_setzero_si128());
-    const unsigned differ = alike(letters, read_letters(text)) ^ 0xffff;
+  for (; can_read(text); text += kLetters, stored += kLetters) {
+    const __m128i letters = read_letters(stored);
+    const unsigned ends = equal_letters(letters, _mm_setzero_si128());
+    const unsigned differ = equal_letters(letters, read_letters(text)) ^ 0xffff;
     const unsigned either = ends | differ;
-    if (either) return ends & ~differ & (either & -either);  // it ends before it differs
+    if (either) return ends & ~differ & (either & -either);  // the name ends before the first difference
   }
 #endif
-  return !std::strcmp(text, kept);
+  return !std::strcmp(text, stored);
 }
 
-// The next letters of a text, with zeros for those behind its end.
+// The next letters of a text, with zeros behind its end.
 struct Letters {
   uint64_t first, second;
   bool has_end() const { return !(second >> 56); }
@@ -66,12 +67,12 @@ inline Letters letters_of(const char* text) {
 #ifdef OPSPAN_READS_PAST_ENDS
   if (can_read(text)) [[likely]] {
     const __m128i letters = read_letters(text);
-    const unsigned ends = alike(letters, _mm_setzero_si128());
+    const unsigned ends = equal_letters(letters, _mm_setzero_si128());
     const auto count = static_cast<char>(__builtin_ctz(ends | 1u << kLetters));
     const __m128i places = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    const __m128i those = _mm_and_si128(letters, _mm_cmplt_epi8(places, _mm_set1_epi8(count)));
-    return {static_cast<uint64_t>(_mm_cvtsi128_si64(those)),
-            static_cast<uint64_t>(_mm_cvtsi128_si64(_mm_unpackhi_epi64(those, those)))};
+    const __m128i valid = _mm_and_si128(letters, _mm_cmplt_epi8(places, _mm_set1_epi8(count)));
+    return {static_cast<uint64_t>(_mm_cvtsi128_si64(valid)),
+            static_cast<uint64_t>(_mm_cvtsi128_si64(_mm_unpackhi_epi64(valid, valid)))};
   }
 #endif
   return copied_letters(text);
@@ -85,78 +86,79 @@ inline void add_text(Digest& digest, const char* text) {
   }
 }
 
-// The name of an op, and how it is looked for.
+// The name of an op, prepared for being looked up.
 struct OpName {
-  static constexpr char kEngine[] = "autograd::engine::evaluate_function: ";  // those of Kind::kEngine begin with it
+  static constexpr char kEngine[] = "autograd::engine::evaluate_function: ";  // names of Kind::kEngine begin with it
 
   const char* text;
-  const char* told;  // what is behind kEngine
-  bool is_engines;
-  bool stays;  // torch's names of ops stay where they are: the address says where to look
+  const char* key;  // the name behind kEngine
+  bool is_engine;
+  bool is_permanent;  // torch keeps it at this address, so the address serves as its hash
 
   OpName(const char* name, uint32_t kind)
       : text(name),
-        told(name),
-        is_engines(kind == static_cast<uint32_t>(Kind::kEngine)),
-        stays(kind == static_cast<uint32_t>(Kind::kOp)) {
-    if (is_engines) told += sizeof(kEngine) - 1;
+        key(name),
+        is_engine(kind == static_cast<uint32_t>(Kind::kEngine)),
+        is_permanent(kind == static_cast<uint32_t>(Kind::kOp)) {
+    if (is_engine) key += sizeof(kEngine) - 1;
   }
 };
 
-// Of each name a Value of up to eight bytes. Long names are not kept, nor are more than two of one place.
+// A cache from names to values of up to eight bytes. It holds two names a place, drops the older of them for a new one,
+// and ignores long names.
 template <class Value>
 class Names {
  public:
-  // Value(): it is not known.
+  // Returns Value() if the name is not known.
   Value find(const OpName& name) const {
-    if (!known_) [[unlikely]]
+    if (!entries_) [[unlikely]]
       return Value();
-    const Known* known = &known_[place_of(name)];
-    for (int way = 0; way < 2; ++way, ++known) {
-      if (is_same(name.told, known->letters)) [[likely]]
-        return known->values[name.is_engines];
+    const Entry* entry = &entries_[slot_of(name)];
+    for (int way = 0; way < 2; ++way, ++entry) {
+      if (matches(name.key, entry->letters)) [[likely]]
+        return entry->values[name.is_engine];
     }
     return Value();
   }
 
-  void keep(const OpName& name, Value value) {
-    const size_t length = std::strlen(name.told);
-    if (!length || length >= sizeof(Known::letters)) return;
-    if (!known_ && !(known_ = std::unique_ptr<Known[]>(new (std::nothrow) Known[kNames]()))) return;
-    Known* known = &known_[place_of(name)];
-    if (is_same(name.told, known[1].letters)) {
-      ++known;
-    } else if (!is_same(name.told, known[0].letters)) {
-      known[1] = known[0];  // the older of the two goes
-      known[0] = {};
-      std::memcpy(known[0].letters, name.told, length);
+  void add(const OpName& name, Value value) {
+    const size_t length = std::strlen(name.key);
+    if (!length || length >= sizeof(Entry::letters)) return;
+    if (!entries_ && !(entries_ = std::unique_ptr<Entry[]>(new (std::nothrow) Entry[kEntries]()))) return;
+    Entry* entry = &entries_[slot_of(name)];
+    if (matches(name.key, entry[1].letters)) {
+      ++entry;
+    } else if (!matches(name.key, entry[0].letters)) {
+      entry[1] = entry[0];  // drops the older of the two
+      entry[0] = {};
+      std::memcpy(entry[0].letters, name.key, length);
     }
-    known->values[name.is_engines] = value;
+    entry->values[name.is_engine] = value;
   }
 
   void clear() {
-    for (size_t i = 0; known_ && i < kNames; ++i) known_[i] = {};
+    for (size_t i = 0; entries_ && i < kEntries; ++i) entries_[i] = {};
   }
 
  private:
-  struct alignas(64) Known {     // zeros: none
-    char letters[3 * kLetters];  // the last is a zero
-    Value values[2];             // of the name, and of an engine's range with it
+  struct alignas(64) Entry {     // all zeros: empty
+    char letters[3 * kLetters];  // the last one is 0
+    Value values[2];             // for the name itself, and for the engine's range of that name
   };
-  static_assert(sizeof(Known) == 64);
-  static constexpr size_t kNames = 256;  // a power of two
+  static_assert(sizeof(Entry) == 64);
+  static constexpr size_t kEntries = 256;  // a power of two
 
-  static size_t place_of(const OpName& name) {
-    uint64_t hash = reinterpret_cast<uintptr_t>(name.told) / kLetters;
-    if (!name.stays) {
-      const Letters first = letters_of(name.told);
+  static size_t slot_of(const OpName& name) {
+    uint64_t hash = reinterpret_cast<uintptr_t>(name.key) / kLetters;
+    if (!name.is_permanent) {
+      const Letters first = letters_of(name.key);
       hash = first.hash();
-      if (!first.has_end()) hash ^= ~letters_of(name.told + kLetters).hash();
+      if (!first.has_end()) hash ^= ~letters_of(name.key + kLetters).hash();
     }
-    return hash % (kNames / 2) * 2;
+    return hash % (kEntries / 2) * 2;
   }
 
-  std::unique_ptr<Known[]> known_;
+  std::unique_ptr<Entry[]> entries_;
 };
 
 }  // namespace opspan::capture

@@ -1,14 +1,29 @@
+// The words for the life of a range, the same in all of native/:
+//
+//   begin    The range opens: its unit is written, or its tool is told. What comes back (a Place, a Frame) ends it
+//   later. end      The range is over: its end is written, with the time of the call. pop      Its frame leaves the
+//   stack of its thread's open ranges. Tools such as NVTX end whatever is on top of their
+//            own stack, so they are told of an end only when its frame is popped.
+//   give up  Nobody will end the range here, so it need not be remembered any more. It stays open in the file, unless
+//            another thread has ended it.
+//
+// Most ranges are ended and popped in one step. A range that ends out of order (below others that are still open, or on
+// another thread) is ended at once, and popped when it is on top. Async ranges (begin_async, end_async) are on no stack
+// and end on any thread.
+//
+// Sessions and recordings start and stop, files open and close. Other words (push, start, submit) belong to NVTX or
+// ITT.
 #pragma once
 
 #include <cstdint>
 
 namespace opspan::capture {
 
-// Where a unit is: what it takes to finish it later. Copy freely; an outdated one is harmless.
+// Says where a unit is, so that it can be ended later. Copy it freely; an outdated one is harmless.
 struct Place {
   uint64_t owner = 0;    // Log::owner_ of the log it was written to; 0: nothing was written
   uint64_t number = 0;   // the unit's number on its thread
-  int64_t start_ns = 0;  // of a range in half a line: its end is told from it; 0: it is none
+  int64_t start_ns = 0;  // of a range in half a line, which stores how long it took; 0: the unit is another one
   uint32_t tid = 0;
   uint32_t writer = 0;
 

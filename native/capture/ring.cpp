@@ -13,58 +13,58 @@ uint64_t lost_in(const Session& segment) { return __atomic_load_n(&segment.heade
 
 }  // namespace
 
-void Dropped::remove() {
+void DroppedSegments::remove() {
   for (const auto& segment : segments_) segment->remove();
   segments_.clear();
 }
 
-Ring::Ring(const Keep& keep, std::shared_ptr<Session> first) : keep_(keep) {
-  if (keep_.ns) first->due_ns = first->begin_ns() + keep_.ns / kSegments;
+Ring::Ring(const KeepLimits& limits, std::shared_ptr<Session> first) : limits_(limits) {
+  if (limits_.ns) first->due_ns = first->begin_ns() + limits_.ns / kSegments;
   segments_.push_back({std::move(first), 0});
 }
 
 // Many threads with a chunk each must not fill a segment before they have written to it.
-size_t Ring::chunk_bytes(const Keep& keep) {
-  if (!keep.bytes) return kLastChunkBytes;
-  return std::clamp(std::bit_floor(static_cast<size_t>(keep.bytes) / kSegments / 16), kPage * 4, kLastChunkBytes);
+size_t Ring::chunk_bytes(const KeepLimits& limits) {
+  if (!limits.bytes) return kLastChunkBytes;
+  return std::clamp(std::bit_floor(static_cast<size_t>(limits.bytes) / kSegments / 16), kPage * 4, kLastChunkBytes);
 }
 
 bool Ring::is_due(int64_t now_ns) const {
   const Segment& last = segments_.back();
   if (now_ns < retry_ns_) return false;
-  return last->full || (keep_.ns && now_ns - last->begin_ns() >= keep_.ns / kSegments) ||
-         (keep_.bytes && last->bytes() >= keep_.bytes / kSegments) ||
-         (keep_.steps && steps_ - last.first_step >= std::max(keep_.steps / kSegments, uint64_t{1}));
+  return last->full || (limits_.ns && now_ns - last->begin_ns() >= limits_.ns / kSegments) ||
+         (limits_.bytes && last->bytes() >= limits_.bytes / kSegments) ||
+         (limits_.steps && steps_ - last.first_step >= std::max(limits_.steps / kSegments, uint64_t{1}));
 }
 
 bool Ring::is_enough_without_oldest(int64_t now_ns) const {
   const Segment& second = segments_[1];
-  if (keep_.ns && now_ns - second->begin_ns() >= keep_.ns) return true;
-  if (keep_.steps && steps_ - second.first_step >= keep_.steps) return true;
+  if (limits_.ns && now_ns - second->begin_ns() >= limits_.ns) return true;
+  if (limits_.steps && steps_ - second.first_step >= limits_.steps) return true;
   uint64_t bytes = 0;
   for (size_t i = 1; i < segments_.size(); ++i) bytes += segments_[i]->bytes();
-  return keep_.bytes && bytes >= keep_.bytes;
+  return limits_.bytes && bytes >= limits_.bytes;
 }
 
-void Ring::drop_oldest(Dropped& dropped) {
+void Ring::drop_oldest(DroppedSegments& dropped) {
   lost_ += lost_in(*segments_.front().session);
   dropped.add(std::move(segments_.front().session));
   segments_.pop_front();
 }
 
-// On a full disk: rather less than was asked for than nothing more.
-bool Ring::make_room(Dropped& dropped) {
-  if (held_ || segments_.size() < 2) return false;
+// Frees space on a full disk: it is better to keep less than was asked for than to record nothing more.
+bool Ring::make_room(DroppedSegments& dropped) {
+  if (holds_ || segments_.size() < 2) return false;
   drop_oldest(dropped);
   dropped.remove();
   return true;
 }
 
-void Ring::drop(int64_t now_ns, Dropped& dropped) {
-  while (!held_ && segments_.size() > 1 && is_enough_without_oldest(now_ns)) drop_oldest(dropped);
+void Ring::drop(int64_t now_ns, DroppedSegments& dropped) {
+  while (!holds_ && segments_.size() > 1 && is_enough_without_oldest(now_ns)) drop_oldest(dropped);
 }
 
-const std::shared_ptr<Session>& Ring::roll(uint32_t id, int64_t now_ns, Dropped& dropped) {
+const std::shared_ptr<Session>& Ring::roll(uint32_t id, int64_t now_ns, DroppedSegments& dropped) {
   Segment& last = segments_.back();
   if (!is_due(now_ns)) return last.session;
   drop(now_ns, dropped);
@@ -77,19 +77,19 @@ const std::shared_ptr<Session>& Ring::roll(uint32_t id, int64_t now_ns, Dropped&
     retry_ns_ = now_ns + kRetryNs;
     return last.session;
   }
-  if (keep_.ns) next->due_ns = next->begin_ns() + keep_.ns / kSegments;
+  if (limits_.ns) next->due_ns = next->begin_ns() + limits_.ns / kSegments;
   last->close();
   segments_.push_back({std::move(next), steps_});
   return segments_.back().session;
 }
 
-void Ring::hold(bool on, Dropped& dropped) {
-  held_ += on ? 1 : -1;
+void Ring::hold(bool on, DroppedSegments& dropped) {
+  holds_ += on ? 1 : -1;
   drop(now_ns(), dropped);
 }
 
-void Ring::release() {
-  for (const Segment& segment : segments_) segment.session->release();
+void Ring::detach_files() {
+  for (const Segment& segment : segments_) segment.session->detach_file();
 }
 
 uint64_t Ring::lost() const {

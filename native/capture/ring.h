@@ -1,9 +1,9 @@
-// A rolling recording: the last of it, in a row of files. Each file, a segment, is a Session; threads move on to the
-// newest one at their next event, as they do to the file of another recording.
+// A rolling recording, which keeps only its latest part, in a row of files. Each file, a segment, is a Session; a
+// thread moves on to the newest one at its next event, as it does to the file of another recording.
 //
-// What joins the segments: a thread counts its units on and on, and texts are numbered on and on, so that the segments
-// read as one file that was cut into pieces. A range that is open when its thread moves on is finished where it was
-// begun, for as long as that segment is kept.
+// Units of a thread and texts are numbered on from one segment to the next, so the segments read like one file that was
+// cut into pieces. A range that is open when its thread moves on is ended in the segment in which it began, for as long
+// as that segment is kept.
 #pragma once
 
 #include <cstdint>
@@ -16,19 +16,18 @@
 
 namespace opspan::capture {
 
-// The oldest segment goes once the others hold what is to be kept. So what is kept is at least that much, and up to two
-// segments more.
+// The oldest segment is dropped once the others hold what is to be kept. So up to two segments more than that are kept.
 inline constexpr int kSegments = 16;
-inline constexpr int64_t kRetryNs = 100'000'000;  // no segment could be begun: not again before
+inline constexpr int64_t kRetryNs = 100'000'000;  // ns until the next attempt, after a segment could not be opened
 
-// Segments that nobody needs any more. Their files are deleted when this goes, which is to be when the mutex is free:
-// it can take a file system milliseconds.
-class Dropped {
+// Segments that are no longer needed. The destructor deletes their files and must run without the mutex, because
+// deleting can take a file system milliseconds.
+class DroppedSegments {
  public:
-  Dropped() = default;
-  Dropped(const Dropped&) = delete;
-  Dropped& operator=(const Dropped&) = delete;
-  ~Dropped() { remove(); }
+  DroppedSegments() = default;
+  DroppedSegments(const DroppedSegments&) = delete;
+  DroppedSegments& operator=(const DroppedSegments&) = delete;
+  ~DroppedSegments() { remove(); }
   void add(std::shared_ptr<Session> segment) { segments_.push_back(std::move(segment)); }
   void remove();
 
@@ -36,24 +35,25 @@ class Dropped {
   std::vector<std::shared_ptr<Session>> segments_;
 };
 
-// Everything here happens under the writer's mutex.
+// The segments of a rolling recording. The process' mutex guards all of it.
 class Ring {
  public:
-  Ring(const Keep& keep, std::shared_ptr<Session> first);
+  Ring(const KeepLimits& limits, std::shared_ptr<Session> first);
 
-  // Begins another segment, of this id, if that is due, and drops what is not needed any more. The newest segment.
-  const std::shared_ptr<Session>& roll(uint32_t id, int64_t now_ns, Dropped& dropped);
+  // Begins the next segment, with this id, if that is due, and drops segments that are no longer needed. Returns the
+  // newest segment.
+  const std::shared_ptr<Session>& roll(uint32_t id, int64_t now_ns, DroppedSegments& dropped);
   void step() { ++steps_; }
-  // Drops nothing while somebody copies the segments.
-  void hold(bool on, Dropped& dropped);
+  // Drops no segment while it is held: somebody copies them.
+  void hold(bool on, DroppedSegments& dropped);
 
   bool is_due(int64_t now_ns) const;
   bool has(const Session& segment) const { return segment.id >= segments_.front()->id; }
   uint32_t oldest() const { return segments_.front()->id; }
   uint64_t lost() const;
-  // Of all segments; the recording is over.
-  void release();
-  static size_t chunk_bytes(const Keep& keep);
+  // Detaches the process from all segments once the recording has stopped.
+  void detach_files();
+  static size_t chunk_bytes(const KeepLimits& limits);
 
  private:
   struct Segment {
@@ -62,15 +62,15 @@ class Ring {
     Session* operator->() const { return session.get(); }
   };
   bool is_enough_without_oldest(int64_t now_ns) const;
-  void drop_oldest(Dropped& dropped);
-  void drop(int64_t now_ns, Dropped& dropped);
-  bool make_room(Dropped& dropped);
+  void drop_oldest(DroppedSegments& dropped);
+  void drop(int64_t now_ns, DroppedSegments& dropped);
+  bool make_room(DroppedSegments& dropped);
 
-  const Keep keep_;
+  const KeepLimits limits_;
   std::deque<Segment> segments_;  // the last one is being written
   uint64_t steps_ = 0;
-  uint64_t lost_ = 0;  // units, in segments that were dropped
-  uint32_t held_ = 0;
+  uint64_t lost_ = 0;  // units in segments that were dropped
+  uint32_t holds_ = 0;
   int64_t retry_ns_ = 0;
 };
 

@@ -1,5 +1,5 @@
-// A line on standard error, for a person. What it names was chosen by somebody: a terminal must not obey it, so every
-// byte that is not plain ASCII is shown as an escape.
+// Prints a line on standard error. It may contain names that others chose, so every byte other than plain ASCII is
+// shown as an escape: a terminal must not obey it.
 #pragma once
 
 #include <unistd.h>

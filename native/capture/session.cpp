@@ -15,8 +15,8 @@
 #include <utility>
 
 #include "capture/guard.h"
+#include "capture/launch.h"
 #include "capture/say.h"
-#include "capture/told.h"
 
 namespace opspan::capture {
 namespace {
@@ -27,7 +27,7 @@ int64_t clock_ns(clockid_t clock) {
   return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
-// The UTC time of `*monotonic_ns`, as near as two neighbouring readings get.
+// Returns the UTC time of `*monotonic_ns`, as exactly as neighbouring readings of the two clocks can tell.
 int64_t clock_pair(int64_t* monotonic_ns) {
   int64_t before = clock_ns(CLOCK_MONOTONIC);
   int64_t utc = clock_ns(CLOCK_REALTIME);
@@ -35,7 +35,7 @@ int64_t clock_pair(int64_t* monotonic_ns) {
   return utc;
 }
 
-// posix_fallocate, but a file size limit is an error like any other instead of a SIGXFSZ that ends the program.
+// Like posix_fallocate, but a file size limit is an error like any other instead of a SIGXFSZ that ends the program.
 int reserve(int fd, uint64_t offset, size_t bytes) {
   rlimit limit;
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && offset + bytes > limit.rlim_cur) {
@@ -55,15 +55,15 @@ void store(T* target, T value) {
 
 }  // namespace
 
-Session::Session(std::string where, Producer who, const FileHeader* parent, uint32_t number)
-    : folder(std::move(where)),
-      producer(who),
+Session::Session(std::string folder_path, Producer producer_kind, const FileHeader* parent, uint32_t number)
+    : folder(std::move(folder_path)),
+      producer(producer_kind),
       forked(parent),
       session_ns(parent ? parent->session_ns : 0),
       session_pid(parent ? parent->session_pid : 0),
       id(number),
       recording(number),
-      common_(std::make_shared<Common>()) {}
+      shared_(std::make_shared<SharedState>()) {}
 
 Session::Session(const Session& before, uint32_t number)
     : folder(before.folder),
@@ -75,7 +75,7 @@ Session::Session(const Session& before, uint32_t number)
       recording(before.recording),
       segment(before.segment + 1),
       most_chunk_bytes(before.most_chunk_bytes),
-      common_(before.common_) {}
+      shared_(before.shared_) {}
 
 Session::~Session() {
   if (header) unmap_guarded(header, kPage);
@@ -88,7 +88,8 @@ bool Session::is_ours(int fd) const {
   return fd >= 0 && fstat(fd, &status) == 0 && status.st_dev == device_ && status.st_ino == inode_;
 }
 
-// A program that becomes a daemon closes descriptors it does not know; the number may be another file's by now.
+// Returns the file's descriptor, opened again if necessary: a program that becomes a daemon closes descriptors that it
+// does not know, and the number may belong to another file by now.
 int Session::descriptor() {
   if (is_ours(fd_)) return fd_;
   fd_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
@@ -152,17 +153,17 @@ bool Session::open(std::string* error) {
 }
 
 void Session::close() {
-  if (is_cut()) return;  // or full: the header says since when
+  if (is_cut()) return;  // cut or full: the header has the time already
   header->close_utc_ns = clock_pair(&header->close_monotonic_ns);
   store(&header->state, static_cast<uint32_t>(State::kClosed));
 }
 
-void Session::release() {
+void Session::detach_file() {
   strings_.clear();
   for (const Mapping& chunk : string_chunks_) unmap_guarded(chunk.base, chunk.bytes);
   string_chunks_.clear();
   string_next_ = string_end_ = nullptr;
-  if (header) let_go_of_file(header, kPage);
+  if (header) detach_from_file(header, kPage);
   if (is_ours(fd_)) ::close(fd_);
   fd_ = -1;
 }
@@ -183,11 +184,11 @@ bool Session::is_cut() {
 void Session::mark_full(const char* why) {
   if (full) return;
   full = true;
-  // What could not be had whole may have been had in part; it goes back.
+  // Gives back a chunk for which only part of the space could be reserved.
   [[maybe_unused]] int ignored = ftruncate(descriptor(), static_cast<off_t>(size_));
   header->close_utc_ns = clock_pair(&header->close_monotonic_ns);
   store(&header->state, static_cast<uint32_t>(State::kFull));
-  if (std::exchange(common_->said_full, true)) return;
+  if (std::exchange(shared_->has_said_full, true)) return;
   const char* what = segment ? "less is kept until that is possible" : "recording ends here, the program goes on";
   say("cannot write more to " + path + " (" + why + "): " + what);
 }
@@ -215,7 +216,7 @@ Mapping Session::add_chunk(ChunkKind kind, size_t bytes, size_t least, uint32_t 
     mark_full(strerror(error));
     return {};
   }
-  Mapping made = {base, bytes, size_};
+  Mapping mapping = {base, bytes, size_};
   size_ += bytes;
   auto* head = static_cast<ChunkHeader*>(base);
   head->kind = static_cast<uint32_t>(kind);
@@ -224,7 +225,7 @@ Mapping Session::add_chunk(ChunkKind kind, size_t bytes, size_t least, uint32_t 
   head->first_unit = first_unit;
   if (kind == ChunkKind::kHalves) pthread_getname_np(pthread_self(), head->thread_name, sizeof(head->thread_name));
   store(&head->magic, kChunkMagic);
-  return made;
+  return mapping;
 }
 
 void Session::fetch(uint64_t offset, size_t bytes) {
@@ -237,10 +238,10 @@ void Session::fetch(uint64_t offset, size_t bytes) {
 char* Session::add_string_chunk(size_t need) {
   size_t least = (sizeof(ChunkHeader) + need + kPage - 1) / kPage * kPage;
   size_t last = string_chunks_.empty() ? kFirstStringChunkBytes / 2 : string_chunks_.back().bytes;
-  size_t like = std::min({last * 2, kLastStringChunkBytes, most_chunk_bytes});
-  // The size halves until it fits, so it starts at a power of two times the least one.
+  size_t preferred = std::min({last * 2, kLastStringChunkBytes, most_chunk_bytes});
+  // add_chunk halves the size until it fits, so it is the least size times a power of two.
   size_t bytes = least;
-  while (bytes < like) bytes *= 2;
+  while (bytes < preferred) bytes *= 2;
   Mapping chunk = add_chunk(ChunkKind::kStrings, bytes, least, 0, 0);
   if (!chunk.base) return nullptr;
   string_chunks_.push_back(chunk);
@@ -249,14 +250,14 @@ char* Session::add_string_chunk(size_t need) {
   return string_next_;
 }
 
-// In weeks of segments, each with its texts, they may come to their end; those of long ago are gone by then.
+// Ids continue over weeks of segments and may begin again at 1; segments with the same ids are gone by then.
 uint32_t Session::next_string() {
-  uint32_t number = common_->next_string++;
-  return number ? number : common_->next_string++;
+  uint32_t number = shared_->next_string++;
+  return number ? number : shared_->next_string++;
 }
 
 uint32_t Session::intern(std::string_view text) {
-  if (auto found = strings_.find(text); found != strings_.end()) return found->second;
+  if (auto known = strings_.find(text); known != strings_.end()) return known->second;
   if (full) return 0;
   if (strings_.size() >= kMaxStrings) {
     strings_.clear();

@@ -1,4 +1,4 @@
-// One capture file, from the side that makes room in it. Everything here happens under the writer's mutex.
+// One capture file: its header, its chunks and its texts. The process' mutex guards all of it.
 #pragma once
 
 #include <atomic>
@@ -20,10 +20,10 @@ inline constexpr size_t kLastChunkBytes = 4 << 20;
 inline constexpr size_t kFirstStringChunkBytes = 32 << 10;
 inline constexpr size_t kLastStringChunkBytes = 1 << 20;
 
-// Zeros are written to a chunk so far ahead, before it is written to through memory. On ext4 that makes one large page
-// of the cache, which the first touch maps whole: a unit costs 12 ns so, 15 ns with 64 KiB at a time, and 69 ns where
-// touching is all. (1 MiB saves one more, and stops the program for longer. On tmpfs it is 50 ns either way, and
-// MADV_POPULATE_WRITE is no better than touching.)
+// The number of zeros that are written ahead of the units, which are written through memory. On ext4 the zeros make one
+// large page in the page cache, which the first touch maps whole: a unit costs 12 ns then, 15 ns with 64 KiB at a time,
+// and 69 ns if pages are only touched. (1 MiB saves one more, and stops the program for longer. On tmpfs it is 50 ns
+// either way, and MADV_POPULATE_WRITE is no better than touching.)
 inline constexpr size_t kAheadBytes = 256 << 10;
 
 struct Mapping {
@@ -35,9 +35,9 @@ struct Mapping {
 inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 struct Session {
-  // `parent`: the header of the file that this fork goes on from; null in a process that is no fork.
-  Session(std::string where, Producer who, const FileHeader* parent, uint32_t number);
-  // The segment of a rolling recording that comes after `before`.
+  // `parent` is the header of the file that this fork continues; null if the process is not a fork.
+  Session(std::string folder_path, Producer producer_kind, const FileHeader* parent, uint32_t number);
+  // Makes the segment that follows `before` in a rolling recording.
   Session(const Session& before, uint32_t number);
   ~Session();
   Session(const Session&) = delete;
@@ -45,22 +45,20 @@ struct Session {
 
   bool open(std::string* error);
   void close();
-  // After that: the descriptor, the header and the texts hold the file no more. `lost` was read before.
-  void release();
+  // Closes the descriptor and detaches header and texts from the file, after close(). Read `lost` before.
+  void detach_file();
 
-  // A chunk at the end of the file, backed by space of its own, so that writing to it cannot fail. *bytes is what
-  // one would like; it may turn out as little as `least`. An empty mapping: the disk is full, and the file is marked
-  // so.
+  // Adds a chunk to the end of the file and reserves its space, so writing to it cannot fail. It has at most `bytes`,
+  // and at least `least`. Returns an empty mapping, and marks the file as full, if there is no space.
   Mapping add_chunk(ChunkKind kind, size_t bytes, size_t least, uint32_t tid, uint64_t first_unit);
-  // Fetches what nobody has written to yet. It is only there to be quick: nothing depends on it.
+  // Fetches pages that nobody has written to yet. This makes writing faster; nothing depends on it.
   void fetch(uint64_t offset, size_t bytes);
-  // Has somebody cut what was written, or deleted it? Then the file is marked full; what is asked once more is the same
-  // as before.
+  // Returns whether somebody has cut or deleted the file. It is marked as full then, and the answer stays the same.
   bool is_cut();
   uint32_t intern(std::string_view text);
   void count_lost();
-  // Deletes the file. Threads may have pieces of it mapped for as long as they sleep: its room is free at once, where
-  // the file system can do that.
+  // Deletes the file, and frees its space at once where the file system can do that: threads may have parts of it
+  // mapped for as long as they sleep.
   void remove();
   int64_t begin_ns() const { return header->open_monotonic_ns; }
   uint64_t bytes() const { return size_; }
@@ -68,11 +66,11 @@ struct Session {
   const std::string folder;
   const Producer producer;
   const bool forked;
-  int64_t session_ns;  // of the fork's parent; 0 until it is open: this process starts one
+  int64_t session_ns;  // of the process that started the recording; 0 until open() if that is this process
   uint32_t session_pid;
   const uint32_t id;         // counts the sessions of this process
   const uint32_t recording;  // the id of its first segment, or its own
-  uint32_t segment = 0;      // number of the segment of a rolling recording, from 1 on; 0: it is no such
+  uint32_t segment = 0;      // number in a rolling recording, from 1 on; 0: the file is not a segment
   int64_t due_ns = kNever;   // when the next segment is to begin
   size_t most_chunk_bytes = kLastChunkBytes;
   std::string path;
@@ -89,17 +87,17 @@ struct Session {
   int fd_ = -1;
   uint64_t device_ = 0;
   uint64_t inode_ = 0;
-  uint64_t size_ = 0;  // up to here the file is made of chunks
+  uint64_t size_ = 0;  // bytes of the header and all chunks
 
-  // Texts that were written, in the mapped chunks. At most kMaxStrings are remembered: then the table starts over, and
-  // a text that comes back is written again under a new id.
+  // The ids of texts in the mapped chunks. At most kMaxStrings are remembered: then the table starts over, and a text
+  // that comes again is written again under a new id.
   static constexpr size_t kMaxStrings = 1 << 16;
-  // What the segments of a recording have in common.
-  struct Common {
+  // State that the segments of a recording share.
+  struct SharedState {
     uint32_t next_string = 1;
-    bool said_full = false;
+    bool has_said_full = false;
   };
-  const std::shared_ptr<Common> common_;
+  const std::shared_ptr<SharedState> shared_;
   std::unordered_map<std::string_view, uint32_t> strings_;
   std::vector<Mapping> string_chunks_;
   char* string_next_ = nullptr;

@@ -4,10 +4,10 @@
 
 namespace opspan::capture {
 
-// A key of pthread's; where the process has no more of them, one that is none, and whose values are never freed.
+// Makes a pthread key. If the process has no more of them, returns an invalid key, whose values are never freed.
 inline pthread_key_t make_key(void (*at_exit)(void*)) {
-  pthread_key_t made;
-  return pthread_key_create(&made, at_exit) == 0 ? made : ~pthread_key_t{0};
+  pthread_key_t key;
+  return pthread_key_create(&key, at_exit) == 0 ? key : ~pthread_key_t{0};
 }
 
 }  // namespace opspan::capture

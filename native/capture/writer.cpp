@@ -16,8 +16,8 @@
 namespace opspan::capture {
 
 Process& process() {
-  static Process* it = new Process;
-  return *it;
+  static Process* instance = new Process;
+  return *instance;
 }
 
 namespace {
@@ -34,16 +34,17 @@ std::shared_ptr<Session> forget(Process& p, uint32_t writer) {
   return std::move(p.writers[writer].session);
 }
 
-// The child writes nothing here: most children exec at once. Its first event opens a file of its own. Not beside a
-// rolling recording: each epoch's workers would leave theirs, and nobody would know when they may go.
+// The child writes nothing here, because most children exec at once: its first event opens a file of its own. Children
+// of a rolling recording record nothing: the workers of each epoch would leave files, and nobody would know when to
+// delete them.
 void after_fork_in_child() {
   Process& p = process();
   for (uint32_t i = 0; i < kWriters; ++i) {
     if (!p.writers[i].session) continue;
     g_recordings[i].store(0, std::memory_order_relaxed);
     if (p.writers[i].ring) {
-      p.writers[i].ring->release();
-      p.release(*forget(p, i));
+      p.writers[i].ring->detach_files();
+      p.detach(*forget(p, i));
       continue;
     }
     p.writers[i].parent = std::move(p.writers[i].session);
@@ -55,7 +56,7 @@ void after_fork_in_child() {
 
 }  // namespace
 
-// Of the thread that ends.
+// Deletes the logs of a thread that ends.
 void forget_logs(void*) {
   for (Log*& log : t_logs) delete std::exchange(log, nullptr);
 }
@@ -63,23 +64,23 @@ void forget_logs(void*) {
 namespace {
 
 void prepare_process(Process& p) {
-  if (p.prepared) return;
-  p.prepared = true;
-  // A key and not a thread_local destructor: keys are emptied last, and again when an event came after that.
+  if (p.is_prepared) return;
+  p.is_prepared = true;
+  // A key rather than a thread_local destructor: keys are cleared last, and again if an event came after that.
   p.key = make_key(forget_logs);
   pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
-// With the mutex held.
+// Opens the first file of a recording. Requires the mutex.
 bool open_session(Process& p, uint32_t writer, std::string folder, Producer producer, const FileHeader* parent,
-                  const Keep& keep, std::string* error) {
+                  const KeepLimits& limits, std::string* error) {
   auto session = std::make_shared<Session>(std::move(folder), producer, parent, ++p.sessions);
-  if (keep) {
+  if (limits) {
     session->segment = 1;
-    session->most_chunk_bytes = Ring::chunk_bytes(keep);
+    session->most_chunk_bytes = Ring::chunk_bytes(limits);
   }
   if (!session->open(error)) return false;
-  if (keep) p.writers[writer].ring = std::make_unique<Ring>(keep, session);
+  if (limits) p.writers[writer].ring = std::make_unique<Ring>(limits, session);
   g_recordings[writer].store(session->recording, std::memory_order_release);
   p.writers[writer].session = std::move(session);
   p.new_epoch(writer);
@@ -93,25 +94,25 @@ void continue_after_fork(Process& p, uint32_t writer) {
   g_forked[writer].store(false, std::memory_order_relaxed);
   std::string error;
   bool is_open = open_session(p, writer, parent->folder, parent->producer, parent->header, {}, &error);
-  p.release(*parent);
+  p.detach(*parent);
   if (is_open) return;
   g_epochs[writer].store(0, std::memory_order_release);
   say(error + ": this process records nothing, the program goes on");
 }
 
 void Process::unmap(void* base, size_t bytes) {
-  mapped.erase(base);
+  mapped_chunks.erase(base);
   unmap_guarded(base, bytes);
 }
 
-void Process::release(Session& session) {
-  for (const auto& [base, chunk] : mapped) {
-    if (chunk.recording == session.recording) let_go_of_file(base, chunk.bytes);
+void Process::detach(Session& session) {
+  for (const auto& [base, chunk] : mapped_chunks) {
+    if (chunk.recording == session.recording) detach_from_file(base, chunk.bytes);
   }
-  session.release();
+  session.detach_file();
 }
 
-void Process::roll_if_due(uint32_t writer, int64_t now_ns, Dropped& dropped) {
+void Process::roll_if_due(uint32_t writer, int64_t now_ns, DroppedSegments& dropped) {
   Writer& it = writers[writer];
   if (!it.ring) return;
   const std::shared_ptr<Session>& newest = it.ring->roll(sessions + 1, now_ns, dropped);
@@ -123,7 +124,7 @@ void Process::roll_if_due(uint32_t writer, int64_t now_ns, Dropped& dropped) {
 
 void step(uint32_t writer) {
   Process& p = process();
-  Dropped dropped;
+  DroppedSegments dropped;
   std::lock_guard lock(p.mutex);
   if (!p.writers[writer].ring) return;
   p.writers[writer].ring->step();
@@ -132,44 +133,44 @@ void step(uint32_t writer) {
 
 void hold(uint32_t writer, bool on) {
   Process& p = process();
-  Dropped dropped;
+  DroppedSegments dropped;
   std::lock_guard lock(p.mutex);
   if (p.writers[writer].ring) p.writers[writer].ring->hold(on, dropped);
 }
 
 namespace {
 
-// With the mutex held.
-uint64_t stop_held(Process& p, uint32_t writer) {
+// Stops a recording and returns how many units were lost. Requires the mutex.
+uint64_t stop_locked(Process& p, uint32_t writer) {
   std::shared_ptr<Session> parent = std::move(p.writers[writer].parent);
-  if (parent) p.release(*parent);
+  if (parent) p.detach(*parent);
   std::unique_ptr<Ring> ring = std::move(p.writers[writer].ring);
   std::shared_ptr<Session> session = forget(p, writer);
   if (!session) return 0;
   session->close();
   uint64_t lost = ring ? ring->lost() : __atomic_load_n(&session->header->lost, __ATOMIC_RELAXED);
-  if (ring) ring->release();
-  p.release(*session);
+  if (ring) ring->detach_files();
+  p.detach(*session);
   return lost;
 }
 
-// A thread that stands still with the mutex (exit from a signal handler) must not keep the process from ending: then
-// the file is left as after a kill, with all that was recorded.
+// Stops all recordings when the process exits. A thread that hangs with the mutex (exit from a signal handler) must not
+// block the exit: after a second the files are left as after a kill, with all that was recorded.
 __attribute__((destructor)) void close_at_exit() {
   Process& p = process();
   for (int tries = 0; !p.mutex.try_lock(); ++tries) {
     if (tries == 1000) return;
     usleep(1000);
   }
-  for (uint32_t i = 0; i < kWriters; ++i) stop_held(p, i);
+  for (uint32_t i = 0; i < kWriters; ++i) stop_locked(p, i);
   p.mutex.unlock();
 }
 
 }  // namespace
 
 bool start(const char* folder, Producer producer, std::string* path, std::string* error, uint32_t writer,
-           const Keep& keep) {
-  look_at_counter();
+           const KeepLimits& limits) {
+  check_counter();
   Process& p = process();
   std::lock_guard lock(p.mutex);
   prepare_process(p);
@@ -177,13 +178,13 @@ bool start(const char* folder, Producer producer, std::string* path, std::string
     *error = "a capture is already on";
     return false;
   }
-  // Absolute, for the sake of forks that change their directory first.
-  std::unique_ptr<char, decltype(&free)> whole(realpath(folder, nullptr), &free);
-  if (!whole) {
+  // The path becomes absolute, because forks may change their directory before they open a file.
+  std::unique_ptr<char, decltype(&free)> absolute(realpath(folder, nullptr), &free);
+  if (!absolute) {
     *error = "cannot write to the folder " + std::string(folder) + ": " + strerror(errno);
     return false;
   }
-  if (!open_session(p, writer, whole.get(), producer, nullptr, keep, error)) return false;
+  if (!open_session(p, writer, absolute.get(), producer, nullptr, limits, error)) return false;
   *path = p.writers[writer].session->path;
   return true;
 }
@@ -191,7 +192,7 @@ bool start(const char* folder, Producer producer, std::string* path, std::string
 uint64_t stop(uint32_t writer) {
   Process& p = process();
   std::lock_guard lock(p.mutex);
-  return stop_held(p, writer);
+  return stop_locked(p, writer);
 }
 
 }  // namespace opspan::capture

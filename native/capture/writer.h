@@ -1,9 +1,9 @@
-// Writes capture files (format.h). One file a process and session; every thread writes chunks of its own. A process
-// can write several files at a time, each by a writer of its own.
+// Writes capture files (format.h): one file a process and session, in which every thread writes chunks of its own. A
+// process can write several files at a time, each by a writer of its own.
 //
-// Hot path: log() -> append() -> finish(): no locks, no allocation, no system call. Whatever blocks (a new chunk,
-// a name not seen before) happens under one mutex of the process, rarely. The code is linked, hidden, into two
-// shared libraries; each has writers of its own.
+// The hot path is log() -> append() -> end_range(): no locks, no allocation, no system call. Whatever blocks (a new
+// chunk, a name not seen before) is rare, and happens under one mutex of the process. The code is linked, hidden, into
+// two shared libraries; each has writers of its own.
 #pragma once
 
 #include <atomic>
@@ -14,51 +14,51 @@
 #include <string_view>
 #include <vector>
 
+#include "capture/caches.h"
 #include "capture/clock.h"
 #include "capture/format.h"
 #include "capture/halves.h"
 #include "capture/names.h"
 #include "capture/place.h"
-#include "capture/recall.h"
 
 namespace opspan::capture {
 
 struct Session;  // one file; session.h
 class Log;
 struct Process;
-class Dropped;
+class DroppedSegments;
 
-// What a rolling recording keeps, at least; of several that are given, whichever is least. 0: not given.
-struct Keep {
+// The limits of a rolling recording, which keeps at least so much; of several limits the smallest counts. 0: no limit.
+struct KeepLimits {
   int64_t ns = 0;
   uint64_t bytes = 0;
   uint64_t steps = 0;
   explicit operator bool() const { return ns || bytes || steps; }
 };
 
-inline constexpr uint32_t kWriters = 4;  // they are known by their number; who needs but one takes the first
+inline constexpr uint32_t kWriters = 4;  // writers have numbers; the first is the default
 
-// Begins a file in `folder`, which must exist. False, with a sentence in *error, when that cannot be.
+// Begins a file in `folder`, which must exist. Returns false, with a sentence in *error, if that fails.
 bool start(const char* folder, Producer producer, std::string* path, std::string* error, uint32_t writer = 0,
-           const Keep& keep = {});
-// Marks the file as closed; other threads may be writing meanwhile. The number of units that were lost for want of
-// space. Called at the process' orderly end too.
+           const KeepLimits& keep = {});
+// Marks the file as closed; other threads may still be writing. Returns the number of units that were lost for lack of
+// space. It is also called when the process exits in order.
 uint64_t stop(uint32_t writer = 0);
-// Of a rolling recording: a training step is over; its files stay as long as somebody copies them.
+// For rolling recordings: step() counts a training step, and while hold() is on no file is deleted.
 void step(uint32_t writer);
 void hold(uint32_t writer, bool on);
 
-// The part of the state that the hot path reads.
-inline constinit std::atomic<uint32_t> g_epochs[kWriters] = {};  // 0: off; changes whenever every log must look again
+// The state that the hot path reads.
+inline constinit std::atomic<uint32_t> g_epochs[kWriters] = {};      // 0: off; a new number makes every log look again
 inline constinit std::atomic<uint32_t> g_recordings[kWriters] = {};  // 0: off; the same for all segments
-inline constinit thread_local Log* t_logs[kWriters] = {};  // a thread may keep its address, which costs less to ask
+inline constinit thread_local Log* t_logs[kWriters] = {};  // a thread may keep the address, which saves finding it
 
-// 0: off. Another number after every start and fork, with every segment, and once the disk is full.
-inline uint32_t session(uint32_t writer = 0) { return g_epochs[writer].load(std::memory_order_relaxed); }
-// 0: off. Another number after every start, and after a fork's first event.
-inline uint32_t recording(uint32_t writer = 0) { return g_recordings[writer].load(std::memory_order_relaxed); }
+// Returns the number of the epoch, which changes with every start, fork and segment, and when the disk is full. 0: off.
+inline uint32_t epoch(uint32_t writer = 0) { return g_epochs[writer].load(std::memory_order_relaxed); }
+// Returns the number of the recording, which changes with every start, and with a fork's first event. 0: off.
+inline uint32_t recording_id(uint32_t writer = 0) { return g_recordings[writer].load(std::memory_order_relaxed); }
 
-// A text that lives as long as the program (a registered string, a literal): its id is looked up once a file.
+// A text that lives as long as the program (a registered string, a literal). Its id is looked up once a file.
 class Constant {
  public:
   explicit Constant(std::string text) : text_(std::move(text)) {}
@@ -67,57 +67,57 @@ class Constant {
  private:
   friend class Log;
   const std::string text_;
-  std::atomic<uint64_t> known_{0};  // Session::id << 32 | id
+  std::atomic<uint64_t> cached_{0};  // Session::id << 32 | id
 };
 
-// A thread's own end of the file.
+// The writer of one thread, which appends units to chunks of its own.
 class Log {
  public:
-  // The id of a text. Repeats come from a cache of this thread.
+  // Returns the id of a text. Repeated texts come from a cache of this thread.
   uint32_t intern(std::string_view text);
   uint32_t intern(Constant& constant) {
-    uint64_t known = constant.known_.load(std::memory_order_relaxed);
-    return known >> 32 == file_ ? static_cast<uint32_t>(known) : learn(constant);
+    uint64_t cached = constant.cached_.load(std::memory_order_relaxed);
+    return cached >> 32 == file_ ? static_cast<uint32_t>(cached) : look_up(constant);
   }
   uint32_t intern(const OpName& name) {
     const uint32_t id = names_.find(name);
-    return id ? id : learn(name);
+    return id ? id : look_up(name);
   }
-  // Ids of texts that stand for these words: those of `make`, unless this thread still knows them.
+  // Returns the ids of texts that stand for these words: those of `make`, unless this thread still knows them.
   template <class Make>
   Ids recall(uint32_t what, const int64_t* words, size_t count, Make&& make) {
-    return recall_.get(file_, what, words, count, make);
+    return ids_.get(file_, what, words, count, make);
   }
 
-  // Writes a unit. A kRange without an end should be finished or released later.
+  // Writes a unit. A kRange without an end must be ended or given up later (place.h).
   Place append(const Event& event);
   Place append(const Block& block) {
     return append_half(0, [&](Half* at) { write_block(at, block); });
   }
-  // A range of torch's with inputs; its start is now. Where the numbers that tell of them (`inputs`) came with such a
-  // range before, no more is looked up; else `make` fills in the event.
+  // Appends a range of torch's with inputs, which starts now. If a range with the same inputs came before, its model is
+  // used and nothing is looked up; else `make` fills in the event.
   template <class Make>
-  Place append(Brief& range, Digest inputs, Make&& make);
-  [[gnu::always_inline]] Place append(const Brief& range) {
+  Place append(BriefRange& range, Digest inputs, Make&& make);
+  [[gnu::always_inline]] Place append(const BriefRange& range) {
     if (!range.is_short()) [[unlikely]]
-      return append_whole(range);
+      return append_full(range);
     return append_range(range.start_ns, [&](Half* at) { write_short(at, range); });
   }
 
-  // More about a unit of this thread. Values are 64-bit words (integers, doubles) or, for kBytes, bytes; what does not
-  // fit into a unit takes several, one after the other. A blob ends with a unit that is not full.
+  // Adds to a unit of this thread. Values are 64-bit words (integers, doubles) or, for kBytes, bytes; values that do
+  // not fit into one unit take several, one after the other. A blob ends with a unit that is not full.
   void attribute(uint64_t owner, uint32_t key, AttributeType type, const void* values, size_t count,
                  uint16_t flags = 0);
   void attribute_text(const Place& place, uint32_t key, uint32_t text);
   void blob(const Place& place, const void* bytes, size_t count, uint32_t schema = 0);
   void ids(const Place& place, const uint64_t id[3], const uint64_t parent[3]);
 
-  // Counts what a client said and could not be taken.
-  void lose();
+  // Counts something that a client said and that could not be recorded.
+  void count_lost();
 
   uint32_t tid() const { return tid_; }
 
-  // The time of a unit of this thread. A thread keeps to this one or to now_ns(): they differ by some nanoseconds.
+  // Returns the time for a unit of this thread. A thread keeps to this or to now_ns(): they differ by some nanoseconds.
   int64_t now() {
     int64_t ns = clock_.now();
     if (ns >= due_ns_) [[unlikely]]
@@ -128,9 +128,9 @@ class Log {
  private:
   friend Log* log(uint32_t, Log* const*);
   friend Log* open_log(uint32_t);
-  friend void finish(const Place&, int64_t, Log* const*);
-  friend void finish_slowly(const Place&, int64_t);
-  friend void release(const Place&);
+  friend void end_range(const Place&, int64_t, Log* const*);
+  friend void end_slowly(const Place&, int64_t);
+  friend void give_up_range(const Place&);
   friend void forget_logs(void*);
 
   struct Chunk {
@@ -146,17 +146,17 @@ class Log {
     Half* end() const { return begin + halves; }
     ChunkHeader* header() const { return reinterpret_cast<ChunkHeader*>(begin) - 1; }
   };
-  struct alignas(64) Known {  // one line, where the text is no longer than most names of ops
+  struct alignas(64) TextEntry {  // one cache line if the text is as short as most names of ops
     uint64_t hash = 0;
     uint32_t length = 0;
     uint32_t id = 0;  // 0: empty
-    char text[40];    // if it fits, else
+    char text[40];    // of short texts
     std::unique_ptr<char[]> long_text;
     const char* begin() const { return length <= sizeof(text) ? text : long_text.get(); }
   };
-  static constexpr size_t kKnown = 512;  // pairs of two; a power of two
-  static constexpr size_t kLongestKnown = 4096;
-  static constexpr uint64_t kOnce = ~uint64_t{0};  // seen, and not written
+  static constexpr size_t kTextEntries = 512;  // in pairs; a power of two
+  static constexpr size_t kLongestText = 4096;
+  static constexpr uint64_t kOnce = ~uint64_t{0};  // one range had these fields; no unit holds them yet
   static constexpr uint64_t kLost = kOnce - 1;
 
   explicit Log(uint32_t writer);
@@ -177,25 +177,25 @@ class Log {
   Place append_half(int64_t start_ns, Write&& write);
   template <class Write>
   Place append_range(int64_t start_ns, Write&& write);
-  Place append_whole(const Event& event);
-  [[gnu::cold]] Place append_whole(const Brief& range);
-  uint64_t model_for(const Common& common);
+  Place append_full(const Event& event);
+  [[gnu::cold]] Place append_full(const BriefRange& range);
+  uint64_t model_for(const SharedFields& shared);
   Place append_small(const Event& event, uint64_t* model);
-  bool reaches(uint64_t model) const { return !((number_ - model) >> 31); }
-  bool give_up(Process& p, Dropped& dropped, bool is_news);
-  void go_ahead();
+  bool is_in_reach(uint64_t model) const { return !((number_ - model) >> 31); }
+  bool lose_unit(Process& p, DroppedSegments& dropped, bool was_open);
+  void fetch_next_part();
   uint32_t intern_slowly(std::string_view text);
-  [[gnu::cold]] uint32_t learn(const OpName& name);
-  [[gnu::cold]] uint32_t learn(Constant& constant);
+  [[gnu::cold]] uint32_t look_up(const OpName& name);
+  [[gnu::cold]] uint32_t look_up(Constant& constant);
   void end(const Place& place, int64_t end_ns);
-  [[gnu::cold]] bool end_in_old(const Place& place, int64_t end_ns);
-  [[gnu::cold]] void end_apart(const Place& place, int64_t end_ns);
-  static bool end_in(Chunk& chunk, const Place& place, int64_t end_ns);
+  [[gnu::cold]] bool end_in_old_chunk(const Place& place, int64_t end_ns);
+  [[gnu::cold]] void append_end(const Place& place, int64_t end_ns);
+  static bool write_end(Chunk& chunk, const Place& place, int64_t end_ns);
   static void unmap(const Chunk& chunk);
 
   Half* next_ = nullptr;
-  Half* limit_ = nullptr;       // the end of what is fetched of the chunk, or next_ once the disk is full
-  uint64_t number_ = 0;         // of next_
+  Half* limit_ = nullptr;       // end of what is fetched of the chunk, or next_ once the disk is full
+  uint64_t number_ = 0;         // number of the unit at next_
   uint64_t owner_ = 0;          // recording << 32 | serial: no two logs of a process share one
   int64_t due_ns_ = INT64_MAX;  // when the next segment is to begin
   uint32_t file_ = 0;           // Session::id
@@ -206,17 +206,17 @@ class Log {
   Clock clock_;
   std::vector<Chunk> old_;
   std::shared_ptr<Session> session_;
-  std::unique_ptr<Known[]> known_;
+  std::unique_ptr<TextEntry[]> texts_;
   Names<uint32_t> names_;
-  Table<Model, 1024> models_;  // from the first range on that is not short
-  Table<Alike, 4096> alike_;   // from the first one on with inputs
-  Recall recall_;
+  Table<Model, 1024> models_;              // allocated with the first range that is not short
+  Table<InputsModel, 4096> input_models_;  // allocated with the first range that has inputs
+  IdCache ids_;
 };
 
 [[gnu::cold]] Log* open_log(uint32_t writer);
-[[gnu::cold]] void finish_slowly(const Place& place, int64_t end_ns);
+[[gnu::cold]] void end_slowly(const Place& place, int64_t end_ns);
 
-// This thread's log; null when capture is off.
+// Returns this thread's log; null when recording is off.
 inline Log* log(uint32_t writer = 0, Log* const* logs = t_logs) {
   Log* log = logs[writer];
   if (log && log->epoch_ == g_epochs[writer].load(std::memory_order_acquire)) [[likely]] {
@@ -227,7 +227,7 @@ inline Log* log(uint32_t writer = 0, Log* const* logs = t_logs) {
 
 template <class Write>
 inline Place Log::append_half(int64_t start_ns, Write&& write) {
-  if (next_ >= limit_ && !grow()) [[unlikely]]  // past it: a half was skipped there
+  if (next_ >= limit_ && !grow()) [[unlikely]]  // past limit_ if a half was skipped there
     return {};
   write(next_++);
   return {owner_, number_++, start_ns, tid_, writer_};
@@ -242,53 +242,55 @@ inline Place Log::append_range(int64_t start_ns, Write&& write) {
 }
 
 template <class Make>
-inline Place Log::append(Brief& range, Digest inputs, Make&& make) {
+inline Place Log::append(BriefRange& range, Digest inputs, Make&& make) {
   const uint64_t flags = range.flags & ~kValueMask;
   inputs.add(uint64_t{range.name} << 32 | flags << 16 | range.category, file_);
-  auto [alike, is_known] = alike_.slot(inputs.first, file_, [&](const Alike& it) { return it.all == inputs; });
-  if (is_known && reaches(alike->model) && range.is_short()) [[likely]] {
+  auto [cached, is_known] =
+      input_models_.slot(inputs.first, file_, [&](const InputsModel& it) { return it.inputs == inputs; });
+  if (is_known && is_in_reach(cached->model) && range.is_short()) [[likely]] {
     range.start_ns = now();
-    return append_range(range.start_ns, [&](Half* at) { write_like(at, range, alike->model); });
+    return append_range(range.start_ns, [&](Half* at) { write_like(at, range, cached->model); });
   }
-  Event event = whole(range);
+  Event event = full_event(range);
   make(event);
   event.range.start_ns = now();
-  if (!is_small(event)) return append_whole(event);
+  if (!is_small(event)) return append_full(event);
   uint64_t model = kLost;
   Place place = append_small(event, &model);
-  if (alike && model < kLost) *alike = {inputs, model, file_};
+  if (cached && model < kLost) *cached = {inputs, model, file_};
   return place;
 }
 
-// An end of 0 leaves the range open and only gives up its place. False: the end has no room there.
-inline bool Log::end_in(Chunk& chunk, const Place& place, int64_t end_ns) {
+// Writes a range's end into its chunk; an end of 0 gives the range up. Returns false if the end does not fit there.
+inline bool Log::write_end(Chunk& chunk, const Place& place, int64_t end_ns) {
   if (chunk.open) --chunk.open;
   Half* at = chunk.at(place.number);
-  if (end_ns && place.start_ns) return end_half(at, place.start_ns, end_ns);
+  if (end_ns && place.start_ns) return write_half_end(at, place.start_ns, end_ns);
   if (end_ns) __atomic_store_n(&reinterpret_cast<Event*>(at)->range.end_ns, end_ns, __ATOMIC_RELAXED);
   return true;
 }
 
 inline void Log::end(const Place& place, int64_t end_ns) {
-  const bool is_told = chunk_.holds(place.number) ? end_in(chunk_, place, end_ns) : end_in_old(place, end_ns);
-  if (!is_told) [[unlikely]]
-    end_apart(place, end_ns);
+  const bool is_written =
+      chunk_.holds(place.number) ? write_end(chunk_, place, end_ns) : end_in_old_chunk(place, end_ns);
+  if (!is_written) [[unlikely]]
+    append_end(place, end_ns);
 }
 
-// Ends a kRange: in place on its own thread, with a kEnd unit on another, not at all when its file is not the current
-// one any more (stopped, or another process' since a fork). 0: now, as this thread's log has it.
-inline void finish(const Place& place, int64_t end_ns = 0, Log* const* logs = t_logs) {
+// Ends a kRange: in place on its own thread, with a kEnd unit on another. Does nothing if its file is not the current
+// one any more (stopped, or another process' since a fork). An end of 0 means now, as this thread's log has it.
+inline void end_range(const Place& place, int64_t end_ns = 0, Log* const* logs = t_logs) {
   if (!place) return;
   Log* log = logs[place.writer];
   if (log && log->owner_ == place.owner && log->epoch_ == g_epochs[place.writer].load(std::memory_order_acquire))
       [[likely]] {
     log->end(place, end_ns ? end_ns : log->now());
   } else {
-    finish_slowly(place, end_ns);
+    end_slowly(place, end_ns);
   }
 }
 
-// For the range's own thread, when another one has finished it: its memory need not be kept for it.
-void release(const Place& place);
+// Gives up a kRange on its own thread, when another thread has ended it: its chunk need not stay mapped.
+void give_up_range(const Place& place);
 
 }  // namespace opspan::capture

@@ -25,29 +25,29 @@ bool start() {
 
 }  // namespace
 
-bool collecting() {
+bool is_collecting() {
   static const bool on = start();
   return on;
 }
 
 std::mutex& registry() {
-  static std::mutex* it = new std::mutex;
-  return *it;
+  static std::mutex* instance = new std::mutex;
+  return *instance;
 }
 
-capture::Constant* constant_held(std::string_view text) {
+capture::Constant* constant_locked(std::string_view text) {
   static auto* all = new std::unordered_map<std::string_view, capture::Constant*>;
   static auto* too_many = new capture::Constant("(too many distinct texts)");
-  if (auto found = all->find(text); found != all->end()) return found->second;
-  capture::Constant* made = g_constants.add(std::string(text));
-  if (!made) return too_many;
-  all->emplace(made->text(), made);
-  return made;
+  if (auto known = all->find(text); known != all->end()) return known->second;
+  capture::Constant* constant = g_constants.add(std::string(text));
+  if (!constant) return too_many;
+  all->emplace(constant->text(), constant);
+  return constant;
 }
 
 capture::Constant* constant(std::string_view text) {
   std::lock_guard lock(registry());
-  return constant_held(text);
+  return constant_locked(text);
 }
 
 std::string to_utf8(const wchar_t* text) {

@@ -19,7 +19,7 @@ namespace opspan::collectors {
 
 // Are events recorded in this process? Yes when OPSPAN_CAPTURE_DIR names a folder that can be written to. The first
 // question opens the file.
-bool collecting();
+bool is_collecting();
 
 // Guards all that is registered: names, domains, schemas, counters. Held while units are written, never the other way
 // round, and kept whole across fork.
@@ -33,34 +33,34 @@ inline constinit Handles<capture::Constant> g_constants;
 
 // The one Constant of a text. Never freed: clients keep handles to it.
 capture::Constant* constant(std::string_view text);
-capture::Constant* constant_held(std::string_view text);  // for those who hold the registry
+capture::Constant* constant_locked(std::string_view text);  // for those who hold the registry
 
 std::string to_utf8(const wchar_t* text);
 
 // This thread's T. Destroyed by a pthread key and not by thread_local, since thread_locals of the program may still
 // emit ranges while they are destroyed; a T needed after its own end is simply made again.
 template <typename T>
-inline constinit thread_local T* t_mine = nullptr;
+inline constinit thread_local T* t_state = nullptr;
 
 // For a thread that has looked up where that is: it is there as long as the thread lives.
 template <typename T>
-T& of_thread(T*& mine) {
-  if (!mine) [[unlikely]] {
+T& thread_state(T*& state) {
+  if (!state) [[unlikely]] {
     static const pthread_key_t key = [] {
       return capture::make_key([](void* it) {
-        t_mine<T> = nullptr;
+        t_state<T> = nullptr;
         delete static_cast<T*>(it);
       });
     }();
-    mine = new T;
-    pthread_setspecific(key, mine);
+    state = new T;
+    pthread_setspecific(key, state);
   }
-  return *mine;
+  return *state;
 }
 
 template <typename T>
-T& of_thread() {
-  return of_thread(t_mine<T>);
+T& thread_state() {
+  return thread_state(t_state<T>);
 }
 
 // The open ranges of a thread. A program that begins and never ends keeps being served: where there are too many, the
@@ -72,40 +72,40 @@ class Stack {
   // have to wait for what was just written there, word by word.
   template <typename Fill>
   int push(Fill&& fill) {
-    if (frames_.size() == 2 * kRemembered) [[unlikely]]
-      forget();
+    if (frames_.size() == 2 * kKept) [[unlikely]]
+      give_up_outermost();
     fill(frames_.emplace_back());
     return depth() - 1;
   }
   // Takes the innermost range for which `wanted` is true. False when there is none.
-  template <typename Wanted>
-  bool pop(Frame* frame, Wanted wanted) {
+  template <typename Matches>
+  bool pop(Frame* frame, Matches matches) {
     for (size_t i = frames_.size(); i-- > 0;) {
-      if (!wanted(frames_[i])) continue;
+      if (!matches(frames_[i])) continue;
       *frame = frames_[i];
       frames_.erase(frames_.begin() + static_cast<ptrdiff_t>(i));
       return true;
     }
-    if (!forgotten_) return false;
-    --forgotten_;
+    if (!given_up_) return false;
+    --given_up_;
     *frame = {};
     return true;
   }
-  int depth() const { return static_cast<int>(frames_.size() + forgotten_); }
+  int depth() const { return static_cast<int>(frames_.size() + given_up_); }
   Frame* top() { return frames_.empty() ? nullptr : &frames_.back(); }
   std::vector<Frame>& frames() { return frames_; }
 
  private:
-  [[gnu::noinline]] void forget() {
-    auto end = frames_.begin() + kRemembered;
-    std::for_each(frames_.begin(), end, [](const Frame& it) { capture::release(it.place); });
+  [[gnu::noinline]] void give_up_outermost() {
+    auto end = frames_.begin() + kKept;
+    std::for_each(frames_.begin(), end, [](const Frame& it) { capture::give_up_range(it.place); });
     frames_.erase(frames_.begin(), end);
-    forgotten_ += kRemembered;
+    given_up_ += kKept;
   }
 
-  static constexpr size_t kRemembered = 1 << 16;  // and up to twice as many
+  static constexpr size_t kKept = 1 << 16;  // and up to twice as many
   std::vector<Frame> frames_;
-  size_t forgotten_ = 0;
+  size_t given_up_ = 0;
 };
 
 // The time of all that this thread writes or tells: one clock, or what is begun by one could end before that by

@@ -14,10 +14,10 @@ struct Op {
   uint32_t forward_tid;   // 0: not a backward op, or not known
   uint32_t sizes_length;  // 0: none, or they are kept
   const char* sizes;
-  const void* kept_sizes;  // what keep() gave for them; null: nothing
-  int64_t sequence;        // -1: none
-  uint64_t id;             // 0: none
-  uint64_t parent;         // of ITT's; with capture::kUsersParent for a user's range; 0: none
+  const void* sizes_handle;  // what keep() gave for them; null: nothing
+  int64_t sequence;          // -1: none
+  uint64_t id;               // 0: none
+  uint64_t parent;           // of ITT's; with capture::kUsersParent for a user's range; 0: none
 };
 
 // `thread`: what the first function says to the thread that calls. Good while the thread lives.
@@ -32,7 +32,7 @@ struct Calls {
 enum Protocol : int { kNvtx, kItt };
 
 // By this name the collectors' library has it. Null: it is of another version, or collects nothing.
-using Ask = const Calls* (*)(int version, int protocol);
-inline constexpr char kAsk[] = "opspan_collector_takes_ops";
+using GetCalls = const Calls* (*)(int version, int protocol);
+inline constexpr char kGetCalls[] = "opspan_collector_takes_ops";
 
 }  // namespace opspan::direct

@@ -22,9 +22,9 @@ class Handles {
       if (!add_block()) return nullptr;
     }
     uint32_t used = last_->used.load(std::memory_order_relaxed);
-    T* made = new (at(last_, used)) T(std::forward<Arguments>(arguments)...);
+    T* object = new (at(last_, used)) T(std::forward<Arguments>(arguments)...);
     last_->used.store(used + 1, std::memory_order_release);
-    return made;
+    return object;
   }
 
   // The object at this address; null when there is none.
@@ -35,8 +35,8 @@ class Handles {
       if (!(block = search(base))) return nullptr;
     }
     uint64_t slot = (address - base) / kStride;
-    bool whole = slot && address % kStride == 0 && slot <= block->used.load(std::memory_order_acquire);
-    return whole ? reinterpret_cast<T*>(address) : nullptr;
+    bool is_ours = slot && address % kStride == 0 && slot <= block->used.load(std::memory_order_acquire);
+    return is_ours ? reinterpret_cast<T*>(address) : nullptr;
   }
   T* find(const void* address) const { return find(reinterpret_cast<uint64_t>(address)); }
 

@@ -30,7 +30,7 @@ Counter* find(capture::Constant* name, capture::Constant* domain, int type) {
 }
 
 // A client's handle may be anything.
-Counter* known(Counter* counter) { return g_counters.find(counter); }
+Counter* valid_counter(Counter* counter) { return g_counters.find(counter); }
 
 void write(const Counter& counter, uint16_t flag, uint64_t value, int64_t at_ns) {
   capture::Log* log = capture::log();
@@ -100,10 +100,10 @@ Counter* counter_create_v3(DomainPtr domain, const char* name, int type) {
   return find(constant(name ? name : ""), text_of(domain), type);
 }
 
-void counter_inc(Counter* counter) { step(known(counter), 1); }
-void counter_dec(Counter* counter) { step(known(counter), ~uint64_t{0}); }
-void counter_inc_delta(Counter* counter, unsigned long long delta) { step(known(counter), delta); }
-void counter_dec_delta(Counter* counter, unsigned long long delta) { step(known(counter), 0 - delta); }
+void counter_inc(Counter* counter) { step(valid_counter(counter), 1); }
+void counter_dec(Counter* counter) { step(valid_counter(counter), ~uint64_t{0}); }
+void counter_inc_delta(Counter* counter, unsigned long long delta) { step(valid_counter(counter), delta); }
+void counter_dec_delta(Counter* counter, unsigned long long delta) { step(valid_counter(counter), 0 - delta); }
 
 void counter_inc_v3(DomainPtr domain, NamePtr name) { counter_inc_delta_v3(domain, name, 1); }
 void counter_dec_v3(DomainPtr domain, NamePtr name) { counter_dec_delta_v3(domain, name, 1); }
@@ -116,11 +116,11 @@ void counter_dec_delta_v3(DomainPtr domain, NamePtr name, unsigned long long del
   step(find(text_of(name), text_of(domain), itt::kU64), 0 - delta);
 }
 
-void counter_set_value(Counter* counter, void* value) { set(known(counter), value, now()); }
-void counter_set_value_v3(Counter* counter, void* value) { set(known(counter), value, now()); }
+void counter_set_value(Counter* counter, void* value) { set(valid_counter(counter), value, now()); }
+void counter_set_value_v3(Counter* counter, void* value) { set(valid_counter(counter), value, now()); }
 
 void counter_set_value_ex(Counter* counter, ClockPtr clock, Stamp stamp, void* value) {
-  set(known(counter), value, time_ns(clock, stamp));
+  set(valid_counter(counter), value, time_ns(clock, stamp));
 }
 
 }  // namespace opspan::collectors

@@ -100,9 +100,9 @@ std::string_view text_of(const char* data, size_t length) {
 
 // Can all of the array be believed to be there? If not it is counted as lost.
 bool is_sane(Log& log, size_t count) {
-  bool sane = count <= kMostBytes / sizeof(uint64_t);
-  if (!sane) log.lose();
-  return sane;
+  bool fits = count <= kMostBytes / sizeof(uint64_t);
+  if (!fits) log.count_lost();
+  return fits;
 }
 
 // Does the format write through an argument (%n, with whatever stands between)?

@@ -92,10 +92,10 @@ void* function_of(const char* name) {
 extern "C" __attribute__((visibility("default"))) void __itt_api_init(opspan::itt::Global* global, int groups) {
   using namespace opspan;
   if (!global || memcmp(global->magic, itt::kMagic, sizeof(itt::kMagic)) != 0 || !global->api_list_ptr) return;
-  bool on = collectors::collecting();
-  if (on) collectors::adopt(*global);
+  bool is_on = collectors::is_collecting();
+  if (is_on) collectors::adopt(*global);
   for (itt::ApiInfo* call = global->api_list_ptr; call->name; ++call) {
-    void* function = on && (call->group & groups) ? collectors::function_of(call->name) : nullptr;
+    void* function = is_on && (call->group & groups) ? collectors::function_of(call->name) : nullptr;
     if (call->func_ptr) __atomic_store_n(call->func_ptr, function ? function : call->null_func, __ATOMIC_RELEASE);
   }
 }

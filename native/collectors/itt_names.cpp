@@ -21,19 +21,19 @@ struct Names {
 };
 
 Names& names() {
-  static Names* it = new Names;
-  return *it;
+  static Names* instance = new Names;
+  return *instance;
 }
 
 // A handle is given its Constant once; `extra2` is reserved to the tool.
 template <typename Handle>
 capture::Constant* text_of_handle(const Handle* handle, const char* text) {
   void** slot = &const_cast<Handle*>(handle)->extra2;
-  if (void* known = __atomic_load_n(slot, __ATOMIC_ACQUIRE)) [[likely]]
-    return static_cast<capture::Constant*>(known);
-  capture::Constant* made = constant(text ? text : "");
-  __atomic_store_n(slot, made, __ATOMIC_RELEASE);
-  return made;
+  if (void* name = __atomic_load_n(slot, __ATOMIC_ACQUIRE)) [[likely]]
+    return static_cast<capture::Constant*>(name);
+  capture::Constant* name = constant(text ? text : "");
+  __atomic_store_n(slot, name, __ATOMIC_RELEASE);
+  return name;
 }
 
 // Not under the registry: the client's function may use ITT.
@@ -52,31 +52,31 @@ itt::Domain* create_domain(const char* name) {
   if (!name) return nullptr;
   std::lock_guard lock(registry());
   auto& all = names().domains;
-  if (auto found = all.find(name); found != all.end()) return found->second;
-  capture::Constant* text = constant_held(name);
-  auto* made = new itt::Domain{1, text->text().c_str(), nullptr, 0, text, nullptr};
-  return all.emplace(text->text(), made).first->second;
+  if (auto entry = all.find(name); entry != all.end()) return entry->second;
+  capture::Constant* text = constant_locked(name);
+  auto* domain = new itt::Domain{1, text->text().c_str(), nullptr, 0, text, nullptr};
+  return all.emplace(text->text(), domain).first->second;
 }
 
 itt::StringHandle* create_string(const char* text) {
   if (!text) return nullptr;
   std::lock_guard lock(registry());
   auto& all = names().strings;
-  if (auto found = all.find(text); found != all.end()) return found->second;
-  capture::Constant* kept = constant_held(text);
-  auto* made = new itt::StringHandle{kept->text().c_str(), nullptr, 0, kept, nullptr};
-  return all.emplace(kept->text(), made).first->second;
+  if (auto entry = all.find(text); entry != all.end()) return entry->second;
+  capture::Constant* constant = constant_locked(text);
+  auto* handle = new itt::StringHandle{constant->text().c_str(), nullptr, 0, constant, nullptr};
+  return all.emplace(constant->text(), handle).first->second;
 }
 
 void adopt(const itt::Global& global) {
   std::lock_guard lock(registry());
   int count = 0;
   for (itt::Domain* it = global.domain_list; it && ++count < kLongestList; it = it->next) {
-    if (it->nameA) names().domains.emplace(constant_held(it->nameA)->text(), it);
+    if (it->nameA) names().domains.emplace(constant_locked(it->nameA)->text(), it);
   }
   count = 0;
   for (itt::StringHandle* it = global.string_list; it && ++count < kLongestList; it = it->next) {
-    if (it->strA) names().strings.emplace(constant_held(it->strA)->text(), it);
+    if (it->strA) names().strings.emplace(constant_locked(it->strA)->text(), it);
   }
 }
 
@@ -90,23 +90,23 @@ capture::Constant* text_of(const itt::StringHandle* handle) {
 
 capture::Constant* text_of_function(void* address) {
   std::lock_guard lock(registry());
-  capture::Constant*& known = names().functions[address];
-  if (known) return known;
+  capture::Constant*& name = names().functions[address];
+  if (name) return name;
   Dl_info info{};
-  if (dladdr(address, &info) && info.dli_sname) return known = constant_held(info.dli_sname);
+  if (dladdr(address, &info) && info.dli_sname) return name = constant_locked(info.dli_sname);
   char text[32];
   snprintf(text, sizeof(text), "%p", address);
-  return known = constant_held(text);
+  return name = constant_locked(text);
 }
 
 itt::ClockDomain* create_clock(itt::GetClockInfo fn, void* data) {
-  itt::ClockDomain* made;
+  itt::ClockDomain* clock;
   {
     std::lock_guard lock(registry());
-    made = &names().clocks.emplace_back(itt::ClockDomain{{1'000'000'000, 0}, fn, data, 0, nullptr, nullptr});
+    clock = &names().clocks.emplace_back(itt::ClockDomain{{1'000'000'000, 0}, fn, data, 0, nullptr, nullptr});
   }
-  pin(made);
-  return made;
+  pin(clock);
+  return clock;
 }
 
 void reset_clocks() {
@@ -124,7 +124,7 @@ int64_t time_ns(const itt::ClockDomain* clock, unsigned long long timestamp) {
   int64_t base_ns = 0;
   {
     std::lock_guard lock(registry());
-    if (auto found = names().pinned.find(clock); found != names().pinned.end()) base_ns = found->second;
+    if (auto entry = names().pinned.find(clock); entry != names().pinned.end()) base_ns = entry->second;
   }
   if (!base_ns) base_ns = pin(const_cast<itt::ClockDomain*>(clock));
   itt::ClockInfo info = clock->info;

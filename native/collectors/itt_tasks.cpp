@@ -93,7 +93,7 @@ void write_end(uint64_t id, int64_t end_ns) {
 }
 
 void begin(DomainPtr domain, itt::Id id, itt::Id parent, Constant* name, int64_t start_ns) {
-  Thread& here = of_thread<Thread>();
+  Thread& here = thread_state<Thread>();
   Constant* text = text_of(domain);
   here.tasks.push([&](Frame& it) {
     it.place = write({Unit::kRange, text, name, id, parent, 0, start_ns}, here.logs);
@@ -105,7 +105,7 @@ void begin(DomainPtr domain, itt::Id id, itt::Id parent, Constant* name, int64_t
 void end(Thread& here, Constant* text, int64_t end_ns) {
   Frame frame;
   if (here.tasks.pop(&frame, [text](const Frame& it) { return it.domain == text; })) {
-    capture::finish(frame.place, end_ns, here.logs);
+    capture::end_range(frame.place, end_ns, here.logs);
   }
 }
 
@@ -144,7 +144,7 @@ itt::Id frame_id(DomainPtr domain, const itt::Id* id) {
 
 }  // namespace
 
-const direct::Calls kIttOps = {[]() -> void* { return &t_mine<Thread>; }, begin_op, end_op, keep};
+const direct::Calls kIttOps = {[]() -> void* { return &t_state<Thread>; }, begin_op, end_op, keep};
 
 void task_begin(DomainPtr domain, itt::Id id, itt::Id parent, NamePtr name) {
   begin(domain, id, parent, text_of(name), 0);
@@ -163,12 +163,12 @@ void task_begin_fn_ex(DomainPtr domain, ClockPtr clock, Stamp stamp, itt::Id id,
 }
 
 void task_end(DomainPtr domain) {
-  Thread& here = of_thread<Thread>();
+  Thread& here = thread_state<Thread>();
   end(here, text_of(domain), now(here.logs));
 }
 
 void task_end_ex(DomainPtr domain, ClockPtr clock, Stamp stamp) {
-  end(of_thread<Thread>(), text_of(domain), time_ns(clock, stamp));
+  end(thread_state<Thread>(), text_of(domain), time_ns(clock, stamp));
 }
 
 void task_begin_overlapped(DomainPtr domain, itt::Id id, itt::Id parent, NamePtr name) {
@@ -234,10 +234,10 @@ int event_create(const char* name, int length) {
   std::string_view text(name ? name : "", name ? strnlen(name, most) : 0);
   std::lock_guard lock(registry());
   auto& all = user_events();
-  Constant* kept = constant_held(text);
-  auto found = std::find(all.begin(), all.end(), kept);
-  if (found == all.end()) found = all.insert(all.end(), kept);
-  return static_cast<int>(found - all.begin()) + 1;
+  Constant* constant = constant_locked(text);
+  auto entry = std::find(all.begin(), all.end(), constant);
+  if (entry == all.end()) entry = all.insert(all.end(), constant);
+  return static_cast<int>(entry - all.begin()) + 1;
 }
 
 int event_start(int event) {
@@ -247,7 +247,7 @@ int event_start(int event) {
     if (event < 1 || static_cast<size_t>(event) > user_events().size()) return 1;
     name = user_events()[static_cast<size_t>(event) - 1];
   }
-  Thread& thread = of_thread<Thread>();
+  Thread& thread = thread_state<Thread>();
   if (thread.events.size() == kOpenEvents) thread.events.erase(thread.events.begin());
   thread.events.emplace_back(event, thread.next_id());
   write({Unit::kAsync, nullptr, name, {}, {}, thread.events.back().second});
@@ -256,16 +256,16 @@ int event_start(int event) {
 
 int event_end(int event) {
   int64_t end_ns = now();
-  auto& open = of_thread<Thread>().events;
-  auto found = std::find_if(open.rbegin(), open.rend(), [event](auto& it) { return it.first == event; });
-  if (found == open.rend()) return 1;
-  write_end(found->second, end_ns);
-  open.erase(std::next(found).base());
+  auto& open = thread_state<Thread>().events;
+  auto entry = std::find_if(open.rbegin(), open.rend(), [event](auto& it) { return it.first == event; });
+  if (entry == open.rend()) return 1;
+  write_end(entry->second, end_ns);
+  open.erase(std::next(entry).base());
   return 0;
 }
 
 bool current_task(Log& log, bool make_id, Place* place, itt::Id* id) {
-  Frame* frame = of_thread<Thread>().tasks.top();
+  Frame* frame = thread_state<Thread>().tasks.top();
   if (!frame) return false;
   if (make_id && !frame->id) {
     frame->id = {frame->place.number, frame->place.owner, 0x6f707370616e};
@@ -277,10 +277,10 @@ bool current_task(Log& log, bool make_id, Place* place, itt::Id* id) {
 }
 
 bool task_by_id(const itt::Id& id, Place* place) {
-  auto& frames = of_thread<Thread>().tasks.frames();
-  auto found = std::find_if(frames.rbegin(), frames.rend(), [&id](const Frame& it) { return it.id == id; });
-  if (found == frames.rend()) return false;
-  *place = found->place;
+  auto& frames = thread_state<Thread>().tasks.frames();
+  auto entry = std::find_if(frames.rbegin(), frames.rend(), [&id](const Frame& it) { return it.id == id; });
+  if (entry == frames.rend()) return false;
+  *place = entry->place;
   return true;
 }
 

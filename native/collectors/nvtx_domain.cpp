@@ -15,13 +15,13 @@ struct Domains {
 };
 
 Domains& domains() {
-  static Domains* it = new Domains;
-  return *it;
+  static Domains* instance = new Domains;
+  return *instance;
 }
 
 Domain& unknown_domain() {
-  static auto* it = new Domain(constant("(no such domain)"), 1);
-  return *it;
+  static auto* domain = new Domain(constant("(no such domain)"), 1);
+  return *domain;
 }
 
 }  // namespace
@@ -29,27 +29,27 @@ Domain& unknown_domain() {
 Domain& Domain::of(nvtxDomainHandle_t handle) {
   static Domain* const default_domain = new Domain(nullptr, 0);
   if (!handle) return *default_domain;
-  Domain* found = g_domains.find(handle);
-  return found ? *found : unknown_domain();
+  Domain* domain = g_domains.find(handle);
+  return domain ? *domain : unknown_domain();
 }
 
-bool Domain::made(const void* handle) { return g_domains.find(handle); }
+bool Domain::is_ours(const void* handle) { return g_domains.find(handle); }
 
 Domain* Domain::create(std::string_view name) {
   std::lock_guard lock(registry());
   Domains& d = domains();
-  if (auto found = d.by_name.find(name); found != d.by_name.end()) return found->second;
-  capture::Constant* text = constant_held(name);
-  Domain* made = g_domains.add(text, d.count);
-  if (!made) return nullptr;
+  if (auto entry = d.by_name.find(name); entry != d.by_name.end()) return entry->second;
+  capture::Constant* text = constant_locked(name);
+  Domain* domain = g_domains.add(text, d.count);
+  if (!domain) return nullptr;
   ++d.count;
-  d.by_name.emplace(text->text(), made);
-  return made;
+  d.by_name.emplace(text->text(), domain);
+  return domain;
 }
 
 void Domain::describe_all(capture::Log& log) {
   std::lock_guard lock(registry());
-  described_.store(capture::session(), std::memory_order_relaxed);
+  described_.store(capture::epoch(), std::memory_order_relaxed);
   for (const auto& [number, text] : categories_) write_category(log, number, text);
   for (const auto& schema : schemas_) write_schema(log, *schema);
 }
@@ -58,10 +58,10 @@ void Domain::name_category(uint32_t number, std::string_view text) {
   capture::Log* log = capture::log();
   if (log) describe(*log);
   std::lock_guard lock(registry());
-  std::string& known = categories_[number];
-  if (known == text) return;
-  known = text;
-  if (log) write_category(*log, number, known);
+  std::string& category = categories_[number];
+  if (category == text) return;
+  category = text;
+  if (log) write_category(*log, number, category);
 }
 
 void Domain::write_category(capture::Log& log, uint32_t number, const std::string& text) const {
@@ -78,7 +78,7 @@ uint64_t Domain::add_schema(std::unique_ptr<Schema> schema) {
   if (log) describe(*log);
   std::lock_guard lock(registry());
   if (schema->nvtx_id) {
-    if (schema_held(schema->nvtx_id)) return schema->nvtx_id;  // registered by another shared object
+    if (schema_locked(schema->nvtx_id)) return schema->nvtx_id;  // registered by another shared object
   } else {
     // Ids of our own start above NVTX's predefined types, and their low halves stay below the clients' own ids.
     constexpr uint64_t kFirst = 1 << 12;
@@ -90,20 +90,20 @@ uint64_t Domain::add_schema(std::unique_ptr<Schema> schema) {
   return schemas_.back()->nvtx_id;
 }
 
-const Schema* Domain::schema_held(uint64_t nvtx_id) const {
-  auto found = std::find_if(schemas_.begin(), schemas_.end(), [&](auto& it) { return it->nvtx_id == nvtx_id; });
-  return found == schemas_.end() ? nullptr : found->get();
+const Schema* Domain::schema_locked(uint64_t nvtx_id) const {
+  auto entry = std::find_if(schemas_.begin(), schemas_.end(), [&](auto& it) { return it->nvtx_id == nvtx_id; });
+  return entry == schemas_.end() ? nullptr : entry->get();
 }
 
 // Every event with a payload asks, nearly always for the same one.
 const Schema* Domain::schema(uint64_t nvtx_id) const {
-  const Schema* last = last_asked_.load(std::memory_order_acquire);
+  const Schema* last = last_schema_.load(std::memory_order_acquire);
   if (last && last->nvtx_id == nvtx_id) [[likely]]
     return last;
   std::lock_guard lock(registry());
-  const Schema* found = schema_held(nvtx_id);
-  if (found) last_asked_.store(found, std::memory_order_release);
-  return found;
+  const Schema* schema = schema_locked(nvtx_id);
+  if (schema) last_schema_.store(schema, std::memory_order_release);
+  return schema;
 }
 
 void Domain::write_schema(capture::Log& log, const Schema& schema) const {

@@ -44,18 +44,18 @@ class Domain {
   // of its own: there is nothing else that it may be taken for.
   static Domain& of(nvtxDomainHandle_t handle);
   static Domain* create(std::string_view name);  // null, the default domain: there are millions already
-  static bool made(const void* handle);
+  static bool is_ours(const void* handle);
 
   uint32_t name(capture::Log& log) const { return name_ ? log.intern(*name_) : 0; }
 
   // Writes what the domain's events refer to, once a file: a fork's file must be readable by itself.
   void describe(capture::Log& log) {
-    if (described_.load(std::memory_order_relaxed) != capture::session()) [[unlikely]]
+    if (described_.load(std::memory_order_relaxed) != capture::epoch()) [[unlikely]]
       describe_all(log);
   }
   void name_category(uint32_t number, std::string_view text);
   uint64_t add_schema(std::unique_ptr<Schema> schema);
-  const Schema* schema_held(uint64_t nvtx_id) const;
+  const Schema* schema_locked(uint64_t nvtx_id) const;
   const Schema* schema(uint64_t nvtx_id) const;
 
   const uint32_t index;  // dense: a thread's stacks are found by it
@@ -69,7 +69,7 @@ class Domain {
   std::atomic<uint32_t> described_{0};
   std::map<uint32_t, std::string> categories_;
   std::vector<std::unique_ptr<Schema>> schemas_;
-  mutable std::atomic<const Schema*> last_asked_{nullptr};
+  mutable std::atomic<const Schema*> last_schema_{nullptr};
 };
 
 }  // namespace opspan::collectors

@@ -39,12 +39,12 @@ struct Thread {
 };
 
 // A client of another NVTX version may have a longer structure, or a shorter one, which goes into `whole`.
-const nvtxEventAttributes_t& read(const nvtxEventAttributes_t& given, nvtxEventAttributes_t* whole) {
-  if (given.size >= sizeof(given)) [[likely]]
-    return given;
-  *whole = {};
-  memcpy(whole, &given, given.size);
-  return *whole;
+const nvtxEventAttributes_t& read(const nvtxEventAttributes_t& attributes, nvtxEventAttributes_t* copy) {
+  if (attributes.size >= sizeof(attributes)) [[likely]]
+    return attributes;
+  *copy = {};
+  memcpy(copy, &attributes, attributes.size);
+  return *copy;
 }
 
 uint32_t message(Log& log, const nvtxEventAttributes_t& from) {
@@ -86,17 +86,17 @@ void take_payload(const nvtxEventAttributes_t& from, Event* event) {
 }
 
 // Writes the event, timed as late as can be: our own work is not part of a range that begins.
-Place write(Unit kind, Domain& domain, const Said& said, uint64_t id, Log* const* logs = capture::t_logs) {
+Place write(Unit kind, Domain& domain, const EventInput& input, uint64_t id, Log* const* logs = capture::t_logs) {
   Log* log = capture::log(0, logs);
   if (!log) return {};
   domain.describe(*log);
   Event event = event_of(kind, Source::kNvtx);
   event.range.domain = domain.name(*log);
   event.range.id = id;
-  Payloads payloads(domain, said.payloads, said.payload_count);
-  if (said.attributes) {
-    nvtxEventAttributes_t whole;
-    const nvtxEventAttributes_t& attributes = read(*said.attributes, &whole);
+  Payloads payloads(domain, input.payloads, input.payload_count);
+  if (input.attributes) {
+    nvtxEventAttributes_t copy;
+    const nvtxEventAttributes_t& attributes = read(*input.attributes, &copy);
     event.name = message(*log, attributes);
     event.range.category = attributes.category;
     if (attributes.colorType == NVTX_COLOR_ARGB) {
@@ -108,8 +108,8 @@ Place write(Unit kind, Domain& domain, const Said& said, uint64_t id, Log* const
       auto* first = reinterpret_cast<const nvtxPayloadData_t*>(attributes.payload.ullValue);
       payloads = Payloads(domain, first, static_cast<uint32_t>(attributes.reserved0));
     }
-  } else if (said.text.data()) {
-    event.name = log->intern(said.text);
+  } else if (input.text.data()) {
+    event.name = log->intern(input.text);
   }
   payloads.apply(*log, &event);
   event.range.start_ns = log->now();
@@ -138,38 +138,38 @@ void end_op(void* here) {
   Thread& thread = thread_at<Thread>(here);
   int64_t end_ns = now(thread.logs);
   Frame frame;
-  if (thread.ops.pop(&frame, [](const Frame&) { return true; })) capture::finish(frame.place, end_ns, thread.logs);
+  if (thread.ops.pop(&frame, [](const Frame&) { return true; })) capture::end_range(frame.place, end_ns, thread.logs);
 }
 
 }  // namespace
 
-const direct::Calls kNvtxOps = {[]() -> void* { return &t_mine<Thread>; }, begin_op, end_op, keep};
+const direct::Calls kNvtxOps = {[]() -> void* { return &t_state<Thread>; }, begin_op, end_op, keep};
 
-int push(Domain& domain, const Said& said) {
-  Thread& here = of_thread<Thread>();
-  return here.stack(domain).push([&](Frame& it) { it.place = write(Unit::kRange, domain, said, 0, here.logs); });
+int push(Domain& domain, const EventInput& input) {
+  Thread& here = thread_state<Thread>();
+  return here.stack(domain).push([&](Frame& it) { it.place = write(Unit::kRange, domain, input, 0, here.logs); });
 }
 
-int pop(Domain& domain, const Said& said) {
-  Thread& here = of_thread<Thread>();
+int pop(Domain& domain, const EventInput& input) {
+  Thread& here = thread_state<Thread>();
   int64_t end_ns = now(here.logs);
   Stack<Frame>& stack = here.stack(domain);
   Frame frame;
   if (!stack.pop(&frame, [](const Frame&) { return true; })) return -1;
-  if (said.payload_count) {
-    if (Log* log = capture::log()) Payloads(domain, said.payloads, said.payload_count).write(*log, frame.place);
+  if (input.payload_count) {
+    if (Log* log = capture::log()) Payloads(domain, input.payloads, input.payload_count).write(*log, frame.place);
   }
-  capture::finish(frame.place, end_ns, here.logs);
+  capture::end_range(frame.place, end_ns, here.logs);
   return stack.depth();
 }
 
-uint64_t start_range(Domain& domain, const Said& said) {
-  uint64_t id = of_thread<Thread>().next_id();
-  write(Unit::kAsync, domain, said, id);
+uint64_t start_range(Domain& domain, const EventInput& input) {
+  uint64_t id = thread_state<Thread>().next_id();
+  write(Unit::kAsync, domain, input, id);
   return id;
 }
 
-void end_range(Domain& domain, uint64_t id, const Said& said) {
+void end_range(Domain& domain, uint64_t id, const EventInput& input) {
   int64_t end_ns = now();
   Log* log = capture::log();
   if (!log) return;
@@ -177,10 +177,10 @@ void end_range(Domain& domain, uint64_t id, const Said& said) {
   event.end.time_ns = end_ns;
   event.end.id = id;
   Place place = log->append(event);
-  Payloads(domain, said.payloads, said.payload_count).write(*log, place);
+  Payloads(domain, input.payloads, input.payload_count).write(*log, place);
 }
 
-void mark(Domain& domain, const Said& said) { write(Unit::kMark, domain, said, 0); }
+void mark(Domain& domain, const EventInput& input) { write(Unit::kMark, domain, input, 0); }
 
 void name_thread(uint32_t tid, std::string_view text) {
   Log* log = text.data() ? capture::log() : nullptr;

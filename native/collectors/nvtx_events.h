@@ -6,11 +6,11 @@
 namespace opspan::collectors {
 
 // What an event is, however the client said it.
-struct Said {
-  Said() = default;
-  explicit Said(const nvtxEventAttributes_t* all) : attributes(all) {}
-  explicit Said(std::string_view message) : text(message) {}
-  Said(const nvtxPayloadData_t* first, size_t count) : payloads(first), payload_count(count) {}
+struct EventInput {
+  EventInput() = default;
+  explicit EventInput(const nvtxEventAttributes_t* all) : attributes(all) {}
+  explicit EventInput(std::string_view message) : text(message) {}
+  EventInput(const nvtxPayloadData_t* first, size_t count) : payloads(first), payload_count(count) {}
 
   const nvtxEventAttributes_t* attributes = nullptr;
   std::string_view text;
@@ -19,11 +19,11 @@ struct Said {
 };
 
 // NVTX's results: zero-based levels (-1: nothing to pop), ids of start/end ranges.
-int push(Domain& domain, const Said& said);
-int pop(Domain& domain, const Said& said = {});
-uint64_t start_range(Domain& domain, const Said& said);
-void end_range(Domain& domain, uint64_t id, const Said& said = {});
-void mark(Domain& domain, const Said& said);
+int push(Domain& domain, const EventInput& input);
+int pop(Domain& domain, const EventInput& input = {});
+uint64_t start_range(Domain& domain, const EventInput& input);
+void end_range(Domain& domain, uint64_t id, const EventInput& input = {});
+void mark(Domain& domain, const EventInput& input);
 void name_thread(uint32_t tid, std::string_view text);
 
 }  // namespace opspan::collectors

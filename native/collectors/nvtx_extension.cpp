@@ -27,30 +27,30 @@ constinit Handles<Counter> g_counters;
 
 // Those whose id the client chose. Under the registry.
 auto& counters_by_id() {
-  static auto* it = new std::map<std::pair<Domain*, uint64_t>, Counter*>;
-  return *it;
+  static auto* counters = new std::map<std::pair<Domain*, uint64_t>, Counter*>;
+  return *counters;
 }
 
 // A counter's id is its address, unless the client chose one: those are below 2^32.
 uint64_t register_counter(Handle handle, const nvtxCounterAttr_t* attributes) {
   if (!attributes || attributes->structSize < offsetof(nvtxCounterAttr_t, description)) return 0;
-  bool whole = attributes->structSize >= sizeof(nvtxCounterAttr_t);
-  uint64_t static_id = whole ? attributes->counterId : NVTX_COUNTER_ID_NONE;
+  bool has_id = attributes->structSize >= sizeof(nvtxCounterAttr_t);
+  uint64_t static_id = has_id ? attributes->counterId : NVTX_COUNTER_ID_NONE;
   Domain& domain = Domain::of(handle);
   std::lock_guard lock(registry());
-  capture::Constant* name = constant_held(attributes->name ? attributes->name : "");
-  Counter* made = g_counters.add(name, &domain, attributes->schemaId);
-  if (!made || !static_id) return reinterpret_cast<uint64_t>(made);
-  counters_by_id()[{&domain, static_id}] = made;
+  capture::Constant* name = constant_locked(attributes->name ? attributes->name : "");
+  Counter* counter = g_counters.add(name, &domain, attributes->schemaId);
+  if (!counter || !static_id) return reinterpret_cast<uint64_t>(counter);
+  counters_by_id()[{&domain, static_id}] = counter;
   return static_id;
 }
 
 Counter* counter_of(Handle handle, uint64_t id) {
-  if (Counter* made = id >= NVTX_COUNTER_ID_DYNAMIC_START ? g_counters.find(id) : nullptr) return made;
+  if (Counter* counter = id >= NVTX_COUNTER_ID_DYNAMIC_START ? g_counters.find(id) : nullptr) return counter;
   Domain& domain = Domain::of(handle);
   std::lock_guard lock(registry());
-  auto found = counters_by_id().find({&domain, id});
-  return found == counters_by_id().end() ? nullptr : found->second;
+  auto entry = counters_by_id().find({&domain, id});
+  return entry == counters_by_id().end() ? nullptr : entry->second;
 }
 
 void sample(Handle handle, uint64_t id, uint16_t flag, int64_t value) {
@@ -114,15 +114,15 @@ void fill_payload(Set set) {
   set(NVTX3EXT_CBID_nvtxPayloadSchemaRegister, register_schema);
   set(NVTX3EXT_CBID_nvtxPayloadEnumRegister, register_enum);
   set(NVTX3EXT_CBID_nvtxMarkPayload,
-      +[](Handle d, Data p, size_t n) { mark(Domain::of(d), Said(p, n)); });
+      +[](Handle d, Data p, size_t n) { mark(Domain::of(d), EventInput(p, n)); });
   set(NVTX3EXT_CBID_nvtxRangePushPayload,
-      +[](Handle d, Data p, size_t n) { return push(Domain::of(d), Said(p, n)); });
+      +[](Handle d, Data p, size_t n) { return push(Domain::of(d), EventInput(p, n)); });
   set(NVTX3EXT_CBID_nvtxRangePopPayload,
-      +[](Handle d, Data p, size_t n) { return pop(Domain::of(d), Said(p, n)); });
+      +[](Handle d, Data p, size_t n) { return pop(Domain::of(d), EventInput(p, n)); });
   set(NVTX3EXT_CBID_nvtxRangeStartPayload,
-      +[](Handle d, Data p, size_t n) { return start_range(Domain::of(d), Said(p, n)); });
+      +[](Handle d, Data p, size_t n) { return start_range(Domain::of(d), EventInput(p, n)); });
   set(NVTX3EXT_CBID_nvtxRangeEndPayload, +[](Handle d, nvtxRangeId_t id, Data p, size_t n) {
-    end_range(Domain::of(d), id, Said(p, n));
+    end_range(Domain::of(d), id, EventInput(p, n));
   });
   set(NVTX3EXT_CBID_nvtxDomainIsEnabled, +[](Handle) { return uint8_t{1}; });
   set(NVTX3EXT_CBID_nvtxScopeRegister, no_scope);
@@ -146,7 +146,7 @@ void fill_counters(Set set) {
 
 extern "C" __attribute__((visibility("default"))) int InitializeInjectionNvtxExtension(nvtxExtModuleInfo_t* module) {
   using namespace opspan::collectors;
-  if (!collecting() || !module || !module->segments || !module->segmentsCount) return 0;
+  if (!is_collecting() || !module || !module->segments || !module->segmentsCount) return 0;
   nvtxExtModuleSegment_t& segment = module->segments[0];
   auto set = [&segment](size_t slot, auto* function) {
     if (segment.functionSlots && slot < segment.slotCount)

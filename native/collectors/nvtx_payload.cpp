@@ -30,13 +30,13 @@ uint32_t text_at(capture::Log& log, PayloadField::What what, const char* at) {
 }
 
 // kRefused: no size that can be believed.
-constexpr size_t kRefused = SIZE_MAX;
+constexpr size_t kInvalid = SIZE_MAX;
 
 size_t bytes_of(const nvtxPayloadData_t& data) {
   if (!data.payload) return 0;
   if (data.size <= kMostBytes) return data.size;
   // "Up to the terminator", which is only defined for predefined string types.
-  if (data.size != SIZE_MAX || !is_pointed_string(data.schemaId)) return kRefused;
+  if (data.size != SIZE_MAX || !is_pointed_string(data.schemaId)) return kInvalid;
   return strnlen(static_cast<const char*>(data.payload), kMostBytes - 1) + 1;
 }
 
@@ -46,7 +46,7 @@ void Payloads::apply(capture::Log& log, capture::Event* event) const {
   for (size_t i = 0; i < count_; ++i) {
     const nvtxPayloadData_t& data = first_[i];
     size_t bytes = bytes_of(data);
-    if (!bytes || bytes == kRefused) continue;
+    if (!bytes || bytes == kInvalid) continue;
     if (!event->range.schema) event->range.schema = static_cast<uint32_t>(data.schemaId);
     const Schema* schema = domain_->schema(data.schemaId);
     if (!schema) continue;
@@ -68,12 +68,12 @@ void Payloads::apply(capture::Log& log, capture::Event* event) const {
 }
 
 void Payloads::write(capture::Log& log, const capture::Place& place) const {
-  if (refused_) log.lose();
+  if (refused_) log.count_lost();
   for (size_t i = 0; place && i < count_; ++i) {
     const nvtxPayloadData_t& data = first_[i];
     size_t bytes = bytes_of(data);
-    if (bytes == kRefused) log.lose();
-    if (!bytes || bytes == kRefused) continue;
+    if (bytes == kInvalid) log.count_lost();
+    if (!bytes || bytes == kInvalid) continue;
     auto id = static_cast<uint32_t>(data.schemaId);
     const Schema* schema = domain_->schema(data.schemaId);
     bool handle = data.schemaId == NVTX_PAYLOAD_ENTRY_TYPE_NVTX_REGISTERED_STRING_HANDLE;

@@ -110,12 +110,12 @@ void find_fields(const nvtxPayloadSchemaEntry_t& entry, size_t offset, size_t by
   if (entry.flags & kElsewhere) return;
   bool message = (entry.flags & (3 << 10)) == NVTX_PAYLOAD_ENTRY_FLAG_EVENT_MESSAGE;
   bool plain = NVTX_PAYLOAD_ENTRY_FLAG_ARRAY_TYPE(entry.flags) == 0;
-  bool narrow = entry.type == NVTX_PAYLOAD_ENTRY_TYPE_CSTRING || entry.type == NVTX_PAYLOAD_ENTRY_TYPE_CSTRING_UTF8;
-  if (narrow && entry.arrayOrUnionDetail) {
+  bool is_narrow = entry.type == NVTX_PAYLOAD_ENTRY_TYPE_CSTRING || entry.type == NVTX_PAYLOAD_ENTRY_TYPE_CSTRING_UTF8;
+  if (is_narrow && entry.arrayOrUnionDetail) {
     if (message && bytes) fields->push_back({PayloadField::kInline, true, offset, bytes});
   } else if (!plain) {
     return;
-  } else if (narrow) {
+  } else if (is_narrow) {
     fields->push_back({PayloadField::kPointer, message, offset, 8});
   } else if (entry.type == NVTX_PAYLOAD_ENTRY_TYPE_NVTX_REGISTERED_STRING_HANDLE) {
     fields->push_back({PayloadField::kHandle, message, offset, 8});
@@ -182,8 +182,8 @@ uint64_t register_enum(nvtxDomainHandle_t handle, const nvtxPayloadEnumAttr_t* a
   if (!attributes || (attributes->fieldMask & kNeeded) != kNeeded || !attributes->entries) return 0;
   if (attributes->numEntries > kMostEntries) return 0;
   auto schema = std::make_unique<Schema>();
-  bool given = attributes->fieldMask & NVTX_PAYLOAD_ENUM_ATTR_FIELD_SCHEMA_ID;
-  schema->nvtx_id = given ? attributes->schemaId : 0;
+  bool has_id = attributes->fieldMask & NVTX_PAYLOAD_ENUM_ATTR_FIELD_SCHEMA_ID;
+  schema->nvtx_id = has_id ? attributes->schemaId : 0;
   schema->type = capture::kSchemaEnum;
   // Of another size there is no integer. A member of no size says that it is not known, and divides nothing.
   size_t size = attributes->sizeOfEnum;

@@ -13,14 +13,14 @@ extern const direct::Calls kIttOps;   // itt_tasks.cpp
 inline const void* keep(const char* text) { return constant(text); }
 
 inline capture::Constant* own_domain() {
-  static capture::Constant* const own = constant(label::kDomain);
-  return own;
+  static capture::Constant* const domain = constant(label::kDomain);
+  return domain;
 }
 
 // `here`: what Calls::thread said.
 template <typename Thread>
 Thread& thread_at(void* here) {
-  return of_thread(*static_cast<Thread**>(here));
+  return thread_state(*static_cast<Thread**>(here));
 }
 
 // What both protocols say of an op.
@@ -38,8 +38,8 @@ inline capture::Event op_event(capture::Log& log, const direct::Op& op, capture:
     event.flags |= capture::kHasForward;
     event.range.forward_tid = op.forward_tid;
   }
-  if (op.kept_sizes) {
-    event.range.sizes = log.intern(*static_cast<capture::Constant*>(const_cast<void*>(op.kept_sizes)));
+  if (op.sizes_handle) {
+    event.range.sizes = log.intern(*static_cast<capture::Constant*>(const_cast<void*>(op.sizes_handle)));
   } else if (op.sizes_length) {
     event.range.sizes = log.intern(std::string_view(op.sizes, op.sizes_length));
   }

@@ -35,35 +35,35 @@ constinit Texts g_texts;
 enum : uint8_t { kNothing = 0, kWritten = 1 };
 
 // In place on its own thread; `late` may be called on another, and writes a unit that names this one.
-void finish(const Frame& frame, capture::Log* const* logs = capture::t_logs) {
-  if (frame.where == kWritten) capture::finish(frame.place, 0, logs);
+void write_end(const Frame& frame, capture::Log* const* logs = capture::t_logs) {
+  if (frame.where == kWritten) capture::end_range(frame.place, 0, logs);
 }
 
-void close_with(Frame& frame, capture::Log* const* logs) {
-  Ended ended = frame.ended.load(std::memory_order_relaxed);
-  if (ended == Ended::kNo) finish(frame, logs);
-  if (ended == Ended::kElsewhere && frame.where == kWritten) capture::release(frame.place);
+void pop(Frame& frame, capture::Log* const* logs) {
+  End end = frame.end.load(std::memory_order_relaxed);
+  if (end == End::kNone) write_end(frame, logs);
+  if (end == End::kElsewhere && frame.where == kWritten) capture::give_up_range(frame.place);
 }
 
-void close(Frame& frame) { close_with(frame, capture::t_logs); }
-void late(Frame& frame) { finish(frame); }
+void pop(Frame& frame) { pop(frame, capture::t_logs); }
+void end_out_of_order(Frame& frame) { write_end(frame); }
 
 // The same for a thread whose logs are known.
-auto close_at(const Thread& here) {
-  return [logs = here.logs](Frame& frame) { close_with(frame, logs); };
+auto pop_at(const Thread& here) {
+  return [logs = here.logs](Frame& frame) { pop(frame, logs); };
 }
 
 template <uint32_t kWriter>
 void begin(const void* key, const opspan_op* op) {
   Thread& here = Thread::here();
-  here.know(op->thread);
+  here.set_number(op->thread);
   Frames& frames = here.frames[kSink<kWriter>];
-  frames.settle(close_at(here));
+  frames.pop_ended(pop_at(here));
   Frame* frame = here.next_frame(kSink<kWriter>, key, op->op_id);
   if (!frame) return;
   if (capture::Log* log = session<kWriter>().form() ? capture::log(kWriter, here.logs) : nullptr) {
     Texts& texts = g_texts<kWriter>;
-    capture::Brief range;
+    capture::BriefRange range;
     range.flags = op->sequence >= 0 ? capture::kValueInt : capture::kValueNone;
     if (op->overload_length) range.flags |= capture::kHasOverload;
     range.name = log->intern(capture::OpName(op->name, op->kind));
@@ -74,17 +74,17 @@ void begin(const void* key, const opspan_op* op) {
     if (op->kind == OPSPAN_KIND_BACKWARD) {
       range.flags |= capture::kHasForward;
       range.extra = forward_tid(here, *op);
-      if (op->python) frame->know({op->python, op->instruction, functions_around(frames, *op)});
+      if (op->python) frame->set_functions({op->python, op->instruction, functions_around(frames, *op)});
     } else if (op->python) {
       range.extra = stack_id(texts.stacks, *log, here, *op, functions_around(frames, *op), *frame);
       if (range.extra) range.flags |= capture::kHasStack;
     }
     if (op->inputs_count) {
-      auto tell = [&](Event& event) {
-        tell_inputs(texts.inputs, *log, *op, event);
+      auto fill = [&](Event& event) {
+        add_inputs(texts.inputs, *log, *op, event);
         if (op->values_count) event.range.inputs = values_id(texts.values, *log, here, *op);
       };
-      frame->place = log->append(range, digest_of(*op), tell);
+      frame->place = log->append(range, digest_of(*op), fill);
     } else {
       range.start_ns = log->now();
       frame->place = log->append(range);
@@ -92,33 +92,33 @@ void begin(const void* key, const opspan_op* op) {
     frame->where = kWritten;
     count_range(here, kSink<kWriter>);
   }
-  frames.open();
+  frames.push();
 }
 
 template <uint32_t kWriter>
 void end(const void* key, uint64_t op_id, uint64_t thread, const uintptr_t*, size_t) {
   Thread& here = Thread::here();
-  end_range(here, kSink<kWriter>, key, op_id, thread, close_at(here), late);
+  end_range(here, kSink<kWriter>, key, op_id, thread, pop_at(here), end_out_of_order);
 }
 
 template <uint32_t kWriter>
-void memory(const opspan_memory* told) {
+void memory(const opspan_memory* block) {
   capture::Log* log = session<kWriter>().form() ? capture::log(kWriter) : nullptr;
   if (!log) return;
-  if (capture::is_hosts(told->device_type, told->device_index, told->address)) [[likely]] {
-    log->append(capture::block_of(told->what, told->address, log->now(), told->bytes, told->total));
+  if (capture::is_host_memory(block->device_type, block->device_index, block->address)) [[likely]] {
+    log->append(capture::block_of(block->what, block->address, log->now(), block->bytes, block->total));
     return;
   }
   Event event = {};
   event.kind = static_cast<uint8_t>(Unit::kMemory);
   event.source = static_cast<uint8_t>(Source::kTorch);
-  event.flags = static_cast<uint16_t>(told->what);
+  event.flags = static_cast<uint16_t>(block->what);
   event.memory.time_ns = log->now();
-  event.memory.address = told->address;
-  event.memory.bytes = told->bytes;
-  event.memory.total = told->total;
-  event.memory.device_type = told->device_type;
-  event.memory.device_index = told->device_index;
+  event.memory.address = block->address;
+  event.memory.bytes = block->bytes;
+  event.memory.total = block->total;
+  event.memory.device_type = block->device_type;
+  event.memory.device_index = block->device_index;
   log->append(event);
 }
 
@@ -166,12 +166,12 @@ void user_mark(Thread&, const opspan_range& range) {
 template <uint32_t kWriter>
 uint64_t user_begin_async(Thread&, uint64_t id, const opspan_range& range) {
   append_user_range(kWriter, Unit::kAsync, id, range);
-  return capture::recording(kWriter);
+  return capture::recording_id(kWriter);
 }
 
 template <uint32_t kWriter>
-void user_end_async(uint64_t id, uint64_t begun) {
-  capture::Log* log = capture::recording(kWriter) == begun ? capture::log(kWriter) : nullptr;
+void user_end_async(uint64_t id, uint64_t token) {
+  capture::Log* log = capture::recording_id(kWriter) == token ? capture::log(kWriter) : nullptr;
   if (!log) return;
   Event event = {};
   event.kind = static_cast<uint8_t>(Unit::kEnd);
@@ -191,27 +191,27 @@ uint64_t stop() {
 }
 
 template <uint32_t kWriter>
-int start(const opspan_settings& settings, char* said, size_t said_size) {
+int start(const opspan_settings& settings, char* message, size_t message_size) {
   // Not under the session lock: the writer has a lock of its own, which a fork takes first.
-  if (!session<kWriter>().change(Session::kOff)) {
-    return fail(EBUSY, "a capture is on already: stop it first", said, said_size);
+  if (!session<kWriter>().begin_change(Session::kOff)) {
+    return fail(EBUSY, "a capture is on already: stop it first", message, message_size);
   }
   stop<kWriter>();  // left over in a fork, where another thread of the parent's had just begun it
   std::string file, sentence;
   errno = 0;
-  capture::Keep keep{settings.keep_ns, settings.keep_bytes, settings.keep_steps};
-  if (!capture::start(settings.folder, capture::Producer::kRecord, &file, &sentence, kWriter, keep)) {
+  capture::KeepLimits limits{settings.keep_ns, settings.keep_bytes, settings.keep_steps};
+  if (!capture::start(settings.folder, capture::Producer::kRecord, &file, &sentence, kWriter, limits)) {
     int number = errno ? errno : EIO;
-    session<kWriter>().changed(Session::kOff);
-    return fail(number, sentence.c_str(), said, said_size);
+    session<kWriter>().finish_change(Session::kOff);
+    return fail(number, sentence.c_str(), message, message_size);
   }
   if (!session<kWriter>().start(OPSPAN_FORM_SCHEMA, 0)) {
     stop<kWriter>();
-    session<kWriter>().changed(Session::kOff);
-    return fail(ENOMEM, kNoMemory, said, said_size);
+    session<kWriter>().finish_change(Session::kOff);
+    return fail(ENOMEM, kNoMemory, message, message_size);
   }
-  if (said && said_size) std::snprintf(said, said_size, "%s", file.c_str());
-  session<kWriter>().changed(Session::kOn);
+  if (message && message_size) std::snprintf(message, message_size, "%s", file.c_str());
+  session<kWriter>().finish_change(Session::kOn);
   return OPSPAN_FORM_SCHEMA;
 }
 
@@ -222,7 +222,7 @@ constexpr Sink sink(const char* name) {
 
 template <uint32_t kWriter>
 constexpr UserRangeSink user_ranges() {
-  return {user_on<kWriter>,          user_begin<kWriter>,    close, late, user_mark<kWriter>,
+  return {user_on<kWriter>,          user_begin<kWriter>,    pop, end_out_of_order, user_mark<kWriter>,
           user_begin_async<kWriter>, user_end_async<kWriter>};
 }
 

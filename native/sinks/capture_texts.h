@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "capture/writer.h"
-#include "sinks/interned.h"
+#include "sinks/label_table.h"
 #include "sinks/text.h"
 #include "sinks/threads.h"
 
@@ -18,7 +18,7 @@ namespace opspan::capture_texts {
 // Sizes come as numbers, again and again the same: their text is written once, and its id looked up once a file.
 constexpr uint32_t kMaxTexts = 65536;
 struct Texts {
-  Interned inputs, values, stacks;
+  LabelTable inputs, values, stacks;
 };
 
 // Sizes, types and strides change together, so one look-up finds all three.
@@ -28,8 +28,8 @@ struct Inputs {
 
 enum : uint32_t { kSizes = 1, kInputs = 2, kValues = 3 };  // of Log::recall
 
-[[gnu::noinline]] inline void tell_inputs(Interned& texts, capture::Log& log, const opspan_op& op,
-                                          capture::Event& event) {
+[[gnu::noinline]] inline void add_inputs(LabelTable& texts, capture::Log& log, const opspan_op& op,
+                                         capture::Event& event) {
   uint32_t what = op.type_names ? kInputs : kSizes;
   auto make = [&] {
     std::string sizes, types, strides;
@@ -42,11 +42,11 @@ enum : uint32_t { kSizes = 1, kInputs = 2, kValues = 3 };  // of Log::recall
   };
   auto look_up = [&]() -> capture::Ids {
     auto build = [](std::string&) {};
-    auto give = [&](const char*) -> void* { return make(); };
+    auto make_handle = [&](const char*) -> void* { return make(); };
     auto drop = [](void* inputs) { delete static_cast<Inputs*>(inputs); };
-    auto* entry = texts.get(Key({}, what, op.inputs, op.inputs_count), kMaxTexts, build, give, drop);
-    std::unique_ptr<Inputs> once(entry ? nullptr : make());
-    Inputs& inputs = entry ? *static_cast<Inputs*>(entry->handle) : *once;
+    auto* entry = texts.get(Key({}, what, op.inputs, op.inputs_count), kMaxTexts, build, make_handle, drop);
+    std::unique_ptr<Inputs> temporary(entry ? nullptr : make());
+    Inputs& inputs = entry ? *static_cast<Inputs*>(entry->handle) : *temporary;
     return {log.intern(inputs.sizes), log.intern(inputs.types), log.intern(inputs.strides)};
   };
   capture::Ids ids = log.recall(what, op.inputs, op.inputs_count, look_up);
@@ -59,10 +59,10 @@ enum : uint32_t { kSizes = 1, kInputs = 2, kValues = 3 };  // of Log::recall
 
 // The text that stands for these words; null where there is no more room for texts.
 template <class Build>
-capture::Constant* constant(Interned& table, const int64_t* words, size_t count, Build&& build) {
-  auto give = [](const char* text) -> void* { return new capture::Constant(text); };
+capture::Constant* constant(LabelTable& table, const int64_t* words, size_t count, Build&& build) {
+  auto make_handle = [](const char* text) -> void* { return new capture::Constant(text); };
   auto drop = [](void* constant) { delete static_cast<capture::Constant*>(constant); };
-  auto* entry = table.get(Key({}, 0, words, count), kMaxTexts, build, give, drop);
+  auto* entry = table.get(Key({}, 0, words, count), kMaxTexts, build, make_handle, drop);
   return entry ? static_cast<capture::Constant*>(entry->handle) : nullptr;
 }
 
@@ -75,7 +75,7 @@ uint32_t id_of(capture::Constant* constant, capture::Log& log, Thread& here, Bui
   return log.intern(here.text);
 }
 
-[[gnu::noinline]] inline uint32_t values_id(Interned& texts, capture::Log& log, Thread& here, const opspan_op& op) {
+[[gnu::noinline]] inline uint32_t values_id(LabelTable& texts, capture::Log& log, Thread& here, const opspan_op& op) {
   auto build = [&](std::string& out) { text::append_values(out, op.values, op.values_count); };
   auto look_up = [&]() -> capture::Ids {
     return {id_of(constant(texts, op.values, op.values_count, build), log, here, build)};
@@ -100,7 +100,7 @@ inline capture::Constant* functions_around(const Frames& frames, const opspan_op
 }
 
 // 0: it is in none. `frame` is that of the op, not open yet.
-[[gnu::noinline]] inline uint32_t stack_id(Interned& texts, capture::Log& log, Thread& here, const opspan_op& op,
+[[gnu::noinline]] inline uint32_t stack_id(LabelTable& texts, capture::Log& log, Thread& here, const opspan_op& op,
                                            capture::Constant* around, Frame& frame) {
   int64_t words[OPSPAN_STACK_WORDS];
   size_t count = around ? 0 : op.stacks->words(words, std::size(words));
@@ -114,9 +114,9 @@ inline capture::Constant* functions_around(const Frames& frames, const opspan_op
     }
     out.resize(size);
   };
-  capture::Constant* found = around ? around : constant(texts, words, count, build);
-  if (is_scoped(op)) frame.know({op.python, op.instruction, found});
-  return id_of(found, log, here, build);
+  capture::Constant* text = around ? around : constant(texts, words, count, build);
+  if (is_scoped(op)) frame.set_functions({op.python, op.instruction, text});
+  return id_of(text, log, here, build);
 }
 
 }  // namespace opspan::capture_texts

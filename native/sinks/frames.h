@@ -16,7 +16,7 @@
 
 namespace opspan {
 
-enum class Ended : uint8_t { kNo, kHere, kElsewhere };
+enum class End : uint8_t { kNone, kHere, kElsewhere };
 
 // The functions of Python that an op was called in.
 struct Functions {
@@ -29,21 +29,21 @@ struct Functions {
 struct alignas(64) Frame {
   std::atomic<const void*> key{nullptr};  // torch's RecordFunction; null for a user's own range
   std::atomic<uint64_t> id{0};            // op id, or the number of a user's own range
-  std::atomic<Ended> ended{Ended::kNo};
+  std::atomic<End> end{End::kNone};
   uint8_t where = 0;           // the sink's: what begin did, 0 for nothing
   bool has_functions = false;  // they are known
   capture::Place place;
   alignas(64) Functions functions;
 
-  void know(const Functions& in) {
-    functions = in;
+  void set_functions(const Functions& value) {
+    functions = value;
     has_functions = true;
   }
 
-  bool has_ended() const { return ended.load(std::memory_order_acquire) != Ended::kNo; }
-  bool is(const void* other_key, uint64_t other_id) const {
+  bool has_ended() const { return end.load(std::memory_order_acquire) != End::kNone; }
+  bool matches(const void* other_key, uint64_t other_id) const {
     return key.load(std::memory_order_relaxed) == other_key && id.load(std::memory_order_relaxed) == other_id &&
-           ended.load(std::memory_order_relaxed) == Ended::kNo;
+           end.load(std::memory_order_relaxed) == End::kNone;
   }
 };
 
@@ -62,13 +62,13 @@ class Frames {
     }
     frame->key.store(key, std::memory_order_relaxed);
     frame->id.store(id, std::memory_order_relaxed);
-    frame->ended.store(Ended::kNo, std::memory_order_relaxed);
+    frame->end.store(End::kNone, std::memory_order_relaxed);
     frame->where = 0;
     frame->has_functions = false;
     return frame;
   }
 
-  void open() {
+  void push() {
     const uint64_t depth = depth_.load(std::memory_order_relaxed) + 1;
     next_ = depth % kBlock ? next_ + 1 : nullptr;
     depth_.store(depth, std::memory_order_release);
@@ -83,7 +83,7 @@ class Frames {
   // How many are open. Read by the thread itself.
   uint32_t depth() const { return depth_.load(std::memory_order_relaxed); }
 
-  void drop() {
+  void pop() {
     const uint64_t depth = depth_.load(std::memory_order_relaxed) - 1;
     next_ = (depth + 1) % kBlock ? next_ - 1 : at(depth);
     depth_.store(depth, std::memory_order_release);
@@ -95,10 +95,10 @@ class Frames {
   }
 
   // Closes what has been marked and is on top now.
-  template <class Close>
-  void settle(Close&& close) {
+  template <class Pop>
+  void pop_ended(Pop&& pop_at_sink) {
     if (Frame* frame = top(); frame && frame->has_ended()) [[unlikely]]
-      close_marked(close);
+      pop_all_ended(pop_at_sink);
   }
 
   // For any thread.
@@ -106,7 +106,7 @@ class Frames {
     uint64_t bottom = bottom_.load(std::memory_order_relaxed);
     for (uint64_t i = depth_.load(std::memory_order_acquire); i > bottom;) {
       --i;
-      if (Frame* frame = at(i); frame->is(key, id)) return frame;
+      if (Frame* frame = at(i); frame->matches(key, id)) return frame;
     }
     return nullptr;
   }
@@ -116,7 +116,7 @@ class Frames {
     uint64_t bottom = bottom_.load(std::memory_order_relaxed);
     for (uint64_t i = depth_.load(std::memory_order_relaxed); i > bottom;) {
       Frame* frame = at(--i);
-      if (!frame->key.load(std::memory_order_relaxed) && frame->ended.load(std::memory_order_relaxed) == Ended::kNo) {
+      if (!frame->key.load(std::memory_order_relaxed) && frame->end.load(std::memory_order_relaxed) == End::kNone) {
         return frame;
       }
     }
@@ -128,11 +128,11 @@ class Frames {
   static constexpr uint32_t kBlocks = 256;
 
   Frame* at(uint64_t i) const { return blocks_[i / kBlock % kBlocks].load(std::memory_order_relaxed) + i % kBlock; }
-  template <class Close>
-  [[gnu::cold, gnu::noinline]] void close_marked(Close& close) {
+  template <class Pop>
+  [[gnu::cold, gnu::noinline]] void pop_all_ended(Pop& pop_at_sink) {
     for (Frame* frame = top(); frame && frame->has_ended(); frame = top()) {
-      close(*frame);
-      drop();
+      pop_at_sink(*frame);
+      pop();
     }
   }
   [[gnu::cold]] Frame* begin_block(uint64_t depth);

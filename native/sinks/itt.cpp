@@ -7,9 +7,9 @@
 #include <string>
 
 #include "sinks/direct.h"
-#include "sinks/interned.h"
 #include "sinks/itt_calls.h"
 #include "sinks/itt_shared.h"
+#include "sinks/label_table.h"
 #include "sinks/one_tool.h"
 #include "sinks/session.h"
 #include "sinks/sink.h"
@@ -23,34 +23,34 @@ constinit std::atomic<Domain*> g_domain{nullptr};
 constinit std::atomic<const direct::Calls*> g_direct{nullptr};
 
 namespace {
-Interned g_names;
-void* give(const char* text) { return call(g_calls.string_handle_create, text); }
+LabelTable g_names;
+void* create_handle(const char* text) { return call(g_calls.string_handle_create, text); }
 }  // namespace
 
 StringHandle* handle(const char* text, uint32_t limit) {
   auto build = [&](std::string& out) { out += text; };
-  auto* entry = g_names.get(Key(text), limit, build, give);
+  auto* entry = g_names.get(Key(text), limit, build, create_handle);
   return entry ? static_cast<StringHandle*>(entry->handle) : nullptr;
 }
 
 StringHandle* key(const char* name) { return handle(name, UINT32_MAX); }
 
-void close_at(Thread& here, Frame& frame) {
-  if (frame.where == kDirectly) {
+void pop(Thread& here, Frame& frame) {
+  if (frame.where == kDirect) {
     const direct::Calls& calls = *g_direct.load(std::memory_order_relaxed);
-    calls.end(here.directly(direct::kItt, calls));
+    calls.end(here.collector_thread(direct::kItt, calls));
   }
   if (frame.where == kOpspanDomain) call(g_calls.task_end, g_domain.load(std::memory_order_relaxed));
   if (frame.where == kTorchDomain) call(g_calls.task_end, torch_domain());
 }
 
-void close(Frame& frame) { close_at(Thread::here(), frame); }
+void pop(Frame& frame) { pop(Thread::here(), frame); }
 
-void late(Frame&) {}
+void end_out_of_order(Frame&) {}
 
 Id parent_of(const Frames& frames) {
   const Frame* top = frames.top();
-  return top && (top->where == kOpspanDomain || top->where == kDirectly) ? id_of(*top) : kNull;
+  return top && (top->where == kOpspanDomain || top->where == kDirect) ? id_of(*top) : kNull;
 }
 
 }  // namespace itt
@@ -60,8 +60,8 @@ namespace {
 using namespace itt;
 
 std::atomic<Domain*> g_torch_domain{nullptr};
-std::atomic<bool> g_directly{false};  // g_direct is the tool's that is there now
-Interned g_texts, g_sizes;
+std::atomic<bool> g_is_direct{false};  // g_direct is the tool's that is there now
+LabelTable g_texts, g_sizes;
 
 // Keys of metadata, and names for tasks whose own has no place in the table any more.
 struct Handles {
@@ -69,15 +69,15 @@ struct Handles {
 } g_handles;
 
 [[gnu::cold, gnu::noinline]] StringHandle* make_name(Thread& here, const capture::OpName& name) {
-  StringHandle* made = handle(name.text, kMaxNames);
-  if (made) here.handles[direct::kItt].keep(name, made);
-  return made;
+  StringHandle* created = handle(name.text, kMaxNames);
+  if (created) here.handles[direct::kItt].add(name, created);
+  return created;
 }
 
 StringHandle* name_of(Thread& here, const opspan_op& op) {
   capture::OpName name(op.name, op.kind);
-  void* known = here.handles[direct::kItt].find(name);
-  return known ? static_cast<StringHandle*>(known) : make_name(here, name);
+  void* cached = here.handles[direct::kItt].find(name);
+  return cached ? static_cast<StringHandle*>(cached) : make_name(here, name);
 }
 
 void relate(Thread& here, const opspan_op& op, Domain* domain, Id id) {
@@ -93,7 +93,7 @@ void relate(Thread& here, const opspan_op& op, Domain* domain, Id id) {
 
 // The table only saves the writing: without a place in it the text is written again, each time. The answer is good
 // until this thread's next text.
-std::string_view sizes_of(Thread& here, const opspan_op& op, const void** kept = nullptr) {
+std::string_view sizes_of(Thread& here, const opspan_op& op, const void** sizes_handle = nullptr) {
   auto build = [&](std::string& out) { text::append_sizes(out, op.inputs, op.inputs_count); };
   auto keep = [](const char* text) -> void* {
     const direct::Calls* calls = g_direct.load(std::memory_order_relaxed);
@@ -103,8 +103,8 @@ std::string_view sizes_of(Thread& here, const opspan_op& op, const void** kept =
     Key key({}, 0, op.inputs, op.inputs_count);
     return g_sizes.get(key, g_sessions[OPSPAN_ITT].max_strings(), build, keep);
   };
-  if (auto* entry = here.find_sized(direct::kItt, digest_of(op), find)) {
-    if (kept) *kept = entry->handle;
+  if (auto* entry = here.find_label(direct::kItt, digest_of(op), find)) {
+    if (sizes_handle) *sizes_handle = entry->handle;
     return entry->text;
   }
   here.text.clear();
@@ -113,7 +113,7 @@ std::string_view sizes_of(Thread& here, const opspan_op& op, const void** kept =
 }
 
 // What is said after the task has begun: of the op that this one is the backward of.
-void tell_forward(Thread& here, const opspan_op& op, Domain* domain, Id id) {
+void relate_forward(Thread& here, const opspan_op& op, Domain* domain, Id id) {
   if (op.sequence < 0) return;
   if (op.kind == OPSPAN_KIND_BACKWARD) {
     relate(here, op, domain, id);
@@ -122,17 +122,17 @@ void tell_forward(Thread& here, const opspan_op& op, Domain* domain, Id id) {
   }
 }
 
-void tell(Thread& here, const opspan_op& op, Domain* domain, Id parent) {
-  direct::Op told = direct_op(here, op);
-  told.parent = parent.d1 | (parent.d3 == label::kUsers ? capture::kUsersParent : 0);
+void begin_direct(Thread& here, const opspan_op& op, Domain* domain, Id parent) {
+  direct::Op message = direct_op(here, op);
+  message.parent = parent.d1 | (parent.d3 == label::kUsers ? capture::kUsersParent : 0);
   if (op.inputs_count) {
-    std::string_view sizes = sizes_of(here, op, &told.kept_sizes);
-    told.sizes = sizes.data();
-    told.sizes_length = static_cast<uint32_t>(sizes.size());
+    std::string_view sizes = sizes_of(here, op, &message.sizes_handle);
+    message.sizes = sizes.data();
+    message.sizes_length = static_cast<uint32_t>(sizes.size());
   }
   const direct::Calls& calls = *g_direct.load(std::memory_order_relaxed);
-  calls.begin(here.directly(direct::kItt, calls), told);
-  tell_forward(here, op, domain, op_id(op.op_id));
+  calls.begin(here.collector_thread(direct::kItt, calls), message);
+  relate_forward(here, op, domain, op_id(op.op_id));
 }
 
 void begin_task(Thread& here, const opspan_op& op, Domain* domain, Id parent) {
@@ -153,7 +153,7 @@ void begin_task(Thread& here, const opspan_op& op, Domain* domain, Id parent) {
   if (uint64_t tid = op.kind == OPSPAN_KIND_BACKWARD ? forward_tid(here, op) : 0) {
     call(g_calls.metadata_add, domain, id, g_handles.fwd_tid, kU64, size_t{1}, static_cast<void*>(&tid));
   }
-  tell_forward(here, op, domain, id);
+  relate_forward(here, op, domain, id);
 }
 
 void begin_text(Thread& here, const opspan_op& op, Domain* domain) {
@@ -161,7 +161,7 @@ void begin_text(Thread& here, const opspan_op& op, Domain* domain) {
   here.text.clear();
   text::append_label(here.text, op, forward);
   auto build = [&](std::string& out) { out = here.text; };
-  auto* entry = g_texts.get(Key(here.text), g_sessions[OPSPAN_ITT].max_strings(), build, give);
+  auto* entry = g_texts.get(Key(here.text), g_sessions[OPSPAN_ITT].max_strings(), build, create_handle);
   StringHandle* name = entry ? static_cast<StringHandle*>(entry->handle) : name_of(here, op);
   if (!entry) here.counters[OPSPAN_ITT].sizes_dropped.add();
   call(g_calls.task_begin, domain, kNull, kNull, name ? name : g_handles.other);
@@ -175,9 +175,9 @@ void begin_torch(Thread& here, const opspan_op& op, Domain* domain) {
 
 void begin(const void* key, const opspan_op* op) {
   Thread& here = Thread::here();
-  here.know(op->thread);
+  here.set_number(op->thread);
   Frames& frames = here.frames[OPSPAN_ITT];
-  frames.settle([&here](Frame& it) { close_at(here, it); });
+  frames.pop_ended([&here](Frame& it) { pop(here, it); });
   int form = g_sessions[OPSPAN_ITT].form();
   Id parent = form == OPSPAN_FORM_TASK ? parent_of(frames) : kNull;
   Frame* frame = here.next_frame(OPSPAN_ITT, key, op->op_id);
@@ -187,9 +187,9 @@ void begin(const void* key, const opspan_op* op) {
   if (labels) count_range(here, OPSPAN_ITT);
   if (labels && !silent_for_ops(OPSPAN_TO_ITT)) {
     frame->where = form == OPSPAN_FORM_TORCH ? kTorchDomain : kOpspanDomain;
-    if (form == OPSPAN_FORM_TASK && g_directly.load(std::memory_order_relaxed)) {
-      frame->where = kDirectly;
-      tell(here, *op, domain, parent);
+    if (form == OPSPAN_FORM_TASK && g_is_direct.load(std::memory_order_relaxed)) {
+      frame->where = kDirect;
+      begin_direct(here, *op, domain, parent);
     } else if (form == OPSPAN_FORM_TASK) {
       begin_task(here, *op, domain, parent);
     } else if (form == OPSPAN_FORM_TEXT) {
@@ -198,25 +198,25 @@ void begin(const void* key, const opspan_op* op) {
       begin_torch(here, *op, domain);
     }
   }
-  frames.open();
+  frames.push();
 }
 
 void end(const void* key, uint64_t op_id, uint64_t thread, const uintptr_t*, size_t) {
   Thread& here = Thread::here();
-  end_range(here, OPSPAN_ITT, key, op_id, thread, [&here](Frame& frame) { close_at(here, frame); }, late);
+  end_range(here, OPSPAN_ITT, key, op_id, thread, [&here](Frame& frame) { pop(here, frame); }, end_out_of_order);
 }
 
 // --- sessions
 
 // What has begun directly ends so, whatever tool is there by then.
 void look_for_collector() {
-  static void* judged = nullptr;
+  static void* checked = nullptr;
   void* function = reinterpret_cast<void*>(g_calls.task_begin.load(std::memory_order_relaxed));
-  if (function == judged) return;
-  judged = function;
+  if (function == checked) return;
+  checked = function;
   const direct::Calls* calls = direct::find(function, direct::kItt);
   if (calls) g_direct.store(calls);
-  g_directly.store(calls != nullptr);
+  g_is_direct.store(calls != nullptr);
 }
 
 // Looks for a collector, and makes what a session needs of it when there is one. Under the session lock.
@@ -240,17 +240,17 @@ bool is_listening() {
   return prepare();
 }
 
-int start(const opspan_settings& settings, char* said, size_t said_size) {
+int start(const opspan_settings& settings, char* message, size_t message_size) {
   std::lock_guard guard(session_lock());
   int form = settings.form == OPSPAN_FORM_AUTO ? OPSPAN_FORM_TASK : settings.form;
   if (form != OPSPAN_FORM_TASK && form != OPSPAN_FORM_TEXT && form != OPSPAN_FORM_TORCH) {
-    return fail(EINVAL, "no such form for ITT: use auto, task, text or torch", said, said_size);
+    return fail(EINVAL, "no such form for ITT: use auto, task, text or torch", message, message_size);
   }
   if (!prepare()) {
-    return fail(ENOTCONN, "no ITT collector is attached to this process: run it under one (vtune -collect ...)", said,
-                said_size);
+    return fail(ENOTCONN, "no ITT collector is attached to this process: run it under one (vtune -collect ...)",
+                message, message_size);
   }
-  return start_session(OPSPAN_ITT, form, settings.max_strings, said, said_size);
+  return start_session(OPSPAN_ITT, form, settings.max_strings, message, message_size);
 }
 
 }  // namespace

@@ -16,9 +16,9 @@ namespace {
 
 // Under the slow lock. The library is never closed.
 void* g_library = nullptr;
-std::unordered_map<std::string_view, void*> g_judged;  // variable -> its value when it was last looked into
+std::unordered_map<std::string_view, void*> g_checked;  // variable -> its value when it was last looked into
 
-bool same_file(void* a, void* b) {
+bool is_same_file(void* a, void* b) {
   Dl_info first, second;
   return dladdr(a, &first) && dladdr(b, &second) && first.dli_fbase == second.dli_fbase;
 }
@@ -35,11 +35,11 @@ template <class Function>
 void read_collectors(std::atomic<Function*>* pointer, const char* variable) {
   auto* address = static_cast<Function**>(dlsym(g_library, variable));
   Function* function = address ? *address : nullptr;
-  auto [judged, is_new] = g_judged.try_emplace(variable, nullptr);
-  if (!is_new && judged->second == reinterpret_cast<void*>(function)) return;
-  judged->second = reinterpret_cast<void*>(function);
+  auto [checked, is_new] = g_checked.try_emplace(variable, nullptr);
+  if (!is_new && checked->second == reinterpret_cast<void*>(function)) return;
+  checked->second = reinterpret_cast<void*>(function);
   pointer->store(function, std::memory_order_relaxed);
-  if (function && same_file(reinterpret_cast<void*>(function), address)) {
+  if (function && is_same_file(reinterpret_cast<void*>(function), address)) {
     pointer->store(nullptr, std::memory_order_relaxed);
   }
 }
@@ -47,31 +47,31 @@ void read_collectors(std::atomic<Function*>* pointer, const char* variable) {
 }  // namespace
 
 const char* open(const char* library) {
-  void* found = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
-  if (!found) found = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-  if (!found) {
+  void* opened = dlopen(library, RTLD_NOW | RTLD_NOLOAD);
+  if (!opened) opened = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  if (!opened) {
     const char* why = dlerror();
     return why ? why : "the library cannot be opened";
   }
-  if (!dlsym(found, "__itt_domain_create_ptr__3_0")) {
+  if (!dlsym(opened, "__itt_domain_create_ptr__3_0")) {
     return "the library exports no ITT (no symbol __itt_domain_create_ptr__3_0)";
   }
   {
     std::lock_guard guard(slow_lock());
-    if (found == g_library) found = nullptr;
+    if (opened == g_library) opened = nullptr;
   }
-  if (!found) {
+  if (!opened) {
     refresh();
     return nullptr;
   }
   // Makes ITT look for its collector. Not every call does: creating a domain or a string does not.
   using Version = const char* (*)();
-  auto* version = static_cast<Version*>(dlsym(found, "__itt_api_version_ptr__3_0"));
+  auto* version = static_cast<Version*>(dlsym(opened, "__itt_api_version_ptr__3_0"));
   if (version && *version) (*version)();
   {
     std::lock_guard guard(slow_lock());
-    g_library = found;
-    g_judged.clear();
+    g_library = opened;
+    g_checked.clear();
   }
   refresh();
   return nullptr;

@@ -16,7 +16,7 @@ Domain* torch_domain();
 extern std::atomic<const direct::Calls*> g_direct;
 
 // Frame::where
-enum : uint8_t { kNothing = 0, kTorchDomain = 1, kOpspanDomain = 2, kDirectly = 3 };
+enum : uint8_t { kNothing = 0, kTorchDomain = 1, kOpspanDomain = 2, kDirect = 3 };
 
 inline Id op_id(uint64_t number) { return {number, label::kTag, label::kOps}; }
 inline Id user_range_id(uint64_t number) { return {number, label::kTag, label::kUsers}; }
@@ -35,7 +35,7 @@ StringHandle* handle(const char* text, uint32_t limit);
 StringHandle* key(const char* name);
 
 // For end_range.
-void close(Frame& frame);
-void late(Frame& frame);
+void pop(Frame& frame);
+void end_out_of_order(Frame& frame);
 
 }  // namespace opspan::itt

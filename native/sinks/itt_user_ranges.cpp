@@ -33,7 +33,7 @@ void begin_named(Domain* domain, Id id, const opspan_range& range, Begin&& begin
   describe(domain, id, range);
 }
 
-bool on() {
+bool is_on() {
   Domain* domain = g_domain.load(std::memory_order_relaxed);
   return domain && domain->flags;
 }
@@ -75,6 +75,6 @@ void end_async(uint64_t number, uint64_t) {
 
 }  // namespace
 
-const UserRangeSink kIttUserRanges = {on, begin, close, late, mark, begin_async, end_async};
+const UserRangeSink kIttUserRanges = {is_on, begin, pop, end_out_of_order, mark, begin_async, end_async};
 
 }  // namespace opspan

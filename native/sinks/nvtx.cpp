@@ -14,20 +14,20 @@
 namespace opspan {
 namespace nvtx {
 
-constinit Interned g_names;
+constinit LabelTable g_names;
 
-void close_at(Thread& here, Frame& frame) {
-  if (frame.where == kDirectly) {
+void pop(Thread& here, Frame& frame) {
+  if (frame.where == kDirect) {
     const direct::Calls& calls = *g_direct.load(std::memory_order_relaxed);
-    calls.end(here.directly(direct::kNvtx, calls));
+    calls.end(here.collector_thread(direct::kNvtx, calls));
   }
   if (frame.where == kOpspanDomain) nvtxDomainRangePop(domain());
   if (frame.where == kDefaultDomain) nvtxRangePop();
 }
 
-void close(Frame& frame) { close_at(Thread::here(), frame); }
+void pop(Frame& frame) { pop(Thread::here(), frame); }
 
-void late(Frame&) {}
+void end_out_of_order(Frame&) {}
 
 }  // namespace nvtx
 
@@ -36,7 +36,7 @@ namespace {
 using namespace nvtx;
 
 // Names with sizes, and sizes alone; as g_names, but bounded by the session.
-constinit Interned g_sized, g_sizes;
+constinit LabelTable g_sized_names, g_sizes;
 
 uint32_t max_strings() { return g_sessions[OPSPAN_NVTX].max_strings(); }
 
@@ -50,9 +50,9 @@ uint32_t max_strings() { return g_sessions[OPSPAN_NVTX].max_strings(); }
   // A user's names may be numbered: those are texts, not strings to keep.
   if (op.kind != OPSPAN_KIND_USER) {
     Key key(text::name_of(op), forward.named ? uint64_t{forward.tid} + 1 : 0);
-    if (auto* entry = g_names.get(key, kMaxNames, build, give)) {
+    if (auto* entry = g_names.get(key, kMaxNames, build, register_string)) {
       label->registered = handle(entry);
-      if (!forward.named) here.handles[direct::kNvtx].keep({op.name, op.kind}, entry->handle);
+      if (!forward.named) here.handles[direct::kNvtx].add({op.name, op.kind}, entry->handle);
       return;
     }
   }
@@ -62,10 +62,10 @@ uint32_t max_strings() { return g_sessions[OPSPAN_NVTX].max_strings(); }
 }
 
 void set_name(Thread& here, Label* label, const opspan_op& op, text::ForwardThread forward) {
-  void* known = forward.named ? nullptr : here.handles[direct::kNvtx].find({op.name, op.kind});
-  if (!known) [[unlikely]]
+  void* cached = forward.named ? nullptr : here.handles[direct::kNvtx].find({op.name, op.kind});
+  if (!cached) [[unlikely]]
     return make_name(here, label, op, forward);
-  label->registered = static_cast<nvtxStringHandle_t>(known);
+  label->registered = static_cast<nvtxStringHandle_t>(cached);
 }
 
 void push_payload(Thread& here, const opspan_op& op, const Label& base) {
@@ -80,12 +80,13 @@ void push_payload(Thread& here, const opspan_op& op, const Label& base) {
       text::append_sizes(out, op.inputs, op.inputs_count);
     };
     auto find = [&] {
-      return g_sized.get(Key(text::name_of(op), number, op.inputs, op.inputs_count), max_strings(), build, give);
+      return g_sized_names.get(Key(text::name_of(op), number, op.inputs, op.inputs_count), max_strings(), build,
+                               register_string);
     };
-    capture::Digest all = digest_of(op);
-    capture::add_text(all, op.name);
-    all.add(number, 0);
-    if (auto* entry = here.find_sized(direct::kNvtx, all, find)) {
+    capture::Digest digest = digest_of(op);
+    capture::add_text(digest, op.name);
+    digest.add(number, 0);
+    if (auto* entry = here.find_label(direct::kNvtx, digest, find)) {
       label.registered = handle(entry);
     } else {
       here.counters[OPSPAN_NVTX].sizes_dropped.add();
@@ -100,10 +101,12 @@ void push_payload(Thread& here, const opspan_op& op, const Label& base) {
   nvtxDomainRangePushEx(domain(), &event);
 }
 
-const Interned::Entry* sizes_of(Thread& here, const opspan_op& op) {
+const LabelTable::Entry* sizes_of(Thread& here, const opspan_op& op) {
   auto build = [&](std::string& out) { text::append_sizes(out, op.inputs, op.inputs_count); };
-  auto find = [&] { return g_sizes.get(Key({}, 0, op.inputs, op.inputs_count), max_strings(), build, give); };
-  auto* entry = here.find_sized(direct::kNvtx, digest_of(op), find);
+  auto find = [&] {
+    return g_sizes.get(Key({}, 0, op.inputs, op.inputs_count), max_strings(), build, register_string);
+  };
+  auto* entry = here.find_label(direct::kNvtx, digest_of(op), find);
   if (!entry) here.counters[OPSPAN_NVTX].sizes_dropped.add();
   return entry;
 }
@@ -121,10 +124,10 @@ void push_schema(Thread& here, const opspan_op& op, const Label& base) {
   nvtxDomainRangePushEx(domain(), &event);
 }
 
-[[gnu::noinline]] void tell(Thread& here, const opspan_op& op, const direct::Calls& calls) {
-  direct::Op told = direct_op(here, op);
-  if (auto* sizes = op.inputs_count ? sizes_of(here, op) : nullptr) told.kept_sizes = sizes->handle;
-  calls.begin(here.directly(direct::kNvtx, calls), told);
+[[gnu::noinline]] void begin_direct(Thread& here, const opspan_op& op, const direct::Calls& calls) {
+  direct::Op message = direct_op(here, op);
+  if (auto* sizes = op.inputs_count ? sizes_of(here, op) : nullptr) message.sizes_handle = sizes->handle;
+  calls.begin(here.collector_thread(direct::kNvtx, calls), message);
 }
 
 [[gnu::cold]] void push_text(Thread& here, const opspan_op& op, const Label& base) {
@@ -155,19 +158,19 @@ void push_schema(Thread& here, const opspan_op& op, const Label& base) {
 
 void begin(const void* key, const opspan_op* op) {
   Thread& here = Thread::here();
-  here.know(op->thread);
+  here.set_number(op->thread);
   Frames& frames = here.frames[OPSPAN_NVTX];
-  frames.settle([&here](Frame& it) { close_at(here, it); });
+  frames.pop_ended([&here](Frame& it) { pop(here, it); });
   Frame* frame = here.next_frame(OPSPAN_NVTX, key, op->op_id);
   if (!frame) return;
   int form = g_sessions[OPSPAN_NVTX].form();
   if (form) count_range(here, OPSPAN_NVTX);
-  const direct::Calls* directly = form == OPSPAN_FORM_SCHEMA ? g_direct.load(std::memory_order_relaxed) : nullptr;
+  const direct::Calls* direct_calls = form == OPSPAN_FORM_SCHEMA ? g_direct.load(std::memory_order_relaxed) : nullptr;
   if (form && silent_for_ops(OPSPAN_TO_NVTX)) {
     frame->where = kNothing;
-  } else if (directly) {
-    frame->where = kDirectly;
-    tell(here, *op, *directly);
+  } else if (direct_calls) {
+    frame->where = kDirect;
+    begin_direct(here, *op, *direct_calls);
   } else if (form) {
     Label base;
     base.category = op->kind;
@@ -187,13 +190,13 @@ void begin(const void* key, const opspan_op* op) {
         push_torch(here, *op);
     }
   }
-  frames.open();
+  frames.push();
 }
 
 void end(const void* key, uint64_t op_id, uint64_t thread, const uintptr_t* outputs, size_t output_count) {
   if (output_count) tensor_sources::remember(op_id, outputs, output_count);
   Thread& here = Thread::here();
-  end_range(here, OPSPAN_NVTX, key, op_id, thread, [&here](Frame& frame) { close_at(here, frame); }, late);
+  end_range(here, OPSPAN_NVTX, key, op_id, thread, [&here](Frame& frame) { pop(here, frame); }, end_out_of_order);
 }
 
 // --- sessions
@@ -205,24 +208,24 @@ bool is_listening() {
   return true;
 }
 
-int start(const opspan_settings& settings, char* said, size_t said_size) {
+int start(const opspan_settings& settings, char* message, size_t message_size) {
   std::lock_guard guard(session_lock());
   int form = settings.form;
   if (form < OPSPAN_FORM_AUTO || form > OPSPAN_FORM_TORCH) {
-    return fail(EINVAL, "no such form for NVTX: use auto, schema, payload, text or torch", said, said_size);
+    return fail(EINVAL, "no such form for NVTX: use auto, schema, payload, text or torch", message, message_size);
   }
   if (!attach()) {
-    return fail(ENOTCONN, "no NVTX tool is attached to this process: run it under one (nsys profile -t nvtx ...)", said,
-                said_size);
+    return fail(ENOTCONN, "no NVTX tool is attached to this process: run it under one (nsys profile -t nvtx ...)",
+                message, message_size);
   }
   compare_tools();
   if (form == OPSPAN_FORM_SCHEMA && !schema()) {
-    return fail(ENOTSUP, "the attached tool does not know NVTX payload schemas: use the form auto or payload", said,
-                said_size);
+    return fail(ENOTSUP, "the attached tool does not know NVTX payload schemas: use the form auto or payload", message,
+                message_size);
   }
   if (form == OPSPAN_FORM_AUTO) form = schema() ? OPSPAN_FORM_SCHEMA : OPSPAN_FORM_PAYLOAD;
   if (form == OPSPAN_FORM_TORCH) tensor_sources::forget_all();
-  return start_session(OPSPAN_NVTX, form, settings.max_strings, said, said_size);
+  return start_session(OPSPAN_NVTX, form, settings.max_strings, message, message_size);
 }
 
 }  // namespace

@@ -53,23 +53,23 @@ constinit std::atomic<nvtxDomainHandle_t> g_domain{nullptr};
 constinit std::atomic<const direct::Calls*> g_direct{nullptr};
 
 bool attach() {
-  static const bool attached = [] {
+  static const bool is_attached = [] {
     nvtxInitialize(nullptr);
-    nvtxDomainHandle_t made = nvtxDomainCreateA(label::kDomain);
+    nvtxDomainHandle_t handle = nvtxDomainCreateA(label::kDomain);
     for (const auto& kind : kKinds) {
-      if (made) nvtxDomainNameCategoryA(made, kind.kind, kind.name);
+      if (handle) nvtxDomainNameCategoryA(handle, kind.kind, kind.name);
     }
     void* push = reinterpret_cast<void*>(NVTX_VERSIONED_IDENTIFIER(nvtxGlobals).nvtxDomainRangePushEx_impl_fnptr);
-    if (made) g_direct.store(direct::find(push, direct::kNvtx));
-    g_domain.store(made);
-    return made != nullptr;
+    if (handle) g_direct.store(direct::find(push, direct::kNvtx));
+    g_domain.store(handle);
+    return handle != nullptr;
   }();
-  return attached;
+  return is_attached;
 }
 
 uint64_t schema() {
-  static const uint64_t made = attach() ? register_schema() : 0;
-  return made;
+  static const uint64_t id = attach() ? register_schema() : 0;
+  return id;
 }
 
 }  // namespace opspan::nvtx

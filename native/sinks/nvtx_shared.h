@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "capture/label.h"
-#include "sinks/interned.h"
+#include "sinks/label_table.h"
 #include "sinks/nvtx_calls.h"
 #include "sinks/session.h"
 #include "sinks/threads.h"
@@ -14,20 +14,20 @@ namespace opspan::nvtx {
 // Registered names without sizes. They are few, unless a program makes them up as it goes: then the table must not
 // grow for ever. Handles are good for the process, so the table outlives sessions.
 inline constexpr uint32_t kMaxNames = 65536;
-extern Interned g_names;
+extern LabelTable g_names;
 
-inline void* give(const char* text) { return nvtxDomainRegisterStringA(domain(), text); }
-inline nvtxStringHandle_t handle(const Interned::Entry* entry) {
+inline void* register_string(const char* text) { return nvtxDomainRegisterStringA(domain(), text); }
+inline nvtxStringHandle_t handle(const LabelTable::Entry* entry) {
   return static_cast<nvtxStringHandle_t>(entry->handle);
 }
 
 using label::color_of;
 
 // Frame::where
-enum : uint8_t { kNothing = 0, kDefaultDomain = 1, kOpspanDomain = 2, kDirectly = 3 };
+enum : uint8_t { kNothing = 0, kDefaultDomain = 1, kOpspanDomain = 2, kDirect = 3 };
 
 // For end_range.
-void close(Frame& frame);
-void late(Frame& frame);
+void pop(Frame& frame);
+void end_out_of_order(Frame& frame);
 
 }  // namespace opspan::nvtx

@@ -10,7 +10,7 @@ using namespace nvtx;
 
 constexpr uint32_t kFirstUserCategory = 100;
 constexpr uint32_t kMaxUserCategories = 4096;
-Interned g_categories;
+LabelTable g_categories;
 
 uint32_t category(const opspan_range& range) {
   if (!range.category) return range.kind;
@@ -40,13 +40,13 @@ nvtxEventAttributes_t event_of(Thread& here, const opspan_range& range) {
   // Modules come back again and again; other names may be numbered.
   if (range.kind == OPSPAN_KIND_MODULE || range.kind == OPSPAN_KIND_STEP) {
     auto build = [&](std::string& out) { out = here.text; };
-    if (auto* entry = g_names.get(Key(here.text), kMaxNames, build, give)) label.registered = handle(entry);
+    if (auto* entry = g_names.get(Key(here.text), kMaxNames, build, register_string)) label.registered = handle(entry);
   }
   label.text = here.text.c_str();
   return attributes(label);
 }
 
-bool plain() { return g_sessions[OPSPAN_NVTX].form() == OPSPAN_FORM_TORCH; }
+bool is_plain() { return g_sessions[OPSPAN_NVTX].form() == OPSPAN_FORM_TORCH; }
 
 // Torch's form is a name and nothing else.
 void count_dropped(Thread& here, const opspan_range& range) {
@@ -54,10 +54,10 @@ void count_dropped(Thread& here, const opspan_range& range) {
   if (more && range.kind == OPSPAN_KIND_USER) here.counters[OPSPAN_NVTX].fields_dropped.add();
 }
 
-bool on() { return attach(); }
+bool is_on() { return attach(); }
 
 void begin(Thread& here, Frame& frame, const opspan_range& range) {
-  if (plain()) {
+  if (is_plain()) {
     frame.where = kDefaultDomain;
     nvtxRangePushA(range.name);
     count_dropped(here, range);
@@ -69,7 +69,7 @@ void begin(Thread& here, Frame& frame, const opspan_range& range) {
 }
 
 void mark(Thread& here, const opspan_range& range) {
-  if (plain()) {
+  if (is_plain()) {
     nvtxMarkA(range.name);
     count_dropped(here, range);
   } else {
@@ -84,10 +84,10 @@ uint64_t begin_async(Thread& here, uint64_t, const opspan_range& range) {
   return nvtxDomainRangeStartEx(domain(), &event);
 }
 
-void end_async(uint64_t, uint64_t begun) { nvtxDomainRangeEnd(domain(), begun); }
+void end_async(uint64_t, uint64_t id) { nvtxDomainRangeEnd(domain(), id); }
 
 }  // namespace
 
-const UserRangeSink kNvtxUserRanges = {on, begin, close, late, mark, begin_async, end_async};
+const UserRangeSink kNvtxUserRanges = {is_on, begin, pop, end_out_of_order, mark, begin_async, end_async};
 
 }  // namespace opspan

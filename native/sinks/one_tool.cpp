@@ -13,25 +13,26 @@ namespace {
 
 // All under the session lock.
 bool g_one_tool = false;
-void* g_judged_function = nullptr;
-const void* g_judged_domain = nullptr;
+void* g_compared_function = nullptr;
+const void* g_compared_domain = nullptr;
 uint32_t g_labelling = 0;             // whose sessions label ops now, as bits
 uint32_t g_speaker = OPSPAN_TO_NVTX;  // who began that last
 
 // Asks the library that ITT's calls go to, if it is one of opspan's, whether it made NVTX's domain too.
 bool is_one_tool(void* itt_function, const void* nvtx_domain) {
-  Dl_info collector, answering;
+  Dl_info collector, owner;
   if (!itt_function || !nvtx_domain || !dladdr(itt_function, &collector) || !collector.dli_fname) return false;
   void* library = dlopen(collector.dli_fname, RTLD_NOW | RTLD_NOLOAD);
   if (!library) return false;
-  auto* made = reinterpret_cast<int (*)(const void*)>(dlsym(library, "opspan_collector_made_domain"));
-  bool same = made && dladdr(reinterpret_cast<void*>(made), &answering) && answering.dli_fbase == collector.dli_fbase;
-  bool one = same && made(nvtx_domain);
+  auto* made_domain = reinterpret_cast<int (*)(const void*)>(dlsym(library, "opspan_collector_made_domain"));
+  bool is_same_library =
+      made_domain && dladdr(reinterpret_cast<void*>(made_domain), &owner) && owner.dli_fbase == collector.dli_fbase;
+  bool is_one = is_same_library && made_domain(nvtx_domain);
   dlclose(library);
-  return one;
+  return is_one;
 }
 
-void choose() {
+void choose_silent() {
   uint32_t silent = kBothTools & ~g_speaker;
   g_silent_user_ranges.store(g_one_tool ? silent : 0, std::memory_order_relaxed);
   g_silent_ops.store(g_one_tool && g_labelling == kBothTools ? silent : 0, std::memory_order_relaxed);
@@ -42,11 +43,11 @@ void choose() {
 void compare_tools() {
   auto* function = reinterpret_cast<void*>(itt::g_calls.task_begin.load(std::memory_order_relaxed));
   const void* domain = nvtx::domain();
-  if (function == g_judged_function && domain == g_judged_domain) return;
-  g_judged_function = function;
-  g_judged_domain = domain;
+  if (function == g_compared_function && domain == g_compared_domain) return;
+  g_compared_function = function;
+  g_compared_domain = domain;
   g_one_tool = is_one_tool(function, domain);
-  choose();
+  choose_silent();
 }
 
 void set_labelling(int sink, bool on) {
@@ -58,7 +59,7 @@ void set_labelling(int sink, bool on) {
   } else if (g_labelling != kBothTools) {
     g_speaker = g_labelling ? g_labelling : uint32_t{OPSPAN_TO_NVTX};
   }
-  choose();
+  choose_silent();
 }
 
 }  // namespace opspan

@@ -18,7 +18,7 @@ inline constexpr uint32_t kBothTools = OPSPAN_TO_NVTX | OPSPAN_TO_ITT;
 inline constinit std::atomic<uint32_t> g_silent_user_ranges{0};
 inline constinit std::atomic<uint32_t> g_silent_ops{0};
 
-inline uint32_t once(uint32_t to) {
+inline uint32_t without_silent(uint32_t to) {
   return (to & kBothTools) == kBothTools ? to & ~g_silent_user_ranges.load(std::memory_order_relaxed) : to;
 }
 

@@ -30,8 +30,8 @@ std::atomic<Page*> g_page{nullptr};
 // Numbers go on in forks, so that no process takes another's session for one of its own.
 std::atomic<uint64_t> g_number{0};
 
-std::atomic<opspan_later> g_later{nullptr};
-std::atomic<opspan_told> g_told{nullptr};
+std::atomic<opspan_scheduler> g_schedule{nullptr};
+std::atomic<opspan_callback> g_callback{nullptr};
 
 ino_t pid_namespace() {
   struct stat status;
@@ -39,14 +39,14 @@ ino_t pid_namespace() {
 }
 
 Page* page() {
-  if (Page* made = g_page.load(std::memory_order_acquire)) return made;
+  if (Page* known = g_page.load(std::memory_order_acquire)) return known;
   void* memory = mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) return nullptr;
-  Page* made = new (memory) Page;
-  made->owner = getpid();
-  made->pids = pid_namespace();
+  Page* created = new (memory) Page;
+  created->owner = getpid();
+  created->pids = pid_namespace();
   Page* other = nullptr;
-  if (g_page.compare_exchange_strong(other, made)) return made;
+  if (g_page.compare_exchange_strong(other, created)) return created;
   munmap(memory, sizeof(Page));
   return other;
 }
@@ -69,15 +69,15 @@ bool is_gone(pid_t pid) {
 int Session::sink() const { return static_cast<int>(this - g_sessions); }
 
 bool Session::is_owner() const {
-  const Page* mine = g_page.load(std::memory_order_acquire);
-  return mine && word_.load(std::memory_order_relaxed) == &mine->lines[sink()].word;
+  const Page* own_page = g_page.load(std::memory_order_acquire);
+  return own_page && word_.load(std::memory_order_relaxed) == &own_page->lines[sink()].word;
 }
 
 bool Session::share(uint64_t form) {
-  Page* mine = page();
-  if (!mine) return false;
+  Page* own_page = page();
+  if (!own_page) return false;
   uint64_t number = (g_number.fetch_add(1, std::memory_order_relaxed) + 1) << 8;
-  SessionWord& word = mine->lines[sink()].word;
+  SessionWord& word = own_page->lines[sink()].word;
   word.store(number | form, std::memory_order_release);
   number_.store(number, std::memory_order_relaxed);
   word_.store(&word, std::memory_order_release);
@@ -114,10 +114,10 @@ void Session::turn(bool on) {
 }
 
 bool Session::adopt() {
-  if (!change(kOn)) return false;
-  bool shared = is_owner() || share(word_.load()->load() & kForms);
-  changed(kOn);
-  return shared;
+  if (!begin_change(kOn)) return false;
+  bool is_shared = is_owner() || share(word_.load()->load() & kForms);
+  finish_change(kOn);
+  return is_shared;
 }
 
 // In the child, where this thread is the only one.
@@ -125,56 +125,56 @@ void Session::after_fork() {
   g_page.store(nullptr, std::memory_order_relaxed);
   if (state_.load() == kChanging) {  // whoever did that is not here any more
     forget();
-    changed(kOff);
+    finish_change(kOff);
   }
   if (state_.load() == kOn) base_ = totals(sink());
 }
 
-void Session::look_after_owner() {
+void Session::check_owner() {
   SessionWord* word = word_.load();
   uint64_t now = word->load();
   if (word == &g_no_session || is_owner()) return;
   const auto* line = reinterpret_cast<const Page::Line*>(word);
-  const auto* theirs = reinterpret_cast<const Page*>(line - sink());
-  if (!is_gone(theirs->owner) || pid_namespace() != theirs->pids) return;
+  const auto* owner_page = reinterpret_cast<const Page*>(line - sink());
+  if (!is_gone(owner_page->owner) || pid_namespace() != owner_page->pids) return;
   word->compare_exchange_strong(now, 0);
 }
 
 // Where the owner's session was seen to be over. It ends here as well, once what has begun on this thread has ended (a
 // closed file takes no ends), and the process is told. Other threads may be here at the same time.
-int Session::end_of_fork() {
+int Session::end_in_fork() {
   const Thread& here = Thread::here();
   bool is_open = kSinks[sink()]->ends_anywhere && here.frames[sink()].depth() > here.inherited[sink()];
-  if (is_open || !change(kOn)) return 0;
+  if (is_open || !begin_change(kOn)) return 0;
   if ((word_.load()->load() ^ number_.load()) <= kForms) {  // another one has begun meanwhile
-    changed(kOn);
+    finish_change(kOn);
     return 0;
   }
   stop(nullptr);
-  changed(kOff);
-  opspan_told told = g_told.load();
-  if (opspan_later later = g_later.load(); later && told) {
-    later(told, reinterpret_cast<void*>(static_cast<intptr_t>(sink())));
+  finish_change(kOff);
+  opspan_callback callback = g_callback.load();
+  if (opspan_scheduler schedule = g_schedule.load(); schedule && callback) {
+    schedule(callback, reinterpret_cast<void*>(static_cast<intptr_t>(sink())));
   }
   return 0;
 }
 
 int start_session(int sink, int form, uint32_t max_strings, char* error, size_t error_size) {
   Session& session = g_sessions[sink];
-  if (!session.change(Session::kOff)) {
+  if (!session.begin_change(Session::kOff)) {
     return fail(EBUSY, "a session is on already: stop it first", error, error_size);
   }
-  bool started = session.start(form, max_strings);
-  session.changed(started ? Session::kOn : Session::kOff);
-  return started ? form : fail(ENOMEM, kNoMemory, error, error_size);
+  bool has_started = session.start(form, max_strings);
+  session.finish_change(has_started ? Session::kOn : Session::kOff);
+  return has_started ? form : fail(ENOMEM, kNoMemory, error, error_size);
 }
 
 void stop_session(int sink, opspan_stats* stats) {
   if (stats) *stats = {};
   Session& session = g_sessions[sink];
-  if (!session.change(Session::kOn)) return;
+  if (!session.begin_change(Session::kOn)) return;
   session.stop(stats);
-  session.changed(Session::kOff);
+  session.finish_change(Session::kOff);
 }
 
 }  // namespace opspan
@@ -191,7 +191,7 @@ void opspan_session_turn(int sink, int on) {
 
 int opspan_session_adopt(int sink) { return is_sink(sink) && g_sessions[sink].adopt(); }
 
-void opspan_tell_forks(opspan_later later, opspan_told told) {
-  g_later.store(later);
-  g_told.store(told);
+void opspan_tell_forks(opspan_scheduler schedule, opspan_callback callback) {
+  g_schedule.store(schedule);
+  g_callback.store(callback);
 }

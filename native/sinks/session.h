@@ -26,15 +26,15 @@ class alignas(64) Session {
     uint64_t now = word_.load(std::memory_order_relaxed)->load(std::memory_order_acquire);
     uint64_t difference = now ^ number_.load(std::memory_order_relaxed);
     if (difference > kForms) [[unlikely]]
-      return end_of_fork();
+      return end_in_fork();
     return static_cast<int>(difference);
   }
   uint32_t max_strings() const { return max_strings_.load(std::memory_order_relaxed); }
 
   // For whoever changes the session; false: it is not in that state, or somebody else is changing it.
   enum State : uint8_t { kOff, kChanging, kOn };
-  bool change(State from) { return state_.compare_exchange_strong(from, kChanging); }
-  void changed(State to) { state_.store(to); }
+  bool begin_change(State from) { return state_.compare_exchange_strong(from, kChanging); }
+  void finish_change(State to) { state_.store(to); }
 
   // Between change() and changed().
   bool start(int form, uint32_t max_strings);  // false: no memory
@@ -46,7 +46,7 @@ class alignas(64) Session {
   bool adopt();
   void after_fork();
   // Called now and then where ranges are counted. A session whose owner was killed is over.
-  [[gnu::cold]] void look_after_owner();
+  [[gnu::cold]] void check_owner();
 
  private:
   static constexpr uint64_t kForms = 255;
@@ -54,7 +54,7 @@ class alignas(64) Session {
   void forget();
   bool is_owner() const;
   bool share(uint64_t form);
-  [[gnu::cold]] int end_of_fork();
+  [[gnu::cold]] int end_in_fork();
 
   std::atomic<SessionWord*> word_{&g_no_session};
   std::atomic<uint64_t> number_{0};  // << 8
@@ -67,10 +67,10 @@ class alignas(64) Session {
 extern constinit Session g_sessions[OPSPAN_SINK_COUNT];
 
 // Counts a range.
-inline constexpr uint64_t kLookEvery = 4096;
+inline constexpr uint64_t kCheckEvery = 4096;
 inline void count_range(Thread& here, int sink) {
-  if (here.counters[sink].ranges.add() % kLookEvery == 0) [[unlikely]]
-    g_sessions[sink].look_after_owner();
+  if (here.counters[sink].ranges.add() % kCheckEvery == 0) [[unlikely]]
+    g_sessions[sink].check_owner();
 }
 
 // What sinks.h calls. The form, or -errno.

@@ -22,24 +22,24 @@ using namespace opspan;
 int opspan_sinks_abi(void) { return OPSPAN_SINKS_ABI; }
 
 const opspan_sink* opspan_sink_of(int sink) {
-  const Sink* found = sink_at(sink);
-  return found ? &found->ops : nullptr;
+  const Sink* entry = sink_at(sink);
+  return entry ? &entry->ops : nullptr;
 }
 
 const char* opspan_sink_name(int sink) {
-  const Sink* found = sink_at(sink);
-  return found ? found->name : nullptr;
+  const Sink* entry = sink_at(sink);
+  return entry ? entry->name : nullptr;
 }
 
 int opspan_listening(int sink) {
-  const Sink* found = sink_at(sink);
-  return found && found->listening();
+  const Sink* entry = sink_at(sink);
+  return entry && entry->listening();
 }
 
-int opspan_start(int sink, const opspan_settings* settings, char* said, size_t said_size) {
-  const Sink* found = sink_at(sink);
-  if (!found || !settings) return fail(EINVAL, "there is no such sink", said, said_size);
-  return found->start(*settings, said, said_size);
+int opspan_start(int sink, const opspan_settings* settings, char* message, size_t message_size) {
+  const Sink* entry = sink_at(sink);
+  if (!entry || !settings) return fail(EINVAL, "there is no such sink", message, message_size);
+  return entry->start(*settings, message, message_size);
 }
 
 void opspan_stop(int sink, opspan_stats* stats) {

@@ -11,7 +11,7 @@ struct Sink {
   const char* name;
   opspan_sink ops;      // torch's ranges, as the observer tells them
   bool (*listening)();  // opspan_listening
-  int (*start)(const opspan_settings& settings, char* said, size_t said_size);  // opspan_start
+  int (*start)(const opspan_settings& settings, char* message, size_t message_size);  // opspan_start
   uint64_t (*stop)();  // ends what `start` began; how many units were lost. Null: nothing to end
   // A range can be ended out of order and by other threads (UserRangeSink::late does it), and not after `stop`. False:
   // a tool ends what is on top of its thread's stack, whenever that is.

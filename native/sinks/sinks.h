@@ -186,7 +186,7 @@ typedef struct opspan_settings {
 OPSPAN_EXPORT int opspan_listening(int sink);
 // The form of the labels (> 0), and in `said` what the sink has to tell: the capture, which file it writes. Or -errno,
 // and a sentence.
-OPSPAN_EXPORT int opspan_start(int sink, const opspan_settings* settings, char* said, size_t said_size);
+OPSPAN_EXPORT int opspan_start(int sink, const opspan_settings* settings, char* message, size_t message_size);
 OPSPAN_EXPORT void opspan_stop(int sink, opspan_stats* stats);
 
 // ITT lives in somebody else's library (libtorch_cpu, or the ittapi package): name the file, already loaded or not.
@@ -212,9 +212,9 @@ OPSPAN_EXPORT void opspan_capture_step(int sink);
 OPSPAN_EXPORT void opspan_capture_hold(int sink, int on);
 // When a fork sees that its session is over, it stops its own part of it and calls later(told, sink): Python's
 // Py_AddPendingCall, which calls told(sink) when it may.
-typedef int (*opspan_told)(void* sink);
-typedef int (*opspan_later)(opspan_told told, void* sink);
-OPSPAN_EXPORT void opspan_tell_forks(opspan_later later, opspan_told told);
+typedef int (*opspan_callback)(void* sink);
+typedef int (*opspan_scheduler)(opspan_callback callback, void* sink);
+OPSPAN_EXPORT void opspan_tell_forks(opspan_scheduler schedule, opspan_callback callback);
 
 // --- a user's own ranges: to every sink that is on, and to NVTX and ITT whenever a tool is listening there.
 typedef struct opspan_range {

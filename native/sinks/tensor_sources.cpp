@@ -40,8 +40,8 @@ void append(std::string& out, const uintptr_t* tensors, size_t count) {
   out += ", input_op_ids = [";
   for (size_t i = 0; i < count; ++i) {
     if (i) out += ", ";
-    auto found = tensors[i] ? by_address().find(tensors[i]) : by_address().end();
-    Source source = found == by_address().end() ? Source{0, -1} : found->second;
+    auto entry = tensors[i] ? by_address().find(tensors[i]) : by_address().end();
+    Source source = entry == by_address().end() ? Source{0, -1} : entry->second;
     out += '(';
     text::append_number(out, source.op_id);
     out += ',';

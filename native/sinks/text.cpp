@@ -20,7 +20,7 @@ void append_any(std::string& out, Number value) {
 struct Words {
   const int64_t* next;
   const int64_t* end;
-  bool any() const { return next < end; }
+  bool has_more() const { return next < end; }
   int64_t take() { return next < end ? *next++ : 0; }
 };
 
@@ -47,16 +47,16 @@ struct Group {
 
 // Calls one(group) for a tensor or nothing, and list(groups) for a list, which takes them from `groups`.
 template <class One, class List>
-void each_group(const int64_t* start, size_t count, One&& one, List&& list) {
+void for_each_group(const int64_t* start, size_t count, One&& one, List&& list) {
   Words words{start, start + count};
-  while (words.any()) {
+  while (words.has_more()) {
     Group group(words);
     if (!group.is(OPSPAN_INPUT_LIST)) {
       one(group);
       continue;
     }
     list(group, [&](auto&& item) {
-      for (int64_t i = 0; i < group.count() && words.any(); ++i) item(Group(words));
+      for (int64_t i = 0; i < group.count() && words.has_more(); ++i) item(Group(words));
     });
   }
 }
@@ -64,7 +64,7 @@ void each_group(const int64_t* start, size_t count, One&& one, List&& list) {
 // `[2, 4]`
 void append_list(std::string& out, Words words) {
   out += '[';
-  for (bool first = true; words.any(); first = false) {
+  for (bool first = true; words.has_more(); first = false) {
     if (!first) out += ", ";
     append_any(out, words.take());
   }
@@ -83,19 +83,19 @@ void append_steps(std::string& out, const Group& group) {
 template <class IsOne, class One>
 void append_groups(std::string& out, const int64_t* start, size_t count, IsOne&& is_one, One&& one) {
   bool first = true;
-  auto apart = [&] {
+  auto separate = [&] {
     if (!first) out += ", ";
     first = false;
   };
   out += '[';
-  each_group(
-      start, count, [&](const Group& group) { apart(), one(group); },
+  for_each_group(
+      start, count, [&](const Group& group) { separate(), one(group); },
       [&](const Group& list, auto&& items) {
-        apart();
+        separate();
         if (is_one(list)) return one(list), items([](const Group&) {});
         out += '[';
         first = true;
-        items([&](const Group& item) { apart(), one(item); });
+        items([&](const Group& item) { separate(), one(item); });
         first = false;
         out += ']';
       });
@@ -146,7 +146,7 @@ void append_value(std::string& out, Words& words) {
     case OPSPAN_VALUE_LIST: {
       int64_t items = words.take();
       out += '[';
-      for (int64_t i = 0; i < items && words.any(); ++i) {
+      for (int64_t i = 0; i < items && words.has_more(); ++i) {
         if (i) out += ", ";
         append_value(out, words);
       }
@@ -182,7 +182,7 @@ void append_types(std::string& out, const int64_t* words, size_t count, const ch
     out += '"';
   };
   out += '[';
-  each_group(words, count, one, [&](const Group& list, auto&& items) {
+  for_each_group(words, count, one, [&](const Group& list, auto&& items) {
     one(list);
     items([](const Group&) {});
   });
@@ -192,7 +192,7 @@ void append_types(std::string& out, const int64_t* words, size_t count, const ch
 void append_values(std::string& out, const int64_t* start, size_t count) {
   Words words{start, start + count};
   out += '[';
-  for (bool first = true; words.any(); first = false) {
+  for (bool first = true; words.has_more(); first = false) {
     if (!first) out += ", ";
     append_value(out, words);
   }
@@ -208,14 +208,14 @@ void append_torch_sizes(std::string& out, const int64_t* words, size_t count) {
     append_list(out, group.sizes);
   };
   out += ", sizes = [";
-  each_group(words, count, one, [&](const Group& list, auto&& items) {
-    bool some = false;
+  for_each_group(words, count, one, [&](const Group& list, auto&& items) {
+    bool has_tensor = false;
     items([&](const Group& item) {
       if (!item.is(OPSPAN_INPUT_TENSOR)) return;
       one(item);
-      some = true;
+      has_tensor = true;
     });
-    if (!some) one(list);
+    if (!has_tensor) one(list);
   });
   out += ']';
 }

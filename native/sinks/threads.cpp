@@ -20,13 +20,13 @@ namespace {
 static_assert(std::string_view(OPSPAN_ENGINE) == capture::OpName::kEngine);
 
 // Torch counts threads up from 1 as they first run an op.
-struct Known {
+struct NumberEntry {
   std::atomic<Thread*> thread{nullptr};
   std::atomic<uint32_t> tid{0};
 };
-constexpr uint64_t kKnownBlock = 1024;
-constexpr uint64_t kKnownBlocks = 4096;
-std::atomic<Known*> g_known[kKnownBlocks];
+constexpr uint64_t kNumbersPerBlock = 1024;
+constexpr uint64_t kNumberBlocks = 4096;
+std::atomic<NumberEntry*> g_number_blocks[kNumberBlocks];
 
 // A thread that ended stays readable (its forwards, its open frames) until so many more have ended.
 constexpr size_t kRetired = 64;
@@ -44,16 +44,16 @@ Registry& registry();
 
 std::atomic<uint32_t> g_process_id{0};
 
-Known* known(uint64_t number, bool add) {
-  if (number >= kKnownBlock * kKnownBlocks) return nullptr;
-  std::atomic<Known*>& block = g_known[number / kKnownBlock];
-  Known* entries = block.load(std::memory_order_acquire);
+NumberEntry* entry_of(uint64_t number, bool add) {
+  if (number >= kNumbersPerBlock * kNumberBlocks) return nullptr;
+  std::atomic<NumberEntry*>& block = g_number_blocks[number / kNumbersPerBlock];
+  NumberEntry* entries = block.load(std::memory_order_acquire);
   if (!entries && add) {
     std::lock_guard guard(slow_lock());
     entries = block.load(std::memory_order_acquire);
-    if (!entries) block.store(entries = new Known[kKnownBlock], std::memory_order_release);
+    if (!entries) block.store(entries = new NumberEntry[kNumbersPerBlock], std::memory_order_release);
   }
-  return entries ? entries + number % kKnownBlock : nullptr;
+  return entries ? entries + number % kNumbersPerBlock : nullptr;
 }
 
 uint32_t os_tid() { return static_cast<uint32_t>(syscall(SYS_gettid)); }
@@ -94,14 +94,14 @@ void after_fork_in_parent() {
 }
 
 Registry& registry() {
-  static Registry* made = [] {
+  static Registry* instance = [] {
     auto* registry = new Registry;
     registry->at_exit = capture::make_key(forget_thread);
     g_process_id.store(static_cast<uint32_t>(getpid()), std::memory_order_relaxed);
     return registry;
   }();
-  [[maybe_unused]] static const int watched = pthread_atfork(before_fork, after_fork_in_parent, after_fork);
-  return *made;
+  [[maybe_unused]] static const int handlers = pthread_atfork(before_fork, after_fork_in_parent, after_fork);
+  return *instance;
 }
 
 }  // namespace
@@ -132,7 +132,7 @@ Thread& Thread::enter() {
   for (Frames& frames : thread->frames) frames.clear();
   for (int& depth : thread->user_depth) depth = 0;
   for (uint32_t& depth : thread->inherited) depth = 0;
-  for (void*& known : thread->at_collector_) known = nullptr;
+  for (void*& thread_state : thread->collector_threads_) thread_state = nullptr;
   thread->tid = os_tid();
   thread->logs = capture::t_logs;
   t_here = thread;
@@ -142,13 +142,13 @@ Thread& Thread::enter() {
 }
 
 void Thread::give_up(int sink, Frame& frame) {
-  Ended ended = frame.ended.load(std::memory_order_relaxed);
-  if (!kSinks[sink]->ends_anywhere || ended == Ended::kNo) counters[sink].given_up.add();
-  if (frame.where && ended != Ended::kHere) capture::release(frame.place);
+  End end = frame.end.load(std::memory_order_relaxed);
+  if (!kSinks[sink]->ends_anywhere || end == End::kNone) counters[sink].given_up.add();
+  if (frame.where && end != End::kHere) capture::give_up_range(frame.place);
 }
 
-void Thread::learn(uint64_t torch_number) {
-  if (Known* entry = known(torch_number, true)) {
+void Thread::register_number(uint64_t torch_number) {
+  if (NumberEntry* entry = entry_of(torch_number, true)) {
     entry->tid.store(tid, std::memory_order_relaxed);
     entry->thread.store(this, std::memory_order_release);
   }
@@ -156,14 +156,14 @@ void Thread::learn(uint64_t torch_number) {
 }
 
 Thread* thread_of(uint64_t torch_number) {
-  Known* entry = known(torch_number, false);
+  NumberEntry* entry = entry_of(torch_number, false);
   Thread* thread = entry ? entry->thread.load(std::memory_order_acquire) : nullptr;
   // It may have become another thread's since.
   return thread && thread->number.load(std::memory_order_acquire) == torch_number ? thread : nullptr;
 }
 
 uint32_t tid_of(uint64_t torch_number) {
-  Known* entry = known(torch_number, false);
+  NumberEntry* entry = entry_of(torch_number, false);
   return entry ? entry->tid.load(std::memory_order_relaxed) : 0;
 }
 

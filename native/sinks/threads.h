@@ -9,7 +9,7 @@
 
 #include "collectors/direct.h"
 #include "sinks/frames.h"
-#include "sinks/interned.h"
+#include "sinks/label_table.h"
 #include "sinks/sinks.h"
 
 namespace opspan {
@@ -47,9 +47,9 @@ struct Counters {
 };
 
 // An entry of a table of the process that a thread found for these inputs.
-struct Sized {
+struct SizedLabel {
   capture::Digest inputs;
-  const Interned::Entry* entry;
+  const LabelTable::Entry* label;
   uint32_t file;  // 1: there is one
 };
 
@@ -62,26 +62,26 @@ struct Thread {
   int user_depth[OPSPAN_SINK_COUNT] = {};      // of the user's own ranges
   uint32_t inherited[OPSPAN_SINK_COUNT] = {};  // ranges that were open when this process was forked: its parent's
   Forwards forwards;
-  capture::Names<void*> handles[2];      // by direct::Protocol: what the tool gave for names of ops
-  capture::Table<Sized, 1024> sized[2];  // by direct::Protocol: labels with sizes, or sizes alone
-  std::string text;                      // for building labels
+  capture::Names<void*> handles[2];                  // by direct::Protocol: what the tool gave for names of ops
+  capture::Table<SizedLabel, 1024> sized_labels[2];  // by direct::Protocol: labels with sizes, or sizes alone
+  std::string text;                                  // for building labels
 
   // What opspan's own collector knows this thread by.
-  void* directly(direct::Protocol protocol, const direct::Calls& calls) {
-    void*& known = at_collector_[protocol];
-    return known ? known : known = calls.thread();
+  void* collector_thread(direct::Protocol protocol, const direct::Calls& calls) {
+    void*& entry = collector_threads_[protocol];
+    return entry ? entry : entry = calls.thread();
   }
 
   // What was found for these inputs; or what is found now.
   template <class Find>
-  const Interned::Entry* find_sized(direct::Protocol protocol, const capture::Digest& inputs, Find&& find) {
-    auto is = [&](const Sized& it) { return it.inputs == inputs; };
-    auto [known, is_known] = sized[protocol].slot(inputs.first, 1, is);
-    if (is_known) [[likely]]
-      return known->entry;
-    const Interned::Entry* entry = find();
-    if (known && entry) *known = {inputs, entry, 1};
-    return entry;
+  const LabelTable::Entry* find_label(direct::Protocol protocol, const capture::Digest& inputs, Find&& find) {
+    auto matches = [&](const SizedLabel& it) { return it.inputs == inputs; };
+    auto [entry, is_found] = sized_labels[protocol].slot(inputs.first, 1, matches);
+    if (is_found) [[likely]]
+      return entry->label;
+    const LabelTable::Entry* label = find();
+    if (entry && label) *entry = {inputs, label, 1};
+    return label;
   }
 
   // The frame of a range that begins: see Frames::next.
@@ -94,9 +94,9 @@ struct Thread {
     return thread ? *thread : enter();
   }
   // Torch's number of this thread, told with every range.
-  void know(uint64_t torch_number) {
+  void set_number(uint64_t torch_number) {
     if (torch_number != number.load(std::memory_order_relaxed) && torch_number) [[unlikely]]
-      learn(torch_number);
+      register_number(torch_number);
   }
 
  private:
@@ -105,8 +105,8 @@ struct Thread {
   static constinit thread_local Thread* t_here;
   [[gnu::cold]] static Thread& enter();
   [[gnu::cold]] void give_up(int sink, Frame& frame);
-  [[gnu::cold]] void learn(uint64_t torch_number);
-  void* at_collector_[2] = {};
+  [[gnu::cold]] void register_number(uint64_t torch_number);
+  void* collector_threads_[2] = {};
 };
 
 // All that is told of the inputs of an op. (It has no values without inputs.)
@@ -146,19 +146,20 @@ opspan_stats totals(int sink);
 void subtract(opspan_stats* from, const opspan_stats& what);
 
 // The same for a range that is not the innermost of this thread, or may not be.
-template <class Close, class Late>
-[[gnu::cold, gnu::noinline]] void end_elsewhere(Thread& here, int sink, const void* key, uint64_t id, uint64_t number,
-                                                Close& close, Late& late) {
+template <class Pop, class EndOutOfOrder>
+[[gnu::cold, gnu::noinline]] void end_range_out_of_order(Thread& here, int sink, const void* key, uint64_t id,
+                                                         uint64_t number, Pop& pop_at_sink,
+                                                         EndOutOfOrder& end_out_of_order) {
   Frames& frames = here.frames[sink];
-  frames.settle(close);
+  frames.pop_ended(pop_at_sink);
   if (Frame* deeper = frames.find(key, id)) {
-    late(*deeper);
-    deeper->ended.store(Ended::kHere, std::memory_order_relaxed);
-    frames.settle(close);
+    end_out_of_order(*deeper);
+    deeper->end.store(End::kHere, std::memory_order_relaxed);
+    frames.pop_ended(pop_at_sink);
   } else if (Thread* owner = thread_of(number); owner && owner != &here) {
     if (Frame* theirs = owner->frames[sink].find(key, id)) {
-      late(*theirs);
-      theirs->ended.store(Ended::kElsewhere, std::memory_order_release);
+      end_out_of_order(*theirs);
+      theirs->end.store(End::kElsewhere, std::memory_order_release);
       here.counters[sink].late_ends.add();
     }
   }
@@ -167,16 +168,16 @@ template <class Close, class Late>
 // Ends the range (key, id) that `number`, a thread in torch's counting, began. `close` undoes at the tool what begin
 // did there: on the thread that did it, once the frame is on top. `late` is called now if that is not now. Inlined: it
 // is most of what the end of a range costs.
-template <class Close, class Late>
+template <class Pop, class EndOutOfOrder>
 [[gnu::always_inline]] inline void end_range(Thread& here, int sink, const void* key, uint64_t id, uint64_t number,
-                                             Close&& close, Late&& late) {
+                                             Pop&& pop_at_sink, EndOutOfOrder&& end_out_of_order) {
   Frames& frames = here.frames[sink];
-  if (Frame* top = frames.top(); top && top->is(key, id)) [[likely]] {
-    close(*top);
-    frames.drop();
-    frames.settle(close);
+  if (Frame* top = frames.top(); top && top->matches(key, id)) [[likely]] {
+    pop_at_sink(*top);
+    frames.pop();
+    frames.pop_ended(pop_at_sink);
   } else {
-    end_elsewhere(here, sink, key, id, number, close, late);
+    end_range_out_of_order(here, sink, key, id, number, pop_at_sink, end_out_of_order);
   }
 }
 

@@ -9,15 +9,15 @@
 namespace opspan {
 
 struct UserRangeSink {
-  bool (*on)();  // is anybody there to take a range now
+  bool (*is_on)();  // is anybody there to take a range now
   // Opens the range at the tool and notes in the frame what `close` has to undo.
   void (*begin)(Thread& here, Frame& frame, const opspan_range& range);
-  void (*close)(Frame& frame);  // as for end_range
-  void (*late)(Frame& frame);
+  void (*pop)(Frame& frame);  // as for end_range
+  void (*end_out_of_order)(Frame& frame);
   void (*mark)(Thread& here, const opspan_range& range);
   // A range that may end on any thread. `id` is its number; what begin_async returns is handed to end_async.
   uint64_t (*begin_async)(Thread& here, uint64_t id, const opspan_range& range);
-  void (*end_async)(uint64_t id, uint64_t begun);
+  void (*end_async)(uint64_t id, uint64_t token);
 };
 
 uint64_t next_user_range_id();

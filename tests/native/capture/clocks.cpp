@@ -33,7 +33,7 @@ struct Found {
 
 Found watch(int64_t ns) {
   Found found;
-  ClockOf<Counted> clock;
+  BasicClock<Counted> clock;
   int64_t last = 0;
   for (int64_t until = now_ns() + ns; last < until; ++found.times) {
     int64_t before = now_ns();
@@ -49,7 +49,7 @@ Found watch(int64_t ns) {
 }
 
 int real(double seconds) {
-  look_at_counter();
+  check_counter();
   std::vector<Found> found(2);
   std::vector<std::thread> threads;
   for (Found& each : found) threads.emplace_back([&] { each = watch(static_cast<int64_t>(seconds * 1e9)); });
@@ -107,7 +107,7 @@ int made(int machines) {
     Made::ticks_now = Made::uniform(1e12), Made::ns_now = 1 + Made::uniform(1e15), Made::pace = 0.02 + Made::uniform(5);
     Pace pace;
     pace.is_fit = true;
-    ClockOf<Made> clocks[2] = {ClockOf<Made>(pace), ClockOf<Made>(pace)};
+    BasicClock<Made> clocks[2] = {BasicClock<Made>(pace), BasicClock<Made>(pace)};
     double last[2] = {}, struck = Made::ns_now;
     double until = Made::ns_now + 4e9;
     while (Made::ns_now < until) {

@@ -97,14 +97,14 @@ int main(int, char** argv) {
     if (is_range) open.push_back({place, end_ns});
     // Some end at once, others when they are in an old chunk.
     while (!open.empty() && chance() % 1000) {
-      if (open.back().end_ns) finish(open.back().place, open.back().end_ns);
-      if (!open.back().end_ns) release(open.back().place);
+      if (open.back().end_ns) end_range(open.back().place, open.back().end_ns);
+      if (!open.back().end_ns) give_up_range(open.back().place);
       open.pop_back();
       if (chance() % 2) break;
     }
   }
   for (const Open& one : open) {
-    if (one.end_ns) finish(one.place, one.end_ns);
+    if (one.end_ns) end_range(one.place, one.end_ns);
   }
   return stop() ? 1 : 0;
 }

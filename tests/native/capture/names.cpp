@@ -56,8 +56,8 @@ int main(int, char** argv) {
     if (upto(4)) continue;
     if (upto(500) == 0) names.clear(), kept.clear();
     const uint32_t given = kept.emplace(text, 1 + chance() % 1'000'000).first->second;
-    names.keep(name, given);
-    const size_t letters = std::strlen(name.told);
+    names.add(name, given);
+    const size_t letters = std::strlen(name.key);
     if (names.find(name) != (letters && letters < 48 ? given : 0)) return std::puts(text.c_str()), 2;
   }
   std::printf("%d %d\n", found, gone);

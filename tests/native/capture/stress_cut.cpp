@@ -35,7 +35,7 @@ void record() {
     if (i % 7 == 0) log->attribute(place.number, event.name, AttributeType::kInt, &event.range.start_ns, 1);
     open.push_back(place);
     if (open.size() > 3000) {  // some end in chunks that are long full
-      for (const Place& each : open) finish(each, now_ns());
+      for (const Place& each : open) end_range(each, now_ns());
       open.clear();
     }
   }

@@ -22,7 +22,7 @@ using namespace opspan::capture;
 
 constexpr int kThreads = 3;
 constexpr int kRecordings = 10;
-constexpr Keep kKeep[] = {{0, 4 << 20, 0}, {20'000'000, 0, 0}, {0, 0, 16}, {50'000'000, 8 << 20, 100}};
+constexpr KeepLimits kKeep[] = {{0, 4 << 20, 0}, {20'000'000, 0, 0}, {0, 0, 16}, {50'000'000, 8 << 20, 100}};
 
 std::atomic<bool> done{false};
 std::atomic<bool> holds{false};  // not where it is checked how much is kept
@@ -45,7 +45,7 @@ void record(int thread) {
       if (i % 64 == 0) {
         std::lock_guard lock(handover);
         if (!handed.empty() && handed.back().tid != place.tid) {
-          finish(handed.back());
+          end_range(handed.back());
           handed.pop_back();
         }
         if (handed.size() < 100) handed.push_back(place);
@@ -54,7 +54,7 @@ void record(int thread) {
     }
     // Some ranges stay open over many files.
     if (open.size() > (i % 40960 ? 50u : 0u)) {
-      finish(open.back());
+      end_range(open.back());
       open.pop_back();
     }
     if (thread == 0 && i % 1000 == 0) step(0);
@@ -66,7 +66,7 @@ void record(int thread) {
       hold(0, false);
     }
   }
-  for (const Place& place : open) release(place);
+  for (const Place& place : open) give_up_range(place);
 }
 
 uint64_t bytes_in(const std::string& folder, bool remove) {
@@ -100,22 +100,22 @@ int main() {
   for (int i = 0; i < kThreads; ++i) threads.emplace_back(record, i);
   int failed = 0;
   for (int i = 0; i < kRecordings; ++i) {
-    const Keep& keep = kKeep[i % std::size(kKeep)];
+    const KeepLimits& limits = kKeep[i % std::size(kKeep)];
     std::string path;
     std::string error;
-    if (!start(folder, Producer::kRecord, &path, &error, 0, keep)) {
+    if (!start(folder, Producer::kRecord, &path, &error, 0, limits)) {
       fprintf(stderr, "%s\n", error.c_str());
       ++failed;
     }
-    holds = !keep.bytes;
+    holds = !limits.bytes;
     usleep(200'000);
     holds = false;
     usleep(200'000);
     if (kForks && !fork_once()) ++failed;
     stop();
     uint64_t bytes = bytes_in(folder, true);
-    if (keep.bytes && bytes > keep.bytes * 3 / 2) {
-      fprintf(stderr, "%lu bytes are kept of %lu\n", bytes, keep.bytes);
+    if (limits.bytes && bytes > limits.bytes * 3 / 2) {
+      fprintf(stderr, "%lu bytes are kept of %lu\n", bytes, limits.bytes);
       ++failed;
     }
   }

@@ -48,7 +48,7 @@ void record(int thread) {
       if (i % 64 == 0) {
         std::lock_guard lock(handover);
         if (!handed.empty() && handed.back().tid != place.tid) {
-          finish(handed.back(), now_ns());
+          end_range(handed.back(), now_ns());
           handed.pop_back();
         }
         if (handed.size() < 100) handed.push_back(place);
@@ -57,17 +57,17 @@ void record(int thread) {
     }
     // Some ranges stay open over many chunks, some over a whole session.
     if (open.size() > (i % 4096 ? 50u : 0u)) {
-      finish(open.back(), now_ns());
+      end_range(open.back(), now_ns());
       open.pop_back();
     }
-    if (thread == 0 && i % 1000 == 0) std::thread([] { finish(Place{}, now_ns()); }).join();
+    if (thread == 0 && i % 1000 == 0) std::thread([] { end_range(Place{}, now_ns()); }).join();
     if (thread == 1 && i % 1000 == 0) {
       std::thread([i] {
-        if (Log* log = opspan::capture::log()) finish(log->append(range(*log, i)), now_ns());
+        if (Log* log = opspan::capture::log()) end_range(log->append(range(*log, i)), now_ns());
       }).join();
     }
   }
-  for (const Place& place : open) release(place);
+  for (const Place& place : open) give_up_range(place);
 }
 
 void empty(const std::string& folder) {
@@ -83,7 +83,7 @@ bool fork_once() {
     bool good = true;
     for (int i = 0; i < 3000; ++i) {
       Log* log = opspan::capture::log();
-      if (log) finish(log->append(range(*log, i)), now_ns());
+      if (log) end_range(log->append(range(*log, i)), now_ns());
       good = good && log;
     }
     return good;

@@ -23,7 +23,7 @@ Op child(Op of, uint64_t parent) {
 }
 
 Op kept(Op of, const void* sizes) {
-  of.kept_sizes = sizes;
+  of.sizes_handle = sizes;
   return of;
 }
 
@@ -31,7 +31,7 @@ Op kept(Op of, const void* sizes) {
 
 int main() {
   void* library = dlopen(std::getenv("NVTX_INJECTION64_PATH"), RTLD_NOW);
-  auto ask = library ? reinterpret_cast<Ask>(dlsym(library, kAsk)) : nullptr;
+  auto ask = library ? reinterpret_cast<GetCalls>(dlsym(library, kGetCalls)) : nullptr;
   if (!ask) return std::puts("this library has no such function"), 1;
   if (ask(kVersion + 1, kNvtx)) return std::puts("it takes another version's ops"), 1;
   const Calls &nvtx = *ask(kVersion, kNvtx), &itt = *ask(kVersion, kItt);

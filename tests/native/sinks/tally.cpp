@@ -7,26 +7,26 @@ namespace {
 
 Session& session() { return g_sessions[OPSPAN_TALLY]; }
 
-void close(Frame&) {}
-void late(Frame&) {}
+void pop(Frame&) {}
+void end_out_of_order(Frame&) {}
 
 void begin(const void* key, const opspan_op* op) {
   Thread& here = Thread::here();
-  here.know(op->thread);
-  here.frames[OPSPAN_TALLY].settle(close);
+  here.set_number(op->thread);
+  here.frames[OPSPAN_TALLY].pop_ended(pop);
   if (!here.next_frame(OPSPAN_TALLY, key, op->op_id)) return;
   if (session().form()) count_range(here, OPSPAN_TALLY);
-  here.frames[OPSPAN_TALLY].open();
+  here.frames[OPSPAN_TALLY].push();
 }
 
 void end(const void* key, uint64_t op_id, uint64_t thread, const uintptr_t*, size_t) {
-  end_range(Thread::here(), OPSPAN_TALLY, key, op_id, thread, close, late);
+  end_range(Thread::here(), OPSPAN_TALLY, key, op_id, thread, pop, end_out_of_order);
 }
 
 bool is_listening() { return true; }
 
-int start(const opspan_settings& settings, char* said, size_t said_size) {
-  return start_session(OPSPAN_TALLY, OPSPAN_FORM_TEXT, settings.max_strings, said, said_size);
+int start(const opspan_settings& settings, char* message, size_t message_size) {
+  return start_session(OPSPAN_TALLY, OPSPAN_FORM_TEXT, settings.max_strings, message, message_size);
 }
 
 bool user_on() { return session().form() != 0; }
@@ -41,6 +41,7 @@ void user_end_async(uint64_t, uint64_t) {}
 }  // namespace
 
 const Sink kTally = {"tally", {begin, end}, is_listening, start, nullptr, true};
-const UserRangeSink kTallyUserRanges = {user_on, user_begin, close, late, user_mark, user_begin_async, user_end_async};
+const UserRangeSink kTallyUserRanges = {user_on,   user_begin,       pop,           end_out_of_order,
+                                        user_mark, user_begin_async, user_end_async};
 
 }  // namespace opspan

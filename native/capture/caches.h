@@ -1,4 +1,4 @@
-// What a thread was last told, by file: ids of runs of words, and units that tell what ranges have in common.
+// Caches of a thread, by file: ids of runs of words, and the units that hold fields which ranges share.
 #pragma once
 
 #include <algorithm>
@@ -17,14 +17,14 @@ struct Ids {
   uint32_t third = 0;
 };
 
-// Entries that were told in files, of which it forgets some. An entry begins as zeros and has the `file` that it is of;
-// it may be at any of a few places from the one that its hash says.
+// A cache of entries, each of which belongs to one `file`; new entries replace old ones. An entry begins as zeros, and
+// lies within a few places of the one that its hash selects.
 template <class Entry, size_t kPlaces>
 class Table {
  public:
   struct Slot {
-    Entry* entry;   // or where it goes; null: there is no memory
-    bool is_known;  // it is there
+    Entry* entry;   // the entry, or the place for a new one; null: there is no memory
+    bool is_known;  // the entry was found
   };
 
   Table() = default;
@@ -32,23 +32,23 @@ class Table {
   Table& operator=(const Table&) = delete;
   ~Table() { std::free(entries_); }
 
-  template <class Is>
-  Slot slot(uint64_t hash, uint32_t file, Is&& is) {
-    if (!entries_ && !start()) [[unlikely]]
+  template <class Matches>
+  Slot slot(uint64_t hash, uint32_t file, Matches&& matches) {
+    if (!entries_ && !allocate()) [[unlikely]]
       return {nullptr, false};
     constexpr size_t kFew = 4;
     for (size_t i = 0; i < kFew; ++i) {
       Entry& entry = entries_[((hash >> 32) + i) % kPlaces];
       if (entry.file != file) return {&entry, false};
-      if (is(entry)) [[likely]]
+      if (matches(entry)) [[likely]]
         return {&entry, true};
     }
     return {&entries_[(hash >> 32) % kPlaces], false};
   }
 
  private:
-  // Pages of it that nobody asks for stay the system's.
-  bool start() {
+  // Allocates pages of zeros; those that are never touched take no memory.
+  bool allocate() {
     entries_ = static_cast<Entry*>(std::calloc(kPlaces, sizeof(Entry)));
     return entries_;
   }
@@ -56,29 +56,30 @@ class Table {
   Entry* entries_ = nullptr;
 };
 
-class Recall {
+class IdCache {
  public:
-  // `what` tells runs of several meanings apart. `make` is asked where the words are not known, or too many.
+  // Returns the ids of a run of words. `what` tells runs of several meanings apart. `make` is called if the words are
+  // not known, or too many.
   template <class Make>
   Ids get(uint32_t file, uint32_t what, const int64_t* words, size_t count, Make&& make) {
     if (count > kWords) return make();
     uint64_t hash = hash_of(words, count, what);
-    auto is = [&](const Kept& it) {
+    auto matches = [&](const Entry& it) {
       return it.hash == hash && it.what == what && it.count == count && std::equal(words, words + count, it.words);
     };
-    auto [kept, is_known] = kept_.slot(hash, file, is);
+    auto [entry, is_known] = table_.slot(hash, file, matches);
     if (is_known) [[likely]]
-      return kept->ids;
+      return entry->ids;
     Ids ids = make();
-    if (!kept || !ids.first) return ids;  // no id: there is no room in the file
-    *kept = {hash, file, static_cast<uint16_t>(what), static_cast<uint16_t>(count), ids, {}};
-    std::copy_n(words, count, kept->words);
+    if (!entry || !ids.first) return ids;  // the file had no room for the text
+    *entry = {hash, file, static_cast<uint16_t>(what), static_cast<uint16_t>(count), ids, {}};
+    std::copy_n(words, count, entry->words);
     return ids;
   }
 
  private:
   static constexpr size_t kWords = 28;
-  struct Kept {
+  struct Entry {
     uint64_t hash;
     uint32_t file;  // 0: empty
     uint16_t what;
@@ -86,20 +87,20 @@ class Recall {
     Ids ids;
     int64_t words[kWords];
   };
-  Table<Kept, 1024> kept_;
+  Table<Entry, 1024> table_;
 };
 
-// The unit that tells what ranges have in common.
+// The unit that holds the fields which ranges share.
 struct Model {
-  Common common;
-  uint64_t number;     // of the unit
+  SharedFields shared;
+  uint64_t number;     // number of the unit
   uint32_t file;       // 0: empty
-  uint32_t unused[5];  // a line
+  uint32_t unused[5];  // fills a cache line
 };
 
-// The same by the numbers that tell of an op with inputs, before anything is looked up for them.
-struct Alike {
-  Digest all;
+// The model of an op with these inputs, found by their digest before anything is looked up for them.
+struct InputsModel {
+  Digest inputs;
   uint64_t model;  // number of the unit
   uint32_t file;   // 0: empty
 };

@@ -1,4 +1,4 @@
-#include "capture/told.h"
+#include "capture/launch.h"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -12,8 +12,8 @@
 namespace opspan::capture {
 namespace {
 
-// Of torchrun, of MPI's launchers, of Slurm. src/opspan/tables/told.py says what each of them means.
-constexpr std::string_view kOfRanks[] = {
+// Variables of torchrun, MPI's launchers and Slurm. src/opspan/tables/told.py says what each of them means.
+constexpr std::string_view kRankVariables[] = {
     "RANK",
     "WORLD_SIZE",
     "LOCAL_RANK",
@@ -47,7 +47,8 @@ void read_command_line(char* out, size_t size) {
   ::close(fd);
 }
 
-// As the process was started: getenv may not be called while another thread of the program calls setenv.
+// Reads the environment as it was at the start of the process: getenv must not be called while another thread of the
+// program calls setenv.
 void read_environment(char* out, size_t size) {
   constexpr size_t kMost = size_t{4} << 20;
   int fd = ::open("/proc/self/environ", O_RDONLY | O_CLOEXEC);
@@ -62,7 +63,7 @@ void read_environment(char* out, size_t size) {
   for (size_t at = 0, end; at < all.size() && (end = all.find('\0', at)) != std::string::npos; at = end + 1) {
     std::string_view entry = std::string_view(all).substr(at, end - at);
     std::string_view name = entry.substr(0, entry.find('='));
-    if (std::find(std::begin(kOfRanks), std::end(kOfRanks), name) == std::end(kOfRanks)) continue;
+    if (std::find(std::begin(kRankVariables), std::end(kRankVariables), name) == std::end(kRankVariables)) continue;
     if (used + entry.size() + 2 > size) continue;
     std::memcpy(out + used, entry.data(), entry.size());
     used += entry.size() + 1;

@@ -30,9 +30,9 @@ struct Key {
   }
 };
 
-class Interned {
+class LabelTable {
   // memcmp of nothing at a null pointer can take 80 ns (a masked vector load).
-  static bool same(const void* a, const void* b, size_t bytes) { return !bytes || !std::memcmp(a, b, bytes); }
+  static bool equal(const void* a, const void* b, size_t bytes) { return !bytes || !std::memcmp(a, b, bytes); }
 
  public:
   struct Entry {
@@ -46,7 +46,7 @@ class Interned {
     void* handle;      // what it gave back
     bool is(const Key& key) const {
       return hash == key.hash && extra == key.extra && name_length == key.name.size() && word_count == key.word_count &&
-             same(name, key.name.data(), name_length) && same(words, key.words, word_count * sizeof(int64_t));
+             equal(name, key.name.data(), name_length) && equal(words, key.words, word_count * sizeof(int64_t));
     }
   };
 
@@ -62,14 +62,15 @@ class Interned {
 
   // Finds or adds. `build` appends the text to a string, `give` turns it into the tool's handle: without a lock, so
   // another thread may be quicker, and then what `give` gave is dropped. Null: there are `limit` entries already.
-  template <class Build, class Give, class Drop = void (*)(void*)>
-  const Entry* get(const Key& key, uint32_t limit, Build&& build, Give&& give, Drop&& drop = [](void*) {}) {
+  template <class Build, class MakeHandle, class Drop = void (*)(void*)>
+  const Entry* get(
+      const Key& key, uint32_t limit, Build&& build, MakeHandle&& make_handle, Drop&& drop = [](void*) {}) {
     if (const Entry* entry = find(key)) [[likely]]
       return entry;
     if (count_.load(std::memory_order_relaxed) >= limit) return nullptr;
     std::string text;
     build(text);
-    void* handle = give(text.c_str());
+    void* handle = make_handle(text.c_str());
     const Entry* entry = add(key, std::move(text), handle);
     if (entry->handle != handle) drop(handle);
     return entry;
@@ -83,7 +84,7 @@ class Interned {
         smaller;  // the one before, still somebody may be reading it: together they are no larger than this one
   };
   const Entry* add(const Key& key, std::string text, void* handle);
-  static void place(const Table& table, const Entry* entry);
+  static void insert(const Table& table, const Entry* entry);
 
   std::atomic<const Table*> table_{nullptr};
   std::atomic<uint32_t> count_{0};

@@ -1,4 +1,4 @@
-#include "sinks/interned.h"
+#include "sinks/label_table.h"
 
 #include <mutex>
 
@@ -6,13 +6,13 @@
 
 namespace opspan {
 
-void Interned::place(const Table& table, const Entry* entry) {
+void LabelTable::insert(const Table& table, const Entry* entry) {
   uint64_t i = entry->hash & table.mask;
   while (table.slots[i].load(std::memory_order_relaxed)) i = (i + 1) & table.mask;
   table.slots[i].store(entry, std::memory_order_release);
 }
 
-const Interned::Entry* Interned::add(const Key& key, std::string text, void* handle) {
+const LabelTable::Entry* LabelTable::add(const Key& key, std::string text, void* handle) {
   std::lock_guard guard(slow_lock());
   if (const Entry* entry = find(key)) return entry;
   const Table* table = table_.load(std::memory_order_relaxed);
@@ -21,7 +21,7 @@ const Interned::Entry* Interned::add(const Key& key, std::string text, void* han
     uint64_t slots = table ? (table->mask + 1) * 2 : 256;
     auto* larger = new Table{slots - 1, new std::atomic<const Entry*>[slots] {}, table};
     for (uint64_t i = 0; table && i <= table->mask; ++i) {
-      if (const Entry* entry = table->slots[i].load(std::memory_order_relaxed)) place(*larger, entry);
+      if (const Entry* entry = table->slots[i].load(std::memory_order_relaxed)) insert(*larger, entry);
     }
     table_.store(table = larger, std::memory_order_release);
   }
@@ -38,7 +38,7 @@ const Interned::Entry* Interned::add(const Key& key, std::string text, void* han
                           name,
                           std::move(text),
                           handle};
-  place(*table, entry);
+  insert(*table, entry);
   count_.store(count + 1, std::memory_order_relaxed);
   return entry;
 }
