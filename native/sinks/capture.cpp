@@ -1,5 +1,5 @@
-// The capture sinks: ranges into capture files of our own, with no tool at all. Each is a recording, and writes with
-// the capture writer of its number, so several recordings can be on at a time.
+// The capture sinks: ranges go into capture files of our own, without any tool. Each sink is a recording and writes
+// with the capture writer of its number, so several recordings can be on at a time.
 #include <errno.h>
 
 #include <atomic>
@@ -34,7 +34,8 @@ constinit Texts g_texts;
 // Frame::where
 enum : uint8_t { kNothing = 0, kWritten = 1 };
 
-// In place on its own thread; `late` may be called on another, and writes a unit that names this one.
+// Writes the range's end: in place on its own thread; end_out_of_order may be called on another one, where a unit that
+// names the range is written.
 void write_end(const Frame& frame, capture::Log* const* logs = capture::t_logs) {
   if (frame.where == kWritten) capture::end_range(frame.place, 0, logs);
 }
@@ -48,7 +49,7 @@ void pop(Frame& frame, capture::Log* const* logs) {
 void pop(Frame& frame) { pop(frame, capture::t_logs); }
 void end_out_of_order(Frame& frame) { write_end(frame); }
 
-// The same for a thread whose logs are known.
+// Returns pop() for a thread whose logs are known.
 auto pop_at(const Thread& here) {
   return [logs = here.logs](Frame& frame) { pop(frame, logs); };
 }
@@ -122,7 +123,7 @@ void memory(const opspan_memory* block) {
   log->append(event);
 }
 
-// --- the user's own
+// --- a user's own ranges
 
 template <uint32_t kWriter>
 bool user_on() {
@@ -162,7 +163,7 @@ void user_mark(Thread&, const opspan_range& range) {
   append_user_range(kWriter, Unit::kMark, 0, range);
 }
 
-// What was begun is known by the recording it went to: no other one is told of its end.
+// Returns the recording in which the range begins: its end is written to no other.
 template <uint32_t kWriter>
 uint64_t user_begin_async(Thread&, uint64_t id, const opspan_range& range) {
   append_user_range(kWriter, Unit::kAsync, id, range);
@@ -192,11 +193,11 @@ uint64_t stop() {
 
 template <uint32_t kWriter>
 int start(const opspan_settings& settings, char* message, size_t message_size) {
-  // Not under the session lock: the writer has a lock of its own, which a fork takes first.
+  // Takes no session lock: the writer has a lock of its own, which a fork takes first.
   if (!session<kWriter>().begin_change(Session::kOff)) {
     return fail(EBUSY, "a capture is on already: stop it first", message, message_size);
   }
-  stop<kWriter>();  // left over in a fork, where another thread of the parent's had just begun it
+  stop<kWriter>();  // left over in a fork that was made while another thread was starting it
   std::string file, sentence;
   errno = 0;
   capture::KeepLimits limits{settings.keep_ns, settings.keep_bytes, settings.keep_steps};

@@ -21,12 +21,12 @@ struct Texts {
   LabelTable inputs, values, stacks;
 };
 
-// Sizes, types and strides change together, so one look-up finds all three.
+// The texts of the inputs of an op. They change together, so one look-up finds all three.
 struct Inputs {
   capture::Constant sizes, types, strides;
 };
 
-enum : uint32_t { kSizes = 1, kInputs = 2, kValues = 3 };  // of Log::recall
+enum : uint32_t { kSizes = 1, kInputs = 2, kValues = 3 };  // what Log::recall looks up
 
 [[gnu::noinline]] inline void add_inputs(LabelTable& texts, capture::Log& log, const opspan_op& op,
                                          capture::Event& event) {
@@ -57,7 +57,7 @@ enum : uint32_t { kSizes = 1, kInputs = 2, kValues = 3 };  // of Log::recall
   event.range.strides = ids.third;
 }
 
-// The text that stands for these words; null where there is no more room for texts.
+// Returns the text that stands for these words; null if there is no more room for texts.
 template <class Build>
 capture::Constant* constant(LabelTable& table, const int64_t* words, size_t count, Build&& build) {
   auto make_handle = [](const char* text) -> void* { return new capture::Constant(text); };
@@ -66,7 +66,7 @@ capture::Constant* constant(LabelTable& table, const int64_t* words, size_t coun
   return entry ? static_cast<capture::Constant*>(entry->handle) : nullptr;
 }
 
-// Its id, with room or without.
+// Returns the id of the text, whether or not there was room for it.
 template <class Build>
 uint32_t id_of(capture::Constant* constant, capture::Log& log, Thread& here, Build&& build) {
   if (constant) return log.intern(*constant);
@@ -83,15 +83,15 @@ uint32_t id_of(capture::Constant* constant, capture::Log& log, Thread& here, Bui
   return log.recall(kValues, op.values, op.values_count, look_up).first;
 }
 
-// Does torch end the range before the function of C++ returns that began it? Then the functions of Python around it
-// stay as they are until it ends. Ranges that Python begins (record_function and its like) may outlive those.
+// Returns whether torch ends the range before the C++ function that began it returns. Then the Python functions around
+// the range stay the same until it ends. Ranges that Python begins (record_function and its like) may outlive them.
 inline bool is_scoped(const opspan_op& op) {
   constexpr std::string_view kTorchs = "aten::";
   return op.kind == OPSPAN_KIND_ENGINE || op.kind == OPSPAN_KIND_BACKWARD ||
          (op.kind == OPSPAN_KIND_OP && !std::strncmp(op.name, kTorchs.data(), kTorchs.size()));
 }
 
-// What the innermost open range knows of its functions, if this op begins in them.
+// Returns the functions that the innermost open range knows, if this op begins in them.
 inline capture::Constant* functions_around(const Frames& frames, const opspan_op& op) {
   const Frame* around = frames.top();
   if (!around || !around->has_functions) return nullptr;
@@ -99,7 +99,7 @@ inline capture::Constant* functions_around(const Frames& frames, const opspan_op
   return functions.python == op.python && functions.instruction == op.instruction ? functions.text : nullptr;
 }
 
-// 0: it is in none. `frame` is that of the op, not open yet.
+// Returns the id of the op's stack; 0: it has none. `frame` is that of the op, not pushed yet.
 [[gnu::noinline]] inline uint32_t stack_id(LabelTable& texts, capture::Log& log, Thread& here, const opspan_op& op,
                                            capture::Constant* around, Frame& frame) {
   int64_t words[OPSPAN_STACK_WORDS];

@@ -1,12 +1,12 @@
-// What one thread has open at one sink, in the order in which it was opened there.
+// The ranges that one thread has open at one sink, in the order in which they were opened there.
 //
-// Tools keep a stack a thread and close its top, whatever the caller meant. Ranges do not always end in that order:
-// a generator is dropped, an async op ends on another thread. So a frame is looked up by what it is, and closed at
-// the tool only when it is on top; until then it is marked. Only the owner opens and closes; another thread may
-// find a frame and mark it, nothing else.
+// Tools keep a stack for each thread and end its top, whatever the caller meant. Ranges do not always end in that
+// order: a generator is dropped, an async op ends on another thread. So a frame is looked up by its key, and popped at
+// the tool only when it is on top; until then its end is noted. Only the owner pushes and pops; another thread may find
+// a frame and note its end, nothing else.
 //
-// A program may push and never pop. So the frames are a ring: where more are open at once than it holds, the outermost
-// are given up. They stay open at the tool, and cannot be ended any more.
+// A program may push and never pop. So the frames are a ring: when more are open than it holds, the outermost are given
+// up. They stay open at the tool, and can no longer be ended.
 #pragma once
 
 #include <atomic>
@@ -16,22 +16,23 @@
 
 namespace opspan {
 
+// Where a range was ended before its frame could be popped: on its own thread, or on another.
 enum class End : uint8_t { kNone, kHere, kElsewhere };
 
-// The functions of Python that an op was called in.
+// The Python functions that an op was called in.
 struct Functions {
   const void* python = nullptr;  // as opspan_op has it
   int64_t instruction = 0;
-  capture::Constant* text = nullptr;  // null: not known to those inside
+  capture::Constant* text = nullptr;  // null: ranges inside cannot use it
 };
 
-// All that most ranges need is in the first of two cache lines.
+// An open range. All that most ranges need is in the first of its two cache lines.
 struct alignas(64) Frame {
   std::atomic<const void*> key{nullptr};  // torch's RecordFunction; null for a user's own range
   std::atomic<uint64_t> id{0};            // op id, or the number of a user's own range
   std::atomic<End> end{End::kNone};
-  uint8_t where = 0;           // the sink's: what begin did, 0 for nothing
-  bool has_functions = false;  // they are known
+  uint8_t where = 0;           // set by the sink: how begin opened the range, 0 if it did nothing
+  bool has_functions = false;  // `functions` is set
   capture::Place place;
   alignas(64) Functions functions;
 
@@ -49,8 +50,8 @@ struct alignas(64) Frame {
 
 class Frames {
  public:
-  // The frame that the next open() will show to others; null when there is no memory. The caller fills in where and
-  // place. `give_up` is told of a frame that has to make room.
+  // Returns the frame that the next push() adds; null if there is no memory. The caller fills in `where` and `place`.
+  // `give_up` is called for a frame that has to make room.
   template <class GiveUp>
   Frame* next(const void* key, uint64_t id, GiveUp&& give_up) {
     const uint64_t depth = depth_.load(std::memory_order_relaxed);
@@ -80,7 +81,7 @@ class Frames {
     return depth % kBlock ? next_ - 1 : at(depth - 1);
   }
 
-  // How many are open. Read by the thread itself.
+  // Returns how many frames are open, for the thread itself.
   uint32_t depth() const { return depth_.load(std::memory_order_relaxed); }
 
   void pop() {
@@ -94,14 +95,14 @@ class Frames {
     next_ = nullptr;
   }
 
-  // Closes what has been marked and is on top now.
+  // Pops the frames on top whose ranges have ended.
   template <class Pop>
   void pop_ended(Pop&& pop_at_sink) {
     if (Frame* frame = top(); frame && frame->has_ended()) [[unlikely]]
       pop_all_ended(pop_at_sink);
   }
 
-  // For any thread.
+  // Finds an open range; any thread may call this.
   Frame* find(const void* key, uint64_t id) const {
     uint64_t bottom = bottom_.load(std::memory_order_relaxed);
     for (uint64_t i = depth_.load(std::memory_order_acquire); i > bottom;) {
@@ -111,7 +112,7 @@ class Frames {
     return nullptr;
   }
 
-  // The innermost open range of the user's own.
+  // Returns the innermost open range of the user's own.
   Frame* innermost_user_range() const {
     uint64_t bottom = bottom_.load(std::memory_order_relaxed);
     for (uint64_t i = depth_.load(std::memory_order_relaxed); i > bottom;) {
@@ -137,9 +138,9 @@ class Frames {
   }
   [[gnu::cold]] Frame* begin_block(uint64_t depth);
 
-  std::atomic<uint64_t> depth_{0};            // counts on and on: both are places modulo the size of the ring
-  std::atomic<uint64_t> bottom_{0};           // what is below was given up
-  Frame* next_ = nullptr;                     // of depth_; null where a block begins that was not asked for yet
+  std::atomic<uint64_t> depth_{0};   // it only grows; its place in the ring is its remainder
+  std::atomic<uint64_t> bottom_{0};  // frames below this were given up
+  Frame* next_ = nullptr;            // the frame at depth_; null at the begin of a block that is not allocated yet
   std::atomic<Frame*> blocks_[kBlocks] = {};  // never freed: another thread may be looking
 };
 

@@ -60,10 +60,10 @@ namespace {
 using namespace itt;
 
 std::atomic<Domain*> g_torch_domain{nullptr};
-std::atomic<bool> g_is_direct{false};  // g_direct is the tool's that is there now
+std::atomic<bool> g_is_direct{false};  // g_direct is that of the current tool
 LabelTable g_texts, g_sizes;
 
-// Keys of metadata, and names for tasks whose own has no place in the table any more.
+// Keys of metadata, and `other`, the name of tasks whose own name no longer fits into the table.
 struct Handles {
   StringHandle *seq, *op_id, *fwd_tid, *sizes, *name, *other;
 } g_handles;
@@ -91,8 +91,8 @@ void relate(Thread& here, const opspan_op& op, Domain* domain, Id id) {
   }
 }
 
-// The table only saves the writing: without a place in it the text is written again, each time. The answer is good
-// until this thread's next text.
+// Returns the text of the sizes, which is valid until this thread's next text. Without room in the table the text is
+// written again each time.
 std::string_view sizes_of(Thread& here, const opspan_op& op, const void** sizes_handle = nullptr) {
   auto build = [&](std::string& out) { text::append_sizes(out, op.inputs, op.inputs_count); };
   auto keep = [](const char* text) -> void* {
@@ -112,7 +112,8 @@ std::string_view sizes_of(Thread& here, const opspan_op& op, const void** sizes_
   return here.text;
 }
 
-// What is said after the task has begun: of the op that this one is the backward of.
+// Tells the relation of a backward op to its forward op, or remembers a forward op. It follows after the task has
+// begun.
 void relate_forward(Thread& here, const opspan_op& op, Domain* domain, Id id) {
   if (op.sequence < 0) return;
   if (op.kind == OPSPAN_KIND_BACKWARD) {
@@ -208,7 +209,8 @@ void end(const void* key, uint64_t op_id, uint64_t thread, const uintptr_t*, siz
 
 // --- sessions
 
-// What has begun directly ends so, whatever tool is there by then.
+// Finds out whether the tool is opspan's collector. Tasks that began directly end directly, even if the tool is another
+// one by then.
 void look_for_collector() {
   static void* checked = nullptr;
   void* function = reinterpret_cast<void*>(g_calls.task_begin.load(std::memory_order_relaxed));
@@ -219,7 +221,8 @@ void look_for_collector() {
   g_is_direct.store(calls != nullptr);
 }
 
-// Looks for a collector, and makes what a session needs of it when there is one. Under the session lock.
+// Looks for a collector and creates what a session needs of it. Returns false if there is none. Requires the session
+// lock.
 bool prepare() {
   if (!refresh()) return false;
   compare_tools();

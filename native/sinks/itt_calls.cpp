@@ -14,9 +14,9 @@ constinit Calls g_calls;
 
 namespace {
 
-// Under the slow lock. The library is never closed.
+// The slow lock guards both. The library is never closed.
 void* g_library = nullptr;
-std::unordered_map<std::string_view, void*> g_checked;  // variable -> its value when it was last looked into
+std::unordered_map<std::string_view, void*> g_checked;  // variable -> the value of it that was checked last
 
 bool is_same_file(void* a, void* b) {
   Dl_info first, second;
@@ -29,8 +29,9 @@ void read(std::atomic<Function*>* pointer, const char* variable) {
   pointer->store(address ? *address : nullptr, std::memory_order_relaxed);
 }
 
-// Where a collector has put no function of its own the variable may hold one of ITT's, which does nothing but look.
-// Whose it is takes milliseconds to find out in a library of torch's size: only where the value is a new one.
+// Reads a pointer to a collector's function. If the collector has none, the variable may hold a function of ITT's own
+// that only looks for a collector; that counts as null. Finding a function's library takes milliseconds in a library of
+// torch's size, so only new values are checked.
 template <class Function>
 void read_collectors(std::atomic<Function*>* pointer, const char* variable) {
   auto* address = static_cast<Function**>(dlsym(g_library, variable));
@@ -64,7 +65,7 @@ const char* open(const char* library) {
     refresh();
     return nullptr;
   }
-  // Makes ITT look for its collector. Not every call does: creating a domain or a string does not.
+  // This call makes ITT look for its collector; creating a domain or a string would not.
   using Version = const char* (*)();
   auto* version = static_cast<Version*>(dlsym(opened, "__itt_api_version_ptr__3_0"));
   if (version && *version) (*version)();

@@ -1,5 +1,5 @@
-// ITT, without linking to it: the functions of somebody else's static copy of ITT, reached through the pointers that
-// it exports. libtorch_cpu has them, and so has the ittapi package.
+// Calls ITT without linking to it, through the pointers that another library's static copy of ITT exports. libtorch_cpu
+// has them, and so has the ittapi package.
 #pragma once
 
 #include <atomic>
@@ -12,8 +12,8 @@ namespace opspan::itt {
 inline constexpr Id kNull = {0, 0, 0};
 enum Relation : int { kIsDependentOn = 1 };
 
-// A pointer is null when there is no collector, or when the collector does not do this. (The two that create things
-// work without one.)
+// ITT's pointers. One is null if there is no collector, or if the collector does not take the call. (The two that
+// create things work without a collector.)
 struct Calls {
   template <class Function>
   using Pointer = std::atomic<Function*>;
@@ -39,11 +39,11 @@ Result call(const std::atomic<Result (*)(Parameters...)>& pointer, Arguments... 
   return function ? function(arguments...) : Result();
 }
 
-// Finds the pointers in `library` and makes the collector attach. Null, or a sentence.
+// Finds the pointers in `library` and makes the collector attach. Returns null, or a sentence that says why not.
 const char* open(const char* library);
-// Reads the pointers again. True when there is a collector that takes tasks.
+// Reads the pointers again. Returns true if there is a collector that takes tasks.
 bool refresh();
-// What refresh() found last.
+// Returns what the last refresh() returned.
 bool listening();
 
 }  // namespace opspan::itt

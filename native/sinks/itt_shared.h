@@ -1,4 +1,4 @@
-// What the two halves of the ITT sink share: ops (itt.cpp) and a user's own ranges (itt_user_ranges.cpp).
+// Declarations that both halves of the ITT sink use: ops (itt.cpp) and a user's own ranges (itt_user_ranges.cpp).
 #pragma once
 
 #include <string_view>
@@ -12,7 +12,7 @@ namespace opspan::itt {
 // Our own domain; null until a collector has been found.
 extern std::atomic<Domain*> g_domain;
 Domain* torch_domain();
-// Of opspan's own collector; null: there has been none.
+// The calls of opspan's own collector; null: there has been none.
 extern std::atomic<const direct::Calls*> g_direct;
 
 // Frame::where
@@ -24,17 +24,17 @@ inline Id id_of(const Frame& frame) {
   uint64_t number = frame.id.load(std::memory_order_relaxed);
   return frame.key.load(std::memory_order_relaxed) ? op_id(number) : user_range_id(number);
 }
-// The task that encloses what begins now.
+// Returns the id of the task around a range that begins now.
 Id parent_of(const Frames& frames);
 
-// A name's handle. Null: there are `limit` names already. A table of handles costs most collectors a search for every
-// new name, and memory for good.
+// Returns the handle of a name; null if there are `limit` names already. A new name costs most collectors a search in a
+// list, and memory for good.
 inline constexpr uint32_t kMaxNames = 65536;
 StringHandle* handle(const char* text, uint32_t limit);
-// For the few names that are ours.
+// Returns the handle of one of our own few names.
 StringHandle* key(const char* name);
 
-// For end_range.
+// Callbacks of end_range (threads.h).
 void pop(Frame& frame);
 void end_out_of_order(Frame& frame);
 

@@ -24,7 +24,8 @@ void describe(Domain* domain, Id id, const opspan_range& range) {
   }
 }
 
-// The task's name, or a common one with the name beside it when there are too many already.
+// Begins a task under its name. If there are too many names already, the task gets a common one, and its own as
+// metadata.
 template <class Begin>
 void begin_named(Domain* domain, Id id, const opspan_range& range, Begin&& begin) {
   StringHandle* name = handle(range.name, kMaxNames);

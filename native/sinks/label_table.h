@@ -1,5 +1,5 @@
-// A table of distinct labels, each with what a tool gave for it. Finding is free of locks and allocation; what is in
-// the table stays, at one address, while the process lives, because that is what tools do with registered strings.
+// A table of distinct labels, each with the handle that a tool gave for it. Finding a label takes no lock and allocates
+// nothing. Entries stay at one address while the process lives, because tools keep registered strings for as long.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace opspan {
 
-// A name, perhaps with a number and with sizes: compared in full, hashed once.
+// A name, perhaps with a number and with sizes. Keys are compared in full and hashed once.
 struct Key {
   std::string_view name;
   uint64_t extra;
@@ -31,7 +31,7 @@ struct Key {
 };
 
 class LabelTable {
-  // memcmp of nothing at a null pointer can take 80 ns (a masked vector load).
+  // Calls no memcmp for nothing: at a null pointer that can take 80 ns (a masked vector load).
   static bool equal(const void* a, const void* b, size_t bytes) { return !bytes || !std::memcmp(a, b, bytes); }
 
  public:
@@ -42,15 +42,15 @@ class LabelTable {
     uint32_t word_count;
     const int64_t* words;
     const char* name;
-    std::string text;  // what the tool was given
-    void* handle;      // what it gave back
+    std::string text;  // the text that the tool was given
+    void* handle;      // the handle that it gave back
     bool is(const Key& key) const {
       return hash == key.hash && extra == key.extra && name_length == key.name.size() && word_count == key.word_count &&
              equal(name, key.name.data(), name_length) && equal(words, key.words, word_count * sizeof(int64_t));
     }
   };
 
-  // Null: not there.
+  // Returns null if the label is not in the table.
   const Entry* find(const Key& key) const {
     const Table* table = table_.load(std::memory_order_acquire);
     if (!table) return nullptr;
@@ -60,8 +60,9 @@ class LabelTable {
     }
   }
 
-  // Finds or adds. `build` appends the text to a string, `give` turns it into the tool's handle: without a lock, so
-  // another thread may be quicker, and then what `give` gave is dropped. Null: there are `limit` entries already.
+  // Finds or adds a label. `build` appends the text to a string, `make_handle` turns that into the tool's handle. Both
+  // run without a lock, so another thread may be faster; then `drop` takes the handle back. Returns null if the table
+  // has `limit` entries already.
   template <class Build, class MakeHandle, class Drop = void (*)(void*)>
   const Entry* get(
       const Key& key, uint32_t limit, Build&& build, MakeHandle&& make_handle, Drop&& drop = [](void*) {}) {
@@ -80,8 +81,8 @@ class LabelTable {
   struct Table {
     uint64_t mask;
     std::atomic<const Entry*>* slots;
-    const Table*
-        smaller;  // the one before, still somebody may be reading it: together they are no larger than this one
+    // The table before, which another thread may still read: all before are together no larger than this one.
+    const Table* smaller;
   };
   const Entry* add(const Key& key, std::string text, void* handle);
   static void insert(const Table& table, const Entry* entry);

@@ -35,19 +35,19 @@ namespace {
 
 using namespace nvtx;
 
-// Names with sizes, and sizes alone; as g_names, but bounded by the session.
+// Names with sizes, and sizes alone; like g_names, but bounded by the session.
 constinit LabelTable g_sized_names, g_sizes;
 
 uint32_t max_strings() { return g_sessions[OPSPAN_NVTX].max_strings(); }
 
-// Sets the label's message to `<name>[, fwd_tid = T]`: registered, while there is room for names.
+// Sets the label's message to `<name>[, fwd_tid = T]`, as a registered string while there is room for names.
 [[gnu::cold, gnu::noinline]] void make_name(Thread& here, Label* label, const opspan_op& op,
                                             text::ForwardThread forward) {
   auto build = [&](std::string& out) {
     out += text::name_of(op);
     text::append_forward(out, forward);
   };
-  // A user's names may be numbered: those are texts, not strings to keep.
+  // A user may number names, so they are sent as texts and not kept.
   if (op.kind != OPSPAN_KIND_USER) {
     Key key(text::name_of(op), forward.named ? uint64_t{forward.tid} + 1 : 0);
     if (auto* entry = g_names.get(key, kMaxNames, build, register_string)) {

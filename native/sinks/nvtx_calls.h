@@ -1,4 +1,4 @@
-// NVTX, and the only place that includes it: header-only, hidden in this library, attached to a tool by the first call.
+// The only place that includes NVTX: header-only, hidden in this library, attached to a tool by the first call.
 #pragma once
 
 #include <nvtx3/nvToolsExt.h>
@@ -11,7 +11,7 @@
 
 namespace opspan::nvtx {
 
-// What goes into our own domain.
+// The fields of an event in our own domain.
 struct Label {
   nvtxStringHandle_t registered = nullptr;
   const char* text = nullptr;  // when there is no registered string
@@ -45,12 +45,12 @@ inline nvtxEventAttributes_t attributes(const Label& label) {
 extern std::atomic<nvtxDomainHandle_t> g_domain;
 inline nvtxDomainHandle_t domain() { return g_domain.load(std::memory_order_relaxed); }
 
-// Null, where the tool is none of opspan's.
+// The calls of opspan's own collector; null if the tool is another one.
 extern std::atomic<const direct::Calls*> g_direct;
 
-// Creates the domain, once. That makes the tool attach, if there is one: false when there is not.
+// Creates the domain, once, which makes a tool attach. Returns false if there is no tool.
 bool attach();
-// The schema of label::Payload, registered once; 0 when the tool does not understand extended payloads.
+// Returns the id of the schema of label::Payload, registered once; 0 if the tool does not understand extended payloads.
 uint64_t schema();
 
 }  // namespace opspan::nvtx

@@ -1,4 +1,4 @@
-// What the two halves of the NVTX sink share: ops (nvtx.cpp) and a user's own ranges (nvtx_user_ranges.cpp).
+// Declarations that both halves of the NVTX sink use: ops (nvtx.cpp) and a user's own ranges (nvtx_user_ranges.cpp).
 #pragma once
 
 #include <string_view>
@@ -11,8 +11,8 @@
 
 namespace opspan::nvtx {
 
-// Registered names without sizes. They are few, unless a program makes them up as it goes: then the table must not
-// grow for ever. Handles are good for the process, so the table outlives sessions.
+// Registered names without sizes. They are few, unless a program makes names up as it runs: then the table must stop
+// growing. Handles are valid as long as the process lives, so the table outlives sessions.
 inline constexpr uint32_t kMaxNames = 65536;
 extern LabelTable g_names;
 
@@ -26,7 +26,7 @@ using label::color_of;
 // Frame::where
 enum : uint8_t { kNothing = 0, kDefaultDomain = 1, kOpspanDomain = 2, kDirect = 3 };
 
-// For end_range.
+// Callbacks of end_range (threads.h).
 void pop(Frame& frame);
 void end_out_of_order(Frame& frame);
 

@@ -1,7 +1,7 @@
-// Whether NVTX's tool and ITT's collector are one and the same library, and which of the two is spoken to then.
+// Finds out whether NVTX's tool and ITT's collector are the same library, and decides which protocol is used then.
 //
-// `opspan run` gives a program one library under both protocols: what went to both would be recorded twice. Two tools
-// (nsys and VTune, or a copy of our library a second time) each get everything, as before.
+// `opspan run` gives a program one library under both protocols, which would record twice what goes to both. Two tools
+// (nsys and VTune, or a second copy of our library) each get everything.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,7 @@ namespace opspan {
 inline constexpr uint32_t kBothTools = OPSPAN_TO_NVTX | OPSPAN_TO_ITT;
 
 // The protocol that keeps silent, as a bit of OPSPAN_TO_: for a user's range that goes to both, and for ops while both
-// sessions label. 0: none, there are two tools.
+// sessions label. 0: there are two tools, and neither is silent.
 inline constinit std::atomic<uint32_t> g_silent_user_ranges{0};
 inline constinit std::atomic<uint32_t> g_silent_ops{0};
 
@@ -24,7 +24,8 @@ inline uint32_t without_silent(uint32_t to) {
 
 inline bool silent_for_ops(uint32_t bit) { return g_silent_ops.load(std::memory_order_relaxed) & bit; }
 
-// Under the session lock: one of the two has attached; ops go to a sink from here on, or no more.
+// Both require the session lock. compare_tools follows an attach of either tool; set_labelling says whether ops go to a
+// sink from now on.
 void compare_tools();
 void set_labelling(int sink, bool on);
 

@@ -1,4 +1,4 @@
-// What is asked of a capture that keeps the last alone, beside what every sink has.
+// The calls that only a rolling capture has, beside those of every sink.
 #include "capture/writer.h"
 #include "sinks/sinks.h"
 

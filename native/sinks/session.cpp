@@ -16,18 +16,18 @@ constinit Session g_sessions[OPSPAN_SINK_COUNT];
 
 namespace {
 
-// Of a process that starts sessions. Its forks see it; a fork with sessions of its own has a page of its own for them.
+// The words of the sessions that a process started. Its forks see this page; a fork that starts sessions makes its own.
 struct Page {
   struct alignas(64) Line {
     SessionWord word{0};
   };
   Line lines[OPSPAN_SINK_COUNT];
   pid_t owner = 0;
-  ino_t pids = 0;  // which processes the number is one among
+  ino_t pids = 0;  // the PID namespace in which `owner` is a number
 };
 
 std::atomic<Page*> g_page{nullptr};
-// Numbers go on in forks, so that no process takes another's session for one of its own.
+// Numbers continue in forks, so that no process takes another's session for its own.
 std::atomic<uint64_t> g_number{0};
 
 std::atomic<opspan_scheduler> g_schedule{nullptr};
@@ -51,7 +51,7 @@ Page* page() {
   return other;
 }
 
-// Ended, though nobody may have waited for it yet.
+// Returns whether the process has ended, even if nobody has waited for it yet.
 bool is_gone(pid_t pid) {
   if (kill(pid, 0) != 0) return errno == ESRCH;
   char path[64], line[512];
@@ -60,7 +60,7 @@ bool is_gone(pid_t pid) {
   if (!file) return false;
   size_t count = std::fread(line, 1, sizeof(line) - 1, file);
   std::fclose(file);
-  while (count && line[count - 1] != ')') --count;  // the name before it may hold anything
+  while (count && line[count - 1] != ')') --count;  // the name in the parentheses may hold anything
   return count + 1 < sizeof(line) - 1 && count && (line[count + 1] == 'Z' || line[count + 1] == 'X');
 }
 
@@ -120,10 +120,10 @@ bool Session::adopt() {
   return is_shared;
 }
 
-// In the child, where this thread is the only one.
+// Runs in the child, where this thread is the only one.
 void Session::after_fork() {
   g_page.store(nullptr, std::memory_order_relaxed);
-  if (state_.load() == kChanging) {  // whoever did that is not here any more
+  if (state_.load() == kChanging) {  // the thread that was changing it is not in this process
     forget();
     finish_change(kOff);
   }
@@ -140,13 +140,14 @@ void Session::check_owner() {
   word->compare_exchange_strong(now, 0);
 }
 
-// Where the owner's session was seen to be over. It ends here as well, once what has begun on this thread has ended (a
-// closed file takes no ends), and the process is told. Other threads may be here at the same time.
+// Ends this process' part of a session that its owner has ended, once the ranges that began on this thread have ended
+// (a closed file takes no ends), and calls the program back. Other threads may be here at the same time. Returns 0: no
+// labels are wanted.
 int Session::end_in_fork() {
   const Thread& here = Thread::here();
   bool is_open = kSinks[sink()]->ends_anywhere && here.frames[sink()].depth() > here.inherited[sink()];
   if (is_open || !begin_change(kOn)) return 0;
-  if ((word_.load()->load() ^ number_.load()) <= kForms) {  // another one has begun meanwhile
+  if ((word_.load()->load() ^ number_.load()) <= kForms) {  // another session has begun meanwhile
     finish_change(kOn);
     return 0;
   }

@@ -1,7 +1,7 @@
-// What a session of a sink is to every thread of its process, and to the processes that are forked inside it.
+// A session of a sink, as all threads of its process see it, and the processes that are forked inside it.
 //
-// Whether labels are wanted, and in which form, is one word in memory that the process shares with its forks: one store
-// by the process that entered the session, its owner, turns labelling on, off, or ends the session in all of them.
+// One word in memory that the process shares with its forks says whether labels are wanted, and in which form. The
+// process that started the session, its owner, turns labelling on or off or ends the session by one store, for all.
 #pragma once
 
 #include <atomic>
@@ -12,16 +12,16 @@
 
 namespace opspan {
 
-// number << 8 | form: the session of that number labels in that form; form 0: it pauses (a schedule). Any other number:
-// the session is over.
+// number << 8 | form: the session of that number labels in that form; form 0: it pauses (a schedule). With any other
+// number a session is over.
 using SessionWord = std::atomic<uint64_t>;
 inline constinit SessionWord g_no_session{0};
 
-// Read by every thread. Who starts and stops changes it first, without a lock: there must be none that a fork would
-// have to hold beside those of threads.h and of the capture's writer.
+// The state of a session, which every thread reads. Starts and stops change it without a lock: a fork would have to
+// hold that lock, beside those of threads.h and of the capture's writer.
 class alignas(64) Session {
  public:
-  // The form of labels now; 0: none are wanted.
+  // Returns the form of labels now; 0: no labels are wanted.
   int form() {
     uint64_t now = word_.load(std::memory_order_relaxed)->load(std::memory_order_acquire);
     uint64_t difference = now ^ number_.load(std::memory_order_relaxed);
@@ -31,21 +31,22 @@ class alignas(64) Session {
   }
   uint32_t max_strings() const { return max_strings_.load(std::memory_order_relaxed); }
 
-  // For whoever changes the session; false: it is not in that state, or somebody else is changing it.
+  // A start or stop calls begin_change first, which returns false if the state is not `from`, or if somebody else is
+  // changing it; and finish_change last.
   enum State : uint8_t { kOff, kChanging, kOn };
   bool begin_change(State from) { return state_.compare_exchange_strong(from, kChanging); }
   void finish_change(State to) { state_.store(to); }
 
-  // Between change() and changed().
-  bool start(int form, uint32_t max_strings);  // false: no memory
+  // Both are called between begin_change() and finish_change().
+  bool start(int form, uint32_t max_strings);  // false: there is no memory
   void stop(opspan_stats* stats);
 
-  // Only the owner can; in a fork these do nothing.
+  // Turns labelling on or off. Only the owner can; in a fork this does nothing.
   void turn(bool on);
-  // In a fork: from here on a session by itself, as it stands.
+  // Makes the session a fork's own from now on, in the form that it has.
   bool adopt();
   void after_fork();
-  // Called now and then where ranges are counted. A session whose owner was killed is over.
+  // Ends the session if its owner was killed. It is called now and then where ranges are counted.
   [[gnu::cold]] void check_owner();
 
  private:
@@ -60,25 +61,25 @@ class alignas(64) Session {
   std::atomic<uint64_t> number_{0};  // << 8
   std::atomic<uint32_t> max_strings_{0};
   std::atomic<State> state_{kOff};
-  int form_ = 0;            // when it labels
+  int form_ = 0;            // the form while it labels
   opspan_stats base_ = {};  // totals at the start
 };
 
 extern constinit Session g_sessions[OPSPAN_SINK_COUNT];
 
-// Counts a range.
+// Counts a range. Every so many ranges, the owner is checked.
 inline constexpr uint64_t kCheckEvery = 4096;
 inline void count_range(Thread& here, int sink) {
   if (here.counters[sink].ranges.add() % kCheckEvery == 0) [[unlikely]]
     g_sessions[sink].check_owner();
 }
 
-// What sinks.h calls. The form, or -errno.
+// Start and stop, as sinks.h declares them. start_session returns the form, or -errno.
 inline constexpr char kNoMemory[] = "there is no memory for a session";
 int start_session(int sink, int form, uint32_t max_strings, char* error, size_t error_size);
 void stop_session(int sink, opspan_stats* stats);
 
-// How a start says no: -errno, and one sentence.
+// Reports a failed start: writes the sentence and returns -errno.
 inline int fail(int error, const char* sentence, char* out, size_t size) {
   if (out && size) std::snprintf(out, size, "%s", sentence);
   return -error;

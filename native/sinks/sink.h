@@ -1,5 +1,5 @@
-// What a sink is to the others: a struct of functions and one for a user's own ranges (user_ranges.h), each of a sink's
-// file.
+// A sink, as the others see it: a struct of functions, and another for a user's own ranges (user_ranges.h). Each sink
+// has files of its own.
 #pragma once
 
 #include "sinks/sinks.h"
@@ -9,16 +9,16 @@ namespace opspan {
 
 struct Sink {
   const char* name;
-  opspan_sink ops;      // torch's ranges, as the observer tells them
+  opspan_sink ops;      // for torch's ranges; the observer calls them
   bool (*listening)();  // opspan_listening
   int (*start)(const opspan_settings& settings, char* message, size_t message_size);  // opspan_start
-  uint64_t (*stop)();  // ends what `start` began; how many units were lost. Null: nothing to end
-  // A range can be ended out of order and by other threads (UserRangeSink::late does it), and not after `stop`. False:
-  // a tool ends what is on top of its thread's stack, whenever that is.
+  uint64_t (*stop)();  // ends a session; returns how many units were lost. Null: nothing to do
+  // True: a range can end out of order and on other threads (UserRangeSink::end_out_of_order), but not after `stop`.
+  // False: a tool ends whatever is on top of its thread's stack, at any time.
   bool ends_anywhere;
 };
 
-// kNvtx and kNvtxUserRanges, kItt and kIttUserRanges, ...
+// Declares kNvtx, kItt and so on.
 #define OPSPAN_DECLARE(NAME, Name) extern const Sink k##Name;
 OPSPAN_SINKS(OPSPAN_DECLARE)
 #undef OPSPAN_DECLARE

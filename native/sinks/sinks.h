@@ -1,8 +1,8 @@
 // The plain C functions between torch's side (native/observer) and the tools' side (native/sinks).
 //
-// The observer is compiled on the user's machine against the torch that is installed; the sinks are built once,
-// with the wheel, and know nothing of torch. This header is all that both see, so it is C and has no includes
-// but the standard ones. Python opens the functions with ctypes (src/opspan/emit/sinks.py).
+// The observer is compiled on the user's machine against the torch that is installed; the sinks are built once, with
+// the wheel, and know nothing of torch. Both include only this header, so it is C and needs no headers but the standard
+// ones. Python opens the functions with ctypes (src/opspan/emit/sinks.py).
 #ifndef OPSPAN_SINKS_H
 #define OPSPAN_SINKS_H
 
@@ -16,9 +16,9 @@ extern "C" {
 #define OPSPAN_SINKS_ABI 11
 #define OPSPAN_EXPORT __attribute__((visibility("default")))
 
-// The sinks, one line each, numbered in this order: OPSPAN_NVTX, OPSPAN_ITT, ... The second word names its functions
-// (native/sinks/sink.h). src/opspan/emit/sink_list.py has the same list. A capture for each recording that can be on at
-// the same time.
+// The sinks, one a line, numbered in this order: OPSPAN_NVTX, OPSPAN_ITT, ... The second word names a sink's functions
+// (native/sinks/sink.h). src/opspan/emit/sink_list.py has the same list. There is one capture for each recording that
+// can be on at the same time.
 #define OPSPAN_SINKS(SINK)  \
   SINK(NVTX, Nvtx)          \
   SINK(ITT, Itt)            \
@@ -60,34 +60,35 @@ enum {
 
 #define OPSPAN_ENGINE "autograd::engine::evaluate_function: "
 
-// The inputs of an op, as a run of int64 words, one group an argument. A group begins with what it is, from its lowest
-// bit on:
-//   4 bits   TENSOR, LIST (of which any is a tensor), or NOTHING: undefined tensor, number, string, None ...
+// The inputs of an op, as a run of int64 words with one group an argument. A group begins with a word that describes
+// it, from its lowest bit on:
+//   4 bits   TENSOR, LIST (with a tensor in it), or NOTHING: undefined tensor, number, string, None ...
 //   4 bits   of a tensor: the strides
-//   24 bits  the type: its name is in type_names, which NONE has as ""
-//   32 bits  of a tensor: the rank, and as many dimensions follow, then as many strides, with FOLLOW;
-//            of a list: the count, and a group for each follows
-// Types and strides only for OPSPAN_INPUTS_ALL. In a list that is none of tensors alone (TENSOR_LIST) none has any.
+//   24 bits  the type, a place in type_names; the name of NONE is ""
+//   32 bits  of a tensor: the rank; that many dimensions follow, and as many strides if FOLLOW;
+//            of a list: the count; a group for each item follows
+// Only OPSPAN_INPUTS_ALL has types and strides. In a list that holds more than tensors (not TENSOR_LIST) no item has
+// any.
 enum { OPSPAN_INPUT_NOTHING = 0, OPSPAN_INPUT_TENSOR = 1, OPSPAN_INPUT_LIST = 2 };
-// USUAL: those of a tensor that lies in one piece, the last dimension the densest.
+// USUAL: the strides of a tensor that lies in one piece, the last dimension the densest.
 enum { OPSPAN_STRIDES_NONE = 0, OPSPAN_STRIDES_USUAL = 1, OPSPAN_STRIDES_FOLLOW = 2 };
 enum {
   OPSPAN_TYPE_NONE = 0,
   OPSPAN_TYPE_SCALAR = 1,
   OPSPAN_TYPE_SCALARS = 2,
   OPSPAN_TYPE_TENSOR_LIST = 3,
-  OPSPAN_TYPE_TENSORS = 4,  // and whatever number torch has for the type
+  OPSPAN_TYPE_TENSORS = 4,  // plus torch's number of the type
 };
 
-// What of the inputs a sink is told.
+// The part of the inputs that a sink is told.
 enum {
   OPSPAN_INPUTS_NONE = 0,
   OPSPAN_INPUTS_SIZES = 1,
   OPSPAN_INPUTS_TENSORS = 2,  // sizes, and the addresses of tensors among inputs and outputs: OPSPAN_FORM_TORCH
-  OPSPAN_INPUTS_ALL = 3,      // sizes, types, strides, and values of what is no tensor
+  OPSPAN_INPUTS_ALL = 3,      // sizes, types, strides, and the values of inputs other than tensors
 };
 
-// The values of inputs, as a run of int64 words, one group an argument: what it is, then
+// The values of inputs, as a run of int64 words with one group an argument: its kind, then
 //   INT, BOOL  the value        REAL  the bits of a double        COMPLEX  those of two
 //   LIST       count, then a group for each        NONE  nothing: a tensor, a string, a long list, None ...
 enum {
@@ -99,29 +100,31 @@ enum {
   OPSPAN_VALUE_LIST = 5,
 };
 
-// Of the functions of Python that the calling thread is in. Only while its op begins.
+// Reads the Python functions that the calling thread is in. This works only while its op begins.
 typedef struct opspan_stacks {
-  // Words that are equal for equal stacks, as far as `out` has room (OPSPAN_STACK_WORDS are enough); how many they are.
+  // Writes words that are equal for equal stacks, as far as `out` has room (OPSPAN_STACK_WORDS are enough). Returns how
+  // many words it wrote.
   size_t (*words)(int64_t* out, size_t room);
-  // The text that such words stand for, into `out` as far as it has room (no NUL): a line a function, the outermost
-  // first. The answer is its whole length.
+  // Writes the text that such words stand for, as far as `out` has room (no NUL): a line a function, the outermost
+  // first. Returns the length of the whole text.
   size_t (*text)(const int64_t* words, size_t count, char* out, size_t size);
 } opspan_stacks;
 enum { OPSPAN_STACK_WORDS = 768 };
 
-// One range as torch's RecordFunction tells it. Pointers live only as long as the call.
+// One range, as torch's RecordFunction describes it. Pointers are valid only during the call.
 typedef struct opspan_op {
-  const char* name;        // ended by NUL; whoever needs its length counts
-  size_t overload_length;  // where overloads were asked for: of aten::add.Tensor, the name's end after the last point
+  const char* name;  // ended by NUL; its length is not counted yet
+  size_t
+      overload_length;  // length of the overload at the end of the name (aten::add.Tensor), if it was asked for; else 0
   uint32_t kind;
   uint32_t inputs_count;  // words; 0 when shapes are off
   const int64_t* inputs;
   // Only for OPSPAN_INPUTS_ALL.
-  const char* const* type_names;  // they stay where they are
+  const char* const* type_names;  // valid for good
   const int64_t* values;
   size_t values_count;
-  // Only where stacks were asked for, and the thread runs Python: its innermost function, and where it is in that.
-  // While an op runs, a second one that begins at the same place is in the same functions.
+  // Only if stacks were asked for and the thread runs Python: its innermost function, and the position in that. While
+  // an op runs, another one that begins at the same position is in the same functions.
   const void* python;
   int64_t instruction;
   const opspan_stacks* stacks;
@@ -129,26 +132,27 @@ typedef struct opspan_op {
   uint64_t op_id;           // 0: none
   uint64_t thread;          // torch's logical id of this thread, 0: not known
   uint64_t forward_thread;  // torch's logical id of the forward's thread, 0: not a backward op
-  // Only for OPSPAN_FORM_TORCH with shapes: one address for each of torch's input_op_ids, 0 where torch has none.
-  // That is: a tensor's; for a list one of each tensor in it; 0 for an undefined tensor, for a list without tensors
-  // and for anything else. (Not one for each of the sizes: torch leaves undefined tensors in lists out there.)
+  // Only for OPSPAN_FORM_TORCH with shapes: an address for each of torch's input_op_ids. A tensor has one; a list has
+  // one for each tensor in it; an undefined tensor, a list without tensors and anything else have 0. (There may be
+  // fewer addresses than sizes: torch leaves out undefined tensors in lists.)
   const uintptr_t* tensors;
   size_t tensor_count;
 } opspan_op;
 
 enum { OPSPAN_MEMORY_TAKEN = 0, OPSPAN_MEMORY_GIVEN_BACK = 1, OPSPAN_MEMORY_FAILED = 2 };
 
-// Memory that torch took, gave back, or could not get.
+// Memory that torch allocated, freed, or could not allocate.
 typedef struct opspan_memory {
   uint32_t what;
   int32_t device_type;   // as torch numbers them; 0: the host
   int32_t device_index;  // -1: the host
-  uint64_t address;      // 0 of memory that could not be got
+  uint64_t address;      // 0 if the allocation failed
   int64_t bytes;
-  int64_t total;  // taken and not given back, of what was seen to be taken
+  int64_t total;  // allocated and not freed, among the allocations that were seen
 } opspan_memory;
 
-// What the observer calls, per range. `key` is the address of torch's RecordFunction: unique while it lives.
+// The functions that the observer calls for each range. `key` is the address of torch's RecordFunction, which is unique
+// while it lives.
 typedef struct opspan_sink {
   void (*begin)(const void* key, const opspan_op* op);
   // thread: torch's id of the thread that begin was called on; end may come on another one (async ops).
@@ -163,7 +167,7 @@ OPSPAN_EXPORT const char* opspan_sink_name(int sink);
 
 typedef struct opspan_stats {
   uint64_t ranges;            // begun while this session was on
-  uint64_t late_ends;         // ended on another thread than they began: popped when that thread came by again
+  uint64_t late_ends;         // ended on another thread than they began; popped when that thread came by again
   uint64_t sizes_dropped;     // sizes left out because the table of distinct strings was full
   uint64_t relations_missed;  // backward ops whose forward was not found any more
   uint64_t lost;              // capture: units that could not be written
@@ -171,52 +175,52 @@ typedef struct opspan_stats {
   uint64_t fields_dropped;    // a user's ranges whose category, colour, payload or detail the form has no place for
 } opspan_stats;
 
-// --- sessions, at most one a sink.
+// --- sessions: a sink has at most one
 typedef struct opspan_settings {
   int form;              // OPSPAN_FORM_AUTO, or one that the sink has
   uint32_t max_strings;  // how many distinct names with sizes a tool is given
-  const char* folder;    // capture: where this process' file goes; it must exist. A fork's file lands beside it
-  // Capture: keep the last of it alone, at least so much; of several that are given, whichever is least. 0: not given.
+  const char* folder;  // capture: the folder of this process' file, which must exist. Forks write their files there too
+  // Limits of a rolling capture, which keeps at least so much; of several limits the smallest counts. 0: no limit.
   int64_t keep_ns;
   uint64_t keep_bytes;
   uint64_t keep_steps;
 } opspan_settings;
 
-// A tool is listening?  1 yes, 0 no. Asking makes the tool attach. A sink that needs none always is.
+// Returns 1 if a tool is listening, else 0. Asking makes the tool attach. A sink that needs no tool always listens.
 OPSPAN_EXPORT int opspan_listening(int sink);
-// The form of the labels (> 0), and in `said` what the sink has to tell: the capture, which file it writes. Or -errno,
-// and a sentence.
+// Returns the form of the labels (> 0); `message` is what the sink has to tell (a capture: its file). Or returns
+// -errno; `message` is a sentence.
 OPSPAN_EXPORT int opspan_start(int sink, const opspan_settings* settings, char* message, size_t message_size);
 OPSPAN_EXPORT void opspan_stop(int sink, opspan_stats* stats);
 
-// ITT lives in somebody else's library (libtorch_cpu, or the ittapi package): name the file, already loaded or not.
+// Opens the library that ITT is in (libtorch_cpu, or the ittapi package), whether it is already loaded or not.
 OPSPAN_EXPORT int opspan_itt_open(const char* library, char* error, size_t error_size);
-// Tell the tool to collect or not (ITT resume/pause; NVTX has no such call).
+// Tells the tool to collect or not (ITT resume/pause; NVTX has no such call).
 OPSPAN_EXPORT void opspan_itt_collect(int on);
 
-// NVTX and ITT both reach the same library of opspan's (`opspan run`)?  1 yes, 0 no. What goes to both is told once
-// then, by the protocol whose session began to label last, or NVTX.
+// Returns 1 if NVTX and ITT both reach the same library of opspan's (`opspan run`), else 0. Then what goes to both is
+// told once, by the protocol whose session began to label last, or NVTX.
 OPSPAN_EXPORT int opspan_one_tool(void);
-// The observer hands ops to this sink from here on (1), or no more (0).
+// Says that the observer hands ops to this sink from now on (1), or no more (0).
 OPSPAN_EXPORT void opspan_labelling(int sink, int on);
 
-// A session belongs to the process that started it, its owner, and to the processes that are forked inside it: what the
-// owner does to it reaches them. A stop in a fork is for the fork alone, and so is a session that a fork starts after
-// it. A schedule's on and off, by the owner; nothing in a fork. A session starts on.
+// Turns labelling on or off, for a schedule. A session starts on. It belongs to the process that started it, its owner,
+// and is shared by the processes that are forked inside it: what the owner does reaches them, and a call in a fork does
+// nothing. A stop in a fork ends the session only there; a session that a fork starts afterwards is its own.
 OPSPAN_EXPORT void opspan_session_turn(int sink, int on);
-// In a fork: the session that came with it is its own from here on. 1, or 0 if there is none.
+// Makes the session that came with a fork the fork's own from now on. Returns 1, or 0 if there is none.
 OPSPAN_EXPORT int opspan_session_adopt(int sink);
-// Of a capture that keeps the last alone: a training step is over; its files stay while somebody copies them (1), until
-// as many have said that they are done (0).
+// For a rolling capture: step counts a training step; hold keeps its files while somebody copies them (1), until as
+// many calls have said that they are done (0).
 OPSPAN_EXPORT void opspan_capture_step(int sink);
 OPSPAN_EXPORT void opspan_capture_hold(int sink, int on);
-// When a fork sees that its session is over, it stops its own part of it and calls later(told, sink): Python's
-// Py_AddPendingCall, which calls told(sink) when it may.
+// Sets the function that a fork calls when it sees that its session is over, once its own part is stopped: it calls
+// schedule(callback, sink). That is Python's Py_AddPendingCall, which calls callback(sink) as soon as it may.
 typedef int (*opspan_callback)(void* sink);
 typedef int (*opspan_scheduler)(opspan_callback callback, void* sink);
 OPSPAN_EXPORT void opspan_tell_forks(opspan_scheduler schedule, opspan_callback callback);
 
-// --- a user's own ranges: to every sink that is on, and to NVTX and ITT whenever a tool is listening there.
+// --- a user's own ranges: they go to every sink that is on, and to NVTX and ITT whenever a tool listens there
 typedef struct opspan_range {
   const char* name;  // UTF-8, any length, ended by NUL
   size_t name_length;
@@ -232,21 +236,21 @@ typedef struct opspan_range {
   } payload;
 } opspan_range;
 
-// A bit a sink: OPSPAN_TO_NVTX, OPSPAN_TO_ITT, ...
+// Each sink has a bit: OPSPAN_TO_NVTX, OPSPAN_TO_ITT, ...
 #define OPSPAN_BIT(NAME, Name) OPSPAN_TO_##NAME = 1 << OPSPAN_##NAME,
 enum { OPSPAN_SINKS(OPSPAN_BIT) OPSPAN_TO_ALL = (1 << OPSPAN_SINK_COUNT) - 1 };
-// A sink's bit of `to` times this: to that sink only while it has a session that labels (module ranges).
+// A sink's bit of `to` times this sends a range to that sink only while it has a session that labels (module ranges).
 enum { OPSPAN_IN_SESSION = 1 << OPSPAN_SINK_COUNT };
 
-// Zero-based depth of the new range on this thread; -1 when nobody listens. Counted are the ranges that opspan_push
-// opened on this thread, for each sink apart; the answer is that of the first sink of `to` that takes the range.
+// Returns the zero-based depth of the new range on this thread; -1 if nobody listens. Each sink counts the ranges that
+// opspan_push opened there on this thread; the depth is that of the first sink of `to` that takes the range.
 OPSPAN_EXPORT int opspan_push(const opspan_range* range, uint32_t to);
-// Ends this thread's innermost range at each sink of `to`, as it was pushed: only what opspan_push answered a depth for
-// may be popped, and with the same `to`. Zero-based depth of the range that ended, at the first of them that had taken
-// it; -1 when none was open. A range ends wherever it was pushed to, though the session has stopped since.
+// Ends this thread's innermost range at each sink of `to`. Pop only ranges for which opspan_push returned a depth, and
+// with the same `to`. Returns the zero-based depth of the ended range at the first sink that had taken it; -1 if none
+// was open. A range ends wherever it was pushed to, even if the session has stopped since.
 OPSPAN_EXPORT int opspan_pop(uint32_t to);
 OPSPAN_EXPORT void opspan_mark(const opspan_range* range, uint32_t to);
-// A range that may end on any thread; the result is never 0 unless nobody listens.
+// Starts a range that may end on any thread. Returns its id; 0: nobody listens.
 OPSPAN_EXPORT uint64_t opspan_range_start(const opspan_range* range, uint32_t to);
 OPSPAN_EXPORT void opspan_range_end(uint64_t id);
 

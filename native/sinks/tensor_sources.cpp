@@ -14,7 +14,8 @@ struct Source {
   int64_t output;
 };
 
-// On the heap for good, see threads.cpp; under the slow lock. Torch has no lock here, nor any order between threads.
+// It lives on the heap for good, see threads.cpp; the slow lock guards it. Torch has no lock here, nor any order
+// between threads.
 auto& by_address() {
   static auto* sources = new std::unordered_map<uintptr_t, Source>;
   return *sources;

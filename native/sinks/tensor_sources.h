@@ -1,5 +1,5 @@
-// Which op made a tensor, in torch's own way: by the tensor's address, the last op that put one out there. Addresses
-// are used again and entries never go, so it is a hint at best; it is here to write torch's text byte for byte.
+// Finds the op that made a tensor in torch's own way: the last op that had an output at the tensor's address. Addresses
+// are used again and entries are never removed, so it is a hint at best; it serves to write torch's text byte for byte.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@ namespace opspan::tensor_sources {
 
 void forget_all();
 void remember(uint64_t op_id, const uintptr_t* outputs, size_t count);
-// `, input_op_ids = [(7,0), (0,-1)]`; nothing when there are none.
+// Appends `, input_op_ids = [(7,0), (0,-1)]`, or nothing if there are no tensors.
 void append(std::string& out, const uintptr_t* tensors, size_t count);
 
 }  // namespace opspan::tensor_sources

@@ -16,7 +16,7 @@ void append_any(std::string& out, Number value) {
   out.append(digits, std::to_chars(digits, digits + sizeof(digits), value).ptr);
 }
 
-// Words are read with care for their end: a bad count must not become a bad read.
+// A run of words, read with care for its end: a wrong count must not become a read out of bounds.
 struct Words {
   const int64_t* next;
   const int64_t* end;
@@ -45,7 +45,7 @@ struct Group {
   Words strides = {};
 };
 
-// Calls one(group) for a tensor or nothing, and list(groups) for a list, which takes them from `groups`.
+// Calls one(group) for a tensor or nothing, and list(group, items) for a list; items(f) calls f for each item.
 template <class One, class List>
 void for_each_group(const int64_t* start, size_t count, One&& one, List&& list) {
   Words words{start, start + count};
@@ -61,7 +61,7 @@ void for_each_group(const int64_t* start, size_t count, One&& one, List&& list) 
   }
 }
 
-// `[2, 4]`
+// Appends `[2, 4]`.
 void append_list(std::string& out, Words words) {
   out += '[';
   for (bool first = true; words.has_more(); first = false) {
@@ -79,7 +79,7 @@ void append_steps(std::string& out, const Group& group) {
   append_list(out, {steps.data(), steps.data() + steps.size()});
 }
 
-// `[[2, 4], [[2], [3]], []]`, with what `one` appends for a tensor, and for a list that `is_one`.
+// Appends `[[2, 4], [[2], [3]], []]`. `one` appends each tensor, and each list for which `is_one` is true.
 template <class IsOne, class One>
 void append_groups(std::string& out, const int64_t* start, size_t count, IsOne&& is_one, One&& one) {
   bool first = true;
@@ -108,7 +108,7 @@ double real_of(int64_t word) {
   return value;
 }
 
-// As Python writes it: 1.0, 1e-05, inf.
+// Appends a number as Python writes it: 1.0, 1e-05, inf.
 void append_real(std::string& out, double value) {
   char digits[32];
   char* end = std::to_chars(digits, digits + sizeof(digits), value).ptr;

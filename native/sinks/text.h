@@ -15,47 +15,49 @@ namespace opspan::text {
 void append_number(std::string& out, int64_t value);
 void append_number(std::string& out, uint64_t value);
 
-// `[[2, 4], [[2], [3]], []]`: a list for each argument, a list of lists for a list of tensors.
+// Appends `[[2, 4], [[2], [3]], []]`: a list for each argument, a list of lists for a list of tensors.
 void append_sizes(std::string& out, const int64_t* words, size_t count);
 
-// `[[4, 1], [[1], [1]], []]`, in the same form.
+// Appends `[[4, 1], [[1], [1]], []]`, in the same form.
 void append_strides(std::string& out, const int64_t* words, size_t count);
 
-// `["float", "Scalar", ""]`
+// Appends `["float", "Scalar", ""]`.
 void append_types(std::string& out, const int64_t* words, size_t count, const char* const* names);
 
-// JSON: `[null, [4, 4], 0.1, false, "nan", "1.0+2.0j"]`. What JSON has no numbers for are texts that Python reads.
+// Appends JSON: `[null, [4, 4], 0.1, false, "nan", "1.0+2.0j"]`. Numbers that JSON does not have become texts that
+// Python can read.
 void append_values(std::string& out, const int64_t* words, size_t count);
 
-// `, sizes = ...`, as torch writes it: lists of tensors come apart, undefined tensors in them are left out. Nothing
-// when there is no argument.
+// Appends `, sizes = ...` as torch writes it: lists of tensors are taken apart, and undefined tensors in them left out.
+// Appends nothing if there is no argument.
 void append_torch_sizes(std::string& out, const int64_t* words, size_t count);
 
-// Which forward thread a label names. Only that of a backward op, and not the main thread: names stay few.
+// The forward thread that a label names: only for a backward op, and only if it is not the main thread. So names stay
+// few.
 struct ForwardThread {
   bool named = false;
   uint32_t tid = 0;  // 0: not known
 };
 
-// As the text forms and PAYLOAD name it.
+// Returns the forward thread as the text forms and PAYLOAD name it.
 inline ForwardThread forward_of(const Thread& here, const opspan_op& op) {
   if (op.kind != OPSPAN_KIND_BACKWARD) return {};
   const uint32_t tid = forward_tid(here, op);
   return {tid != process_id(), tid};
 }
 
-// All that opspan knows of an op, in its own grammar.
+// Appends all that opspan knows of an op, in its own grammar.
 void append_label(std::string& out, const opspan_op& op, ForwardThread forward);
 
-// `, fwd_tid = T`
+// Appends `, fwd_tid = T`.
 void append_forward(std::string& out, ForwardThread forward);
 
-// A user's own range: `name[, class = C][, args = A]`.
+// Appends a user's own range: `name[, class = C][, args = A]`.
 void append_user_range(std::string& out, const opspan_range& range);
 
 inline std::string_view name_of(const opspan_op& op) { return op.name; }
 inline std::string_view name_of(const opspan_range& range) { return {range.name, range.name_length}; }
-// The key under which opspan_range::detail goes.
+// Returns the key of opspan_range::detail.
 inline const char* detail_key(const opspan_range& range) { return range.kind == OPSPAN_KIND_MODULE ? "class" : "args"; }
 
 }  // namespace opspan::text

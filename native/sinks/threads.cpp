@@ -19,7 +19,7 @@ namespace {
 
 static_assert(std::string_view(OPSPAN_ENGINE) == capture::OpName::kEngine);
 
-// Torch counts threads up from 1 as they first run an op.
+// The thread that has a number of torch's. Torch counts threads up from 1 as they first run an op.
 struct NumberEntry {
   std::atomic<Thread*> thread{nullptr};
   std::atomic<uint32_t> tid{0};
@@ -28,7 +28,7 @@ constexpr uint64_t kNumbersPerBlock = 1024;
 constexpr uint64_t kNumberBlocks = 4096;
 std::atomic<NumberEntry*> g_number_blocks[kNumberBlocks];
 
-// A thread that ended stays readable (its forwards, its open frames) until so many more have ended.
+// The number of ended threads that stay readable (their forwards, their open frames) before one is used again.
 constexpr size_t kRetired = 64;
 
 struct Registry {
@@ -39,7 +39,7 @@ struct Registry {
   pthread_key_t at_exit;
 };
 
-// On the heap for good: threads outlive the statics of a process that is exiting.
+// It lives on the heap for good: threads outlive the statics of a process that is exiting.
 Registry& registry();
 
 std::atomic<uint32_t> g_process_id{0};
@@ -68,12 +68,12 @@ void forget_thread(void* pointer) {
   registry().retired.push_back(static_cast<Thread*>(pointer));
 }
 
-// In the child: only this thread is left.
+// Runs in the child, where only this thread is left.
 void after_fork() {
   g_process_id.store(static_cast<uint32_t>(getpid()), std::memory_order_relaxed);
   if (Thread* thread = Thread::t_here) {
     thread->tid = os_tid();
-    thread->number.store(0, std::memory_order_relaxed);  // to be learnt again, with the new tid
+    thread->number.store(0, std::memory_order_relaxed);  // so that it is registered again, with the new tid
     for (int sink = 0; sink < OPSPAN_SINK_COUNT; ++sink) thread->inherited[sink] = thread->frames[sink].depth();
   }
   slow_lock().unlock();
@@ -136,7 +136,8 @@ Thread& Thread::enter() {
   thread->tid = os_tid();
   thread->logs = capture::t_logs;
   t_here = thread;
-  // Not a C++ destructor: those of other thread-locals may still run ops after it, and then the thread enters anew.
+  // A key rather than a C++ destructor: destructors of other thread-locals may run ops later, and the thread enters
+  // anew.
   pthread_setspecific(all.at_exit, thread);
   return *thread;
 }
@@ -158,7 +159,7 @@ void Thread::register_number(uint64_t torch_number) {
 Thread* thread_of(uint64_t torch_number) {
   NumberEntry* entry = entry_of(torch_number, false);
   Thread* thread = entry ? entry->thread.load(std::memory_order_acquire) : nullptr;
-  // It may have become another thread's since.
+  // The object may belong to another thread by now.
   return thread && thread->number.load(std::memory_order_acquire) == torch_number ? thread : nullptr;
 }
 
@@ -233,7 +234,7 @@ uint64_t Forwards::find(int64_t sequence) const {
   return entry.sequence.load(std::memory_order_relaxed) == tag ? op_id : 0;
 }
 
-// Another thread may be reading: the memory stays, its pages are exchanged for empty ones.
+// Another thread may be reading, so the memory stays and only its pages are exchanged for empty ones.
 void Forwards::clear() {
   if (Entry* entries = entries_.load(std::memory_order_relaxed)) {
     madvise(entries, kEntries * sizeof(Entry), MADV_DONTNEED);

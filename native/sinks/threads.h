@@ -1,5 +1,6 @@
-// What opspan keeps for each thread of the process, and who is who: torch numbers threads by itself, tools by the
-// OS. Nothing here is ever freed while the process lives, only used again: another thread may be looking.
+// The state that opspan keeps for each thread of the process, and how threads are found: torch has numbers of its own
+// for them, tools use those of the OS. Nothing here is freed while the process lives, only used again: another thread
+// may be looking.
 #pragma once
 
 #include <atomic>
@@ -14,8 +15,8 @@
 
 namespace opspan {
 
-// The forward ops of one thread, by sequence number: the last one started under a number made its autograd node.
-// 65,536 numbers back; allocated when first used.
+// The forward ops of one thread, by sequence number: the last op that started under a number made its autograd node. It
+// goes back 65,536 numbers, and is allocated when first used.
 class Forwards {
  public:
   void put(int64_t sequence, uint64_t op_id);
@@ -32,7 +33,7 @@ class Forwards {
   std::atomic<Entry*> entries_{nullptr};
 };
 
-// Written by one thread, summed by others.
+// A counter that one thread writes and others read.
 struct Counter {
   std::atomic<uint64_t> value{0};
   uint64_t add() {
@@ -46,33 +47,33 @@ struct Counters {
   Counter ranges, late_ends, sizes_dropped, relations_missed, given_up, fields_dropped;
 };
 
-// An entry of a table of the process that a thread found for these inputs.
+// An entry of a table of the process, which a thread has found for these inputs.
 struct SizedLabel {
   capture::Digest inputs;
   const LabelTable::Entry* label;
-  uint32_t file;  // 1: there is one
+  uint32_t file;  // 1: the entry is used
 };
 
 struct Thread {
-  std::atomic<uint64_t> number{0};  // torch's; 0: not told yet
+  std::atomic<uint64_t> number{0};  // torch's; 0: not known yet
   uint32_t tid = 0;
-  capture::Log* const* logs = nullptr;  // of the capture's writers: t_logs of this thread
+  capture::Log* const* logs = nullptr;  // t_logs of this thread: its logs in the capture's writers
   Frames frames[OPSPAN_SINK_COUNT];
   Counters counters[OPSPAN_SINK_COUNT];
-  int user_depth[OPSPAN_SINK_COUNT] = {};      // of the user's own ranges
-  uint32_t inherited[OPSPAN_SINK_COUNT] = {};  // ranges that were open when this process was forked: its parent's
+  int user_depth[OPSPAN_SINK_COUNT] = {};      // open ranges of the user's own
+  uint32_t inherited[OPSPAN_SINK_COUNT] = {};  // ranges of the parent that were open when this process was forked
   Forwards forwards;
-  capture::Names<void*> handles[2];                  // by direct::Protocol: what the tool gave for names of ops
+  capture::Names<void*> handles[2];                  // by direct::Protocol: the tool's handles of names of ops
   capture::Table<SizedLabel, 1024> sized_labels[2];  // by direct::Protocol: labels with sizes, or sizes alone
   std::string text;                                  // for building labels
 
-  // What opspan's own collector knows this thread by.
+  // Returns the state that opspan's own collector has for this thread.
   void* collector_thread(direct::Protocol protocol, const direct::Calls& calls) {
     void*& entry = collector_threads_[protocol];
     return entry ? entry : entry = calls.thread();
   }
 
-  // What was found for these inputs; or what is found now.
+  // Returns the label that this thread found for these inputs before; otherwise the one that `find` finds now.
   template <class Find>
   const LabelTable::Entry* find_label(direct::Protocol protocol, const capture::Digest& inputs, Find&& find) {
     auto matches = [&](const SizedLabel& it) { return it.inputs == inputs; };
@@ -84,7 +85,7 @@ struct Thread {
     return label;
   }
 
-  // The frame of a range that begins: see Frames::next.
+  // Returns the frame of a range that begins, see Frames::next.
   Frame* next_frame(int sink, const void* key, uint64_t id) {
     return frames[sink].next(key, id, [this, sink](Frame& frame) { give_up(sink, frame); });
   }
@@ -93,7 +94,7 @@ struct Thread {
     Thread* thread = t_here;
     return thread ? *thread : enter();
   }
-  // Torch's number of this thread, told with every range.
+  // Takes torch's number of this thread, which comes with every range.
   void set_number(uint64_t torch_number) {
     if (torch_number != number.load(std::memory_order_relaxed) && torch_number) [[unlikely]]
       register_number(torch_number);
@@ -109,7 +110,7 @@ struct Thread {
   void* collector_threads_[2] = {};
 };
 
-// All that is told of the inputs of an op. (It has no values without inputs.)
+// Returns a digest of all that is known of the inputs of an op. (An op without inputs has no values.)
 inline capture::Digest digest_of(const opspan_op& op) {
   capture::Digest digest;
   digest.add(op.type_names != nullptr, op.values_count);
@@ -118,34 +119,34 @@ inline capture::Digest digest_of(const opspan_op& op) {
   return digest;
 }
 
-// By torch's number. Null, 0: never seen under a session. The thread may have ended.
+// Both find a thread by torch's number; null and 0: no session has seen it. The thread may have ended.
 Thread* thread_of(uint64_t torch_number);
 uint32_t tid_of(uint64_t torch_number);
 
-// The forward's thread of a backward op as an OS thread id; 0: not known.
+// Returns the OS thread id of the forward's thread of a backward op; 0: not known.
 inline uint32_t forward_tid(const Thread& here, const opspan_op& op) {
   if (!op.forward_thread) return 0;
   return op.forward_thread == here.number.load(std::memory_order_relaxed) ? here.tid : tid_of(op.forward_thread);
 }
 
-// An op as opspan's own collector takes it, but for its sizes and its parent.
+// Returns the op as opspan's own collector takes it, without sizes and parent.
 inline direct::Op direct_op(const Thread& here, const opspan_op& op) {
   uint32_t forward = op.kind == OPSPAN_KIND_BACKWARD ? forward_tid(here, op) : 0;
   return {op.name, op.kind, forward, 0, nullptr, nullptr, op.sequence, op.op_id, 0};
 }
 
-uint32_t process_id();  // = the main thread's id
+uint32_t process_id();  // also the id of the main thread
 
-// Everything that blocks does so under these, so that a fork can hold them and leave them usable. Sessions start and
-// stop under the first; the second is for tables, and is taken under the first if both are.
+// Locks for everything that blocks: a fork holds them, and so leaves them usable. Sessions start and stop under the
+// first; the second guards tables, and is taken under the first if both are.
 std::mutex& session_lock();
 std::mutex& slow_lock();
 
-// Sums over all threads. stats.lost is not touched.
+// Sums the counters of all threads. stats.lost is not touched.
 opspan_stats totals(int sink);
 void subtract(opspan_stats* from, const opspan_stats& what);
 
-// The same for a range that is not the innermost of this thread, or may not be.
+// Ends a range that is not the innermost of this thread, or may not be.
 template <class Pop, class EndOutOfOrder>
 [[gnu::cold, gnu::noinline]] void end_range_out_of_order(Thread& here, int sink, const void* key, uint64_t id,
                                                          uint64_t number, Pop& pop_at_sink,
@@ -165,9 +166,9 @@ template <class Pop, class EndOutOfOrder>
   }
 }
 
-// Ends the range (key, id) that `number`, a thread in torch's counting, began. `close` undoes at the tool what begin
-// did there: on the thread that did it, once the frame is on top. `late` is called now if that is not now. Inlined: it
-// is most of what the end of a range costs.
+// Ends the range (key, id) that `number`, a thread in torch's counting, began. `pop_at_sink` undoes what begin did at
+// the sink: on the thread that did it, once the frame is on top. If that is not now, `end_out_of_order` is called now.
+// Inlined, because this is most of what the end of a range costs.
 template <class Pop, class EndOutOfOrder>
 [[gnu::always_inline]] inline void end_range(Thread& here, int sink, const void* key, uint64_t id, uint64_t number,
                                              Pop&& pop_at_sink, EndOutOfOrder&& end_out_of_order) {

@@ -1,4 +1,4 @@
-// A user's own ranges: opspan_push and the like, handed to every sink that somebody listens at.
+// A user's own ranges: opspan_push and the like, handed to every sink at which somebody listens.
 #include "sinks/user_ranges.h"
 
 #include <mutex>
@@ -18,7 +18,7 @@ struct AsyncRange {
   uint32_t to;
   uint64_t tokens[OPSPAN_SINK_COUNT];
 };
-// On the heap for good, see threads.cpp; under the slow lock.
+// It lives on the heap for good, see threads.cpp; the slow lock guards it.
 auto& async_ranges() {
   static auto* ranges = new std::unordered_map<uint64_t, AsyncRange>;
   return *ranges;
@@ -32,11 +32,11 @@ void for_each_sink(uint32_t to, Action&& action) {
   }
 }
 
-// Sinks that ever took a range. The others are left alone: what was pushed before a sink's first range has no frame
-// there, and whoever pops it finds none, as what was pushed since has been popped before it.
+// The sinks that ever took a range; the others are left alone. A range that was pushed before a sink's first one has no
+// frame there. Its pop finds none either, because all that was pushed since has been popped before it.
 std::atomic<uint32_t> g_used_sinks{0};
 
-// Those of `to` that a range goes to now.
+// Returns the sinks of `to` to which a range goes now.
 uint32_t listening_sinks(uint32_t to) {
   uint32_t listening = 0;
   for_each_sink(to, [&](int number, const UserRangeSink& sink) {
@@ -77,7 +77,7 @@ int opspan_push(const opspan_range* range, uint32_t to) {
     frames.pop_ended(sink.pop);
     Frame* frame = here.next_frame(number, nullptr, id);
     if (!frame) return;
-    // Where nobody is told now a frame is opened all the same: whoever pops it may listen by then.
+    // A sink where nobody listens gets a frame all the same: somebody may listen when the range is popped.
     if (listening & 1u << number) {
       sink.begin(here, *frame, *range);
       if (depth < 0) depth = here.user_depth[number];

@@ -1,4 +1,4 @@
-// A user's own ranges at one sink: what user_ranges.cpp asks of it. Apart from sink.h, so that a push looks up one
+// A user's own ranges at one sink, as user_ranges.cpp needs it. It is apart from sink.h so that a push looks up one
 // thing only.
 #pragma once
 
@@ -9,13 +9,13 @@
 namespace opspan {
 
 struct UserRangeSink {
-  bool (*is_on)();  // is anybody there to take a range now
+  bool (*is_on)();  // returns whether a range would be taken now
   // Opens the range at the tool and notes in the frame what `close` has to undo.
   void (*begin)(Thread& here, Frame& frame, const opspan_range& range);
-  void (*pop)(Frame& frame);  // as for end_range
+  void (*pop)(Frame& frame);  // as for end_range (threads.h)
   void (*end_out_of_order)(Frame& frame);
   void (*mark)(Thread& here, const opspan_range& range);
-  // A range that may end on any thread. `id` is its number; what begin_async returns is handed to end_async.
+  // A range that may end on any thread. `id` is its number; what begin_async returns is passed to end_async.
   uint64_t (*begin_async)(Thread& here, uint64_t id, const opspan_range& range);
   void (*end_async)(uint64_t id, uint64_t token);
 };
