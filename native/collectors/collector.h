@@ -1,5 +1,5 @@
-// What the NVTX and the ITT side share: the decision to collect, names that live for good, state of a thread, ranges
-// that are open. Nothing in this folder knows of torch; it serves any program that uses NVTX or ITT.
+// The parts that NVTX and ITT share: whether to collect, names that live for good, the state of a thread, open ranges.
+// Nothing in this folder knows of torch; it serves any program that uses NVTX or ITT.
 #pragma once
 
 #include <pthread.h>
@@ -17,32 +17,32 @@
 
 namespace opspan::collectors {
 
-// Are events recorded in this process? Yes when OPSPAN_CAPTURE_DIR names a folder that can be written to. The first
-// question opens the file.
+// Returns whether events are recorded in this process: OPSPAN_CAPTURE_DIR must name a folder that can be written to.
+// The first call opens the file.
 bool is_collecting();
 
-// Guards all that is registered: names, domains, schemas, counters. Held while units are written, never the other way
-// round, and kept whole across fork.
+// Guards all that is registered: names, domains, schemas, counters. It is held while units are written, never the other
+// way round, and stays usable across fork.
 std::mutex& registry();
 
-// One payload, array or text of a client's has no more bytes than this: a size above is a field that was never set.
+// The most bytes that a client's payload, array or text can have: a larger size is a field that was never set.
 inline constexpr size_t kMostBytes = 1 << 20;
 
-// Every Constant: NVTX's handles of registered strings are their addresses.
+// All Constants. Their addresses are NVTX's handles of registered strings.
 inline constinit Handles<capture::Constant> g_constants;
 
-// The one Constant of a text. Never freed: clients keep handles to it.
+// Returns the one Constant of a text. It is never freed: clients keep handles to it.
 capture::Constant* constant(std::string_view text);
-capture::Constant* constant_locked(std::string_view text);  // for those who hold the registry
+capture::Constant* constant_locked(std::string_view text);  // for callers that hold the registry
 
 std::string to_utf8(const wchar_t* text);
 
-// This thread's T. Destroyed by a pthread key and not by thread_local, since thread_locals of the program may still
-// emit ranges while they are destroyed; a T needed after its own end is simply made again.
+// This thread's T. A pthread key destroys it rather than thread_local, because thread_locals of the program may still
+// emit ranges while they are destroyed. A T that is needed after its own end is made again.
 template <typename T>
 inline constinit thread_local T* t_state = nullptr;
 
-// For a thread that has looked up where that is: it is there as long as the thread lives.
+// Returns this thread's T. A thread may keep the address of its pointer as long as it lives.
 template <typename T>
 T& thread_state(T*& state) {
   if (!state) [[unlikely]] {
@@ -63,13 +63,13 @@ T& thread_state() {
   return thread_state(t_state<T>);
 }
 
-// The open ranges of a thread. A program that begins and never ends keeps being served: where there are too many, the
-// outermost are forgotten, and stay open in the capture.
+// The open ranges of a thread. A program may begin ranges and never end them: when there are too many, the outermost
+// are given up, and stay open in the capture.
 template <typename Frame>
 class Stack {
  public:
-  // Zero-based level of the new range, which `fill` is given to fill in. Not copied from elsewhere: the processor would
-  // have to wait for what was just written there, word by word.
+  // Returns the zero-based level of the new range, which `fill` fills in. Nothing is copied: the processor would have
+  // to wait for what was just written, word by word.
   template <typename Fill>
   int push(Fill&& fill) {
     if (frames_.size() == 2 * kKept) [[unlikely]]
@@ -77,7 +77,8 @@ class Stack {
     fill(frames_.emplace_back());
     return depth() - 1;
   }
-  // Takes the innermost range for which `wanted` is true. False when there is none.
+  // Takes the innermost range for which `matches` is true; one that was given up is an empty frame. Returns false if
+  // there is none.
   template <typename Matches>
   bool pop(Frame* frame, Matches matches) {
     for (size_t i = frames_.size(); i-- > 0;) {
@@ -108,8 +109,8 @@ class Stack {
   size_t given_up_ = 0;
 };
 
-// The time of all that this thread writes or tells: one clock, or what is begun by one could end before that by
-// another. It opens no file: in a fork that has written nothing yet an end alone is no reason for one.
+// Returns the time for all that this thread writes. It must come from one clock, or a range could end before it begins.
+// This opens no file: in a fork that has written nothing yet, an end alone is no reason for one.
 inline int64_t now(capture::Log* const* logs = capture::t_logs) { return *logs ? (*logs)->now() : capture::now_ns(); }
 
 inline capture::Event event_of(capture::Unit kind, capture::Source source) {

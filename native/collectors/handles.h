@@ -1,5 +1,5 @@
-// Objects whose addresses clients hold as handles. A client may hand us anything in their stead: whether an address is
-// one of ours is told before it is read, without a lock, in a few nanoseconds.
+// Objects whose addresses clients hold as handles. A client may pass anything instead, so an address is checked before
+// it is read: without a lock, in a few nanoseconds.
 #pragma once
 
 #include <atomic>
@@ -11,11 +11,11 @@
 
 namespace opspan::collectors {
 
-// All objects of one kind, in aligned blocks; none is ever freed. Added under the registry.
+// All objects of one kind, in aligned blocks. They are never freed, and added under the registry.
 template <typename T>
 class Handles {
  public:
-  // Null: there is no memory, or there are millions already.
+  // Returns null if there is no memory, or if there are millions already.
   template <typename... Arguments>
   T* add(Arguments&&... arguments) {
     if (!last_ || last_->used.load(std::memory_order_relaxed) == kSlots) {
@@ -27,11 +27,11 @@ class Handles {
     return object;
   }
 
-  // The object at this address; null when there is none.
+  // Returns the object at this address; null if there is none.
   T* find(uint64_t address) const {
     uint64_t base = address & ~(kBlock - 1);
     const Block* block = first_.load(std::memory_order_acquire);
-    if (reinterpret_cast<uint64_t>(block) != base || !block) [[unlikely]] {  // most programs need no second one
+    if (reinterpret_cast<uint64_t>(block) != base || !block) [[unlikely]] {  // most programs need one block only
       if (!(block = search(base))) return nullptr;
     }
     uint64_t slot = (address - base) / kStride;
@@ -42,7 +42,7 @@ class Handles {
 
  private:
   struct Block {
-    std::atomic<uint32_t> used{0};  // the slots after this one
+    std::atomic<uint32_t> used{0};  // number of slots in use
   };
   static constexpr uint64_t kBlock = 1 << 16;
   static constexpr uint64_t kStride = std::bit_ceil(sizeof(T));

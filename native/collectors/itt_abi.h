@@ -1,5 +1,5 @@
-// The ITT structures a tool is handed, declared by us: no package that a build can depend on carries them. The
-// public ones are checked against a vendor's ittnotify.h by tests/collectors/test_itt_abi.py.
+// The ITT structures that a tool gets, declared by us: no package that a build can depend on carries them.
+// tests/collectors/test_itt_abi.py checks the public ones against a vendor's ittnotify.h.
 #pragma once
 
 #include <pthread.h>
@@ -50,8 +50,8 @@ struct ClockDomain {
 enum MetadataType : int { kUnknown, kU64, kS64, kU32, kS32, kU16, kS16, kFloat, kDouble };
 enum Scope : int { kScopeUnknown, kScopeGlobal, kScopeTrackGroup, kScopeTrack, kScopeTask, kScopeMarker };
 
-// One entry of the table by which a tool takes over a call: `*func_ptr` is what the client jumps to, `null_func` what
-// belongs there when the tool does not care.
+// One entry of the table by which a tool takes over a call: the client jumps to `*func_ptr`, where `null_func` belongs
+// if the tool does not care.
 struct ApiInfo {
   const char* name;  // null ends the table
   void** func_ptr;
@@ -60,7 +60,7 @@ struct ApiInfo {
   int group;
 };
 
-// Every copy of ITT in a process has one. The names in its lists were made before the tool was there.
+// Every copy of ITT in a process has one. The names in its lists were made before the tool was loaded.
 struct Global {
   unsigned char magic[8];
   unsigned long version_major;
@@ -79,7 +79,7 @@ struct Global {
   Domain* domain_list;
   StringHandle* string_list;
   int state;
-  // More follows, by version; nothing we need.
+  // More fields follow, by version; we need none of them.
 };
 
 inline constexpr unsigned char kMagic[8] = {0xed, 0xab, 0xab, 0xec, 0x0d, 0xee, 0xda, 0x30};

@@ -34,10 +34,10 @@ int event_create(const char* name, int length);
 int event_start(int event);
 int event_end(int event);
 
-// The innermost open task of this thread: where it is in the file, and its id. An id is made up for one that has
-// none, when `make_id`. False when no task is open.
+// Finds the innermost open task of this thread: its place in the file, and its id, which is made up if the task has
+// none and `make_id` is true. Returns false if no task is open.
 bool current_task(capture::Log& log, bool make_id, capture::Place* place, itt::Id* id);
-// The open task of this thread that bears the id, if there is one.
+// Finds the open task of this thread that has this id. Returns false if there is none.
 bool task_by_id(const itt::Id& id, capture::Place* place);
 
 // itt_data.cpp

@@ -1,4 +1,4 @@
-// ITT's counters. A file holds values, not steps: what increments add up to is kept here.
+// ITT's counters. A file holds values rather than steps, so the sums of the increments are kept here.
 #include <bit>
 #include <cstring>
 #include <map>
@@ -29,7 +29,7 @@ Counter* find(capture::Constant* name, capture::Constant* domain, int type) {
   return counter;
 }
 
-// A client's handle may be anything.
+// Returns null if the client's handle is not one of ours: it may be anything.
 Counter* valid_counter(Counter* counter) { return g_counters.find(counter); }
 
 void write(const Counter& counter, uint16_t flag, uint64_t value, int64_t at_ns) {

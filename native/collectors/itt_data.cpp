@@ -1,4 +1,4 @@
-// What ITT says about tasks: metadata and relations. And about threads and the collection.
+// ITT's data about tasks (metadata and relations), about threads, and about the collection.
 #include <stdarg.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -19,14 +19,14 @@ using capture::Place;
 using capture::Source;
 using capture::Unit;
 
-// Whom metadata is about: a task of this thread, or an id.
+// The owner of metadata: a task of this thread, or whatever has an id.
 struct Owner {
   Place place;
   bool by_id = false;
 };
 
-// An open task of this thread, mostly. Whatever else bears the id (an overlapped task, a marker, a task of another
-// thread or one that has ended) is named by a kIds unit of its own.
+// Finds the owner, mostly an open task of this thread. Anything else with that id (an overlapped task, a marker, a task
+// of another thread or one that has ended) is named by a kIds unit of its own.
 bool find_owner(Log& log, const itt::Id& id, Owner* owner) {
   itt::Id unused{};
   if (!id) return current_task(log, false, &owner->place, &unused);
@@ -40,7 +40,7 @@ bool find_owner(Log& log, const itt::Id& id, Owner* owner) {
   return true;
 }
 
-// ITT's scopes other than a task mean more than any unit: the whole thread, at least.
+// Finds the owner by ITT's scope. Scopes other than a task mean more than any unit: at least the whole thread.
 bool find_owner(Log& log, int scope, Owner* owner) {
   itt::Id unused{};
   if (scope == itt::kScopeTask && current_task(log, false, &owner->place, &unused)) return true;
@@ -53,7 +53,7 @@ void write(Log& log, const Owner& owner, NamePtr key, AttributeType type, const 
   log.attribute(owner.place.number, name, type, values, count, owner.by_id ? capture::kOwnerById : uint16_t{0});
 }
 
-// The numbers of an array, each widened to 64 bits.
+// Writes the numbers of an array, each widened to 64 bits.
 template <typename From, typename To>
 void write_widened(Log& log, const Owner& owner, NamePtr key, AttributeType type, size_t count, const void* data) {
   std::vector<To> wide(count);
@@ -93,19 +93,19 @@ void add_text(Log& log, const Owner& owner, NamePtr key, std::string_view text) 
   write(log, owner, key, AttributeType::kText, &id, 1);
 }
 
-// A length past kMostBytes (SIZE_MAX says so on purpose) is none: the text ends at its NUL.
+// Returns the text. A length above kMostBytes (some clients pass SIZE_MAX) means that the text ends at its NUL.
 std::string_view text_of(const char* data, size_t length) {
   return {data, length > kMostBytes ? strnlen(data, kMostBytes) : length};
 }
 
-// Can all of the array be believed to be there? If not it is counted as lost.
+// Returns whether an array of this length can be there; if not, counts it as lost.
 bool is_sane(Log& log, size_t count) {
   bool fits = count <= kMostBytes / sizeof(uint64_t);
   if (!fits) log.count_lost();
   return fits;
 }
 
-// Does the format write through an argument (%n, with whatever stands between)?
+// Returns whether the format writes through an argument (%n, with whatever stands between).
 bool writes(const char* format) {
   while ((format = strchr(format, '%'))) {
     format += 1 + strspn(format + 1, "0123456789$ #+-'I.*hlLjztq");
@@ -115,7 +115,7 @@ bool writes(const char* format) {
   return false;
 }
 
-// The client's own format and arguments. What writes through one of them is not for a tool to carry out.
+// Adds a text in the client's own format. A format that writes through an argument is not carried out by a tool.
 void add_formatted(Log& log, const Owner& owner, NamePtr format, va_list arguments) {
   if (!format->strA || writes(format->strA)) return;
   char text[1024];
@@ -222,7 +222,7 @@ void thread_set_name(const char* name) {
   log->append(event);
 }
 
-// Recording goes on while paused: a reader decides what a pause is worth.
+// Recording goes on while collection is paused: a reader decides what a pause means.
 void pause() { collect(false); }
 void resume() { collect(true); }
 void pause_scoped(int) { collect(false); }

@@ -1,5 +1,5 @@
-// How a program's ITT finds this library. Every copy of ITT in the process (torch's, oneDNN's, a Python package's)
-// calls __itt_api_init once with its own table of calls; those we record are pointed here, the others at nothing.
+// Lets a program's ITT find this library. Every copy of ITT in the process (torch's, oneDNN's, a Python package's)
+// calls __itt_api_init once with its own table of calls; those that we record are pointed here, the others at nothing.
 #include <string.h>
 
 #include "collectors/itt_calls.h"

@@ -1,5 +1,5 @@
-// ITT's domains, strings and clocks. Each copy of ITT in the process has lists of its own; here a name is one thing,
-// whoever said it.
+// ITT's domains, strings and clocks. Each copy of ITT in the process has lists of its own; here a name is one object
+// for all of them.
 #pragma once
 
 #include "collectors/collector.h"
@@ -9,20 +9,20 @@ namespace opspan::collectors {
 
 itt::Domain* create_domain(const char* name);
 itt::StringHandle* create_string(const char* text);
-// Takes over what a client made before we were there.
+// Takes over the names that a client made before we were loaded.
 void adopt(const itt::Global& global);
 
-// The text behind a client's handle; null for a null handle.
+// Returns the text of a client's handle; null for a null handle.
 capture::Constant* text_of(const itt::Domain* domain);
 capture::Constant* text_of(const itt::StringHandle* handle);
-// The name of a function, as far as the dynamic linker knows it.
+// Returns the name of a function, as far as the dynamic linker knows it.
 capture::Constant* text_of_function(void* address);
 
 inline uint32_t intern(capture::Log& log, capture::Constant* text) { return text ? log.intern(*text) : 0; }
 
 itt::ClockDomain* create_clock(itt::GetClockInfo fn, void* data);
 void reset_clocks();
-// A client's timestamp on our clock.
+// Returns a client's timestamp on our clock.
 int64_t time_ns(const itt::ClockDomain* clock, unsigned long long timestamp);
 
 }  // namespace opspan::collectors

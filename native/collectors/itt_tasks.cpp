@@ -1,4 +1,4 @@
-// What has a duration in ITT, and markers.
+// ITT's tasks, regions, frames and user events, which last some time, and its markers.
 #include <string.h>
 
 #include <algorithm>
@@ -36,14 +36,14 @@ struct Thread {
   }
 };
 
-// One 64-bit word for an ITT id: what kEnd names. The whole ids are in kIds units. `salt` tells kinds of ranges apart.
+// Returns one 64-bit word for an ITT id, for kEnd; kIds units have the whole ids. `salt` tells kinds of ranges apart.
 uint64_t short_id(const itt::Id& id, uint64_t salt) {
   uint64_t hash = salt;
   for (uint64_t word : {uint64_t{id.d1}, uint64_t{id.d2}, uint64_t{id.d3}}) {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15;
     hash ^= hash >> 29;
   }
-  return hash | uint64_t{1} << 63;  // apart from Thread::next_id, and never 0
+  return hash | uint64_t{1} << 63;  // never one of Thread::next_id, and never 0
 }
 
 constexpr uint64_t kOverlapped = 1;
@@ -137,7 +137,7 @@ void end_op(void* here) {
   end(thread, own_domain(), end_ns);
 }
 
-// A frame without an id is its domain's current one.
+// Returns the id of a frame; one without an id is its domain's current frame.
 itt::Id frame_id(DomainPtr domain, const itt::Id* id) {
   return id ? *id : itt::Id{reinterpret_cast<unsigned long long>(text_of(domain)), 0, ~0ULL};
 }
@@ -223,13 +223,13 @@ std::vector<Constant*>& user_events() {
   return *it;
 }
 
-// User events that are begun and never ended are legal (a point in time); a thread remembers this many.
+// A thread remembers this many open user events: one may begin and never end (a point in time).
 constexpr size_t kOpenEvents = 256;
 
 }  // namespace
 
 int event_create(const char* name, int length) {
-  // A name of a given length need not end by NUL.
+  // A name with a length need not end with NUL.
   size_t most = length >= 0 ? static_cast<size_t>(length) : kMostBytes;
   std::string_view text(name ? name : "", name ? strnlen(name, most) : 0);
   std::lock_guard lock(registry());

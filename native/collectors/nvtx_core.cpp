@@ -1,5 +1,5 @@
-// How a program's NVTX finds this library: every shared object with NVTX in it calls InitializeInjectionNvtx2 once
-// and has its function tables filled. Entries left alone (CUDA, OpenCL and sync objects, resources) become no-ops.
+// Lets a program's NVTX find this library: every shared object with NVTX in it calls InitializeInjectionNvtx2 once and
+// has its function tables filled. Entries that are left alone (CUDA, OpenCL and sync objects, resources) become no-ops.
 #include <wchar.h>
 
 #include "collectors/nvtx_events.h"
@@ -30,15 +30,20 @@ void fill_core(Table t, unsigned n) {
   set(t, n, NVTX_CBID_CORE_MarkA, +[](const char* m) { mark(default_domain(), EventInput(text_of(m))); });
   set(t, n, NVTX_CBID_CORE_MarkW, +[](const wchar_t* m) { mark(default_domain(), EventInput(to_utf8(m))); });
   set(t, n, NVTX_CBID_CORE_RangeStartEx, +[](Attributes a) { return start_range(default_domain(), EventInput(a)); });
-  set(t, n, NVTX_CBID_CORE_RangeStartA, +[](const char* m) { return start_range(default_domain(), EventInput(text_of(m))); });
-  set(t, n, NVTX_CBID_CORE_RangeStartW, +[](const wchar_t* m) { return start_range(default_domain(), EventInput(to_utf8(m))); });
+  set(t, n, NVTX_CBID_CORE_RangeStartA,
+      +[](const char* m) { return start_range(default_domain(), EventInput(text_of(m))); });
+  set(t, n, NVTX_CBID_CORE_RangeStartW,
+      +[](const wchar_t* m) { return start_range(default_domain(), EventInput(to_utf8(m))); });
   set(t, n, NVTX_CBID_CORE_RangeEnd, +[](nvtxRangeId_t id) { end_range(default_domain(), id); });
   set(t, n, NVTX_CBID_CORE_RangePushEx, +[](Attributes a) { return push(default_domain(), EventInput(a)); });
   set(t, n, NVTX_CBID_CORE_RangePushA, +[](const char* m) { return push(default_domain(), EventInput(text_of(m))); });
-  set(t, n, NVTX_CBID_CORE_RangePushW, +[](const wchar_t* m) { return push(default_domain(), EventInput(to_utf8(m))); });
+  set(t, n, NVTX_CBID_CORE_RangePushW,
+      +[](const wchar_t* m) { return push(default_domain(), EventInput(to_utf8(m))); });
   set(t, n, NVTX_CBID_CORE_RangePop, +[] { return pop(default_domain()); });
-  set(t, n, NVTX_CBID_CORE_NameCategoryA, +[](uint32_t c, const char* m) { default_domain().name_category(c, text_of(m)); });
-  set(t, n, NVTX_CBID_CORE_NameCategoryW, +[](uint32_t c, const wchar_t* m) { default_domain().name_category(c, to_utf8(m)); });
+  set(t, n, NVTX_CBID_CORE_NameCategoryA,
+      +[](uint32_t c, const char* m) { default_domain().name_category(c, text_of(m)); });
+  set(t, n, NVTX_CBID_CORE_NameCategoryW,
+      +[](uint32_t c, const wchar_t* m) { default_domain().name_category(c, to_utf8(m)); });
   set(t, n, NVTX_CBID_CORE_NameOsThreadA, +[](uint32_t tid, const char* m) { name_thread(tid, text_of(m)); });
   set(t, n, NVTX_CBID_CORE_NameOsThreadW, +[](uint32_t tid, const wchar_t* m) { name_thread(tid, to_utf8(m)); });
 }
@@ -48,14 +53,16 @@ void fill_core2(Table t, unsigned n) {
   set(t, n, NVTX_CBID_CORE2_DomainRangeStartEx,
       +[](Handle d, Attributes a) { return start_range(Domain::of(d), EventInput(a)); });
   set(t, n, NVTX_CBID_CORE2_DomainRangeEnd, +[](Handle d, nvtxRangeId_t id) { end_range(Domain::of(d), id); });
-  set(t, n, NVTX_CBID_CORE2_DomainRangePushEx, +[](Handle d, Attributes a) { return push(Domain::of(d), EventInput(a)); });
+  set(t, n, NVTX_CBID_CORE2_DomainRangePushEx,
+      +[](Handle d, Attributes a) { return push(Domain::of(d), EventInput(a)); });
   set(t, n, NVTX_CBID_CORE2_DomainRangePop, +[](Handle d) { return pop(Domain::of(d)); });
   set(t, n, NVTX_CBID_CORE2_DomainNameCategoryA,
       +[](Handle d, uint32_t c, const char* m) { Domain::of(d).name_category(c, text_of(m)); });
   set(t, n, NVTX_CBID_CORE2_DomainNameCategoryW,
       +[](Handle d, uint32_t c, const wchar_t* m) { Domain::of(d).name_category(c, to_utf8(m)); });
   set(t, n, NVTX_CBID_CORE2_DomainRegisterStringA, +[](Handle, const char* m) { return register_string(text_of(m)); });
-  set(t, n, NVTX_CBID_CORE2_DomainRegisterStringW, +[](Handle, const wchar_t* m) { return register_string(to_utf8(m)); });
+  set(t, n, NVTX_CBID_CORE2_DomainRegisterStringW,
+      +[](Handle, const wchar_t* m) { return register_string(to_utf8(m)); });
   set(t, n, NVTX_CBID_CORE2_DomainCreateA, +[](const char* m) { return handle_of(text_of(m)); });
   set(t, n, NVTX_CBID_CORE2_DomainCreateW, +[](const wchar_t* m) { return handle_of(to_utf8(m)); });
 }
@@ -64,8 +71,8 @@ void fill_core2(Table t, unsigned n) {
 }  // namespace
 }  // namespace opspan::collectors
 
-// How opspan's own sinks learn that the ITT collector they found is NVTX's tool as well (sinks/one_tool.cpp): 1 when
-// this library made the domain.
+// Tells opspan's own sinks that the ITT collector which they found is NVTX's tool as well (sinks/one_tool.cpp): returns
+// whether this library made the domain.
 extern "C" __attribute__((visibility("default"))) int opspan_collector_made_domain(const void* domain) {
   return opspan::collectors::Domain::is_ours(domain);
 }

@@ -8,7 +8,7 @@ namespace {
 
 constinit Handles<Domain> g_domains;
 
-// Under the registry.
+// The named domains. The registry guards them.
 struct Domains {
   std::unordered_map<std::string_view, Domain*> by_name;
   uint32_t count = 2;
@@ -95,7 +95,7 @@ const Schema* Domain::schema_locked(uint64_t nvtx_id) const {
   return entry == schemas_.end() ? nullptr : entry->get();
 }
 
-// Every event with a payload asks, nearly always for the same one.
+// Finds a schema. Every event with a payload asks, nearly always for the same one.
 const Schema* Domain::schema(uint64_t nvtx_id) const {
   const Schema* last = last_schema_.load(std::memory_order_acquire);
   if (last && last->nvtx_id == nvtx_id) [[likely]]

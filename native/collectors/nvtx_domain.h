@@ -1,7 +1,7 @@
 // NVTX domains and what is registered in them.
 #pragma once
 
-// Only the types: our own library is a tool, not a client.
+// Takes only NVTX's types: our own library is a tool, not a client.
 #define NVTX_NO_IMPL
 #include <nvtx3/nvToolsExtPayload.h>
 
@@ -14,13 +14,13 @@
 
 namespace opspan::collectors {
 
-// A value in a payload that only means something inside this process, or that NVTX takes for an event attribute.
+// A value in a payload that means something only inside this process, or that NVTX takes for an attribute of the event.
 struct PayloadField {
   enum What { kHandle, kPointer, kInline, kCategory, kColor };
   What what;
   bool message;
   size_t offset;
-  size_t length;  // kInline: at most so many bytes
+  size_t length;  // kInline: the most bytes
 };
 
 struct Schema {
@@ -35,15 +35,16 @@ struct Schema {
   std::vector<PayloadField> fields;
 };
 
-// Domains of the same name are one; none is ever freed, since other threads may be using it.
+// An NVTX domain. Domains of the same name are one. It is never freed, since other threads may be using it.
 class Domain {
  public:
   Domain(capture::Constant* name, uint32_t number) : index(number), name_(name) {}
 
-  // The domain behind a client's handle; the null handle is the default domain. What is no handle of ours is a domain
-  // of its own: there is nothing else that it may be taken for.
+  // Returns the domain of a client's handle; the null handle is the default domain. Unknown handles share a domain of
+  // their own: they cannot be taken for any other.
   static Domain& of(nvtxDomainHandle_t handle);
-  static Domain* create(std::string_view name);  // null, the default domain: there are millions already
+  // Returns null if there are millions already; that stands for the default domain.
+  static Domain* create(std::string_view name);
   static bool is_ours(const void* handle);
 
   uint32_t name(capture::Log& log) const { return name_ ? log.intern(*name_) : 0; }
@@ -58,7 +59,7 @@ class Domain {
   const Schema* schema_locked(uint64_t nvtx_id) const;
   const Schema* schema(uint64_t nvtx_id) const;
 
-  const uint32_t index;  // dense: a thread's stacks are found by it
+  const uint32_t index;  // counts up from 0: a thread's stacks are found by it
 
  private:
   void describe_all(capture::Log& log);

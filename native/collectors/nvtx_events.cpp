@@ -23,14 +23,14 @@ struct Frame {
 struct Thread {
   capture::Log* const* logs = capture::t_logs;
   std::vector<Stack<Frame>> stacks;  // by domain
-  Stack<Frame> ops;                  // of opspan's, which come directly
+  Stack<Frame> ops;                  // opspan's own, which come directly
   uint64_t last_id = 0;
 
   Stack<Frame>& stack(const Domain& domain) {
     if (domain.index >= stacks.size()) stacks.resize(domain.index + 1);
     return stacks[domain.index];
   }
-  // Unique in the process without two threads sharing a counter.
+  // Returns an id that is unique in the process, without two threads sharing a counter.
   uint64_t next_id() {
     static std::atomic<uint64_t> threads{0};
     if (!last_id) last_id = ++threads << 40;
@@ -38,7 +38,8 @@ struct Thread {
   }
 };
 
-// A client of another NVTX version may have a longer structure, or a shorter one, which goes into `whole`.
+// Returns the attributes. A client of another NVTX version may have a longer structure, or a shorter one, which is
+// copied into `copy`.
 const nvtxEventAttributes_t& read(const nvtxEventAttributes_t& attributes, nvtxEventAttributes_t* copy) {
   if (attributes.size >= sizeof(attributes)) [[likely]]
     return attributes;
@@ -85,7 +86,7 @@ void take_payload(const nvtxEventAttributes_t& from, Event* event) {
   }
 }
 
-// Writes the event, timed as late as can be: our own work is not part of a range that begins.
+// Writes the event. Its time is taken as late as possible: our own work is not part of a range that begins.
 Place write(Unit kind, Domain& domain, const EventInput& input, uint64_t id, Log* const* logs = capture::t_logs) {
   Log* log = capture::log(0, logs);
   if (!log) return {};

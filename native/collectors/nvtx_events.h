@@ -5,7 +5,7 @@
 
 namespace opspan::collectors {
 
-// What an event is, however the client said it.
+// The content of an event, in any of the forms in which a client passes it.
 struct EventInput {
   EventInput() = default;
   explicit EventInput(const nvtxEventAttributes_t* all) : attributes(all) {}
@@ -18,7 +18,7 @@ struct EventInput {
   size_t payload_count = 0;
 };
 
-// NVTX's results: zero-based levels (-1: nothing to pop), ids of start/end ranges.
+// NVTX's results are zero-based levels (-1: nothing to pop), and ids of start/end ranges.
 int push(Domain& domain, const EventInput& input);
 int pop(Domain& domain, const EventInput& input = {});
 uint64_t start_range(Domain& domain, const EventInput& input);

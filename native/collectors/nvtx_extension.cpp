@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "collectors/nvtx_events.h"
-// After nvtx_events.h, which asks NVTX for its types only.
+// This follows nvtx_events.h, which asks NVTX for its types only.
 #include <nvtx3/nvToolsExtCounters.h>
 
 namespace opspan::collectors {
@@ -25,13 +25,13 @@ struct Counter {
 
 constinit Handles<Counter> g_counters;
 
-// Those whose id the client chose. Under the registry.
+// The counters whose id the client chose. The registry guards them.
 auto& counters_by_id() {
   static auto* counters = new std::map<std::pair<Domain*, uint64_t>, Counter*>;
   return *counters;
 }
 
-// A counter's id is its address, unless the client chose one: those are below 2^32.
+// Registers a counter and returns its id: its address, unless the client chose one, which is below 2^32.
 uint64_t register_counter(Handle handle, const nvtxCounterAttr_t* attributes) {
   if (!attributes || attributes->structSize < offsetof(nvtxCounterAttr_t, description)) return 0;
   bool has_id = attributes->structSize >= sizeof(nvtxCounterAttr_t);
@@ -66,7 +66,7 @@ void sample(Handle handle, uint64_t id, uint16_t flag, int64_t value) {
   log->append(event);
 }
 
-// A sample passed by its address. Groups of counters (types that are schemas) are not recorded.
+// Records a sample that is passed by its address. Groups of counters (types that are schemas) are not recorded.
 void sample_at(Handle handle, uint64_t id, const void* at, size_t bytes) {
   Counter* counter = counter_of(handle, id);
   if (!counter || !at) return;

@@ -9,7 +9,7 @@ bool is_pointed_string(uint64_t type) {
   return type == NVTX_PAYLOAD_ENTRY_TYPE_CSTRING || type == NVTX_PAYLOAD_ENTRY_TYPE_CSTRING_UTF8;
 }
 
-// A C string inside a payload, up to its end or the payload's.
+// Returns a C string inside a payload, up to its end or the payload's.
 std::string_view inline_text(const char* at, size_t most) { return {at, strnlen(at, most)}; }
 
 uint64_t word_at(const char* at) {
@@ -18,7 +18,7 @@ uint64_t word_at(const char* at) {
   return word;
 }
 
-// Handles and pointers mean nothing once the process is gone: the id of their text stands in for them.
+// Returns the id of a text that stands in for its handle or pointer: those mean nothing once the process is gone.
 uint32_t text_at(capture::Log& log, PayloadField::What what, const char* at) {
   uint64_t word = word_at(at);
   if (!word) return 0;
@@ -29,13 +29,13 @@ uint32_t text_at(capture::Log& log, PayloadField::What what, const char* at) {
   return log.intern(std::string_view(reinterpret_cast<const char*>(word)));
 }
 
-// kRefused: no size that can be believed.
+// A size that cannot be right.
 constexpr size_t kInvalid = SIZE_MAX;
 
 size_t bytes_of(const nvtxPayloadData_t& data) {
   if (!data.payload) return 0;
   if (data.size <= kMostBytes) return data.size;
-  // "Up to the terminator", which is only defined for predefined string types.
+  // SIZE_MAX means "up to the terminator", which is only defined for predefined string types.
   if (data.size != SIZE_MAX || !is_pointed_string(data.schemaId)) return kInvalid;
   return strnlen(static_cast<const char*>(data.payload), kMostBytes - 1) + 1;
 }

@@ -14,9 +14,9 @@ class Payloads {
         count_(first && count < kMost ? count : 0),
         refused_(first && count >= kMost) {}
 
-  // Before the event is written: what the payloads say of its name, category and colour.
+  // Sets name, category and colour from the payloads, before the event is written.
   void apply(capture::Log& log, capture::Event* event) const;
-  // After it: the payloads themselves.
+  // Writes the payloads themselves, after the event.
   void write(capture::Log& log, const capture::Place& place) const;
 
  private:

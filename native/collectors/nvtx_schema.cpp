@@ -1,4 +1,4 @@
-// Turns a client's schema into ours: offsets worked out, names copied, process-bound fields found.
+// Turns a client's schema into ours: works out offsets, copies names, finds the fields that are bound to this process.
 #include <string.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ constexpr Layout layout() {
   return {sizeof(T), alignof(T)};
 }
 
-// Of a predefined type, in this process. Zero bytes: not known.
+// Returns the layout of a predefined type in this process. Zero bytes: not known.
 Layout layout_of_type(uint64_t type) {
   switch (type) {
     case NVTX_PAYLOAD_ENTRY_TYPE_CHAR:
@@ -88,7 +88,7 @@ bool is_string(uint64_t type) {
 constexpr uint64_t kElsewhere = NVTX_PAYLOAD_ENTRY_FLAG_POINTER | NVTX_PAYLOAD_ENTRY_FLAG_OFFSET_FROM_BASE |
                                 NVTX_PAYLOAD_ENTRY_FLAG_OFFSET_FROM_HERE;
 
-// Bytes the entry takes in a static schema.
+// Returns the bytes that the entry takes in a static schema.
 Layout layout_of_entry(const nvtxPayloadSchemaEntry_t& entry, const Schema* nested) {
   if (entry.flags & kElsewhere) return {8, 8};
   uint64_t array = NVTX_PAYLOAD_ENTRY_FLAG_ARRAY_TYPE(entry.flags);
@@ -131,7 +131,7 @@ void find_fields(const nvtxPayloadSchemaEntry_t& entry, size_t offset, size_t by
   }
 }
 
-// More entries are a count that was never set; more fields are schemas that multiply each other.
+// Limits: more entries are a count that was never set, and more fields are schemas that multiply each other.
 constexpr size_t kMostEntries = 1 << 16;
 constexpr size_t kMostFields = 1 << 12;
 
@@ -157,7 +157,7 @@ uint64_t register_schema(nvtxDomainHandle_t handle, const nvtxPayloadSchemaAttr_
     Layout layout = layout_of_entry(entry, nested);
     size_t align = pack ? std::min(pack, layout.align) : layout.align;
     size_t offset = entry.offset;
-    // In a static schema, 0 past the first entry means: behind the one before.
+    // In a static schema, an offset of 0 after the first entry means: behind the one before.
     if (is_static && i > 0 && !offset) offset = (end + align - 1) / align * align;
     end = offset + layout.bytes;
     schema->align = std::max(schema->align, align);
@@ -185,7 +185,7 @@ uint64_t register_enum(nvtxDomainHandle_t handle, const nvtxPayloadEnumAttr_t* a
   bool has_id = attributes->fieldMask & NVTX_PAYLOAD_ENUM_ATTR_FIELD_SCHEMA_ID;
   schema->nvtx_id = has_id ? attributes->schemaId : 0;
   schema->type = capture::kSchemaEnum;
-  // Of another size there is no integer. A member of no size says that it is not known, and divides nothing.
+  // A size that no integer has becomes 0 bytes: not known. Nothing is divided by an alignment, which is at least 1.
   size_t size = attributes->sizeOfEnum;
   schema->bytes = size <= 8 && std::has_single_bit(size) ? size : 0;
   schema->align = std::max<size_t>(schema->bytes, 1);

@@ -1,4 +1,4 @@
-// Ops of opspan's own, as its sinks tell them to this library without a protocol between (direct.h).
+// Ops of opspan's own, which its sinks hand to this library without a protocol between (direct.h).
 #pragma once
 
 #include "capture/label.h"
@@ -17,13 +17,13 @@ inline capture::Constant* own_domain() {
   return domain;
 }
 
-// `here`: what Calls::thread said.
+// Returns the state of a thread. `here` is what Calls::thread returned.
 template <typename Thread>
 Thread& thread_at(void* here) {
   return thread_state(*static_cast<Thread**>(here));
 }
 
-// What both protocols say of an op.
+// Returns the event of an op, with the fields that both protocols have.
 inline capture::Event op_event(capture::Log& log, const direct::Op& op, capture::Source source) {
   capture::Event event = event_of(capture::Unit::kRange, source);
   event.flags = capture::kHasLabel;

@@ -12,13 +12,14 @@
 
 namespace opspan {
 
-// Held for some nanoseconds at a time, twice for each block of memory: a mutex takes longer than what it guards.
+// A lock that is held for some nanoseconds, twice for each block of memory: a mutex would take longer than what it
+// guards.
 class Latch {
  public:
   void lock() {
     while (held_.exchange(true, std::memory_order_acquire)) {
       for (int tries = 0; held_.load(std::memory_order_relaxed); ++tries) {
-        if (tries > 100) sched_yield();  // whoever has it may not be running
+        if (tries > 100) sched_yield();  // the thread that holds it may not be running
       }
     }
   }
@@ -28,11 +29,11 @@ class Latch {
   std::atomic<bool> held_{false};
 };
 
-// Places in a row, each block as near as can be to where its address says: a block that comes or goes allocates
-// nothing, which a table of nodes does for each.
+// A hash table in one array, where each block is as near as possible to the place of its address. Blocks that come and
+// go allocate nothing; a table of nodes would allocate for each.
 class alignas(64) Shard {
  public:
-  // Throws where there is no memory.
+  // Throws if there is no memory.
   void put(void* block, size_t size) {
     if (2 * (used_ + 1) > places_.size()) grow();
     size_t at = place_of(block);
@@ -41,7 +42,7 @@ class alignas(64) Shard {
     places_[at] = {block, size};
   }
 
-  // False: there is none.
+  // Returns false if the block is not here.
   bool take(void* block, size_t* size) {
     if (!block || places_.empty()) return false;
     size_t at = place_of(block);
@@ -50,7 +51,7 @@ class alignas(64) Shard {
     }
     *size = places_[at].size;
     --used_;
-    // Whatever stands after it, and could stand here, moves up: a search ends at the first empty place.
+    // Moves up each later entry that could stand here: a search ends at the first empty place.
     for (size_t from = next(at); places_[from].block; from = next(from)) {
       if (distance(place_of(places_[from].block), from) < distance(at, from)) continue;
       places_[at] = places_[from];
@@ -82,7 +83,7 @@ class alignas(64) Shard {
     }
   }
 
-  std::vector<Place> places_;  // a power of two
+  std::vector<Place> places_;  // their number is a power of two
   size_t used_ = 0;
 };
 
@@ -93,13 +94,13 @@ class Blocks {
     std::lock_guard lock(shard.latch);
     shard.put(block, size);
   }
-  // False: it is none of ours.
+  // Returns false if the block is not one of ours.
   bool take(void* block, size_t* size) {
     Shard& shard = of(block);
     std::lock_guard lock(shard.latch);
     return shard.take(block, size);
   }
-  // A fork must not come with the lock of a thread that is not in it.
+  // Locks all shards for a fork: the child must not inherit a lock that another thread holds.
   void lock() {
     for (Shard& shard : shards_) shard.latch.lock();
   }
@@ -108,7 +109,7 @@ class Blocks {
   }
 
  private:
-  static constexpr size_t kShards = 16;  // few: all of them are in the caches
+  static constexpr size_t kShards = 16;  // few enough to stay in the caches
   Shard& of(void* block) { return shards_[reinterpret_cast<uintptr_t>(block) / 64 * 0x9e3779b97f4a7c15 >> 60]; }
 
   std::array<Shard, kShards> shards_;

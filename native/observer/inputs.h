@@ -1,4 +1,4 @@
-// What the inputs of an op are, as the runs of words of sinks.h.
+// Writes the inputs of an op as the runs of words of sinks.h.
 #pragma once
 
 #include <ATen/record_function.h>
@@ -21,22 +21,22 @@ inline uintptr_t address(const at::Tensor& tensor) {
   return tensor.defined() ? reinterpret_cast<uintptr_t>(tensor.unsafeGetTensorImpl()) : 0;
 }
 
-// The names that torch.profiler gives to types, by their numbers in sinks.h. Made once, and never freed: sinks keep
-// their addresses.
+// Returns the names that torch.profiler gives to types, by their numbers in sinks.h. They are made once and never
+// freed: sinks keep their addresses.
 inline const char* const* type_names() {
   static const auto* names = [] {
     constexpr size_t kTypes = static_cast<size_t>(c10::ScalarType::NumOptions);
     auto* texts = new std::array<std::string, kTypes>;
-    auto* made = new std::array<const char*, OPSPAN_TYPE_TENSORS + kTypes>{"", "Scalar", "ScalarList", "TensorList"};
+    auto* all = new std::array<const char*, OPSPAN_TYPE_TENSORS + kTypes>{"", "Scalar", "ScalarList", "TensorList"};
     for (size_t i = 0; i < kTypes; ++i) {
       try {
         (*texts)[i] = std::string(c10::scalarTypeToTypeMeta(static_cast<c10::ScalarType>(i)).name());
       } catch (...) {
-        // Undefined, and numbers that are used no more.
+        // Undefined has no name, nor do numbers that are no longer used.
       }
-      (*made)[OPSPAN_TYPE_TENSORS + i] = (*texts)[i].c_str();
+      (*all)[OPSPAN_TYPE_TENSORS + i] = (*texts)[i].c_str();
     }
-    return made;
+    return all;
   }();
   return names->data();
 }
@@ -58,9 +58,9 @@ inline bool are_usual(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
   return true;
 }
 
-// What tensors of Python's classes store of themselves. Asked for it they would call __torch_dispatch__: the program's
-// own code, in the middle of an op.
-struct Stored {
+// Reads the sizes and strides that a tensor of a Python class has stored. Asking the tensor would call
+// __torch_dispatch__: the program's own code, in the middle of an op.
+struct StoredLayout {
   const at::TensorImpl& tensor;
   bool is_strided() const { return !tensor.is_sparse() && !tensor.is_sparse_compressed() && !tensor.is_mkldnn(); }
   c10::SymIntArrayRef symbolic_sizes() const { return tensor.sym_sizes_default(); }
@@ -68,7 +68,7 @@ struct Stored {
   c10::IntArrayRef strides() const { return tensor.strides_default(); }
 };
 
-struct Answered {
+struct TensorLayout {
   const at::TensorImpl& tensor;
   bool is_strided() const { return tensor.layout() == at::kStrided; }
   c10::SymIntArrayRef symbolic_sizes() const { return tensor.sym_sizes(); }
@@ -76,34 +76,34 @@ struct Answered {
   c10::IntArrayRef strides() const { return tensor.strides(); }
 };
 
-// Some tensors have no sizes to tell (nested ones), or none yet (traced ones: an unknown dimension becomes -1). Only
-// those with sizes have a type for torch.profiler, and those that are not sparse have strides.
-template <bool kDetails, class Facts>
-void add_facts(const at::Tensor& tensor, Facts facts, Sizes& words) {
+// Adds a tensor. Some tensors have no sizes (nested ones), or none yet (traced ones: an unknown dimension becomes -1).
+// Only tensors with sizes have a type for torch.profiler, and only those that are not sparse have strides.
+template <bool kDetails, class Layout>
+void add_layout(const at::Tensor& tensor, Layout layout, Sizes& words) {
   size_t before = words.count();
   int64_t type = OPSPAN_TYPE_NONE;
   try {
-    if (facts.tensor.has_symbolic_sizes_strides()) {
-      auto dimensions = facts.symbolic_sizes();
+    if (layout.tensor.has_symbolic_sizes_strides()) {
+      auto dimensions = layout.symbolic_sizes();
       words.add(head(OPSPAN_INPUT_TENSOR, type, static_cast<int64_t>(dimensions.size())));
       for (const auto& dimension : dimensions) {
-        auto known = dimension.maybe_as_int();
-        words.add(known ? *known : -1);
+        auto value = dimension.maybe_as_int();
+        words.add(value ? *value : -1);
       }
       return;
     }
     if (kDetails && !tensor.is_nested()) type = type_of(tensor);
-    auto sizes = facts.sizes();
-    auto tell = [&](int64_t what, c10::IntArrayRef strides = {}) {
+    auto sizes = layout.sizes();
+    auto add_all = [&](int64_t what, c10::IntArrayRef strides = {}) {
       int64_t* room = words.extend(1 + sizes.size() + strides.size());
       *room = head(OPSPAN_INPUT_TENSOR, type, static_cast<int64_t>(sizes.size()), what);
       for (int64_t dimension : sizes) *++room = dimension;
       for (int64_t step : strides) *++room = step;
     };
-    if (!kDetails || !facts.is_strided()) return tell(OPSPAN_STRIDES_NONE);
-    auto strides = facts.strides();
-    if (are_usual(sizes, strides)) return tell(OPSPAN_STRIDES_USUAL);
-    tell(OPSPAN_STRIDES_FOLLOW, strides);
+    if (!kDetails || !layout.is_strided()) return add_all(OPSPAN_STRIDES_NONE);
+    auto strides = layout.strides();
+    if (are_usual(sizes, strides)) return add_all(OPSPAN_STRIDES_USUAL);
+    add_all(OPSPAN_STRIDES_FOLLOW, strides);
   } catch (...) {
     words.cut(before);
     words.add(head(OPSPAN_INPUT_NOTHING, type));
@@ -112,7 +112,7 @@ void add_facts(const at::Tensor& tensor, Facts facts, Sizes& words) {
 
 template <bool kDetails>
 [[gnu::cold, gnu::noinline]] void add_stored(const at::Tensor& tensor, Sizes& words) {
-  add_facts<kDetails>(tensor, Stored{*tensor.unsafeGetTensorImpl()}, words);
+  add_layout<kDetails>(tensor, StoredLayout{*tensor.unsafeGetTensorImpl()}, words);
 }
 
 template <bool kDetails>
@@ -121,7 +121,7 @@ void add_tensor(const at::Tensor& tensor, Sizes& words) {
   const at::TensorImpl& impl = *tensor.unsafeGetTensorImpl();
   if (impl.is_python_dispatch()) [[unlikely]]
     return add_stored<kDetails>(tensor, words);
-  add_facts<kDetails>(tensor, Answered{impl}, words);
+  add_layout<kDetails>(tensor, TensorLayout{impl}, words);
 }
 
 inline int64_t bits(double value) {
@@ -151,9 +151,9 @@ inline bool add_scalar(const c10::IValue& value, Sizes& values) {
   return true;
 }
 
-inline constexpr size_t kLongestList = 30;  // torch.profiler's: longer lists of numbers are left out
+inline constexpr size_t kLongestList = 30;  // as in torch.profiler: longer lists of numbers are left out
 
-// A list of numbers, as torch.profiler tells it. False: it is none, or too long.
+// Adds a list of numbers as torch.profiler does. Returns false if it holds anything else, or too many.
 inline bool add_numbers(c10::ArrayRef<c10::IValue> items, Sizes& values) {
   size_t before = values.count();
   values.add(OPSPAN_VALUE_LIST);
@@ -174,33 +174,33 @@ struct Inputs {
   bool any_value = false;
 };
 
-// A list is told as one of tensors if it has any: others are data, not shapes.
+// Adds a list: as a list of tensors if it has any. Other lists are data and have no shapes.
 template <bool kTensors, bool kDetails>
 void add_list(const c10::IValue& list, Inputs& to) {
   c10::ArrayRef<c10::IValue> items = list.toListRef();
-  bool of_tensors = kDetails && list.isTensorList();
-  bool any = of_tensors;
-  for (const c10::IValue& item : items) any = any || item.isTensor();
-  bool of_numbers = false;
+  bool is_tensor_list = kDetails && list.isTensorList();
+  bool has_tensor = is_tensor_list;
+  for (const c10::IValue& item : items) has_tensor = has_tensor || item.isTensor();
+  bool is_number_list = false;
   if constexpr (kDetails) {
-    if (of_tensors) to.values.add(OPSPAN_VALUE_NONE);
-    if (!of_tensors) of_numbers = add_numbers(items, to.values);
-    to.any_value = to.any_value || of_numbers;
+    if (is_tensor_list) to.values.add(OPSPAN_VALUE_NONE);
+    if (!is_tensor_list) is_number_list = add_numbers(items, to.values);
+    to.any_value = to.any_value || is_number_list;
   }
-  if (!any) {
-    to.words.add(head(OPSPAN_INPUT_NOTHING, of_numbers ? OPSPAN_TYPE_SCALARS : OPSPAN_TYPE_NONE));
+  if (!has_tensor) {
+    to.words.add(head(OPSPAN_INPUT_NOTHING, is_number_list ? OPSPAN_TYPE_SCALARS : OPSPAN_TYPE_NONE));
     if (kTensors) to.addresses.add(0);
     return;
   }
-  int64_t type = of_tensors ? OPSPAN_TYPE_TENSOR_LIST : OPSPAN_TYPE_NONE;
+  int64_t type = is_tensor_list ? OPSPAN_TYPE_TENSOR_LIST : OPSPAN_TYPE_NONE;
   to.words.add(head(OPSPAN_INPUT_LIST, type, static_cast<int64_t>(items.size())));
   for (const c10::IValue& item : items) {
     if (!item.isTensor()) {
       to.words.add(OPSPAN_INPUT_NOTHING);
       continue;
     }
-    if (of_tensors) add_tensor<kDetails>(item.toTensor(), to.words);
-    if (!of_tensors) add_tensor<false>(item.toTensor(), to.words);
+    if (is_tensor_list) add_tensor<kDetails>(item.toTensor(), to.words);
+    if (!is_tensor_list) add_tensor<false>(item.toTensor(), to.words);
     if (kTensors) to.addresses.add(address(item.toTensor()));
   }
 }

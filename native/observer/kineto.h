@@ -1,7 +1,7 @@
 // Tells Kineto, with which torch collects on devices, which threads there are.
 //
-// A device's tool numbers threads by their pthread_t. Kineto writes the number of the operating system, the one that
-// our ranges have, for those threads that it was told of, and torch tells it of them only where it records ops itself.
+// A device's tool numbers threads by their pthread_t. For threads that it was told of, Kineto writes the number of the
+// operating system instead, which our ranges have too; torch tells it of threads only while it records ops itself.
 #pragma once
 
 #include <atomic>
@@ -10,7 +10,7 @@
 #if __has_include(<kineto/libkineto.h>) && !defined(OPSPAN_NO_KINETO)
 #define OPSPAN_HAS_KINETO
 #include <kineto/libkineto.h>
-// There is a torch without it.
+// Weak, because there are builds of torch without Kineto.
 namespace libkineto {
 [[gnu::weak]] LibkinetoApi& api();
 }
@@ -18,9 +18,9 @@ namespace libkineto {
 
 namespace opspan {
 
-// Counts the sessions; 0: none is on.
+// The number of the session that is on; 0: none is.
 inline std::atomic<uint32_t> g_kineto_session{0};
-inline thread_local uint32_t t_known_in = 0;
+inline thread_local uint32_t t_noted_in = 0;
 
 inline void tell_kineto(bool on) {
   static uint32_t last = 0;
@@ -29,11 +29,11 @@ inline void tell_kineto(bool on) {
 
 inline void note_thread() {
   uint32_t session = g_kineto_session.load(std::memory_order_relaxed);
-  // What is the thread's own costs more to look up, and most of the time nobody collects.
+  // Looks here first: thread-local state costs more to look up, and most of the time nobody collects.
   if (session == 0) [[likely]]
     return;
-  if (session == t_known_in) return;
-  t_known_in = session;
+  if (session == t_noted_in) return;
+  t_noted_in = session;
 #ifdef OPSPAN_HAS_KINETO
   if (&libkineto::api && libkineto::api().isProfilerRegistered()) {
     libkineto::api().activityProfiler().recordThreadInfo();

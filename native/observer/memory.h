@@ -1,8 +1,8 @@
-// Tells a sink what memory of the host torch takes and gives back, on every thread.
+// Tells sinks which memory of the host torch allocates and frees, on every thread.
 //
-// Allocators of torch's have no callbacks but those of torch.profiler, which one profiler alone can have at a time. So
-// this one stands before the allocator that is there, and hands everything on to it. A block keeps its address and its
-// context; only its deleter is ours, as long as the block lives, and this library is never unloaded.
+// Torch's allocators have no callbacks but those of torch.profiler, which only one profiler can use at a time. So this
+// allocator stands before the current one and hands everything on to it. A block keeps its address and its context;
+// only its deleter is ours, as long as the block lives, and this library is never unloaded.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -22,42 +22,44 @@ namespace opspan {
 
 class Memory final : public c10::Allocator {
  public:
-  using Tell = void (*)(const opspan_memory*);
+  using Callback = void (*)(const opspan_memory*);
 
-  // For good: blocks may outlive whatever ends with the process.
-  static Memory& it() {
+  // It is never destroyed: blocks may outlive everything that ends with the process.
+  static Memory& instance() {
     static auto* memory = new Memory;
     return *memory;
   }
 
-  // Tells this sink as well. 0, or -errno.
-  int start(int sink, Tell tell) {
+  // Starts telling this sink, too. Returns 0, or -errno.
+  int start(int sink, Callback callback) {
     std::lock_guard lock(control_);
-    c10::Allocator* there = c10::GetAllocator(c10::DeviceType::CPU);
-    if (there != this) {
-      // Blocks of an allocator that has no plain deleter are bound to contexts of their own.
-      if (!there || !there->raw_deleter()) return -ENOTSUP;
-      // Another one than before may stand on this one, and blocks that live still need the deleter of the one before.
-      if (c10::Allocator* before = inner_.load(); before && before != there) return -EPERM;
-      inner_.store(there);
-      deleter_.store(there->raw_deleter());
+    c10::Allocator* current = c10::GetAllocator(c10::DeviceType::CPU);
+    if (current != this) {
+      // An allocator without a plain deleter binds its blocks to contexts of their own.
+      if (!current || !current->raw_deleter()) return -ENOTSUP;
+      // Another allocator than before may stand on this one, and living blocks still need the deleter of the one
+      // before.
+      if (c10::Allocator* previous = inner_.load(); previous && previous != current) return -EPERM;
+      inner_.store(current);
+      deleter_.store(current->raw_deleter());
       c10::SetAllocator(c10::DeviceType::CPU, this);
-      if (c10::GetAllocator(c10::DeviceType::CPU) != this) return -EPERM;  // one with a higher priority is there
+      // An allocator with a higher priority stays where it is.
+      if (c10::GetAllocator(c10::DeviceType::CPU) != this) return -EPERM;
     }
-    static int forks =
-        pthread_atfork([] { it().blocks_.lock(); }, [] { it().blocks_.unlock(); }, [] { it().blocks_.unlock(); });
+    static int forks = pthread_atfork([] { instance().blocks_.lock(); }, [] { instance().blocks_.unlock(); },
+                                      [] { instance().blocks_.unlock(); });
     (void)forks;
-    tells_[sink].store(tell);
+    callbacks_[sink].store(callback);
     return 0;
   }
 
   void stop(int sink) {
     std::lock_guard lock(control_);
-    tells_[sink].store(nullptr);
-    for (const auto& tell : tells_) {
-      if (tell.load()) return;
+    callbacks_[sink].store(nullptr);
+    for (const auto& callback : callbacks_) {
+      if (callback.load()) return;
     }
-    // Unless somebody has put another one before it since.
+    // Puts the allocator back, unless somebody has put another one before this.
     if (c10::GetAllocator(c10::DeviceType::CPU) == this) c10::SetAllocator(c10::DeviceType::CPU, inner_.load());
   }
 
@@ -66,7 +68,7 @@ class Memory final : public c10::Allocator {
     try {
       block = inner_.load()->allocate(size);
     } catch (...) {
-      say(nullptr, static_cast<int64_t>(size), OPSPAN_MEMORY_FAILED);
+      report(nullptr, static_cast<int64_t>(size), OPSPAN_MEMORY_FAILED);
       throw;
     }
     void* data = block.get();
@@ -79,42 +81,42 @@ class Memory final : public c10::Allocator {
     c10::Device device = block.device();
     block.release_context();
     total_.fetch_add(static_cast<int64_t>(size));
-    say(data, static_cast<int64_t>(size), OPSPAN_MEMORY_TAKEN);
-    return c10::DataPtr(data, data, &gone, device);
+    report(data, static_cast<int64_t>(size), OPSPAN_MEMORY_TAKEN);
+    return c10::DataPtr(data, data, &delete_block, device);
   }
 
-  c10::DeleterFnPtr raw_deleter() const override { return &gone; }
+  c10::DeleterFnPtr raw_deleter() const override { return &delete_block; }
 
   void copy_data(void* to, const void* from, size_t count) const override { inner_.load()->copy_data(to, from, count); }
 
  private:
-  static void gone(void* block) {
-    Memory& memory = it();
+  static void delete_block(void* block) {
+    Memory& memory = instance();
     size_t size = 0;
     if (memory.blocks_.take(block, &size)) {
       memory.total_.fetch_sub(static_cast<int64_t>(size));
-      memory.say(block, static_cast<int64_t>(size), OPSPAN_MEMORY_GIVEN_BACK);
+      memory.report(block, static_cast<int64_t>(size), OPSPAN_MEMORY_GIVEN_BACK);
     }
     memory.deleter_.load()(block);
   }
 
-  void say(void* block, int64_t bytes, uint32_t what) {
-    opspan_memory told = {};
-    told.what = what;
-    told.device_type = static_cast<int32_t>(c10::DeviceType::CPU);
-    told.device_index = -1;
-    told.address = reinterpret_cast<uint64_t>(block);
-    told.bytes = bytes;
-    told.total = total_.load(std::memory_order_relaxed);
-    for (const auto& to : tells_) {
-      if (Tell tell = to.load(std::memory_order_acquire)) tell(&told);
+  void report(void* block, int64_t bytes, uint32_t what) {
+    opspan_memory event = {};
+    event.what = what;
+    event.device_type = static_cast<int32_t>(c10::DeviceType::CPU);
+    event.device_index = -1;
+    event.address = reinterpret_cast<uint64_t>(block);
+    event.bytes = bytes;
+    event.total = total_.load(std::memory_order_relaxed);
+    for (const auto& to : callbacks_) {
+      if (Callback callback = to.load(std::memory_order_acquire)) callback(&event);
     }
   }
 
   std::mutex control_;
   std::atomic<c10::Allocator*> inner_{nullptr};
   std::atomic<c10::DeleterFnPtr> deleter_{nullptr};
-  std::array<std::atomic<Tell>, OPSPAN_SINK_COUNT> tells_ = {};
+  std::array<std::atomic<Callback>, OPSPAN_SINK_COUNT> callbacks_ = {};
   std::atomic<int64_t> total_{0};
   Blocks blocks_;
 };

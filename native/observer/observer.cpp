@@ -1,10 +1,10 @@
-// Torch's RecordFunction callbacks -> sinks. The only code that includes ATen: it is compiled on the user's machine,
-// against the torch that is installed, from 2.4 on, so it uses what all of those have.
+// Hands torch's RecordFunction callbacks to the sinks. Only this code includes ATen: it is compiled on the user's
+// machine, against the torch that is installed, from 2.4 on, so it uses what all of those have.
 //
-// Torch fixes the callbacks of a range when it makes the RecordFunction, so that every begin has its end, also when
-// the sink was detached in between. What a sink does not want is not collected.
+// Torch fixes the callbacks of a range when it makes the RecordFunction, so every begin has its end, even if the sink
+// was detached in between. Data that a sink does not want is not collected.
 //
-// Compile with NDEBUG when torch was, as released ones are: RecordFunction has a member more without it.
+// Compile with NDEBUG if torch was, as released ones are: RecordFunction has one member more without it.
 #include "observer.h"
 
 #include <ATen/record_function.h>
@@ -31,7 +31,7 @@ using opspan::Addresses;
 
 constexpr auto kKinds = [] {
   using at::RecordScope;
-  std::array<uint8_t, static_cast<size_t>(RecordScope::NUM_SCOPES)> kinds{};  // of those of a torch to come: unknown
+  std::array<uint8_t, static_cast<size_t>(RecordScope::NUM_SCOPES)> kinds{};  // scopes of a later torch stay unknown
   auto set = [&](RecordScope scope, uint8_t kind) { kinds[static_cast<size_t>(scope)] = kind; };
   set(RecordScope::FUNCTION, OPSPAN_KIND_OP);
   set(RecordScope::BACKWARD_FUNCTION, OPSPAN_KIND_BACKWARD);
@@ -46,7 +46,7 @@ constexpr auto kKinds = [] {
   return kinds;
 }();
 
-bool is_engines(const char* name) {
+bool is_engine_name(const char* name) {
   for (const char* letter = OPSPAN_ENGINE; *letter; ++letter, ++name) {
     if (*name != *letter) return false;
   }
@@ -56,19 +56,19 @@ bool is_engines(const char* name) {
 uint32_t kind_of(at::RecordScope scope, const char* name) {
   const auto number = static_cast<size_t>(scope);
   const uint32_t kind = number < kKinds.size() ? kKinds[number] : OPSPAN_KIND_UNKNOWN;
-  // Nearly every name is told by its second letter.
+  // Two letters rule out nearly every name.
   const bool may_be = kind == OPSPAN_KIND_OP && name[0] == 'a' && name[1] == 'u';
-  return may_be && is_engines(name) ? OPSPAN_KIND_ENGINE : kind;
+  return may_be && is_engine_name(name) ? OPSPAN_KIND_ENGINE : kind;
 }
 
-// All that a begin or an end asks for, in one cache line.
+// The data that a begin or an end needs, in one cache line.
 struct alignas(64) Slot {
   opspan_sink sink;
   std::atomic<bool> stacks, overloads;
 };
 Slot g_slots[OPSPAN_SINK_COUNT];
 
-// Field by field: to clear the whole of it first takes as long as the rest.
+// Fills in field by field: clearing the whole struct first takes as long as the rest.
 void describe(const at::RecordFunction& fn, opspan_op& op) {
   op.name = fn.name();
   op.overload_length = 0;
@@ -115,14 +115,14 @@ size_t stack_text(const int64_t* words, size_t count, char* out, size_t size) {
 
 constexpr opspan_stacks kStacks = {opspan::stack_words, stack_text};
 
-// The text is the thread's, and lasts until its next op begins.
+// Appends the overload to the name. The text belongs to the thread, and lasts until its next op begins.
 [[gnu::cold]] void add_overload(const at::RecordFunction& fn, opspan_op& op) {
-  auto found = fn.operator_name();
-  if (!found || found->overload_name.empty()) return;
+  auto operator_name = fn.operator_name();
+  if (!operator_name || operator_name->overload_name.empty()) return;
   thread_local std::string name;
-  name.assign(op.name).append(1, '.').append(found->overload_name);
+  name.assign(op.name).append(1, '.').append(operator_name->overload_name);
   op.name = name.c_str();
-  op.overload_length = found->overload_name.size();
+  op.overload_length = operator_name->overload_name.size();
 }
 
 template <int kInputs>
@@ -171,7 +171,7 @@ at::RecordFunctionCallback callback(int inputs) {
   }
 }
 
-// A function a sink: torch's callbacks are told nothing of who they are for.
+// Makes a callback for each sink, because torch does not tell a callback whom it serves.
 using Callback = at::RecordFunctionCallback (*)(int inputs);
 template <int... kSinks>
 constexpr std::array<Callback, sizeof...(kSinks)> callbacks(std::integer_sequence<int, kSinks...>) {
@@ -181,14 +181,14 @@ constexpr auto kCallbacks = callbacks(std::make_integer_sequence<int, OPSPAN_SIN
 
 std::mutex g_control;
 constexpr int kEmpty = OPSPAN_SINK_COUNT;
-at::CallbackHandle g_attached[OPSPAN_SINK_COUNT + 1];  // INVALID_CALLBACK_HANDLE = 0: not
+at::CallbackHandle g_attached[OPSPAN_SINK_COUNT + 1];  // INVALID_CALLBACK_HANDLE (0): not attached
 
-int attach(int slot, at::RecordFunctionCallback made, int inputs) {
+int attach(int slot, at::RecordFunctionCallback callback, int inputs) {
   std::lock_guard<std::mutex> guard(g_control);
   if (g_attached[slot] != at::INVALID_CALLBACK_HANDLE) return -EBUSY;
-  made.needsIds(true).needsInputs(inputs != OPSPAN_INPUTS_NONE).needsOutputs(inputs == OPSPAN_INPUTS_TENSORS);
+  callback.needsIds(true).needsInputs(inputs != OPSPAN_INPUTS_NONE).needsOutputs(inputs == OPSPAN_INPUTS_TENSORS);
   try {
-    g_attached[slot] = at::addGlobalCallback(made);
+    g_attached[slot] = at::addGlobalCallback(callback);
   } catch (...) {
     return -ENOMEM;
   }
@@ -201,7 +201,7 @@ void detach(int slot) {
   try {
     at::removeCallback(g_attached[slot]);
   } catch (...) {
-    // Somebody has cleared all callbacks: then it is gone already.
+    // The callback is gone already: somebody has cleared all of them.
   }
   g_attached[slot] = at::INVALID_CALLBACK_HANDLE;
 }
@@ -242,8 +242,8 @@ int opspan_observer_overloads(int sink, int on) {
 
 int opspan_observer_memory(int sink, int on) {
   if (sink < 0 || sink >= OPSPAN_SINK_COUNT || !g_slots[sink].sink.memory) return -EINVAL;
-  if (on) return opspan::Memory::it().start(sink, g_slots[sink].sink.memory);
-  opspan::Memory::it().stop(sink);
+  if (on) return opspan::Memory::instance().start(sink, g_slots[sink].sink.memory);
+  opspan::Memory::instance().stop(sink);
   return 0;
 }
 

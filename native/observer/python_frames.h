@@ -1,11 +1,11 @@
-// The frames of a thread, innermost first, as each release of CPython keeps them. No other file knows one release from
-// another; src/opspan/emit/python_frames.py says for which of them this is compiled.
+// The frames of a thread, innermost first, as each release of CPython keeps them. Only this file knows one release from
+// another; src/opspan/emit/python_frames.py says for which of them it is compiled.
 //
 // From 3.11 on frames are in internal headers. This is compiled on the user's machine, with the headers of the Python
-// that will load it, so the compiler knows where each field is. The functions of those headers are those that Python's
-// own tracebacks are made with, so both show the same frames. 3.13 has also a table of offsets (_Py_DebugOffsets), for
-// debuggers that have no headers. It is not used: it is declared in an internal header too, and does not say which
-// frames are to be left out.
+// that will load it, so the compiler knows where each field is. Python's own tracebacks are made with the functions of
+// those headers, so both show the same frames. 3.13 also has a table of offsets (_Py_DebugOffsets), for debuggers that
+// have no headers. It is not used: it is declared in an internal header too, and does not say which frames to leave
+// out.
 #pragma once
 
 #include <Python.h>
@@ -45,11 +45,11 @@ inline Frame* innermost(const PyThreadState* thread) {
 
 inline Frame* caller(const Frame* frame) { return frame->previous; }
 
-// Not so: those that the interpreter puts between C and Python (since 3.12) and around an __init__ (since 3.13), and a
-// function that has not begun.
+// Returns false for the frames that the interpreter puts between C and Python (since 3.12) and around an __init__
+// (since 3.13), and for a function that has not begun.
 inline bool is_function(Frame* frame) { return !_PyFrame_IsIncomplete(frame); }
 
-// Of a function: other frames need not have any.
+// Returns the code of a function; other frames need not have any.
 inline PyCodeObject* code_of(Frame* frame) {
 #if PY_VERSION_HEX < 0x030d0000
   return frame->f_code;
@@ -61,7 +61,7 @@ inline PyCodeObject* code_of(Frame* frame) {
 inline int instruction_of(Frame* frame) { return _PyInterpreterFrame_LASTI(frame); }
 #endif
 
-// Where in its code a frame is, in bytes, which is what PyCode_Addr2Line takes.
+// Returns the position of a frame in its code, in bytes, as PyCode_Addr2Line takes it.
 inline int offset_of(Frame* frame) { return instruction_of(frame) * static_cast<int>(sizeof(_Py_CODEUNIT)); }
 
 }  // namespace opspan::python

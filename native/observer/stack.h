@@ -1,8 +1,9 @@
-// Which functions of Python a thread is in, read by the thread itself, without Python's lock.
+// Reads which Python functions a thread is in. The thread itself does so, without Python's lock.
 //
-// Torch lets go of that lock before it runs an op. The frames of a thread stay as they are while it is in native code,
-// and so does the code that they run: they hold it. So they can be read, as long as nothing is counted, made or
-// changed. Only where python_frames.h knows the release of Python, and its headers were there when this was compiled.
+// Torch releases that lock before it runs an op. The frames of a thread stay as they are while it is in native code,
+// and so does the code that they run: they hold it. So both can be read, as long as nothing is counted, made or
+// changed. This works only if python_frames.h knows the release of Python, and if Python's headers were there at
+// compile time.
 #pragma once
 
 #include <cstdint>
@@ -54,9 +55,9 @@ inline const void* innermost(int64_t* instruction) {
   return frame;
 }
 
-// Three words a frame, the innermost first: its code, a hash of its file and name, and where in the code it is with the
-// line that the code begins in. The hash is of the texts themselves: code that is gone may leave its address to other
-// code, and its texts theirs to other texts.
+// Writes three words a frame, the innermost first: its code, a hash of its file and name, and the position in the code
+// with the line in which the code begins. The hash is of the texts themselves: code that is freed may leave its address
+// to other code, and its texts theirs to other texts.
 inline size_t stack_words(int64_t* out, size_t room) {
   size_t count = 0;
   for (python::Frame* frame = innermost(); frame && count + 3 <= room; frame = function_at(python::caller(frame))) {
@@ -69,14 +70,14 @@ inline size_t stack_words(int64_t* out, size_t room) {
 }
 
 inline void append_utf8(std::string& out, Py_UCS4 letter) {
-  if (letter < 0x20 || letter == 0x7f) letter = ' ';  // no name may end a line
+  if (letter < 0x20 || letter == 0x7f) letter = ' ';  // a name must not end a line
   if (letter < 0x80) {
     out += static_cast<char>(letter);
   } else if (letter < 0x800) {
     out += static_cast<char>(0xc0 | letter >> 6);
     out += static_cast<char>(0x80 | (letter & 0x3f));
   } else if (letter >= 0xd800 && letter < 0xe000) {
-    out += '?';  // a byte of a path that is no text
+    out += '?';  // a byte of a path that is not text
   } else if (letter < 0x10000) {
     out += static_cast<char>(0xe0 | letter >> 12);
     out += static_cast<char>(0x80 | (letter >> 6 & 0x3f));
@@ -94,22 +95,22 @@ inline void append_text(std::string& out, PyObject* text) {
   for (Py_ssize_t i = 0; i < PyUnicode_GET_LENGTH(text); ++i) append_utf8(out, PyUnicode_READ_CHAR(text, i));
 }
 
-// What torch.compile does by itself is no part of the user's program.
-inline bool is_compilers(const std::string& file) {
+// Returns whether the file is part of torch.compile, whose own calls do not belong to the user's program.
+inline bool is_compiler_file(const std::string& file) {
   for (const char* folder : {"/torch/_dynamo/", "/torch/_inductor/", "/torch/_functorch/", "/torch/_compile.py"}) {
     if (file.find(folder) != std::string::npos) return true;
   }
   return false;
 }
 
-// A line a frame, the outermost first: `train.py(12): forward`.
+// Appends a line a frame, the outermost first: `train.py(12): forward`.
 inline void append_stack(std::string& out, const int64_t* words, size_t count) {
   std::string file;
   for (size_t at = count / 3 * 3; at > 0; at -= 3) {
     auto* code = reinterpret_cast<PyCodeObject*>(words[at - 3]);
     file.clear();
     append_text(file, code->co_filename);
-    if (is_compilers(file)) continue;
+    if (is_compiler_file(file)) continue;
     if (!out.empty()) out += '\n';
     int line = PyCode_Addr2Line(code, static_cast<int>(words[at - 1] >> 32));
     out += file;

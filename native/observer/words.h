@@ -1,4 +1,4 @@
-// A run of words, as sinks.h hands them on.
+// A run of words, as sinks.h passes them on.
 #pragma once
 
 #include <cstddef>
@@ -6,12 +6,12 @@
 
 namespace opspan {
 
-// The stack holds what nearly every op needs; more goes to the heap.
+// Keeps on the stack what nearly every op needs; more goes to the heap.
 template <class Word, size_t kInline>
 class Words {
  public:
   void add(Word word) { *extend(1) = word; }
-  // Room for so many more, to be filled in before anything else is asked.
+  // Returns room for that many words more, to be filled in before the next call.
   Word* extend(size_t count) {
     if (count_ + count > kInline) [[unlikely]]
       return extend_heap(count);

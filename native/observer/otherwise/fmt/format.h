@@ -1,5 +1,5 @@
-// Found where torch has no fmt, which headers of Kineto that it brings ask for even so. Functions of theirs call this;
-// none of those is called here.
+// Stands in for fmt where torch does not bring it: Kineto's headers, which torch brings, include it all the same. Some
+// of their functions call this one, but none of those is called here.
 #pragma once
 
 #include <string>
