@@ -40,15 +40,25 @@ def load(
     cycle: int | None = None,
     most_bytes: int | None = None,
 ) -> Trace:
-    """Read traces of any source, told by their content; several paths become the ranks of one run, side by side. Those
-    that one process wrote one after the other are cycles of one rank, and `cycle` reads one of them: docs/ranks.md.
+    """Read a trace of any source, which is recognised by its content. Several paths become the ranks of one run.
 
-    A path may be an address, such as https:// or s3://, which is fetched (docs/remote.md). `source` names the reader.
-    `strict` makes an issue that is more than worth knowing a StrictError; without it, `trace.issues` lists them.
-    `between` (nanoseconds since the trace began) and `step` (the number of a ProfilerStep, the first and the last, or
-    what the ranges are called that are steps: "step", "epoch *") read what overlaps that part alone. Without ranges
-    ProfilerStep#N the number is that of a step as `trace.steps()` finds them. `most_bytes` bounds what is fetched of
-    each address, as it lies there (a packed file counts packed); by default it is 16 GiB.
+    Files that one process wrote one after the other are cycles of one rank (docs/ranks.md). A path may be an address,
+    such as https:// or s3://, which is fetched (docs/remote.md).
+
+    Args:
+        paths: files or folders.
+        source: name of the reader, such as "nsys", where it should not be chosen by content.
+        strict: raise a StrictError if an issue is a warning or an error; otherwise `trace.issues` lists them.
+        between: read only what overlaps this time, in nanoseconds since the trace began.
+        step: read only what overlaps a step: the number of a ProfilerStep, the first and the last number, or a name or
+            pattern of the ranges that are steps, such as "epoch *". Without ranges ProfilerStep#N the numbers are those
+            of `trace.steps()`.
+        cycle: read only this cycle of each rank, counted from 1.
+        most_bytes: the most that is fetched of an address, counted as it is stored there; 16 GiB if not given.
+
+    Raises:
+        ReadError: a file is missing, is no trace, or needs more memory than there is.
+        UsageError: the arguments make no sense.
     """
     if not paths:
         raise UsageError("nothing to load; expected the path of at least one trace")
@@ -76,13 +86,13 @@ def window_of(between: tuple[int, int] | None, step: int | tuple[int, int] | str
 
 @forked.elsewhere
 def load_nsys(path: str | os.PathLike[str], *, strict: bool = False, most_bytes: int | None = None) -> EventList:
-    """The events of an Nsight Systems report, SQLite export, or parquetdir or arrowdir folder."""
+    """Returns the events of an Nsight Systems report, SQLite export, or parquetdir or arrowdir folder."""
     return load(path, source="nsys", strict=strict, most_bytes=most_bytes).events()
 
 
 @forked.elsewhere
 def load_nvprof(path: str | os.PathLike[str], *, strict: bool = False, most_bytes: int | None = None) -> EventList:
-    """The events of an nvprof database; or of what load_nsys reads, as people's scripts say load_nvprof there too."""
+    """Returns the events of an nvprof database, or of anything that load_nsys reads: scripts use it for both."""
     from opspan.readers import sniffed
     from opspan.remote import local
 
@@ -94,8 +104,10 @@ def load_nvprof(path: str | os.PathLike[str], *, strict: bool = False, most_byte
 
 @forked.elsewhere
 def load_kineto(path: str | os.PathLike[str], *, strict: bool = False, most_bytes: int | None = None) -> EventList:
-    """The events of a trace that torch.profiler exported (*.pt.trace.json, or the same compressed), as it lists them
-    itself. `opspan.load(path).events()` has its ops alone, each for itself, as with every other source.
+    """Returns the events of a trace that torch.profiler exported (*.pt.trace.json, or the same compressed), as it lists
+    them.
+
+    `opspan.load(path).events()` has its ops alone, each for itself, as with every other source.
     """
     from opspan.events import profiler_events_of
 
@@ -104,26 +116,28 @@ def load_kineto(path: str | os.PathLike[str], *, strict: bool = False, most_byte
 
 @forked.elsewhere
 def load_rocpd(path: str | os.PathLike[str], *, strict: bool = False, most_bytes: int | None = None) -> EventList:
-    """The events of an rocpd database, as rocprofv3, rocprof-sys and rocmProfileData (RPD) write."""
+    """Returns the events of an rocpd database, as rocprofv3, rocprof-sys and rocmProfileData (RPD) write it."""
     return load(path, source="rocpd", strict=strict, most_bytes=most_bytes).events()
 
 
 @forked.elsewhere
 def load_unitrace(path: str | os.PathLike[str], *, strict: bool = False, most_bytes: int | None = None) -> EventList:
-    """The events of a Chrome trace of Intel's unitrace."""
+    """Returns the events of a Chrome trace of Intel's unitrace."""
     return load(path, source="unitrace", strict=strict, most_bytes=most_bytes).events()
 
 
 @forked.elsewhere
 def load_vtune(path: str | os.PathLike[str], *, strict: bool = False, most_bytes: int | None = None) -> EventList:
-    """The events of a VTune result: its folder, its .vtune file, its dicer.db, or a zip or tar file of it."""
+    """Returns the events of a VTune result: its folder, its .vtune file, its dicer.db, or a zip or tar file of it."""
     return load(path, source="vtune", strict=strict, most_bytes=most_bytes).events()
 
 
 @forked.elsewhere
 def load_vtune_report(path: str | os.PathLike[str], *, most_bytes: int | None = None) -> pl.DataFrame:
-    """What `vtune -report` printed, as a frame: CSV of any delimiter, or text. A summary becomes a long frame (section,
-    name, metric, value, text). Sums by name are no events; `Trace.with_metrics` puts them beside those of the trace.
+    """Returns what `vtune -report` printed, as a frame: CSV of any delimiter, or text.
+
+    A summary becomes a long frame (section, name, metric, value, text). Sums by name are not events:
+    `Trace.with_metrics` puts them beside those of the trace.
     """
     from opspan.readers.vtune.reports import read_report
     from opspan.remote import local
@@ -133,7 +147,7 @@ def load_vtune_report(path: str | os.PathLike[str], *, most_bytes: int | None = 
 
 
 def parse_nvprof_trace(path: str | os.PathLike[str], *, most_bytes: int | None = None) -> list[FunctionEvent]:
-    """The events of load_nvprof as a plain list."""
+    """Returns the events of load_nvprof as a plain list."""
     return list(load_nvprof(path, most_bytes=most_bytes))
 
 

@@ -25,19 +25,23 @@ if TYPE_CHECKING:
 
 @forked.methods_elsewhere
 class Trace(Tables):
-    """Frames by name (docs/schema.md has every column), and a Metadata for each rank.
+    """A trace: polars frames by name, a Metadata for each rank, and the questions that can be asked of them.
 
-    Frames that are not given are empty, columns that are not given are null. Frames are never changed in place:
-    `trace.replace(ranges=...)` is another trace.
+    `opspan.load` gives one. `Trace((Metadata("my profiler"),), ranges=..., work=...)` makes one of your own frames:
+    those that are not given are empty, and columns that are not given are null. docs/schema.md has every column. Frames
+    are never changed in place: `trace.replace(ranges=...)` is another trace.
     """
 
     @classmethod
     def of(cls, tables: Tables) -> Trace:
+        """Returns the tables as a trace."""
         return tables if isinstance(tables, Trace) else cls(tables.ranks, **tables.frames)
 
     @cached_property
     def analysed(self) -> Analysis:
-        """The trace and its analysis: `trace.analysed.complete.ranges` has all columns of docs/analysis.md."""
+        """The trace and its analysis, which is made once: `trace.analysed.complete.ranges` has all columns of
+        docs/analysis.md.
+        """
         return Analysis(Tables(self.ranks, **self.frames))  # not of self: a circle keeps what nobody needs any more
 
     def _repr_html_(self) -> str:
@@ -49,12 +53,15 @@ class Trace(Tables):
 
     @property
     def coverage(self) -> Coverage:
-        """How much could be attributed, in figures."""
+        """How much could be attributed, in figures. `coverage.lines()` says it in sentences."""
         return self.analysed.coverage
 
     def events(self, with_flops: bool = False) -> EventList:
-        """Torch's kind of list over the same rows, with the floating-point operations of each op if asked for:
-        docs/events.md."""
+        """Returns the rows as torch's kind of list: `key_averages()`, `table()` and the rest (docs/events.md).
+
+        Args:
+            with_flops: also count the floating-point operations of each op.
+        """
         from opspan.events import events_of
 
         return events_of(self.analysed, with_flops)
@@ -69,8 +76,17 @@ class Trace(Tables):
         memory: bool = False,
         step: str | None = None,
     ) -> Table:
-        """The table that `opspan table` prints, by name, shape, stack, module, step, phase, stream or kernel: printed,
-        it is the text, `.rows` are its rows as columns. The arguments are the options of that command."""
+        """Returns the table that `opspan table` prints. `str()` of it is the text, `.rows` has the rows as a polars
+        frame.
+
+        Args:
+            by: "name", "shape", "stack", "module", "step", "phase", "stream" or "kernel".
+            sort_by: a column, or torch's name of one; the largest comes first.
+            op: only ops of this name, or of names that match this pattern.
+            kernels: also show rows of kernels and copies.
+            memory: also show memory.
+            step: a name or pattern of the ranges that are steps.
+        """
         from opspan.views.table import Asked, table_of
 
         return table_of(self.analysed, Asked(by, sort_by, op, kernels, memory, step))
@@ -91,76 +107,116 @@ class Trace(Tables):
         return kernel_rows(self.analysed.complete, copies)
 
     def steps(self, name: str | None = None) -> pl.DataFrame:
-        """The steps of the run and where the time of each went, as `opspan steps` has them (docs/json.md). `name`: what
-        the ranges of steps are called (* stands for any text), where they are not torch's."""
+        """Returns the steps of the run and where the time of each went, as `opspan steps` (docs/json.md).
+
+        Args:
+            name: what the ranges of steps are called (* stands for any text), where they are not torch's.
+        """
         from opspan.views.steps import rows_of
 
         return rows_of(self.analysed, name)
 
     def idle(self, by: str = "op") -> pl.DataFrame:
-        """When devices had nothing to do, by the op, module, phase, step, function, device or gap, as `opspan idle`."""
+        """Returns when devices had nothing to do, as `opspan idle`.
+
+        Args:
+            by: "op", "module", "phase", "step", "function", "device" or "gap".
+        """
         from opspan.views.idle import rows_of
 
         return rows_of(self.analysed, by)
 
     def launches(self, by: str = "op") -> pl.DataFrame:
-        """How launches keep up with devices, by the op, module, phase, step, function, kernel or stream, or copies by
-        their direction (copy), as `opspan launches`."""
+        """Returns how launches keep up with devices, as `opspan launches`.
+
+        Args:
+            by: "op", "module", "phase", "step", "function", "kernel" or "stream"; or "copy": copies by their direction.
+        """
         from opspan.views.launches import rows_of
 
         return rows_of(self.analysed, by)
 
     def waits(self, by: str = "op") -> pl.DataFrame:
-        """What the host waited for, by the op, module, phase, step, function, reason or call, as `opspan waits`."""
+        """Returns what the host waited for, as `opspan waits`.
+
+        Args:
+            by: "op", "module", "phase", "step", "function", "reason" or "call".
+        """
         from opspan.views.waits import rows_of
 
         return rows_of(self.analysed, by)
 
     def flops(self, by: str = "op", *, peak: Sequence[str] = ()) -> pl.DataFrame:
-        """Operations and bytes of ops, how fast that was and which bound it is near, by op, shape, module, phase, step
-        or run, as `opspan flops`. `peak`: what devices can do, each as that command's option --peak has it."""
+        """Returns operations and bytes of ops, how fast they ran and which bound they are near, as `opspan flops`.
+
+        Args:
+            by: "op", "shape", "module", "phase", "step" or "run".
+            peak: what devices can do, each as the option --peak of that command.
+        """
         from opspan.views.flops import rows_of
 
         return rows_of(self.analysed, by, peak)
 
     def path(self, by: str = "op", what_if: Mapping[str, float] | None = None) -> pl.DataFrame:
-        """The critical path, by the op, kind, module, phase or step, as `opspan path`. `what_if`: factors by name of an
-        op or kind; the rows are then steps, with what each would take if these took that much of their time."""
+        """Returns the critical path, as `opspan path`.
+
+        Args:
+            by: "op", "kind", "module", "phase" or "step".
+            what_if: factors by the name of an op or kind, such as `{"aten::mm": 0.5}`. The rows are then steps, with
+                how long each would take if these took that much of their time.
+        """
         from opspan.views.path import rows_of
 
         return rows_of(self.analysed, by, what_if)
 
     def memory_use(self, by: str = "op") -> pl.DataFrame:
-        """Who took memory, by op; the blocks that there were at the peak (block); or the peaks (device), as
-        `opspan memory`. The events themselves are `trace.memory`."""
+        """Returns who took memory, as `opspan memory`. The single events are `trace.memory`.
+
+        Args:
+            by: "op"; "block": the blocks that there were at the peak; or "device": the peaks.
+        """
         from opspan.views.memory import rows_of
 
         return rows_of(self.analysed, by)
 
     def findings(self) -> pl.DataFrame:
-        """What is wrong with the run, the costliest first, with what to do: the rows of `opspan findings`. The rules
-        are in docs/findings.md."""
+        """Returns what is wrong with the run and what to do, the costliest first, as `opspan findings`
+        (docs/findings.md).
+        """
         from opspan.views.findings import rows_of
 
         return rows_of(self.analysed)
 
     def comm(self, by: str = "kind") -> pl.DataFrame:
-        """The collectives, by kind, group, rank, size, op, module, phase, step, function or call (each one), as
-        `opspan comm`: how long, how much, how fast, and who of the ranks that were loaded together waited for whom."""
+        """Returns the collectives, as `opspan comm`: how long, how much, how fast, and which rank waited for which.
+
+        Args:
+            by: "kind", "group", "rank", "size", "op", "module", "phase", "step", "function"; or "call": each one.
+        """
         from opspan.views.comm import rows_of
 
         return rows_of(self.analysed, by)
 
     def compare(self, other: Tables, by: str = "op") -> pl.DataFrame:
-        """What another run does differently, by op, shape, module, phase, kernel or place: the rows of `opspan diff`,
-        which docs/json.md describes, with this run as the first."""
+        """Returns what another run does differently, with this run as the first: the rows of `opspan diff`
+        (docs/json.md).
+
+        Args:
+            other: the other run.
+            by: "op", "shape", "module", "phase", "kernel" or "place".
+        """
         from opspan.analysis.compare import compared
         from opspan.views.diff import figures_of
 
         return compared(figures_of(self.analysed, by), figures_of(Trace.of(other).analysed, by))
 
     def compare_to_baseline(self, path: str | os.PathLike[str], by: str = "op") -> pl.DataFrame:
-        """What this run does differently from the one that the baseline was saved of, which is the first here."""
+        """Returns what this run does differently from the run that a baseline was saved from; that one is the first.
+
+        Args:
+            path: the file that `save_baseline` wrote.
+            by: as in `compare`.
+        """
         from opspan.analysis.compare import compared
         from opspan.views import baseline
         from opspan.views.diff import figures_of
@@ -168,16 +224,24 @@ class Trace(Tables):
         return compared(baseline.load(path, by), figures_of(self.analysed, by))
 
     def save_baseline(self, path: str | os.PathLike[str]) -> list[str]:
-        """Write what of this run is compared to a small file, as `opspan diff --save-baseline`; an earlier baseline is
-        replaced, and nothing else. Returns a sentence for each thing that was too large for it."""
+        """Write what of this run is compared to a small file, as `opspan diff --save-baseline`.
+
+        An earlier baseline is replaced, but no other file. Returns a sentence for each thing that was too large for it.
+        """
         from opspan.views import baseline
 
         return baseline.save(self.analysed, Path(path))
 
     def export(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
-        """Write the trace as the suffix of the name says, as `opspan export` does: a Chrome trace (.json, .json.gz), an
-        analysis database (.sqlite), a flame graph (.svg), a workbook (.xlsx), ...: docs/outputs.md. Returns a sentence
-        for each thing that the format cannot hold."""
+        """Write the trace in the format that the suffix names, as `opspan export` does (docs/outputs.md).
+
+        Chrome trace (.json, .json.gz), analysis database (.sqlite), flame graph (.svg), workbook (.xlsx) and others.
+        Returns a sentence for each thing that the format cannot hold.
+
+        Args:
+            path: the file to write.
+            overwrite: replace a file that is there.
+        """
         from opspan.views import export
 
         return export(self.analysed, Path(path), overwrite=overwrite)
@@ -189,22 +253,37 @@ class Trace(Tables):
         against: Tables | None = None,
         overwrite: bool = False,
     ) -> Report:
-        """All that opspan finds, as one page that opens anywhere: written to `path`, as `opspan report` does, and shown
-        where a notebook shows what this returns. `against`: a run to compare this one to."""
+        """Returns all that opspan finds as one page, which a notebook shows, and writes it to `path`, as `opspan
+        report` does.
+
+        Args:
+            path: the file to write; None writes nothing.
+            against: a run to compare this one with.
+            overwrite: replace a file that is there.
+        """
         from opspan.views.page.report import report
 
         other = None if against is None else Trace.of(against).analysed
         return report(self.analysed, None if path is None else Path(path), other, overwrite=overwrite)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the trace to a folder of Parquet files; `opspan.load` reads it back exactly."""
+        """Write the trace to a folder of Parquet files, which `opspan.load` reads back exactly.
+
+        Args:
+            path: the folder.
+            overwrite: replace a trace that is there.
+        """
         from opspan.tables import storage
 
         storage.save(self, Path(path), overwrite=overwrite)
 
     def with_metrics(self, report: pl.DataFrame, issues: Issues | None = None) -> Self:
-        """The trace with what a report says of its names, such as opspan.load_vtune_report(path): further columns of
-        the table by name. Sums stay sums: no event gets one. `issues`: those of reading the report."""
+        """Returns the trace with the metrics of a report, as further columns of the table by name; events get none.
+
+        Args:
+            report: what `opspan.load_vtune_report` returns.
+            issues: the issues of reading it.
+        """
         from opspan.tables.metrics import with_metrics
 
         return with_metrics(self, report, issues)
@@ -212,8 +291,11 @@ class Trace(Tables):
 
 @forked.elsewhere
 def merge(one: Tables, other: Tables) -> Trace:
-    """One trace of two that different tools took of the same processes at once, aligned: docs/analysis.md.
-    `merged.metadata.options["alignment"]` says how, and how sure that is."""
+    """Returns one trace made of two that different tools took of the same processes at once, aligned
+    (docs/analysis.md).
+
+    `merged.metadata.options["alignment"]` says how they were aligned, and how sure that is.
+    """
     from opspan.analysis.merge import merge as merge_tables
 
     return Trace.of(merge_tables(one, other))

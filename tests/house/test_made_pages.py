@@ -32,6 +32,7 @@ def copied(tmp_path: Path) -> Path:
 
 
 def test_every_made_page_is_up_to_date() -> None:
+    pytest.importorskip("griffe", reason="docs/python.md is made with griffe: pip install 'opspan[test]'")
     done = tools_docs(REPO, "--check")
 
     assert done.returncode == 0, done.stdout + done.stderr

@@ -75,7 +75,7 @@ What a reader skips, repairs or finds odd is a row of `trace.issues`. `opspan.lo
 def text() -> str:
     parts = [HEAD]
     for table in TABLES.values():
-        rows = "".join(_row(column) for column in table.columns)
+        rows = "".join(row(column) for column in table.columns)
         parts.append(f"## {table.name}\n\n{table.sentence}\n\n{COLUMNS_HEAD}{rows}")
     codes = "".join(
         f"| `{name}` | {code.severity} | {code.message} | {code.advice} |\n" for name, code in sorted(CODES.items())
@@ -84,7 +84,7 @@ def text() -> str:
     return "\n".join(parts)
 
 
-def _row(column: Column) -> str:
+def row(column: Column) -> str:
     refers = f" Refers to `{column.refers}`." if column.refers else ""
     sentence = column.sentence.replace("|", "\\|")
     return f"| `{column.name}` | {_type(column.dtype)} | {column.unit} | {sentence}{refers} |\n"

@@ -60,12 +60,17 @@ _registered: dict[str, _Registered] = {}
 
 
 def register_flops(name: str, formula: Given | None, *, is_product: bool = True) -> None:
-    """A formula for the op of this name, instead of what opspan has; None takes it away again.
+    """Give the op of this name a formula, which replaces the one that opspan has.
 
-    formula(sizes, inputs) is given the sizes of each argument (a list of integers; of a list of tensors, a list of
-    these; [] of what is no tensor) and their values (None for tensors; [] where the trace has none). It returns the
-    operations, or a pair of them and the bytes that the op reads and writes; None where it cannot tell. `is_product`:
-    whether they count as the model's own work, in the MFU. Registered ops count with all that runs inside them.
+    The formula is called as formula(sizes, inputs). `sizes` has the sizes of each argument: a list of integers; for a
+    list of tensors a list of these; [] for anything that is not a tensor. `inputs` has their values: None for tensors,
+    and [] if the trace has no values. It returns the operations, or a pair of the operations and the bytes that the op
+    reads and writes, or None where it cannot tell. A registered op counts with all that runs inside it.
+
+    Args:
+        name: the op, such as "mine::attention".
+        formula: the function; None removes the formula.
+        is_product: whether its operations count as the model's own work, in the MFU.
     """
     if formula is None:
         _registered.pop(name, None)

@@ -136,11 +136,17 @@ def annotate(
     category: str | None = None,
     payload: SupportsIndex | SupportsFloat | None = None,
 ) -> Annotation | Callable[P, R]:
-    """A range named `name` around a `with` block or a function; without a name, the function's own.
+    """Put a range of your own around a `with` block or a function, for whichever tool is listening.
 
-    `color` is a name of `COLORS`, "#rrggbb" or 0xAARRGGBB; `payload` one number of 64 bits. Functions, coroutine
-    functions, generators and async generators can be decorated. In a coroutine prefer `async with`: a plain `with`
-    that awaits inside is pushed on the thread's stack, where other tasks push as well.
+    Functions, coroutine functions, generators and async generators can be decorated. In a coroutine prefer `async
+    with`: a plain `with` that awaits inside is pushed on the thread's stack, where other tasks push as well. Without a
+    tool or a session it costs nothing.
+
+    Args:
+        name: what the range is called; a decorator without one takes the function's own name.
+        color: a name such as "green", "#rrggbb" or 0xAARRGGBB.
+        category: a word by which tools group ranges.
+        payload: a number of 64 bits that is shown with the range.
     """
     if compiling():
         if name is None or isinstance(name, str):
@@ -158,14 +164,23 @@ def annotate(
 
 
 def record_function(name: str, args: str | None = None) -> Annotation:
-    """torch.profiler.record_function, for every tool: a range around a `with` block or a function, `args` beside it."""
+    """Put a range around a `with` block or a function, as torch.profiler.record_function does, for every tool.
+
+    Args:
+        name: what the range is called.
+        args: a text that is shown with it.
+    """
     if compiling():
         return cast(Annotation, torchs_range(name, args))
     return of_torch(Annotation)(ranges.text_of(name), args=None if args is None else str(args))
 
 
 def mark(name: str) -> None:
-    """A moment, not a range."""
+    """Set a point in time on the timeline of whichever tool is listening.
+
+    Args:
+        name: what it is called.
+    """
     if compiling():
         return
     text = ranges.text_of(name)

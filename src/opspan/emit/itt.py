@@ -11,15 +11,19 @@ from opspan.emit.sinks import MAX_STRINGS
 
 
 class emit_itt(Emitter):  # noqa: N801  # torch's name
-    """Every autograd op becomes an ITT task, for VTune or `opspan run`: with sequence number, sizes and relations.
+    """Label every autograd op as an ITT task, for VTune or `opspan run`, with sequence number, sizes and relations.
 
-    A context manager as torch.autograd.profiler.emit_itt is one, for all threads of the process. `labels`:
+    It is a context manager, as torch.autograd.profiler.emit_itt is, and covers all threads of the process.
 
-    - "auto", "task": the op's name; ids and sizes as metadata, backward related to forward
-    - "text": everything in the name, for readers that lose metadata
-    - "torch": the bare name, as torch's emit_itt writes it
-
-    `modules`, `schedule` and `max_strings` as in `emit_nvtx`.
+    Args:
+        enabled: False does nothing.
+        record_shapes: add the sizes of the inputs to each label.
+        modules: add a task for every call of a nn.Module.
+        labels: "task" writes the op's name, with ids and sizes as metadata and backward ops related to forward ops,
+            "text" everything into the name, for readers that lose metadata, "torch" the bare name as torch's emit_itt
+            does. "auto" is "task".
+        schedule: which steps to label; call `step()` after each training step.
+        max_strings: how many distinct names with sizes the tool may be given.
     """
 
     _sinks = (sink_list.ITT,)

@@ -40,7 +40,10 @@ _listener: _Listener | None = None
 
 
 def listen() -> None:
-    """Let `opspan attach` and `opspan top` of this user record this process. Once is enough; a fork asks anew."""
+    """Let `opspan attach` and `opspan top` of the same user record this process.
+
+    Call it once. A fork asks anew by itself.
+    """
     global _listener
     with _lock:
         if _listener is not None:

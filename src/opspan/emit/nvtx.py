@@ -11,19 +11,21 @@ from opspan.emit.sinks import MAX_STRINGS
 
 
 class emit_nvtx(Emitter):  # noqa: N801  # torch's name
-    """Every autograd op becomes an NVTX range, for Nsight Systems or `opspan run`. Works on a CPU-only torch as well.
+    """Label every autograd op as an NVTX range, for Nsight Systems or `opspan run`. A CPU-only torch will do.
 
-    A context manager as torch.autograd.profiler.emit_nvtx is one, for all threads of the process. `labels`:
+    It is a context manager, as torch.autograd.profiler.emit_nvtx is, and covers all threads of the process.
 
-    - "auto": "schema" if the tool understands extended payloads, else "payload"
-    - "schema", "payload": the op's name, and its numbers beside it
-    - "text": everything in the name
-    - "torch": the text that torch's emit_nvtx writes, byte for byte; an `annotate` is its bare name, what it drops is
-      counted in `stats.fields_dropped`
-
-    `modules` adds a range for every nn.Module call. With a `schedule`, call `step()` after each training step.
-    `max_strings` bounds the distinct names with sizes that the tool is given; labels past it come without sizes,
-    counted in `stats.sizes_dropped`.
+    Args:
+        enabled: False does nothing.
+        record_shapes: add the sizes of the inputs to each label.
+        modules: add a range for every call of a nn.Module.
+        labels: "schema" and "payload" write the op's name with its numbers beside it, "text" writes everything into the
+            name, "torch" the text of torch's emit_nvtx byte for byte, where an `annotate` is its bare name and
+            `stats.fields_dropped` counts what is lost. "auto" is "schema" if the tool understands extended payloads,
+            else "payload".
+        schedule: which steps to label; call `step()` after each training step.
+        max_strings: how many distinct names with sizes the tool may be given. Labels past that come without sizes, and
+            `stats.sizes_dropped` counts them.
     """
 
     _sinks = (sink_list.NVTX,)

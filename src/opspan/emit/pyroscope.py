@@ -38,14 +38,17 @@ _warned = False
 
 
 class emit_pyroscope:  # noqa: N801  # stands beside emit_nvtx and emit_itt
-    """What a pyroscope-io agent samples meanwhile is labelled: with `run_id`, and with what `by` names.
+    """Label what a pyroscope-io agent samples with `run_id`, and with the phase, module and step of the moment.
 
-    - "phase": forward, backward, optimizer or data, as a trace has them
-    - "module": the qualified name of the module that runs, in forward and in backward
-    - "step": which training step it is, in ranges that double (8-15, 16-31, ...); call `step()` after each
+    It is a context manager. Start the agent first, by `pyroscope.configure(..., gil_only=False)`. No label gets more
+    than 100 values, and all are gone at the end.
 
-    Start the agent first, by `pyroscope.configure(..., gil_only=False)`. `tags` are labels of one's own. No label gets
-    more than 100 values, and all are gone at the end.
+    Args:
+        tags: labels of your own.
+        by: "phase" is forward, backward, optimizer or data; "module" the qualified name of the module that runs, in
+            forward and in backward; "step" the training step, in ranges that double (8-15, 16-31, ...): call `step()`
+            after each.
+        enabled: False does nothing.
     """
 
     def __init__(self, tags: Mapping[str, str] | None = None, by: Iterable[str] = BY, *, enabled: bool = True) -> None:
@@ -95,7 +98,7 @@ class emit_pyroscope:  # noqa: N801  # stands beside emit_nvtx and emit_itt
             )
 
     def step(self) -> None:
-        """A training step is over."""
+        """Say that a training step is over."""
         if self._told is not None and not compiling():
             self._step += 1
             unharmed.call("labelling steps", self._label_step, self._told)

@@ -32,23 +32,36 @@ if TYPE_CHECKING:
 
 
 class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
-    """Every autograd op of every thread, recorded to a file by opspan itself: no tool, no `opspan run`.
+    """Record every autograd op of every thread to a file of opspan's own: no tool is needed, and no `opspan run`.
 
-    `path` is the folder to write to, created if need be; each process, a fork for instance, writes a file of its own
-    there. Without one the folder is temporary and goes once `trace` was read, or at exit. A folder that holds an
-    earlier recording is refused; `add=True` adds to it. Processes that run at the same time, as the ranks of one job,
-    may share one. `trace` is this recording alone, whatever else is there. `memory` records what memory of the host
-    torch takes and gives back, on every thread; `stacks` the functions of Python that ops are called in; `overloads`
-    which overload of its op each is; `device` what runs on devices, by torch's own collection there.
+    ```python
+    import opspan
+    import torch
 
-    `keep`, such as "30s", "2GB" or "50 steps", keeps the last of it alone, for as long as the job runs. `dump` copies
-    that; with `dump_to` copies come by themselves, when `dump_on` says: "exception", "signal" (SIGUSR2), "slow step"
-    (`slow` times the median), "exit". The last `dumps` of them stay.
+    with opspan.record(record_shapes=True) as recording:
+        torch.nn.Linear(8, 4)(torch.randn(2, 8))
+    print(recording.events().key_averages().table())
+    ```
 
-        with opspan.record(record_shapes=True) as rec:
-            train()
-        rec.trace.ranges
-        print(rec.events().key_averages().table())
+    Args:
+        path: the folder to write to. Each process, a fork for instance, writes a file of its own there, and the ranks
+            of one job may share it. Without one the folder is temporary, and is deleted once `trace` was read, or at
+            exit.
+        record_shapes: record the sizes of the inputs of each op.
+        add: write to a folder that holds an earlier recording; otherwise that is refused.
+        memory: record what memory of the host torch takes and gives back, on every thread.
+        stacks: record the functions of Python that each op is called in.
+        overloads: record which overload of its op each op is.
+        device: record what runs on devices, by torch's own collection.
+        modules: record a range for every call of a nn.Module.
+        schedule: which steps to record; call `step()` after each training step.
+        keep: keep only the last of it, such as "30s", "2GB" or "50 steps", for as long as the job runs. `dump` copies
+            it.
+        dump_to: a folder into which copies come by themselves.
+        dump_on: when they do: "exception", "signal" (SIGUSR2), "slow step" or "exit".
+        slow: a step is slow that takes this many times the median.
+        dumps: how many of the copies stay, the last ones.
+        enabled: False does nothing.
     """
 
     _sinks = CAPTURES
@@ -128,7 +141,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
             self._dumping.step()
 
     def dump(self, path: str | os.PathLike[str]) -> Path:
-        """A copy of what is kept now, as a new folder that `opspan.load` reads. The recording goes on meanwhile."""
+        """Copy what is kept now to a new folder, which `opspan.load` reads. The recording goes on meanwhile."""
         if not self._recording.keep:
             raise UsageError("dump() is of a recording that keeps the last alone: record(keep='30s')")
         if self.entered and not self._is_owner():
@@ -141,17 +154,17 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
 
     @property
     def dumps(self) -> list[Path]:
-        """The folders that were written into `dump_to`, the oldest first."""
+        """Returns the folders that were written into `dump_to`, the oldest first."""
         return [] if self._dumping is None else list(self._dumping.written)
 
     @property
     def path(self) -> Path | None:
-        """The folder."""
+        """The folder that is written to."""
         return self._recording.folder
 
     @property
     def file(self) -> Path | None:
-        """The file of the process that entered it, in `path`."""
+        """The file in `path` of the process that entered it."""
         return self._recording.file
 
     @property

@@ -12,7 +12,7 @@ Schedule = Callable[[int], "ProfilerAction"]
 
 
 class ProfilerAction(enum.Enum):
-    """What happens in a step. Labels are written in RECORD and RECORD_AND_SAVE, the last active step of a cycle."""
+    """The action of a step. Labels are written in RECORD and in RECORD_AND_SAVE, the last active step of a cycle."""
 
     NONE = 0
     WARMUP = 1
@@ -24,10 +24,15 @@ class ProfilerAction(enum.Enum):
 def schedule(
     *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
 ) -> Schedule:
-    """Skip `skip_first` steps, then wait, warm up and label in cycles; `repeat=0` cycles to the end.
+    """Returns a schedule: for the number of a step, whether it is labelled.
 
-    With `skip_first_wait` the first cycle does not wait. Warming up labels nothing: it is here so that a schedule can
-    be shared with torch.profiler.
+    Args:
+        wait: how many steps of a cycle come first, without labels.
+        warmup: how many follow; they are not labelled either, and are here so that torch.profiler can use the schedule.
+        active: how many are then labelled.
+        repeat: how many cycles there are; 0 cycles to the end.
+        skip_first: how many steps come before the first cycle.
+        skip_first_wait: whether the first cycle has no `wait`.
     """
     if wait < 0 or warmup < 0 or active <= 0 or repeat < 0 or skip_first < 0:
         raise ValueError(

@@ -51,13 +51,24 @@ def load_many(
     dask: str | None = None,
     progress: Done | None = None,
 ) -> Ranks:
-    """The traces of many ranks, each analysed by itself: files, folders of them and patterns ("run/*.sqlite").
+    """Read the traces of many ranks: files, folders of them and patterns such as "run/*.sqlite".
 
-    What `opspan.load` gives holds all files at once; this holds none, and reads them when it is asked something. A file
-    that cannot be read is an issue. `processes`: how many read side by side, by default as many as there are
-    processors; 1 reads in this process. `executor`: any of `concurrent.futures` in place of them; `dask`: the address
-    of a scheduler, whose workers read them (docs/remote.md). `progress` is called with the numbers of files and bytes
-    that were just read. The others are those of `opspan.load`.
+    `opspan.load` holds all files in memory. This holds none: it reads them when it is asked a question, each by itself.
+    A file that cannot be read is an issue.
+
+    Args:
+        paths: files, folders, patterns or addresses.
+        source: as in `opspan.load`.
+        strict: as in `opspan.load`.
+        between: as in `opspan.load`.
+        step: as in `opspan.load`.
+        cycle: as in `opspan.load`.
+        most_bytes: as in `opspan.load`.
+        processes: how many processes read side by side, by default as many as there are processors; 1 reads in this
+            one.
+        executor: an executor of concurrent.futures that reads in place of them.
+        dask: the address of a scheduler whose workers read the files (docs/remote.md).
+        progress: a function that is called with how many files and bytes were just read.
     """
     if not paths:
         raise UsageError("nothing to load; expected a folder, a pattern, or the paths of traces")
@@ -79,7 +90,7 @@ def load_many(
 
 @forked.methods_elsewhere
 class Ranks:
-    """Each answer reads the files again, and what an answer says of itself is what `Trace` says."""
+    """The answers of `Trace` for many files. Each answer reads the files again."""
 
     def __init__(
         self,
@@ -113,11 +124,12 @@ class Ranks:
 
     @property
     def files(self) -> list[str]:
+        """The paths of the files that are read."""
         return [file.path for file in self._files]
 
     @property
     def whole(self) -> Whole:
-        """What is known of all files, as `Analysis` has it of one trace: metadata, issues and coverage."""
+        """Everything that is known of all files together: metadata, issues and coverage."""
         if self._whole is None:
             self.ask()
         assert self._whole is not None  # noqa: S101  it was set by the call above
@@ -125,19 +137,21 @@ class Ranks:
 
     @property
     def ranks(self) -> tuple[Metadata, ...]:
-        """Where each rank came from, in the order in which `rank` counts them."""
+        """The origin of each rank, in the order of their numbers."""
         return self.whole.tables.ranks
 
     @property
     def coverage(self) -> Coverage:
+        """How much could be attributed, over all files."""
         return self.whole.coverage
 
     @property
     def issues(self) -> pl.DataFrame:
+        """Everything that readers skipped or repaired, as in `Trace.issues`."""
         return self.whole.tables.issues
 
     def open(self, rank: int) -> Trace:
-        """The trace of one of them, as `opspan.load` gives it: it is rank 0 of itself."""
+        """Returns the trace of one rank, as `opspan.load` gives it: alone it is rank 0."""
         metadata = self.ranks
         if not 0 <= rank < len(metadata):
             raise UsageError(f"there is no rank {rank}; expected one from 0 to {len(metadata) - 1}")
@@ -166,6 +180,7 @@ class Ranks:
         memory: bool = False,
         step: str | None = None,
     ) -> Table:
+        """The same as `Trace.table`."""
         from opspan.views.table import Asked
         from opspan.views.table_of_ranks import rows
 
@@ -173,25 +188,31 @@ class Ranks:
         return rows(self._one("table_of_ranks", asked=asked), asked)
 
     def summary(self) -> pl.DataFrame:
-        """What the run is and where its time went, in one row: that of `opspan summary`."""
+        """Returns one row: what the run is and where its time went, as `opspan summary`."""
         from opspan.views.summary import answer_of
 
         return answer_of(self._one("summary")).rows
 
     def steps(self, name: str | None = None) -> pl.DataFrame:
+        """The same as `Trace.steps`."""
         return self._rows("steps", step=name)
 
     def idle(self, by: str = "op") -> pl.DataFrame:
+        """The same as `Trace.idle`."""
         return self._rows("idle", by=by)
 
     def launches(self, by: str = "op") -> pl.DataFrame:
-        """A median of more than 100,000 different values is that of their first three digits."""
+        """The same as `Trace.launches`. A median of more than 100,000 different values is the median of their first
+        three digits.
+        """
         return self._rows("launches", by=by)
 
     def waits(self, by: str = "op") -> pl.DataFrame:
+        """The same as `Trace.waits`."""
         return self._rows("waits", by=by)
 
     def flops(self, by: str = "op", *, peak: Sequence[str] = ()) -> pl.DataFrame:
+        """The same as `Trace.flops`."""
         from opspan.analysis.costs import registered
 
         if (known := registered()) and self._processes != 1:
@@ -202,21 +223,25 @@ class Ranks:
         return self._rows("flops", by=by, peak=tuple(peak))
 
     def path(self, by: str = "op", what_if: Mapping[str, float] | None = None) -> pl.DataFrame:
+        """The same as `Trace.path`."""
         return self._rows("path", by=by, factors=dict(what_if) if what_if else None)
 
     def memory_use(self, by: str = "op") -> pl.DataFrame:
+        """The same as `Trace.memory_use`."""
         return self._rows("memory", by=by)
 
     def comm(self, by: str = "kind") -> pl.DataFrame:
+        """The same as `Trace.comm`."""
         return self._rows("comm", by=by)
 
     def findings(self) -> pl.DataFrame:
-        """Rules that compare ranks look at all of them; the others at each, and the sentence is of the one with most at
-        stake."""
+        """The same as `Trace.findings`. Rules that compare ranks look at all of them. The others look at each rank, and
+        their sentence is about the rank with the most at stake.
+        """
         return self._rows("findings")
 
     def compare(self, other: Ranks | Tables, by: str = "op") -> pl.DataFrame:
-        """What another run does differently, as `opspan diff` says it."""
+        """Returns what another run does differently, as `opspan diff` says it."""
         from opspan.analysis.compare import compared
         from opspan.views.diff import figures_of
 
@@ -224,7 +249,7 @@ class Ranks:
         return compared(self.figures(by), after)
 
     def figures(self, by: str = "op", step: Steps | None = None, progress: Done | None = None) -> Figures:
-        """What of the run is compared; of some steps alone, if they are named."""
+        """Returns the figures of the run that `compare` compares, of some steps only if they are named."""
         from opspan.analysis.figures import together
 
         return together(self.ask(Question("diff", {"by": by, "step": step}), progress=progress)[0], by)
@@ -239,7 +264,7 @@ class Ranks:
         return found
 
     def ask(self, *questions: Question, progress: Done | None = None) -> list[Parts]:
-        """The parts of each answer, of all files together."""
+        """Returns the parts of each answer, of all files together."""
         if self._cycle is not None:
             whole = replace(self._reading, between=None, step=None)
             wanted = self._sum((), whole, progress)[0].of_cycle(self._cycle)

@@ -14,21 +14,37 @@ ORDER, NAME = "order", "name"  # what says a rank, where the trace does not
 
 @dataclass(frozen=True)
 class Metadata:
-    """Where one rank of a trace came from: one file, or one folder of files that belong together."""
+    """The origin of one rank of a trace: one file, or one folder of files that belong together.
 
-    source: str  # name of the reader
+    Attributes:
+        source: name of the reader.
+        paths: the files.
+        tool: the tool that recorded it.
+        tool_version: the tool's version.
+        host: the machine that it ran on.
+        clock: the clock that times were read from.
+        origin_utc_ns: UTC time, since 1970, of the clock's zero.
+        options: how it was captured; JSON values only.
+        rank: its number in the column `rank` of all tables.
+        rank_by: how that number was found (docs/ranks.md).
+        told: what the trace itself says about its rank.
+        cycle: number of the cycle, from 1, where a process wrote several files.
+        cycles: one Metadata for each cycle, where a rank is several files.
+    """
+
+    source: str
     paths: tuple[str, ...] = ()
     tool: str | None = None
     tool_version: str | None = None
     host: str | None = None
-    clock: str | None = None  # what the times are readings of
-    origin_utc_ns: int | None = None  # UTC time, since 1970, of the clock's zero
-    options: Mapping[str, Any] = field(default_factory=dict)  # how it was captured: JSON values only
-    rank: int = 0  # its number in the column `rank` of all tables
-    rank_by: str = ORDER  # what says that number: docs/ranks.md
-    told: Told = NOTHING  # what the trace itself says of its rank
-    cycle: int | None = None  # of its rank, from 1, where its process wrote several files
-    cycles: tuple[Metadata, ...] = ()  # of a rank that is several files: each of them
+    clock: str | None = None
+    origin_utc_ns: int | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    rank: int = 0
+    rank_by: str = ORDER
+    told: Told = NOTHING
+    cycle: int | None = None
+    cycles: tuple[Metadata, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "paths", tuple(map(as_utf8, self.paths)))

@@ -67,21 +67,25 @@ class Tables:
 
     @property
     def frames(self) -> dict[str, pl.DataFrame]:
+        """The frames by name."""
         return {name: getattr(self, name) for name in schema.TABLES}
 
     @property
     def metadata(self) -> Metadata:
-        """That of the first rank, whose clock all times are on."""
+        """The metadata of the first rank, whose clock all times are on."""
         return self.ranks[0]
 
     @property
     def origin_utc_ns(self) -> int | None:
+        """UTC time, since 1970, of the clock's zero."""
         return self.metadata.origin_utc_ns
 
     @forked.method_elsewhere
     def replace(self, **frames: pl.DataFrame) -> Self:
-        """The trace with other frames. Where their rows are others, what an analysis found goes from the frames that
-        stay: it is about rows that are gone. `events()` and the views find it again.
+        """Returns a trace with other frames.
+
+        Where their rows are others, columns that an analysis added are dropped from the frames that stay, as they are
+        about rows that are gone. `events()` and the views work them out again.
         """
         kept = {name: frame for name, frame in self.frames.items() if name not in frames}
         if self.is_analysed and any(_has_other_rows(frame, self.frames[name]) for name, frame in frames.items()):
@@ -94,7 +98,7 @@ class Tables:
         return any(not found.isdisjoint(self.frames[name].columns) for name, found in schema.FOUND.items())
 
     def without_analysis(self) -> Self:
-        """The trace as it was before any analysis."""
+        """Returns the trace without the columns that an analysis added."""
         if not self.is_analysed:
             return self
         return type(self)(
@@ -103,7 +107,7 @@ class Tables:
 
     @forked.method_elsewhere
     def check(self) -> Self:
-        """The trace itself, if it has no issue that is worse than worth knowing."""
+        """Returns the trace itself, or raises a StrictError if an issue is a warning or an error."""
         worse = self.issues.filter(pl.col("severity") != "info")
         if worse.is_empty():
             return self
@@ -116,7 +120,11 @@ class Tables:
 
     @forked.method_elsewhere
     def to_pandas(self, table: str = "ranges") -> Any:
-        """One of the tables as pandas has it. Needs pandas and pyarrow."""
+        """Returns one of the tables as a pandas data frame. Needs pandas and pyarrow: `pip install 'opspan[pandas]'`.
+
+        Args:
+            table: its name, such as "ranges" or "work".
+        """
         if table not in schema.TABLES:
             raise UsageError(f"a trace has no table {table!r}; expected one of {', '.join(schema.TABLES)}")
         missing = [name for name in ("pandas", "pyarrow") if find_spec(name) is None]
@@ -143,13 +151,20 @@ class Tables:
         return [path for rank in self.ranks for path in rank.paths]
 
     def begin_ns(self, *tables: str, with_overhead: bool = False) -> int | None:
-        """The first time in these tables; only `with_overhead` one of what the profiler did itself."""
+        """Returns the first time in these tables; None if they have no rows.
+
+        Args:
+            tables: names of tables.
+            with_overhead: also look at what the profiler did itself.
+        """
         frames = (self.frames[name] if with_overhead else own(self.frames[name]) for name in tables)
         starts = [frame["start_ns" if "start_ns" in frame.columns else "time_ns"].min() for frame in frames]
         return min((start for start in starts if isinstance(start, int)), default=None)
 
     def duration_ns(self) -> int | None:
-        """From the first begin to the last end of what the program did, without the time between cycles."""
+        """Returns the time from the first begin to the last end of what the program did, without the time between
+        cycles.
+        """
         frames = [self.ranges, self.calls, own(self.work)]
         if not any(COLUMN in frame.columns for frame in frames):
             return _duration_ns(frames)
