@@ -74,14 +74,14 @@ def test_a_part_is_kept_beside_the_other(tmp_path: Path) -> None:
 
 
 def test_each_part_has_tables_of_its_own(tmp_path: Path) -> None:
-    from findings_page import judged
+    from findings_page import measurements
 
     found = kept(
         tmp_path / "judge.json",
         results("simulated", "slow-rank", 20, None),
         results("programs", "a late rank", 20, 40, 20, None),
     )
-    simulated, programs = judged(found).split("### Real programs")
+    simulated, programs = measurements(found).split("### Real programs")
 
     assert f"`python tools/judge --seeds 7-9` of commit {found['simulated']['commit']}" in simulated
     assert "| Named | 1 of 2 (50%) | 95% |" in simulated
@@ -96,9 +96,9 @@ def test_each_part_has_tables_of_its_own(tmp_path: Path) -> None:
 
 
 def test_what_was_not_measured_has_no_table(tmp_path: Path) -> None:
-    from findings_page import judged
+    from findings_page import measurements
 
-    assert "Real programs" not in judged(kept(tmp_path / "judge.json", results("simulated", "slow-rank", 20)))
+    assert "Real programs" not in measurements(kept(tmp_path / "judge.json", results("simulated", "slow-rank", 20)))
 
 
 @pytest.mark.parametrize(

@@ -188,11 +188,11 @@ def test_both_files_are_handed_over_or_none(tool: ModuleType, tmp_path: Path) ->
     wheel, out = tmp_path / "a.whl", tmp_path / "out"
     wheel.write_text("new")
     with pytest.raises(FileNotFoundError):
-        tool.handed_over([wheel, tmp_path / "missing.tar.gz"], out)
+        tool.hand_over([wheel, tmp_path / "missing.tar.gz"], out)
     assert list(out.iterdir()) == []
 
     (out / wheel.name).write_text("old")
-    assert tool.handed_over([wheel], out) == [out / wheel.name]
+    assert tool.hand_over([wheel], out) == [out / wheel.name]
     assert [(path.name, path.read_text()) for path in out.iterdir()] == [("a.whl", "new")]
 
 

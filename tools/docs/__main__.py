@@ -1,7 +1,7 @@
-"""Writes the pages of docs/ that are made from the code, so that they say what it does.
+"""Writes the pages of docs/ that are generated from the code.
 
-python tools/docs           write those that are stale
-python tools/docs --check   write nothing; say which are stale, and exit with 1 if any is
+python tools/docs           write the pages that are stale
+python tools/docs --check   write nothing; name the pages that are stale, and exit with 1 if there are any
 
 Tables of measurements are written by the tools that measure: tools/torch-matrix writes its table in docs/emit.md.
 """
@@ -31,9 +31,9 @@ REPO = Path(__file__).resolve().parents[2]
 @dataclass(frozen=True)
 class Page:
     path: str
-    source: str  # what it lists; its other words are in the module of `text`
+    source: str  # the file or folder that the page lists; its other words are in the module of `text`
     text: Callable[[], str]
-    needs: str = ""  # a module without which it is left as it is
+    needs: str = ""  # a module; if it is not installed, the page is not written
 
 
 PAGES = (
@@ -54,25 +54,27 @@ PARTS = (
 _END = "<!-- end of what is made -->"
 
 
-def whole(page: Page) -> str:
-    """The page as it is written: below its title it says what it is made from."""
+def page_text(page: Page) -> str:
+    """Returns the text of a page, with a comment below its title that names its source."""
     if not (REPO / page.source).exists():
         sys.exit(f"tools/docs: {page.path} is made from {page.source}, which is not there; expected a file or a folder")
     title, rest = page.text().split("\n", 1)
-    made = f"Made by `python tools/docs` from {page.source}; its own words are in tools/docs/{page.text.__module__}.py"
-    return f"{title}\n\n<!-- {made} -->\n{rest}"
+    comment = (
+        f"Made by `python tools/docs` from {page.source}; its own words are in tools/docs/{page.text.__module__}.py"
+    )
+    return f"{title}\n\n<!-- {comment} -->\n{rest}"
 
 
 def with_part(part: Page) -> str:
-    """A page that was written by hand, with the part of it that is made."""
-    before, made, rest = (
+    """Returns the text of a page that was written by hand, with its generated part replaced."""
+    before, marker, rest = (
         (REPO / part.path)
         .read_text(encoding="utf-8")
         .partition(f"<!-- Made by `python tools/docs` from {part.source} -->\n")
     )
-    if not made or _END not in rest:
+    if not marker or _END not in rest:
         sys.exit(f"tools/docs: {part.path} has no place for what is made from {part.source}; expected {_END} behind it")
-    return f"{before}{made}{part.text()}{rest[rest.index(_END) :]}"
+    return f"{before}{marker}{part.text()}{rest[rest.index(_END) :]}"
 
 
 def main() -> int:
@@ -85,7 +87,7 @@ def main() -> int:
     for page in {*PAGES, *PARTS}.difference(pages):
         print(f"{page.path} was left as it is: {page.needs} is not installed (pip install 'opspan[test]')")
     for page in pages:
-        path, text = REPO / page.path, with_part(page) if page in PARTS else whole(page)
+        path, text = REPO / page.path, with_part(page) if page in PARTS else page_text(page)
         if path.is_file() and path.read_text(encoding="utf-8") == text:
             continue
         stale += 1

@@ -1,4 +1,4 @@
-"""docs/cli.md, made from the help texts of the command line."""
+"""The text of docs/cli.md, from the help texts of the command line."""
 
 from __future__ import annotations
 

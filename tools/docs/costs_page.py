@@ -1,4 +1,4 @@
-"""docs/costs.md, made from the rules of what ops cost."""
+"""The text of docs/costs.md, from the formulas that count the operations of ops."""
 
 from __future__ import annotations
 
@@ -59,15 +59,15 @@ def _rows(rules: dict[str, Rule]) -> Iterable[str]:
 
 
 def _names(names: list[str]) -> str:
-    """By the library: `aten`: `mm`, `bmm`."""
+    """Lists names of ops by their library, such as "aten: `mm`, `bmm`"."""
     libraries: dict[str, list[str]] = {}
     for name in names:
         library, _, own = name.partition("::")
         libraries.setdefault(library, []).append(own)
-    return "; ".join(f"{library}: {', '.join(_shown(own))}" for library, own in libraries.items())
+    return "; ".join(f"{library}: {', '.join(_pair_in_place(own))}" for library, own in libraries.items())
 
 
-def _shown(names: list[str]) -> list[str]:
+def _pair_in_place(names: list[str]) -> list[str]:
     pairs = {name for name in names if f"{name}_" in names}
     return [
         f"`{name}(_)`" if name in pairs else f"`{name}`" for name in names if name[:-1] not in pairs or name[-1] != "_"

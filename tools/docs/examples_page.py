@@ -1,4 +1,4 @@
-"""docs/examples/README.md, made from the docstrings of the examples: the first line, and the first command, of each."""
+"""The text of docs/examples/README.md, from the first line and the first command of each example's docstring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/findings.md, made from the rules and from what tools/judge measured (docs/judge.json)."""
+"""The text of docs/findings.md, from the rules and from the measurements of tools/judge (docs/judge.json)."""
 
 from __future__ import annotations
 
@@ -95,15 +95,18 @@ MEASURES = {"recall": "Named", "time at stake": "Time at stake", "place": "Place
 
 
 def text() -> str:
-    said = ", ".join(f"*{name}* from {least:.0%} on" if least else f"*{name}* below" for least, name in SEVERITIES)
-    head = HEAD.replace("{severities}", said)
-    return f"{head}{judged(json.loads(DATA.read_text(encoding='utf-8')))}## The rules\n{''.join(map(_section, RULES))}"
+    severities = ", ".join(
+        f"*{name}* from {least:.0%} on" if least else f"*{name}* below" for least, name in SEVERITIES
+    )
+    head = HEAD.replace("{severities}", severities)
+    data = json.loads(DATA.read_text(encoding="utf-8"))
+    return f"{head}{measurements(data)}## The rules\n{''.join(map(_section, RULES))}"
 
 
-def judged(parts: dict[str, dict[str, Any]]) -> str:
-    """The tables of what was measured: of simulated runs, and of real programs once they were."""
-    said = {"simulated": JUDGED, "programs": OF_PROGRAMS}
-    return "".join(_part(words, parts[name]) for name, words in said.items() if name in parts)
+def measurements(parts: dict[str, dict[str, Any]]) -> str:
+    """Returns the tables of measurements: of simulated runs and, if they were measured, of real programs."""
+    texts = {"simulated": JUDGED, "programs": OF_PROGRAMS}
+    return "".join(_part(words, parts[name]) for name, words in texts.items() if name in parts)
 
 
 def _part(words: str, data: dict[str, Any]) -> str:

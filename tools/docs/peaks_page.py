@@ -1,4 +1,4 @@
-"""docs/peaks.md: what devices can do at most, from the table of makers' figures."""
+"""The text of docs/peaks.md: the peak rates of devices, from the table of their makers' figures."""
 
 from __future__ import annotations
 

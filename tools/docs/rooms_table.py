@@ -1,4 +1,4 @@
-"""The table of docs/architecture.md that says which room may import which, made from tests/house/rooms.py."""
+"""The table of docs/architecture.md that says which room may import which, from tests/house/rooms.py."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from house.rooms import GROUND, NOTES, ROOMS
 def text() -> str:
     rows: dict[tuple[str, str], list[str]] = {}
     for room, others in ROOMS.items():
-        rows.setdefault((_said(others), NOTES.get(room, "")), []).append(room)
-    lines = [f"| {_listed(rooms)} | {said}{'; ' if note else ''}{note} |" for (said, note), rooms in rows.items()]
-    head = f"*The ground* is {_listed(sorted(GROUND))}.\n\n| room | may import |\n| --- | --- |\n"
+        rows.setdefault((_sentence(others), NOTES.get(room, "")), []).append(room)
+    lines = [f"| {_list(rooms)} | {others}{'; ' if note else ''}{note} |" for (others, note), rooms in rows.items()]
+    head = f"*The ground* is {_list(sorted(GROUND))}.\n\n| room | may import |\n| --- | --- |\n"
     return head + "\n".join(lines) + "\n"
 
 
-def _said(others: set[str]) -> str:
+def _sentence(others: set[str]) -> str:
     if not others:
         return "no other room"
     missing = GROUND - others
     if len(missing) > 1:
-        return _listed(sorted(others))
-    ground = f"the ground but for {_listed(missing)}" if missing else "the ground"
+        return _list(sorted(others))
+    ground = f"the ground but for {_list(missing)}" if missing else "the ground"
     return ", ".join((ground, *(f"`{room}`" for room in sorted(others - GROUND))))
 
 
-def _listed(rooms: Iterable[str]) -> str:
+def _list(rooms: Iterable[str]) -> str:
     return ", ".join(f"`{room}`" for room in rooms)

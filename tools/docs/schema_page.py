@@ -1,4 +1,4 @@
-"""docs/schema.md, made from the tables and the codes of issues of a trace."""
+"""The text of docs/schema.md, from the tables of a trace and the codes of issues."""
 
 from __future__ import annotations
 

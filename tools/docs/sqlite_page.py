@@ -1,4 +1,4 @@
-"""docs/sqlite.md, made from the tables and views of the analysis database."""
+"""The text of docs/sqlite.md, from the tables and views of the analysis database."""
 
 from __future__ import annotations
 
