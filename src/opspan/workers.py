@@ -41,6 +41,7 @@ class Worker:
             raise OSError(f"{sys.executable or 'this program'} is no Python")
         self._pipe, its = Pipe()
         # Threads of its own for its share of the processors: two that both use all of them wait for each other.
+        # One thread for each process would take as much processor time.
         share = max(1, len(os.sched_getaffinity(0)) // count)
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         command = [sys.executable, *flags, "-c", _PROGRAM, str(its.fileno()), *filter(None, sys.path)]

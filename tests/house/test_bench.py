@@ -103,14 +103,26 @@ figure("all", 3, "s")
     assert done.stdout.split() == "rows: 7 s time 0.50 x 1 s <= 0.4 x MISSED all 3.00 s".split()
 
 
-def test_the_table_is_what_was_kept() -> None:
+def test_the_table_has_the_headlines_among_what_was_kept() -> None:
+    from headlines import HEADLINES
+
     kept = json.loads((BENCH / "kept.json").read_text(encoding="utf-8"))
     page = (REPO / "docs" / "figures.md").read_text(encoding="utf-8")
+    rows = {(row["bench"], row["of"], row["what"]): row for row in kept}
 
-    assert kept
-    for row in kept:
-        assert f"| {row['what']} | " in page
+    for key in HEADLINES:
+        row = rows[key]
+        assert f"| {row['bench']}: {row['of']} | {row['what']} | " in page
         assert f" | {row['day']}, {row['commit']} |" in page
+
+
+def test_the_history_of_measurements_is_data() -> None:
+    history = json.loads((BENCH / "history.json").read_text(encoding="utf-8"))
+
+    assert {"Labelling", "Reading", "On an H100"} <= {section["title"] for section in history}
+    for section in history:
+        for part in section["parts"]:
+            assert "note" in part or {len(row) for row in part["rows"]} == {len(part["columns"])}
 
 
 @pytest.mark.parametrize(
@@ -145,6 +157,7 @@ def test_a_part_that_fails_takes_no_other_with_it(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir(parents=True)
     for file in ("__main__.py", "changes.py", "figures.py"):
         shutil.copy(BENCH / file, tmp_path / "tools" / "bench")
+    (tmp_path / "tools" / "bench" / "headlines.py").write_text("HEADLINES = [('page', 'rows', 'time')]\n")
     (tmp_path / "docs" / "figures.md").write_text(
         "before\n<!-- python tools/bench --keep writes from here -->\n<!-- to here -->\nafter\n"
     )
@@ -167,4 +180,5 @@ def test_a_part_that_fails_takes_no_other_with_it(tmp_path: Path) -> None:
     page = (tmp_path / "docs" / "figures.md").read_text()
     assert page.startswith("before\n")
     assert "| page: rows | time | 0.50 x | <= 0.4 x | MISSED |" in page
+    assert "Of 1 figures with a goal 1 miss it." in page
     assert page.endswith("after\n")

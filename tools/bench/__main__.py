@@ -1,8 +1,8 @@
-"""Measures all figures, keeps them in docs/figures.md, or compares them with those of another commit.
+"""Measures all figures, keeps them in kept.json, or compares them with those of another commit.
 
     python tools/bench                      measures every part that has goals, and prints it (15 minutes, 3 GB of disk)
     python tools/bench read page            measures these parts only
-    python tools/bench --keep               writes them into the table of docs/figures.md, too, with commit and day
+    python tools/bench --keep               writes them into kept.json and docs/figures.md, with commit and day
     python tools/bench --against HEAD~1 read    tells which figures are worse than that commit's, by more than the noise
 
 With --against, both commits are built into environments of their own, with the packages of this one. The benches of
@@ -29,6 +29,7 @@ from pathlib import Path
 
 from changes import Change, changes
 from figures import FILE, Figure, read
+from headlines import HEADLINES
 
 HERE = Path(__file__).parent
 REPO = HERE.parents[1]
@@ -74,7 +75,7 @@ def main() -> int:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(PARTS)} [default: all]")
-    parser.add_argument("--keep", action="store_true", help="write them into docs/figures.md")
+    parser.add_argument("--keep", action="store_true", help="write them into kept.json and docs/figures.md")
     parser.add_argument("--against", metavar="COMMIT")
     parser.add_argument("--pairs", type=int, default=3, help="runs of each commit [default: 3]")
     options = parser.parse_args()
@@ -115,22 +116,33 @@ def measure(part: str, python: str | Path, quiet: bool = False) -> list[Figure]:
 
 
 def keep(figures: Sequence[Figure]) -> None:
-    """Writes the figures into the table, in place of those with the same bench and title; all others stay as they
-    are."""
+    """Writes the figures into kept.json, in place of those with the same bench and title, and its headlines into the
+    page."""
     kept = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else []
     again = {(one.bench, one.of) for one in figures}
     when = {"commit": git("rev-parse", "--short=7", "HEAD"), "day": datetime.date.today().isoformat()}
     rows = [row for row in kept if (row["bench"], row["of"]) not in again]
     rows += [{**asdict(one), **when} for one in figures]
     rows.sort(key=lambda row: (row["bench"], row["of"]))
-    text = "".join(_row(row) for row in rows)
     TABLE.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     before, _, rest = PAGE.read_text(encoding="utf-8").partition(BEGIN)
-    PAGE.write_text(before + BEGIN + HEAD + text + END + rest.partition(END)[2], encoding="utf-8")
+    PAGE.write_text(before + BEGIN + table(rows) + END + rest.partition(END)[2], encoding="utf-8")
+
+
+def table(rows: Sequence[dict[str, object]]) -> str:
+    """The headlines among the figures that were kept, and how many of all reach their goals."""
+    known = {(row["bench"], row["of"], row["what"]): row for row in rows}
+    lines = [_row(known[key]) for key in HEADLINES if key in known]
+    verdicts = [verdict for row in rows if (verdict := _figure(row).met) is not None]
+    return f"{HEAD}{''.join(lines)}\nOf {len(verdicts)} figures with a goal {verdicts.count(False)} miss it.\n"
+
+
+def _figure(row: dict[str, object]) -> Figure:
+    return Figure(**{name: row[name] for name in Figure.__dataclass_fields__})
 
 
 def _row(row: dict[str, object]) -> str:
-    one = Figure(**{name: row[name] for name in Figure.__dataclass_fields__})
+    one = _figure(row)
     cells = (f"{one.bench}: {one.of}", one.what, one.text, one.goal, one.verdict, f"{row['day']}, {row['commit']}")
     return f"| {' | '.join(cells)} |\n"
 
