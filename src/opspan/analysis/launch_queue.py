@@ -1,11 +1,11 @@
-"""Launch queues that were full: which launches had to wait for room, and what made it.
+"""Full launch queues: which launches had to wait for room in the queue, and which work made it.
 
-    rooms(calls, place, names, work, waits) -> joins, as path_graph has them, of what FOR_ROOM
+    rooms(calls, place, names, work, waits) -> joins, as path_graph has them, with the reason FOR_ROOM
 
 A driver keeps a limited number of launches whose work has not begun. A launch that finds the queue full does not return
 before the work of an earlier one begins. The limit is not in a trace, but where it was reached it shows: however long
-the host goes on launching, the number of launches whose work has not begun stays at one depth, and the launches there
-take longer than others of their name. A queue that was never full has no known limit, and none is assumed.
+the host goes on launching, the number of launches whose work has not begun stays at one depth, and these launches take
+longer than others of the same name. If a queue was never full, its limit is unknown, and none is assumed.
 """
 
 from __future__ import annotations
@@ -20,28 +20,28 @@ from opspan.analysis.spans import apart, in_order, only
 _col = pl.col
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-# A launch of CUDA's waits where 1,017 to 1,021 of its stream have not begun: room is made for several at once. On an
-# H100 (CUDA 13.0) it is 1,021, also for copies, fills and launches of whole graphs; other streams do not wait.
-_NEAR = 50  # a depth of which less than a fiftieth is missing to the deepest counts as full
+# CUDA makes a launch wait when 1,017 to 1,021 launches of its stream have not begun: room is made for several at once.
+# On an H100 (CUDA 13.0) it is 1,021, also for copies, fills and graphs; other streams do not wait.
+_NEAR = 50  # a queue counts as full if less than a fiftieth of its deepest depth is missing
 _LEAST_DEPTH = 8
-_LONG = 4  # times the usual time of a launch of that name: longer than launches differ by
-_LEAST_WAITS = 8  # long launches at a full queue
-_FEWEST = _LEAST_DEPTH + _LEAST_WAITS  # launches
-_MORE_OFTEN = 5  # times as often at a full queue as elsewhere: other things make launches long as well
+_LONG = 4  # a launch of more than 4 times the usual time of its name is long
+_LEAST_WAITS = 8  # at least so many launches at a full queue must be long
+_FEWEST = _LEAST_DEPTH + _LEAST_WAITS  # a queue with fewer launches is not looked at
+_MORE_OFTEN = 5  # long launches must be 5 times as frequent at a full queue, as other things make launches long, too
 
 
 def rooms(
     calls: pl.DataFrame, place: pl.Series, names: pl.Series, work: pl.DataFrame, waits: pl.DataFrame
 ) -> pl.DataFrame:
-    """`calls`, `place`, `work`: as path_graph has them; `names`: of all calls. Calls that wait for work have joins
-    already."""
+    """Returns the joins of all full queues. `calls`, `place` and `work` come from path_graph; `names` are the names of
+    all calls. Calls in `waits` are left out, as they have joins already."""
     every = work.select(
         "process", "call", "device_id", "stream", "start_ns", work=pl.int_range(pl.len(), dtype=pl.Int64)
     )
     early = every.filter(_col("call").is_null())
     launched = only(every.drop("process"), _col("call").is_not_null())
     count = np.bincount(launched["call"].to_numpy(), minlength=len(names))
-    has_several = (count > 1).any()  # a graph has one call for all that it runs
+    has_several = (count > 1).any()  # one call launches all the work of a CUDA graph
     count[waits["call"].drop_nulls().to_numpy()] = 0
     launched = only(launched, pl.Series(count[launched["call"].to_numpy()] > 0))
     launched = only(launched, launched["call"].is_first_distinct()) if has_several else launched
@@ -49,20 +49,21 @@ def rooms(
     rows = launched.hstack(known[place.gather(launched["call"])] if calls.height else known.clear(launched.height))
     rows = only(rows, (_col("thread") != NONE) & (_col("called_ns") <= _col("start_ns")))
     rows = rows.with_columns(names.gather(rows["call"]).to_physical().alias("name"))
-    found = []
+    joins = []
     for device in apart(rows, ("process", "device_id")).values():
-        # Each stream has a queue of its own where the trace shows that; else all streams of a device share one.
+        # Streams have queues of their own if one of those was full; else all streams of a device may share a queue.
         busy = only(device, pl.len().over("stream") >= _FEWEST)  # there may be thousands of streams
-        of_streams = [_of_queue(queue, early) for queue in apart(busy, ("stream",)).values()]
-        full = [joins for joins in of_streams if joins is not None]
-        if not full and device["stream"].n_unique() > 1 and (shared := _of_queue(device, early)) is not None:
+        of_streams = [_joins_of_queue(queue, early) for queue in apart(busy, ("stream",)).values()]
+        full = [queue_joins for queue_joins in of_streams if queue_joins is not None]
+        if not full and device["stream"].n_unique() > 1 and (shared := _joins_of_queue(device, early)) is not None:
             full = [shared]
-        found += full
-    return pl.concat(found) if found else pl.DataFrame(schema=JOINS)
+        joins += full
+    return pl.concat(joins) if joins else pl.DataFrame(schema=JOINS)
 
 
-def _of_queue(rows: pl.DataFrame, early: pl.DataFrame) -> pl.DataFrame | None:
-    """`early`: work without a call. What began before all other work of the queue was launched before the recording."""
+def _joins_of_queue(rows: pl.DataFrame, early: pl.DataFrame) -> pl.DataFrame | None:
+    """Returns the joins of one queue; None if it was never full. `early` is work without a call: if it began before all
+    other work of the queue, it was launched before the recording."""
     if rows.height < _FEWEST:
         return None
     if early.height:
@@ -83,7 +84,8 @@ def _of_queue(rows: pl.DataFrame, early: pl.DataFrame) -> pl.DataFrame | None:
     usual = _usual(rows, is_full)
     if not _is_limit(returned - called, usual, is_full):
         return None
-    # A launch that waited was let go by the begin before its return; any other might have waited for this one.
+    # A launch that waited returned after the last begin of work; one that did not would have waited for the begin of
+    # the work that is `limit` launches ahead.
     done = np.minimum(called + usual, returned)
     last = begins["start_ns"].to_numpy()[np.maximum(begun - 1, 0)]
     has_waited = is_full & (begun > 0) & (last > done)
@@ -107,7 +109,7 @@ def _of_queue(rows: pl.DataFrame, early: pl.DataFrame) -> pl.DataFrame | None:
 
 
 def _usual(rows: pl.DataFrame, is_full: Flags) -> Ints:
-    """For each launch how long one of its name takes where the queue is not full."""
+    """Returns, for each launch, how long launches of its name usually take where the queue is not full."""
     took = rows.select("name", took=_col("returned_ns") - _col("called_ns"), is_full=pl.Series(is_full))
     elsewhere = _col("took").filter(~_col("is_full")).median()
     usual = pl.coalesce(elsewhere, _col("took").median()).over("name")

@@ -1,7 +1,8 @@
-"""Collectives in which ranks wait for each other: those of which all parts are in the trace, and ended after all had
-begun. As the graph of `path` is walked forward, they go on once their last part has come.
+"""Collectives in which ranks wait for each other: all their parts are in the trace, and ended after all had begun.
 
     meetings(collectives, work) -> Meetings
+
+When the graph of `path` is walked forward, they go on once their last part has begun.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ _col = pl.col
 
 
 def meetings(collectives: pl.DataFrame, work: pl.DataFrame) -> Meetings:
-    """`collectives`: as Analysis has them; `work`: of the graph."""
+    """Returns the meetings. `collectives` comes from Analysis, `work` from the graph."""
     parts = collectives.select(row="work", of="match", end_ns="end_ns").drop_nulls()
-    # Several kernels of a collective end one after the other: which of them waits is not known.
+    # If a collective has several kernels on a rank, only the one that ends last counts: which one waits is not known.
     rows = work.select("row", "start_ns", "end_ns").with_row_index("node").cast({"node": pl.Int64})
     rows = rows.join(parts, on=["row", "end_ns"], maintain_order="left")
     rows = rows.with_columns(tail_ns=_col("end_ns") - _col("start_ns").max().over("of"))
@@ -26,11 +27,11 @@ def meetings(collectives: pl.DataFrame, work: pl.DataFrame) -> Meetings:
 
 @dataclass(frozen=True)
 class Meetings:
-    """`parts`: the node of the graph and the row of the trace's work that each is, `of`: the number of its collective;
-    tail_ns: how long it took after the last part had come."""
+    """The parts of collectives that wait for each other. `node` is the part's row in Graph.work, `row` in the trace's
+    work, `of` the number of the collective, `tail_ns` how long the part took after the last one had begun."""
 
     parts: pl.DataFrame
 
     def without(self, rows: pl.Series) -> Meetings:
-        """The same, where nobody waits for these rows of the trace's work."""
+        """Returns the meetings without those of these rows of the trace's work."""
         return Meetings(self.parts.filter(~_col("row").is_in(rows.implode())))

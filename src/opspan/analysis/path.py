@@ -1,11 +1,12 @@
-"""The critical path: of each moment of a run what it was that all the rest waited for.
+"""The critical path: for each moment of a run, the work, call or delay that everything else waited for.
 
-    path(trace, times, waits, found) -> rank, pid, number, start_ns, end_ns, kind, range, work
-    walk(found)               -> the path of each process, over its whole time: see Walk
+    path(trace, times, waits, graph) -> rank, pid, number, start_ns, end_ns, kind, range, work
+    walk(graph)               -> Walk: the path of each process, from its end back to its begin
 
-A row is a piece of the path; those of a step follow each other without a gap and add up to its time. `number`: row of
-`times`; `kind`: one of path_cuts.KINDS; `range`: row of the range that the piece belongs to, `work`: row of the work
-that it is, or that it is the delay of. `found`: what path_graph.graph gives for `trace`, which must be attributed.
+A row is a piece of the path. The pieces of a step follow each other without a gap and add up to its time. `number` is
+the row of `times`, `kind` is one of path_cuts.KINDS, `range` is the row of the range that the piece belongs to. `work`
+is the row of the work that the piece is, or whose delay it is. `graph` comes from path_graph.graph for `trace`, which
+must be attributed.
 """
 
 from __future__ import annotations
@@ -41,26 +42,28 @@ STRETCHES: dict[str, pl.DataType | type[pl.DataType]] = {
 
 @dataclass(frozen=True)
 class Walk:
-    """From the last moment of each process back to its first."""
+    """The path of each process, from its last moment back to its first."""
 
     work: npt.NDArray[np.int64]  # rows of Graph.work that are on the path
-    stretches: pl.DataFrame  # thread (NONE: not known), process, start_ns, end_ns: and what threads did between
+    stretches: pl.DataFrame  # the stretches on threads: thread (NONE: not known), process, start_ns, end_ns
 
 
-def path(trace: Tables, times: pl.DataFrame, waits: pl.DataFrame, found: Graph) -> pl.DataFrame:
-    """`times`: as busy.step_times gives them; `waits`: as waits.waits does."""
-    numbers = found.processes.select("process", *PROCESS)
+def path(trace: Tables, times: pl.DataFrame, waits: pl.DataFrame, graph: Graph) -> pl.DataFrame:
+    """Returns the path of each step. `times` comes from busy.step_times, `waits` from waits.waits."""
+    numbers = graph.processes.select("process", *PROCESS)
     steps = times.with_row_index("number").join(numbers, on=PROCESS, nulls_equal=True, maintain_order="left")
     at = pl.concat([steps.select("process", time_ns=name) for name in ("start_ns", "end_ns")])
-    whole, first = cut(on_path(found, walk(found)), trace, waits, found, at)
-    return _by_step(whole, first, steps)
+    pieces, first = cut(on_path(graph, walk(graph)), trace, waits, graph, at)
+    return _by_step(pieces, first, steps)
 
 
-def _by_step(whole: pl.DataFrame, bounds: npt.NDArray[np.int64], steps: pl.DataFrame) -> pl.DataFrame:
-    """What of the path lies in each step, where it is cut. `bounds`: of each process its first piece; and how many."""
+def _by_step(pieces: pl.DataFrame, bounds: npt.NDArray[np.int64], steps: pl.DataFrame) -> pl.DataFrame:
+    """Returns the pieces that lie in each step. `bounds`: the first piece of each process, then the number of pieces.
+
+    The pieces were cut at the begin and end of each step, so every piece lies in a step or outside of it."""
     mine = steps.drop_nulls("process")
-    whose = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
-    known = whole.select("start_ns", "end_ns", process=pl.Series(whose))
+    processes = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
+    known = pieces.select("start_ns", "end_ns", process=pl.Series(processes))
     begins = mine.select("process", time_ns="start_ns")
     ended = at_or_before(begins, known.select("process", time_ns="end_ns"), "process").to_numpy()
     ends = mine.select("process", time_ns="end_ns")
@@ -72,9 +75,9 @@ def _by_step(whole: pl.DataFrame, bounds: npt.NDArray[np.int64], steps: pl.DataF
     in_order = np.argsort(number, kind="stable")
     first, count, number = first[in_order], count[in_order], number[in_order]
     if (first[1:] == first[:-1] + count[:-1]).all():  # each step follows the one before it: nothing to copy
-        rows = whole.slice(int(first[0]) if first.size else 0, int(count.sum()))
+        rows = pieces.slice(int(first[0]) if first.size else 0, int(count.sum()))
     else:
-        rows = whole[np.arange(count.sum()) + np.repeat(first - np.cumsum(count) + count, count)]
+        rows = pieces[np.arange(count.sum()) + np.repeat(first - np.cumsum(count) + count, count)]
     rows = rows.with_columns(number=np.repeat(number.astype(np.uint32), count))
     known = steps.drop_nulls("process").sort("number")
     if known.height and is_one(known, *PROCESS):
@@ -85,8 +88,8 @@ def _by_step(whole: pl.DataFrame, bounds: npt.NDArray[np.int64], steps: pl.DataF
     return rows.select(*PROCESS, "number", "start_ns", "end_ns", "kind", "range", "work")
 
 
-def walk(found: Graph) -> Walk:
-    joins, work = found.joins, found.work
+def walk(graph: Graph) -> Walk:
+    joins, work = graph.joins, graph.work
     what, target, of_work, other, entry = (
         joins[name].to_numpy() for name in ("what", "target_ns", "work", "other", "entry")
     )
@@ -98,9 +101,9 @@ def walk(found: Graph) -> Walk:
     on_path: list[int] = []
     stretches: list[tuple[int, int, int, int]] = []
     done = pl.max_horizontal("main_ns", "last_ns").fill_null(_col("start_ns"))
-    columns = found.processes.select("process", "start_ns", "end_ns", done, "main", "join", "last")
+    columns = graph.processes.select("process", "start_ns", "end_ns", done, "main", "join", "last")
     for process, begin, end, at, thread, join, node in columns.iter_rows():
-        stretches.append((NONE, process, at, end))  # other threads were not done yet
+        stretches.append((NONE, process, at, end))  # only other threads still ran then
         while True:
             if node != NONE:
                 while node != NONE:
@@ -114,7 +117,7 @@ def walk(found: Graph) -> Walk:
             if join == NONE:
                 stretches.append((thread, process, begin, at))
                 break
-            if what[join] == FOR_ROOM:  # what made room began after this, or when it was launched
+            if what[join] == FOR_ROOM:  # the work that made room began after other work, or at its launch
                 first = int(of_work[join])
                 node = before[first]
                 stretches.append((thread, process, int(launch_ns[first] if node == NONE else end_ns[node]), at))
@@ -130,15 +133,14 @@ def walk(found: Graph) -> Walk:
 
 
 def _last_that_bound(joins: pl.DataFrame) -> npt.NDArray[np.int64]:
-    """For each join of a thread the last one, until then, that did not wait for nothing."""
+    """Returns, for each join, the last join of its thread until then at which the thread really waited."""
     numbered = joins.select("thread", "is_last").with_row_index("number")
     bound = numbered.with_columns(pl.when("is_last").then("number").cast(pl.Int64))
-    found = bound.select(_col("number").forward_fill().over("thread").fill_null(NONE))
-    return found.to_series().to_numpy()
+    return bound.select(_col("number").forward_fill().over("thread").fill_null(NONE)).to_series().to_numpy()
 
 
-def _on_devices(found: Graph, walked: Walk) -> pl.DataFrame:
-    work = found.work
+def _on_devices(graph: Graph, walked: Walk) -> pl.DataFrame:
+    work = graph.work
     rows = work[walked.work].with_columns(node=walked.work, bound=bound_by(work)[walked.work])
     ends = work["end_ns"].gather(rows["bound"].set(rows["bound"] == NONE, None))
     rows = rows.with_columns(
@@ -161,11 +163,11 @@ def _on_devices(found: Graph, walked: Walk) -> pl.DataFrame:
     return rows.select(_col(name).cast(dtype) for name, dtype in STRETCHES.items())
 
 
-def on_path(found: Graph, walked: Walk) -> pl.DataFrame:
-    """The path of each process, in order: STRETCHES. `node`: row of Graph.work."""
+def on_path(graph: Graph, walked: Walk) -> pl.DataFrame:
+    """Returns the path of each process in order, with the columns STRETCHES. `node` is the row of Graph.work."""
     none = {name: pl.lit(None, dtype=pl.UInt32) for name in ("range", "work")}
     is_known = _col("thread") != NONE
     kind = pl.when(is_known).then(pl.lit("host", dtype=KIND)).otherwise(pl.lit("unknown", dtype=KIND))
     hosts = walked.stretches.with_columns(kind=kind, node=pl.lit(NONE, dtype=pl.Int64), **none)
-    rows = pl.concat([_on_devices(found, walked), hosts.select(*STRETCHES)])
+    rows = pl.concat([_on_devices(graph, walked), hosts.select(*STRETCHES)])
     return rows.filter(_col("end_ns") > _col("start_ns")).sort("process", "start_ns")

@@ -1,9 +1,9 @@
-"""The critical path cut into pieces: where, on the thread that it is on, a range, a call or a wait begins or ends.
+"""Cuts the critical path into pieces: wherever a range, a call or a wait begins or ends on the thread of the path.
 
-    cut(path, trace, waits, found, at) -> start_ns, end_ns, kind, range, work; and of each process its first piece, and
-        how many there are
+    cut(path, trace, waits, graph, at) -> the pieces, with start_ns, end_ns, kind, range, work; and an array with the
+        first piece of each process, then the number of all pieces
 
-`path`: what path.on_path gives; `at`: process, time_ns: moments at which it is cut as well.
+`path` comes from path.on_path. `at` (process, time_ns) has further moments at which the path is cut.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ KIND = pl.Enum(KINDS)
 
 
 def cut(
-    path: pl.DataFrame, trace: Tables, waits: pl.DataFrame, found: Graph, at: pl.DataFrame
+    path: pl.DataFrame, trace: Tables, waits: pl.DataFrame, graph: Graph, at: pl.DataFrame
 ) -> tuple[pl.DataFrame, npt.NDArray[np.int64]]:
     path = _at_moments(path, at)
-    pieces = native.cut(*_on_threads(path, trace, waits, found.threads))
+    pieces = native.cut(*_on_threads(path, trace, waits, graph.threads))
     stretch = pieces["stretch"]
     kind = pl.Series(KINDS, dtype=KIND).gather(pieces["kind"]).alias("kind")
     rows = pieces.select("start_ns", "end_ns", kind, "range", work=path["work"].gather(stretch))
-    first = np.searchsorted(path["process"].to_numpy(), np.arange(found.processes.height + 1))
+    first = np.searchsorted(path["process"].to_numpy(), np.arange(graph.processes.height + 1))
     return rows, np.searchsorted(stretch.to_numpy(), first.astype(np.uint32))
 
 
 def _at_moments(path: pl.DataFrame, at: pl.DataFrame) -> pl.DataFrame:
-    """The path, cut at these moments."""
+    """Cuts the path at these moments."""
     moments = at.drop_nulls()
     inside = within(moments, "time_ns", path, ("process",))
     cuts = pl.DataFrame({"stretch": inside["stretch"], "start_ns": moments["time_ns"].gather(inside["row"])})
@@ -60,7 +60,7 @@ def _at_moments(path: pl.DataFrame, at: pl.DataFrame) -> pl.DataFrame:
 def _on_threads(
     path: pl.DataFrame, trace: Tables, waits: pl.DataFrame, threads: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The path, and what it is cut by: ranges first."""
+    """Returns the path with its threads, and the spans that cut it: ranges first, then calls, then waits."""
     ranges = openings(trace.ranges)
     others = [
         rows.select(

@@ -1,15 +1,15 @@
-"""Finds what work of a stream waited for on another: as the file says, or as its calls of events and times tell.
+"""Finds the work of other streams that work waited for: as the file says, or as calls for events and times suggest.
 
-    by_events(trace, asked, work, calls)   -> work, before: numbers of Graph.work; what the file says
-    after_wait_calls(trace, work, threads) -> the same, of files that have these calls and do not say which work they
-        mean, as most
-    unexplained(work)                      -> the same, by its times
-    sync_rows(trace, work)                 -> the waits that the tool tells of
-    last_ended(asked, work, by)            -> what ended last until then
+    event_edges(trace, rows, work, calls)  -> work, before: numbers of Graph.work, as the file says
+    wait_call_edges(trace, work, threads)  -> the same for files that have calls such as cudaStreamWaitEvent but do not
+        say which work they mean (most files do not)
+    timing_edges(work)                     -> the same, guessed from times
+    sync_rows(trace, work)                 -> the waits that the tool recorded
+    last_ended(rows, work, by)             -> for each row, the work that ended last before it
 
-The first work that a thread launches after it told a stream to wait is taken to wait for what was launched last on
-another stream. Work that had been launched, whose stream was free, and that begins as other work of the process ends,
-within CLOSE, is taken to have waited for that.
+The first work that a thread launches after it told a stream to wait is taken to wait for the work that was launched
+last on another stream. Some work was launched early, its stream was free, and it begins within CLOSE of the end of
+other work of its process: it is taken to have waited for that work.
 """
 
 from __future__ import annotations
@@ -29,39 +29,40 @@ _WAIT_EVENT = r"^(cuda|cu|hip)StreamWaitEvent"
 CLOSE = 20_000  # ns; work that waits for an event of another stream begins some 10 us after it
 
 
-def by_events(trace: Tables, asked: pl.DataFrame, work: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Between streams: what the first work after a wait for an event waits for. Where the source does not say which
-    event that is, it is the work of the process that ended last before."""
+def event_edges(trace: Tables, rows: pl.DataFrame, work: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """Returns what the first work after a wait for an event waits for. Where the file does not say which event it is,
+    that is the work of the process that ended last before."""
     none = pl.DataFrame(schema={"work": pl.Int64, "before": pl.Int64})
     sync = sync_rows(trace, work).filter(_col("name").str.contains(r"(?i)stream.wait"))
     if not sync.height:
         return none
     sync = sync.join(calls.select("call", "process", called_ns="start_ns"), on="call")
-    launched = asked.join(calls.select("call", launched_ns="start_ns"), on="call", maintain_order="left")
+    launched = rows.join(calls.select("call", launched_ns="start_ns"), on="call", maintain_order="left")
     launched = launched.sort("launched_ns", "work")
     known = launched.select(*ON_STREAM, "launched_ns", "work", before="work")
     first = _last(sync, "called_ns", known, "launched_ns", "work", ON_STREAM, strategy="forward")
-    sync = sync.with_columns(work=first)
-    sync = sync.drop_nulls("work")
+    sync = sync.with_columns(work=first).drop_nulls("work")
     recorded = calls.select(record="call", recorded_ns="start_ns", of_process="process").join(
         trace.calls.select("correlation_id").with_row_index("record"), on="record"
     )
-    said = sync.filter(_col("record_id") > 0, _col("wait_on") >= 0).join(
+    recorded_waits = sync.filter(_col("record_id") > 0, _col("wait_on") >= 0).join(
         recorded, left_on=["process", "record_id"], right_on=["of_process", "correlation_id"], maintain_order="left"
     )
-    on = said.select("process", "device_id", "recorded_ns", stream_id="wait_on")
-    said = said.select("work", before=_last(on, "recorded_ns", known, "launched_ns", "before", ON_STREAM))
+    on = recorded_waits.select("process", "device_id", "recorded_ns", stream_id="wait_on")
+    recorded_waits = recorded_waits.select(
+        "work", before=_last(on, "recorded_ns", known, "launched_ns", "before", ON_STREAM)
+    )
     unsaid = sync.filter(_col("record_id").is_null())
     until = unsaid.select("process", until_ns=work["start_ns"].gather(unsaid["work"]))
     guessed = unsaid.select("work", last_ended(until, work, ("process",)).alias("before"))
-    return pl.concat([said, guessed])
+    return pl.concat([recorded_waits, guessed])
 
 
 def sync_rows(trace: Tables, work: pl.DataFrame) -> pl.DataFrame:
-    """Returns the waits that the tool tells of: call, waiting stream, and the stream and record that it waits for."""
+    """Returns the waits that the tool recorded: call, waiting stream, and the stream and event that it waits for."""
     rows = trace.work.select(*PROCESS, "call", "kind", "device_id", "stream_id", "name", "payload_json")
     rows = rows.filter((_col("kind") == "sync") & _col("call").is_not_null())
-    # Tools say of a wait that it was on device 0, whichever it was: a process that used one device used that.
+    # Tools write device 0 for every wait. If the process used one device only, it was that one.
     used = trace.work.select(*PROCESS, "device_id", "kind") if rows.height else rows
     used = (
         used.filter(_col("kind") == "kernel")
@@ -72,15 +73,15 @@ def sync_rows(trace: Tables, work: pl.DataFrame) -> pl.DataFrame:
     )
     rows = rows.join(used, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
     rows = rows.with_columns(device_id=pl.coalesce("only", "device_id"))
-    said = {
+    numbers = {
         name: _col("payload_json").str.extract(rf'"{key}"\s*:\s*(-?[0-9]{{1,18}})').cast(pl.Int64, strict=False)
         for name, key in (("wait_on", "wait_on_stream"), ("record_id", "wait_on_cuda_event_record_corr_id"))
     }
-    return rows.select("call", "device_id", "stream_id", name=_col("name").cast(pl.String).fill_null(""), **said)
+    return rows.select("call", "device_id", "stream_id", name=_col("name").cast(pl.String).fill_null(""), **numbers)
 
 
-def after_wait_calls(trace: Tables, work: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
-    """`work`: process, stream, launch_ns and thread. Nothing, where the file says itself what streams wait for."""
+def wait_call_edges(trace: Tables, work: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
+    """Returns no rows where the file itself says what streams wait for. `work`: process, stream, launch_ns, thread."""
     nothing = pl.DataFrame(schema={"work": pl.Int64, "before": pl.Int64})
     if (trace.work["kind"] == "sync").any():
         return nothing
@@ -116,8 +117,9 @@ def after_wait_calls(trace: Tables, work: pl.DataFrame, threads: pl.DataFrame) -
     return last.select("work", before=before).drop_nulls()
 
 
-def unexplained(work: pl.DataFrame) -> pl.DataFrame:
-    """`work`: process, start_ns, end_ns, launch_ns and before_ns: the end of what it is known to have waited for."""
+def timing_edges(work: pl.DataFrame) -> pl.DataFrame:
+    """Returns the edges that times suggest. `work`: process, start_ns, end_ns, launch_ns and before_ns, the end of the
+    work that it is known to have waited for."""
     rows = work.select(
         "process",
         "start_ns",
@@ -125,21 +127,21 @@ def unexplained(work: pl.DataFrame) -> pl.DataFrame:
         work=pl.int_range(pl.len(), dtype=pl.Int64),
     )
     rows = rows.filter(_col("start_ns") - _col("since") > CLOSE).sort("start_ns")
-    ended = work if rows.height else work.clear()  # to sort all work takes long
+    ended = work if rows.height else work.clear()  # sorting all work takes long
     ended = ended.select("process", "end_ns", before=pl.int_range(pl.len(), dtype=pl.Int64)).sort("end_ns")
     rows = rows.join_asof(ended, left_on="start_ns", right_on="end_ns", by="process", check_sortedness=False)
     rows = rows.filter(_col("end_ns") > _col("since"), _col("start_ns") - _col("end_ns") <= CLOSE)
     return rows.select("work", "before")
 
 
-def last_ended(asked: pl.DataFrame, work: pl.DataFrame, by: tuple[str, ...]) -> pl.Series:
-    """For each row of `asked` the number of the work that ended last until `until_ns`, of those alike in `by`."""
+def last_ended(rows: pl.DataFrame, work: pl.DataFrame, by: tuple[str, ...]) -> pl.Series:
+    """Returns, for each row, the number of the work with equal `by` that ended last until the row's `until_ns`."""
     ended = work.select(*by, "end_ns", before=pl.int_range(pl.len(), dtype=pl.Int64)).sort("end_ns", "before")
-    return _last(asked, "until_ns", ended, "end_ns", "before", by)
+    return _last(rows, "until_ns", ended, "end_ns", "before", by)
 
 
 def _last(
-    asked: pl.DataFrame,
+    rows: pl.DataFrame,
     at: str,
     known: pl.DataFrame,
     time: str,
@@ -147,25 +149,25 @@ def _last(
     by: tuple[str, ...],
     strategy: Literal["backward", "forward"] = "backward",
 ) -> pl.Series:
-    """For each row of `asked` a value of the nearest of `known`, which is in order of `time`. Null: there is none."""
-    if not asked.height or not known.height:
-        return pl.Series(value, [None] * asked.height, dtype=known.schema[value])
+    """Returns, for each row, the value of the nearest row of `known` (sorted by `time`), or null if there is none."""
+    if not rows.height or not known.height:
+        return pl.Series(value, [None] * rows.height, dtype=known.schema[value])
     if len(by) == 1:
-        asked_by, known_by = asked.with_columns(key=by[0]), known.with_columns(key=by[0])
+        keyed_rows, keyed_known = rows.with_columns(key=by[0]), known.with_columns(key=by[0])
     else:
-        keys = pl.concat([asked.select(by), known.select(by)]).unique().with_row_index("key")
-        asked_by, known_by = (
+        keys = pl.concat([rows.select(by), known.select(by)]).unique().with_row_index("key")
+        keyed_rows, keyed_known = (
             frame.join(keys, on=list(by), how="left", nulls_equal=True, maintain_order="left")
-            for frame in (asked, known)
+            for frame in (rows, known)
         )
-    some = asked_by.select("key", at).with_row_index("place").drop_nulls(at).sort(at)
-    found = some.join_asof(
-        known_by.select("key", time, value),
+    timed = keyed_rows.select("key", at).with_row_index("place").drop_nulls(at).sort(at)
+    nearest = timed.join_asof(
+        keyed_known.select("key", time, value),
         left_on=at,
         right_on=time,
         by="key",
         strategy=strategy,
         check_sortedness=False,
     )
-    places = asked.select(place=pl.int_range(pl.len(), dtype=pl.UInt32))
-    return places.join(found.select("place", value), on="place", how="left", maintain_order="left")[value]
+    places = rows.select(place=pl.int_range(pl.len(), dtype=pl.UInt32))
+    return places.join(nearest.select("place", value), on="place", how="left", maintain_order="left")[value]

@@ -1,11 +1,11 @@
-"""What waited for what: the graph that `path` walks back and `what_if` walks forward. docs/analysis.md, "path".
+"""The graph of what waited for what: `path` walks it back, `what_if` walks it forward. docs/analysis.md, "path".
 
     graph(trace, steps, waits) -> Graph
 
-Work waits for the call that launched it, for what ran on its stream before it, for events and for the nodes of its
-graph. A thread waits for itself; at a *join* also for something else: for work that a call waits for, for work that
-makes room in a full queue of launches by its begin (launch_queue), or for another thread. All else that a thread does
-follows from where it is, so that a thread takes no room here but its joins.
+Work waits for the call that launched it, for the work before it on its stream, for events and for the nodes of its CUDA
+graph. A thread does one thing after the other. At a *join* it also waits for something else: for the work that a call
+waits for, for work whose begin makes room in a full launch queue (launch_queue), or for another thread. Only the joins
+of a thread are kept, because all else that it does follows from the time at which the join was done.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import polars as pl
 from opspan.analysis.busy import busy_with, whole_times
 from opspan.analysis.launch_queue import rooms
 from opspan.analysis.launched import STREAM
-from opspan.analysis.path_events import ON_STREAM, after_wait_calls, by_events, last_ended, sync_rows, unexplained
+from opspan.analysis.path_events import ON_STREAM, event_edges, last_ended, sync_rows, timing_edges, wait_call_edges
 from opspan.analysis.path_threads import (
     FOR_ROOM,
     FOR_THREAD,
@@ -48,23 +48,24 @@ _WAITS_FOR_WORK = (SYNCHRONISE, COPY, ITEM)
 
 @dataclass(frozen=True)
 class Graph:
-    """Rows of arrays of one frame belong together; a number that is NONE refers to nothing."""
+    """Processes, threads, work and joins, which refer to each other by number. The number NONE refers to nothing."""
 
-    processes: pl.DataFrame  # process, rank, pid, start_ns, end_ns, main: its main thread; main_ns: when that was done
-    #   join: its last one; last, last_ns: the work that ended later than that
+    processes: pl.DataFrame  # process, rank, pid, start_ns, end_ns, and
+    #   main, main_ns: its main thread, and when that was done; join: the last join of that thread
+    #   last, last_ns: the work that ended later than the main thread, and when
     threads: pl.DataFrame  # thread, process, rank, pid, tid
     work: pl.DataFrame  # in order of start_ns: process, row, range, start_ns, end_ns, what, and
-    #   launch_ns, thread: from when on it was launched, and by whom; join: the thread's last one until then
+    #   launch_ns, thread: when it was launched, and by which thread; join: the last join of that thread until then
     #   before: the work that it waited for longest
-    edges: pl.DataFrame  # work, before: all work that work waited for
-    joins: pl.DataFrame  # in order of thread, time and what they are for: thread, process, time_ns, what, and
-    #   target_ns: when that was done; work: or the work that did it, or that began; other, entry: or the thread, and
-    #   its last join
-    #   own_ns: from when on the thread itself had nothing else to do; is_last: the target was later than that
+    edges: pl.DataFrame  # work, before: each pair of work and work that it waited for
+    joins: pl.DataFrame  # in order of thread, time and reason: thread, process, time_ns, what (the reason), and
+    #   target_ns: when the thing was done that the thread waited for
+    #   work: the work that was that thing, or whose begin was; other, entry: the other thread, and its last join
+    #   own_ns: from when on the thread had nothing else to do; is_last: target_ns is later than that
 
     @cached_property
     def order(self) -> Order:
-        """Is the same for each replay, and findings replay a graph several times."""
+        """The part of a replay that is the same for every change: findings replay a graph several times."""
         return order_of(self.processes, self.work, self.edges, self.joins)
 
 
@@ -103,11 +104,11 @@ def _graph(
     has_work = np.zeros(trace.calls.height, dtype=bool)
     has_work[work["call"].drop_nulls().to_numpy()] = True
     driving = only(calls.with_columns(has_work=has_work[calls["call"].to_numpy()]), is_driving(calls["api"]))
-    given = handovers(processes, threads, ranges, driving)
+    handed = handovers(processes, threads, ranges, driving)
     room = rooms(calls, place, trace.calls["name"], work, waits)
-    joins = _joins(_waited(trace, waits, calls, work), given, room)
+    joins = _joins(_wait_joins(trace, waits, calls, work), handed, room)
     work = work.with_columns(launched["launch_ns"], launched["thread"].cast(pl.Int32))
-    edges, before = _with_unsaid(*waiting.result(), trace, work, threads)
+    edges, before = _with_inferred(*waiting.result(), trace, work, threads)
     work = work.select(
         *("process", "row", "range", "start_ns", "end_ns", "what", "launch_ns", "thread"),
         join=at_or_before(launched.select("thread", time_ns="launch_ns"), joins, "thread").cast(pl.Int32),
@@ -118,38 +119,38 @@ def _graph(
 
 
 def _with_ends(processes: pl.DataFrame, work: pl.DataFrame, joins: pl.DataFrame, done: pl.DataFrame) -> pl.DataFrame:
-    """With what each process ends with: its main thread, or the work that ended later than that."""
+    """Adds what each process ends with: its main thread, or the work that ended later."""
     every = work.select("process", "end_ns", last=pl.int_range(pl.len(), dtype=pl.Int64))
     latest = _col("end_ns").max()
     ended = summed_by(every, ("process",), last_ns=latest, last=_col("last").filter(_col("end_ns") == latest).last())
     done = done.rename({"thread": "main", "end_ns": "main_ns"})
-    found = processes.join(ended, on="process", how="left", maintain_order="left")
-    found = found.join(done, on="main", how="left", maintain_order="left")
+    rows = processes.join(ended, on="process", how="left", maintain_order="left")
+    rows = rows.join(done, on="main", how="left", maintain_order="left")
     is_later = (_col("last_ns") > _col("main_ns")) | _col("main_ns").is_null()
-    join = at_or_before(found.select(thread="main", time_ns="end_ns"), joins, "thread")
-    return found.with_columns(last=pl.when(is_later).then("last").fill_null(NONE), join=join)
+    join = at_or_before(rows.select(thread="main", time_ns="end_ns"), joins, "thread")
+    return rows.with_columns(last=pl.when(is_later).then("last").fill_null(NONE), join=join)
 
 
 def _numbered(frame: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame:
-    """With the number of the process of each row."""
+    """Adds the number of each row's process."""
     numbers = processes.select("process", *PROCESS)
     if numbers.height == 1:
         return frame.with_columns(process=pl.lit(numbers["process"][0], dtype=pl.Int64))
-    found = frame.join(numbers, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
-    return found.with_columns(_col("process").fill_null(NONE))
+    rows = frame.join(numbers, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
+    return rows.with_columns(_col("process").fill_null(NONE))
 
 
 def _threads(processes: pl.DataFrame, *frames: pl.DataFrame) -> pl.DataFrame:
     key = ["tid"] if processes.height == 1 else ["process", "tid"]
-    found = pl.concat([frame.select(key).unique() for frame in frames]).unique().drop_nulls("tid")
+    threads = pl.concat([frame.select(key).unique() for frame in frames]).unique().drop_nulls("tid")
     numbers = processes.select("process", *PROCESS)
-    found = found.join(numbers, how="cross") if len(key) == 1 else found.join(numbers, on="process")
-    found = found.select("process", *PROCESS, "tid").sort("process", "tid")
-    return found.with_row_index("thread").cast({"thread": pl.Int64})
+    threads = threads.join(numbers, how="cross") if len(key) == 1 else threads.join(numbers, on="process")
+    threads = threads.select("process", *PROCESS, "tid").sort("process", "tid")
+    return threads.with_row_index("thread").cast({"thread": pl.Int64})
 
 
 def _places(calls: pl.DataFrame, height: int) -> pl.Series:
-    """Returns, for each row of the table, its place in `calls`."""
+    """Returns the place in `calls` of each row of the table calls, which has `height` rows."""
     if calls.height == height:
         return calls["call"]
     every = pl.Series([None], dtype=pl.UInt32).new_from_index(0, height)
@@ -157,7 +158,7 @@ def _places(calls: pl.DataFrame, height: int) -> pl.Series:
 
 
 def _work(trace: Tables, processes: pl.DataFrame) -> pl.DataFrame:
-    """Returns the work that ran on devices for some time, in order."""
+    """Returns the work of devices that took any time, sorted by its begin."""
     columns = ("call", "range", "context_id", "stream_id")
     rows = busy_with(trace.work.with_row_index("row"), "row", *columns)
     rows = only(rows, _col("end_ns") > _col("start_ns"))
@@ -174,40 +175,40 @@ def _work(trace: Tables, processes: pl.DataFrame) -> pl.DataFrame:
 
 
 def _launches(work: pl.DataFrame, calls: pl.DataFrame, place: pl.Series, processes: pl.DataFrame) -> pl.DataFrame:
-    """For each work since when it was launched, and by which thread: null and NONE if that is not known."""
+    """Returns when each work was launched, and by which thread; null and NONE if that is not known."""
     called = calls.select("thread", called_ns="start_ns", returned_ns="end_ns")
-    found = called[place.gather(work["call"])] if calls.height else called.clear(work.height)
+    rows = called[place.gather(work["call"])] if calls.height else called.clear(work.height)
     main = processes["main"].gather(work["process"]) if work.height else work["process"]
-    found = found.with_columns(work["start_ns"], main.alias("main"))
+    rows = rows.with_columns(work["start_ns"], main.alias("main"))
     returned = pl.when(_col("returned_ns") <= _col("start_ns")).then("returned_ns")
     called_ns = pl.when(_col("called_ns") <= _col("start_ns")).then("called_ns")
     thread = pl.when(_col("thread") == NONE).then("main").otherwise("thread")
-    found = found.select(thread=thread, launch_ns=pl.coalesce(returned, called_ns))
-    return found.with_columns(thread=pl.when(_col("launch_ns").is_not_null()).then("thread").fill_null(NONE))
+    rows = rows.select(thread=thread, launch_ns=pl.coalesce(returned, called_ns))
+    return rows.with_columns(thread=pl.when(_col("launch_ns").is_not_null()).then("thread").fill_null(NONE))
 
 
 def _edges(trace: Tables, work: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
-    """All that work waited for; and of each the one that it waited for longest."""
-    asked = work.with_row_index("work").with_columns(_col("work").cast(pl.Int64), until_ns="start_ns")
-    in_order = _on_streams(asked)
-    edges = asked.select("work", before=in_order.set(in_order == NONE, None)).drop_nulls("before")
-    found = [by_events(trace, asked, work, calls)]
+    """Returns all pairs of work and work that it waited for; and for each work the one that it waited for longest."""
+    rows = work.with_row_index("work").with_columns(_col("work").cast(pl.Int64), until_ns="start_ns")
+    in_order = _before_on_stream(rows)
+    edges = rows.select("work", before=in_order.set(in_order == NONE, None)).drop_nulls("before")
+    more = [event_edges(trace, rows, work, calls)]
     called = work["call"].drop_nulls()
     if called.len() and int((counts := np.bincount(called.to_numpy())).max()) > 1:
-        # The nodes of a graph, on whatever stream.
-        rows = pl.Series(np.flatnonzero(counts > 1), dtype=pl.UInt32)
-        several = asked.filter(_col("call").is_in(rows.implode()))
-        found.append(several.select("work", last_ended(several, work, ("process", "call")).alias("before")))
-    return _with_more(edges, in_order, pl.concat(found).drop_nulls("before"), work)
+        # A call with several works launched a CUDA graph, whose nodes wait for each other on any stream.
+        launches = pl.Series(np.flatnonzero(counts > 1), dtype=pl.UInt32)
+        nodes = rows.filter(_col("call").is_in(launches.implode()))
+        more.append(nodes.select("work", last_ended(nodes, work, ("process", "call")).alias("before")))
+    return _with_more(edges, in_order, pl.concat(more).drop_nulls("before"), work)
 
 
-def _with_unsaid(
+def _with_inferred(
     edges: pl.DataFrame, before: pl.Series, trace: Tables, work: pl.DataFrame, threads: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.Series]:
-    """With what the file does not say (path_events.py). `work`: with its launch_ns and thread."""
-    edges, before = _with_more(edges, before, after_wait_calls(trace, work, threads), work)
+    """Adds the edges that the file does not state (path_events.py). `work` must have launch_ns and thread."""
+    edges, before = _with_more(edges, before, wait_call_edges(trace, work, threads), work)
     ends = work["end_ns"].gather(before.set(before == NONE, None))
-    return _with_more(edges, before, unexplained(work.with_columns(before_ns=ends)), work)
+    return _with_more(edges, before, timing_edges(work.with_columns(before_ns=ends)), work)
 
 
 def _with_more(
@@ -220,8 +221,8 @@ def _with_more(
     return edges, latest(work, edges)
 
 
-def _on_streams(work: pl.DataFrame) -> pl.Series:
-    """For each work the one that ended last before it, on its stream."""
+def _before_on_stream(work: pl.DataFrame) -> pl.Series:
+    """Returns, for each work, the work of its stream that ended last before it."""
     streams, start, end = (work[name].to_numpy() for name in ("stream", "start_ns", "end_ns"))
     before = np.full(work.height, NONE, dtype=np.int64)
     every = np.arange(work.height)
@@ -229,7 +230,7 @@ def _on_streams(work: pl.DataFrame) -> pl.Series:
         every = np.argsort(streams.astype(np.uint16) if streams.max() < 1 << 16 else streams, kind="stable")
     bounds = np.flatnonzero(np.diff(streams[every])) + 1
     for mine in np.split(every, bounds):
-        if (start[mine[1:]] >= end[mine[:-1]]).all():  # one after the other, as mostly
+        if (start[mine[1:]] >= end[mine[:-1]]).all():  # one after the other: the usual case
             before[mine[1:]] = mine[:-1]
             continue
         ended = mine[np.argsort(end[mine], kind="stable")]
@@ -239,15 +240,15 @@ def _on_streams(work: pl.DataFrame) -> pl.Series:
 
 
 def latest(work: pl.DataFrame, edges: pl.DataFrame) -> pl.Series:
-    """For each work the one that it waited for longest."""
+    """Returns, for each work, the work that it waited for longest."""
     ends = edges.with_columns(work["end_ns"].gather(edges["before"]).alias("end_ns")).sort("work", "end_ns", "before")
     last = ends.unique("work", keep="last", maintain_order=True).select("work", "before")
     every = pl.DataFrame({"work": pl.int_range(work.height, dtype=pl.Int64, eager=True)})
     return every.join(last, on="work", how="left", maintain_order="left")["before"].fill_null(NONE)
 
 
-def _waited(trace: Tables, waits: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """The joins at the ends of calls that wait for work."""
+def _wait_joins(trace: Tables, waits: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+    """Returns the joins at the ends of calls that wait for work."""
     rows = waits.select("call", _col("why").cast(pl.String)).filter(_col("why").is_in(_WAITS_FOR_WORK))
     rows = rows.join(calls.select("call", "process", "thread", "start_ns", "end_ns"), on="call", maintain_order="left")
     rows = rows.filter(_col("end_ns") > _col("start_ns"), _col("thread") != NONE).with_columns(until_ns="end_ns")
@@ -290,15 +291,15 @@ def _joins(*parts: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_entries(joins: pl.DataFrame) -> pl.DataFrame:
-    """With, for a join with a thread, that thread's last join until then. A thread that ended what it was given at the
-    moment when it was given something else is asked for the former."""
-    asked = joins.select(thread="other", time_ns="target_ns")
-    any_of = at_or_before(asked, joins, "thread")
+    """Adds `entry`: for a join with another thread, the last join of that thread until then. If that thread was done
+    and got new work at the same moment, the entry is the join before it got the new work."""
+    targets = joins.select(thread="other", time_ns="target_ns")
+    any_of = at_or_before(targets, joins, "thread")
     numbered = joins.with_row_index("number").cast({"number": pl.Int64})
     waits = numbered.filter(_col("what").is_in([FOR_WORK, FOR_ROOM]))
-    done = at_or_before(asked, waits, "thread")
+    done = at_or_before(targets, waits, "thread")
     done = pl.select(done=pl.when(done != NONE).then(waits["number"].gather(done.set(done == NONE, None)))).to_series()
-    earlier = at_or_before(asked, joins, "thread", strict=True)
+    earlier = at_or_before(targets, joins, "thread", strict=True)
     of_thread = pl.max_horizontal(pl.lit(done).fill_null(NONE), pl.lit(earlier))
     entry = pl.select(pl.when(pl.lit(joins["what"]) == FOR_THREAD).then(of_thread).otherwise(pl.lit(any_of)))
     return joins.with_columns(entry=entry.to_series().cast(pl.Int64))

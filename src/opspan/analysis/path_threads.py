@@ -1,11 +1,12 @@
-"""Threads of the host that give each other work: which one is the main one, and when it waits for another.
+"""Threads of the host that give each other work: finds the main thread, and when it waits for another.
 
     main_threads(processes, threads, ranges, calls, steps) -> process, main
     handovers(processes, threads, ranges, calls) -> joins, as path_graph has them
-    at_or_before(asked, known, by), bound_by(work)  what came last before, of threads and of work
+    at_or_before(rows, known, by) -> for each row, the last row of `known` until then
+    bound_by(work) -> for each work, the work that it waited for last
 
-A thread that is not the main one and had nothing to do until then was given its work by the main one. The main thread
-waits for it while it does nothing itself, if what the other does is autograd's or launches work.
+When a thread other than the main one begins to do something after it was idle, the main thread gave it that work. The
+main thread waits for it while it does nothing itself, if the other thread runs autograd or launches work.
 """
 
 from __future__ import annotations
@@ -22,30 +23,30 @@ from opspan.analysis.spans import LEAST, MOST, PROCESS, in_order, length, only
 from opspan.tables.same import unlike
 
 _col = pl.col
-NONE: Final = -1  # number of a row: there is none
+NONE: Final = -1  # stands for a missing row number
 THREAD: Final = (*PROCESS, "tid")
 _AUTOGRAD = ("backward", "engine")
-# What a join is for, in the order in which those of one moment are computed.
+# The reasons of joins. Joins of the same moment are computed in this order.
 FOR_WORK: Final = 0
 FOR_THREAD: Final = 1  # another thread did what this one waited for
-BEGUN: Final = 2  # the thread was given something to do
-FOR_ROOM: Final = 3  # work began, and made room in a full queue for what this thread launched
+BEGUN: Final = 2  # the main thread gave this thread something to do
+FOR_ROOM: Final = 3  # work began, which made room in a full queue for a launch of this thread
 JOINS = dict.fromkeys("thread process time_ns what target_ns work other own_ns".split(), pl.Int64)
 
 
-def at_or_before(asked: pl.DataFrame, known: pl.DataFrame, by: str, *, strict: bool = False) -> pl.Series:
-    """For each row of `asked` the last row of `known` of the same `by`, by time_ns; NONE: there is none. `known` is in
-    order of `by` and time."""
+def at_or_before(rows: pl.DataFrame, known: pl.DataFrame, by: str, *, strict: bool = False) -> pl.Series:
+    """Returns, for each row, the number of the last row of `known` with the same `by` and no later time_ns, or NONE.
+    `known` must be in order of `by` and time. `strict`: only rows that are earlier count."""
     column = _col(by).fill_null(NONE).cast(pl.Int64).alias("by")
     return native.latest(
-        asked.select(column, _col("time_ns").cast(pl.Int64)),
+        rows.select(column, _col("time_ns").cast(pl.Int64)),
         known.select(column, _col("time_ns").cast(pl.Int64)),
         strict=strict,
     )
 
 
 def driving(calls: pl.DataFrame) -> pl.DataFrame:
-    """The calls into the libraries of devices."""
+    """Returns the calls into the libraries of devices."""
     return only(calls.select(*THREAD, "start_ns", "end_ns", "api"), is_driving(calls["api"]))
 
 
@@ -55,7 +56,7 @@ def is_driving(api: pl.Series) -> pl.Series:
 
 
 def thread_numbers(rows: pl.DataFrame, threads: pl.DataFrame, by: tuple[str, ...] = THREAD) -> npt.NDArray[np.int64]:
-    """For each row the number of its thread; NONE: it has none. `threads`: those of path_graph.Graph."""
+    """Returns the number of each row's thread in `threads` (path_graph.Graph has them), or NONE."""
     key = unlike(by, rows, threads)
     if not key:
         return np.zeros(rows.height, dtype=np.int64)
@@ -65,15 +66,15 @@ def thread_numbers(rows: pl.DataFrame, threads: pl.DataFrame, by: tuple[str, ...
         place = np.minimum(place, threads.height - 1)
         is_there = in_order["tid"].to_numpy()[place] == rows["tid"].to_numpy()
         return np.where(is_there, in_order["thread"].to_numpy()[place], NONE)
-    found = rows.select(key).join(threads, on=key, how="left", nulls_equal=True, maintain_order="left")
-    return found["thread"].fill_null(NONE).to_numpy()
+    numbers = rows.select(key).join(threads, on=key, how="left", nulls_equal=True, maintain_order="left")["thread"]
+    return numbers.fill_null(NONE).to_numpy()
 
 
 def main_threads(
     processes: pl.DataFrame, threads: pl.DataFrame, ranges: pl.DataFrame, calls: pl.DataFrame, steps: pl.DataFrame
 ) -> pl.DataFrame:
-    """The thread that most steps end on; or the one that has the number of its process; or the one that was in ranges
-    for longest, backward aside; or the one with the most calls."""
+    """Returns the main thread of each process: the thread that most steps end on, else the one whose number is that of
+    the process, else the one that was in ranges longest (without backward), else the one with the most calls."""
     if threads["process"].is_unique().all():
         return threads.select("process", main="thread")
     ends = steps.select(*PROCESS, "end_ns").join(processes.select("process", *PROCESS), on=PROCESS, nulls_equal=True)
@@ -87,20 +88,18 @@ def main_threads(
         outside.group_by("thread").agg(ns=length().cast(pl.Int128).sum()),
         calls.group_by("thread").agg(calls=pl.len()),
     ]
-    found = threads
+    rows = threads
     for more in known:
-        found = found.join(more, on="thread", how="left", maintain_order="left")
-    found = found.with_columns(_col("steps", "ns", "calls").fill_null(0), is_named=_col("tid") == _col("pid"))
-    found = found.sort(
-        "process", "steps", "is_named", "ns", "calls", "thread", descending=[False] + [True] * 4 + [False]
-    )
-    return found.unique("process", keep="first", maintain_order=True).select("process", main="thread")
+        rows = rows.join(more, on="thread", how="left", maintain_order="left")
+    rows = rows.with_columns(_col("steps", "ns", "calls").fill_null(0), is_named=_col("tid") == _col("pid"))
+    rows = rows.sort("process", "steps", "is_named", "ns", "calls", "thread", descending=[False] + [True] * 4 + [False])
+    return rows.unique("process", keep="first", maintain_order=True).select("process", main="thread")
 
 
 def handovers(
     processes: pl.DataFrame, threads: pl.DataFrame, ranges: pl.DataFrame, calls: pl.DataFrame
 ) -> pl.DataFrame:
-    """`calls`: with has_work: which of them launched work."""
+    """Returns the joins between main threads and others. `calls` has the column has_work: it launched work."""
     none = pl.DataFrame(schema=JOINS)
     main = processes["main"]
     others = threads.filter(~_col("thread").is_in(main.implode()))
@@ -123,12 +122,12 @@ def handovers(
     begins = mains.select("process", time_ns=pl.lit(LEAST, dtype=pl.Int64))
     known = [rows.select("process", time_ns=name) for rows in did for name in ("start_ns", "end_ns")]
     times = in_order(pl.concat([begins, *known]).sort("time_ns"), "process")
-    return _given(items.join(mains, on="process", maintain_order="left"), times)
+    return _handover_joins(items.join(mains, on="process", maintain_order="left"), times)
 
 
-def _given(items: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
-    """`items`: what other threads did, in order of thread and time; `times`: at which main threads did something, in
-    order of process and time, after one that is before all others."""
+def _handover_joins(items: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
+    """Returns the joins. `items` is what other threads did, in order of thread and time. `times` are the moments at
+    which main threads did something, in order of process and time; the first of each process precedes all others."""
     place = at_or_before(items.select("process", time_ns="start_ns"), times, "process")
     is_same = _col("process") == _col("process").shift(-1)
     idle = times.select(since="time_ns", until=pl.when(is_same).then(_col("time_ns").shift(-1)))
@@ -176,7 +175,8 @@ def _given(items: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
 
 
 def bound_by(work: pl.DataFrame) -> npt.NDArray[np.int64]:
-    """For each work the one whose end it waited for last; NONE: it was the launch, or nothing is known."""
+    """Returns, for each work, the work whose end it waited for last; NONE if it waited for its launch, or if nothing is
+    known."""
     ends = work["end_ns"].gather(work["before"].set(work["before"] == NONE, None))
     is_launched = (work["launch_ns"] > ends).fill_null(value=False)
     return work["before"].set(is_launched, NONE).to_numpy()

@@ -1,8 +1,8 @@
-"""The graph of `path` walked forward with other times: when all work would begin and end, and each process be done.
+"""Walks the graph of `path` forward with other times: when would work begin and end, and each process be done?
 
-    replay(weights, host, found, is_free, meetings) -> Replayed
-    Weights     by which factors the times and delays of work change
-    Host        the clock of each thread, if nothing made it wait: it goes slower, or faster, where a factor says so
+    replay(weights, host, graph, is_free, meetings) -> Replay
+    Weights     the factors by which the times and delays of work change
+    Host        the clock of each thread, as if nothing made it wait; factors make it go slower or faster
 
 docs/analysis.md, "path", has the rules.
 """
@@ -31,24 +31,26 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Weights:
-    """Holds, for each work, the factors by which its time and its delay would change."""
+    """The factors by which the time and the delay of each work change; a single number is the factor of all work."""
 
-    took: npt.NDArray[np.float64] | float  # factors; one number: that of all
+    took: npt.NDArray[np.float64] | float
     delayed: npt.NDArray[np.float64] | float
     unknown: float
 
 
 @dataclass(frozen=True)
-class Replayed:
+class Replay:
+    """The times that a replay gives."""
+
     begun: pl.Series  # of each work
-    end: pl.Series
-    shift: pl.Series  # of each join: how much later its thread is then than its clock says; the last: of none
+    end: pl.Series  # of each work
+    shift: pl.Series  # of each join: how much later its thread is than its clock; the last entry, 0, stands for NONE
     ends: pl.Series  # of each process
     weights: Weights
 
 
 def scaled(ns: Ints, factor: npt.NDArray[np.float64] | float) -> Ints:
-    """Exactly the same where the factor is 1."""
+    """Multiplies times by a factor. A factor of 1 changes nothing, not even by rounding."""
     if isinstance(factor, float) and factor == 1:
         return ns
     scaled = np.rint(np.clip(ns * np.asarray(factor), -(2.0**62), 2.0**62)).astype(np.int64)
@@ -56,19 +58,21 @@ def scaled(ns: Ints, factor: npt.NDArray[np.float64] | float) -> Ints:
 
 
 class Host:
-    """`cuts`: thread, time_ns, factor, in order: from then on the thread takes so many times its time."""
+    """The clocks of threads. `cuts` has thread, time_ns, factor in order: from then on, what the thread does takes
+    `factor` times as long."""
 
     def __init__(self, cuts: pl.DataFrame) -> None:
         length = cuts.select((_col("time_ns").shift(-1) - _col("time_ns")).over("thread").fill_null(0)).to_series()
         saved = length.to_numpy() - scaled(length.to_numpy(), cuts["factor"].to_numpy())
         cuts = cuts.with_columns(saved=pl.lit(pl.Series("saved", saved, dtype=pl.Int64)))
-        # Until then.
+        # The time that was saved until each cut.
         self.cuts = cuts.with_columns(saved=(_col("saved").cum_sum() - _col("saved")).over("thread"))
-        # The last is that of NONE: before the first cut.
+        # The last entry is for NONE, for times before the first cut.
         self._time, self._saved = (np.append(self.cuts[name].to_numpy(), 0) for name in ("time_ns", "saved"))
         self._factor = np.append(self.cuts["factor"].to_numpy(), 1.0)
 
     def clock(self, thread: pl.Series, time_ns: pl.Series) -> Ints:
+        """Returns the time that the clock of each thread shows at each of these measured times."""
         at = time_ns.fill_null(0).to_numpy()
         if not self.cuts.height:
             return at
@@ -83,22 +87,22 @@ class Host:
 
 
 def replay(
-    weights: Weights, host: Host, found: Graph, is_free: pl.Series | None = None, meetings: Meetings | None = None
-) -> Replayed:
-    """`is_free`: for each join whether its thread does not wait there, as if what it waited for had been done."""
-    count = found.work.height
-    joins = _joins(host, found, is_free)
-    work, joins = (rows.cast({integer(): pl.Int64}) for rows in (_work(weights, host, found, meetings), joins))
+    weights: Weights, host: Host, graph: Graph, is_free: pl.Series | None = None, meetings: Meetings | None = None
+) -> Replay:
+    """Replays the graph. `is_free`: for each join, whether its thread does not wait there."""
+    count = graph.work.height
+    joins = _joins(host, graph, is_free)
+    work, joins = (rows.cast({integer(): pl.Int64}) for rows in (_work(weights, host, graph, meetings), joins))
     times = native.replay(work, joins, count)
     begun, end = times["begun_ns"], times["end_ns"]
     shift = end[count:].append(pl.Series([0]))
-    ends = _ends(found, host, end[:count], shift, weights.unknown)
-    return Replayed(begun[:count], end[:count], shift, ends, weights)
+    ends = _ends(graph, host, end[:count], shift, weights.unknown)
+    return Replay(begun[:count], end[:count], shift, ends, weights)
 
 
-def _work(weights: Weights, host: Host, found: Graph, meetings: Meetings | None) -> pl.DataFrame:
-    """The work as native.replay takes it, with the edges of work that waited for several."""
-    work, order = found.work, found.order
+def _work(weights: Weights, host: Host, graph: Graph, meetings: Meetings | None) -> pl.DataFrame:
+    """Returns the work as native.replay takes it; rows for further edges follow where work waited for several."""
+    work, order = graph.work, graph.order
     took = scaled((work["end_ns"] - work["start_ns"]).to_numpy(), weights.took)
     launched = np.where(order.is_launched, host.clock(work["thread"], work["launch_ns"]), order.begun_ns)
     columns: dict[str, npt.NDArray[Any]] = {
@@ -110,7 +114,9 @@ def _work(weights: Weights, host: Host, found: Graph, meetings: Meetings | None)
         "other": order.other,
         "took_ns": took,
     }
-    rows = pl.DataFrame(columns).with_columns(next=pl.lit(NONE, pl.Int64), **_met(weights, work.height, meetings))
+    rows = pl.DataFrame(columns).with_columns(
+        next=pl.lit(NONE, pl.Int64), **_meeting_columns(weights, work.height, meetings)
+    )
     if order.others.height:
         edges = order.others.select(next="next", other="other")
         rows = pl.concat([rows, edges], how="diagonal")
@@ -118,8 +124,8 @@ def _work(weights: Weights, host: Host, found: Graph, meetings: Meetings | None)
     return rows
 
 
-def _met(weights: Weights, count: int, meetings: Meetings | None) -> dict[str, pl.Series]:
-    """Of each work, the collective that it is a part of, and how long it takes once the last part has come."""
+def _meeting_columns(weights: Weights, count: int, meetings: Meetings | None) -> dict[str, pl.Series]:
+    """Returns, for each work, the collective that it is a part of, and how long it takes after the last part began."""
     of, tail = pl.Series([None], dtype=pl.Int64).new_from_index(0, count), pl.Series([0]).new_from_index(0, count)
     if meetings is not None:
         parts = meetings.parts
@@ -129,9 +135,9 @@ def _met(weights: Weights, count: int, meetings: Meetings | None) -> dict[str, p
     return {"meeting": of, "tail_ns": tail}
 
 
-def _joins(host: Host, found: Graph, is_free: pl.Series | None) -> pl.DataFrame:
-    """The joins as native.replay takes them: in the order of the threads, with the order in which they are walked."""
-    joins, order = found.joins, found.order
+def _joins(host: Host, graph: Graph, is_free: pl.Series | None) -> pl.DataFrame:
+    """Returns the joins as native.replay takes them: sorted by thread, with the order in which to walk them."""
+    joins, order = graph.joins, graph.order
     free = pl.lit(value=False) if is_free is None else pl.lit(is_free)
     clock = host.clock(joins["thread"], joins["time_ns"])
     has_own = joins["own_ns"] != np.iinfo(np.int64).min
@@ -155,14 +161,14 @@ def _joins(host: Host, found: Graph, is_free: pl.Series | None) -> pl.DataFrame:
     )
 
 
-def _ends(found: Graph, host: Host, end: pl.Series, shift: pl.Series, unknown: float) -> pl.Series:
-    """When each process is done: its main thread, and all of its work."""
-    processes = found.processes
-    work = pl.DataFrame({"process": found.work["process"], "end": end})
+def _ends(graph: Graph, host: Host, end: pl.Series, shift: pl.Series, unknown: float) -> pl.Series:
+    """Returns when each process is done: its main thread, and all of its work."""
+    processes = graph.processes
+    work = pl.DataFrame({"process": graph.work["process"], "end": end})
     last = processes.join(work.group_by("process").max(), on="process", how="left", maintain_order="left")
-    join = at_or_before(processes.select(thread="main", time_ns="main_ns"), found.joins, "thread").to_list()
+    join = at_or_before(processes.select(thread="main", time_ns="main_ns"), graph.joins, "thread").to_list()
     clock = host.clock(processes["main"], processes["main_ns"]).tolist()
-    found_ends = []
+    process_ends = []
     rows = processes.select("end_ns", "main_ns", "last_ns").iter_rows()
     for place, (end_ns, main_ns, last_ns) in enumerate(rows):
         measured = [ns for ns in (main_ns, last_ns) if ns is not None]
@@ -170,5 +176,5 @@ def _ends(found: Graph, host: Host, end: pl.Series, shift: pl.Series, unknown: f
         then += [] if last_ns is None else [last["end"][place]]
         after = end_ns - max(measured) if measured else 0
         after = after if unknown == 1 else round(after * unknown)
-        found_ends.append(min(max(max(then) + after if measured else end_ns, LEAST), MOST))
-    return pl.Series(found_ends, dtype=pl.Int64)
+        process_ends.append(min(max(max(then) + after if measured else end_ns, LEAST), MOST))
+    return pl.Series(process_ends, dtype=pl.Int64)

@@ -1,6 +1,6 @@
-"""Works out what no change of a graph touches: the order of its joins and work, and the measured delays.
+"""Works out what is the same for every replay of a graph: the order of its joins and work, and the measured delays.
 
-order_of(processes, work, edges, joins) -> Order    of a Graph of path_graph.py
+order_of(processes, work, edges, joins) -> Order    from the frames of a path_graph.Graph
 """
 
 from __future__ import annotations
@@ -20,17 +20,19 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Order:
-    bound: Ints  # of each work: path_threads.bound_by
-    delay_ns: Ints  # of each work: from what it waited for to its begin
-    begun_ns: Ints  # of each work: when its process began
-    entered: Ints  # of each work: its thread's last join before its launch
-    is_launched: Flags  # of each work: whether its launch is known
-    is_alone: Flags  # of each work: whether nothing is known of its launch, but other work that it waited for
-    other: Ints  # of each work: what it waited for besides `bound`: NONE, that, or of several minus the first row
-    others: pl.DataFrame  # other, next: the rows of several, which come after those of all work; the last has no next
-    own_entry: Ints  # of each join: the last one of its thread when that had nothing else to do
-    joins: Ints  # each after all that it waited for
-    work_between: Ints  # for each of these: how much work begins after the one before it, and before it
+    """Arrays that a replay needs. Those of work come first, then those of joins."""
+
+    bound: Ints  # path_threads.bound_by
+    delay_ns: Ints  # from the end or launch that the work waited for to its begin
+    begun_ns: Ints  # when the process of the work began
+    entered: Ints  # the last join of the launching thread before the launch
+    is_launched: Flags  # whether the launch is known
+    is_alone: Flags  # whether the launch is not known, but other work that it waited for is
+    other: Ints  # the work that it waited for besides `bound`, or NONE; for several, minus the first row in `others`
+    others: pl.DataFrame  # other, next: a list for each work with several; its rows are numbered after all work
+    own_entry: Ints  # the last join of the thread when it had nothing else to do
+    joins: Ints  # numbers of the joins, each after all that it waited for
+    work_between: Ints  # for each of `joins`: how many works begin between the join before it and this one
 
 
 def order_of(processes: pl.DataFrame, work: pl.DataFrame, edges: pl.DataFrame, joins: pl.DataFrame) -> Order:
@@ -41,11 +43,11 @@ def order_of(processes: pl.DataFrame, work: pl.DataFrame, edges: pl.DataFrame, j
     is_launched = work["launch_ns"].is_not_null().to_numpy()
     since_ns = np.where(~is_launched & (bound == NONE), begun_ns, since.to_numpy())
     other, others = _others(edges, bound)
-    # At one moment joins come first, by what they are for, then work.
+    # At the same moment joins come before work, in the order of their reasons.
     in_order = joins.select("time_ns", "what", "work", node=pl.int_range(pl.len(), dtype=pl.Int64))
     in_order = in_order.sort("time_ns", "what", "node")
     until = np.searchsorted(start_ns, in_order["time_ns"].to_numpy(), side="left")
-    # Work that made room may have begun at that very moment.
+    # Work that made room may have begun at the very moment of the join.
     made_room = np.where((in_order["what"] == FOR_ROOM).to_numpy(), in_order["work"].to_numpy() + 1, 0)
     until = np.maximum.accumulate(np.maximum(until, made_room))
     return Order(

@@ -1,14 +1,14 @@
-"""How much sooner processes would have been done without something: the graph of `path`, replayed without it.
+"""How much sooner processes would have been done after a change: the graph of `path` is replayed with it.
 
-    sooner(found, change, meetings) -> rank, pid, ns: of each process
-    released(found, trace, is_paced) -> the graph that it takes
+    sooner(graph, change, meetings) -> rank, pid, ns: the time that each process would save
+    with_guessed_launches(graph, trace, is_paced) -> the graph that `sooner` takes
 
-Work whose launch is not in the file, and that does not follow other work as closely as path_events.CLOSE, is taken to
+Some work has no launch in the file. Unless it begins within path_events.CLOSE of the end of other work, it is taken to
 have been launched by the main thread as it began.
 
-What waits for something else then waits for that: a device that has work in its queue loses nothing by a host that is
-late, and a host that need not wait for its device goes on ahead of it, as far as a full queue is known to let it.
-Where the parts of a collective are known, it goes on once its last rank has come; others take as long as they did.
+All other waits stay: a device that has work in its queue loses nothing by a late host, and a host that need not wait
+for its device runs ahead of it, as far as a full launch queue is known to let it. Where all parts of a collective are
+known, it goes on once its last rank has come; other collectives take as long as they did.
 """
 
 from __future__ import annotations
@@ -37,49 +37,48 @@ _STREAM = (*DEVICE, "stream_id")
 
 @dataclass(frozen=True)
 class Change:
-    """What would be other than it was."""
+    """A change of a run: stretches of threads and work that would take another time."""
 
-    stretches: pl.DataFrame  # rank, pid, tid, start_ns, end_ns, and
-    #   factor: in which a thread takes so many times its time; is_free: whether what it waits for there has been done
-    work: (
-        pl.DataFrame
-    )  # row (of the trace's work), factor: of its time; is_at_once: it begins as what it waits for ends
+    # rank, pid, tid, start_ns, end_ns; factor: the stretch would take so many times as long; is_free: no wait in it
+    stretches: pl.DataFrame
+    # row (of the trace's work); factor of its time; is_at_once: it begins as soon as what it waits for ends
+    work: pl.DataFrame
 
 
-def sooner(found: Graph, change: Change, meetings: Meetings | None = None) -> pl.DataFrame:
-    """`meetings`: where processes wait for each other; None: each is replayed by itself."""
-    stretches = _on_threads(change.stretches, found)
+def sooner(graph: Graph, change: Change, meetings: Meetings | None = None) -> pl.DataFrame:
+    """Replays the graph with the change. `meetings`: where processes wait for each other; None: they do not."""
+    stretches = _on_threads(change.stretches, graph)
     host = Host(_cuts(stretches))
-    replayed = replay(_weights(change.work, found), host, found, _is_free(stretches, found), meetings)
-    ends = pl.DataFrame({"process": found.work["process"], "after_ns": replayed.end})
-    ends = found.processes.with_columns(ended_ns=pl.lit(replayed.ends)).join(
+    replayed = replay(_weights(change.work, graph), host, graph, _is_free(stretches, graph), meetings)
+    ends = pl.DataFrame({"process": graph.work["process"], "after_ns": replayed.end})
+    ends = graph.processes.with_columns(ended_ns=pl.lit(replayed.ends)).join(
         ends.group_by("process").max(), on="process", how="left", maintain_order="left"
     )
-    # Where no launch is known, no wait of the host is, either: its end says nothing of the devices.
+    # Without launches, waits of the host are unknown, too: then the end of the host says nothing about its devices.
     of_work, of_process = _col("last_ns") - _col("after_ns"), _col("end_ns") - _col("ended_ns")
     ns = pl.when("has_launches").then(of_process).otherwise(pl.coalesce(of_work, of_process))
     return ends.select(*PROCESS, ns=ns)
 
 
-def _weights(changed: pl.DataFrame, found: Graph) -> Weights:
+def _weights(changed: pl.DataFrame, graph: Graph) -> Weights:
     if not changed.height:
         return Weights(1.0, 1.0, 1.0)
-    changed = changed.with_columns(_col("row").cast(found.work.schema["row"]))
-    work = found.work.select("row").join(changed, on="row", how="left", maintain_order="left")
+    changed = changed.with_columns(_col("row").cast(graph.work.schema["row"]))
+    work = graph.work.select("row").join(changed, on="row", how="left", maintain_order="left")
     delayed = np.where(work["is_at_once"].fill_null(value=False).to_numpy(), 0.0, 1.0)
     return Weights(work["factor"].fill_null(1.0).to_numpy(), delayed, 1.0)
 
 
-def _on_threads(stretches: pl.DataFrame, found: Graph) -> pl.DataFrame:
-    """The stretches with the number of their thread: of a thread of several cycles, that of the cycle."""
-    times = found.processes.select("process", from_ns="start_ns", to_ns="end_ns")
-    threads = found.threads.join(times, on="process")
+def _on_threads(stretches: pl.DataFrame, graph: Graph) -> pl.DataFrame:
+    """Adds the number of each stretch's thread; a thread that is in several cycles has a number in each of them."""
+    times = graph.processes.select("process", from_ns="start_ns", to_ns="end_ns")
+    threads = graph.threads.join(times, on="process")
     rows = stretches.filter(_col("start_ns") < _col("end_ns")).join(threads, on=_THREAD, nulls_equal=True)
     return rows.filter(_col("start_ns") <= _col("to_ns"), _col("end_ns") >= _col("from_ns"))
 
 
 def _cuts(stretches: pl.DataFrame) -> pl.DataFrame:
-    """Where stretches overlap, the one that begins last counts."""
+    """Returns the cuts that Host takes. Where stretches overlap, the one that begins last counts."""
     apart = stretches.select("thread", "start_ns", "end_ns", "factor").sort("thread", "start_ns")
     follows = (_col("thread") != _col("thread").shift()) | (_col("start_ns") >= _col("end_ns").shift())
     if apart.select(follows.all()).item():
@@ -95,22 +94,24 @@ def _cuts(stretches: pl.DataFrame) -> pl.DataFrame:
     return moments.select(thread="tid", time_ns="time_ns", factor=factor)
 
 
-def _is_free(stretches: pl.DataFrame, found: Graph) -> pl.Series:
-    """For each join whether its thread does not wait: the middle of the wait is in a stretch that is free."""
+def _is_free(stretches: pl.DataFrame, graph: Graph) -> pl.Series:
+    """Returns, for each join, whether its thread does not wait: the middle of the wait is in a free stretch."""
     rows = union(stretches.filter("is_free"), ("thread",))
     middle = _col("own_ns") + (_col("time_ns") - _col("own_ns")) // 2
-    joins = found.joins.select("thread", at_ns=pl.when(_col("what") != BEGUN).then(middle))
+    joins = graph.joins.select("thread", at_ns=pl.when(_col("what") != BEGUN).then(middle))
     free = within(joins, "at_ns", rows, ("thread",))["row"]
     return pl.Series([False]).new_from_index(0, joins.height).scatter(free, True)
 
 
-def released(found: Graph, trace: Tables, is_paced: pl.Series) -> Graph:
-    """`is_paced`: for each row of Graph.work whether the host may have set the pace of its device: then work of unknown
-    launch is never taken to have been launched before."""
-    work = found.work
+def with_guessed_launches(graph: Graph, trace: Tables, is_paced: pl.Series) -> Graph:
+    """Returns the graph with a launch for work that has none in the file.
+
+    `is_paced`: for each row of Graph.work, whether the host may have set the pace of its device. If so, work with an
+    unknown launch is taken to have been launched as it began, never before."""
+    work = graph.work
     ends = pl.lit(work["end_ns"].gather(work["before"].set(work["before"] == NONE, None)))
     is_late = pl.lit(is_paced) | (_col("start_ns") - ends > CLOSE).fill_null(value=True)
-    main = pl.lit(found.processes["main"].gather(work["process"]).cast(pl.Int32))
+    main = pl.lit(graph.processes["main"].gather(work["process"]).cast(pl.Int32))
     early = _launched_early(work, trace)
     known = pl.when(_col("launch_ns").is_not_null()).then("launch_ns").otherwise(pl.lit(early))
     is_guessed = known.is_null() & is_late
@@ -118,21 +119,21 @@ def released(found: Graph, trace: Tables, is_paced: pl.Series) -> Graph:
         launch_ns=pl.when(is_guessed).then("start_ns").otherwise(known),
         thread=pl.when(_col("launch_ns").is_null() & (is_guessed | known.is_not_null())).then(main).otherwise("thread"),
     )
-    entered = at_or_before(work.select(_col("thread").cast(pl.Int64), time_ns="launch_ns"), found.joins, "thread")
+    entered = at_or_before(work.select(_col("thread").cast(pl.Int64), time_ns="launch_ns"), graph.joins, "thread")
     work = work.with_columns(join=entered.cast(pl.Int32))
-    return replace(found, processes=_with_launches(found), work=work)
+    return replace(graph, processes=_with_launches(graph), work=work)
 
 
-def _with_launches(found: Graph) -> pl.DataFrame:
-    """The processes with has_launches: whether the file has calls that launched their work, or they had none."""
-    known = found.work.group_by("process").agg(has_launches=(_col("thread") != NONE).any())
-    known = found.processes.join(known, on="process", how="left", maintain_order="left")
+def _with_launches(graph: Graph) -> pl.DataFrame:
+    """Adds has_launches to the processes: whether the file has calls that launched their work, or they had no work."""
+    known = graph.work.group_by("process").agg(has_launches=(_col("thread") != NONE).any())
+    known = graph.processes.join(known, on="process", how="left", maintain_order="left")
     return known.with_columns(_col("has_launches").fill_null(value=True))
 
 
 def _launched_early(work: pl.DataFrame, trace: Tables) -> pl.Series:
-    """Until when work without a call was launched at the latest: before the first launch of its stream that is in the
-    file, if it began before what that launched; null: nobody knows."""
+    """Returns the latest time at which each work without a call was launched. If it began before the first work of its
+    stream that has a launch, it was launched before that launch; else null."""
     rows = work.select("start_ns", "launch_ns", stream=_streams(trace).gather(work["row"]))
     first = (
         rows.drop_nulls("launch_ns")

@@ -1,8 +1,8 @@
-"""How long a run would take if ops, or kinds of time, took a part of their time: the graph of `path`, walked forward.
+"""How long a run would take if ops or kinds of time were faster: the graph of `path` is replayed with factors.
 
-    what_if(trace, times, waits, found, factors, meetings) -> Times
+    what_if(trace, times, waits, graph, factors, meetings) -> Times
 
-`factors`: by name of an op, or one of path_cuts.KINDS. docs/analysis.md, "path", has the rules.
+`factors`: a factor for each name of an op or kind of time (path_cuts.KINDS). docs/analysis.md, "path", has the rules.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from opspan.analysis.nest import innermost, nearest
 from opspan.analysis.path import on_path, walk
 from opspan.analysis.path_cuts import KINDS, OF_HOST, OF_WORK
 from opspan.analysis.path_threads import NONE, at_or_before, bound_by, driving
-from opspan.analysis.replay import Host, Replayed, Weights, replay, scaled
+from opspan.analysis.replay import Host, Replay, Weights, replay, scaled
 from opspan.analysis.spans import PROCESS, length
 
 if TYPE_CHECKING:
@@ -29,45 +29,45 @@ if TYPE_CHECKING:
 
 _col = pl.col
 _THREAD = (*PROCESS, "tid")
-_LONGEST = 2**53  # ns: 104 days. Of more it is not known exactly what part of it is
+_LONGEST = 2**53  # ns: 104 days; a part of a longer time is not exact
 _KNOWN = pl.when(_col("before_ns") <= _LONGEST).then("after_ns")
 
 
 @dataclass(frozen=True)
 class Times:
-    """before_ns and after_ns: what was, and what would be."""
+    """How long steps and processes took (before_ns), and would take (after_ns)."""
 
-    steps: pl.DataFrame  # number: of each of the steps that were asked for
-    processes: pl.DataFrame  # rank, pid: of each process, from its begin to its end
+    steps: pl.DataFrame  # with `number`, the row of the step in `times`
+    processes: pl.DataFrame  # with rank, pid
 
 
 def what_if(
     trace: Tables,
     times: pl.DataFrame,
     waits: pl.DataFrame,
-    found: Graph,
+    graph: Graph,
     factors: Mapping[str, float],
     meetings: Meetings,
 ) -> Times:
     of_kind = {kind: factors.get(kind, 1.0) for kind in KINDS}
     of_op = {name: factor for name, factor in factors.items() if name not in KINDS}
-    host = _host(trace, waits, found, of_kind, of_op)
-    replayed = replay(_weights(trace, found, of_kind, of_op), host, found, meetings=meetings)
-    numbers = found.processes.select("process", *PROCESS)
+    host = _host(trace, waits, graph, of_kind, of_op)
+    replayed = replay(_weights(trace, graph, of_kind, of_op), host, graph, meetings=meetings)
+    numbers = graph.processes.select("process", *PROCESS)
     rows = times.with_row_index("number").join(numbers, on=PROCESS, nulls_equal=True, maintain_order="left")
-    path = on_path(found, walk(found))
+    path = on_path(graph, walk(graph))
     ends = [
-        _moved(rows.select("process", time_ns=name), path, found, host, replayed, meetings)
+        _predicted(rows.select("process", time_ns=name), path, graph, host, replayed, meetings)
         for name in ("start_ns", "end_ns")
     ]
     steps = rows.select("number", before_ns=length(), after_ns=pl.lit(ends[1] - ends[0]))
     ended = pl.lit(replayed.ends)
-    processes = found.processes.select(*PROCESS, before_ns=length(), after_ns=ended - _col("start_ns"))
+    processes = graph.processes.select(*PROCESS, before_ns=length(), after_ns=ended - _col("start_ns"))
     return Times(*(frame.with_columns(after_ns=_KNOWN) for frame in (steps, processes)))
 
 
-def _weights(trace: Tables, found: Graph, of_kind: dict[str, float], of_op: dict[str, float]) -> Weights:
-    work = found.work
+def _weights(trace: Tables, graph: Graph, of_kind: dict[str, float], of_op: dict[str, float]) -> Weights:
+    work = graph.work
     kinds = {kind: of_kind[kind] for kind in OF_WORK}
     took = work["what"].replace_strict(kinds, default=1.0, return_dtype=pl.Float64).to_numpy().copy()
     if of_op:
@@ -89,7 +89,7 @@ def _factors(ranges: pl.DataFrame, rows: pl.Series, of_op: Mapping[str, float]) 
     return names.replace_strict(dict(of_op), default=1.0, return_dtype=pl.Float64).fill_null(1.0).to_numpy()
 
 
-def _host(trace: Tables, waits: pl.DataFrame, found: Graph, of_kind: dict[str, float], of_op: dict[str, float]) -> Host:
+def _host(trace: Tables, waits: pl.DataFrame, graph: Graph, of_kind: dict[str, float], of_op: dict[str, float]) -> Host:
     is_range = ~trace.ranges["is_mark"].fill_null(value=False)
     named = trace.ranges.filter(_named(trace.ranges, of_op) & is_range) if of_op else trace.ranges.clear()
     parts = [named.select(*_THREAD, "start_ns", "end_ns")]
@@ -98,11 +98,11 @@ def _host(trace: Tables, waits: pl.DataFrame, found: Graph, of_kind: dict[str, f
         frame.select(*_THREAD, "start_ns", "end_ns", is_async=pl.lit(False)) for frame in (driving(trace.calls), waits)
     )
     if has_kinds:
-        whole = found.processes.join(found.threads.select("thread", "process", "tid"), on="process")
-        parts += [whole.select(*_THREAD, "start_ns", "end_ns")]
+        threads = graph.processes.join(graph.threads.select("thread", "process", "tid"), on="process")
+        parts += [threads.select(*_THREAD, "start_ns", "end_ns")]
         parts += [frame.drop("is_async") for frame in (calls, waiting)]
     times = pl.concat(part.select(*_THREAD, time_ns=name) for part in parts for name in ("start_ns", "end_ns"))
-    cuts = times.drop_nulls("time_ns").unique().join(found.threads, on=_THREAD, nulls_equal=True)
+    cuts = times.drop_nulls("time_ns").unique().join(graph.threads, on=_THREAD, nulls_equal=True)
     cuts = cuts.sort("thread", "time_ns")
     factor = _factors(named, innermost(named, cuts), of_op) if of_op else np.ones(cuts.height)
     if has_kinds:
@@ -112,31 +112,31 @@ def _host(trace: Tables, waits: pl.DataFrame, found: Graph, of_kind: dict[str, f
     return Host(cuts.select("thread", "time_ns", factor=factor))
 
 
-def _moved(
-    asked: pl.DataFrame, path: pl.DataFrame, found: Graph, host: Host, replayed: Replayed, meetings: Meetings
+def _predicted(
+    moments: pl.DataFrame, path: pl.DataFrame, graph: Graph, host: Host, replayed: Replay, meetings: Meetings
 ) -> pl.Series:
-    """When each of these moments of the path would be."""
-    at = asked["time_ns"].to_numpy()
+    """Returns when each of these moments of the path would be. `moments`: process, time_ns."""
+    at = moments["time_ns"].to_numpy()
     begins = path.select("process", time_ns="start_ns")
-    place = at_or_before(asked.select("process", "time_ns"), begins, "process", strict=True)
-    on = path[place.set(place == NONE, None).cast(pl.UInt32)].with_columns(time_ns=asked["time_ns"])
+    place = at_or_before(moments.select("process", "time_ns"), begins, "process", strict=True)
+    on = path[place.set(place == NONE, None).cast(pl.UInt32)].with_columns(time_ns=moments["time_ns"])
     node = on["node"].fill_null(NONE).to_numpy()
-    start, end, start_ns, end_ns = (  # no work has the last, which is none's
+    start, end, start_ns, end_ns = (  # the last entry is for NONE
         np.append(times.to_numpy(), 0)[node]
-        for times in (replayed.begun, replayed.end, found.work["start_ns"], found.work["end_ns"])
+        for times in (replayed.begun, replayed.end, graph.work["start_ns"], graph.work["end_ns"])
     )
     took, delayed = (np.append(some, 1.0)[node] for some in (replayed.weights.took, replayed.weights.delayed))
     working = start + scaled(at - start_ns, took)
     waiting = start - scaled(start_ns - at, delayed)
-    # Where ranks wait for each other, a part goes on once the last one has come.
+    # Where ranks wait for each other, each goes on once the last one has come.
     parts = dict(meetings.parts.select("node", "tail_ns").iter_rows())
-    tail = np.array([parts.get(one) for one in node.tolist()], dtype=np.float64)  # NaN: it is no such part
+    tail = np.array([parts.get(one) for one in node.tolist()], dtype=np.float64)  # NaN: nothing is waited for
     has_met = end_ns - at <= tail
     met = end - scaled(end_ns - at, took)
     came = np.minimum(start + (at - start_ns), end - scaled(np.nan_to_num(tail).astype(np.int64), took))
     working = np.where(np.isnan(tail), working, np.where(has_met, met, came))
 
-    joins = found.joins
+    joins = graph.joins
     join = at_or_before(on.select(_col("thread").fill_null(NONE), "time_ns"), joins, "thread").to_numpy()
     clock = host.clock(on["thread"].fill_null(NONE), on["time_ns"])
     shift = replayed.shift.to_numpy()
@@ -146,11 +146,11 @@ def _moved(
         after = joins[next_]
         is_tail = (after["thread"] == on["thread"]) & after["is_last"] & (after["target_ns"] <= on["time_ns"])
         is_tail &= after["time_ns"] >= on["time_ns"]
-        tail = shift[next_] + clock  # its own clock goes on as it did when the join was done
+        tail = shift[next_] + clock  # after the join is done, the thread's clock goes on
         hosting = np.where(is_tail.fill_null(value=False).to_numpy(), tail, hosting)
 
-    processes = asked.select("process").join(
-        found.processes.with_columns(end=replayed.ends), on="process", maintain_order="left"
+    processes = moments.select("process").join(
+        graph.processes.with_columns(end=replayed.ends), on="process", maintain_order="left"
     )
     begun = processes["start_ns"].to_numpy()
     kind = on["kind"]

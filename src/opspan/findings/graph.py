@@ -9,7 +9,7 @@ import polars as pl
 from opspan.analysis import Analysis
 from opspan.analysis.averages import on_device
 from opspan.analysis.path_graph import Graph
-from opspan.analysis.sooner import released
+from opspan.analysis.sooner import with_guessed_launches
 from opspan.analysis.spans import DEVICE, length, looked_up, summed_by
 
 _col = pl.col
@@ -22,7 +22,7 @@ def graph_of(analysis: Analysis) -> Graph:
     if analysis.lanes is not None:
         back = analysis.lanes.back
         graph = replace(graph, processes=back(graph.processes), threads=back(graph.threads))
-    return released(graph, trace, _is_paced(analysis, graph))
+    return with_guessed_launches(graph, trace, _is_paced(analysis, graph))
 
 
 def _is_paced(analysis: Analysis, graph: Graph) -> pl.Series:
