@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from analysis.frames import nested_rows, ranges, table
 from opspan.analysis import Analysis, averages, parts
-from opspan.analysis.compare import BY, compare, whole
-from opspan.analysis.figures import KEYS, Lasted, figures, lasted, parts_of, several, together
+from opspan.analysis.compare import BY, compare, step_change
+from opspan.analysis.figures import KEYS, StepFigures, figures, parts_of, several, step_figures, together
 from opspan.analysis.iterations import iterations
 from opspan.analysis.until_done import until_done
 from opspan.errors import UsageError
@@ -159,16 +159,16 @@ def test_a_kernel_is_of_the_step_that_launched_it() -> None:
 
 
 def test_how_long_a_step_took_is_the_median_of_its_run() -> None:
-    def steps(*lengths: int) -> Lasted:
+    def steps(*lengths: int) -> StepFigures:
         rows = [(f"ProfilerStep#{n}", 1000 * n, 1000 * n + ns) for n, ns in enumerate(lengths)]
         made = run(rows)
-        return lasted(until_done(iterations(made.ranges), made.calls, made.work))
+        return step_figures(until_done(iterations(made.ranges), made.calls, made.work))
 
-    assert whole(steps(100, 101, 102), steps(120, 121, 122)) == (101, 121, True)
-    assert whole(steps(100, 101, 500), steps(120, 121, 122)) == (101, 121, False)  # one of three says little
-    assert whole(steps(100, 101, 99), steps(102, 90, 103)) == (100, 102, False)
-    assert whole(steps(100), steps(200)) == (100, 200, None)
-    assert whole(steps(), steps(200)) is None
+    assert step_change(steps(100, 101, 102), steps(120, 121, 122)) == (101, 121, True)
+    assert step_change(steps(100, 101, 500), steps(120, 121, 122)) == (101, 121, False)  # one of three says little
+    assert step_change(steps(100, 101, 99), steps(102, 90, 103)) == (100, 102, False)
+    assert step_change(steps(100), steps(200)) == (100, 200, None)
+    assert step_change(steps(), steps(200)) is None
 
 
 def test_a_small_change_is_real_if_there_are_many_steps() -> None:

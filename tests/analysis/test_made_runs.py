@@ -15,7 +15,7 @@ from builders.training import ALL_REDUCE, run
 from builders.training_files import load
 from builders.training_plan import COMPUTE, Plan, Range, Run, Work, pid_of
 from opspan.analysis.busy import devices
-from opspan.analysis.compare import whole
+from opspan.analysis.compare import step_change
 from opspan.views.diff import figures_of
 
 US, MS = 1000, 1_000_000
@@ -244,7 +244,7 @@ def test_with_the_same_noise_nothing_else_changes_at_all(tmp_path: Path) -> None
 def test_two_healthy_runs_do_not_differ(tmp_path: Path, seed: int) -> None:
     one, other = load(tmp_path / "before", Plan(steps=12)), load(tmp_path / "after", Plan(steps=12, seed=seed))
     assert not one.compare(other)["is_real"].any()
-    found = whole(*(figures_of(trace.analysed).steps for trace in (one, other)))
+    found = step_change(*(figures_of(trace.analysed).steps for trace in (one, other)))
     assert found is not None
     assert found.is_real is False
 

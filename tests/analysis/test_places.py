@@ -133,7 +133,7 @@ def test_what_is_alike_at_both_ends_costs_nothing_of_the_length(a: list[int], b:
         types = {"name": pl.String, "module": pl.String, "place": pl.Int64, "position": pl.Int64}
         return pl.DataFrame(rows, schema=types)
 
-    before, after, (of_a, of_b) = places._aligned(frame(a), frame(b))
+    before, after, (of_a, of_b) = places._align(frame(a), frame(b))
     assert before["name"].gather(of_a).to_list() == after["name"].gather(of_b).to_list()
     assert len(of_a) == longest_common(a, b)
     found = places.partners(frame(a), frame(b))

@@ -13,7 +13,7 @@ from analysis.frames import maybe_times, places, table, times
 from builders.training_files import load
 from builders.training_plan import Plan
 from opspan.analysis import launches, nest
-from opspan.analysis.compare import whole
+from opspan.analysis.compare import step_change
 from opspan.analysis.figures import figures
 from opspan.analysis.until_done import until_done
 from opspan.views.diff import answer, figures_of
@@ -153,7 +153,7 @@ def test_the_gate_sees_a_device_that_is_slower_and_no_noise(item: bool, source: 
     assert answer(figures_of(slow), figures_of(good), 0.0).exit_code == 0
     # The device is busy nearly all the time: what mm takes longer, each step takes longer.
     mm = [figures_of(run).rows.filter(name="aten::mm")["step"][0] for run in (good, slow)]
-    change = whole(figures_of(good).steps, figures_of(slow).steps)
+    change = step_change(figures_of(good).steps, figures_of(slow).steps)
     assert change is not None
     assert change.is_real
     assert change.after_ns - change.before_ns == pytest.approx(mm[1] - mm[0], rel=0.05)

@@ -1,11 +1,11 @@
-"""Clocks of several hosts, made one by the collectives of their ranks: of these all ranks are done at the same time.
+"""Brings clocks of several hosts together by collectives: all ranks are done with a collective at the same time.
 
-    one_clock(trace)      -> the trace, with ranks moved in time where their clocks are apart, and said so
-    clocks(rows, ranks)   -> how far apart they are, of the collectives alone
-    collectives_of(trace) -> these, of a trace that need not be analysed
+    one_clock(trace)      -> the trace, with ranks moved in time if their clocks were apart; an issue says so
+    clocks(rows, ranks)   -> how far the clocks are apart, from collectives alone
+    collectives_of(trace) -> the collectives, for a trace that need not be analysed
 
-`rows`: what `collectives` gives, of whatever files were read, with the numbers of their ranks and on their own clocks.
-Ranks that read one clock of one host are moved together. docs/ranks.md says what is done when.
+`rows` come from `collectives`, for all files, with ranks numbered as in `ranks` and each on its own clock. Ranks that
+read one clock of one host are moved together. docs/ranks.md says when this is done.
 """
 
 from __future__ import annotations
@@ -25,84 +25,89 @@ from opspan.tables.ranks import runs_of
 from opspan.tables.tables import STRETCH
 from opspan.tables.window import without_strangers
 
-# Devices see the end of one collective this far apart, on clocks that agree.
+# Even on one clock, devices end a collective up to so much apart.
 LEAST_ERROR_NS = 20_000
-# Fewer collectives say nothing; fewer than that nothing of a drift.
+# The number of collectives that it takes to know an offset, and to know a drift.
 LEAST, LEAST_OF_DRIFT = 4, 30
-_SURER = 2  # as many times smaller the error has to be with a drift as without
+_SURER = 2  # a drift is assumed only if it makes the error so many times smaller
 
 _col = pl.col
 
 
 class Clock(NamedTuple):
-    """What to add to a rank's times to have them on the clock of the first rank, and how certain that is."""
+    """A rank's clock: the shift of its times to the clock of the first rank, and how certain that shift is."""
 
     shift: Shift
-    collectives: int  # that said so
-    within_ns: int  # nine in ten of them end no further apart than this, once moved
-    drifted_ns: int = 0  # by how much it drifted from the first to the last of them
+    collectives: int  # how many collectives the shift was computed from
+    within_ns: int  # after the shift, nine in ten of them end no further apart than this
+    drifted_ns: int = 0  # how much the clock drifted from the first to the last of them
 
     @property
     def is_apart(self) -> bool:
-        """Whether that is more than its error."""
+        """Whether the shift or the drift is larger than the error."""
         return max(abs(self.shift.ns), abs(self.drifted_ns)) > self.within_ns
 
 
 def one_clock(trace: Tables) -> Tables:
-    found = aligned(trace.ranks, trace.issues, lambda: collectives_of(trace))
-    if found is None:
+    alignment = align(trace.ranks, trace.issues, lambda: collectives_of(trace))
+    if alignment is None:
         return trace
-    frames = {name: shifted(name, frame, found.shifts) for name, frame in trace.frames.items()}
-    frames["issues"] = found.issues
-    return Tables(found.ranks, **frames)
+    frames = {name: shifted(name, frame, alignment.shifts) for name, frame in trace.frames.items()}
+    frames["issues"] = alignment.issues
+    return Tables(alignment.ranks, **frames)
 
 
-class Aligned(NamedTuple):
+class ClockAlignment(NamedTuple):
+    """The metadata, issues and shifts of ranks that are brought to one clock."""
+
     ranks: tuple[Metadata, ...]
     issues: pl.DataFrame
-    shifts: dict[int, Shift]  # of ranks that are to be moved
+    shifts: dict[int, Shift]  # of the ranks that must be moved
 
 
-def aligned(ranks: Sequence[Metadata], said: pl.DataFrame, rows: Callable[[], pl.DataFrame]) -> Aligned | None:
-    """What is to be said of these ranks, and done with their times; None: nothing. `said`: the issues so far, `rows`:
-    gives the collectives."""
+def align(
+    ranks: Sequence[Metadata], issues_before: pl.DataFrame, rows: Callable[[], pl.DataFrame]
+) -> ClockAlignment | None:
+    """Aligns the clocks of ranks; None if nothing is to be changed. `rows` returns the collectives."""
     places, first = _places(ranks), ranks[0]
-    is_of_several = (said["code"] == "doubled_rank").any() or bool(runs_of(ranks))
-    if len(set(places.values())) < 2 or is_of_several:
+    has_several_runs = (issues_before["code"] == "doubled_rank").any() or bool(runs_of(ranks))
+    if len(set(places.values())) < 2 or has_several_runs:
         return None
-    found = clocks(rows(), ranks)
-    apart = {number: clock for number, clock in found.items() if clock.is_apart}
+    known = clocks(rows(), ranks)
+    apart = {number: clock for number, clock in known.items() if clock.is_apart}
     issues = Issues()
     for number, clock in apart.items():
-        issues.add("clocks_aligned", detail=_said(number, clock))
-    lost = [rank for rank in ranks if rank.rank not in found and places[rank.rank] != places[first.rank]]
+        issues.add("clocks_aligned", detail=_sentence(number, clock))
+    lost = [rank for rank in ranks if rank.rank not in known and places[rank.rank] != places[first.rank]]
     hosts = {rank.host for rank in lost if None not in (rank.host, first.host)} - {first.host}
-    unaligned = said["code"] == "clocks_not_aligned"
+    unaligned = issues_before["code"] == "clocks_not_aligned"
     issues.add("clocks_of_hosts", 0 if unaligned.any() else len(hosts))
-    # Files without UTC are aligned now, if all of them are.
-    is_whole = all(rank not in lost for rank in ranks if None in (rank.origin_utc_ns, first.origin_utc_ns))
-    kept = said.filter(~unaligned) if is_whole and found else said
-    if not found and not len(issues):
+    # The issue of files without UTC time is solved if all of these files are aligned now.
+    is_solved = all(rank not in lost for rank in ranks if None in (rank.origin_utc_ns, first.origin_utc_ns))
+    kept = issues_before.filter(~unaligned) if is_solved and known else issues_before
+    if not known and not len(issues):
         return None
     shifts = {number: clock.shift for number, clock in apart.items()}
-    return Aligned(tuple(_moved(rank, found, apart) for rank in ranks), pl.concat([kept, issues.frame()]), shifts)
+    metadata = tuple(_moved(rank, known, apart) for rank in ranks)
+    return ClockAlignment(metadata, pl.concat([kept, issues.frame()]), shifts)
 
 
-def _moved(rank: Metadata, found: Mapping[int, Clock], apart: Mapping[int, Clock]) -> Metadata:
-    clock = found.get(rank.rank)
+def _moved(rank: Metadata, known: Mapping[int, Clock], apart: Mapping[int, Clock]) -> Metadata:
+    """Returns the metadata with the shift of the rank in its options."""
+    clock = known.get(rank.rank)
     if clock is None or (rank.rank not in apart and BY_COLLECTIVES in rank.options):
         return rank
-    by = clock.shift if rank.rank in apart else Shift()
-    said = {"shift_ns": by.ns, "drift": by.drift, "since_ns": by.since_ns}
-    said |= {"collectives": clock.collectives, "within_ns": clock.within_ns}
-    options = {**rank.options, BY_COLLECTIVES: said}
+    shift = clock.shift if rank.rank in apart else Shift()
+    facts = {"shift_ns": shift.ns, "drift": shift.drift, "since_ns": shift.since_ns}
+    facts |= {"collectives": clock.collectives, "within_ns": clock.within_ns}
+    options = {**rank.options, BY_COLLECTIVES: facts}
     if STRETCH in options:  # the part of the trace that was read
-        options[STRETCH] = [by.of(time) for time in options[STRETCH]]
-    cycles = tuple(_moved(replace(one, rank=rank.rank), found, apart) for one in rank.cycles)
+        options[STRETCH] = [shift.of(time) for time in options[STRETCH]]
+    cycles = tuple(_moved(replace(one, rank=rank.rank), known, apart) for one in rank.cycles)
     return replace(rank, options=options, cycles=cycles)
 
 
-def _said(number: int, clock: Clock) -> str:
+def _sentence(number: int, clock: Clock) -> str:
     drift = f" and {clock.shift.drift * 1e6:+.3f} in a million" if clock.shift.drift else ""
     return (
         f"rank {number} by {clock.shift.ns / 1e6:+,.3f} ms{drift}, within {clock.within_ns / 1e6:,.3f} ms, as "
@@ -111,7 +116,7 @@ def _said(number: int, clock: Clock) -> str:
 
 
 def _places(ranks: Sequence[Metadata]) -> dict[int, str]:
-    """Returns the name of the clock that each rank reads; where that is not told, a name of its own."""
+    """Returns a name for the clock that each rank reads; a rank whose clock is unknown gets a name of its own."""
     return {
         rank.rank: f"clock {rank.clock} of {rank.host}" if rank.clock and rank.host else f"rank {rank.rank}"
         for rank in ranks
@@ -119,21 +124,21 @@ def _places(ranks: Sequence[Metadata]) -> dict[int, str]:
 
 
 def collectives_of(trace: Tables) -> pl.DataFrame:
-    """Returns the collectives. Analyses only the rows that they need; most of a trace is not among them."""
+    """Returns the collectives. Only the rows that they need are analysed, which is a small part of a trace."""
     names = trace.work["name"].unique().to_frame().filter(is_communication(_col("name")))["name"]
     work = trace.work.filter(_col("name").is_in(names.implode()))
-    about = ranges_named(trace.ranges["name"])["name"]
+    collectives = ranges_named(trace.ranges["name"])["name"]
     starts = trace.ranges["name"].unique().drop_nulls()
     starts = starts.filter(starts.cast(pl.String).str.starts_with("ncclCommInitRank"))
-    ranges = trace.ranges.filter(_col("name").is_in(pl.concat([about, starts]).unique().implode()))
+    ranges = trace.ranges.filter(_col("name").is_in(pl.concat([collectives, starts]).unique().implode()))
     calls = trace.calls.join(work, on=["rank", "pid", "correlation_id"], how="semi", nulls_equal=True)
     small = Tables(trace.ranks, ranges=without_strangers(ranges), calls=calls, work=work)
     return Analysis(small).own_collectives
 
 
 def clocks(rows: pl.DataFrame, ranks: Sequence[Metadata]) -> dict[int, Clock]:
-    """Returns the clock of each rank that has enough collectives in common with the first one, or with others that
-    have. The first, and ranks that read its clock, have nothing to add."""
+    """Returns the clock of each rank that has enough collectives in common with the first rank, or with ranks whose
+    clocks are known by then. The first rank, and ranks that read its clock, are not among them."""
     places = _places(ranks)
     first = places[ranks[0].rank]
     numbers = list(places)
@@ -149,17 +154,17 @@ def clocks(rows: pl.DataFrame, ranks: Sequence[Metadata]) -> dict[int, Clock]:
 
 
 def _ends(rows: pl.DataFrame) -> pl.DataFrame:
-    """match, place, end_ns: when each collective was over there."""
-    from opspan.analysis.over_ranks import matched  # imports numpy, which most traces need not
+    """Returns when each collective ended on each clock: match, place, end_ns."""
+    from opspan.analysis.over_ranks import matched  # imports numpy, which most traces do not need
 
-    # Which of them are one is not asked of the clocks, which it is to set.
+    # The match must not rely on clocks, as it is used to set them.
     pairs = pl.concat([rows, matched(rows, trusts_clocks=False).select("match")], how="horizontal")
     is_timed = _col("kind").is_in(TOGETHER) & _col("time_ns").is_not_null() & _col("end_ns").is_not_null()
     return pairs.filter(is_timed, _col("match").is_not_null()).group_by("match", "place").agg(_col("end_ns").max())
 
 
 def _next(ended: pl.DataFrame, known: Mapping[str, Clock]) -> dict[str, Clock]:
-    """Returns the clocks of ranks that have enough collectives in common with those that are known."""
+    """Returns the clocks of places that have enough collectives in common with those that are known."""
     moved = pl.concat(
         [
             rows.with_columns(times(_col("end_ns"), {0: known[str(place)].shift}))
@@ -180,7 +185,8 @@ def _next(ended: pl.DataFrame, known: Mapping[str, Clock]) -> dict[str, Clock]:
 
 
 def _clock(rows: pl.DataFrame, before_ns: int) -> Clock:
-    """`rows`: end_ns and apart_ns of each collective, by time; `before_ns`: how certain those are that it is set by."""
+    """Returns the clock that fits best. `rows`: end_ns and apart_ns of each collective, sorted by time; `before_ns`:
+    the error of the clocks that this one is set by."""
     middle = _median(rows["apart_ns"])
     shift, error = Shift(middle), _error(rows["apart_ns"] - middle)
     drifted = 0
@@ -204,6 +210,6 @@ def _median(values: pl.Series) -> int:
 
 
 def _error(apart: pl.Series) -> int:
-    """Returns the bound that nine in ten do not exceed."""
+    """Returns the bound that nine in ten of the distances do not exceed."""
     nine_in_ten = (9 * len(apart) + 9) // 10
     return int(apart.abs().sort()[nine_in_ten - 1])

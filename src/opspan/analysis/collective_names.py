@@ -1,7 +1,7 @@
-"""What names and payloads say of a collective: its kind, how the library does it, the type of its elements. As data.
+"""Reads names and payloads of collectives: the kind, the algorithm and protocol, the type of the elements.
 
-Names of kernels (NCCL, RCCL, what servers of language models bring along), of torch's ops and records (c10d, nccl:,
-gloo:), of ranges of NCCL and MPI, and the collective's name in torch's payload: the same words say the kind in all.
+The names are those of kernels (NCCL, RCCL, kernels of language model servers), of torch's ops and records (c10d, nccl:,
+gloo:), of ranges of NCCL and MPI, and the name in torch's payload. The same words stand for a kind in all of them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import polars as pl
 from opspan.element_types import NO_TENSOR, TENSOR_LIST, type_of
 
 _col = pl.col
-# The first that fits, in names without regard to case.
+# Patterns in lower case names; the first one that fits counts.
 KINDS = {
     "reduce_scatter": r"reduce_?scatter",
     "all_reduce": r"all_?reduce|cross_device_reduce",
@@ -30,21 +30,21 @@ KINDS = {
     "scatter": r"scatter",
     "reduce": r"reduce",
 }
-# Bus bandwidth is algorithm bandwidth times this, for a group of n, as NCCL's tests have it.
+# Bus bandwidth is algorithm bandwidth times a factor for a group of n ranks, as in NCCL's tests.
 BOTH_WAYS = ("all_reduce",)  # 2 (n - 1) / n
 ALL_BUT_OWN = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")  # (n - 1) / n
 WHOLE = ("broadcast", "reduce", "send", "recv")  # 1
-# Nobody is done with one of these before all have begun it.
+# No rank is done with one of these before all ranks have begun it.
 TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 
-# Ranges that a collective is done in: the range ends when it is done.
+# Names of ranges that end when their collective is done.
 DONE_IN = r"^((gloo|mpi|ucc):|MPI_[^I])"
-# Ranges that start one, and may end long before it is done.
+# Names of ranges that start a collective, and may end long before it is done.
 STARTED_IN = (
     r"^((nccl|xccl|oneccl):|record_param_comms$|(_?c10d(_functional)?|symm_mem|vllm|sglang|_C_custom_ar)::"
     r"|nccl[A-Z]|MPI_I)"
 )
-# Of these only what is known to be one, for the words are in other names of theirs, too: ncclGroupEnd, MPI_Waitall.
+# Names that fit the above but stand for something else, such as ncclGroupEnd and MPI_Waitall.
 _NO_COLLECTIVE = (
     r"(?i)wait|group(start|end)|comm(init|count|destroy|split|abort|finalize|_)|_init|redop|memalloc|sendrecv_replace"
 )
@@ -60,37 +60,37 @@ _ELEMENT = r"_(bf16|f16|f32|f64|f8e4m3|f8e5m2|[iu](?:8|32|64)|u?int(?:8|32|64)_t
 def kinds(names: pl.Series) -> pl.Series:
     """Returns the kind of collective that each name stands for; null if it names none."""
     text = _col("name").cast(pl.String)
-    each = names.unique().drop_nulls().alias("name").to_frame().with_columns(found=_kind(text))
-    return names.alias("name").to_frame().join(each, on="name", how="left", maintain_order="left")["found"]
+    known = names.unique().drop_nulls().alias("name").to_frame().with_columns(kind=_kind(text))
+    return names.alias("name").to_frame().join(known, on="name", how="left", maintain_order="left")["kind"]
 
 
 def _kind(text: pl.Expr) -> pl.Expr:
     text = text.str.to_lowercase()
-    return pl.coalesce(pl.when(text.str.contains(words)).then(pl.lit(said)) for said, words in KINDS.items())
+    return pl.coalesce(pl.when(text.str.contains(words)).then(pl.lit(kind)) for kind, words in KINDS.items())
 
 
 def ranges_named(names: pl.Series) -> pl.DataFrame:
-    """Returns the names of collectives: name, said_kind, is_done (the range ends when the collective does)."""
+    """Returns the names of collectives: name, name_kind, is_done (the range ends when the collective does)."""
     text = _col("name").cast(pl.String)
     is_done = text.str.contains(DONE_IN)
     fits = (is_done | text.str.contains(STARTED_IN)) & ~text.str.contains(_NO_COLLECTIVE)
-    # What record_param_comms is a record of is in its payload.
-    found = names.unique().drop_nulls().alias("name").to_frame().filter(fits)
-    found = found.select("name", _kind(text).alias("said_kind"), is_done.alias("is_done"))
-    return found.filter(_col("said_kind").is_not_null() | (text == "record_param_comms"))
+    known = names.unique().drop_nulls().alias("name").to_frame().filter(fits)
+    known = known.select("name", _kind(text).alias("name_kind"), is_done.alias("is_done"))
+    # record_param_comms has the kind of its collective in its payload.
+    return known.filter(_col("name_kind").is_not_null() | (text == "record_param_comms"))
 
 
 def collectives_done(names: pl.Series) -> pl.Series:
-    """Returns the names of ranges that end when their collective does: those that the host does itself."""
+    """Returns the names of ranges that end when their collective does: the host itself does these collectives."""
     return ranges_named(names).filter("is_done")["name"]
 
 
 def kernels_named(names: pl.Series) -> pl.DataFrame:
-    """name, and what it says: own_kind, algorithm, protocol, own_element."""
+    """Returns what the names of kernels tell: name, own_kind, algorithm, protocol, own_element."""
     text = _col("name").cast(pl.String)
     is_library = text.str.contains(_LIBRARY)
 
-    def said(pattern: str) -> pl.Expr:
+    def part(pattern: str) -> pl.Expr:
         return pl.when(is_library).then(text.str.extract(pattern).str.to_lowercase())
 
     return (
@@ -100,23 +100,24 @@ def kernels_named(names: pl.Series) -> pl.DataFrame:
         .select(
             "name",
             own_kind=_kind(text),
-            algorithm=said(_ALGORITHM),
-            protocol=said(_PROTOCOL),
-            own_element=said(_ELEMENT),
+            algorithm=part(_ALGORITHM),
+            protocol=part(_PROTOCOL),
+            own_element=part(_ELEMENT),
         )
     )
 
 
 def element_bytes(names: pl.Series) -> pl.Series:
     """Returns the bytes of an element per name of a type; null where the type is unknown."""
-    each = names.unique().drop_nulls().cast(pl.String)
-    if not len(each):
+    known = names.unique().drop_nulls().cast(pl.String)
+    if not len(known):
         return pl.Series([None], dtype=pl.Int64).new_from_index(0, len(names))
-    sizes = [type_.bytes if (type_ := type_of(name)) else None for name in each]
-    return names.replace_strict(each, pl.Series(sizes, dtype=pl.Int64), default=None, return_dtype=pl.Int64)
+    sizes = [type_.bytes if (type_ := type_of(name)) else None for name in known]
+    return names.replace_strict(known, pl.Series(sizes, dtype=pl.Int64), default=None, return_dtype=pl.Int64)
 
 
 def bus_factor(kind: pl.Expr, size: pl.Expr) -> pl.Expr:
+    """Returns the factor from algorithm to bus bandwidth, for a group of `size` ranks."""
     others = pl.when(size > 0).then((size - 1) / size)
     return (
         pl.when(kind.is_in(BOTH_WAYS))
@@ -129,7 +130,7 @@ def bus_factor(kind: pl.Expr, size: pl.Expr) -> pl.Expr:
 
 
 def input_bytes(sizes: str | None, types: str | None) -> tuple[int, int, str] | None:
-    """Returns how many tensors a range has as inputs, their bytes and the type of their elements, or None."""
+    """Returns how many tensors a range has as inputs, their bytes and their element type; None if that is unknown."""
     try:
         shapes, names = json.loads(sizes or "[]"), json.loads(types or "[]")
     except (ValueError, RecursionError):
@@ -147,7 +148,7 @@ def input_bytes(sizes: str | None, types: str | None) -> tuple[int, int, str] | 
 
 
 def untyped_elements(sizes: str | None) -> int | None:
-    """Returns how many elements the inputs of a range have that has tensors alone, and whose types nobody told."""
+    """Returns how many elements the inputs of a range have, if all are tensors and their types are not in the trace."""
     try:
         shapes = json.loads(sizes or "[]")
     except (ValueError, RecursionError):

@@ -1,19 +1,19 @@
-"""The collectives of a trace, each once, whatever showed it: a kernel, a range that it was done in, torch's record.
+"""The collectives of a trace, each once, whether a kernel, a range around it or torch's record of it shows it.
 
-    collectives(trace) -> a row for each collective on each device, or in each process where no device had a part
-        rank, pid, device_id, stream_id, tid, start_ns, end_ns, name    the kernel, or the range
-        time_ns     Int64   how long it took; null: not known, for only its start is in the trace
-        kind        String  all_reduce, all_gather, ... (collective_names.py); null: nothing says
-        bytes       Int64   as NCCL's tests count: of all_gather what all have together, of reduce_scatter what is given
-        element, algorithm, protocol    String, as far as they are told
-        group, group_size, members, seq the group's name, how many and which ranks it has; the number that torch counts
-        own_rank, source, target        ranks in the program: whose row it is; of a send and a receive from whom to whom
-                    (ranks in the group, where nothing says who is in it)
-        work        UInt32  row of the kernel, of several the first; null: a range
-        range       UInt32  the range that started it
+    collectives(trace) -> a row for each collective on each device, or in each process if it used no device
+        rank, pid, device_id, stream_id, tid, start_ns, end_ns, name    of the kernel, or of the range
+        time_ns     Int64   how long it took; null if only its start is in the trace
+        kind        String  all_reduce, all_gather, ... (collective_names.py); null if it is unknown
+        bytes       Int64   as NCCL's tests count: the whole output of all_gather, the whole input of reduce_scatter
+        element, algorithm, protocol    String, null if they are unknown
+        group, group_size, members, seq name and size of the group, its ranks, and the number that torch counts
+        own_rank, source, target        ranks in the program: the row's own, and those of a send and a receive
+                    (ranks in the group, if its members are unknown)
+        work        UInt32  row of the kernel, or of the first of several; null for a range
+        range       UInt32  row of the range that started it
 
 Kernels that one range started on one stream are one collective, from the first begin to the last end. docs/analysis.md,
-"communication", says what counts. `trace`: attributed.
+"communication", says what counts. `trace` must be attributed.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "work": pl.UInt32,
     "range": pl.UInt32,
 }
-_MOST = 2**50  # elements or bytes of one collective: what is more is a damaged number
+_MOST = 2**50  # elements or bytes of one collective; a larger number is damage
 
 
 def _text(key: str) -> pl.Expr:
@@ -73,11 +73,11 @@ def _text(key: str) -> pl.Expr:
 
 
 def _number(key: str) -> pl.Expr:
-    found = _col("payload_json").str.extract(f'"{re.escape(key)}": ?"?(-?[0-9]{{1,19}})').cast(pl.Int64, strict=False)
-    return pl.when(found < _MOST).then(found)
+    number = _col("payload_json").str.extract(f'"{re.escape(key)}": ?"?(-?[0-9]{{1,19}})').cast(pl.Int64, strict=False)
+    return pl.when(number < _MOST).then(number)
 
 
-# What torch says of a collective, in its record and with the kernels, and NCCL in its own ranges.
+# Fields of torch's records and of its kernels' payloads, and of NCCL's own ranges.
 FIELDS = {
     "collective": _text("Collective name"),
     "element": _text("dtype"),
@@ -91,9 +91,9 @@ FIELDS = {
     "source": _number("Src Rank"),
     "target": _number("Dst Rank"),
 }
-# Ranges of torch's backends say who: "nccl:send 0->1", "nccl:recv 1<-0". The own rank is first; both are of the group.
+# Names of torch's backends have both ranks, as ranks in the group, their own first: "nccl:send 0->1", "nccl:recv 1<-0".
 _PEERS = r"^\w+:(?:send|recv) (\d+)(?:->|<-)(\d+)$"
-# What torch calls the rank is the root of these, and the peer of a send and a receive.
+# For these, the rank in torch's record is the root, or the peer of a send or a receive.
 _OF_ANOTHER = ("broadcast", "reduce", "gather", "scatter", "send", "recv", "send_recv")
 _COMMUNICATOR = _col("payload_json").str.extract('"NCCL communicator ID": ?"?([^",}]+)')
 _MESSAGE = _number("Message size [bytes]")
@@ -101,10 +101,10 @@ _OF_KERNELS = ("start_ns", "end_ns", "name", "device_id", "stream_id", "range", 
 
 
 def collectives(trace: Tables) -> pl.DataFrame:
-    said, root_of = _said(trace.ranges)
-    told = _told(said)
-    kernels = _kernels(trace.work, root_of, said, told)
-    rows = pl.concat([kernels, _in_ranges(told, kernels)], how="diagonal")
+    ranges, root_of = _collective_ranges(trace.ranges)
+    roots = _roots(ranges)
+    kernels = _kernels(trace.work, root_of, ranges, roots)
+    rows = pl.concat([kernels, _without_kernels(roots, kernels)], how="diagonal")
     rows = _with_groups(rows, trace)
     rows = rows.with_columns(
         bytes=_bytes(element_bytes(rows["told_element"]), element_bytes(rows["name_element"])),
@@ -113,9 +113,9 @@ def collectives(trace: Tables) -> pl.DataFrame:
     return rows.select(_col(name).cast(dtype) for name, dtype in SCHEMA.items())
 
 
-def _said(ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
-    """The ranges that are about collectives, each with its `root`, the outermost of those that are about the same; and
-    for every range the root that it is in."""
+def _collective_ranges(ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
+    """Returns the ranges of collectives, and for every range of the trace the root around it. Several nested ranges may
+    belong to one collective; `root` is the outermost of them."""
     names = ranges_named(ranges["name"])
     is_named = ranges["name"].is_in(names["name"].implode()).fill_null(value=False)
     columns = (*PROCESS, "tid", "name", "start_ns", "end_ns", "sizes", "input_types", "payload_json", "overlaps")
@@ -131,23 +131,24 @@ def _said(ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
 
 
 def _with_overlapping(rows: pl.DataFrame) -> pl.DataFrame:
-    """A range that began in another one and ended after it (work that goes on after torch's op) is about the same."""
+    """Gives a range that began in another one and ended after it the same root: it is work that goes on after torch's
+    op has returned."""
     is_root, at = _col("range") == _col("root"), (*PROCESS, "tid")
     overlap = _col("overlaps").fill_null(value=False)
     later = rows.filter(is_root, overlap).select("root", *at, "start_ns").sort("start_ns")
     if not later.height:
         return rows
-    whole = rows.filter(is_root, ~overlap).select(*at, "start_ns", first="root", until="end_ns").sort("start_ns")
-    later, whole = numbered(at, later, whole)  # join_asof takes no null for another
-    pairs = later.join_asof(whole, on="start_ns", by="of", strategy="backward", check_sortedness=False)
+    roots = rows.filter(is_root, ~overlap).select(*at, "start_ns", first="root", until="end_ns").sort("start_ns")
+    later, roots = numbered(at, later, roots)  # numbers, as join_asof does not match nulls
+    pairs = later.join_asof(roots, on="start_ns", by="of", strategy="backward", check_sortedness=False)
     pairs = pairs.filter(_col("start_ns") < _col("until")).select("root", "first")
     rows = rows.join(pairs, on="root", how="left", maintain_order="left")
     return rows.with_columns(root=pl.coalesce("first", "root")).drop("first")
 
 
-def _told(said: pl.DataFrame) -> pl.DataFrame:
-    """A row for each root: all that the ranges about it say."""
-    rows = said.with_columns(**FIELDS, communicator=_COMMUNICATOR, message=_MESSAGE)
+def _roots(ranges: pl.DataFrame) -> pl.DataFrame:
+    """Returns a row for each root, with what the ranges of its collective tell."""
+    rows = ranges.with_columns(**FIELDS, communicator=_COMMUNICATOR, message=_MESSAGE)
     text = _col("name").cast(pl.String)
     is_library = text.str.contains("^nccl[A-Z]")
     names = ("named_own", "named_peer")
@@ -157,9 +158,9 @@ def _told(said: pl.DataFrame) -> pl.DataFrame:
     rows = rows.with_columns(_inputs(rows).alias("inputs"), is_library=is_library)
     rows = rows.with_columns(
         torch_kind=kinds(rows["collective"]),
-        sent=pl.when(is_library & (_col("said_kind") == "send")).then("message"),
+        sent=pl.when(is_library & (_col("name_kind") == "send")).then("message"),
     )
-    # Torch's records of waiting, and of setting up groups.
+    # Torch also records waits and the setup of groups.
     is_other = _col("collective").is_not_null() & _col("torch_kind").is_null()
     rows = rows.with_columns(is_other=is_other).sort("range")
     done = ("is_done", "start_ns", "end_ns", "tid", "name")
@@ -167,62 +168,63 @@ def _told(said: pl.DataFrame) -> pl.DataFrame:
     def first(name: str) -> pl.Expr:
         return _col(name).drop_nulls().first()
 
-    found = rows.group_by("root", maintain_order=True).agg(
+    roots = rows.group_by("root", maintain_order=True).agg(
         _col(PROCESS).first(),
         *(first(name) for name in FIELDS if name != "collective"),
         *(_col(name).sort_by(~_col("is_done"), "range").first() for name in done),
-        kind=pl.coalesce(first("torch_kind"), first("said_kind")),
+        kind=pl.coalesce(first("torch_kind"), first("name_kind")),
         communicator=first("communicator"),
         named_own=first("named_own"),
         named_peer=first("named_peer"),
         message=first("message"),
         sent=pl.when(_col("sent").is_not_null().any()).then(_col("sent").sum()),
         inputs=first("inputs"),
-        is_other=(_col("is_other") | (_col("said_kind").is_null() & _col("collective").is_null())).all(),
+        is_other=(_col("is_other") | (_col("name_kind").is_null() & _col("collective").is_null())).all(),
     )
-    return found.with_columns(_col("name").cast(pl.String), inputs_element=_col("inputs").struct.field("element"))
+    return roots.with_columns(_col("name").cast(pl.String), inputs_element=_col("inputs").struct.field("element"))
 
 
 def _inputs(rows: pl.DataFrame) -> pl.Series:
-    """Bytes of the inputs of ranges that have the tensors alone: those of backends; of other ops one tensor."""
+    """Returns the bytes and element type of inputs that are tensors: any number of them for ranges of backends, one for
+    other ops."""
     dtype = pl.Struct({"bytes": pl.Int64, "element": pl.String, "untyped": pl.Int64})
     key = ("sizes", "input_types", "is_backend")
     is_backend = _col("name").cast(pl.String).str.contains("^(nccl|xccl|gloo|mpi|ucc):")
     is_op = _col("name").cast(pl.String).str.contains("^(symm_mem|vllm|sglang|_C_custom_ar)::")
-    is_asked = is_backend | (is_op & (_col("said_kind") == "all_reduce"))
-    asked = rows.select(_col("sizes", "input_types").cast(pl.String), is_asked=is_asked, is_backend=is_backend)
-    found = asked.filter("is_asked").select(key).unique()
+    has_inputs = is_backend | (is_op & (_col("name_kind") == "all_reduce"))
+    texts = rows.select(_col("sizes", "input_types").cast(pl.String), has_inputs=has_inputs, is_backend=is_backend)
+    distinct = texts.filter("has_inputs").select(key).unique()
     values: list[dict[str, Any] | None] = []
-    for sizes, types, is_whole in found.iter_rows():
+    for sizes, types, takes_all in distinct.iter_rows():
         known = input_bytes(sizes, types)
-        fits = known is not None and (is_whole or known[0] == 1)
+        fits = known is not None and (takes_all or known[0] == 1)
         if known and fits:
             values.append({"bytes": known[1], "element": known[2], "untyped": None})
         else:
-            # nsys has the sizes alone; the name of the kernel may say the type.
-            untyped = untyped_elements(sizes) if is_whole and types is None else None
+            # nsys has only the sizes; the name of the kernel may tell the type.
+            untyped = untyped_elements(sizes) if takes_all and types is None else None
             values.append({"bytes": None, "element": None, "untyped": untyped} if untyped else None)
-    found = found.with_columns(pl.Series("inputs", values, dtype=dtype), is_asked=pl.lit(value=True))
-    on = ["is_asked", *key]
-    return asked.join(found, on=on, how="left", nulls_equal=True, maintain_order="left")["inputs"]
+    distinct = distinct.with_columns(pl.Series("inputs", values, dtype=dtype), has_inputs=pl.lit(value=True))
+    on = ["has_inputs", *key]
+    return texts.join(distinct, on=on, how="left", nulls_equal=True, maintain_order="left")["inputs"]
 
 
-def _kernels(work: pl.DataFrame, root_of: pl.Series, said: pl.DataFrame, told: pl.DataFrame) -> pl.DataFrame:
+def _kernels(work: pl.DataFrame, root_of: pl.Series, ranges: pl.DataFrame, roots: pl.DataFrame) -> pl.DataFrame:
     names = work["name"].unique().to_frame().filter(is_communication(_col("name")))["name"]
     rows = work.select(*PROCESS, *_OF_KERNELS, "kind", "is_overhead").with_row_index("work")
     rows = on_device(rows.filter(work["name"].is_in(names.implode()), _col("kind").is_in(["kernel", "graph"])))
     rows = rows.join(kernels_named(rows["name"]), on="name", how="left", maintain_order="left").drop("kind")
-    moved = said.select(_col("range").alias("in_root"), "root")  # a root that lies in another one
+    moved = ranges.select(_col("range").alias("in_root"), "root")  # an overlapping range has the root of another
     rows = rows.with_columns(root_of.gather(rows["range"]).alias("in_root"))
     rows = rows.join(moved, on="in_root", how="left", maintain_order="left")
-    # A range that started several kinds of kernels is about none of them.
+    # If a range started several kinds of kernels, its fields belong to none of them.
     several = _col("own_kind").n_unique().over("root") > 1
     rows = rows.with_columns(root=pl.when(~several).then("root"), **FIELDS)
-    rows = _one_of_each(rows)
+    rows = _merged(rows)
     own = [_col(name).alias(f"own_{name}") for name in FIELDS if name not in ("collective", "own_rank")]
     rows = rows.with_columns(*own, own_number=_col("own_rank")).drop(*FIELDS)
-    says = told.drop(*PROCESS, "start_ns", "end_ns", "tid", "name", "is_done", "is_other")
-    rows = rows.join(says, on="root", how="left", maintain_order="left")
+    of_roots = roots.drop(*PROCESS, "start_ns", "end_ns", "tid", "name", "is_done", "is_other")
+    rows = rows.join(of_roots, on="root", how="left", maintain_order="left")
     fields = [name for name in FIELDS if name not in ("collective", "own_rank", "element")]
     return rows.with_columns(
         *(pl.coalesce(f"own_{name}", name).alias(name) for name in fields),
@@ -235,8 +237,8 @@ def _kernels(work: pl.DataFrame, root_of: pl.Series, said: pl.DataFrame, told: p
     )
 
 
-def _one_of_each(rows: pl.DataFrame) -> pl.DataFrame:
-    """What one range started on one stream is one; of a graph, what one launch of it did."""
+def _merged(rows: pl.DataFrame) -> pl.DataFrame:
+    """Merges the kernels that one range started on one stream, and those of a CUDA graph that one launch started."""
     rows = rows.with_columns(
         name_element="own_element",
         payload_kind=kinds(rows["collective"]),
@@ -248,17 +250,17 @@ def _one_of_each(rows: pl.DataFrame) -> pl.DataFrame:
         return rows.drop("alone", "launch", "own_element")
     rest = [name for name in rows.columns if name not in (*key, "end_ns", "start_ns", "own_element")]
     rows = rows.sort("start_ns", "work", nulls_last=True)
-    found = rows.group_by(key, maintain_order=True).agg(
+    merged = rows.group_by(key, maintain_order=True).agg(
         _col(rest).first(),
         _col("start_ns").min(),
         end_ns=pl.when(~_col("end_ns").has_nulls()).then(_col("end_ns").max()),
     )
-    return found.drop("alone", "launch")
+    return merged.drop("alone", "launch")
 
 
-def _in_ranges(told: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
-    """Returns the collectives that no device had a part in: done on the host, or only started as far as is known."""
-    rows = told.filter(~_col("is_other"), _col("kind").is_not_null())
+def _without_kernels(roots: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
+    """Returns the collectives without a kernel: done on the host, or only their start is in the trace."""
+    rows = roots.filter(~_col("is_other"), _col("kind").is_not_null())
     rows = rows.join(kernels.select("root").unique(), on="root", how="anti")
     is_done = _col("is_done").fill_null(value=False)
     done, started = rows.filter(is_done), rows.filter(~is_done)
@@ -274,7 +276,7 @@ def _in_ranges(told: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_groups(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
-    """Groups that are told elsewhere: sizes of NCCL's communicators, and of a run that has one group that group."""
+    """Fills in groups from elsewhere: sizes of NCCL's communicators, and the group of a run that has only one."""
     if (inits := _communicators(trace.ranges)).height:
         rows = rows.join(inits, on="communicator", how="left", maintain_order="left")
     else:
@@ -282,12 +284,11 @@ def _with_groups(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
     only = [_only_group(rank) for rank in trace.ranks]
     schema = {"rank": pl.Int32, "only": pl.String, "only_size": pl.Int64, "only_members": pl.String, "told": pl.Int64}
     rows = rows.join(pl.DataFrame(only, schema=schema, orient="row"), on="rank", how="left", maintain_order="left")
-    is_told = pl.any_horizontal(_col("group", "communicator").is_not_null())
-    found = pl.when(is_told)
+    is_known = pl.any_horizontal(_col("group", "communicator").is_not_null())
     rows = rows.with_columns(
         group=pl.coalesce("group", "communicator", "only"),
-        group_size=pl.coalesce("group_size", "communicator_size", found.then(None).otherwise(_col("only_size"))),
-        members=pl.coalesce("members", found.then(None).otherwise(_col("only_members"))),
+        group_size=pl.coalesce("group_size", "communicator_size", pl.when(~is_known).then(_col("only_size"))),
+        members=pl.coalesce("members", pl.when(~is_known).then(_col("only_members"))),
     )
     own, peer = _member("named_own"), _member("named_peer")
     is_send, is_receive = (_col("kind") == kind for kind in ("send", "recv"))
@@ -299,7 +300,7 @@ def _with_groups(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
 
 
 def _member(column: str) -> pl.Expr:
-    """Returns the rank in the program of a rank in the group."""
+    """Returns the rank in the program that a rank in the group has; null if the members are cut off with "..."."""
     members = _col("members").str.extract_all(r"\d+").list.get(_col(column), null_on_oob=True).cast(pl.Int64)
     is_whole = ~_col("members").str.contains("...", literal=True)
     return pl.when(_col("members").is_null()).then(column).when(is_whole).then(members)
@@ -313,34 +314,34 @@ def _communicators(ranges: pl.DataFrame) -> pl.DataFrame:
     return rows.unique("communicator", keep="any") if rows.height else rows
 
 
-def _only_group(of: Metadata) -> tuple[int, str | None, int | None, str | None, int | None]:
-    """Returns a rank's number here, the name, size and members of its only group, and which rank it says it is."""
-    said, rank = of.options.get("distributedInfo"), of.told.rank
-    groups = said.get("pg_config") if isinstance(said, dict) else None
+def _only_group(metadata: Metadata) -> tuple[int, str | None, int | None, str | None, int | None]:
+    """Returns the row of a rank: its number, the name, size and members of its only group, its own name for itself."""
+    info, rank = metadata.options.get("distributedInfo"), metadata.told.rank
+    groups = info.get("pg_config") if isinstance(info, dict) else None
     if not isinstance(groups, list) or len(groups) != 1 or not isinstance(groups[0], dict):
-        return of.rank, None, None, None, rank
-    one = groups[0]
-    size = one.get("pg_size") if type(one.get("pg_size")) is int else None
-    members = one.get("ranks") if isinstance(one.get("ranks"), list) else None
-    return of.rank, str(one.get("pg_name", "0")), size, str(members) if members else None, rank
+        return metadata.rank, None, None, None, rank
+    group = groups[0]
+    size = group.get("pg_size") if type(group.get("pg_size")) is int else None
+    members = group.get("ranks") if isinstance(group.get("ranks"), list) else None
+    return metadata.rank, str(group.get("pg_name", "0")), size, str(members) if members else None, rank
 
 
 def _bytes(size: pl.Series, size_of_name: pl.Series) -> pl.Expr:
-    given, got = (pl.when(_col(name) > 0).then(_col(name) * size) for name in ("in_elements", "out_elements"))
+    sent, received = (pl.when(_col(name) > 0).then(_col(name) * size) for name in ("in_elements", "out_elements"))
     of_inputs = _col("inputs").struct.field
     inputs = pl.coalesce(of_inputs("bytes"), of_inputs("untyped") * size_of_name)
-    message, sent = _col("message"), _col("sent")
+    message, all_sent = _col("message"), _col("sent")
     of_all = pl.when(_col("group_size").is_between(1, 2**12)).then("group_size")
     ways = {
-        "all_gather": (got, given * of_all, message * of_all, inputs * of_all),
-        "reduce_scatter": (given, got * of_all, message * of_all, inputs),
-        "all_to_all": (given, got, sent, message * of_all, inputs),
-        "gather": (given * of_all, message * of_all, inputs * of_all),
-        "scatter": (got * of_all, message * of_all),
+        "all_gather": (received, sent * of_all, message * of_all, inputs * of_all),
+        "reduce_scatter": (sent, received * of_all, message * of_all, inputs),
+        "all_to_all": (sent, received, all_sent, message * of_all, inputs),
+        "gather": (sent * of_all, message * of_all, inputs * of_all),
+        "scatter": (received * of_all, message * of_all),
         "barrier": (pl.lit(None, dtype=pl.Int64),),
-        "send_recv": (sent,),
+        "send_recv": (all_sent,),
     }
-    found = pl.coalesce(pl.max_horizontal(given, got), message, inputs)
-    for name, sources in ways.items():
-        found = pl.when(_col("kind") == name).then(pl.coalesce(sources)).otherwise(found)
-    return found
+    total = pl.coalesce(pl.max_horizontal(sent, received), message, inputs)
+    for kind, sources in ways.items():
+        total = pl.when(_col("kind") == kind).then(pl.coalesce(sources)).otherwise(total)
+    return total

@@ -1,30 +1,30 @@
-"""Two runs, name by name: what takes more time in the second than in the first, and whether that is more than noise.
+"""Compares two runs name by name: what takes more time in the second one, and is that more than noise?
 
     compare(one, other, by="op", steps=None) -> a row for each name, the largest change first
         name; name, sizes; module; phase; kind, name   String  by op, shape, module, phase, kernel
         name, module                  String   by place; with them
-        place_before, place_after     Int64    the number among those of that name and module in a step; null: not there
+        place_before, place_after     Int64    counts the ranges of that name and module in a step; null: not there
         state                         String   same, new (only in the second run), gone (only in the first)
-        time_of                       String   device or cpu: which time the others are
-        count_before, count_after     Int64    how many there were in the whole run
-        before_ns, after_ns           Int64    self time in the whole run; by kernel all of its time
-        step_before_ns, step_after_ns Int64    of what began in a step, divided by the number of steps; null where a
-                                               run has no steps
-        share_before, share_after     Float64  that as a share of all rows, of a step where there are steps, else of the
-                                               run; null where all took no time
-        change_ns                     Int64    after less before: of a step where there are steps, else of the run
-        change                        Float64  that as a share of before; null where there was nothing before
-        is_real                       Boolean  the change is more than the noise; null: there are too few steps to know
-    compared(figures(one), figures(other)) -> the same, of what was kept of two runs (figures.py)
-    whole(lasted(steps), lasted(other_steps)) -> Whole, the same of the step itself: the median of how long one took
+        time_of                       String   device or cpu: the kind of all times in the row
+        count_before, count_after     Int64    number of ranges or kernels in the run
+        before_ns, after_ns           Int64    self time in the run; by kernel, all of its time
+        step_before_ns, step_after_ns Int64    the time of rows that began in a step, divided by the number of steps;
+                                               null if a run has no steps
+        share_before, share_after     Float64  share of the time of all rows, in a step if there are steps, else in the
+                                               run; null if no row took any time
+        change_ns                     Int64    after minus before: in a step if there are steps, else in the run
+        change                        Float64  change_ns as a share of before; null if before is 0
+        is_real                       Boolean  the change is more than noise; null if there are too few steps to know
+    compared(figures(one), figures(other)) -> the same from the figures of two runs (figures.py)
+    step_change(step_figures(steps), step_figures(other_steps)) -> StepChange: the same for the step itself
 
-`one` and `other` are complete (`Analysis.complete`); `steps`: what `iterations` gives for each. The time is of devices
-where the ranges of either run have any, else of CPUs.
+`one` and `other` must be complete (`Analysis.complete`); `steps` come from `iterations`. The time is that of devices if
+the ranges of either run have any, else that of CPUs.
 
-A change is real if what steps usually took (noise.py) differs by more than a hundredth of the larger one, and by more
-than one in a hundred comparisons of runs that are alike would show: of the step, or of any of the rows. The times that
-are shown must change in the same direction. Each process has a usual time of its own, and they count as their mean.
-Whether a change is real is known where each process has three steps.
+A change is real if the usual times of steps (noise.py) differ by more than a hundredth of the larger one, and by more
+than one in a hundred comparisons of equal runs would show, for the step or for any of the rows. The times that are
+shown must change in the same direction. Each process has a usual time of its own; several count as their mean. Whether
+a change is real is known if each process has three steps.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import polars as pl
 
-from opspan.analysis.figures import KEYS, Figures, Lasted, figures
+from opspan.analysis.figures import KEYS, Figures, StepFigures, figures
 from opspan.analysis.noise import is_real
 from opspan.analysis.places import partners
 from opspan.analysis.spans import difference
@@ -42,12 +42,14 @@ if TYPE_CHECKING:
     from opspan.tables import Tables
 
 _col = pl.col
-# What the rows are by -> the columns that tell them apart.
+# The ways to compare, with the columns that tell rows apart.
 BY = KEYS | {"place": ("name", "module", "place_before", "place_after")}
 _NUMBERS = ("count", "ns", "step", "usual", "error", "freedom")
 
 
-class Whole(NamedTuple):
+class StepChange(NamedTuple):
+    """The medians of how long a step took in both runs."""
+
     before_ns: int
     after_ns: int
     is_real: bool | None  # None: not known
@@ -56,8 +58,8 @@ class Whole(NamedTuple):
 def compare(
     one: Tables, other: Tables, by: str = "op", steps: tuple[pl.DataFrame, pl.DataFrame] | None = None
 ) -> pl.DataFrame:
-    of_one, of_other = steps or (None, None)
-    return compared(figures(one, by, of_one), figures(other, by, of_other))
+    steps_of_one, steps_of_other = steps or (None, None)
+    return compared(figures(one, by, steps_of_one), figures(other, by, steps_of_other))
 
 
 def compared(one: Figures, other: Figures) -> pl.DataFrame:
@@ -99,25 +101,26 @@ def compared(one: Figures, other: Figures) -> pl.DataFrame:
     return rows.sort(_col("change_ns").abs(), "change_ns", *keys, descending=[True, True, *(False for _ in keys)])
 
 
-def whole(one: Lasted, other: Lasted) -> Whole | None:
-    """How long a step took, by the steps of two runs. None where either has none."""
+def step_change(one: StepFigures, other: StepFigures) -> StepChange | None:
+    """Compares how long a step took in two runs; None if either has no steps."""
     if not (one.number and other.number):
         return None
     pair = {"before": one, "after": other}
-    row = pl.DataFrame({f"{what}_{when}": [getattr(of, what)] for when, of in pair.items() for what in Lasted._fields})
+    names = StepFigures._fields
+    row = pl.DataFrame({f"{name}_{when}": [getattr(side, name)] for when, side in pair.items() for name in names})
     grown = (_col(f"{what}_after") - _col(f"{what}_before") for what in ("usual", "median"))
     is_so = is_real() & (next(grown).sign() == next(grown).sign())
     real = row.select(is_so).item() if one.tell_noise and other.tell_noise else None
-    return Whole(round(one.median), round(other.median), real)
+    return StepChange(round(one.median), round(other.median), real)
 
 
 def have_places(one: Figures, other: Figures) -> bool:
-    """A place in a step is none in a run without steps."""
+    """Whether places of the two runs can be the same: both have steps, or both have none."""
     return (one.steps.number > 0) == (other.steps.number > 0)
 
 
 def _of_time(side: Figures, time: str) -> pl.DataFrame:
-    """A run that has no time of devices has none of each name."""
+    """Returns the rows with times of this kind: 0 if the run has times of the other kind."""
     if side.time == time:
         return side.rows
     return side.rows.with_columns(_col(name) * 0 for name in ("ns", "step", "usual", "error"))
@@ -130,17 +133,17 @@ def _suffixed(frame: pl.DataFrame, suffix: str) -> pl.DataFrame:
 def _slots(
     one: Figures, other: Figures, before: pl.DataFrame, after: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """With a column that is the same for places that are the same. 0: outside of steps; below: in one run only."""
+    """Adds `slot`: equal for matching places, 0 outside steps, negative where only one run has the place."""
     place = _col("place")
     if have_places(one, other):
-        slot, found = place.fill_null(0), pl.coalesce(partners(one.rows, other.rows), -place, 0)
+        slot_before, slot_after = place.fill_null(0), pl.coalesce(partners(one.rows, other.rows), -place, 0)
     else:
-        slot, found = 2 * place.fill_null(0), -2 * place.fill_null(0) - 1
-    sides = (before.with_columns(slot=slot), after.with_columns(slot=found))
+        slot_before, slot_after = 2 * place.fill_null(0), -2 * place.fill_null(0) - 1
+    sides = (before.with_columns(slot=slot_before), after.with_columns(slot=slot_after))
     one_side, other_side = (side.drop("position") for side in sides)
     return one_side.rename({"place": "place_before"}), other_side.rename({"place": "place_after"})
 
 
 def _share(column: str) -> pl.Expr:
-    whole = _col(column).cast(pl.Float64).sum()
-    return pl.when(whole > 0).then(_col(column) / whole)
+    total = _col(column).cast(pl.Float64).sum()
+    return pl.when(total > 0).then(_col(column) / total)

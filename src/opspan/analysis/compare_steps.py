@@ -1,15 +1,15 @@
-"""The steps of two runs one by one: how the second falls behind the first, or gets ahead of it, along the run.
+"""Compares the steps of two runs one by one: where does the second run fall behind, or get ahead?
 
-    compared_steps(one, other) -> a row for each step that both runs have: the n-th of the one is the n-th of the other
+    compared_steps(one, other) -> a row for each step that both runs have: the n-th steps are compared
         number                    Int64   n, from 1
-        step_before, step_after   String  what it is called in each run
-        before_ns, after_ns       Int64   how long it took until it was done; of several processes their mean
-        change_ns                 Int64   after less before
-        change                    Float64 that as a share of before; null where there was nothing before
-        accumulated_ns            Int64   the changes up to this one, together
+        step_before, step_after   String  the name of the step in each run
+        before_ns, after_ns       Int64   how long it took until it was done; the mean of several processes
+        change_ns                 Int64   after minus before
+        change                    Float64 change_ns as a share of before; null if before is 0
+        accumulated_ns            Int64   the sum of the changes up to this step
 
-`one` and `other`: what `until_done` gives. Steps are numbered in each process: runs are often recorded at different
-steps, and their numbers then say nothing.
+`one` and `other` come from `until_done`. Steps are counted in each process, because runs are often recorded at
+different steps, whose own numbers do not match.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Time in which a collective ran and nothing else did: what it costs the run, as far as one rank can tell.
+"""The exposed time of collectives, in which nothing else ran: the cost to the run, as far as one rank can tell.
 
-    exposed(rows, trace) -> for each of `rows`, in order, ns; 0 where a time is not known
-    bare_before(rows, trace) -> for each of the host's, ns from the end of the one before, if nothing else ran then
+    exposed(rows, trace) -> ns for each row, in order; 0 where a time is unknown
+    bare_before(rows, trace) -> for each row of the host, ns since the collective before, if nothing else ran meanwhile
 
-`rows`: of `collectives`; `trace`: attributed. On a device nothing else runs when no kernel computes. On the host, where
-gloo has threads of its own, nothing else runs when no thread of the process is in an op, but for those that start
-collectives or wait for them. Of collectives that run at once, each moment counts for the one that began first.
+`rows` come from `collectives`; `trace` must be attributed. On a device nothing else runs when no kernel computes. On
+the host, where gloo has threads of its own, nothing else runs when no thread of the process is in an op, except ops
+that start collectives or wait for them. If several collectives run at once, each moment counts for the first of them.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ _WAITS = "(?i)wait"
 
 def exposed(rows: pl.DataFrame, trace: Tables) -> pl.Series:
     spans = rows.select(*DEVICE, "start_ns", "end_ns", "work").with_row_index("row").sort("start_ns", "row")
-    # A device's collectives and those of the host are apart, as device_id is null for the host.
+    # The collectives of the host are apart from those of devices, as their device_id is null.
     before = _col("end_ns").cum_max().shift(1).over(DEVICE)
     spans = spans.with_columns(start_ns=pl.max_horizontal("start_ns", before))
     on_device, on_host = spans.filter(_col("work").is_not_null()), spans.filter(_col("work").is_null())
-    found = [spans.clear().select("row", ns=pl.lit(0, dtype=pl.Int64))]
+    parts = [spans.clear().select("row", ns=pl.lit(0, dtype=pl.Int64))]
     if on_device.height:
         busy = busy_with(trace.work)
         computing = busy.filter(_col("what") == "computing")
         both = time_in(busy.filter(_col("what").is_in(["computing", "communicating"])), on_device, DEVICE)
-        found.append(on_device.select("row", (both - time_in(computing, on_device, DEVICE)).alias("ns")))
+        parts.append(on_device.select("row", (both - time_in(computing, on_device, DEVICE)).alias("ns")))
     if on_host.height:
         hidden = time_in(_working(trace.ranges), on_host, PROCESS)
-        found.append(on_host.select("row", ns=length() - hidden))
-    at = pl.concat(found).sort("row")
+        parts.append(on_host.select("row", ns=length() - hidden))
+    at = pl.concat(parts).sort("row")
     return at["ns"].fill_null(0).clip(0).alias("exposed_ns")
 
 
 def bare_before(rows: pl.DataFrame, trace: Tables) -> pl.Series:
-    """Returns null where something else ran, where there is none before, and for those of devices."""
+    """Returns null where something else ran, for the first collective of a process, and for those of devices."""
     spans = rows.select(*PROCESS, "start_ns", "end_ns", "work").with_row_index("row").filter(_col("work").is_null())
     spans = spans.sort("start_ns", "row").with_columns(ended_ns=_col("end_ns").cum_max().shift(1).over(PROCESS))
     gaps = spans.drop_nulls("ended_ns")
@@ -54,12 +54,12 @@ def bare_before(rows: pl.DataFrame, trace: Tables) -> pl.Series:
     if not gaps.height:
         return before_ns
     gaps = gaps.with_columns(ns=length(), is_bare=time_in(_working(trace.ranges), gaps, PROCESS) == 0)
-    found = gaps.filter("is_bare")
-    return before_ns.scatter(found["row"], found["ns"])
+    bare = gaps.filter("is_bare")
+    return before_ns.scatter(bare["row"], bare["ns"])
 
 
 def _working(ranges: pl.DataFrame) -> pl.DataFrame:
-    """The ops that neither are collectives or waits nor have any in them."""
+    """Returns the ops that are neither collectives nor waits, and contain none."""
     names = ranges["name"].unique().drop_nulls()
     waits = names.filter(names.cast(pl.String).str.contains(_WAITS))
     named = pl.concat([ranges_named(names)["name"], waits]).unique()

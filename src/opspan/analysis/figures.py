@@ -1,19 +1,19 @@
-"""What of a run is compared with another one: a row for each name, small enough to be kept in place of the trace.
+"""The figures of a run that are compared with another run: a row for each name, small enough to keep without the trace.
 
     figures(run, by="op", steps=None, process=None, is_part=False) -> Figures
-        .time    device or cpu: which time the others are. Of devices where ranges have any
-        .rows    *KEYS[by], count, ns, and of what began in a step: step (ns, divided by the number of steps), and
-                 usual, error and freedom (noise.py; over the steps of a process). Several processes count as their
-                 mean, and their errors, too: they wait for each other, so their steps are late together
-        .steps   how many there were, how long they took until what they launched was done (`until_done`), and whether
-                 they tell the noise
-    several(run, ways, ...) -> Figures for each way, what is the same for all of them worked out once
-    parts_of(run, by, steps), together(parts, by) -> what figures are made of, and they, of any number of ranks
-    lasted(steps) -> Lasted, the last of these
+        .time    device or cpu: the kind of all times; device if ranges have any time of devices
+        .rows    *KEYS[by], count, ns; and for what began in a step: step (ns, divided by the number of steps), and
+                 usual, error and freedom (noise.py, over the steps of a process). Several processes count as their
+                 mean, and so do their errors: they wait for each other, so their steps are late together
+        .steps   how many steps there were, how long they took until what they launched was done (`until_done`), and
+                 whether that is enough to tell changes from noise
+    several(run, ways, ...) -> Figures for each way; what they have in common is worked out once
+    parts_of(run, by, steps) -> the parts that `together(parts, by)` makes figures of, for any number of ranks
+    step_figures(steps) -> StepFigures, as in .steps
 
-`run` is complete (`Analysis.complete`); `steps`: what `until_done` gives, or `iterations`; `process`: its pid, if only
-that one counts; `is_part`: what did not begin in a step does not count.
-ProfilerStep#N are one name, for their numbers say nothing. Rules: docs/analysis.md, compare.
+`run` must be complete (`Analysis.complete`). `steps` come from `until_done`, or from `iterations`. `process` is a pid,
+if only that process counts. `is_part`: only what began in a step counts. ProfilerStep#N is one name for all N, because
+runs are recorded at different steps. docs/analysis.md, "compare", has the rules.
 """
 
 from __future__ import annotations
@@ -40,23 +40,22 @@ if TYPE_CHECKING:
     from opspan.tables import Tables
 
 _col = pl.col
-# What tells the rows apart.
+# The columns that tell the rows apart, for each way to compare.
 KEYS = {
     name: OF_RANGES[kind] for name, kind in (("op", "name"), *((kind, kind) for kind in ("shape", "module", "phase")))
 }
 KEYS |= {"kernel": OF_WORK["kernel"], "place": ("name", "module", "place")}
-LEAST = 3  # steps of a process that show how much they differ by themselves
+LEAST = 3  # it takes so many steps of a process to see how much they differ by themselves
 _USUAL = dict.fromkeys(Usual._fields, pl.Float64)
-_OF_TIMES = ("median", "usual", "error")  # of several processes each counts as often as it has steps
-_AT_ONCE = 1 << 20  # times that are looked at together: more take memory, and no less time
+_OF_TIMES = ("median", "usual", "error")  # averaged over processes, each weighted by its steps
+_AT_ONCE = 1 << 20  # so many times are looked at together; more would take memory and save no time
 
 
-class Lasted(NamedTuple):
-    """How many steps there are, and how many the process has that has fewest; how long one took until it was done: the
-    median, and what `usual` says of it."""
+class StepFigures(NamedTuple):
+    """The number of steps, and how long one took until it was done."""
 
     number: int
-    least: int
+    least: int  # the number of steps of the process that has fewest
     median: float
     usual: float
     error: float
@@ -71,7 +70,7 @@ class Figures(NamedTuple):
     by: str
     time: str
     rows: pl.DataFrame
-    steps: Lasted
+    steps: StepFigures
 
 
 def figures(
@@ -102,7 +101,7 @@ def parts_of(run: Tables, by: str, steps: pl.DataFrame | None = None, *, is_part
 
 
 def together(parts: Parts, by: str) -> Figures:
-    keys, steps = list(KEYS[by]), _lasted(parts)
+    keys, steps = list(KEYS[by]), _step_figures(parts)
     rows = parts["rows"].rows
     times = rows["time"].to_list()
     time = "device" if "device" in times or by == "kernel" else "cpu"
@@ -112,7 +111,7 @@ def together(parts: Parts, by: str) -> Figures:
         rows = _on_the_same_steps(rows, parts["typical"].rows, steps)
         is_of_several |= rows["is_whole"].n_unique() > 1
     if is_of_several:
-        # Ranks without time of devices have none of each name.
+        # Ranks that have times of the other kind count as 0.
         numbers = [_col(name) * (_col("time") == time) for name in ("ns", "step_ns", "usual", "error")]
         sums = ("count", "ns", "step_ns", "usual", "error", "times")
         most = (_col(name).max() for name in more)
@@ -123,19 +122,20 @@ def together(parts: Parts, by: str) -> Figures:
         "count",
         "ns",
         step=(_col("step_ns") / max(steps.number, 1)).round().cast(pl.Int64),
-        # Sums of nothing are 0.
+        # A sum over no steps is 0, but then the mean is unknown.
         **{name: pl.when(_col("times") > 0).then(_col(name) / _col("times")) for name in ("usual", "error")},
         freedom="freedom",
     )
     return Figures(by, time, rows, steps)
 
 
-def lasted(steps: pl.DataFrame) -> Lasted:
-    return _lasted(_parts_of_steps(steps))
+def step_figures(steps: pl.DataFrame) -> StepFigures:
+    return _step_figures(_parts_of_steps(steps))
 
 
-def _on_the_same_steps(rows: pl.DataFrame, typical: pl.DataFrame, steps: Lasted) -> pl.DataFrame:
-    """A rank without steps, where others have some, is outside of steps; and one rank has the typical step."""
+def _on_the_same_steps(rows: pl.DataFrame, typical: pl.DataFrame, steps: StepFigures) -> pl.DataFrame:
+    """Takes away the places of ranks without steps if others have steps, and the positions of all ranks but one: that
+    rank has the typical step."""
     counts = _col("is_whole") == (steps.number == 0)
     rank = pl.lit(next(iter(typical.filter(counts)["rank"]), None), dtype=pl.Int32)
     return rows.with_columns(
@@ -172,49 +172,50 @@ def _parts_of_sums(sums: _Sums, by: str, time: str, steps: pl.DataFrame) -> Part
     )
     rows = sums.whole.join(of_keys, on="key", how="left").join(names, on="key")
     numbers = ("count", "ns", "step_ns", "usual", "error", "freedom", "times")
-    found = {"rows": Part(rows.select(*key, *numbers), key, {"freedom": "least"})}
+    parts = {"rows": Part(rows.select(*key, *numbers), key, {"freedom": "least"})}
     if by == "place":
-        # Without steps it is a place in the whole; who has steps as well is not known yet.
+        # Without steps a place is one in the whole run. Whether other ranks have steps is not known yet.
         is_whole = pl.lit(not steps.height).alias("is_whole")
         rank = pl.lit(sums.typical, dtype=pl.Int32).alias("rank")
         rows = rows.select(*key, is_whole, *numbers, "position", pl.when(_col("position").is_not_null()).then(rank))
         rules = {"position": "first", "rank": "first", "freedom": "least"}
-        found["rows"] = Part(rows, (*key, "is_whole"), rules)
-        found["typical"] = Part(pl.select(is_whole, rank), ("is_whole",), {"rank": "first"})
-    return found
+        parts["rows"] = Part(rows, (*key, "is_whole"), rules)
+        parts["typical"] = Part(pl.select(is_whole, rank), ("is_whole",), {"rank": "first"})
+    return parts
 
 
 def _parts_of_steps(steps: pl.DataFrame) -> Parts:
     of_process = steps.group_by(PROCESS, maintain_order=True).agg("took_ns", median=_col("took_ns").median())
     rows = [
-        {"median": median, **_of_one(took)} | {"times": len(took), "least": len(took)}
+        {"median": median, **_usual_of(took)} | {"times": len(took), "least": len(took)}
         for took, median in of_process.select("took_ns", "median").iter_rows()
     ]
-    each = pl.DataFrame(rows, {"median": pl.Float64, **_USUAL, "times": pl.Int64, "least": pl.Int64})
+    processes = pl.DataFrame(rows, {"median": pl.Float64, **_USUAL, "times": pl.Int64, "least": pl.Int64})
     sums = [(_col(name) * _col("times")).sum() for name in _OF_TIMES]
-    lasted = each.select(_col("times").sum(), _col("freedom", "least").min(), *sums)
-    return {"steps": Part(lasted, (), {"least": "least", "freedom": "least"})}
+    total = processes.select(_col("times").sum(), _col("freedom", "least").min(), *sums)
+    return {"steps": Part(total, (), {"least": "least", "freedom": "least"})}
 
 
-def _of_one(took: list[int]) -> dict[str, float]:
+def _usual_of(took: list[int]) -> dict[str, float]:
     return {name: float(values[0]) for name, values in usual(np.array([took], dtype=np.int64))._asdict().items()}
 
 
-def _lasted(parts: Parts) -> Lasted:
+def _step_figures(parts: Parts) -> StepFigures:
     (row,) = parts["steps"].rows.to_dicts()
     number = row["times"]
     if not number:
-        return Lasted(0, 0, 0.0, 0.0, 0.0, 0.0)
-    return Lasted(number, row["least"], freedom=row["freedom"], **{name: row[name] / number for name in _OF_TIMES})
+        return StepFigures(0, 0, 0.0, 0.0, 0.0, 0.0)
+    means = {name: row[name] / number for name in _OF_TIMES}
+    return StepFigures(number, row["least"], freedom=row["freedom"], **means)
 
 
 class _Sums(NamedTuple):
-    """`whole` and `groups` are by `key`, the number of a row of `names`."""
+    """The sums of a run. `key` is the number of a row of `names`."""
 
     names: pl.DataFrame
-    whole: pl.DataFrame  # key, count, ns; of places their position in the typical step
-    groups: pl.DataFrame  # of each process in which it is: key, times (how many steps), ns (of all of them), and usual
-    typical: int | None  # the rank of which the typical step is
+    whole: pl.DataFrame  # of the run: key, count, ns; places have their position in the typical step
+    groups: pl.DataFrame  # of each process: key, times (its number of steps), ns (sum over them), and Usual's columns
+    typical: int | None  # the rank that has the typical step
 
 
 def _several(
@@ -222,23 +223,22 @@ def _several(
 ) -> Iterator[tuple[str, _Sums]]:
     # Figures that are sums over the same rows are summed together.
     for together in ([by for by in ways if by not in ("kernel", "place")], ["kernel"], ["place"]):
-        asked = {by: list(KEYS[by]) for by in together if by in ways}
-        if not asked:
+        keys_of = {by: list(KEYS[by]) for by in together if by in ways}
+        if not keys_of:
             continue
-        of_kernels = "kernel" in asked
-        parts = _kernels(run) if of_kernels else _ranges(run, _keys(asked), time)
+        parts = _kernels(run) if "kernel" in keys_of else _ranges(run, _keys(keys_of), time)
         parts = _of_process(parts, process)
         if process is not None and not (parts.height or steps.height):
             raise UsageError(f"there is nothing of process {process}; expected {_processes(run)}")
         if is_part:
             parts = parts[within(parts, "start_ns", steps, PROCESS)["row"].unique().sort()]
-        if "place" in asked:
+        if "place" in keys_of:
             parts = placed(parts, steps, [rank.rank for rank in run.ranks])
-        yield from _sums(parts, asked, steps)
+        yield from _sums(parts, keys_of, steps)
 
 
-def _keys(asked: dict[str, list[str]]) -> list[str]:
-    return list(dict.fromkeys(key for keys in asked.values() for key in keys))
+def _keys(keys_of: dict[str, list[str]]) -> list[str]:
+    return list(dict.fromkeys(key for keys in keys_of.values() for key in keys))
 
 
 def _processes(run: Tables) -> str:
@@ -262,19 +262,20 @@ def _ranges(trace: Tables, keys: list[str], time: str) -> pl.DataFrame:
 
 
 def _kernels(trace: Tables) -> pl.DataFrame:
-    """A kernel is of the step that launched it: it may run in the next one."""
+    """Returns the kernels, each with the time of its launch as `start_ns`: it counts in the step that launched it,
+    though it may run in the next one."""
     work = on_device(trace.work)
     launched = trace.calls["start_ns"].gather(work["call"])
     return work.select(*KEYS["kernel"], *PROCESS, ns=length(), start_ns=pl.coalesce(launched, "start_ns"))
 
 
-def _sums(parts: pl.DataFrame, asked: dict[str, list[str]], steps: pl.DataFrame) -> Iterator[tuple[str, _Sums]]:
-    """For each way what its figures are made of. `asked`: the keys of each way."""
-    more = ("position",) if "position" in parts.columns else ()  # each of a place's is the same, or null
+def _sums(parts: pl.DataFrame, keys_of: dict[str, list[str]], steps: pl.DataFrame) -> Iterator[tuple[str, _Sums]]:
+    """Yields the sums of each way. `keys_of`: the keys of each way."""
+    more = ("position",) if "position" in parts.columns else ()  # all rows of a place have the same one, or null
     typical = parts.filter(_col("position").is_not_null()).select(_col("rank").max()).item() if more else None
-    names, which = numbered(parts, _keys(asked))
+    names, which = numbered(parts, _keys(keys_of))
     parts = parts.select(*more, *PROCESS, "start_ns", "ns", key=which)
-    whole = parts.group_by("key").agg(
+    totals = parts.group_by("key").agg(
         *(_col(name).max() for name in more), count=pl.len().cast(pl.Int64), ns=_col("ns").sum()
     )
     pairs = within(parts, "start_ns", steps, PROCESS)
@@ -282,13 +283,13 @@ def _sums(parts: pl.DataFrame, asked: dict[str, list[str]], steps: pl.DataFrame)
         {name: parts[name].gather(pairs["row"]) for name in ("key", "ns")} | {"stretch": pairs["stretch"]}
     )
     inside = _of_steps(inside)
-    for by, keys in asked.items():
+    for by, keys in keys_of.items():
         if keys == names.columns:
-            own_names, own_whole, own_inside = names, whole, inside
+            own_names, own_whole, own_inside = names, totals, inside
         else:
             own_names, number = numbered(names, keys)
             own_whole, own_inside = (
-                one.with_columns(number.gather(one["key"]).alias("key")) for one in (whole, inside)
+                one.with_columns(number.gather(one["key"]).alias("key")) for one in (totals, inside)
             )
             own_whole = own_whole.group_by("key").agg(_col("count", "ns").sum())
             own_inside = _of_steps(own_inside)
@@ -296,7 +297,7 @@ def _sums(parts: pl.DataFrame, asked: dict[str, list[str]], steps: pl.DataFrame)
 
 
 def _of_steps(inside: pl.DataFrame) -> pl.DataFrame:
-    """key, stretch, ns: what each key took in each step in which it was."""
+    """Returns the time of each key in each step in which it occurs: key, stretch, ns."""
     code = _col("key").cast(pl.UInt64) * 2**32 + _col("stretch")
     sums = inside.group_by(code.alias("code")).agg(_col("ns").sum())
     return sums.select(
@@ -305,21 +306,23 @@ def _of_steps(inside: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_steps(sums: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """For each key of a process what it took in the steps of the process (`_Sums.groups`). A step in which it is not
-    there is one in which it took no time. `sums`: of the steps in which it is."""
-    # Where each step is among those of its process, and how many that has.
-    of = steps.select(process=pl.struct(PROCESS).rank("dense").cast(pl.UInt32))
-    of = of.with_columns(nth=pl.int_range(pl.len()).over("process"), many=pl.len().cast(pl.Int64).over("process"))
-    sums = sums.with_columns(of[name].gather(sums["stretch"]) for name in of.columns)
+    """Returns, for each key of a process, its times over all steps of the process (`_Sums.groups`): 0 in a step where
+    the key does not occur. `sums` come from `_of_steps`."""
+    # The place of each step among those of its process, and how many these are.
+    numbers = steps.select(process=pl.struct(PROCESS).rank("dense").cast(pl.UInt32))
+    numbers = numbers.with_columns(
+        nth=pl.int_range(pl.len()).over("process"), many=pl.len().cast(pl.Int64).over("process")
+    )
+    sums = sums.with_columns(numbers[name].gather(sums["stretch"]) for name in numbers.columns)
     schema = {"key": pl.UInt32, "ns": pl.Int64, **_USUAL, "times": pl.Int64}
-    found = [pl.DataFrame(schema=schema)]
+    groups = [pl.DataFrame(schema=schema)]
     for (_, many), rows in sums.partition_by("process", "many", as_dict=True, include_key=False).items():
         keys = rows["key"].unique().sort()
         at = (keys.search_sorted(rows["key"]).to_numpy(), rows["nth"].to_numpy())
         times = np.zeros((len(keys), many), dtype=np.int64)
         times[at] = rows["ns"].to_numpy()
-        each = max(_AT_ONCE // many, 1)
-        parts = [usual(times[first : first + each]) for first in range(0, len(keys), each)]
+        height = max(_AT_ONCE // many, 1)
+        parts = [usual(times[first : first + height]) for first in range(0, len(keys), height)]
         columns = {name: np.concatenate(values) for name, *values in zip(Usual._fields, *parts, strict=True)}
-        found.append(pl.DataFrame({"key": keys, "ns": times.sum(axis=1), **columns, "times": many}, schema))
-    return pl.concat(found)
+        groups.append(pl.DataFrame({"key": keys, "ns": times.sum(axis=1), **columns, "times": many}, schema))
+    return pl.concat(groups)

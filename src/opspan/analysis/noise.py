@@ -1,17 +1,18 @@
-"""What a step usually takes, how sure that is, and whether two runs differ by more than the noise of their steps.
+"""The usual time of a step, its error, and whether two runs differ by more than the noise of their steps.
 
-    usual(times) -> Usual, a value of each for each row of `times` (ns; a column for each step, in order of time)
-        .usual    the mean of the steps without the fifth that took least and the fifth that took most
+    usual(times) -> Usual, with a value for each row of `times` (ns; a column for each step, in order of time)
+        .usual    the mean of the steps, without the fifth that took least and the fifth that took most
         .error    its standard error
-        .freedom  how many independent differences between steps that rests on
-    is_real(count) -> whether columns usual_, error_ and freedom_ with before and after differ by more than noise;
-        `count` is how many such rows are looked at
+        .freedom  degrees of freedom: how many independent differences between steps the error rests on
+    is_real(count) -> an expression: whether usual_before and usual_after differ by more than noise, by their error_
+        and freedom_ columns; `count` is how many such rows are looked at
 
-This is the test of Welch and Yuen, whose error shrinks with the number of steps, with two changes. Steps that follow
-each other are alike: a clock slows down, a neighbour takes the memory. They tell less than as many independent ones, so
-the error grows with the correlation of each step with the next, corrected for its bias and enlarged by half of its own
-error. A run counts as four independent steps at least, as a few say little of their correlation. And of several rows
-that nothing happened to, one would differ sooner or later: all rows together are wrong as often as one alone.
+This is the test of Welch and Yuen, whose error shrinks with the number of steps, with two changes. First, steps that
+follow each other are alike, because a clock slows down or a neighbour takes the memory. They tell less than as many
+independent ones, so the error grows with the correlation of each step with the next, corrected for its bias and
+enlarged by half of its own error. A run counts as four independent steps at least, as a few steps tell little about
+their correlation. Second, if enough equal rows are compared, one of them will differ by chance. So the limit is set
+such that all rows together are wrong as often as one row alone would be.
 
 Yuen: The two-sample trimmed t for unequal population variances, Biometrika 61 (1974). Wallace: Bounds on normal
 approximations to Student's distribution, Annals of Mathematical Statistics 30 (1959).
@@ -28,8 +29,8 @@ import polars as pl
 
 Values = npt.NDArray[np.float64]
 
-LEVEL = 0.01  # how often two runs that are alike may be told apart
-_SMALL = 0.01  # of the larger one: a smaller change is none, however sure it is
+LEVEL = 0.01  # how often two equal runs may be called different
+_SMALL = 0.01  # of the larger one: a smaller change does not count, however sure it is
 _TRIMMED = 0.2
 _INDEPENDENT = 4
 _col = pl.col
@@ -50,7 +51,7 @@ def usual(times: npt.NDArray[np.int64]) -> Usual:
     middle = order[:, cut : steps - cut].mean(axis=1)
     if steps < 2:
         return Usual(middle, np.zeros(rows), np.zeros(rows))
-    # What is further out counts as the outermost that is kept.
+    # Values that are further out count as the outermost value that is kept.
     values = np.clip(values, order[:, [cut]], order[:, [steps - cut - 1]])
     values -= values.mean(axis=1, keepdims=True)
     squares = (values**2).sum(axis=1)
@@ -59,7 +60,7 @@ def usual(times: npt.NDArray[np.int64]) -> Usual:
     most = max(steps / _INDEPENDENT, 1)
     largest = (most - 1) / (most + 1)
     alike = np.clip(alike, 0, largest)
-    fewer = (1 + alike) / (1 - alike)  # so many steps tell as much as one that is independent
+    fewer = (1 + alike) / (1 - alike)  # so many steps tell as much as one independent step
     return Usual(middle, np.sqrt(squares / (kept * (kept - 1)) * fewer), np.maximum((kept - 1) / fewer, 1))
 
 
@@ -69,7 +70,7 @@ def is_real(count: int = 1) -> pl.Expr:
     square = squares[0] + squares[1]
     shares = [one**2 / _col(f"freedom_{when}").clip(1) for one, when in zip(squares, ("before", "after"), strict=True)]
     freedom = square**2 / (shares[0] + shares[1])
-    # As likely as this of a normal distribution (Wallace): of few steps it is a bit too careful.
+    # Wallace's approximation by a normal distribution; with few steps it is a bit too careful.
     deviations = (8 * freedom + 1) / (8 * freedom + 3) * (freedom * (change**2 / square / freedom).log1p()).sqrt()
     limit = -NormalDist().inv_cdf(LEVEL / 2 / max(count, 1))
     is_more = pl.when(square > 0).then(deviations > limit).otherwise(change > 0)

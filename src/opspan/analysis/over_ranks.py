@@ -1,21 +1,25 @@
-"""Collectives matched over ranks: which rows are one collective, how long it took, and who waited for whom.
+"""Matches collectives over ranks: which rows are one collective, how long it took, and which rank waited for which.
 
     matched(rows) -> a row for each of `rows`, in order
-        number       Int64    of its group, kind and place, from 0: which of them it is there; null: no begin
-        match        Int64    the same for all rows that are one collective; null: matched with no other
-        ranks        Int64    how many rows it is
-        transfer_ns  Int64    the shortest of their times: who comes last waits for nobody
+        number       Int64    counts the rows of the same group, kind and place from 0; null without a begin
+        match        Int64    equal for all rows of one collective; null if no other row belongs to it
+        ranks        Int64    how many rows belong to the collective
+        transfer_ns  Int64    the shortest time of its rows: the rank that comes last waits for nobody
         waiting_ns   Int64    the rest of the row's own time
-        is_last      Boolean  it is the one of the shortest time: it came last; of several the one that began last
-        unmatched    String   why not: `alone`, no other place has its group; `peers unknown`: a send or a receive;
-                              `groups unknown`, and more than one; `counts differ`, and nothing says which is which; `at
-                              other times`: of one group they cannot be; `unknown`: begin or kind
+        is_last      Boolean  the row came last, as it has the shortest time (and, of several, the last begin)
+        unmatched    String   why the row has no match:
+            alone            no other place has its group
+            peers unknown    a send or a receive whose other side is unknown
+            groups unknown   there are several groups, and the trace does not tell which row is in which
+            counts differ    places have different numbers of rows, and they fit in no way or in several
+            at other times   the rows that would match do not overlap in time
+            unknown          its begin or its kind is unknown
 
-`rows`: what `collectives` gives. A place is a device of a process, or a process. Rows of one group are matched by the
-number that torch counts by (each rank counts its sends and receives by itself: theirs say nothing to others); else, of
-the kinds that all places have, each place's n-th of a kind and size is that of every other place, if all have as many;
-else, as files may be cut at different times, the kinds and sizes of one place are laid along those of the place that
-has the most, where the longest stretch of both agrees. Where several stretches do, the clocks decide, or nobody.
+`rows` come from `collectives`. A place is a device of a process, or a process. Rows of one group are matched in one of
+three ways. The first is the number that torch counts; sends and receives do not use it, as each rank counts its own.
+The second takes the kinds that all places have: if all places have equally many rows of each kind and size, the n-th of
+each belong together. Else, as files may be cut at different times, the kinds and sizes of each place are laid along
+those of the place that has most, where the longest stretch agrees. If several stretches do, the clocks decide.
 """
 
 from __future__ import annotations
@@ -30,20 +34,20 @@ from opspan.tables.cycles import COLUMN
 
 _col = pl.col
 _SIDES = ("send", "recv", "send_recv")
-# Kinds of which all ranks have the same size.
+# Kinds for which all ranks have the same size.
 _EQUAL = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 _MOST_SHIFTS = 4096
 _MOST_APART = 0.1
-_NEARER = 3  # as many times nearer in time is one stretch than any other, to be the one
+_NEARER = 3  # a stretch is chosen by its times if it is so many times nearer than any other
 
 
 def matched(rows: pl.DataFrame, *, trusts_clocks: bool = True) -> pl.DataFrame:
-    """`trusts_clocks`: whether times of different places may be compared."""
+    """Returns the matches. `trusts_clocks`: whether times of different places may be compared."""
     if COLUMN in rows.columns:
         return _matched_in_cycles(rows, trusts_clocks)
     keyed = _keyed(rows)
-    found = pl.concat([_by_seq(keyed), *_by_order(keyed, trusts_clocks)]) if keyed.height else _none(keyed)
-    keyed = keyed.join(found, on="row", how="left", maintain_order="left")
+    matches = pl.concat([_by_seq(keyed), *_by_order(keyed, trusts_clocks)])
+    keyed = keyed.join(matches, on="row", how="left", maintain_order="left")
     keyed = keyed.with_columns(match=pl.when(pl.len().over("match") > 1).then("match"))
     keyed = keyed.with_columns(is_apart=_is_apart())
     keyed = keyed.with_columns(match=pl.when(~_col("is_apart")).then("match"))
@@ -55,21 +59,21 @@ def matched(rows: pl.DataFrame, *, trusts_clocks: bool = True) -> pl.DataFrame:
 
 
 def _matched_in_cycles(rows: pl.DataFrame, trusts_clocks: bool) -> pl.DataFrame:
-    """Each cycle by itself: what was counted in one begins again in the next, and no rank waits from one to another."""
+    """Matches each cycle by itself: counts begin anew in each cycle, and no rank waits for another cycle."""
     at = rows.select(COLUMN).with_row_index("row")
-    found, first = [], 0
+    parts, first = [], 0
     for some in at.partition_by(COLUMN, maintain_order=True):
         one = matched(rows[some["row"]].drop(COLUMN), trusts_clocks=trusts_clocks)
         highest = one["match"].max()
-        found.append(one.with_columns(_col("match") + first, row=some["row"]))
+        parts.append(one.with_columns(_col("match") + first, row=some["row"]))
         first += highest + 1 if isinstance(highest, int) else 0
-    if not found:
+    if not parts:
         return matched(rows.drop(COLUMN), trusts_clocks=trusts_clocks)
-    return pl.concat(found).sort("row").drop("row")
+    return pl.concat(parts).sort("row").drop("row")
 
 
 def _keyed(rows: pl.DataFrame) -> pl.DataFrame:
-    """With the place, the key of what can match at all, and the signature of what must agree."""
+    """Adds to each row its place, `key` (rows match only if it is equal), and `what` and `size`, which must agree."""
     is_side = _col("kind").is_in(_SIDES)
     rows = rows.with_row_index("row").with_columns(
         place=pl.struct(DEVICE).rank("dense").cast(pl.Int64),
@@ -79,7 +83,7 @@ def _keyed(rows: pl.DataFrame) -> pl.DataFrame:
     )
     is_known = _col("start_ns").is_not_null() & _col("kind").is_not_null()
     is_pair = (_col("source") != _col("target")).fill_null(value=False)
-    # Groups that are not told are told apart by streams: a program makes them in one order on all of its ranks.
+    # Groups without a name are told apart by streams, which a program creates in the same order on all ranks.
     stream = _col("stream_id").rank("dense").over("place", _col("group").is_null())
     key = pl.struct(
         "group",
@@ -91,7 +95,7 @@ def _keyed(rows: pl.DataFrame) -> pl.DataFrame:
     )
     what = pl.when("is_side").then(pl.lit("send and recv")).otherwise("kind")
     size = pl.when(_col("kind").is_in(_EQUAL)).then("bytes").fill_null(-1)
-    # Where places use different numbers of streams for them, they are in different groups, and nobody knows in which.
+    # If places use different numbers of streams, the streams of different places cannot be assigned to each other.
     streams = stream.max().over("place", _col("group").is_null())
     is_one_group = _col("group").is_not_null() | (
         streams.max().over(_col("group").is_null()) == streams.min().over(_col("group").is_null())
@@ -109,8 +113,8 @@ def _keyed(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_apart() -> pl.Expr:
-    """Says, for groups that nobody told, whether more than one collective in ten is over on one device before it begins
-    on another of the same file, so that they are of several groups."""
+    """Whether rows without a group's name are of several groups: more than one collective in ten is over on one device
+    before it begins on another device of the same file."""
     at = ("match", "rank")
     is_over = _col("end_ns").min().over(at) < _col("start_ns").max().over(at)
     can_tell = _col("group").is_null() & _col("kind").is_in(TOGETHER) & _col("match").is_not_null()
@@ -118,12 +122,8 @@ def _is_apart() -> pl.Expr:
     return (share > _MOST_APART).fill_null(value=False) & _col("group").is_null()
 
 
-def _none(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.select("row", match=pl.lit(None, dtype=pl.Int64)).clear()
-
-
 def _by_seq(rows: pl.DataFrame) -> pl.DataFrame:
-    """By the number that torch counts by, in groups of which every row has one."""
+    """Matches rows by the number that torch counts, in groups where every row has one."""
     same = pl.struct("key", "what", "seq").rank("dense").cast(pl.Int64)
     return rows.filter("can").filter(_is_counted()).select("row", match=same * 2)
 
@@ -137,7 +137,7 @@ def _by_order(rows: pl.DataFrame, trusts_clocks: bool) -> list[pl.DataFrame]:
     rest = rows.filter("can").filter(~_is_counted()).filter(_col("place").n_unique().over("key") > 1)
     if not rest.height:
         return []
-    # What a place has none of, it may not have recorded: that need not agree.
+    # A place may not have recorded some kinds at all; only kinds that all places have must agree.
     everywhere = _col("place").n_unique().over("key", "what") == _col("place").n_unique().over("key")
     rest = rest.filter(everywhere)
     one = ("key", "what", "size")
@@ -151,18 +151,18 @@ def _by_order(rows: pl.DataFrame, trusts_clocks: bool) -> list[pl.DataFrame]:
     rest = rest.join(equal, on="key", maintain_order="left")
     nth = pl.int_range(pl.len(), dtype=pl.Int64).over(*one, "place", order_by=["start_ns", "row"])
     alike = rest.filter("is_equal").with_columns(nth=nth)
-    found = [alike.select("row", match=pl.struct(*one, "nth").rank("dense").cast(pl.Int64) * 2 + 1)]
+    matches = [alike.select("row", match=pl.struct(*one, "nth").rank("dense").cast(pl.Int64) * 2 + 1)]
     base = 2 * rows.height + 2
     for (key,), some in rest.filter(~_col("is_equal")).partition_by("key", as_dict=True).items():
-        found.append(_laid(some, base + 2 * int(str(key)) * rows.height, trusts_clocks))
-    return found
+        matches.append(_laid_along(some, base + 2 * int(str(key)) * rows.height, trusts_clocks))
+    return matches
 
 
-def _laid(rows: pl.DataFrame, base: int, trusts_clocks: bool) -> pl.DataFrame:
-    """Each place of one key along the place that has the most."""
+def _laid_along(rows: pl.DataFrame, base: int, trusts_clocks: bool) -> pl.DataFrame:
+    """Matches the rows of each place with those of the place that has the most. `rows` have one key."""
     parts = {place: some.sort("start_ns", "row") for (place,), some in rows.partition_by("place", as_dict=True).items()}
     longest = max(parts.values(), key=lambda some: (some.height, -int(some["place"][0])))
-    found = [longest.select("row", match=pl.int_range(pl.len(), dtype=pl.Int64) + base)]
+    matches = [longest.select("row", match=pl.int_range(pl.len(), dtype=pl.Int64) + base)]
     for some in parts.values():
         if some is longest:
             continue
@@ -170,8 +170,8 @@ def _laid(rows: pl.DataFrame, base: int, trusts_clocks: bool) -> pl.DataFrame:
         if shift is not None:
             at = pl.int_range(pl.len(), dtype=pl.Int64) + shift
             laid = some.select("row", match=pl.when(at.is_between(0, longest.height - 1)).then(at + base))
-            found.append(laid.drop_nulls("match"))
-    return pl.concat(found)
+            matches.append(laid.drop_nulls("match"))
+    return pl.concat(matches)
 
 
 def _columns(rows: pl.DataFrame) -> tuple[pl.Series, pl.Series, pl.Series]:
@@ -179,11 +179,12 @@ def _columns(rows: pl.DataFrame) -> tuple[pl.Series, pl.Series, pl.Series]:
 
 
 def offset(long: Any, short: Any, *, trusts_clocks: bool = True) -> int | None:
-    """Where the first of `short` lies in `long` (each: what, size, end), if that is known. It may lie before it."""
+    """Returns where the first row of `short` lies in `long`, or None if that is unknown; negative: before its begin.
+    Both are (what, size, end)."""
     (what, size, end), (other_what, other_size, other_end) = long, short
     many, few = len(what), len(other_what)
     least = (few + 1) // 2
-    # The longest overlap first: all of `short` inside `long`, then ever more of it before its begin or after its end.
+    # Long overlaps first: all of `short` inside `long`, then more and more of it before its begin or after its end.
     inside = range(many - few + 1)
     beyond = [shift for out in range(1, few - least + 1) for shift in (-out, many - few + out)]
     agreeing: list[int] = []
@@ -211,7 +212,7 @@ def _agree(what: pl.Series, size: pl.Series, other_what: pl.Series, other_size: 
 
 
 def _apart(end: pl.Series, other_end: pl.Series, shift: int) -> float:
-    """How far apart the ends usually are: of a collective all ranks are done at about the same time."""
+    """Returns how far apart the ends usually are: all ranks are done with a collective at about the same time."""
     begin, until = max(0, -shift), min(len(other_end), len(end) - shift)
     ends, others = end.slice(begin + shift, until - begin), other_end.slice(begin, until - begin)
     return float((ends.cast(pl.Float64) - others).abs().median())  # type: ignore[arg-type]  # a number
@@ -219,7 +220,7 @@ def _apart(end: pl.Series, other_end: pl.Series, shift: int) -> float:
 
 def _with_times(rows: pl.DataFrame) -> pl.DataFrame:
     is_matched = _col("match").is_not_null()
-    # Who began last, of those that took the shortest time; of these the last row.
+    # The row that came last has the shortest time; if several have it, it is the one that began last.
     shortest = _col("time_ns").min().over("match")
     is_shortest = (_col("time_ns") == shortest).fill_null(value=False)
     rows = rows.with_columns(is_shortest=is_shortest, order=pl.struct("start_ns", "row").rank("ordinal"))

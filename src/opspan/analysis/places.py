@@ -1,18 +1,17 @@
-"""Places in a step: which range is the third aten::mm of its module, and which range of another run's step that is.
+"""Places in a step, such as the third aten::mm of its module, and the same places in the steps of another run.
 
-    numbered(rows, keys) -> the values of these columns that there are, and for each row which of them it has
+    numbered(rows, keys) -> the distinct values of these columns, and the number of its value for each row
     placed(parts, steps, ranks) -> parts with
-        place      Int64  the number among the ranges of its name and module in its step, by their begins, from 1; null:
-                          outside of steps. Without steps, among those of its process
-        position   Int64  in the typical step, thread after thread, of the first range at that place; null: not in it
-    partners(one, other) -> Int64, for each row of `other` the place in `one` that it is the same as; null: it is new
-    is_too_long(one, other) -> the steps are longer than what partners aligns
+        place      Int64  counts the ranges of the same name and module in the step, by their begins, from 1; null
+                          outside of steps. Without steps it counts those of the process
+        position   Int64  position in the typical step, thread after thread; null if the place is not in it
+    partners(one, other) -> Int64, for each row of `other` the place in `one` that is the same; null: it is new
+    is_too_long(one, other) -> whether the steps are too long to be aligned by `partners`
 
-The typical step is one of the first process that has any (`ranks`: the first to the last): the first that has as
-many ranges as the middle one of its steps has. The typical steps of two runs
-are aligned by the longest sequence of names and modules that they have in common, so what comes after something new
-keeps its partner. What that leaves alone on both sides is the same if name, module and place are. In steps that are too
-long for it, all is aligned by these.
+The typical step belongs to the first process that has steps (`ranks` is their order). It is the first step with as many
+ranges as the median step. The typical steps of two runs are aligned by the longest sequence of names and modules that
+both have, so ranges that come after a new one keep their partners. Ranges that are left over on both sides are the same
+if name, module and place are. If steps are too long for this, name, module and place decide for all ranges.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from opspan.analysis.spans import PROCESS, within
 _col = pl.col
 _NAME = ("name", "module")
 _PLACE = (*_NAME, "place")
-MOST = 25_000_000  # pairs of ranges that are looked at: two bytes each
+MOST = 25_000_000  # so many pairs of ranges are looked at, with two bytes each
 
 ROW = pl.int_range(pl.len(), dtype=pl.UInt32)
 Numbers = npt.NDArray[np.int64]
 
 
 def numbered(rows: pl.DataFrame, keys: Sequence[str]) -> tuple[pl.DataFrame, pl.Series]:
-    """One number instead of several columns: what is grouped by it is hashed once."""
+    """Replaces several columns by one number, so that later groupings hash one column only."""
     groups = rows.select(keys).with_columns(ROW.alias("row")).group_by(keys).agg("row")
     which = groups.select(number=ROW, row="row").explode("row").drop_nulls("row")
     return groups.select(keys), _put(which["row"], which["number"], rows.height)
@@ -50,7 +49,7 @@ def placed(parts: pl.DataFrame, steps: pl.DataFrame, ranks: Sequence[int]) -> pl
         stretch = pl.Series([], dtype=pl.UInt32)
     rows = parts.select(*PROCESS, "tid", "start_ns", stretch=stretch, name=numbered(parts, _NAME)[1], row=ROW)
     inside = rows.drop_nulls("stretch")
-    # In order of time, and at one time in that of the rows.
+    # Sorts by time; rows of the same time keep their order.
     order = inside if inside["start_ns"].is_sorted() else inside.sort("start_ns", maintain_order=True)
     order = order.select("row", key=_col("stretch").cast(pl.UInt64) * 2**32 + _col("name"))
     order = order.sort("key", maintain_order=True).with_columns(at=pl.int_range(pl.len(), dtype=pl.Int64))
@@ -64,7 +63,7 @@ def placed(parts: pl.DataFrame, steps: pl.DataFrame, ranks: Sequence[int]) -> pl
 
 
 def _steps_of(parts: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
-    """For each row the number of its step: of steps that overlap, the one that began last."""
+    """Returns the number of each row's step; if steps overlap, that of the one that began last."""
     pairs = within(parts, "start_ns", steps, PROCESS)
     order = steps.sort(*PROCESS, "start_ns")
     if order.select((_col("start_ns") < _col("end_ns").shift(1).over(PROCESS)).any()).item():
@@ -75,13 +74,13 @@ def _steps_of(parts: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
 
 
 def _put(rows: pl.Series, values: pl.Series, height: int) -> pl.Series:
-    """A column of that height with these values in these rows, each of them once, and null elsewhere."""
-    found = pl.Series([None], dtype=values.dtype).new_from_index(0, height)
-    return found.scatter(rows, values) if len(rows) else found
+    """Returns a column of that height with these values in these rows, and null elsewhere. No row may come twice."""
+    column = pl.Series([None], dtype=values.dtype).new_from_index(0, height)
+    return column.scatter(rows, values) if len(rows) else column
 
 
 def _typical(inside: pl.DataFrame, ranks: Sequence[int]) -> pl.DataFrame:
-    """row, position"""
+    """Returns the rows of the typical step: row, position."""
     nth = _col("rank").replace_strict(ranks, list(range(len(ranks))), default=len(ranks), return_dtype=pl.Int64)
     first = inside.select(PROCESS).unique().sort(nth, "rank", "pid", nulls_last=True).head(1)
     inside = inside.join(first, on=PROCESS, how="semi", nulls_equal=True)
@@ -97,14 +96,14 @@ def _typical(inside: pl.DataFrame, ranks: Sequence[int]) -> pl.DataFrame:
 
 def partners(one: pl.DataFrame, other: pl.DataFrame) -> pl.Series:
     other = other.select(*_PLACE, "position").with_row_index("row")
-    before, after, common = _aligned(one, other)
+    before, after, common = _align(one, other)
     pairs = pl.DataFrame({"row": after["row"].gather(common[1]), "partner": before["place"].gather(common[0])})
-    found = other.join(pairs, on="row", how="left", maintain_order="left")
-    taken = found.drop_nulls("partner").select(*_NAME, place="partner")
+    rows = other.join(pairs, on="row", how="left", maintain_order="left")
+    taken = rows.drop_nulls("partner").select(*_NAME, place="partner")
     free = one.select(_PLACE).join(taken, on=_PLACE, how="anti", nulls_equal=True)
-    same = found.filter(_col("partner").is_null()).join(free, on=_PLACE, how="semi", nulls_equal=True)
-    found = found.join(same.select("row", alike="place"), on="row", how="left", maintain_order="left")
-    return found.select(partner=pl.coalesce("partner", "alike"))["partner"]
+    same = rows.filter(_col("partner").is_null()).join(free, on=_PLACE, how="semi", nulls_equal=True)
+    rows = rows.join(same.select("row", alike="place"), on="row", how="left", maintain_order="left")
+    return rows.select(partner=pl.coalesce("partner", "alike"))["partner"]
 
 
 def is_too_long(one: pl.DataFrame, other: pl.DataFrame) -> bool:
@@ -113,8 +112,8 @@ def is_too_long(one: pl.DataFrame, other: pl.DataFrame) -> bool:
     return _pairs(before.height - start - end, after.height - start - end) > MOST
 
 
-def _aligned(one: pl.DataFrame, other: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, tuple[Numbers, Numbers]]:
-    """The typical steps, and which rows of the one are which rows of the other."""
+def _align(one: pl.DataFrame, other: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, tuple[Numbers, Numbers]]:
+    """Returns the typical steps, and the numbers of the rows of both that are the same."""
     before, after = _sequences(one, other)
     a, b = before["token"].to_numpy(), after["token"].to_numpy()
     start, end = _alike(a, b)
@@ -132,7 +131,7 @@ def _aligned(one: pl.DataFrame, other: pl.DataFrame) -> tuple[pl.DataFrame, pl.D
 
 
 def _sequences(one: pl.DataFrame, other: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The typical steps in their order, with a number, token, for each name and module."""
+    """Returns the typical steps in order, with `token`: a number for each name and module."""
     sides = [frame.drop_nulls("position").sort("position") for frame in (one, other)]
     names = pl.concat([side.select(_NAME) for side in sides]).unique(maintain_order=True).with_row_index("token")
     before, after = (side.join(names, on=_NAME, how="left", nulls_equal=True, maintain_order="left") for side in sides)
@@ -144,7 +143,7 @@ def _pairs(height: int, width: int) -> int:
 
 
 def _alike(a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]) -> tuple[int, int]:
-    """How many are the same at the begin, and of the rest at the end."""
+    """Returns how many elements are equal at the begin, and how many of the rest are equal at the end."""
     shorter = min(len(a), len(b))
     differs = np.flatnonzero(a[:shorter] != b[:shorter])
     start = int(differs[0]) if len(differs) else shorter
@@ -153,8 +152,8 @@ def _alike(a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]) -> tuple[int, i
 
 
 def _longest(a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]) -> tuple[Numbers, Numbers]:
-    """The longest common subsequence; of several, one whose members come early."""
-    long = np.zeros((len(a) + 1, len(b) + 1), dtype=np.uint16)  # of the first so many of both
+    """Returns the longest common subsequence; if there are several, one whose members come early."""
+    long = np.zeros((len(a) + 1, len(b) + 1), dtype=np.uint16)  # its length for the first elements of both
     for row, token in enumerate(a):
         best = np.maximum(long[row, 1:], long[row, :-1] + (b == token))
         np.maximum.accumulate(best, out=long[row + 1, 1:])

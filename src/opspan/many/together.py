@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeVar
 import polars as pl
 
 from opspan.analysis import Coverage
-from opspan.analysis.clocks import aligned
+from opspan.analysis.clocks import align
 from opspan.analysis.coverage import together as coverage_of
 from opspan.analysis.lanes import as_ranks
 from opspan.analysis.parts import COLLECTIVES, Part, Parts, moved, shifted, together
@@ -94,7 +94,7 @@ class Sum:
                 there[0] if there else as_ranks({COLLECTIVES: together(self._collectives)}, lanes)[COLLECTIVES]
             ).rows
 
-        if found := aligned(ranks, said, collectives):
+        if found := align(ranks, said, collectives):
             ranks, said, shifts = found
             answers = [{name: shifted(part, shifts) for name, part in parts.items()} for parts in answers]
         return Whole(Tables(ranks, issues=said), self._of_ranks(numbers), self._coverage[0]), answers

@@ -30,7 +30,7 @@ import polars as pl
 from opspan import private_files
 from opspan.addresses import check_local
 from opspan.analysis import Analysis
-from opspan.analysis.figures import KEYS, Figures, Lasted
+from opspan.analysis.figures import KEYS, Figures, StepFigures
 from opspan.errors import NotATrace, NotReadable, ReadError, TooLarge, TooNew, UsageError, WriteError
 from opspan.files import open_file
 from opspan.printable import as_utf8, path_text, shell_path
@@ -144,7 +144,7 @@ def _damaged(path: Path, why: str) -> NotATrace:
     return NotATrace(f"{path_text(path)} is a baseline that is damaged: {why}; write it anew with --save-baseline")
 
 
-def _read(document: dict[str, Any], by: str) -> tuple[str, pl.DataFrame, Lasted]:
+def _read(document: dict[str, Any], by: str) -> tuple[str, pl.DataFrame, StepFigures]:
     given, steps = _checked(document[by], dict, by), _checked(document["steps"], dict, "steps")
     columns = _columns(by)
     time = given["time"]
@@ -168,10 +168,10 @@ def _read(document: dict[str, Any], by: str) -> tuple[str, pl.DataFrame, Lasted]
     frame = pl.DataFrame(values, schema=columns)
     if frame.select(KEYS[by]).is_duplicated().any() or ("position" in values and _repeats(frame["position"])):
         raise ValueError(f"two rows by {by} are of the same")
-    lasted = Lasted(**steps)
-    if not (all(_is_whole(number) for number in lasted[:2]) and all(_is_real(number) for number in lasted[2:])):
+    figures = StepFigures(**steps)
+    if not (all(_is_whole(number) for number in figures[:2]) and all(_is_real(number) for number in figures[2:])):
         raise ValueError("steps have a value of the wrong type")
-    return time, frame, lasted
+    return time, frame, figures
 
 
 def _repeats(numbers: pl.Series) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from opspan.analysis import Analysis
-from opspan.analysis.compare import BY, Whole, compared, have_places, whole
+from opspan.analysis.compare import BY, StepChange, compared, have_places, step_change
 from opspan.analysis.figures import LEAST, Figures, parts_of, several
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Parts
@@ -128,11 +128,11 @@ def of_places(before: Figures, after: Figures) -> list[str]:
     return []
 
 
-def total(before: Figures, after: Figures, rows: pl.DataFrame) -> tuple[Whole, str]:
+def total(before: Figures, after: Figures, rows: pl.DataFrame) -> tuple[StepChange, str]:
     """How long a step took, or where there are none in both all that is compared; and a sentence on it. `rows`: what
     `compared` gives."""
-    of_step = whole(before.steps, after.steps)
-    taken = of_step or Whole(int(rows["before_ns"].sum()), int(rows["after_ns"].sum()), None)
+    of_step = step_change(before.steps, after.steps)
+    taken = of_step or StepChange(int(rows["before_ns"].sum()), int(rows["after_ns"].sum()), None)
     if not rows.height and not of_step:
         return taken, "There is nothing to compare in these traces"
     if not of_step:

@@ -9,7 +9,7 @@ import polars as pl
 
 from opspan.addresses import File
 from opspan.analysis import Analysis
-from opspan.analysis.compare import BY, Whole, compared
+from opspan.analysis.compare import BY, StepChange, compared
 from opspan.analysis.compare_steps import compared_steps
 from opspan.analysis.figures import Figures
 from opspan.analysis.spans import PROCESS
@@ -81,7 +81,7 @@ def section(subject: Subject) -> Section:
     )
 
 
-def _verdict(taken: Whole) -> str:
+def _verdict(taken: StepChange) -> str:
     change = taken.after_ns - taken.before_ns
     if taken.is_real is False:
         return "Neither slower nor faster, as far as the noise of the steps lets tell."
