@@ -1,32 +1,27 @@
-"""tools/judge: what is wrong is called so, and a sample of what it measures: the whole takes minutes.
+"""tools/judge names what is wrong, and measures a sample here, because everything takes minutes.
 
-The figures of the sample are held to what is met today. Who makes them better raises them here.
+The figures of the sample must be at least those of today. A change that makes them better raises them here.
 """
 
 from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-REPO = Path(__file__).parents[2]
-JUDGE = REPO / "tools" / "judge"
+from tool_folders import TOOLS, importable
+
+JUDGE = TOOLS / "judge"
 MS = 1_000_000
 
 
-@pytest.fixture(autouse=True, scope="module")
-def judge() -> Iterator[None]:
-    sys.path.insert(0, str(JUDGE))
-    yield
-    sys.path.remove(str(JUDGE))
+judge = importable("judge")
 
 
-def said(*rows: dict[str, Any]) -> pl.DataFrame:
+def findings_of(*rows: dict[str, Any]) -> pl.DataFrame:
     usual = {"sentence": "it is so", "ops": [], "modules": [], "steps": [], "ranks": [0]}
     types = {"at_stake_ns": pl.Int64, "ops": pl.List(pl.String), "modules": pl.List(pl.String)}
     return pl.DataFrame([usual | row for row in rows], schema_overrides=types | {"steps": pl.List(pl.String)})
@@ -35,7 +30,7 @@ def said(*rows: dict[str, Any]) -> pl.DataFrame:
 def trial(*rows: dict[str, Any], saved_ns: int = 20 * MS, **more: Any) -> Any:
     from trial import Trial
 
-    return Trial("plant", 0, said(*rows), 100 * MS, saved_ns, frozenset(["item"]), **more)
+    return Trial("plant", 0, findings_of(*rows), 100 * MS, saved_ns, frozenset(["item"]), **more)
 
 
 def test_a_cause_counts_among_the_first_three_that_have_time() -> None:
@@ -66,12 +61,12 @@ def test_a_rule_with_a_condition_states_what_that_saves() -> None:
 
 def test_a_condition_is_measured_in_a_run_where_it_holds() -> None:
     from remedies import ON_CONDITION
-    from simulated import planted
+    from simulated import planted_trial
 
     from opspan.findings import RULES
 
     assert {rule.id for rule in RULES if "half of their time" in rule.condition} == ON_CONDITION
-    one = planted("no-tensor-cores", 8)
+    one = planted_trial("no-tensor-cores", 8)
     assert one.condition_ns is not None
     assert one.condition_ns != one.saved_ns
     assert one.is_timed
@@ -134,25 +129,25 @@ def test_a_sample_is_judged() -> None:
     import simulated
     from report import Results
 
-    results = Results("0", [simulated.planted(kind, 0) for kind in SAMPLE])
+    results = Results("0", [simulated.planted_trial(kind, 0) for kind in SAMPLE])
     for number in range(6):
         results.clean_runs += 1
         results.false += simulated.clean(number)
     results.what_ifs += map(simulated.what_if, range(6))
     named, counted = results.measures["recall"]
     _, placed_of = results.measures["place"]
-    right, asked = results.measures["what-if"]
+    right, questions = results.measures["what-if"]
 
     assert counted == len(SAMPLE), results.measures
     assert named == counted, results.measures
     assert results.measures["place"][0] >= placed_of - 1, results.measures
-    assert right >= asked - 1, results.measures
+    assert right >= questions - 1, results.measures
     assert results.measures["time at stake"][1] == named, results.measures
 
 
 @pytest.mark.parametrize("number", [244, 255, 260])
 def test_an_even_pipeline_has_neither_stragglers_nor_small_collectives(number: int) -> None:
-    """Its stages load kernels while they wait, or what they send takes microseconds: once that was said of these."""
+    """Its stages load kernels while they wait, or send data for microseconds; earlier rules took that for a fault."""
     import simulated
 
     assert not list(simulated.clean(number))
@@ -160,21 +155,21 @@ def test_an_even_pipeline_has_neither_stragglers_nor_small_collectives(number: i
 
 @pytest.mark.parametrize("number", [42, 49, 60, 75])
 def test_what_runs_would_take_whose_ranks_wait_for_each_other(number: int) -> None:
-    """In these no rank by itself tells: streams wait for each other, too, and one host is far ahead."""
+    """The file of a single rank is not enough here: streams wait for each other, too, and one host is far ahead."""
     import simulated
 
     one = simulated.what_if(number)
 
-    assert one.said is not None
-    assert one.said == pytest.approx(one.truth, abs=0.005), one.asked
+    assert one.answer is not None
+    assert one.answer == pytest.approx(one.truth, abs=0.005), one.question
 
 
 @pytest.mark.parametrize(("kind", "seed"), [("stall", 8), ("kernels-loaded-late", 4)])
 def test_what_is_in_few_steps_is_told_with_its_time(kind: str, seed: int) -> None:
-    """A pause of the main thread after the backward's thread was done; loading in more than a quarter of the steps."""
+    """The plants pause the main thread after the backward, or load in more than a quarter of the steps."""
     import simulated
 
-    one = simulated.planted(kind, seed)
+    one = simulated.planted_trial(kind, seed)
 
     assert one.row is not None
     assert (one.is_timed, one.unplaced) == (True, [])

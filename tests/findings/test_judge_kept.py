@@ -5,28 +5,22 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 
-TOOLS = Path(__file__).parents[2] / "tools"
+from tool_folders import TOOLS, importable
+
 MS = 1_000_000
 
 
-@pytest.fixture(autouse=True, scope="module")
-def tools() -> Iterator[None]:
-    added = [str(TOOLS / "judge"), str(TOOLS / "docs")]
-    sys.path[:0] = added
-    yield
-    for path in added:
-        sys.path.remove(path)
+judge_and_docs = importable("judge", "docs")
 
 
 def results(part: str, kind: str, *stated_ms: int | None) -> Any:
-    """A trial for each: of 100 ms, of which the fault costs 20."""
+    """Returns results with a trial for each stated time: of a run of 100 ms, of which the fault costs 20."""
     from report import Results
     from trial import Trial
 
@@ -36,9 +30,9 @@ def results(part: str, kind: str, *stated_ms: int | None) -> Any:
         else {"id": "other", "at_stake_ns": MS}
         for ms in stated_ms
     ]
-    said = [pl.DataFrame([row]) for row in rows]
+    findings = [pl.DataFrame([row]) for row in rows]
     rules = frozenset(["item"])
-    trials = [Trial(kind, seed, one, 100 * MS, 20 * MS, rules, {"op": "mm"}) for seed, one in enumerate(said)]
+    trials = [Trial(kind, seed, one, 100 * MS, 20 * MS, rules, {"op": "mm"}) for seed, one in enumerate(findings)]
     return Results("7-9", trials, clean_runs=3 if part == "simulated" else 0, part=part)
 
 
@@ -48,8 +42,8 @@ def kept(path: Path, *parts: Any) -> dict[str, Any]:
     path.write_text("{}", encoding="utf-8")
     for part in parts:
         keep(part, path)
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-    return found
+    data: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return data
 
 
 def test_a_part_is_kept_beside_the_other(tmp_path: Path) -> None:
@@ -57,17 +51,17 @@ def test_a_part_is_kept_beside_the_other(tmp_path: Path) -> None:
     programs = results("programs", "a late rank", 20, 40, None)
     again = results("simulated", "late-rank", 21)
 
-    found = kept(tmp_path / "judge.json", simulated, programs, again)
+    data = kept(tmp_path / "judge.json", simulated, programs, again)
 
-    assert list(found) == ["simulated", "programs"]
-    assert found["simulated"]["missed"] == {"late-rank": [1, 0, 0, 1]}
-    assert found["programs"]["missed"] == {"a late rank": [3, 1, 1, 2]}
-    assert found["programs"]["measures"] == {
+    assert list(data) == ["simulated", "programs"]
+    assert data["simulated"]["missed"] == {"late-rank": [1, 0, 0, 1]}
+    assert data["programs"]["missed"] == {"a late rank": [3, 1, 1, 2]}
+    assert data["programs"]["measures"] == {
         "recall": [2, 3, 0.95],
         "time at stake": [1, 2, 0.9],
         "place": [0, 2, 0.95],
     }
-    for part in found.values():
+    for part in data.values():
         assert part["seeds"] == "7-9"
         assert len(part["commit"]) >= 7
         assert part["day"].count("-") == 2
@@ -76,18 +70,18 @@ def test_a_part_is_kept_beside_the_other(tmp_path: Path) -> None:
 def test_each_part_has_tables_of_its_own(tmp_path: Path) -> None:
     from findings_page import measurements
 
-    found = kept(
+    data = kept(
         tmp_path / "judge.json",
         results("simulated", "slow-rank", 20, None),
         results("programs", "a late rank", 20, 40, 20, None),
     )
-    simulated, programs = measurements(found).split("### Real programs")
+    simulated, programs = measurements(data).split("### Real programs")
 
-    assert f"`python tools/judge --seeds 7-9` of commit {found['simulated']['commit']}" in simulated
+    assert f"`python tools/judge --seeds 7-9` of commit {data['simulated']['commit']}" in simulated
     assert "| Named | 1 of 2 (50%) | 95% |" in simulated
     assert "| False | 0 in 3 runs | 0 |" in simulated
     assert "| slow-rank | 2 | 1 | 0 | 1 |" in simulated
-    assert f"`python tools/judge --only programs --seeds 7-9` of commit {found['programs']['commit']}" in programs
+    assert f"`python tools/judge --only programs --seeds 7-9` of commit {data['programs']['commit']}" in programs
     assert "| Named | 3 of 4 (75%) | 95% |" in programs
     assert "| Time at stake | 2 of 3 (67%) | 90% |" in programs
     assert "| a late rank | 4 | 1 | 1 | 3 |" in programs

@@ -1,26 +1,18 @@
-"""What tools/judge says of real programs of a GPU: one of them where there is one, and that they run where there is
-none."""
+"""tools/judge on real programs of a GPU: one program on a GPU, if there is one; others at least run without a GPU."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import opspan
+from tool_folders import TOOLS, importable
 
-TOOLS = Path(__file__).parents[2] / "tools"
-
-
-@pytest.fixture(autouse=True)
-def tools() -> Iterator[None]:
-    sys.path.insert(0, str(TOOLS / "judge"))
-    yield
-    sys.path.remove(str(TOOLS / "judge"))
+judge = importable("judge")
 
 
 @pytest.mark.gpu

@@ -7,21 +7,17 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from house.tree import REPO
+from tool_folders import importable
 
 BENCH = REPO / "tools" / "bench"
 
 
-@pytest.fixture(autouse=True, scope="module")
-def benches() -> Iterator[None]:
-    sys.path.insert(0, str(BENCH))
-    yield
-    sys.path.remove(str(BENCH))
+bench = importable("bench")
 
 
 def runs(values: list[float], **goal: float) -> list[list[object]]:

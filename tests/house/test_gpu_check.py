@@ -1,16 +1,16 @@
-"""tools/gpu-check: what it reads of ncu's tables, and that a part which fails or hangs takes no other with it."""
+"""tools/gpu-check: how it reads tables of ncu, and that a part which fails or hangs does not stop the others."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from house.tree import REPO
+from tool_folders import importable
 
 TOOL = REPO / "tools" / "gpu-check"
 RANGES = "thread Domain:Push/Pop_Range:PL_Type:PL_Value:CLR_Type:Color:Msg_Type:Msg"
@@ -18,15 +18,11 @@ GMMA, HMMA, HFMA2 = (f"sm__inst_executed_pipe_tensor_op_{kind}.sum" for kind in 
 NONE_SAID = ":none:none:none:none:none:none"
 
 
-@pytest.fixture(autouse=True, scope="module")
-def tool() -> Iterator[None]:
-    sys.path.insert(0, str(TOOL))
-    yield
-    sys.path.remove(str(TOOL))
+tool = importable("gpu-check")
 
 
 def table(*rows: tuple[str, str, str, str, str, str]) -> str:
-    """A table of ncu's: name of a kernel, ranges, duration, and three counters."""
+    """Returns a table as ncu writes it. A row has the name of a kernel, ranges, duration and three counters."""
     names = ["ID", "Process ID", RANGES, "Kernel Name", "Block Size", "Grid Size", "gpu__time_duration.sum"]
     names += [GMMA, HMMA, HFMA2]
     units = ["", "", "", "", "", "", "ns", "inst", "inst", "inst"]

@@ -1,18 +1,19 @@
-"""How good findings are: measured on runs whose truth is known, as they were made, with and without a fault.
+"""Measures how good findings are, on runs whose truth is known because they were made with and without a fault.
 
     python tools/judge                      seeds 0 and 1: every plant twice, 40 runs without one, 40 questions what-if
     python tools/judge --seeds 2-3          other seeds
     python tools/judge --only slow-rank     one plant; or clean, what-if. May be given several times
-    python tools/judge --only clean --seeds 0 --nth 7    one run without a plant
-    python tools/judge --only programs --seeds 0         real programs of a CPU, ten times each: that takes half an hour
-    python tools/judge --only gpu --seeds 0              those of a GPU: that takes five minutes on 16 processors
+    python tools/judge --only clean --seeds 0 --nth 7    one run of those without a plant
+    python tools/judge --only programs --seeds 0         real programs on a CPU, ten times each (half an hour)
+    python tools/judge --only gpu --seeds 0              real programs on a GPU (five minutes with 16 processors)
     python tools/judge --only 'a late rank' --seeds 0    one program
-    python tools/judge --only gpu --recordings FOLDER    and keeps the run with and the run without the plant there
-    python tools/judge --keep               and writes the tables of docs/findings.md: of simulated runs, and
-                                            with --only programs of these
+    python tools/judge --only gpu --recordings FOLDER    keeps the recordings with and without the plant there, too
+    python tools/judge --keep               writes the table of simulated runs in docs/findings.md, too, or
+                                            with --only programs the table of real programs
 
-A run is drawn by its seed, written as a file of torch.profiler or nsys, and read by opspan. Its truth is the same run
-simulated without the plant. Each miss is a line: what was planted, what is true, and what was said.
+A plant is a fault that is put into a run. A run is drawn at random from its seed, written as a file of torch.profiler
+or nsys, and read by opspan. The truth is known from the same run, simulated without the plant. Each miss is printed as
+a line: the plant, the truth, and what opspan said.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-os.environ.setdefault("POLARS_MAX_THREADS", "1")  # the files are small: more threads only wait for each other
+os.environ.setdefault("POLARS_MAX_THREADS", "1")  # the files are small, and more threads would only wait for each other
 sys.path.append(str(Path(__file__).parents[2] / "tests"))
 
 import report
@@ -36,12 +37,12 @@ from plants import PLANTS
 import programs
 
 Some = TypeVar("Some")
-GPU = "gpu"  # no table has what was measured of these
+GPU = "gpu"  # its measurements are in no table
 PARTS = ("clean", "what-if", report.PROGRAMS, GPU)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options = parsed(arguments)
+    options = parse(arguments)
     began = time.perf_counter()
     results = report.Results(options.seeds_text, part=options.part)
     numbers = [seed * simulated.OF_SEED + nth for seed in options.seeds for nth in options.nth]
@@ -50,31 +51,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if kind == "clean":
             for number in numbers:
                 results.clean_runs += 1
-                results.false += show(list(simulated.clean(number)), report.of_clean)
+                results.false += show(list(simulated.clean(number)), report.false_finding_lines)
         elif kind == "what-if":
             for number in numbers:
-                results.what_ifs += show([simulated.what_if(number)], report.of_what_ifs)
+                results.what_ifs += show([simulated.what_if(number)], report.what_if_lines)
         elif kind in PLANTS:
-            some = [simulated.planted(kind, seed) for seed in options.seeds]
-            results.trials += show(some, partial(report.of_kind, kind))
+            some = [simulated.planted_trial(kind, seed) for seed in options.seeds]
+            results.trials += show(some, partial(report.kind_lines, kind))
     for of in (programs.PROGRAMS, programs.DEVICE_PROGRAMS):
         if wanted := [of[kind] for kind in options.wanted if kind in of]:
             for trial in (one for seed in options.seeds for one in programs.trials(wanted, seed, options.recordings)):
-                results.trials += show([trial], partial(report.of_kind, trial.kind))
-    print("", *report.measures(results), f"{time.perf_counter() - began:.0f} s", sep="\n")
+                results.trials += show([trial], partial(report.kind_lines, trial.kind))
+    print("", *report.measure_lines(results), f"{time.perf_counter() - began:.0f} s", sep="\n")
     if options.keep:
         report.keep(results)
     return 0
 
 
 def show(some: list[Some], lines: Callable[[list[Some]], Iterator[str]]) -> list[Some]:
-    """Prints what is said of them as soon as they are judged: all of them take minutes."""
+    """Prints the lines of these results at once, because all results take minutes. Returns the results."""
     for line in lines(some):
         print(line, flush=True)
     return some
 
 
-def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+def parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", default="0-1", metavar="A-B", help="[default: 0-1]")
     names = [*PLANTS, *programs.PROGRAMS, *programs.DEVICE_PROGRAMS, *PARTS]
@@ -92,12 +93,12 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     options.part = report.PROGRAMS if options.only == [report.PROGRAMS] else report.SIMULATED
     if options.keep and ((options.only and options.part == report.SIMULATED) or options.nth is not None):
         parser.error("--keep writes what was measured of all: leave out --nth, and --only but for --only programs")
-    whole = {
+    members = {
         None: [*PLANTS, *PARTS[:2]],
         report.PROGRAMS: [*programs.PROGRAMS],
         GPU: [*programs.DEVICE_PROGRAMS],
     }
-    options.wanted = [name for one in options.only or [None] for name in whole.get(one, [one])]
+    options.wanted = [name for one in options.only or [None] for name in members.get(one, [one])]
     first, _, last = options.seeds.partition("-")
     if not (first.isdigit() and (last or first).isdigit() and int(first) <= int(last or first)):
         parser.error(f"--seeds {options.seeds!r}: expected a number, or two such as 0-1")

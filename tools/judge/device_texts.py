@@ -1,10 +1,11 @@
-"""Real programs on a GPU, each with a plant, as program_texts has them of a CPU.
+"""Real programs on a GPU, each with a plant, like those of program_texts on a CPU.
 
-A program runs three steps before it is recorded: what a device, its libraries and its allocator do once is no plant.
-Programs share the device, so each takes a turn: its loop runs while no other program does anything. Batches are large,
-so that the device sets the pace: how long a host takes for a launch differs by a sixth from process to process (on an
-H100 with 16 processors, the same 20 steps took 146 to 216 ms with batches of 4,096). What is planted is not done
-`beside` the loop without the plant: the device goes on while the host is busy, and that would count twice.
+A program runs three steps before it is recorded, because the device, its libraries and its allocator prepare themselves
+once. Programs share the device and take turns: the loop of one runs while no other program does anything. Batches are
+large, so that the device sets the pace: the time that a host needs for a launch differs by a sixth from process to
+process (on an H100 with 16 processors, the same 20 steps took 146 to 216 ms with batches of 4,096). Unlike on a CPU,
+the run without the plant does not do the same work `beside` its loop: the device goes on while the host is busy, and
+that would count twice.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def program(name: str, text: str, *rules: str, has_time: bool = True, **place: s
 
 
 def after_steps(do: str, *, first: str = "", which: str = "") -> str:
-    """The text of a program that does something after its steps: after each, or after those of `which`."""
+    """Returns the text of a program that does something after each of its steps, or after those of `which`."""
     plant = f"def after(number, found):\n    if PLANTED{which}:\n        {do}"
     return f"{first}\n{plant}\ntrain(model, sgd(model), rows, after=after)"
 

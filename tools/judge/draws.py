@@ -1,6 +1,8 @@
-"""Jobs without a fault, drawn by seed from ranges: training, inference and pipelines, of 1 to 8 ranks, with small and
-large kernels, hosts that are ahead by up to as many launches as a queue takes, accumulated gradients, validation,
-checkpoints, warm-up and uneven batches."""
+"""Draws jobs without a fault at random, from a seed: training, inference and pipelines, of 1 to 8 ranks.
+
+They have small and large kernels, hosts that run ahead by up to a full launch queue, accumulated gradients, validation,
+checkpoints, warm-up and uneven batches.
+"""
 
 from __future__ import annotations
 
@@ -11,16 +13,16 @@ from typing import Any
 
 from builders.job import Job
 
-_MOST = 2_500  # kernels of all ranks: what is judged in a second
+_MOST = 2_500  # kernels of all ranks, which take a second to judge
 
 
-def drawn(random: Random, **fixed: Any) -> Job:
-    """`fixed`: what is not drawn."""
+def draw_job(random: Random, **fixed: Any) -> Job:
+    """Draws a job. `fixed` has fields that are given, not drawn."""
     kind = random.choices(("training", "inference", "pipeline"), (7, 2, 1))[0]
     kind = (
         "pipeline" if fixed.get("pipeline") else "training" if "is_training" in fixed or "pipeline" in fixed else kind
     )
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "seed": random.randrange(1 << 30),
         "ranks": random.choice((1, 1, 2, 4, 8)),
         "steps": random.randrange(8, 25),
@@ -46,12 +48,12 @@ def drawn(random: Random, **fixed: Any) -> Job:
     }
     if kind == "inference":
         some = {"validate_every": 0, "checkpoint_every": 0, "item_every": 0, "micro": 1, "ranks": 1}
-        said |= {"is_training": False, "graphs": random.random() < 0.4, **some}
+        fields |= {"is_training": False, "graphs": random.random() < 0.4, **some}
     elif kind == "pipeline":
-        said |= {"pipeline": True, "ranks": random.choice((2, 4)), "micro": random.choice((4, 8))}
-    job = Job(**(said | fixed))
-    each = job.ranks * job.micro * (11 * job.layers + 10) * job.split
-    return replace(job, steps=min(job.steps, max(_MOST // each, 8)))
+        fields |= {"pipeline": True, "ranks": random.choice((2, 4)), "micro": random.choice((4, 8))}
+    job = Job(**(fields | fixed))
+    kernels_of_step = job.ranks * job.micro * (11 * job.layers + 10) * job.split
+    return replace(job, steps=min(job.steps, max(_MOST // kernels_of_step, 8)))
 
 
 def _log(random: Random, least: float, most: float) -> float:

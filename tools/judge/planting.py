@@ -1,6 +1,6 @@
-"""What plants are: each is a job, and the same job with a fault, of which it is known what should be said.
+"""Plants: a plant is a job, the same job with a fault, and the findings that should name the fault.
 
-PLANTS has them all by name, once plants.py has been imported.
+PLANTS has all of them by name, once plants.py is imported.
 """
 
 from __future__ import annotations
@@ -10,24 +10,28 @@ from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
 
-from draws import drawn
+from draws import draw_job
 
 from builders.job import Job
 from builders.job_program import rows_of
 
 
 @dataclass(frozen=True)
-class Planted:
+class Plant:
+    """A job with a fault, and what opspan should say of it."""
+
     without: Job
     job: Job
-    rules: frozenset[str]  # any of these names the cause
-    place: dict[str, Any] = field(default_factory=dict)  # op, module, function, step: a name, or any of several; ranks
-    ranks: tuple[int, ...] = ()  # whose files opspan is given; none: all
-    has_time: bool = True  # else it has to be named whatever it costs
+    rules: frozenset[str]  # a finding of any of these rules names the fault
+    place: dict[str, Any] = field(
+        default_factory=dict
+    )  # by op, module, function or step: a name, or a tuple of which any will do; by ranks: numbers
+    ranks: tuple[int, ...] = ()  # opspan gets only the files of these; empty: of all
+    has_time: bool = True  # False: opspan cannot know its cost, and has to name it whatever it costs
 
 
 ITEM = ("aten::item", "aten::_local_scalar_dense")
-Draw = Callable[[Random], Planted]
+Draw = Callable[[Random], Plant]
 PLANTS: dict[str, Draw] = {}
 
 
@@ -40,23 +44,23 @@ def step_ns(job: Job) -> int:
     return rows_of(job).ns // job.steps
 
 
-def made(without: Job, rules: str, place: dict[str, Any] | None = None, **more: Any) -> Planted:
-    return Planted(without, replace(without, **more), frozenset(rules.split()), place or {})
+def with_fault(without: Job, rules: str, place: dict[str, Any] | None = None, **more: Any) -> Plant:
+    return Plant(without, replace(without, **more), frozenset(rules.split()), place or {})
 
 
-def a_step(random: Random, job: Job) -> int:
+def random_step(random: Random, job: Job) -> int:
     return random.randrange(3, job.steps - 1)
 
 
-def several_ranks(random: Random, **more: Any) -> Job:
-    return drawn(random, ranks=random.choice((2, 4, 8)), is_training=True, **more)
+def draw_several_ranks(random: Random, **more: Any) -> Job:
+    return draw_job(random, ranks=random.choice((2, 4, 8)), is_training=True, **more)
 
 
-def pressed_ranks(random: Random, **more: Any) -> Job:
-    return pressed(random, ranks=random.choice((2, 4, 8)), is_training=True, **more)
+def draw_pressed_ranks(random: Random, **more: Any) -> Job:
+    return draw_pressed_job(random, ranks=random.choice((2, 4, 8)), is_training=True, **more)
 
 
-def pressed(random: Random, **more: Any) -> Job:
-    """A job whose host is hardly ahead: what makes it wait costs time."""
+def draw_pressed_job(random: Random, **more: Any) -> Job:
+    """Draws a job whose host hardly runs ahead of the device, so that every wait costs time."""
     host = random.uniform(0.2, 0.6)
-    return drawn(random, host=host, kernel=host * random.uniform(0.9, 1.3), item_every=0, **more)
+    return draw_job(random, host=host, kernel=host * random.uniform(0.9, 1.3), item_every=0, **more)

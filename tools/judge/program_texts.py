@@ -1,10 +1,10 @@
-"""Real programs on a CPU, each with a plant: a change that makes it slower and whose cause is known.
+"""Real programs on a CPU, each with a plant: a change that makes the program slower for a known reason.
 
-Program.start + Program.text, run with the folder to record to and "planted" or "plain", prints the seconds that its
-loop took. `if PLANTED` is the plant. What is `beside` the loop is done without the plant as well, but in no time: a
-pause or other work leaves the caches and clocks of a processor slower, which is no cause that a trace could show.
-Plants take longer than runs of one program differ by. Programs of four ranks compute little: where ranks have to share
-processors, one that sleeps makes the others quicker. Each rank of a program of several runs the same text.
+A program is Program.start + Program.text. It gets the folder to record to and "planted" or "plain" as arguments, and
+prints the seconds that its loop took. `if PLANTED` guards the plant. Work `beside` the loop is also done without the
+plant, but not timed: a pause or other work slows the caches and clocks of a processor, and no trace could show that
+cause. A plant takes longer than the difference between runs of the same program. Programs of four ranks compute little,
+because a rank that sleeps makes the others faster if they share processors. All ranks of a program run the same text.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ model = Net()
 
 @dataclass(frozen=True)
 class Program:
-    """`rules`, `place` and `has_time` are those of a Trial."""
+    """A program with a plant. `rules`, `place` and `has_time` are those of a Trial."""
 
     name: str
     text: str
@@ -115,7 +115,7 @@ class Program:
     place: Mapping[str, Any] = field(default_factory=dict)
     ranks: int = 1
     has_time: bool = True
-    start: str = START  # what the text begins with
+    start: str = START  # comes before the text
 
 
 IN_BACKWARD = """

@@ -1,7 +1,7 @@
 """Real programs on a CPU or a GPU, with and without a plant, recorded by opspan itself.
 
-trials(programs, seed) -> a Trial of each; a seed is one more time
-PROGRAMS, DEVICE_PROGRAMS, by name
+trials(programs, seed)       a Trial of each program; another seed repeats them
+PROGRAMS, DEVICE_PROGRAMS    all programs, by name
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from trial import Trial
 import opspan
 from opspan.views import findings
 
-TIMES = 5  # of each, with and without the plant: what counts is the median
+TIMES = 5  # runs with and without the plant; the medians are compared
 LONGEST_S = 300
-# Programs keep memory that they free: else a plant that frees more makes all ops slower, which get their pages anew.
+# Programs keep the memory that they free. Else a plant that frees more would slow all ops, which would get new pages.
 KEEPS_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_ARENA_MAX": "1"}
 PROGRAMS = {program.name: program for program in program_texts.ALL}
 DEVICE_PROGRAMS = {program.name: program for program in device_texts.ALL}
 
 
 def trials(programs: Sequence[Program], seed: int, recordings: Path | None = None) -> Iterator[Trial]:
-    """Runs programs of a CPU one after the other; programs of a GPU take turns, and prepare themselves side by side."""
+    """Runs programs on a CPU one after the other. Programs on a GPU start side by side, but their loops take turns."""
     is_on_device = programs[0].start == device_texts.ON_DEVICE
     together = min(len(programs), max((os.cpu_count() or 1) * 3 // 4, 1)) if is_on_device else 1
     with tempfile.NamedTemporaryFile() as turn, ThreadPoolExecutor(together) as pool:
@@ -46,11 +46,11 @@ def trials(programs: Sequence[Program], seed: int, recordings: Path | None = Non
 def _trial(program: Program, seed: int, recordings: Path | None) -> Trial:
     with tempfile.TemporaryDirectory() as folder:
         plain, planted = {}, {}
-        for number in range(TIMES):  # in turns: what else the machine does meets both
+        for number in range(TIMES):  # in turns, so that other work of the machine slows both
             plain[number] = seconds(program, f"{folder}/plain{number}", "plain")
             planted[number] = seconds(program, f"{folder}/planted{number}", "planted")
         middle = sorted(planted, key=planted.__getitem__)[TIMES // 2]
-        said = findings.rows_of(opspan.load(f"{folder}/planted{middle}").analysed)
+        rows = findings.rows_of(opspan.load(f"{folder}/planted{middle}").analysed)
         if recordings is not None:
             for how, number in (("planted", middle), ("plain", sorted(plain, key=plain.__getitem__)[TIMES // 2])):
                 shutil.copytree(f"{folder}/{how}{number}", recordings / f"{program.name}.{how}")
@@ -59,7 +59,7 @@ def _trial(program: Program, seed: int, recordings: Path | None) -> Trial:
     return Trial(
         program.name,
         seed,
-        said,
+        rows,
         ns(planted[middle]),
         ns(saved),
         frozenset(program.rules),
@@ -74,22 +74,22 @@ def ns(seconds: float) -> int:
 
 
 def seconds(program: Program, folder: str, how: str) -> float:
-    """Runs the program, on each of its ranks, and returns how long its loop took on the slowest."""
+    """Runs all ranks of the program; returns how long its loop took on the slowest."""
     command = [sys.executable, "-c", program.start + program.text, folder, how]
-    together = os.environ | KEEPS_MEMORY | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-    together["WORLD_SIZE"] = str(program.ranks)
+    environment = os.environ | KEEPS_MEMORY | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+    environment["WORLD_SIZE"] = str(program.ranks)
     running = [
-        subprocess.Popen(command, env=together | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
+        subprocess.Popen(command, env=environment | {"RANK": str(rank)}, stdout=subprocess.PIPE, text=True)
         for rank in range(program.ranks)
     ]
     try:
-        said = [one.communicate(timeout=LONGEST_S)[0] for one in running]
+        outputs = [one.communicate(timeout=LONGEST_S)[0] for one in running]
     finally:
         for one in running:
             one.kill()
     if any(one.returncode for one in running):
         raise SystemExit(f"the program {program.name!r} ({how}) failed")
-    return max(float(text.split()[-1]) for text in said)
+    return max(float(text.split()[-1]) for text in outputs)
 
 
 def free_port() -> int:

@@ -1,10 +1,11 @@
-"""What a rule's cause costs in a job: it is run again with all of that cause taken out, more of it rather than less.
+"""Computes what the cause of a rule costs in a job: the job is simulated again without that cause.
 
-    ns = without(rule, row, job)     how long the run takes then; None: nobody has said here what this rule's cause is
-    ON_CONDITION                     rules whose time at stake is that of a condition (Rule.condition): what they state
-                                     is compared with the run in which it holds, as no trace says what would be instead
+    ns = without(rule, row, job)     how long the run takes then; None if this file does not know the cause of the rule
+    ON_CONDITION                     rules whose time at stake depends on a condition (Rule.condition), because no trace
+                                     shows the alternative; they are compared with the run in which it holds
 
-A new rule needs a line here, or its findings on runs without a fault cannot be judged.
+If in doubt, more is taken out rather than less. A new rule needs a line here, or its findings on runs without a fault
+cannot be judged.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from builders.job import Job
 from builders.job_program import CAST, rows_of
 from builders.training_plan import MULTIPROCESSORS
 
-Row = Mapping[str, Any]  # of the frame of findings
+Row = Mapping[str, Any]  # a row of the frame of findings
 Change = Callable[[list[Program]], None]
 
 
@@ -44,7 +45,7 @@ def _kernels(programs: list[Program]) -> Iterator[Kernel]:
                 yield from one.work
 
 
-def _dropped(is_gone: Callable[[Instruction], bool]) -> Change:
+def _drop(is_gone: Callable[[Instruction], bool]) -> Change:
     def change(programs: list[Program]) -> None:
         for thread in _threads(programs):
             thread[:] = [one for one in thread if not is_gone(one)]
@@ -52,32 +53,32 @@ def _dropped(is_gone: Callable[[Instruction], bool]) -> Change:
     return change
 
 
-def _tagged(*tags: str) -> Change:
-    return _dropped(lambda one: getattr(one, "tag", None) in tags)
+def _drop_tagged(*tags: str) -> Change:
+    return _drop(lambda one: getattr(one, "tag", None) in tags)
 
 
-def _no_launching(programs: list[Program]) -> None:
-    """The host takes no time, but where it loads or compiles."""
+def _remove_launching(programs: list[Program]) -> None:
+    """Lets the host take no time, except where it loads or compiles."""
     for thread in _threads(programs):
         for one in thread:
             if (isinstance(one, Host) and one.tag not in ("load", "compile")) or isinstance(one, Launch):
                 one.ns = 0
 
 
-def _no_idle_time(programs: list[Program]) -> None:
-    _no_launching(programs)
-    _dropped(lambda one: isinstance(one, Order))(programs)
-    _tagged("malloc", "module")(programs)
+def _remove_idle_time(programs: list[Program]) -> None:
+    _remove_launching(programs)
+    _drop(lambda one: isinstance(one, Order))(programs)
+    _drop_tagged("malloc", "module")(programs)
 
 
-def _no_blocking(programs: list[Program]) -> None:
+def _remove_blocking(programs: list[Program]) -> None:
     for thread in _threads(programs):
         for one in thread:
             if isinstance(one, Launch):
                 one.waits = False
 
 
-def _scaled(factor: Callable[[Kernel], float]) -> Change:
+def _scale_kernels(factor: Callable[[Kernel], float]) -> Change:
     def change(programs: list[Program]) -> None:
         for kernel in _kernels(programs):
             kernel.ns = round(kernel.ns * factor(kernel))
@@ -85,7 +86,7 @@ def _scaled(factor: Callable[[Kernel], float]) -> Change:
     return change
 
 
-def _no_meeting(programs: list[Program]) -> None:
+def _remove_meeting(programs: list[Program]) -> None:
     for kernel in _kernels(programs):
         if kernel.group:
             kernel.ns, kernel.group = 0, ()
@@ -100,12 +101,12 @@ def _few_blocks(kernel: Kernel) -> float:
     return kernel.blocks / MULTIPROCESSORS if is_few else 1.0
 
 
-def _as_usual(job: Job, row: Row) -> Job:
-    numbers = [int(found[1]) for step in row["steps"] if (found := re.search(r"#(\d+)$", step))]
+def _without_outliers(job: Job, row: Row) -> Job:
+    numbers = [int(match[1]) for step in row["steps"] if (match := re.search(r"#(\d+)$", step))]
     return replace(job, plain=frozenset(numbers))
 
 
-def _alike(job: Job, row: Row) -> Job:
+def _with_equal_ranks(job: Job, row: Row) -> Job:
     return replace(job, is_same=True)
 
 
@@ -113,43 +114,43 @@ def _a_process_for_each_device(job: Job, row: Row) -> Job:
     return replace(job, ranks=job.devices, devices=1, batch_ns=job.batch_ns // job.devices)
 
 
-_NO_TIME: Change = _scaled(lambda kernel: 0.0 if kernel.group else 1.0)
-_TWICE_AS_QUICK: Change = _scaled(lambda kernel: 0.5 if _is_product(kernel) else 1.0)
+_NO_TIME: Change = _scale_kernels(lambda kernel: 0.0 if kernel.group else 1.0)
+_TWICE_AS_QUICK: Change = _scale_kernels(lambda kernel: 0.5 if _is_product(kernel) else 1.0)
 ON_CONDITION = frozenset(("tf32-off", "no-tensor-cores", "odd-sizes"))
 _OF_JOBS: dict[str, Callable[[Job, Row], Job]] = {
-    "step-outliers": _as_usual,
-    "straggler": _alike,
-    "uneven-ranks": _alike,
+    "step-outliers": _without_outliers,
+    "straggler": _with_equal_ranks,
+    "uneven-ranks": _with_equal_ranks,
     "data-parallel": _a_process_for_each_device,
 }
 _OF_PROGRAMS: dict[str, Change] = {
-    "data-loading": _tagged("load"),
-    "item": _tagged("item"),
-    "blocking-copies": _no_blocking,
-    "synchronise": _dropped(lambda one: isinstance(one, Sync) and one.tag in ("synchronise", "answer")),
-    "allocation": _tagged("malloc"),
-    "module-loading": _tagged("module"),
-    "launch-bound": _no_launching,
-    "late-host": _no_launching,
-    "idle": _no_idle_time,  # the host, another stream, or calls into the driver: a finding is of one of these
-    "queued": _dropped(lambda one: isinstance(one, Order)),
-    "few-blocks": _scaled(_few_blocks),
+    "data-loading": _drop_tagged("load"),
+    "item": _drop_tagged("item"),
+    "blocking-copies": _remove_blocking,
+    "synchronise": _drop(lambda one: isinstance(one, Sync) and one.tag in ("synchronise", "answer")),
+    "allocation": _drop_tagged("malloc"),
+    "module-loading": _drop_tagged("module"),
+    "launch-bound": _remove_launching,
+    "late-host": _remove_launching,
+    "idle": _remove_idle_time,  # a finding is about the host, another stream, or calls into the driver
+    "queued": _drop(lambda one: isinstance(one, Order)),
+    "few-blocks": _scale_kernels(_few_blocks),
     "tf32-off": _TWICE_AS_QUICK,
     "no-tensor-cores": _TWICE_AS_QUICK,
     "odd-sizes": _TWICE_AS_QUICK,
     "exposed-communication": _NO_TIME,
-    "communication-or-waiting": _no_meeting,
-    "small-collectives": _scaled(lambda kernel: 0.0 if kernel.group and kernel.elements < 1 << 18 else 1.0),
-    "gloo-on-devices": _dropped(lambda one: isinstance(one, Meet)),
-    "there-and-back": _tagged("trip", "checkpoint", "answer"),
-    "cpu-fallback": _tagged("fallback"),
-    "recompilation": _tagged("compile"),
-    "graph-breaks": _tagged("lookup"),
-    "profiler-overhead": _dropped(lambda one: isinstance(one, Overhead)),
-    "exposed-copies": _scaled(lambda kernel: 0.0 if kernel.kind == "memcpy" else 1.0),
-    "casts": _scaled(lambda kernel: 0.0 if kernel.name == CAST else 1.0),
-    "recompute": _scaled(lambda kernel: 0.0 if kernel.tag == "recompute" else 1.0),
-    # Nothing of the kind is in a run without a fault: what is said of it is false.
+    "communication-or-waiting": _remove_meeting,
+    "small-collectives": _scale_kernels(lambda kernel: 0.0 if kernel.group and kernel.elements < 1 << 18 else 1.0),
+    "gloo-on-devices": _drop(lambda one: isinstance(one, Meet)),
+    "there-and-back": _drop_tagged("trip", "checkpoint", "answer"),
+    "cpu-fallback": _drop_tagged("fallback"),
+    "recompilation": _drop_tagged("compile"),
+    "graph-breaks": _drop_tagged("lookup"),
+    "profiler-overhead": _drop(lambda one: isinstance(one, Overhead)),
+    "exposed-copies": _scale_kernels(lambda kernel: 0.0 if kernel.kind == "memcpy" else 1.0),
+    "casts": _scale_kernels(lambda kernel: 0.0 if kernel.name == CAST else 1.0),
+    "recompute": _scale_kernels(lambda kernel: 0.0 if kernel.tag == "recompute" else 1.0),
+    # These causes are never in a run without a fault, so a finding about them is false.
     "optimizer-loop": lambda programs: None,
     "heavy-backward": lambda programs: None,
     "slower-kernels": lambda programs: None,

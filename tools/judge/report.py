@@ -1,4 +1,4 @@
-"""What the judge found, as text and as the data of docs/findings.md (docs/judge.json)."""
+"""Reports the results of the judge, as text and as the data of docs/findings.md (docs/judge.json)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from trial import FalseFinding, Trial, WhatIf
 REPO = Path(__file__).parents[2]
 DATA = REPO / "docs" / "judge.json"
 GOALS = {"recall": 0.95, "time at stake": 0.9, "place": 0.95, "what-if": 0.95}
-SIMULATED, PROGRAMS = "simulated", "programs"  # each is kept beside the other
+SIMULATED, PROGRAMS = "simulated", "programs"  # the parts of docs/judge.json; each is written on its own
 
 
 @dataclass
@@ -29,14 +29,14 @@ class Results:
 
     @property
     def measures(self) -> dict[str, tuple[int, int]]:
-        """Of each measure, how many are right, and of how many."""
+        """For each measure: how many results are right, and how many there are."""
         counted = [one for one in self.trials if one.counts]
-        found = [one for one in counted if one.row is not None]
-        timed = [one.is_timed for one in found if one.is_timed is not None]
-        placed = [not one.unplaced for one in found if one.place]
+        named = [one for one in counted if one.row is not None]
+        timed = [one.is_timed for one in named if one.is_timed is not None]
+        placed = [not one.unplaced for one in named if one.place]
         right = [one.is_right for one in self.what_ifs]
         return {
-            "recall": (len(found), len(counted)),
+            "recall": (len(named), len(counted)),
             "time at stake": (sum(timed), len(timed)),
             "place": (sum(placed), len(placed)),
             "what-if": (sum(right), len(right)),
@@ -51,25 +51,29 @@ class Results:
 HEAD = f"{'plant':<32}{'named':>8}{'timed':>8}{'placed':>8}   costs of the run"
 
 
-def of_kind(kind: str, some: Sequence[Trial]) -> Iterator[str]:
-    """A row of the table, and a line for each miss."""
+def kind_lines(kind: str, some: Sequence[Trial]) -> Iterator[str]:
+    """Yields a row of the table, and a line for each miss."""
     counted = [one for one in some if one.counts]
-    found = [one for one in counted if one.row is not None]
-    timed = [one.is_timed for one in found if one.is_timed is not None]
-    placed = [not one.unplaced for one in found if one.place]
+    named = [one for one in counted if one.row is not None]
+    timed = [one.is_timed for one in named if one.is_timed is not None]
+    placed = [not one.unplaced for one in named if one.place]
     shares = ", ".join(f"{one.saved_ns / one.run_ns:.1%}" for one in some)
-    cells = (_of(len(found), len(counted)), _of(sum(timed), len(timed)), _of(sum(placed), len(placed)))
+    cells = (
+        _fraction(len(named), len(counted)),
+        _fraction(sum(timed), len(timed)),
+        _fraction(sum(placed), len(placed)),
+    )
     yield f"{kind:<32}{cells[0]:>8}{cells[1]:>8}{cells[2]:>8}   {shares}"
     for one in counted:
-        yield from _missed(one)
+        yield from _miss_lines(one)
 
 
-def _missed(one: Trial) -> Iterator[str]:
+def _miss_lines(one: Trial) -> Iterator[str]:
     truth = f"costs {_ms(one.saved_ns)} of {_ms(one.run_ns)} ({one.saved_ns / one.run_ns:.1%})"
     row = one.row
     if row is None:
         expected = " or ".join(sorted(one.rules))
-        yield f"  NOT NAMED  {one.command}: {truth}, expected {expected}; said {_said(one)}"
+        yield f"  NOT NAMED  {one.command}: {truth}, expected {expected}; said {_findings(one)}"
         return
     if one.is_timed is False:
         saves = "" if one.condition_ns is None else f", on its condition {_ms(one.condition_ns)}"
@@ -79,7 +83,7 @@ def _missed(one: Trial) -> Iterator[str]:
         yield f"  PLACE      {one.command}: {what} {one.place[what]}; {row['id']} names {names}: {row['sentence']}"
 
 
-def of_clean(some: Iterable[FalseFinding]) -> Iterator[str]:
+def false_finding_lines(some: Iterable[FalseFinding]) -> Iterator[str]:
     for one in some:
         saves = (
             f"without its cause {_ms(one.saves_ns)} less" if one.saves_ns is not None else "no remedy is known for it"
@@ -88,13 +92,13 @@ def of_clean(some: Iterable[FalseFinding]) -> Iterator[str]:
         yield f"  FALSE      {one.command}: {states}, {saves}: {one.sentence}"
 
 
-def of_what_ifs(some: Iterable[WhatIf]) -> Iterator[str]:
+def what_if_lines(some: Iterable[WhatIf]) -> Iterator[str]:
     for one in some:
         if not one.is_right:
-            yield f"  WHAT-IF    {one.command}: {one.asked} is {one.truth:+.1%}, said {one.said:+.1%}"
+            yield f"  WHAT-IF    {one.command}: {one.question} is {one.truth:+.1%}, said {one.answer:+.1%}"
 
 
-def measures(results: Results) -> Iterator[str]:
+def measure_lines(results: Results) -> Iterator[str]:
     for name, (right, of) in results.measures.items():
         if of:
             yield f"{name:<16}{right:>4} of {of:<4} {right / of:6.1%}   goal {GOALS[name]:.0%}"
@@ -106,12 +110,12 @@ def _ms(ns: int | None) -> str:
     return "unknown" if ns is None else f"{ns / 1e6:.2f} ms"
 
 
-def _of(right: int, of: int) -> str:
+def _fraction(right: int, of: int) -> str:
     return f"{right}/{of}" if of else "-"
 
 
-def _said(one: Trial) -> str:
-    rows = one.said.rows(named=True)
+def _findings(one: Trial) -> str:
+    rows = one.findings.rows(named=True)
     return ", ".join(f"{row['id']} ({_ms(row['at_stake_ns'])})" for row in rows if row["at_stake_ns"]) or "nothing"
 
 
@@ -119,7 +123,7 @@ def _said(one: Trial) -> str:
 
 
 def keep(results: Results, path: Path = DATA) -> None:
-    """Writes what was measured of this part, and leaves that of the other as it is."""
+    """Writes the measurements of this part; those of the other part stay."""
     kept = json.loads(path.read_text(encoding="utf-8")) | {results.part: data(results)}
     path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
     print(f"Wrote {path.name}; now python tools/docs")
@@ -128,24 +132,24 @@ def keep(results: Results, path: Path = DATA) -> None:
 def data(results: Results) -> dict[str, Any]:
     commit = ["git", "rev-parse", "--short=7", "HEAD"]
     done = subprocess.run(commit, cwd=REPO, capture_output=True, text=True, check=True).stdout.strip()
-    found = {
+    shared = {
         "seeds": results.seeds,
         "commit": done,
         "day": datetime.date.today().isoformat(),
         "plants": len(results.trials),
-        "missed": _missed_by_kind(results.kinds),
+        "missed": _misses_by_kind(results.kinds),
     }
     measures = {name: [*counts, GOALS[name]] for name, counts in results.measures.items()}
     if results.part == PROGRAMS:
-        del measures["what-if"]  # nobody asks it of programs
-        return found | {"measures": measures}
+        del measures["what-if"]  # not measured on programs
+        return shared | {"measures": measures}
     more = {"clean_runs": results.clean_runs, "false_findings": len(results.false)}
-    return found | {"measures": measures} | more
+    return shared | {"measures": measures} | more
 
 
-def _missed_by_kind(kinds: Iterable[tuple[str, list[Trial]]]) -> dict[str, list[int]]:
-    """For each plant: how many there are, and how many were not named, not timed, not placed."""
-    found = {}
+def _misses_by_kind(kinds: Iterable[tuple[str, list[Trial]]]) -> dict[str, list[int]]:
+    """Returns for each plant: the number of runs, and how many were not named, not timed, not placed."""
+    misses = {}
     for kind, some in kinds:
         counted = [one for one in some if one.counts]
         missed = (
@@ -153,5 +157,5 @@ def _missed_by_kind(kinds: Iterable[tuple[str, list[Trial]]]) -> dict[str, list[
             sum(one.is_timed is False for one in counted),
             sum(bool(one.unplaced) for one in counted),
         )
-        found[kind] = [len(counted), *missed]
-    return found
+        misses[kind] = [len(counted), *missed]
+    return misses

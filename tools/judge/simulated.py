@@ -1,4 +1,4 @@
-"""Trials of simulated runs: files are written, opspan reads them, and the same run is simulated without the plant."""
+"""Trials on simulated runs: a run is written to files that opspan reads, and simulated again without its plant."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 import polars as pl
-from draws import drawn
+from draws import draw_job
 from plants import PLANTS
 from remedies import ON_CONDITION, without
 from trial import FalseFinding, Trial, WhatIf
@@ -23,49 +23,49 @@ from builders.training_plan import Run
 from opspan.views import findings, path
 
 SOURCES = {"kineto": kineto_files, "nsys": nsys_files}
-OF_SEED = 20  # runs without a plant, and questions what-if, for each seed
-HALF = 0.5  # of what a finding states: what its cause has to save at least
+OF_SEED = 20  # runs without a plant, and what-if questions, per seed
+HALF = 0.5  # the share of the stated time that the cause of a finding has to save at least
 
 
-def loaded(job: Job, rows: Rows, source: str, folder: Path, ranks: tuple[int, ...] = ()) -> opspan.Trace:
-    """`ranks`: whose files are read; none: all."""
+def load(job: Job, rows: Rows, source: str, folder: Path, ranks: tuple[int, ...] = ()) -> opspan.Trace:
+    """Writes a run to files and loads them: those of `ranks` or, if there are none, all."""
     paths = SOURCES[source](folder, Run(job, *rows[:4]))
     return opspan.load(*(paths[rank] for rank in ranks or range(job.ranks)))
 
 
-def said_of(job: Job, rows: Rows, source: str, ranks: tuple[int, ...] = ()) -> findings.Findings:
+def findings_of(job: Job, rows: Rows, source: str, ranks: tuple[int, ...] = ()) -> findings.Findings:
     with tempfile.TemporaryDirectory() as folder:
-        return findings.rows_of(loaded(job, rows, source, Path(folder), ranks).analysed)
+        return findings.rows_of(load(job, rows, source, Path(folder), ranks).analysed)
 
 
 def _source(random: Random, is_kineto: bool = False) -> str:
     return "kineto" if is_kineto else random.choice(tuple(SOURCES))
 
 
-def planted(kind: str, seed: int) -> Trial:
+def planted_trial(kind: str, seed: int) -> Trial:
     random = Random(f"{kind} {seed}")
     one = PLANTS[kind](random)
-    # Functions and memory are in Kineto's files alone.
+    # Only files of Kineto have functions and memory.
     source = _source(random, "function" in one.place or not one.has_time)
     rows = rows_of(one.job)
     saved_ns = rows.ns - rows_of(one.without).ns
-    said = said_of(one.job, rows, source, one.ranks)
-    if not one.has_time:  # what is said of the run without the plant as well is not the plant's
-        before = said_of(one.without, rows_of(one.without), source, one.ranks)
-        said = said.filter(~pl.col("id").is_in(before["id"].implode()))
+    named = findings_of(one.job, rows, source, one.ranks)
+    if not one.has_time:  # drop findings that the run without the plant has as well
+        before = findings_of(one.without, rows_of(one.without), source, one.ranks)
+        named = named.filter(~pl.col("id").is_in(before["id"].implode()))
     after = next((without(rule, {}, one.job) for rule in one.rules & ON_CONDITION), None)
     condition_ns = None if after is None else rows.ns - after
     command = f"python tools/judge --only {kind} --seeds {seed}"
-    return Trial(kind, seed, said, rows.ns, saved_ns, one.rules, one.place, one.has_time, command, condition_ns)
+    return Trial(kind, seed, named, rows.ns, saved_ns, one.rules, one.place, one.has_time, command, condition_ns)
 
 
 def clean(seed: int) -> Iterator[FalseFinding]:
-    """The false findings of a run without a plant."""
+    """Yields the false findings of a run without a plant."""
     random = Random(f"clean {seed}")
-    job = drawn(random)
+    job = draw_job(random)
     rows = rows_of(job)
     command = f"python tools/judge --only clean --seeds {seed // OF_SEED} --nth {seed % OF_SEED}"
-    for row in said_of(job, rows, _source(random)).rows(named=True):
+    for row in findings_of(job, rows, _source(random)).rows(named=True):
         stated = row["at_stake_ns"]
         if stated is None:
             continue
@@ -83,13 +83,13 @@ _KINDS = ("computing", "communicating", "copying", "host", "call")
 
 def what_if(seed: int) -> WhatIf:
     random = Random(f"what-if {seed}")
-    job = drawn(random, has_steps=True)
+    job = draw_job(random, has_steps=True)
     names = [name for name in (*_OPS, *_KINDS) if job.ranks > 1 or name != "communicating"]
     if not job.is_training:
         names = [name for name in names if name not in ("aten::mm", "aten::_foreach_add_", "aten::gelu_backward")]
     if job.graphs:
         names = [name for name in names if not name.startswith("aten::")]
-    # Half of the questions are of kinds, half of ops.
+    # Half of the questions are about kinds of time, half about ops.
     names = [name for name in names if (name in _KINDS) == (seed % 2 == 0)] or names
     name, factor = random.choice(names), random.choice((0.0, 0.5, 0.8, 1.5))
     programs = programs_of(job)
@@ -98,15 +98,17 @@ def what_if(seed: int) -> WhatIf:
     _scale(changed, name, factor)
     truth = run(changed, job.depth).ns / before.ns - 1
     with tempfile.TemporaryDirectory() as folder:
-        found = loaded(job, before, _source(random), Path(folder)).analysed
-        said = path.run_times(path.parts(found, "op", {name: factor}))
+        analysed = load(job, before, _source(random), Path(folder)).analysed
+        times = path.run_times(path.parts(analysed, "op", {name: factor}))
     command = f"python tools/judge --only what-if --seeds {seed // OF_SEED} --nth {seed % OF_SEED}"
-    return WhatIf(seed, f"{name}={factor:g}", said[1] / said[0] - 1 if said else None, truth, command)
+    return WhatIf(seed, f"{name}={factor:g}", times[1] / times[0] - 1 if times else None, truth, command)
 
 
 def _scale(programs: list[Program], name: str, factor: float) -> None:
-    """As docs/analysis.md says of the path: an op with all that runs inside it; of kinds, the host's own code is what
-    is in no call, and calls are those that do not wait."""
+    """Scales the times of an op or a kind, by the rules for the path in docs/analysis.md.
+
+    An op includes everything that runs inside it. "host" is code outside of calls; "call" is calls that do not wait.
+    """
     for program in programs:
         inside: list[bool] = [False]
         for one in program.main:

@@ -1,6 +1,6 @@
-"""One run with a known truth, and what opspan said of it: what is right, and what is not.
+"""Trials: runs with a known truth, and whether the findings of opspan are right.
 
-A trial may come from a simulated run (simulated.py) or from a real program (programs.py); the measures are the same.
+A trial comes from a simulated run (simulated.py) or from a real program (programs.py); both are measured alike.
 """
 
 from __future__ import annotations
@@ -12,33 +12,32 @@ from typing import Any
 
 import polars as pl
 
-FIRST = 3  # findings: what people read
-LEAST = 0.03  # of the run: a plant that costs less need not be named
-WITHIN, OF_RUN = 0.15, 0.01  # how far time at stake may be off: of what the plant cost, or of the run
+FIRST = 3  # people read the first three findings
+LEAST = 0.03  # the share of the run that a plant must cost to have to be named
+WITHIN, OF_RUN = 0.15, 0.01  # the allowed error of time at stake: a share of the cost of the plant, or of the run
 
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What opspan said of a run with a plant, and what is true of it."""
+    """The findings about a run with a plant, and the truth about it."""
 
     kind: str
     seed: int
-    said: pl.DataFrame  # what opspan.load(...).findings() gives
+    findings: pl.DataFrame  # from opspan.load(...).findings()
     run_ns: int
     saved_ns: int  # how much sooner the run without the plant ended
-    rules: frozenset[str]  # any of these names the cause
-    place: Mapping[str, Any] = field(
-        default_factory=dict
-    )  # op, module, function, step: a name, or several; ranks: numbers
-    has_time: bool = True  # else it has to be named whatever it costs
-    command: str = ""  # shows it
-    condition_ns: int | None = None  # where the rules state what a condition saves: how much sooner that run ended
+    rules: frozenset[str]  # a finding of any of these rules names the cause
+    # By op, module, function or step: a name, or a tuple of which any will do; by ranks: numbers.
+    place: Mapping[str, Any] = field(default_factory=dict)
+    has_time: bool = True  # False: it has to be named whatever it costs
+    command: str = ""  # repeats this trial
+    condition_ns: int | None = None  # if the rules state what a condition saves: how much sooner that run ended
 
     @property
     def at_stake_ns(self) -> int:
-        """What a finding that names the cause should state."""
+        """The time that a finding which names the cause should state."""
         return self.saved_ns if self.condition_ns is None else self.condition_ns
 
     @property
@@ -47,16 +46,18 @@ class Trial:
 
     @property
     def row(self) -> Row | None:
-        """The first finding that names the cause, if it is among the first three. A rule may say several things of a
-        run, each of another place: then the one of the plant's."""
-        rows = self.said.filter(pl.col("at_stake_ns").is_not_null()) if self.has_time else self.said
+        """The finding that names the cause, if it is among the first three.
+
+        Of several findings of a rule, about different places, it is the one about the place of the plant.
+        """
+        rows = self.findings.filter(pl.col("at_stake_ns").is_not_null()) if self.has_time else self.findings
         first = rows.head(FIRST).rows(named=True) if self.has_time else rows.rows(named=True)
         rows = [row for row in first if row["id"] in self.rules]
         return next((row for row in rows if not self._unplaced(row)), rows[0] if rows else None)
 
     @property
     def is_timed(self) -> bool | None:
-        """Whether its time at stake is right; None: nothing named it, or it has none."""
+        """Whether the stated time at stake is right; None if no finding names the plant, or if it has no time."""
         row = self.row
         if row is None or not self.has_time:
             return None
@@ -64,7 +65,7 @@ class Trial:
 
     @property
     def unplaced(self) -> list[str]:
-        """What of its place is not named."""
+        """The parts of the place that the finding does not name."""
         return [] if self.row is None else self._unplaced(self.row)
 
     def _unplaced(self, row: Row) -> list[str]:
@@ -74,8 +75,8 @@ class Trial:
 def _is_named(row: Row, what: str, name: Any) -> bool:
     sentence = row["sentence"]
     if what == "ranks":
-        said = all(re.search(rf"\branks? [\d, and]*\b{rank}\b", sentence) for rank in name)
-        return list(row["ranks"]) == list(name) or said
+        in_sentence = all(re.search(rf"\branks? [\d, and]*\b{rank}\b", sentence) for rank in name)
+        return list(row["ranks"]) == list(name) or in_sentence
     names = row[{"op": "ops", "function": "ops"}.get(what, f"{what}s")]
     more = row.get("functions") or ()
     either = name if isinstance(name, tuple) else (name,)
@@ -84,12 +85,12 @@ def _is_named(row: Row, what: str, name: Any) -> bool:
 
 @dataclass(frozen=True)
 class FalseFinding:
-    """A finding of a run without a plant, whose cause would save less than half of what it states."""
+    """A finding about a run without a plant, whose cause costs less than half of the stated time."""
 
     seed: int
     rule: str
     stated_ns: int
-    saves_ns: int | None  # None: nobody knows
+    saves_ns: int | None  # None: not known
     run_ns: int
     sentence: str
     command: str
@@ -97,12 +98,14 @@ class FalseFinding:
 
 @dataclass(frozen=True)
 class WhatIf:
+    """A what-if question, with the answer of opspan and the truth: changes of the time of the run, as shares."""
+
     seed: int
-    asked: str
-    said: float | None  # how the time of the run would change, as a share; None: opspan says that it cannot know
+    question: str
+    answer: float | None  # None: opspan says that it cannot know
     truth: float
     command: str
 
     @property
     def is_right(self) -> bool:
-        return self.said is None or abs(self.said - self.truth) <= 0.03
+        return self.answer is None or abs(self.answer - self.truth) <= 0.03
