@@ -78,7 +78,7 @@ class Cluster:
         return self.processes[-1]
 
     def read(self) -> list[tuple[int, str]]:
-        """Which process began to read which file, in this order."""
+        """Returns which process began to read which file, in this order."""
         lines = [line.split(maxsplit=1) for line in self.log.read_text().splitlines()]
         return [(int(pid), name) for pid, name in lines]
 

@@ -1,4 +1,4 @@
-"""Which free gave back what was allocated: the rules by hand, and everything else against plain loops."""
+"""Frees are matched with their allocations: the rules by hand, everything else against plain loops."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ def pairs(*events: tuple[str, int | None, int | None], **more: int) -> list[tupl
     ("events", "expected"),
     [
         ([("alloc", 1, 7), ("free", 2, 7)], [(0, 1, None)]),
-        ([("alloc", 1, 7), ("free", 1, 7)], [(0, 1, None)]),  # of the same time, what comes first was first
+        ([("alloc", 1, 7), ("free", 1, 7)], [(0, 1, None)]),  # at the same time, the first row was first
         ([("free", 2, 7), ("alloc", 1, 7)], [(1, 0, None)]),
         ([("alloc", 1, 7), ("alloc", 2, 8), ("free", 3, 7)], [(0, 2, None), (1, None, None)]),
-        ([("free", 1, 7), ("alloc", 2, 7)], [(None, 0, None), (1, None, None)]),  # of something from before the trace
+        ([("free", 1, 7), ("alloc", 2, 7)], [(None, 0, None), (1, None, None)]),  # the block is from before the trace
         ([("alloc", 1, 7), ("free", 2, 7), ("free", 3, 7)], [(0, 1, None), (None, 2, None)]),
         ([("alloc", 1, 7), ("alloc", 2, 7), ("free", 3, 7)], [(0, None, 1), (1, 2, None)]),
         ([("alloc", 1, 7), ("free", 2, 7), ("alloc", 3, 7), ("free", 4, 7)], [(0, 1, None), (2, 3, None)]),

@@ -105,7 +105,7 @@ def files(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def check(trace: opspan.Trace) -> None:
-    """What holds of any answer, whatever the trace."""
+    """Checks statements that hold for any trace."""
     steps, whole = (devices(trace.analysed.complete, of) for of in (trace.analysed.iterations, no_steps(trace)))
     for found in (steps, whole):
         assert (found["busy_ns"] + found["idle_ns"] == found["time_ns"]).all()

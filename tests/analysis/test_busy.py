@@ -1,4 +1,4 @@
-"""Where the time of a step went, against a count of moments."""
+"""The time of a step by kind, against a count of moments."""
 
 from __future__ import annotations
 

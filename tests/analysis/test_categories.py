@@ -1,4 +1,4 @@
-"""What memory was taken for: one case of each category by hand, and everything else against plain loops."""
+"""Categories of memory: one case of each by hand, everything else against plain loops."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def codes(trace: Tables) -> dict[str, int]:
 
 
 def ends(trace: Tables) -> np.ndarray:
-    """Of each rank those of its collectives, in order; a row a rank."""
+    """Returns the ends of the collectives, in order, with a row for each rank."""
     rows = collectives(attribute(trace)).sort("rank", "start_ns")
     return rows["end_ns"].to_numpy().reshape(RANKS, -1)
 
@@ -202,7 +202,7 @@ def test_without_collectives_nothing_is_moved_and_that_is_said_once() -> None:
     assert codes(found) == {"clocks_of_hosts": RANKS - 1}
     assert found.issues.height == 1
     assert found.work.equals(trace.work)
-    # Of whom nothing is known, nothing is said.
+    # Ranks without a host are not put on one clock.
     unknown = Tables(tuple(replace(rank, host=None) for rank in trace.ranks), **trace.frames)
     assert one_clock(unknown) is unknown
 

@@ -1,4 +1,4 @@
-"""What shows a collective: it is one, whatever showed it, with the size, group and time that its parts tell."""
+"""Ranges, kernels and metadata each show a collective; size, group and time come from the parts that have them."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_what_begins_after_an_op_ended_is_none_of_it(pid: int | None) -> None:
     [("[[100], []]", '["float", "Scalar"]', 400), ("[[100], [50]]", '["float", "float"]', None)],
 )
 def test_an_op_of_one_tensor_reduces_that_tensor(sizes: str, types: str, expected: int | None) -> None:
-    """Which one of several it is, or a buffer beside it, nobody says."""
+    """With several tensors, or a buffer beside them, nothing says which one is reduced."""
     row = only(trace_of([named("symm_mem::one_shot_all_reduce", 0, 9, sizes=sizes, input_types=types)]))
     assert (row["kind"], row["bytes"]) == ("all_reduce", expected)
 
@@ -155,7 +155,12 @@ def test_bytes_are_those_of_nccl_tests(kind: str, given: int, got: int, expected
         ("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "[[100], [3, 4]]", None, 224),
         ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "[[100]]", None, 400),
         ("ncclDevKernel_AllReduce_RING_LL", "[[100]]", None, None),  # nothing says the type
-        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "[[100], []]", None, None),  # what has no size may be no tensor
+        (
+            "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+            "[[100], []]",
+            None,
+            None,
+        ),  # an input without sizes may not be a tensor
         ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", "[[100]]", '["c10::BFloat16"]', 200),
     ],
 )
@@ -179,7 +184,7 @@ MEMBERS = {"Process Group Name": "0", "Process Group Ranks": "[3, 5, 7]", "Group
 @pytest.mark.parametrize(
     ("name", "said", "expected"),
     [
-        # What torch calls the rank is the other one, by its number in the group.
+        # torch's "Rank" is the number of the other rank in the group.
         ("nccl:send 1->2", {"Collective name": "send", "Rank": 2, "Dst Rank": 7}, (5, 5, 7)),
         ("nccl:recv 1<-0", {"Collective name": "recv", "Rank": 0, "Src Rank": 3}, (5, 3, 5)),
         ("nccl:broadcast", {"Collective name": "broadcast", "Rank": 0}, (5, None, None)),

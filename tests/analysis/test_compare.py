@@ -70,7 +70,7 @@ def test_what_is_slower_in_every_step_is_real_and_first() -> None:
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_what_is_in_no_step_has_no_usual_time_whatever_ranks_come_together(ranks: int) -> None:
-    """Of two ranks, as of many files, one has no time of devices."""
+    """One of two ranks, as of many files, has no time of devices."""
     steps = [
         {"name": f"ProfilerStep#{number}", "start_ns": STEP * number, "end_ns": STEP * number + 900, "kind": "user"}
         for number in range(4)
@@ -172,7 +172,7 @@ def test_how_long_a_step_took_is_the_median_of_its_run() -> None:
 
 
 def test_a_small_change_is_real_if_there_are_many_steps() -> None:
-    """Of 7 % where steps differ by 2.5 %: fifteen times the error of sixty steps."""
+    """Times change by 7 %, and steps differ by 2.5 %: that is fifteen times the error of sixty steps."""
     random = Random(0)
     before, after, again = (
         training(*((round(4000 * slower * random.gauss(1, 0.025)), 300) for _ in range(60))) for slower in (1, 1.07, 1)

@@ -1,4 +1,4 @@
-"""What a range is part of: module, step, phase; and the sums over them."""
+"""The context of a range (module, step, phase), and sums by it."""
 
 from __future__ import annotations
 

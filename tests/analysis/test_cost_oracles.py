@@ -143,7 +143,7 @@ def test_gradients_of_convolutions_as_torch_counts_them(
 
 
 def test_every_op_that_torch_counts_has_a_rule() -> None:
-    # Those of flex_attention are no ops of a trace.
+    # Names without a library, as of flex_attention, are not ops of a trace.
     assert {name for name in BY_TORCH if "::" in name} - RULES.keys() == set()
     assert len(BY_TORCH) >= 21
 
@@ -308,7 +308,7 @@ def test_experts_by_loops(packed: int, type_: str) -> None:
     assert found.flops == loops_of_experts(5, 2, 32, 24, 12)
     # Whether values that are packed are unpacked, or multiplied as they are, is not in the trace.
     assert found.type == ("bf16" if packed == 1 else None)
-    # Of experts on several devices each has its part of the tokens.
+    # With experts on several devices each device has a part of the tokens.
     assert cost_of("vllm::inplace_fused_experts", named | {"expert_map": Tensor([8])}, types).flops is None
 
 

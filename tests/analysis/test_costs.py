@@ -145,7 +145,7 @@ for dtype in (torch.float32, torch.float64):
     found[str(dtype)] = [dict(rows.select("op", "bytes").drop_nulls().iter_rows()), dict(moved)]
 print(json.dumps(found))
 """
-# What torch's counter sees inside ours.
+# Ops that torch's counter sees inside ours.
 INSIDE = {"aten::conv2d": "aten::convolution"}
 
 
@@ -182,7 +182,7 @@ def test_bytes_are_those_of_the_tensors() -> None:
         # Torch shows the convolution that is inside, and of what is written in place no output.
         ours["aten::convolution"] += ours.pop("aten::conv2d")
         theirs["aten::_foreach_mul_"] *= 2
-        ours["aten::_foreach_mul_"] *= item // 4  # of lists the trace has no types
+        ours["aten::_foreach_mul_"] *= item // 4  # the trace has no types for lists
         # Not all of a table is read, nor are inputs of which a backward needs no more than the shape.
         theirs["aten::embedding"] -= (5 - 3) * 4 * item
         theirs["aten::max_pool2d_with_indices_backward"] -= 2 * 2 * 13 * 13 * item
@@ -190,10 +190,10 @@ def test_bytes_are_those_of_the_tensors() -> None:
         # The gradients are added in place or not, as autograd likes; a number is a tensor of a double.
         ours["aten::add"] += ours.pop("aten::add_")
         theirs["aten::add"] += theirs.pop("aten::add_") + 8
-        theirs["aten::where"] -= 2 * item  # of a number, which is none here
+        theirs["aten::where"] -= 2 * item  # the other value is a number, which has no size here
         both = ours.keys() & theirs.keys()
         assert {op: ours[op] for op in both} == {op: theirs[op] for op in both}, dtype
-        # What has a rule has a cost: an unknown one would be compared with nothing.
+        # Every op that has a rule has a cost here, so that all of them are compared.
         assert sorted(theirs.keys() & RULES.keys() - both) == []
         assert ours.keys() - both == {"aten::copy_", "aten::fill_", "aten::zero_"}  # inside ops that make tensors
         assert len(both) > 30
@@ -216,7 +216,7 @@ def test_a_cost_counts_in_the_outermost_op_that_has_one(rows: list[dict], data: 
         while above is not None:
             around.append(named[above])
             above = parents[above]
-        # What has no sizes, or none of any use, has no cost and hides none.
+        # An op without sizes, or without useful ones, has no cost and does not hide the ops inside it.
         if name < 2 and not any(other < 2 for other in around):
             expected.append((row, (48, 6)[name]))
     assert sorted(costs(found).rows.select("range", "flops").iter_rows()) == expected

@@ -33,7 +33,7 @@ TORCHS = (
     "norm_layers.json.gz",
     "ns_resolution.pt.trace.json.gz",
 )
-MONOTONIC = 7_000_000_000_000  # what the host's clock had when the trace began
+MONOTONIC = 7_000_000_000_000  # the host's clock at the begin of the trace
 
 
 def halves(events: list[Event], members: dict[str, Any], folder: Path, of: Sequence[str] = ("cpu_op",)) -> Path:

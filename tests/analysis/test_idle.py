@@ -195,7 +195,7 @@ def test_functions_are_those_that_the_host_was_in_at_each_moment(
 
 @pytest.mark.parametrize("name", ["b200_eager", "vllm_graph_execution"])
 def test_real_files_name_functions_outside_of_ranges_too(name: str, traces_dir: Path) -> None:
-    """Where a function was open on the thread that launched, for all of the host's time in no op."""
+    """Functions were open on the launching thread during all of the host's time outside of ops."""
     trace = opspan.load(traces_dir / "kineto" / f"{name}.json.gz")
     by_op, by_function = trace.idle("op"), trace.idle("function")
     assert by_op["time_ns"].sum() == by_function["time_ns"].sum()

@@ -1,4 +1,4 @@
-"""What is kept is worked out once for an object, whichever threads ask; no object waits for another."""
+"""A kept value is computed once per object, whichever threads ask; no object waits for another."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Worked:
 
     @kept
     def value(self) -> object:
-        """Of what it is."""
+        """Returns a new object, slowly."""
         self.times += 1
         self.has_begun.set()
         self.may_go_on.wait(10)

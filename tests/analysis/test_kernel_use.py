@@ -1,4 +1,4 @@
-"""What kernels took and could use, by name or by launch: against plain loops over the rows of a made run."""
+"""Time and possible occupancy of kernels, by name or by launch, against plain loops over the rows of a made run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What names of kernels say: each name is one that a real trace has, shortened where only numbers follow."""
+"""Facts in the names of kernels. The names are from real traces, shortened where only numbers follow."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def test_a_stream_with_a_full_queue_does_not_hold_launches_on_another() -> None:
     joins = found.path_graph.joins.filter((pl.col("what") == FOR_ROOM) & pl.col("is_last"))
 
     assert joins.height >= 180
-    waited = {call["end_ns"] for call in calls[::2]}  # those on the busy stream
+    waited = {call["end_ns"] for call in calls[::2]}  # the calls on the busy stream
     assert set(joins["time_ns"]) <= waited
 
 

@@ -90,7 +90,7 @@ def test_a_replayed_kernel_belongs_to_the_op_that_was_captured() -> None:
         {"start_ns": 52, "graph_node_id": 12, "original_graph_node_id": 2},
         {"start_ns": 53, "graph_node_id": 13, "original_graph_node_id": 14},  # a ring
         {"start_ns": 53, "graph_node_id": 14, "original_graph_node_id": 13},
-        {"start_ns": 15, "graph_node_id": 15, "original_graph_node_id": 99},  # of one that is not in the trace
+        {"start_ns": 15, "graph_node_id": 15, "original_graph_node_id": 99},  # its original node is not in the trace
     ]
     made = calls({"start_ns": 110, "correlation_id": 7})
     types = {"rank": pl.Int32, "pid": pl.Int64, "tid": pl.Int64, "start_ns": pl.Int64, "graph_node_id": pl.Int64}

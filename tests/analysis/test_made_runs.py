@@ -260,7 +260,7 @@ def test_a_straggler_is_the_one_rank_that_does_not_wait_in_collectives(tmp_path:
     others = [row for rank, row in of.items() if rank != 3]
     assert all(4 * of[3]["communicating_ns"] < row["communicating_ns"] for row in others)
     assert all(of[3]["computing_ns"] > 1.45 * row["computing_ns"] for row in others)
-    # What it computes longer, all the others wait for.
+    # All other ranks wait as long as this one computes longer.
     longer = of[3]["computing_ns"] - others[0]["computing_ns"]
     waited = others[0]["exposed_communicating_ns"] - of[3]["exposed_communicating_ns"]
     assert waited == pytest.approx(longer, rel=0.1)

@@ -144,7 +144,7 @@ APART = {"is_async": True}
     ("rows", "calls", "size"),
     [
         ([("block", 0, 10), LATER], 2, 112),  # it ends after the other: neither is in the other
-        ([{**LATER, **APART, "start_ns": 0, "end_ns": 20}, LATER], 2, 112),  # what is async holds nothing
+        ([{**LATER, **APART, "start_ns": 0, "end_ns": 20}, LATER], 2, 112),  # an async range contains nothing
         ([("block", 0, 20), {**LATER, **APART, "start_ns": 2, "end_ns": 4}, LATER], 3, 112),
         ([("block", 5, 10), ("block", 5, 15)], 2, 12),
     ],
@@ -328,7 +328,7 @@ def test_the_peak_by_plain_loops(rows: list[dict], happened: list[dict], data: s
     known = [one for one in blocks_by_loops(happened) if one["address"] is not None]
     expected = {}
     for place, states in curve_by_loops(happened).items():
-        time, row, used = max(states, key=lambda state: state[2])  # of equals the first
+        time, row, used = max(states, key=lambda state: state[2])  # max returns the first of equal states
         mine = [one for one in known if tuple(one[name] for name in WHERE) == place]
         alive = alive_by_loops(mine, order, row)
         alive.sort(key=lambda one: (one["bytes"] is None, -(one["bytes"] or 0)))

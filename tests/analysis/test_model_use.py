@@ -125,7 +125,7 @@ def test_what_runs_between_steps_for_others_does_not_count(tmp_path: Path) -> No
     for number in range(2):
         program.step(number)
     for _ in range(200):
-        program.launch("aten::mm", PRODUCT_US, **MM)  # of an evaluation
+        program.launch("aten::mm", PRODUCT_US, **MM)  # an evaluation
     for number in range(2, 4):
         program.step(number)
     trace = program.load(tmp_path)

@@ -41,7 +41,7 @@ def rate(steps: int, alike: float = 0.0, slower: float = 1.0) -> float:
 
 
 def chance(level: float, pairs: int = PAIRS) -> float:
-    """What a share of that many pairs is, with three deviations of chance."""
+    """Returns the highest share of that many pairs that chance gives, at three standard deviations."""
     return level + 3 * (level * (1 - level) / pairs) ** 0.5
 
 

@@ -1,4 +1,4 @@
-"""What names and launches say of kernels, against what the counters of a card said of the same kernels."""
+"""Facts from names and launches of kernels, against the counters of a card for the same kernels."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from opspan.formats.kernel_names import kernel_name
 
 CARD: dict[str, Any] = json.loads((Path(__file__).parents[1] / "data/tensor_cores_h100.json").read_text("utf-8"))
 KERNELS: list[dict[str, Any]] = CARD["kernels"]
-IN_C = {"product_kernel", "sum_kernel"}  # of Triton, with tl.dot and without: their names do not tell
+IN_C = {"product_kernel", "sum_kernel"}  # kernels of Triton, with tl.dot and without; their names do not tell
 DEVICE = {"rank": 0, "device_id": 0, "multiprocessors": CARD["multiprocessors"], "capability": CARD["capability"]}
 
 

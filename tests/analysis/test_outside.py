@@ -1,4 +1,4 @@
-"""What of a run is in no step: by hand, and against a look at each nanosecond."""
+"""The part of a run that is in no step: by hand, and against a look at each nanosecond."""
 
 from __future__ import annotations
 

@@ -178,7 +178,7 @@ def test_the_path_is_as_long_as_the_run_and_is_a_path_of_the_graph(program: tupl
     assert (pieces["ns"] > 0).all()
     assert (pieces["start_ns"][1:] == pieces["end_ns"][:-1]).all()
     assert would_take(trace, dict.fromkeys(by, 1.0))["after_ns"].to_list() == [before]
-    # Whatever changes, the run takes at least as long as what its path takes then.
+    # The run can never take less time than its old path takes after the change.
     for kind in set(by) & set(KINDS):
         on_path = pieces.filter(pl.col("kind") == kind)["ns"].sum()
         (after,) = would_take(trace, {kind: by[kind]})["after_ns"]

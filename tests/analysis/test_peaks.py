@@ -81,7 +81,7 @@ def found(name: str | None, **more: Any) -> Peaks | None:
 def test_devices_by_the_names_that_tools_give_them(name: str | None, expected: str | None) -> None:
     peaks = found(name, bandwidth_bytes_per_s=123)
     assert (peaks.name if peaks else None) == expected
-    assert peaks is None or peaks.bandwidth == 123  # what the tool measured comes before the table
+    assert peaks is None or peaks.bandwidth == 123  # the measured value of the tool wins over the table
 
 
 MIG = "NVIDIA A100-SXM4-40GB MIG 1g.5gb"

@@ -206,7 +206,10 @@ def test_a_file_without_ranges(traces_dir: Path) -> None:
 
 def test_one_pass_through_a_model_repeats_its_layers(traces_dir: Path) -> None:
     found = repeating(opspan.load(traces_dir / "nsys" / "infer_2gpu.sqlite").work)
-    assert found.group_by("pid").len()["len"].to_list() == [23, 23]  # of 28: those before come in another order
+    assert found.group_by("pid").len()["len"].to_list() == [
+        23,
+        23,
+    ]  # there are 28, but the first five come in another order
 
 
 def test_where_no_order_fills_half_of_the_time_there_is_none(traces_dir: Path) -> None:

@@ -26,7 +26,7 @@ Asked = list[tuple[pl.DataFrame, pl.DataFrame, int]]
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Asked:
-    """What native.replay was asked; each answer is compared with the twin's."""
+    """Collects the arguments of native.replay; each answer is compared with that of the twin."""
     frames: Asked = []
     real = native.replay
 

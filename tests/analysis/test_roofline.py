@@ -47,7 +47,7 @@ def ran(op: str, kernel: str, took: float, number: int = 1, **args: Any) -> list
         ("sm89_xmma_gemm_e4m3bf16_e4m3f32_f32_tn_n_tilesize128x64x64_cublas", "fp8"),
         ("sm80_xmma_gemm_i8i8_i8i32_f32_tn_n_imma_cublas", "int8"),
         ("ampere_sgemm_128x64_nn", "fp32"),
-        ("cutlass_tensorop_s1688gemm", None),  # of fp32 rounded to tf32, perhaps
+        ("cutlass_tensorop_s1688gemm", None),  # perhaps fp32 that is rounded to tf32
         ("triton_mm_kernel", None),  # on tensor cores or not: the name does not say it
     ],
 )

@@ -1,4 +1,4 @@
-"""Which ops could use tensor cores, and did: a made training says for each kernel whether it does."""
+"""Ops that could use tensor cores, and whether they did: a made training says that for each kernel."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done natively against nested loops in plain Python, on whatever hypothesis can think of."""
+"""Native code against nested loops in plain Python, on examples by hypothesis."""
 
 from __future__ import annotations
 

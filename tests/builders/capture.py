@@ -48,7 +48,7 @@ def is_small(value: int, identity: int) -> bool:
 
 
 def shortened(unit: bytes) -> bytes | None:
-    """What takes half a line, if the range does."""
+    """Returns the half line of a range, or None if the range needs a full line."""
     kind, source, flags, name, start, end, value, identity, *rest = struct.unpack("<BBHIqqqQ6I", unit)
     domain, category, forward, *more = rest
     took = duration(start, end)
@@ -61,7 +61,7 @@ def shortened(unit: bytes) -> bytes | None:
 
 
 def of_memory(unit: bytes) -> bytes | None:
-    """What takes half a line, if the unit is of the host's memory."""
+    """Returns the half line of an event of the host's memory, or None if it needs a full line."""
     kind, _, flags, _, time, address, size, total, device, index = struct.unpack_from("<BBHIqQqqii", unit)
     if kind != MEMORY or (device, index) != (0, -1) or address >> 48 or flags >> 8:
         return None
@@ -69,7 +69,7 @@ def of_memory(unit: bytes) -> bytes | None:
 
 
 def parted(unit: bytes) -> tuple[bytes, bytes] | None:
-    """What others may have in common with the range, as a unit; and the half of a line that is its own."""
+    """Returns the unit that ranges can share, and the half line that only this range has."""
     kind, source, flags, name, start, end, value, identity, *rest = struct.unpack("<BBHIqqqQ6I", unit)
     took = duration(start, end)
     value = value if flags & 3 else 0
@@ -87,7 +87,7 @@ class Thread:
     capture: Capture
     tid: int
     name: str = ""
-    chunk_units: int = 63  # of its first chunk; a page
+    chunk_units: int = 63  # of its first chunk, which is a page long
     units: dict[int, bytes] = field(default_factory=dict)  # by their numbers
     first: int = 0  # number of its first unit
     size: int = 0  # in what is numbered: halves of lines, or units
@@ -153,8 +153,9 @@ class Thread:
         schema: int = 0,
         label: bool = False,  # the collectors knew opspan's own label
         parent: int = 0,  # with label, of ITT
-        inputs: tuple[str | None, str | None, str | None] | None = None,  # of torch: types, strides, values
-        stack: str | None = None,  # of torch, without forward
+        inputs: tuple[str | None, str | None, str | None]
+        | None = None,  # types, strides and values of inputs, for ops of torch
+        stack: str | None = None,  # for ops of torch without a forward op
     ) -> int:
         text = self.capture.text
         flags, word = value_word(value, unsigned)
@@ -360,5 +361,5 @@ def run(path: Path) -> Path:
     return made.write(path)
 
 
-# What every source goes through goes through these: tests/readers/samples.py.
+# Every source goes through the tests of tests/readers/samples.py with these files.
 SAMPLES = {"of one process": lambda folder: run(folder / "run.opspan")}

@@ -58,7 +58,7 @@ def two_cycles(folder: Path) -> list[Path]:
 
 
 def two_ranks(folder: Path) -> list[Path]:
-    """Of two cycles each, in the order of a folder."""
+    """Writes the files of two ranks with two cycles each; returns them in the order of a folder."""
     return [
         handled(folder, cycle, pid=700 + rank, rank=rank, late_us=100.0 * rank, longer=1 + cycle / 2 + rank / 4)
         for rank in (0, 1)

@@ -21,7 +21,7 @@ FORWARD = 100  # the first thread of a forward
 
 
 class _Device(Writer):
-    """What the threads of a device do. Draws what a rank of that number draws."""
+    """Writes the work of one device's threads. It draws the same numbers as a rank of that number."""
 
     def __init__(self, job: Job, number: int) -> None:
         super().__init__(job, number)
@@ -41,7 +41,7 @@ class _Device(Writer):
 
 
 class DataParallel(_Device):
-    """What the process does, and what its first device does."""
+    """Writes the work of the process, and that of its first device."""
 
     def __init__(self, job: Job) -> None:
         super().__init__(job, 0)
@@ -71,7 +71,7 @@ class DataParallel(_Device):
             self.section("gather", micro, is_validation)
             self.copies("Gather", is_to_first=True)
         if not is_validation:
-            self.batch *= self.job.devices  # of the loss
+            self.batch *= self.job.devices  # the loss is over the batches of all devices
         return self.nodes
 
     def backward(self, nodes: list[Node], micro: int, is_last: bool) -> None:

@@ -1,4 +1,4 @@
-"""What programs of the machine (machine.py) consist of: instructions without times of their own, and what they take."""
+"""Instructions of the programs that the machine (machine.py) runs. They have durations, but no times."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class End:
 
 @dataclass(slots=True)
 class Thread:
-    """What follows happens on the thread of this number."""
+    """The following instructions run on the thread of this number."""
 
     tid: int
 
@@ -137,7 +137,7 @@ Instruction = Host | Begin | End | Thread | Launch | Sync | Driver | Overhead | 
 
 @dataclass
 class Program:
-    """What a rank does. `workers`: threads beside the main one; `Thread` gives them a number before they call."""
+    """The program of a rank. `workers` are threads beside the main one; `Thread` gives them a number before they call."""
 
     main: list[Instruction]
     workers: list[list[Instruction]] = field(default_factory=list)

@@ -1,6 +1,6 @@
-"""What a job does that runs on the machine (machine.py): its model, its ranks, and what is wrong with it.
+"""The job that runs on the machine (machine.py): its model, its ranks, and its faults.
 
-With nothing said it is a training loop without a fault. job_program.py writes it as programs.
+By default it is a training loop without a fault. job_program.py writes it as programs.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ class Slower:
 class Job:
     seed: int = 0
     ranks: int = 1
-    devices: int = 1  # of the one process, which drives them by nn.DataParallel (data_parallel.py)
+    devices: int = 1  # of the only process, which drives them by nn.DataParallel (data_parallel.py)
     steps: int = 12
     layers: int = 4
     is_training: bool = True
     pipeline: bool = False  # ranks are stages
     kernel: float = 1.0  # times what kernels take in training.py
     host: float = 0.4  # times what the host takes there for ranges and launches
-    depth: int = 1022  # of the launch queue
+    depth: int = 1022  # places in the launch queue
     noise: float = 0.01
     uneven: float = 0.0  # batches of a rank and a step differ by as much
     is_even: bool = False  # ... and are made equal over the ranks
@@ -70,16 +70,16 @@ class Job:
     plain: frozenset[int] = frozenset()  # steps that do nothing of their own: no validation, no warm-up, ...
     load_ns: int = 60_000
     workers: int = 0  # 1: batches are loaded beside the loop
-    batch_ns: int = 30_000  # what it takes to copy a batch to the device
+    batch_ns: int = 30_000  # the time to copy a batch to the device
     graphs: bool = False  # the forward is one launch (of inference)
     has_steps: bool = True
     has_functions: bool = True
     buckets: int = 3
-    reduce_ns: int = 150_000  # what a bucket takes
+    reduce_ns: int = 150_000  # the time of one bucket
     numbers: str = "bf16"  # bf16, simt16 (bf16 without tensor cores), tf32, fp32
     product: float = 1.0  # times the time of products: by what numbers and sizes make them slower
 
-    # What is wrong.
+    # Faults.
     extras: tuple[Extra, ...] = ()
     slower: tuple[Slower, ...] = ()
     items: int = 0  # values fetched in a step, beside those of item_every
@@ -100,11 +100,11 @@ class Job:
     fallbacks: int = 0
     fallback_ns: int = 400_000
     loop_optimizer: bool = False
-    parameters: int = 16  # of a layer, for a loop over parameters
+    parameters: int = 16  # parameters of a layer, for a loop over parameters
     compiles: Mapping[int, int] = field(default_factory=dict)  # step -> ns
     regions: int = 1  # compiled pieces, if regions are there at all
-    lookup_ns: int = 0  # what it takes to find the code of a piece; 0: nothing is compiled
-    casts: float = 0.0  # of the time of each product, for a cast before it
+    lookup_ns: int = 0  # the time to look up the code of a piece; 0: nothing is compiled
+    casts: float = 0.0  # the time of a cast before each product, as a share of the product's time
     recompute: bool = False  # the forward of each layer again in the backward
     leak_bytes: int = 0  # a step
     longer: float = 0.0  # by so much of the first step's activations those of a step are larger than of the one before

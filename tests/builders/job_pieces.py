@@ -1,7 +1,7 @@
-"""What the programs of a job (job_program.py) are made of: ranges, launches and copies with the job's times and noise.
+"""Pieces of the programs of a job (job_program.py): ranges, launches and copies with the job's times and noise.
 
-Noise is drawn for each part of each step by itself: what is added at one place does not change the noise at another, so
-that a run and the same run without its fault differ by the fault alone.
+Noise is drawn for each part of each step separately. An addition in one place does not change the noise in another, so
+that a run with a fault and the same run without it differ by the fault only.
 """
 
 from __future__ import annotations

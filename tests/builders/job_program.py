@@ -67,7 +67,7 @@ def rows_of(job: Job, changed: Callable[[list[Program]], None] | None = None) ->
 
 def programs_of(job: Job) -> list[Program]:
     if job.devices > 1:
-        from builders.data_parallel import DataParallel  # which is a Writer, too
+        from builders.data_parallel import DataParallel  # a subclass of Writer
 
         return [DataParallel(job).program()]
     return [Writer(job, rank).program() for rank in range(job.ranks)]
@@ -161,7 +161,7 @@ class Writer(Pieces):
             self.graph = []
             before = len(self.out)
             self.forward(0)
-            del self.out[before:]  # what the host did while the graph was captured
+            del self.out[before:]  # the host's instructions while the graph was captured
             kernels, self.graph = self.graph, None
             self.section("replay")
             with self.range("replay", "user"):
@@ -203,7 +203,7 @@ class Writer(Pieces):
             self.out.append(Sync())
 
     def faults(self) -> None:
-        """What is done in the middle of a step and should not be."""
+        """Adds the faults that happen in the middle of a step."""
         job = self.job
         self.section("faults")
         for _ in range(job.mallocs if self.step else 0):
@@ -246,7 +246,7 @@ class Writer(Pieces):
 
     @property
     def kept_bytes(self) -> int:
-        """What the backward of a layer needs."""
+        """The memory that a layer keeps for its backward."""
         return round((32 << 20) * (1 + self.job.longer * self.step))
 
     def layer(self, layer: int, keeps: bool = False) -> list[Node]:
@@ -281,7 +281,7 @@ class Writer(Pieces):
         return [Node(node, seq, BACKWARD_OPS[inner])]
 
     def cast(self, op: str) -> None:
-        """What autocast does with the input of a product."""
+        """Casts the input of a product, as autocast does."""
         if self.job.casts and op in PRODUCTS:
             with (
                 self.op("aten::to"),

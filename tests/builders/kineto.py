@@ -39,7 +39,7 @@ def kernel(name: str, ts: float, dur: float, correlation: int) -> Any:
 
 
 def allocation(ts: float, size: int, address: int = 140000, device: int = 0) -> Any:
-    """What was taken on a GPU or, with a size below 0, given back."""
+    """Returns an event of memory that was allocated on a GPU or, with a size below 0, freed."""
     totals = {"Total Reserved": 2097152, "Total Allocated": 512}
     args = {**totals, "Bytes": size, "Device Id": device, "Device Type": 1, "Addr": address}
     return {
@@ -119,5 +119,5 @@ def write(path: Path, content: Any = None, *, indent: int | None = None) -> Path
     return path
 
 
-# What every source goes through goes through these: tests/readers/samples.py.
+# Every source goes through the tests of tests/readers/samples.py with these files.
 SAMPLES = {"compressed": lambda folder: write(folder / "run.json.gz", indent=1)}

@@ -92,8 +92,8 @@ class _Stream:
     def __init__(self) -> None:
         self.given: list[_Given] = []
         self.entries: list[_Given] = []  # the first work of each launch: what takes a place in the queue
-        self.after: list[_Given] = []  # what the next work has to wait for
-        self.known = 0  # so many have an end
+        self.after: list[_Given] = []  # the next work waits for these
+        self.known = 0  # the number of entries that have an end
 
 
 class _Thread:
@@ -101,7 +101,7 @@ class _Thread:
         self.instructions, self.now = instructions, now
         self.at, self.tid = 0, MAIN
         self.open: list[tuple[Begin, int, int, int, int | None]] = []  # begin, tid, start, number, parent
-        self.call_start: int | None = None  # of a call that has begun and waits
+        self.call_start: int | None = None  # the start of a call that is waiting
 
 
 class _Rank:

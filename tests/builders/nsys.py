@@ -105,7 +105,7 @@ COLUMNS: dict[str, dict[str, str]] = {
         "2025": SYNC.replace("syncType", "deprecatedSyncType syncType") + " eventSyncId",
     },
 }
-# What an age has not got at all.
+# Tables that were added later, with the first age that has them.
 LATER = {
     "PROCESSES": "2022",
     "TARGET_INFO_SESSION_START_TIME": "2022",
@@ -257,5 +257,5 @@ def _is_there(name: str, age: str) -> bool:
     return LATER.get(name, AGES[0]) <= age and age < GONE.get(name, "9999")
 
 
-# What every source goes through goes through these: tests/readers/samples.py.
+# Every source goes through the tests of tests/readers/samples.py with these files.
 SAMPLES = {"of 2026": lambda folder: run(folder / "run.sqlite", "2026")}

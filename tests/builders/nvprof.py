@@ -99,7 +99,7 @@ def of_thread(tid: int = MAIN, pid: int = PID) -> dict[str, Any]:
 
 
 def of_process(pid: int = PID) -> dict[str, Any]:
-    # What stands behind the pid is whatever the memory held.
+    # The bytes after the pid are arbitrary.
     return {"objectKind": 1, "objectId": struct.pack("<III", pid, 0, 0xEDBADE50)}
 
 
@@ -178,5 +178,5 @@ def run(path: Path, version: int) -> Path:
     return profile(path, tables_of(), TEXTS, version)
 
 
-# What every source goes through goes through these: tests/readers/samples.py.
+# Every source goes through the tests of tests/readers/samples.py with these files.
 SAMPLES = {"of version 26": lambda folder: run(folder / "run.nvvp", 26)}

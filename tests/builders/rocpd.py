@@ -159,7 +159,7 @@ def rpd(path: Path) -> Path:
     return path
 
 
-# What every source goes through goes through these: tests/readers/samples.py.
+# Every source goes through the tests of tests/readers/samples.py with these files.
 SAMPLES = {
     "of rocprofv3": lambda folder: rocprof(folder / "run.db"),
     "of RPD": lambda folder: rpd(folder / "run.rpd"),

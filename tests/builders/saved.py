@@ -13,5 +13,5 @@ def run(folder: Path) -> Path:
     return folder / "run.trace"
 
 
-# What every source goes through goes through these: tests/readers/samples.py.
+# Every source goes through the tests of tests/readers/samples.py with these files.
 SAMPLES = {"of an nsys export": run}

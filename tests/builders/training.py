@@ -28,7 +28,7 @@ GEMM = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsiz
 SGEMM = "ampere_sgemm_128x64_tn"
 ALL_REDUCE = "ncclDevKernel_AllReduce_Sum_{}_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 LOADER = "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
-# What each op of torch takes on the device, and its kernel; {} is the type.
+# The time of each op on the device, and its kernel; {} is the type.
 KERNELS = {
     "aten::addmm": (90_000, "{gemm}"),
     "aten::mm": (95_000, "{gemm}"),
@@ -40,7 +40,7 @@ KERNELS = {
     "aten::_log_softmax": (40_000, "void at::native::softmax_warp_forward<{type}>({type}*)"),
     "aten::_log_softmax_backward_data": (40_000, "void at::native::softmax_warp_backward<{type}>({type}*)"),
 }
-# What the backward of each calls.
+# The ops that the backward of each op calls.
 BACKWARD_OPS = {
     "aten::addmm": ("aten::mm", "aten::mm"),
     "aten::gelu": ("aten::gelu_backward",),
@@ -63,7 +63,7 @@ SHORTER = 20  # kernels of a run whose device waits for launches
 
 
 class Node(NamedTuple):
-    """What the backward has to do for an op of the forward."""
+    """The backward work of a forward op."""
 
     name: str
     seq: int

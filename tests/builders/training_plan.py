@@ -1,4 +1,4 @@
-"""What is asked of a made training run (training.py), and the rows that it has: no source is named here."""
+"""The options of a made training run (training.py), and the rows that it has. Nothing here depends on a source."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MULTIPROCESSORS = 132
 
 @dataclass(frozen=True)
 class Plan:
-    """What is asked of a run; with nothing said it is healthy: its device is busy for nine tenths of the time."""
+    """The options of a run. By default it is healthy: its device is busy for nine tenths of the time."""
 
     ranks: int = 1
     steps: int = 8
@@ -24,7 +24,7 @@ class Plan:
     straggler: tuple[int, float] | None = None  # a rank, and how many times longer its device computes
     slower_ranks: Mapping[int, float] = field(default_factory=dict)  # the same for several
     stalls: Mapping[int, int] = field(default_factory=dict)  # step -> ns in which the host does nothing
-    stalled_ranks: tuple[int, ...] = ()  # those that stall; none named: all
+    stalled_ranks: tuple[int, ...] = ()  # the ranks that stall; empty: all
     slow_loader: int = 0  # ns that each batch takes longer
     slower: Mapping[str, float] = field(default_factory=dict)  # op -> how many times longer its kernels take
     item_per_step: bool = False  # the loss is fetched: the host waits for the device
@@ -58,8 +58,8 @@ class Range(NamedTuple):
     sizes: str | None
     types: str | None
     number: int
-    parent: int | None = None  # of a module or a function: the number of the one that called it
-    forward_tid: int = MAIN  # of a backward range: the thread of its forward
+    parent: int | None = None  # of a module or a function: the number of its caller
+    forward_tid: int = MAIN  # of a backward range: the thread of its forward range
 
 
 class Call(NamedTuple):
@@ -81,7 +81,7 @@ class Work(NamedTuple):
     correlation: int
     blocks: int
     bytes: int
-    sides: tuple[str, str] | None  # of a copy: from, to
+    sides: tuple[str, str] | None  # of a copy: source and target
     collective: int  # elements of one; 0: it is none
     group: tuple[int, ...] = ()  # the ranks that meet in it; none: all of them; of a send: from whom to whom
 
@@ -114,7 +114,7 @@ def pid_of(rank: int) -> int:
 
 
 class OfRun(Protocol):
-    """What the files of a run say of all of it; a Plan has it, and a Job (job.py)."""
+    """Facts about a whole run that its files need; a Plan and a Job (job.py) have them."""
 
     @property
     def ranks(self) -> int: ...
@@ -123,8 +123,8 @@ class OfRun(Protocol):
 
 
 def collective_args(plan: OfRun, work: Work) -> dict[str, Any]:
-    """What torch.profiler says of a collective beside its kernel. "Rank" is the peer of a send or a receive, of which
-    only the other end is told."""
+    """Returns torch.profiler's metadata of the kernel of a collective. "Rank" is the peer of a send or a receive, which
+    has only the other end."""
     elements, group = work.collective, work.group or tuple(range(plan.ranks))
     said: dict[str, Any] = {"Collective name": "allreduce", "Rank": group.index(work.rank)}
     if "SendRecv" in work.name:

@@ -67,5 +67,5 @@ def write(path: Path, found: Iterable[str], *, closed: bool = True) -> Path:
     return path
 
 
-# What every source goes through goes through these: tests/readers/samples.py.
+# Every source goes through the tests of tests/readers/samples.py with these files.
 SAMPLES = {"whole": lambda folder: write(folder / "app.json", events())}

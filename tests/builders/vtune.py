@@ -31,7 +31,7 @@ PRODUCTS = {
 PID, MAIN, WORKER = 1520, 1520, 1533
 BAND, BAND_OF_WORKER = 3, 4  # rows of dd_band
 EPOCH_NS = 1_199_145_600_000_000_000
-ZERO_UTC_NS = 1_603_249_159_000_000_000  # of the run's first event
+ZERO_UTC_NS = 1_603_249_159_000_000_000  # the first event of the run
 ZERO_MONO_NS = 4_016_592_000_000_000
 
 INSTANCE = "start_tsc end_tsc count attr __bucket_idx"
@@ -308,7 +308,7 @@ def events(age: str) -> dict[str, Rows]:
 
 
 def noise(age: str) -> dict[str, Rows]:
-    """What a result says of itself, what its finaliser left behind, and how long it all took."""
+    """Returns tables that readers must ignore: facts about the result, leftovers of the finaliser, and total times."""
     leftovers = ("EventDataTempTable", "eventCreateTempTable", "tempPauseResumeTimestampsTable")
     elapsed = ("global_elapsed_time_data", "elapsed_time_data")
     listed = [name for name in COLUMNS if name.endswith("_data") and name[0] not in "_d"]
@@ -346,5 +346,5 @@ def one_task(folder: Path, name: str) -> Path:
     return database(folder / "dicer.db", tables)
 
 
-# What every source goes through goes through these: tests/readers/samples.py.
+# Every source goes through the tests of tests/readers/samples.py with these files.
 SAMPLES = {"of 2024": lambda folder: run(folder / "r000hs", "2024")}

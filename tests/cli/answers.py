@@ -1,4 +1,4 @@
-"""What a verb answers, as a program reads it."""
+"""Reads the answers of verbs as a program does."""
 
 from __future__ import annotations
 

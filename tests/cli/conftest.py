@@ -9,6 +9,6 @@ import pytest
 
 @pytest.fixture(scope="session")
 def nothing_to_build(request: pytest.FixtureRequest) -> None:
-    """Who finds no observer in the cache builds it and says so. Where what a program says is compared, it is there."""
+    """Puts the observer into the cache. Without it programs would build it and say so, and tests compare what programs say."""
     if find_spec("torch"):
         request.getfixturevalue("observer")

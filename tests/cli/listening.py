@@ -15,7 +15,7 @@ from typing import Any
 
 from emit.running import environment, forked
 
-# What a program begins with and ends with: it goes on until it is told to stop, and says what it has computed.
+# The begin and the end of a program that goes on until it is told to stop, and then prints what it has computed.
 HEAD = """
 import json, os, pathlib, sys, time, torch, opspan
 torch.set_num_threads(1)
@@ -95,7 +95,7 @@ def running(code: str, folder: Path) -> Iterator[Program]:
 
 
 def losses_alone(code: str, folder: Path, count: int) -> list[str]:
-    """Of the same program, where nobody listens."""
+    """Returns the losses of the same program when nobody listens."""
     folder.mkdir()
     done = forked(HEAD + textwrap.dedent(code) + TAIL, folder, str(count), strict=True)
     assert done.returncode == 0, done.stderr

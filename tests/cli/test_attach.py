@@ -20,7 +20,7 @@ from opspan.app import attaching, processes
 pytest.importorskip("torch")
 pytestmark = pytest.mark.usefixtures("nothing_to_build")
 
-# Whoever says the steps, the optimizer is stepped twice in each.
+# The optimizer steps twice in each step, to show that the program's own steps count.
 OWN_STEPS = """
 from opspan.emit.schedule import ProfilerAction
 opspan.listen()

@@ -146,7 +146,7 @@ def test_all_ranks_of_a_job_are_recorded_at_once(tmp_path: Path) -> None:
     pids = {int(path.name.removeprefix("ready-")) for path in tmp_path.glob("ready-*")}
     steps = ranges.filter(ranges["name"].cast(str).str.starts_with("ProfilerStep"))
     assert sorted(steps["pid"].to_list()) == sorted([*pids, *pids])
-    # What starts the ranks imports no torch, so it does not listen, and costs nothing.
+    # The launcher of the ranks imports no torch, so it does not listen, and costs nothing.
     assert (alone.returncode, alone.stdout) == (2, "")
     assert alone.stderr.startswith(f"error: process {job.pid} does not listen: ")
 

@@ -1,4 +1,4 @@
-"""What is no regression does not look like one: exit codes where outputs, files or folders cannot be used."""
+"""Failures are not taken for regressions: exit codes if outputs, files or folders cannot be used."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def ended(process: subprocess.Popen[bytes]) -> tuple[int, str, str]:
 # How Python begins where an output is closed.
 CLOSED = "import os, sys\nos.close({number})\nsys.{name} = sys.__{name}__ = None\n"
 OUTPUTS = {"good": "", "full": f">{FULL}", "closed": ">&-", "no errors": "2>&-", "errors full": f"2>{FULL}"}
-GONE = "gone"  # whoever read it has closed the pipe, long before the verb prints
+GONE = "gone"  # the reader has closed the pipe long before the verb prints
 Done = dict[str, tuple[int, str, str]]
 
 

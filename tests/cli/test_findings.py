@@ -82,7 +82,7 @@ def test_text_is_as_wide_as_it_may_be(width: int, slow: Path) -> None:
     done = opspan("findings", slow, env={"COLUMNS": str(width)})
     assert done.returncode == 0, done.stderr
     for line in done.stdout.split("\nCoverage:")[0].splitlines():
-        # What is typed or opened stays in one piece, and so does a word.
+        # Commands, paths and words stay in one piece.
         if not line.strip().startswith(("Next", "Read")) and len(line.split()) > 2:
             assert len(line) <= max(width, 4 + max(map(len, line.split()))), line
 

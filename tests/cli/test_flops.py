@@ -316,6 +316,6 @@ def test_of_ranks_with_and_without_a_device_both_times_are_named(run: Path, tmp_
     host = kineto.write(tmp_path / "host.json", kineto.document(events))
     each = [flops.parts(package.load(file).analysed, "op") for file in (run, host)]
     notes = flops.answer_of({name: together([parts[name] for parts in each]) for name in each[0]}, "op").notes
-    # Of the device 10 of 70 us, and of the other rank's host 70 of 70.
+    # The device of one rank has 10 of 70 us, the host of the other 70 of 70.
     whole = "of the time of devices and, where a rank used none, of ops"
     assert f"Nothing is known of the cost of 57.1% {whole}: mylib::op 57.1% (no formula)" in notes

@@ -37,7 +37,7 @@ def test_causal_attention_counts_whole_and_half_and_both_are_named(tmp_path: Pat
     needed = WHOLE * SEEN // 64**2
     assert (row["flops"], row["masked_flops"]) == (WHOLE, WHOLE - needed)
     assert row["flops_per_s"] == pytest.approx(WHOLE / 10e-6)
-    # What a mask hides need not be computed: a share of the peak with it could be above all.
+    # The part that a mask hides need not be computed: with it a share of the peak could be more than 1.
     assert row["compute_share"] == pytest.approx(needed / 10e-6 / PEAK)
     (whole,) = rows("flops", path, "--by", "run")
     (step,) = rows("flops", path, "--by", "step")

@@ -41,9 +41,9 @@ def test_by_op(launched: Path) -> None:
         "short_launches": 1,
         "call_ns": 13 * US,
         "work_ns": 27 * US,
-        "delay_ns": 25 * US,  # of 20 and 30
+        "delay_ns": 25 * US,  # the mean of 20 and 30
         "longest_delay_ns": 30 * US,
-        "ahead_ns": 31_500,  # of 25 and 38
+        "ahead_ns": 31_500,  # the mean of 25 and 38
     }
     assert found[None]["delay_ns"] == -2 * US
     printed = opspan("launches", launched).stdout

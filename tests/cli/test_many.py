@@ -45,7 +45,7 @@ def test_a_folder_is_its_files(verb: str, folder: Path) -> None:
     if verb == "table":  # rows that are alike in what they are sorted by may stand in another order
         for document in (ours, theirs):
             document["rows"].sort(key=lambda row: (row["name"], row["rank"]))
-    if verb == "summary":  # what it says to type next names what was typed
+    if verb == "summary":  # the commands that it suggests have the paths that were given
         ours, theirs = ours["rows"], theirs["rows"]
         for row in (*ours, *theirs):
             del row["findings"], row["at_stake_ns"]

@@ -1,4 +1,4 @@
-"""Whatever is wrong with the machine, the program that opspan was put into runs as it would have run."""
+"""The user's program runs as it would without opspan, whatever is wrong with the machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ pytest.importorskip("torch")
 
 PROGRAM = "import torch; print('result', int(torch.ones(3).sum()))"
 
-# What the user's own sitecustomize takes away, in the program alone: OPSPAN_EMIT is set there.
+# The user's own sitecustomize takes the home away, but only in the program, where OPSPAN_EMIT is set.
 NO_HOME = """
     import pwd
     os.environ.pop("HOME", None)

@@ -1,4 +1,4 @@
-"""What verbs print: whatever a file, a name or an option holds, a terminal is told nothing by it."""
+"""Files, names and options may hold anything: nothing that verbs print controls the terminal."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ OLDER = ("2.7", "3.6", "3.7", "3.8", "3.9")
 
 
 def other_python(version: str) -> Path:
-    """Of pyenv's, or on the PATH; one that runs."""
+    """Returns a Python of this version that runs, of pyenv or on the PATH."""
     beside = Path(sys.base_prefix).parent.glob(f"{version}.*/bin/python")
     pyenv = (Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python")
     named = shutil.which(f"python{version}")

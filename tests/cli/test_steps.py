@@ -120,7 +120,7 @@ def test_a_name_that_no_range_has(trained: Path) -> None:
     assert "no range is called 'epoch *'" in done.stderr
 
 
-# Where kernels of a process overlap or touch they are one stretch: begins at which all before have ended.
+# Kernels of a process that overlap or touch are one stretch. A stretch begins where all earlier kernels have ended.
 _UNION = """
 WITH one AS (SELECT globalPid, deviceId, start, end, max(end) OVER (PARTITION BY globalPid, deviceId ORDER BY start, end
              ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before FROM ({source}) WHERE end > start)

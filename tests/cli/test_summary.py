@@ -79,7 +79,7 @@ def test_what_is_no_trace_is_one_line(tmp_path: Path) -> None:
 
 
 def test_a_real_file_says_what_its_sql_says(traces_dir: Path) -> None:
-    """Of two GPUs 541 ms busy: 94 % computing, 4.7 % in collectives of NCCL, 1 % copying (sums of its tables)."""
+    """Two GPUs are busy for 541 ms: 94 % computing, 4.7 % in collectives of NCCL, 1 % copying (sums of its tables)."""
     found = row(traces_dir / "nsys/train_fsdp_2gpu.sqlite")
     assert found["busy_ns"] == pytest.approx(541e6, rel=0.001)
     assert found["computing_ns"] / found["busy_ns"] == pytest.approx(0.942, abs=0.001)

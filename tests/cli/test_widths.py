@@ -1,4 +1,4 @@
-"""What verbs print on terminals of several widths, and that a pipe and a program get the same as ever."""
+"""Verbs fit their output to the width of a terminal; a pipe and a program always get the same."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_where_there_is_more_room_it_says_more(traced: Path) -> None:
 
 
 def words(lines: list[str]) -> list[str]:
-    """Of the lines without names, which are cut; the last two have what is to be typed."""
+    """Returns the words of lines, without lines of names, which are cut, and without the last two, which have commands."""
     return [word for line in lines[:-2] if not line.startswith("Top ") for word in line.split()]
 
 

@@ -1,4 +1,4 @@
-"""What must hold when things go wrong: kills, forks, full disks, unwritable folders, clients that misbehave."""
+"""Collectors when things go wrong: kills, forks, full disks, unwritable folders, clients that misbehave."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def check_full(capture: Capture, err: str, pushed: int) -> None:
     assert str(capture.path) in err
     around, *rest = capture.units(RANGE)
     assert around.name == "around"
-    assert around.end_ns > 0  # what is open can be ended even when there is no room for anything new
+    assert around.end_ns > 0  # open ranges can be ended even when there is no room for new ones
     assert all(unit.end_ns > 0 for unit in rest)
     assert [(unit.name or "").split("-")[0] for unit in rest] == [str(i) for i in range(len(rest))]
     assert 100 < len(rest) < pushed

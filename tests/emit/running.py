@@ -40,9 +40,9 @@ _TOOLS = (
 # a test in test_sessions.py, which needs no such machine.
 WARNINGS = ("-W", "error", "-W", "ignore:CUDA initialization:UserWarning")
 
-# What a program that labels imports; polars for what it has recorded, which starts no thread before it is used.
+# Modules that a labelling program imports. It uses polars for recordings; polars starts no thread before it is used.
 LABELLING = ("torch", "polars")
-# What the first optimizer and the first torch.compile import besides, which takes almost as long as torch.
+# The first optimizer and the first torch.compile import this, too; that takes almost as long as torch.
 TRAINING = (*LABELLING, "torch._dynamo")
 # The verbs that read, and what they import for one file or another. Those that answer have a view of their name.
 ANSWER = ("comm", "diff", "findings", "flops", "idle", "launches", "memory", "path", "steps", "summary", "table")
@@ -54,7 +54,7 @@ READING = (
     *(f"opspan.readers.{source.name}" for source in SOURCES),
     "opspan.loading",
     "opspan.many.asking",
-    # What these import when they are called.
+    # The modules above import these when they are called.
     "numpy.ma",
     "opspan.analysis.narrowed",
     "opspan.analysis.repeating",
@@ -67,7 +67,7 @@ READING = (
 
 # The command line.
 MAIN = "from opspan.cli import main; main()"
-# What Python does with a file.
+# Runs a file as Python does.
 FILE = """
 import os, runpy, sys
 del sys.argv[0]
@@ -102,7 +102,7 @@ def copier_of(observer: Path) -> Path:
     return made_once(observer.with_name("c++"), make)
 
 
-# What the programs that annotate begin with.
+# The begin of the programs that annotate.
 HEAD = """
 import asyncio, pickle, sys, threading, opspan
 """
@@ -134,7 +134,7 @@ def run(
 
 
 def cpu_seconds(*arguments: str) -> float:
-    """What this Python takes of the processor with these arguments: not of the clock, as the machine may be busy."""
+    """Returns the processor time of this Python with these arguments: the machine may be too busy for the clock."""
     process = subprocess.Popen([sys.executable, *arguments], env=environment(), stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = status  # it has been waited for
@@ -199,7 +199,7 @@ def forked_file(
 
 
 def told(code: str, *arguments: str | Path, cwd: Path | None = None) -> Any:
-    """What such a program printed last, which is JSON."""
+    """Returns the last line that such a program prints, which is JSON."""
     done = forked(code, *arguments, cwd=cwd)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -249,8 +249,10 @@ def on_terminal(
     env: Mapping[str, str | None] | None = None,
     columns: int | None = None,
 ) -> str:
-    """What a program that reads and must not fail writes to `stream` ("stdout" or "stderr") where that is a terminal,
-    of so many columns if that is said."""
+    """Returns what a reading program writes to `stream` ("stdout" or "stderr") if that is a terminal with so many columns.
+
+    The program must not fail.
+    """
     leader, follower = pty.openpty()
     if columns is not None:
         fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("4H", 25, columns, 0, 0))

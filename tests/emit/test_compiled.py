@@ -15,7 +15,7 @@ from tiers import RELEASE, before_release
 pytest.importorskip("torch")
 
 PROGRAM = Path(__file__).parent.parent / "programs" / "annotated.py"
-# What is there of each way to say a thing, for where all of them would take too long.
+# Some of the ways to annotate, for tests in which all of them would take too long.
 SOME = [
     "only=with everything",
     "only=mark",
@@ -44,7 +44,7 @@ except torch._dynamo.exc.Unsupported:
 
 
 def differences(printed: str) -> list[str]:
-    """What the program found; nothing but its last line when all is well."""
+    """Returns the differences that the program printed before its last line; there are none if all is well."""
     *found, last = [line for line in printed.splitlines() if line]
     passed, of = map(int, last.split(" of "))
     assert passed == of or found

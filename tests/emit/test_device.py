@@ -198,7 +198,7 @@ for asked in ([ProfilerActivity.XPU], [], [ProfilerActivity.CUDA]):
     assert done.stdout.splitlines() == ["started", "stopped", "[]", "[]", missing]
 
 
-@pytest.mark.filterwarnings("ignore:CUDA initialization")  # of a driver that is too old for the build
+@pytest.mark.filterwarnings("ignore:CUDA initialization")  # the driver may be too old for this build of torch
 def test_without_a_device_it_is_said_and_the_host_recorded() -> None:
     code = """
         import torch, opspan, warnings

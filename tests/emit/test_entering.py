@@ -1,4 +1,4 @@
-"""Whatever fails while a session begins or ends, everything is as it was before, and the end raises nothing."""
+"""If anything fails while a session begins or ends, everything is as before, and the end raises nothing."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ FORKS = textwrap.dedent(
 
 
 def run(tmp_path: Path, code: str, name: str = "record") -> tuple[str, pl.DataFrame]:
-    """What the program printed, and the ranges that were recorded, or that reached the tool of the session `name`."""
+    """Returns the output of the program, and the ranges that were recorded or that the tool of session `name` received."""
     captured = tmp_path / "captured"
     tool = {} if name == "record" else under_collectors(captured)
     folder = tmp_path / "recorded" if name == "record" else captured

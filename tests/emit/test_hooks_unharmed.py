@@ -1,4 +1,4 @@
-"""Whatever else of opspan's runs inside a program: its errors stay inside, are counted and said once."""
+"""Other code of opspan inside a user's program: its errors stay inside, are counted and reported once."""
 
 from __future__ import annotations
 

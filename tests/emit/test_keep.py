@@ -1,4 +1,4 @@
-"""What keep=, dump_on= and the like may say, and when a dump comes by itself: without torch."""
+"""Values of keep=, dump_on= and the like, and when a dump is written by itself: without torch."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ for model in models:
         found.append((torch.equal(result, model(x)), dict(counters["graph_break"]), counters["stats"]["unique_graphs"]))
     print(found)
 """
-    # Where a class has its own __call__, Dynamo guards the code of torch's: compiled once with ours, once without.
+    # A class with its own __call__ makes Dynamo guard torch's code: it compiles once with ours and once without.
     graphs = [1, 1, 2, 1]
     assert program(body) == [str([(True, {}, count)] * 2) for count in graphs]
 

@@ -56,7 +56,7 @@ print(asked == plain[1], seen(session))
     assert program(FOREIGN + body) == ["True [(0, 'Asked', 'Asked'), (1, 'Asked.part', 'Foreign')]"]
 
 
-# What is inside of a call of ours fails: from now on or once.
+# Code inside a call of ours fails: always from now on, or once.
 FAILING = """
 import warnings
 from opspan.emit import modules, module_names, ranges

@@ -1,4 +1,5 @@
-"""Where the observer is built and loaded: nothing may run there, a full disk, no /proc, a compiler that fails."""
+"""Places where the observer is built and loaded: without permission to execute, on a full disk, without /proc, with a
+compiler that fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whose observer is loaded: never one that somebody else could have written, wherever it was put."""
+"""The observer is loaded only from places where nobody else could have written it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an annotation takes: payloads, names, categories; the same whether or not somebody listens."""
+"""Arguments of annotations: payloads, names, categories; the same with and without a listener."""
 
 from __future__ import annotations
 

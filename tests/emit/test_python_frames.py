@@ -20,7 +20,7 @@ RELEASES = [f"3.{minor}" for minor in range(python_frames.OLDEST[1], python_fram
 
 
 def pythons(release: str) -> list[Path]:
-    """What may be that release: this Python, one of the PATH, those that are installed beside this one."""
+    """Returns Pythons of that release: this one, one on the PATH, and those that are installed beside this one."""
     if release == HERE:
         return [Path(sys.executable)]
     on_path = shutil.which(f"python{release}")

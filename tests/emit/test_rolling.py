@@ -95,7 +95,7 @@ print(json.dumps([rec.trace.issues["code"].to_list(), rec.stats.lost]))
     assert step_45["start_ns"] < over["start_ns"] < start["start_ns"] < step_45["end_ns"]
     assert step_55["start_ns"] < over["end_ns"] <= between["start_ns"] <= start["end_ns"] < step_55["end_ns"]
     assert start["end_tid"] not in (None, start["tid"])
-    # What began before all that is kept is not kept.
+    # Ranges that began before the kept part are not kept.
     assert not {"whole", "gone"} & set(ranges["name"].cast(pl.String))
 
 
@@ -150,7 +150,7 @@ print(json.dumps([i, now]))
 
 @pytest.mark.slow
 def test_after_kill_9_the_last_of_every_thread_can_be_read(tmp_path: Path) -> None:
-    # What each thread has surely finished stands in a file that is shared with it.
+    # The ranges that each thread has finished are in a file that is mapped and shared, so they survive.
     code = """
 import mmap, struct
 other.write_bytes(bytes(64))

@@ -38,7 +38,7 @@ def test_the_actions_are_torchs() -> None:
     theirs = {action.name: action.value for action in profiler.ProfilerAction}
 
     assert theirs.items() <= ours.items()
-    assert ours.keys() - theirs.keys() <= {"DEVICE_STOPPED"}  # which older torch has not
+    assert ours.keys() - theirs.keys() <= {"DEVICE_STOPPED"}  # older releases of torch lack it
 
 
 @pytest.mark.parametrize("wrong", [{"wait": -1}, {"warmup": -1}, {"active": 0}, {"repeat": -1}, {"skip_first": -1}])

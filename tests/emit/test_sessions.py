@@ -248,7 +248,7 @@ def test_itt_collects_in_active_steps_only(tmp_path: Path, tool: dict[str, str])
     assert python(code, env=tool) == "[False, True, False, True, False]\n"
 
 
-# What starts CUDA's driver, which forks cannot use after that, or warns where the driver is too old.
+# These calls start CUDA's driver, which forks cannot use after that, or warn if the driver is too old.
 NOBODY_ASKS_FOR_CUDA = """
         import torch
         def asked(*_, **__): raise AssertionError("CUDA was asked for")

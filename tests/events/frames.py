@@ -12,7 +12,7 @@ from torch.autograd import profiler_util as theirs
 from opspan.events import Microseconds
 from opspan.events.columns import CPU, DEVICE, EventColumns
 
-# What a range is called, its kind, and what torch.profiler makes of it: name, scope, user's or not.
+# A range's name and kind, and torch.profiler's fields for it: name, scope, whether it is the user's.
 RANGES = [
     ("aten::mm", "op", "aten::mm", 0, False),
     ("MmBackward0", "backward", "MmBackward0", 1, False),

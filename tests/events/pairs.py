@@ -101,11 +101,11 @@ GROUPINGS = st.tuples(
 
 
 def torchs_averages(events: Any, grouping: Sequence[Any]) -> Any:
-    """What torch's list gives for the arguments of ours."""
+    """Returns the averages of torch's list for the arguments of ours."""
     return events.key_averages(*(grouping if CAN_LEAVE_PYTHON_OUT else grouping[:3]))
 
 
-# What only some releases of torch have, and the one that is installed has not; and what opspan has beyond torch.
+# Attributes that the installed release of torch lacks, though others have them, or that only opspan has.
 NOT_IN_TORCH = {"metadata", "metadata_json", "module_hierarchy"} - set(dir(theirs.FunctionEvent(0, "", 0, 0, 0)))
 
 
@@ -124,7 +124,7 @@ def pair(specs: Sequence[dict[str, Any]], **options: Any) -> tuple[ours.EventLis
 
 
 def said(what: Callable[[], Any]) -> str:
-    """What comes of it as text; what torch refuses is an AssertionError's name."""
+    """Returns the result as text, or the name of AssertionError if torch refuses."""
     try:
         return str(what())
     except AssertionError:
@@ -156,7 +156,7 @@ def attributes(event: Any) -> dict[str, Any]:
 
 
 def files_of(events: Any, folder: Path) -> list[str]:
-    """What a list exports."""
+    """Returns the texts of all files that a list exports."""
     texts = []
     path = folder / "exported"
     events.export_chrome_trace(str(path))
@@ -173,8 +173,11 @@ def without_nan(text: str) -> str:
 
 
 def torchs_table(events: Any, **options: Any) -> str:
-    """What torch's list prints, with - for a share of no time. Torch refuses events that have a time while all self
-    times are 0: there is no oracle for such an example, and Hypothesis draws another."""
+    """Returns the text of torch's table, with - for a share of no time.
+
+    Torch refuses events that have a time while all self times are 0. There is no oracle for such an example, so Hypothesis
+    draws another one.
+    """
     try:
         return without_nan(events.table(**options))
     except AssertionError as error:

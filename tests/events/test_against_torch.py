@@ -29,7 +29,7 @@ from events.pairs import (
 from opspan import events as ours
 
 EVERY = (False, 0, False, True)
-BY_NAME = {"metadata_json"}  # of torch until 2.14: ours takes it by its name alone
+BY_NAME = {"metadata_json"}  # torch before 2.14 lacks it as a positional argument; ours takes it by name only
 SWITCHES = st.fixed_dictionaries({"profile_memory": st.booleans(), "with_flops": st.booleans()})
 
 
@@ -136,7 +136,7 @@ def test_every_sort_key_sorts_as_torch_does(key: str) -> None:
 
 
 def test_the_faces_are_the_same() -> None:
-    """Whatever torch's classes have, ours have, with the same arguments in the same order."""
+    """Our classes have everything that torch's have, with the same arguments in the same order."""
     import inspect
 
     for name in (

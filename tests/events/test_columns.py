@@ -24,7 +24,7 @@ from opspan.events.event_rows import BLOCK, EventRows
 
 Pair = tuple[EventColumns, Any]
 
-# What torch's constructor leaves at None and kineto fills in; an event of a trace is as kineto's are.
+# torch's constructor leaves these at None, and kineto fills them in; an event of a trace is like kineto's.
 FILLED = {
     "activity_type",
     "concrete_inputs",
@@ -102,7 +102,7 @@ def test_walking_an_event_gives_what_the_columns_have(pair: Pair) -> None:
     before = [attributes(event) for event in events]
 
     for event in events:
-        event.flops = 0  # what it was
+        event.flops = 0  # the same value as before
 
     assert [attributes(event) for event in events] == before
 

@@ -1,4 +1,4 @@
-"""What a notebook, and IPython in a terminal, shows of a list of events: the first of them, and how many more."""
+"""Lists of events in a notebook and in IPython: the first events, and how many more there are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COUNT = 5_000
 
 
 class Printer:
-    """What IPython gives `_repr_pretty_`."""
+    """The printer that IPython passes to `_repr_pretty_`."""
 
     def __init__(self) -> None:
         self.said = ""

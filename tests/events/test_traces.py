@@ -1,4 +1,4 @@
-"""What of a trace becomes an event, and how: from tables as readers make them, through the analysis."""
+"""Events of a trace: from tables as readers make them, through the analysis."""
 
 from __future__ import annotations
 
@@ -178,5 +178,5 @@ def test_an_unknown_column_to_sort_by_names_those_there_are(averaged: bool) -> N
 
     with pytest.raises(UsageError, match="no column 'foo' to sort by; expected one of cpu_time_total, self_cpu"):
         shown.table(sort_by="foo")
-    with pytest.raises(AttributeError, match="did you mean self_cpu_time_total\\?"):  # what torch raises
+    with pytest.raises(AttributeError, match="did you mean self_cpu_time_total\\?"):  # torch raises the same error
         shown.table(sort_by="self_cpu_total")

@@ -13,7 +13,8 @@ TRANSFER, OPTIMIZER = 20, 300
 
 
 def order(stage: int, stages: int, batches: int) -> list[tuple[str, int]]:
-    """What a stage does in a step: forwards until the last stage is reached, then a backward after each forward."""
+    """Returns the order of a stage's work in a step: forwards until the last stage is reached, then a backward after each
+    forward."""
     ahead = min(stages - stage - 1, batches)
     done = [("forward", number) for number in range(ahead)]
     for number in range(batches - ahead):
@@ -51,7 +52,10 @@ def pipeline(forwards: Sequence[int], batches: int, steps: int) -> tuple[list[di
 def _received(
     stage: int, todo: tuple[str, int], stages: int, ready: dict[tuple[str, int, int], int]
 ) -> tuple[int | None, int] | None:
-    """Who sends what a stage needs, and when it is sent; nobody, if the stage has it; None: it was not sent yet."""
+    """Returns the sender of the data that a stage needs, and the time when it is sent.
+
+    The sender is None if the stage has the data itself; the result is None if the data was not sent yet.
+    """
     what, number = todo
     sender = stage - 1 if what == "forward" else stage + 1
     if not 0 <= sender < stages:

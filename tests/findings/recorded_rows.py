@@ -30,7 +30,7 @@ HOLD = (
     rf"cuMem(Alloc|Free|HostAlloc|FreeHost|Create|Map|Unmap|Release|SetAccess)(_v2)?|"
     rf"(cu|hip)(Module|Library)Load(Data|DataEx|FatBinary)?){_VERSION}"
 )
-# Of CUPTI's runtime and driver API: what nvprof writes instead of names.
+# Names of CUPTI's runtime and driver API; nvprof writes numbers.
 RUNTIME = {20: "cudaMalloc", 22: "cudaFree", 25: "cudaFreeArray", 26: "cudaMallocHost", 27: "cudaFreeHost"}
 RUNTIME |= {31: "cudaMemcpy", 41: "cudaMemcpyAsync", 131: "cudaStreamSynchronize", 165: "cudaDeviceSynchronize"}
 RUNTIME |= {206: "cudaMallocManaged"}
@@ -160,7 +160,7 @@ def _rocpd(path: Path) -> Rows:
 
 
 def gaps_of(rows: Rows) -> list[Gap]:
-    """Of each device of each process: from its first work to its last."""
+    """Returns the gaps of each device of each process, from its first work to its last."""
     by_id = {one.id: one for one in rows.calls}
     found = []
     for place in sorted({(one.pid, one.device) for one in rows.work}):

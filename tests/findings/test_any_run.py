@@ -1,4 +1,4 @@
-"""Whatever a run is like, its findings are an answer, and its idle time is given to causes that add up to it."""
+"""The findings of any run are an answer, and its idle time is divided among causes that add up to it."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_work_of_steps_that_overlap_is_counted_once() -> None:
     steps = [row | {"tid": tid, "name": "ProfilerStep#1", "kind": "step", "start_ns": 0, "end_ns": 9} for tid in (1, 2)]
     launch = row | {"tid": 1, "name": "cudaLaunchKernel", "correlation_id": 1, "start_ns": 1, "end_ns": 2}
     kernel = row | {"name": "gemm", "kind": "kernel", "device_id": 0, "correlation_id": 1, "start_ns": 3, "end_ns": 43}
-    kernel |= {"grid_x": 1, "grid_y": 1, "grid_z": 1}  # of three multiprocessors it keeps one busy
+    kernel |= {"grid_x": 1, "grid_y": 1, "grid_z": 1}  # it keeps one of three multiprocessors busy
 
     (found,) = (one for one in findings(analysed(steps, [launch], [kernel])) if one.rule.id == "few-blocks")
 
@@ -124,7 +124,7 @@ def check_causes(analysis: Analysis) -> None:
 
 
 def every(analysis: Analysis) -> list[dict]:
-    """What a run lasts from and to: without what the profiler did itself."""
+    """Returns the rows that a run lasts from and to, without the profiler's own."""
     tables = analysis.attributed
     rows = (row for frame in (tables.ranges, tables.calls, tables.work) for row in frame.to_dicts())
     return [row for row in rows if not row.get("is_overhead")]

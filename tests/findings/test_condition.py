@@ -1,4 +1,4 @@
-"""What is at stake if something that no trace says were so: every output names that condition."""
+"""Time at stake on a condition that no trace can show: every output names the condition."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HALF = "if they took half of their time"
 
 
 def made() -> Made:
-    """Of each step 980 is a product in float32, which the host waits for."""
+    """A run with a product in float32 that takes 980 of each step, and that the host waits for."""
     one = Made().device(capability="8.0").range("aten::mm", 0, 12, input_types='["float", "float"]')
     return one.launch(1, "ampere_sgemm_128x64_nn", 20, 980).call("cudaStreamSynchronize", 13, 987)
 

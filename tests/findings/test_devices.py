@@ -1,4 +1,4 @@
-"""What ran on devices: kernels, tensor cores, copies, collectives."""
+"""Findings about devices: kernels, tensor cores, copies, collectives."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def product(
     device: str | None = None,
     waits: bool = True,
 ) -> Made:
-    """Of each step 980, in an op that the host waits for."""
+    """A run with a kernel that takes 980 of each step, in an op; the host waits for it if `waits`."""
     made = Made().device(capability=capability, name=device).range(op, 0, 12, input_types=types, sizes=sizes)
     made.launch(1, kernel, 20, 980)
     return made.call("cudaStreamSynchronize", 13, 987) if waits else made
@@ -143,7 +143,7 @@ CASES = [
             "a vector": lambda: product(H884, HALF, sizes="[[1, 1024], [1024, 64]]"),
             "of floats": lambda: product(SGEMM, SINGLE, sizes="[[64, 1023], [1023, 64]]"),
             "not known": lambda: product(H884, HALF, sizes="[[64, 10"),
-            # Of an image's height and width nothing is a size of a matrix.
+            # Height and width of an image are not sizes of a matrix.
             "channels fit": lambda: product(H884, HALF, sizes="[[8, 16, 9, 9], [64, 16, 3, 3]]", op="aten::conv2d"),
         },
         ops=("aten::mm",),
@@ -278,7 +278,7 @@ def test_kernels_of_all_makers(kernel: str, types: str, op: str, device: str, ru
 
 
 def test_no_more_of_a_product_is_at_stake_than_the_run_would_gain() -> None:
-    # What comes next is launched 90 before the product ends: half of that would gain no more, and the host waits.
+    # The next kernel is launched 90 before the product ends, and then the host waits: half of the product saves no more.
     made = Made().device(capability="8.0").launch(0, SGEMM, 20, 400).launch(320, "gelu", 420, 500)
     made.call("cudaStreamSynchronize", 335, 590)
     assert made.findings()["tf32-off"].evidence.at_stake_ns == 10 * 90

@@ -74,7 +74,7 @@ def test_copies_of_two_devices_cost_what_the_later_one_does(at: int, ns: int) ->
     for device, begin in ((0, 10), (1, at)):
         copy = {"kind": "memcpy", "copy_from": "pinned", "copy_to": "device", "bytes": 8, "device_id": device}
         made.launch(0, "copy", begin, 100, **copy).launch(15, "gemm", begin + 100, 500, device_id=device)
-    # What follows the copies begins when it is launched. Why the second copy began 50 later than the first is unknown.
+    # Work after the copies begins when it is launched. Nothing explains why the second copy began 50 after the first.
     made.call("cudaDeviceSynchronize", 30, at + 600 - 25)
     assert made.findings()["exposed-copies"].evidence.at_stake_ns == 10 * ns
 

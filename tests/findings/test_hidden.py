@@ -1,4 +1,5 @@
-"""What overlapping would hide of collectives, against the buckets laid out one by one; and a host that never waits."""
+"""The part of collectives that overlapping would hide, against buckets that are laid out one by one; and a host that
+never waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tools/judge keeps of simulated runs and of real programs, and the tables that tools/docs makes of both."""
+"""The results that tools/judge keeps of simulated runs and of real programs, and the tables that tools/docs makes of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is late: several ranks at once, a rank in one step, stages of pipelines, ranks that only chance keeps apart."""
+"""Ranks that are late: several at once, one in one step, stages of pipelines, and ranks that differ only by chance."""
 
 from __future__ import annotations
 

@@ -184,7 +184,7 @@ def test_the_pause_of_an_outlier_is_no_idle_time_of_the_step_before() -> None:
     assert found["step-outliers"].evidence.figures["more_ns"] == 9 * STEP
     # Without the pause the late kernel is not done before the next one is launched.
     assert found["step-outliers"].evidence.at_stake_ns == pytest.approx(9 * STEP, rel=0.05)
-    # Of the gap that ends with it 100 are step 3's, which is 0.5% of 19,000.
+    # 100 of the gap that ends with the step belong to step 3, which is 0.5% of 19,000.
     assert "late-host" not in found
 
 

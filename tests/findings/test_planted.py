@@ -1,4 +1,4 @@
-"""What was planted in a made run is what is found: first, alone, and where it was put; a healthy run has nothing."""
+"""A fault that was planted in a made run is found: first, alone, and in its place; a healthy run has no findings."""
 
 from __future__ import annotations
 

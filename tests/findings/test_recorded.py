@@ -89,7 +89,7 @@ def test_steps_that_took_longer(traces_dir: Path) -> None:
 @pytest.mark.parametrize("name", ["kineto/rank0_sampled.json.gz", "kineto/rank1_sampled.json.gz"])
 def test_collectives_that_nothing_hides(name: str, traces_dir: Path) -> None:
     found = said(traces_dir, name)["communication-or-waiting"].evidence
-    assert found.confidence == "possible"  # of one rank of several
+    assert found.confidence == "possible"  # the file has one of several ranks
     events = events_of(traces_dir / name)
     kernels = [one for one in events if one["cat"] == "kernel"]
     collectives = [one for one in kernels if "nccl" in one["name"].lower()]
@@ -130,7 +130,7 @@ def test_waiting_for_data(traces_dir: Path) -> None:
     at_work = spans(events, *DEVICE, "runtime")
     steps = steps_of(events)
     loading = time_in(at_work + [(one["begin"], one["end"]) for one in loads], steps) - time_in(at_work, steps)
-    # What the device still had to do when a load began, it does later.
+    # Work that the device still had when a load began would run later.
     assert 0.99 * loading <= (found.at_stake_ns or 0) <= loading
     assert found.ops[0] == loads[0]["name"]
 
@@ -197,14 +197,14 @@ def test_what_the_profiler_cost(name: str, traces_dir: Path) -> None:
     query = OVERHEAD.replace("start, end", "globalTid, start, end", 1)
     rows = sql(traces_dir / f"nsys/{name}.sqlite", query)
     lasted = own_times(traces_dir / f"nsys/{name}.sqlite")
-    # What began before the first work of a device is start; a process without a device is looked at as a whole.
+    # Time before the first work of a device is start-up. A process without a device counts as a whole.
     with_devices = first_work(traces_dir / f"nsys/{name}.sqlite")
     inside = [
         (pid, max(begin, lasted[pid][0]), min(end, lasted[pid][1]))
         for pid, begin, end in ((tid >> 24 & 0xFFFFFF, begin, end) for tid, begin, end in rows)
         if pid in lasted and begin < lasted[pid][1] and (begin if pid in with_devices else end) > lasted[pid][0]
     ]
-    # What a thread does when it has done all else holds up nothing.
+    # Calls of a thread that has finished all its other work hold up nothing.
     last = last_on_threads(traces_dir / f"nsys/{name}.sqlite")
     held_up = [
         (pid, max(begin, lasted[pid][0]), min(end, lasted[pid][1]))
@@ -346,7 +346,7 @@ def test_memory_taken_in_the_loop(traces_dir: Path) -> None:
     inside = [one for one in calls if any(since <= one["begin"] < until for since, until in later)]
     own = [(one["begin"], one["end"]) for one in inside]
     assert (found.figures["calls"], found.figures["wait_ns"]) == (len(own), sum(end - begin for begin, end in own))
-    # What a device did meanwhile is not lost, and it was idle for little else.
+    # Work of a device meanwhile is not lost, and the device was idle for few other reasons.
     work = together(spans(events, *DEVICE))
     bare = sum(end - begin for begin, end in together(own)) - time_in(own, work)
     assert found.at_stake_ns == pytest.approx(bare, rel=0.01)

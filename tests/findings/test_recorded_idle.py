@@ -30,7 +30,7 @@ from findings.test_recorded import DEVICE, Spans, events_of, said, time_in
 from tiers import RELEASE
 
 _PACES = 10
-# What findings state, and what of late time they leave to others. Least that a rule speaks of: a share of the run.
+# For each rule the least share of the run that it reports: late time below that is left to other rules.
 LEAST = {"late-host": 0.1, "launch-bound": 0.1, "queued": 0.1}
 WAITS = ("synchronise", "blocking-copies")
 FILES = (
@@ -171,7 +171,7 @@ def test_copies_that_the_host_waits_for_in_steps(traces_dir: Path) -> None:
     assert (found.figures["waits"], found.figures["wait_ns"]) == (len(waits), sum(one.end - one.begin for one in waits))
     of_steps = [[one for one in waits if begin <= one.begin < end] for begin, end in usual(traces_dir / name, None)]
     firsts = {min(own).begin for own in of_steps if own}
-    # What a wait explains is over at the first wait of the next step.
+    # The first wait of the next step ends the effect of a wait.
     rows_in_order = [(one.end, 0, one.end - one.begin, one.begin in firsts) for one in waits]
     rows_in_order += [
         (gap.launched or 0, 1, time_in([(gap.begin, gap.end)], [step]), False)

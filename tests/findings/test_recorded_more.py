@@ -1,4 +1,4 @@
-"""What other findings of recorded files state, computed again from the files' rows; and what is stated no longer."""
+"""Other findings about recorded files, computed again from the rows of the files; and findings that must not come back."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_copies_of_a_file_that_does_not_say_of_what_memory(traces_dir: Path) -> 
     # The first of them begins before any device does anything.
     first = min(one.begin for one in rows.work)
     in_calls = {(one.pid, max(one.begin, first), one.end) for one in (calls[one.call] for one in copies)}
-    # What it waited there for kernels, it would wait elsewhere.
+    # Time in which the host waited there for kernels would be waited elsewhere, so it does not count.
     for_copies = alone([*in_calls], [(one.pid, one.begin, one.end) for one in others])
     assert for_copies <= (found.at_stake_ns or 0) <= sum(end - begin for _, begin, end in in_calls)
     assert (found.figures["copies"], found.figures["ns"]) == (len(copies), sum(one.end - one.begin for one in copies))
@@ -55,7 +55,7 @@ def test_copies_that_a_stream_is_waited_for(traces_dir: Path) -> None:
     waits = [(one.begin, one.end) for one in rows.calls if re.search(SYNCHRONISE, one.name)]
     own = together([(one.begin, one.end) for one in copies])
     assert not time_in([(one.begin, one.end) for one in others], own)
-    # What the host waited for them; and not more than they and their calls took.
+    # The time is at least that which the host waited for the copies, and at most that of the copies and their calls.
     calls = {one.id: one for one in rows.calls}
     in_calls = sum(calls[one.call].end - calls[one.call].begin for one in copies)
     assert time_in(waits, own) <= (found.at_stake_ns or 0) <= found.figures["ns"] + in_calls
@@ -129,7 +129,7 @@ def test_two_ranks_of_a_job_lose_what_one_of_them_does(traces_dir: Path) -> None
     both = {one.rule.id: one for one in findings(opspan.load(*(traces_dir / name for name in names)).analysed)}
     for rule in ("late-host", "queued"):
         assert both[rule].evidence.at_stake_ns == max(one[rule].evidence.at_stake_ns or 0 for one in alone_)
-    # Of all that is exposed the rank counts that has less of it, and what it is known to have waited does not.
+    # At stake is the exposed time of the rank that has less of it, without the time that it is known to have waited.
     exposed = min(one["communication-or-waiting"].evidence.at_stake_ns or 0 for one in alone_)
     found = both["communication-or-waiting"].evidence
     assert exposed - 2 * found.figures["waiting_ns"] <= (found.at_stake_ns or 0) <= exposed

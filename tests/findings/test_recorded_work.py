@@ -1,4 +1,4 @@
-"""What rules say of the work of devices in recorded files, against sums of the files' own rows."""
+"""Findings about the work of devices in recorded files, against sums of the files' own rows."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ def memory(used: int, size: int | None = 1000) -> Made:
 
 
 def labelled(of_ten: int) -> Made:
-    """So many of ten kernels of each step, one as long as the other, were launched in a range."""
+    """A run in which `of_ten` of ten equally long kernels per step were launched in a range."""
     made = Made()
     for number in range(10):
         if number < of_ten:
@@ -31,7 +31,7 @@ def labelled(of_ten: int) -> Made:
 
 
 def ops(of_ten: int, **known: str) -> Made:
-    """So many of ten ops of each step have something."""
+    """A run in which `of_ten` of ten ops per step have the fields `known`."""
     made = Made()
     for number in range(10):
         made.range("aten::mm", 100 * number, 50, **(known if number < of_ten else {}))

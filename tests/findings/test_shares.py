@@ -41,7 +41,7 @@ FILES = (
     "nvprof/lm_emit_nvtx.sql",
     "rocpd/matmul_result_large.rpd",
 )
-# Of what a share is that is not of the run's time.
+# Totals of shares that are not shares of the run's time.
 OTHERS = {
     "dominating-kernel": "of the time of all computing kernels",
     "data-loading": "of the steps' time",
@@ -67,7 +67,7 @@ def trace(name: str, traces_dir: Path) -> Trace:
 
 
 def the_run(trace: Trace) -> int:
-    """Of the process of which it is longest: from the first work of a device, or without devices from the begin, to the
+    """Returns the time of the longest process: from the first work of a device, or without devices from its begin, to its
     end."""
     longest = 0
     frames = (trace.ranges, trace.calls, trace.work.filter(~_col("is_overhead").fill_null(value=False)))

@@ -131,7 +131,7 @@ def test_without_sizes_a_kernel_is_the_same_at_the_same_place_of_a_step() -> Non
     # which is not.
     slower_ns = 30 * 400 + 32 * 500
     assert (found.at_stake_ns, found.figures["slower_share"]) == (31 * 100, slower_ns / (slower_ns + 62 * 200))
-    # Of steps that have more of them, nobody knows which is which.
+    # In steps that have more of these kernels, they cannot be matched with those of other steps.
     other = running(jump(500), sizes=lambda step: None).launch(580, "gemm", 600, 200, range(32, STEPS), **same(0))
     assert "slower-kernels" not in other.findings()
 

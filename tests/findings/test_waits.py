@@ -180,7 +180,7 @@ def test_a_copy_is_no_cause_of_a_gap_whose_end_was_launched_before_it() -> None:
     made.call("cudaMemcpyAsync", 445, 500, [2], correlation_id=9)
     copy = {"kind": "memcpy", "correlation_id": 9, "copy_from": "device", "copy_to": "pageable", "bytes": 4}
     found = made.work("copy", 920, 20, [2], **copy).launch(955, "third", 960, 40).findings()
-    # What is launched after it comes 20 later, of 3,000; with the gap it would be 140.
+    # Work that is launched after the wait comes 20 later, of 3,000; with the gap it would be 140.
     assert "blocking-copies" not in found
 
 

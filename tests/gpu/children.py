@@ -29,7 +29,7 @@ _ENVIRONMENT = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "PYTHONFAULTHANDLER": "1",
 
 @dataclass(frozen=True)
 class Ended:
-    """What became of a child. code: less than 0 for a signal, None if it took too long."""
+    """The end of a child process. `code` is below 0 for a signal, and None if it took too long."""
 
     code: int | None
     out: str

@@ -1,4 +1,4 @@
-"""What tests on a GPU share: they are skipped where torch has none, and each program is run once for all of them."""
+"""Fixtures of tests on a GPU: tests are skipped if torch has none, and each program is run once for all of them."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def timed(x: torch.Tensor) -> tuple[float, float]:
 
 def main() -> None:
     mode, folder = sys.argv[1], Path(sys.argv[2])
-    warnings.simplefilter("ignore")  # that no NVTX tool is there
+    warnings.simplefilter("ignore")  # warns that no NVTX tool is there
     x = torch.zeros(32, device=DEVICE)
     before = [timed(x) for _ in range(2)][-1]
     began = time.perf_counter()

@@ -1,4 +1,4 @@
-"""What opspan records of a GPU, and what it reads from torch's trace, is what torch.profiler says: six programs."""
+"""opspan's recordings of a GPU, and its reading of torch's traces, agree with torch.profiler: six programs."""
 
 from __future__ import annotations
 
