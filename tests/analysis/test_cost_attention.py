@@ -192,7 +192,8 @@ def test_packed_sequences_as_torch_counts_them(
     )  # fmt: skip
     found = cost_of(name, given_ | mask_of(name, is_causal))
     if len(set(lengths)) > 1:
-        # The trace has sums of lengths only, so several lengths are possible: no number, rather than that of the longest.
+        # The trace has sums of lengths only, so several lengths are possible: no number, rather than that of the
+        # longest.
         assert (found.flops, found.masked) == (None, None)
         return
     mask = Mask(None, 0 if is_causal and "cudnn" not in name else None, ends_meet=True)

@@ -137,7 +137,8 @@ Instruction = Host | Begin | End | Thread | Launch | Sync | Driver | Overhead | 
 
 @dataclass
 class Program:
-    """The program of a rank. `workers` are threads beside the main one; `Thread` gives them a number before they call."""
+    """The program of a rank. `workers` are threads beside the main one; `Thread` gives them a number before they
+    call."""
 
     main: list[Instruction]
     workers: list[list[Instruction]] = field(default_factory=list)

@@ -63,7 +63,8 @@ def test_where_there_is_more_room_it_says_more(traced: Path) -> None:
 
 
 def words(lines: list[str]) -> list[str]:
-    """Returns the words of lines, without lines of names, which are cut, and without the last two, which have commands."""
+    """Returns the words of lines, without lines of names, which are cut, and without the last two, which have
+    commands."""
     return [word for line in lines[:-2] if not line.startswith("Top ") for word in line.split()]
 
 

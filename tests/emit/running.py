@@ -249,7 +249,8 @@ def on_terminal(
     env: Mapping[str, str | None] | None = None,
     columns: int | None = None,
 ) -> str:
-    """Returns what a reading program writes to `stream` ("stdout" or "stderr") if that is a terminal with so many columns.
+    """Returns what a reading program writes to `stream` ("stdout" or "stderr") if that is a terminal with so many
+    columns.
 
     The program must not fail.
     """

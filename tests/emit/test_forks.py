@@ -64,7 +64,8 @@ FORKS = textwrap.dedent(
 
 
 def run(tmp_path: Path, code: str, name: str = "record") -> tuple[str, pl.DataFrame]:
-    """Returns the output of the program, and the ranges that were recorded or that the tool of session `name` received."""
+    """Returns the output of the program, and the ranges that were recorded or that the tool of session `name`
+    received."""
     captured = tmp_path / "captured"
     tool = {} if name == "record" else under_collectors(captured)
     folder = tmp_path / "recorded" if name == "record" else captured

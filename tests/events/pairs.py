@@ -175,8 +175,8 @@ def without_nan(text: str) -> str:
 def torchs_table(events: Any, **options: Any) -> str:
     """Returns the text of torch's table, with - for a share of no time.
 
-    Torch refuses events that have a time while all self times are 0. There is no oracle for such an example, so Hypothesis
-    draws another one.
+    Torch refuses events that have a time while all self times are 0. There is no oracle for such an example, so
+    Hypothesis draws another one.
     """
     try:
         return without_nan(events.table(**options))

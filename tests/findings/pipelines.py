@@ -13,8 +13,8 @@ TRANSFER, OPTIMIZER = 20, 300
 
 
 def order(stage: int, stages: int, batches: int) -> list[tuple[str, int]]:
-    """Returns the order of a stage's work in a step: forwards until the last stage is reached, then a backward after each
-    forward."""
+    """Returns the order of a stage's work in a step: forwards until the last stage is reached, then a backward after
+    each forward."""
     ahead = min(stages - stage - 1, batches)
     done = [("forward", number) for number in range(ahead)]
     for number in range(batches - ahead):

@@ -278,7 +278,8 @@ def test_kernels_of_all_makers(kernel: str, types: str, op: str, device: str, ru
 
 
 def test_no_more_of_a_product_is_at_stake_than_the_run_would_gain() -> None:
-    # The next kernel is launched 90 before the product ends, and then the host waits: half of the product saves no more.
+    # The next kernel is launched 90 before the product ends, and then the host waits: half of the product saves no
+    # more.
     made = Made().device(capability="8.0").launch(0, SGEMM, 20, 400).launch(320, "gelu", 420, 500)
     made.call("cudaStreamSynchronize", 335, 590)
     assert made.findings()["tf32-off"].evidence.at_stake_ns == 10 * 90

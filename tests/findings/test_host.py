@@ -198,7 +198,8 @@ def test_what_an_outlier_compiled_is_recompilation() -> None:
 
 
 def marked(step: int) -> Made:
-    """A run with the marks that torch's Python writes into a recording of another profiler: only where a compilation begins."""
+    """A run with the marks that torch's Python writes into a recording of another profiler: only where a compilation
+    begins."""
     made = Made(longer={step: 9000}).work("gemm", 0, 1000)
     for at, name in ((1000, "dynamo"), (1200, "entire_frame_compile"), (1900, "backend_compile"), (8990, "gc")):
         made.range(f"{name}_data: fn_name=x, compile_id=0/1", at, 10, [step], kind="user")

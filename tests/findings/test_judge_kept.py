@@ -1,4 +1,5 @@
-"""The results that tools/judge keeps of simulated runs and of real programs, and the tables that tools/docs makes of them."""
+"""The results that tools/judge keeps of simulated runs and of real programs, and the tables that tools/docs makes of
+them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Other findings about recorded files, computed again from the rows of the files; and findings that must not come back."""
+"""Other findings about recorded files, computed again from the rows of the files; and findings that must not come
+back."""
 
 from __future__ import annotations
 

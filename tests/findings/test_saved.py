@@ -1,4 +1,5 @@
-"""The time that a run would gain without loads, waits, copies or a pause, against the same run simulated without them."""
+"""The time that a run would gain without loads, waits, copies or a pause, against the same run simulated without
+them."""
 
 from __future__ import annotations
 

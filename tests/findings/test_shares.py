@@ -67,8 +67,8 @@ def trace(name: str, traces_dir: Path) -> Trace:
 
 
 def the_run(trace: Trace) -> int:
-    """Returns the time of the longest process: from the first work of a device, or without devices from its begin, to its
-    end."""
+    """Returns the time of the longest process: from the first work of a device, or without devices from its begin, to
+    its end."""
     longest = 0
     frames = (trace.ranges, trace.calls, trace.work.filter(~_col("is_overhead").fill_null(value=False)))
     for rank, pid in set(pl.concat(frame.select("rank", "pid") for frame in frames).unique().iter_rows()):
