@@ -331,7 +331,7 @@ def shared_pages(folder: Path, size: int = 4096) -> Path:
     with closing(sqlite3.connect(path)) as database, database:
         database.execute(f"PRAGMA page_size = {size}")
         database.execute("CREATE TABLE StringIds (id INTEGER, value TEXT)")
-        # Of each 1,816 and 1,722 bytes lie in the page itself: room enough for the one in place of the other.
+        # 1,816 bytes of one and 1,722 of the others are in the page itself, so one has room in place of the other.
         database.execute("INSERT INTO StringIds VALUES (1, ?)", ("x" * 3_999_600,))
         database.executemany("INSERT INTO StringIds VALUES (?, ?)", [(n, "y" * 10_000) for n in range(2, 1_000)])
     raw = bytearray(path.read_bytes())

@@ -1,4 +1,4 @@
-"""What a browser reads in a piece of HTML that a notebook shows, by the parser of Python's library."""
+"""Reads the HTML that a notebook shows, as a browser would, with the parser of Python's library."""
 
 from __future__ import annotations
 

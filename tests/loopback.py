@@ -49,7 +49,7 @@ class Served(ThreadingHTTPServer):
         self.over = threading.Event()  # for answers that wait
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        if not isinstance(sys.exc_info()[1], ConnectionError):  # who asked has gone, as some tests mean it to
+        if not isinstance(sys.exc_info()[1], ConnectionError):  # the client has gone, as some tests intend
             super().handle_error(request, client_address)
 
     @property

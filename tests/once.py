@@ -1,4 +1,4 @@
-"""What takes long to make, and is made by the first of all workers of a run that asks for it."""
+"""Results that take long to make, and are made once by the first worker that needs them."""
 
 from __future__ import annotations
 

@@ -163,7 +163,7 @@ def profile(data: bytes) -> Profile:
 
 
 def pushed(request: Request) -> list[Profile]:
-    """What an agent sends: push.v1.PushRequest."""
+    """Reads a request of an agent: push.v1.PushRequest."""
     assert request.target == "/push.v1.PusherService/Push"
     found = []
     for series in map(_fields, _fields(gzip.decompress(request.body))[1]):  # type: ignore[arg-type]

@@ -87,7 +87,7 @@ class Thread:
     capture: Capture
     tid: int
     name: str = ""
-    chunk_units: int = 63  # of its first chunk, which is a page long
+    chunk_units: int = 63  # in the first chunk, which is a page long
     units: dict[int, bytes] = field(default_factory=dict)  # by their numbers
     first: int = 0  # number of its first unit
     size: int = 0  # in what is numbered: halves of lines, or units

@@ -49,7 +49,7 @@ class Slower:
 class Job:
     seed: int = 0
     ranks: int = 1
-    devices: int = 1  # of the only process, which drives them by nn.DataParallel (data_parallel.py)
+    devices: int = 1  # driven by one process with nn.DataParallel (data_parallel.py)
     steps: int = 12
     layers: int = 4
     is_training: bool = True

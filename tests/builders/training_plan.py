@@ -58,8 +58,8 @@ class Range(NamedTuple):
     sizes: str | None
     types: str | None
     number: int
-    parent: int | None = None  # of a module or a function: the number of its caller
-    forward_tid: int = MAIN  # of a backward range: the thread of its forward range
+    parent: int | None = None  # the number of the caller of a module or function
+    forward_tid: int = MAIN  # the thread of a backward range's forward range
 
 
 class Call(NamedTuple):
@@ -81,7 +81,7 @@ class Work(NamedTuple):
     correlation: int
     blocks: int
     bytes: int
-    sides: tuple[str, str] | None  # of a copy: source and target
+    sides: tuple[str, str] | None  # source and target of a copy
     collective: int  # elements of one; 0: it is none
     group: tuple[int, ...] = ()  # the ranks that meet in it; none: all of them; of a send: from whom to whom
 

@@ -1,4 +1,5 @@
-"""What watching costs a launch. Figures are kept, not judged: that all launches were done and recorded is asserted."""
+"""The cost of watching a launch. Figures are kept but not judged; tests assert that all launches ran and were
+recorded."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def too_much() -> None:
 
 
 def left() -> dict[str, Any]:
-    """What a recording may have left behind, and whether the next profilers start."""
+    """Returns the state that a recording could have changed, and whether the next profilers start."""
     from torch.nn.modules import module
 
     state = {

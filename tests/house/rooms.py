@@ -1,7 +1,7 @@
-"""Which rooms a room of src/opspan may import, late imports and those for type checkers too.
+"""The rooms that each room of src/opspan may import, late imports and those for type checkers included.
 
 A new room is a new line here. `python tools/docs` makes the table of docs/architecture.md of it, and test_arrows.py
-fails where a room imports another one.
+fails if a room imports another one.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ ROOMS: dict[str, set[str]] = {
     "opspan": {"forked", "late_names"},  # it names modules and imports none before they are asked for
     "__main__": {"cli"},
 }
-# What the table of docs/architecture.md says beside a room.
+# Remarks in the table of docs/architecture.md.
 NOTES = {
     "cli": "never `emit`: what a verb does with the live side is the work of `app`",
     "emit": "`loading`, `events` and `trace` only when a recording is handed over, or as types",

@@ -39,7 +39,7 @@ def test_rooms_import_only_what_their_arrows_allow() -> None:
 
 
 def test_readers_do_not_import_each_other() -> None:
-    # What several of them need stands in a module beside them that is no reader; the registry imports by name.
+    # Code that several readers need is in a module beside them; the registry imports readers by name.
     readers = {source.name for source in SOURCES}
     wrong = [
         f"{found.where}: {module} imports {found.target}"

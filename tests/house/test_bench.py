@@ -27,7 +27,7 @@ def runs(values: list[float], **goal: float) -> list[list[object]]:
 
 
 def share_called_worse(times: float, noise: float, pairs: int = 3, more_is_better: bool = False) -> float:
-    """Of 2,000 comparisons of a figure that becomes so many times itself, measured as --against does."""
+    """Returns the share of 2,000 comparisons in which a figure is called worse that is multiplied by `times`."""
     from changes import changes
 
     numbers = random.Random(times * 1000 + noise)

@@ -1,4 +1,4 @@
-"""What pyproject.toml asks for is what the code uses: nothing more, nothing less."""
+"""The packages in pyproject.toml are those that the code uses: no more, no less."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def _exported(path: Path) -> None:
     load(sources.nsys(path.with_name("of.sqlite"))).export(path)
 
 
-# What blocks may use, by its name there.
+# Files and variables that blocks may use, by their names there.
 FIXTURES: dict[str, Callable[[Path], object]] = {
     "report.sqlite": lambda path: sources.nsys(path, scale=1000),
     "run.sqlite": _exported,
@@ -109,7 +109,7 @@ def test_a_pages_blocks_run_as_they_stand(page: Path, tmp_path: Path) -> None:
         if block.language in ("python", "sh") and block.mark not in ("not run", "command"):
             shown = run_python(block, tmp_path) if block.language == "python" else run_shell(block, tmp_path)
         elif block.language == "text" and shown:
-            # What a page shows of a result has that result's columns.
+            # The rows that a page shows of a result have the columns of that result.
             titles = next(line.split() for line in block.code.splitlines() if "Name" in line)
             assert titles in [line.split() for line in shown.splitlines()], shown
 
@@ -171,7 +171,7 @@ def checked(done: subprocess.CompletedProcess[str], code: str) -> str:
 
 
 def lines(code: str) -> Iterator[str]:
-    """Of a shell, with those that go on joined, without comments alone."""
+    """Yields the commands of a shell block: continued lines are joined, lines with only a comment are left out."""
     for line in code.replace("\\\n", " ").splitlines():
         if shlex.split(line, comments=True):
             yield line
@@ -200,7 +200,7 @@ def commands() -> Iterator[tuple[str, str]]:
 
 
 def text_of(node: ast.AST) -> str:
-    """Of a string; what is formatted into one is X."""
+    """Returns the text of a string; each value in an f-string becomes X."""
     if isinstance(node, ast.JoinedStr):
         return "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""

@@ -33,7 +33,7 @@ def output(done: subprocess.CompletedProcess[str]) -> str:
 
 
 def torch_rows(text: str) -> list[dict[str, str]]:
-    """Of a table as torch prints it: a row as its cells by their titles."""
+    """Returns the rows of a table as torch prints it, as cells by their titles."""
     lines = [re.split(r"\s{2,}", line.strip()) for line in text.splitlines()]
     titles = next(cells for cells in lines if cells[0] == "Name")
     found = [dict(zip(titles, cells, strict=True)) for cells in lines if len(cells) == len(titles)]
@@ -45,7 +45,7 @@ def counts(text: str) -> dict[str, str]:
 
 
 def frame_rows(text: str) -> list[list[str]]:
-    """Of all frames as polars prints them: the cells of the rows that stand below the titles."""
+    """Returns the cells of all rows below the titles of frames, as polars prints them."""
     rows = []
     is_below = False
     for line in text.splitlines():

@@ -13,7 +13,7 @@ from house.tree import REPO, files, modules
 PYTHON_LINES = 400
 CPP_LINES = 300
 
-# What a repository that anyone may clone must not say. This file is the one place that spells it out.
+# Texts that a public repository must not have. Only this file spells them out.
 FORBIDDEN = {
     "unfinished": re.compile(r"\b(TODO|FIXME|XXX)\b"),
     "a path of one machine": re.compile(r"(?<![\w.~$}])/(home|root|Users|work|farm|opt/pypi)/(?!\.\.\.)"),

@@ -1,4 +1,4 @@
-"""What a user's editor and type checker know of the public names: all of them, and no others."""
+"""A user's editor and type checker know all public names, and no others."""
 
 from __future__ import annotations
 

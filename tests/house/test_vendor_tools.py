@@ -99,7 +99,7 @@ def test_the_importer_is_linked_where_nsys_looks(tool: ModuleType, tmp_path: Pat
     host.mkdir(parents=True)
     (tmp_path / "usr/lib/x86_64-linux-gnu/nsight-systems/target-linux-x64").mkdir(parents=True)
     link = tmp_path / "usr/lib/x86_64-linux-gnu/nsight-systems/host-linux-x64"
-    link.symlink_to("nowhere")  # what an earlier version left behind
+    link.symlink_to("nowhere")  # an earlier version has left it
 
     tool.mend_importer(tmp_path)
 

@@ -1,4 +1,4 @@
-"""What the tests of the house rules look at: the files git knows, the modules of opspan, what they import."""
+"""Helpers for tests of the house rules: the files in git, the modules of opspan, their imports."""
 
 from __future__ import annotations
 

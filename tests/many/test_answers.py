@@ -1,4 +1,4 @@
-"""What many files answer, each analysed by itself, is what they answer when they are read as one trace."""
+"""Many files, each analysed by itself, give the same answers as when they are read as one trace."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_steps_are_those_of_one_trace(ranks: Ranks, whole: opspan.Trace) -> None
 def test_what_if_is_that_of_each_file_and_nothing_is_said_of_the_whole_run(
     ranks: Ranks, whole: opspan.Trace, files: list[Path]
 ) -> None:
-    """What ranks wait for each other is known where they are read together alone."""
+    """Only a trace of several ranks knows the waits between them."""
     factors = {"aten::mm": 0.5, "launch": 0}
 
     each = pl.concat([opspan.load(file).path(what_if=factors) for file in files])
@@ -134,7 +134,7 @@ def test_a_finding_names_the_ranks_that_have_it(ranks: Ranks, whole: opspan.Trac
     ours, theirs = (run.findings().sort("id") for run in (ranks, whole))
 
     assert ours["id"].to_list() == theirs["id"].to_list()
-    # What is little of one rank's time is no finding of it.
+    # A cost that is a small share of one rank's time is not a finding about that rank.
     assert (ours["ranks"].list.set_difference(theirs["ranks"]).list.len() == 0).all()
     of_each = ours.filter(pl.col("ranks").list.len() == PLAN.ranks)
     assert of_each["sentence"].str.ends_with("3 of 3 ranks)").all()

@@ -51,7 +51,7 @@ def test_a_damaged_file_is_an_issue(tmp_path: Path, processes: int) -> None:
 
 
 PAGE = 4096
-# What is in place of a file whose content was this. Some of it is what other programs write.
+# Replaces the content of a file by damaged content. Some of it is written by other programs.
 DAMAGE: dict[str, Callable[[bytes], bytes]] = {
     "empty": lambda _: b"",
     "zeros": lambda content: bytes(len(content)),

@@ -134,7 +134,7 @@ def test_of_several_ranks_too(of_several: Answering, verb: str, by: str) -> None
 
 
 def test_averages_are_of_the_calls_of_all_cycles(one: list[Path]) -> None:
-    counts = {"aten::mm": (2, 75_000.0)}  # of 60 and 90 us
+    counts = {"aten::mm": (2, 75_000.0)}  # the mean of 60 and 90 us
 
     for table in (opspan.load(*one).table(), opspan.load_many(*one, processes=1).table()):
         rows = {row["name"]: row for row in table.rows.iter_rows(named=True)}
@@ -241,7 +241,7 @@ def test_a_step_is_in_one_of_the_cycles(one: list[Path]) -> None:
 
 def test_a_step_that_a_rank_has_not_is_an_error_still(several: list[Path]) -> None:
     with pytest.raises(UsageError, match="there is no step 11"):
-        opspan.load(several[1], several[2], step=11)  # of rank 0 the second cycle, of rank 1 the first alone
+        opspan.load(several[1], several[2], step=11)  # the second cycle of rank 0 and the first of rank 1
 
 
 def test_cycles_are_saved_and_loaded(one: list[Path], tmp_path: Path) -> None:

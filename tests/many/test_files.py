@@ -1,4 +1,4 @@
-"""Which files a folder, a pattern and a path mean."""
+"""Files that a folder, a pattern or a path stands for."""
 
 from __future__ import annotations
 

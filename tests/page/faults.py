@@ -1,4 +1,4 @@
-"""What axe finds that keeps people out: serious and critical faults of accessibility."""
+"""Serious and critical faults of accessibility that axe finds."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ _RUN = "axe.run({ resultTypes: ['violations'] }).then((found) => found.violation
 
 
 def grave_faults(page: Opened) -> list[str]:
-    """Of what is seen now. axe is half a megabyte of script, so each page gets it once, not once a section."""
+    """Returns the faults in the visible part. axe is half a megabyte of script, so each page gets it once, not per
+    section."""
     from axe_playwright_python.base import AXE_SCRIPT
 
     if not page.at.evaluate("'axe' in window"):

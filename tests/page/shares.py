@@ -1,11 +1,11 @@
-"""What a section of the page says in per cent, read in a browser: each share with the whole that it names.
+"""Reads the shares of a section in a browser, each with the total that it names.
 
     with browser.open(page) as opened:
         seen = seen_in(opened, "memory")
     assert_shares(seen, "memory")
 
 A share stands in a list of bars, in a column of per cents, as the bar behind a figure, or in a sentence. The page must
-say of what, whatever it is: below the list, in the column's head, below the table, behind the per cent.
+name its total: below the list, in the head of the column, below the table, or behind the per cent.
 """
 
 from __future__ import annotations
@@ -22,9 +22,8 @@ from page.browser import Opened
 UNITS = {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
 AMOUNT = r"([0-9.,]+)\s?(ns|µs|ms|s|B|KiB|MiB|GiB)\b"
 MINUS = "\N{MINUS SIGN}"
-# Of each list with shares: what stands behind it, and its rows. Of each table: the columns with a per cent and those
-# with bars behind their figures, all its cells by the titles of columns, and what stands below it. All other lines with
-# a per cent.
+# LOOK returns for each list with shares its rows and the text below it; for each table the columns with per cents and
+# those with bars, all cells by the titles of columns, and the text below it; and all other lines with a per cent.
 LOOK = r"""section => {
     const isShare = (text) => /^[-+\u2212]?[0-9.]+%$/.test(text.trim());
     const lists = [...section.querySelectorAll("ol.bars, ul.legend")].map((list) => ({
@@ -121,13 +120,13 @@ def assert_bars(table: dict[str, Any], where: str) -> None:
 
 
 def bars_of(seen: dict[str, Any], caption: str, title: str, key: str) -> dict[str, float]:
-    """What the bars of a column say, in per cent, by the text of another column."""
+    """Returns the shares of a column's bars, in per cent, by the text of another column."""
     (table,) = (one for one in seen["tables"] if one["name"] == caption)
     return {row[key]["text"]: percent_of(row[title]["title"]) for row in table["rows"] if row[title]["text"]}
 
 
 def subject_of(trace: Any, other: Any = None) -> Subject:
-    """What a page is about, for those who look at the data of a section."""
+    """Returns the subject of a page, for tests that look at the data of a section."""
     return Subject(trace.analysed, paths(trace), other and other.analysed, paths(other) if other else ())
 
 

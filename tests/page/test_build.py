@@ -31,7 +31,7 @@ REFUSED = "http://127.0.0.1:9/"
 NO_PIP = {"PIP_NO_INDEX": "1"}  # pip finds nothing
 WITH_NPM = pytest.mark.skipif(NPM is None, reason="no npm here")
 
-# What the PATH has, and what is said of it.
+# Commands on the PATH, and the error for each.
 BROKEN = {
     "no npm": ({}, "npm is not on the PATH"),
     "npm without node": ({"npm": "#!/usr/bin/env node\n"}, "npm failed"),

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 COLORS = Path(__file__).parents[2] / "src" / "page" / "colors.ts"
-# What such eyes see, on linear red, green and blue: Machado, Oliveira and Fernandes 2009, at full severity.
+# Eyes of colour-blind people, as matrices on linear red, green and blue (Machado, Oliveira and Fernandes 2009, full
+# severity).
 EYES = {
     "usual": np.eye(3),
     "no red": np.array(
@@ -48,7 +49,7 @@ PICTURES = {
     "waiting": ("transfer", "waiting"),
     "tensor cores": ("tensor cores", "other"),
 }
-LEAST = 9  # of CIE 1976's difference: 2.3 is what can just be seen where two large patches touch
+LEAST = 9  # distance in CIE 1976; from 2.3 on, two large patches that touch can just be told apart
 
 
 def _colors(scheme: int) -> dict[str, str]:

@@ -75,7 +75,7 @@ def page(pages: Path, analysis: Analysis) -> Path:
 
 
 def summed(place: dict[str, Any], is_in: Callable[[int], bool]) -> dict[str | None, dict[str, int]]:
-    """What the page does: sums over pieces."""
+    """Sums over pieces, as the page does."""
     ops = place["ops"]
     sums: dict[str | None, dict[str, int]] = {}
     for row, piece in enumerate(ops["piece"]):

@@ -47,7 +47,7 @@ def test_readme_shows_the_page_as_it_is(browser: Browser, page: Path, section: s
 
 
 def size_of(picture: Path) -> tuple[int, int]:
-    """Of a PNG: its head says it."""
+    """Returns the size of a PNG, from its head."""
     head = picture.read_bytes()[:24]
     assert head.startswith(b"\x89PNG")
     return int.from_bytes(head[16:20], "big"), int.from_bytes(head[20:24], "big")

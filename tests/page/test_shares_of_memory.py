@@ -31,9 +31,9 @@ US = 1000
 
 
 def at_peaks(file: Path) -> dict[int | None, tuple[int, Counter[str]]]:
-    """Of each device, or None for the host: how much there was at most, and in which op, or other range, it was taken.
+    """Returns for each device, or None for the host, the peak of memory and the ops or ranges that took it.
 
-    What was there when the trace began is known if it was given back later.
+    Memory from before the begin of the trace is known if it was freed later.
     """
     text = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
     events = json.loads(text)["traceEvents"]

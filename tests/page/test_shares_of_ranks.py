@@ -60,7 +60,7 @@ class Span(NamedTuple):
 
 
 def events_in(file: Path, *categories: str) -> list[tuple[dict[str, Any], Span]]:
-    """What each says beside its time, in the order in which they began."""
+    """Returns the args and the time of each event, in the order of their begins."""
     text = gzip.decompress(file.read_bytes()) if file.suffix == ".gz" else file.read_bytes()
     found = []
     for one in json.loads(text)["traceEvents"]:
@@ -84,7 +84,7 @@ def nth_with_nth(ranks: Iterable[list[Span]]) -> list[dict[int, Span]]:
 
 
 def pairs_in(file: Path, rank: int) -> dict[tuple[int, int], list[Span]]:
-    """What the rank sent and received, by source and target."""
+    """Returns the times in which the rank sent and received, by source and target."""
     found: dict[tuple[int, int], list[Span]] = defaultdict(list)
     for said, span in events_in(file, "kernel"):
         if said.get("Collective name") == "send":

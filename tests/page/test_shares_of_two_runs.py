@@ -51,12 +51,12 @@ def real_runs(traces_dir: Path) -> tuple[opspan.Trace, opspan.Trace]:
 
 
 class Sums:
-    """What a file of torch.profiler says, summed event by event: times of a step, in ns."""
+    """Sums of a file of torch.profiler, event by event: times of a step, in ns."""
 
     def __init__(self, files: Iterable[Path]) -> None:
         self.by_op: Counter[str] = Counter()
         self.by_kernel: Counter[str] = Counter()
-        self.took: list[list[int]] = []  # of each rank, step by step
+        self.took: list[list[int]] = []  # for each rank, step by step
         for file in files:
             self._add(json.loads(file.read_bytes())["traceEvents"])
         steps = sum(map(len, self.took))

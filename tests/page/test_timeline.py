@@ -60,7 +60,7 @@ def press(opened: Opened, *keys: str) -> None:
 
 
 def window(opened: Opened) -> tuple[int, int]:
-    """What the address of this view says."""
+    """Returns the begin and the end of the view, from its address."""
     opened.at.get_by_role("button", name="Link to this view").click()
     found = re.search(r"from=(-?\d+)&to=(-?\d+)", opened.at.evaluate("location.hash"))
     assert found

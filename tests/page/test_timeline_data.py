@@ -1,4 +1,4 @@
-"""What is written of a timeline: all that the tables have, on the right lanes, and no more than a page can hold."""
+"""The data of the timeline: everything in the tables is on the right lanes, and no more than a page can hold."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_what_is_drawn_together_adds_up(
         "of": len(whole),
     }
     assert data["merged"]["ranges"]
-    # Those that are long enough stand for themselves.
+    # Shapes that are long enough stand for one row.
     long = pl.col("end_ns") - pl.col("start_ns") >= data["merged"]["under_ns"]
     alone = shapes.filter(pl.col("count") == 1, long).drop("count", "busy_ns")
     assert alone.sort(pl.all()).equals(whole.filter(long).drop("count", "busy_ns").sort(pl.all()))
@@ -269,7 +269,7 @@ numbers = st.lists(st.integers(-(10**9), 10**9), max_size=50)
 @property_of(numbers, few=30, many=500)
 def test_what_need_not_be_measured_is_no_larger_than_is_said(made: list[int]) -> None:
     data = {"names": ["x" * (number % 90) for number in made], "at": made, "begin": "0"}
-    overhead = 200  # of JSON's keys, and of a small text that is compressed
+    overhead = 200  # for keys of JSON, and for compressing a small text
     assert len(packed(data)) <= timeline._at_most(data) + overhead
 
 

@@ -1,4 +1,4 @@
-"""What is written of a timeline, read as the page reads it: a row for each shape, with its times."""
+"""Reads the data of a timeline as the page reads it: a row for each shape, with its times."""
 
 from __future__ import annotations
 

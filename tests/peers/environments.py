@@ -1,4 +1,5 @@
-"""Where the tools of other people are, and what their programs here say. tools/peers makes the environments."""
+"""Environments of the tools of other people, and the output of the programs here that ask them. tools/peers makes
+them."""
 
 from __future__ import annotations
 
@@ -27,9 +28,9 @@ def python_of(name: str) -> Path:
 
 
 def figures_of(name: str, path: Path, program: str = "", **environment: str) -> dict[str, Any]:
-    """What the tool says of a file. It does not see opspan, and reads files that are not its own: give it time.
+    """Returns the figures of the tool for a file. The tool is slow and reads files of other programs, so it gets time.
 
-    `program`: that of the programs here which asks it, where that is not called like the tool.
+    `program` is the program here that asks the tool, if it does not have the name of the tool.
     """
     return _answering(python_of(name), f"{program or name}_figures", *environment.items()).ask(str(path))
 

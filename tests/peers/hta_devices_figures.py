@@ -1,4 +1,4 @@
-"""What HolisticTraceAnalysis says of devices; for test_hta_figures.py, run by answering.py.
+"""Prints the figures of HolisticTraceAnalysis for devices; for test_hta_figures.py, run by answering.py.
 
 It is given times in whole nanoseconds from the first event on, where it would have microseconds since 1970: no figure
 is rounded. Steps have names that it does not know, for it leaves out what was launched in the last one and outside of

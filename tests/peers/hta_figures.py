@@ -1,4 +1,4 @@
-"""What HolisticTraceAnalysis says of a trace; for test_hta.py, run by answering.py."""
+"""Prints the figures of HolisticTraceAnalysis for a trace; for test_hta.py, run by answering.py."""
 
 from __future__ import annotations
 

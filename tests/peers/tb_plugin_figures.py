@@ -1,4 +1,5 @@
-"""What the TensorBoard plugin of torch.profiler says of a trace; for test_tb_plugin.py, run by answering.py.
+"""Prints the figures of the TensorBoard plugin of torch.profiler for a trace; for test_tb_plugin.py, run by
+answering.py.
 
 It is given names of events that it knows, as old torch wrote them.
 Times are in microseconds from the first event on: those since 1970 have more digits than its numbers.

@@ -35,7 +35,7 @@ OF_DEVICES = {
     "idle time",
     "memory bandwidth",
 }
-# What cannot be the same (docs/profiler.md).
+# Figures that cannot agree (docs/profiler.md).
 DIFFERENT = {
     "ns_resolution.pt.trace": {"idle time"},  # microseconds since 1970 with decimals are no doubles
     "rank0_sampled": {"memory bandwidth"},  # torch knew nanoseconds, and wrote whole microseconds

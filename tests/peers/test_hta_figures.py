@@ -55,7 +55,7 @@ _col = pl.col
 class Both:
     name: str
     hta: dict[str, Any]
-    found: Tables  # of opspan, analysed
+    found: Tables  # analysed by opspan
 
     @property
     def as_hta_sorts_it(self) -> Tables:
@@ -123,7 +123,7 @@ def test_where_the_time_went(both: Both) -> None:
 
 
 def test_waits_are_work_to_hta(both: Both) -> None:
-    """Those of torch's own, for as long as they waited, and as kernels that compute if they are for an event."""
+    """torch's waits are work for as long as they waited, and computing kernels if they wait for an event."""
     rows = both.found.work.filter(_col("kind") != "other", _col("stream_id") >= 0)
     busy_ns = union(rows, ()).select(length()).to_series().sum()
     said = both.hta["temporal_with_waits"]
@@ -152,7 +152,7 @@ def test_idle_time_of_streams(both: Both) -> None:
     ours: Counter[tuple[int, str]] = Counter()
     for stream, reason, ns in found.select("stream_id", "why", "ns").iter_rows():
         ours[stream, reason] += ns
-    # Where work begins before that before it on the stream is done, it takes the time of both away from idle time.
+    # If work begins before earlier work of its stream ends, HTA subtracts the time of both from idle time.
     used = used.sort("stream_id", "start_ns").with_columns(before=_col("end_ns").shift(1).over("stream_id"))
     for stream, ns in used.select("stream_id", _col("start_ns") - _col("before")).drop_nulls().iter_rows():
         ours[stream, "kernel_wait"] += min(ns, 0)

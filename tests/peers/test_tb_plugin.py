@@ -76,7 +76,7 @@ def export(trace: opspan.Trace, tmp_path_factory: pytest.TempPathFactory) -> Pat
 
 @pytest.fixture(scope="module")
 def said_of(source: Path) -> Callable[[Path], dict[str, Any]]:
-    """What the plugin says, which is asked once of each file."""
+    """Returns a function that asks the plugin about a file; it asks once per file."""
     python_of("tb_plugin")
     return functools.cache(functools.partial(figures_of, "tb_plugin"))
 
@@ -89,7 +89,7 @@ def both(
     said_of: Callable[[Path], dict[str, Any]],
     trace: opspan.Trace,
 ) -> Any:
-    """What the plugin says of a file, or of what opspan exports of it, and what opspan makes of the file."""
+    """Returns the plugin's figures for a file, or for opspan's export of it, and opspan's trace of the file."""
     path = export if request.param == "its export" else source
     return source.name.removesuffix(".json.gz"), said_of(path), trace, path
 
@@ -249,7 +249,7 @@ def count_of(said: dict[str, Any]) -> int:
 
 
 def test_modules(both: Any) -> None:
-    """What modules call: ops, and other modules. It does not look for their backward."""
+    """Modules call ops and other modules. The plugin does not look for their backward."""
     file, theirs, trace, path = both
     ours, expected = modules_of(without_annotations(trace, path)), theirs["modules"]
     assert ours.keys() == expected.keys()
@@ -295,7 +295,7 @@ def modules_of(found: Any) -> dict[str, dict[str, int]]:
             one[number]["self_device_ns"] += device_ns
 
     by_name: dict[str, dict[str, int]] = {}
-    for row in sorted(one.values(), key=lambda row: -row["start_ns"]):  # what is inside comes before what is around
+    for row in sorted(one.values(), key=lambda row: -row["start_ns"]):  # rows inside come before those around them
         row["device_ns"] += row["self_device_ns"]
         row["called_inside"] += row["called"]
         if row["above"] is not None:
@@ -336,12 +336,12 @@ def test_memory_of_operators(both: Any) -> None:
             row["name"]: [row[f"self_{key}"] for key in sums] + [row[key] for key in sums] for row in rows.to_dicts()
         }
         for op, said in ops.items():
-            # What is taken in an op inside one of its name counts once for the name, and to the plugin twice.
+            # Memory that an op takes in an op of the same name counts once for opspan, and twice for the plugin.
             assert ours[op] == said[:-1] or (op in inside and ours[op][:3] == said[:3] and ours[op][5] < said[5]), op
 
 
 def test_computing_and_communicating_at_the_same_time(both: Any) -> None:
-    """Where the plugin finds the collectives that opspan finds, or there are none."""
+    """The plugin finds the same collectives as opspan, or there are none."""
     _, theirs, trace, _ = both
     steps = steps_of(theirs, trace)
     rows = {(row["step"], row["device_id"]): row for row in devices(trace.analysed.complete, steps).to_dicts()}
@@ -350,7 +350,7 @@ def test_computing_and_communicating_at_the_same_time(both: Any) -> None:
         if not theirs["kernels"] or len(mine) != 1:
             continue
         kernel = (said["computation"] + said["communication"] - said["overlap"]) * US
-        assert mine[0]["kernel_ns"] <= kernel + US  # what the host does in a collective is communication to it
+        assert mine[0]["kernel_ns"] <= kernel + US  # host time inside a collective is communication to the plugin
         if said["communication"] == 0:
             assert mine[0]["kernel_ns"] == pytest.approx(kernel, abs=US)
             assert (mine[0]["time_ns"] - mine[0]["kernel_ns"]) / US == pytest.approx(said["other"], abs=1)

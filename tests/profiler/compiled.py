@@ -50,7 +50,7 @@ def rows(events: Any) -> list[Any]:
 
 
 def of_one_thread(events: Any) -> list[Any]:
-    """Of the thread that the first is on: the compiler has others, which torch does not see."""
+    """Returns the events of the first event's thread. The compiler has other threads, which torch does not see."""
     return [event for event in events if event.thread == events[0].thread]
 
 

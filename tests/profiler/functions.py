@@ -38,7 +38,7 @@ def _around(event: Any, file: str) -> str | None:
 def of_ours(trace: Any, file: str) -> list[Any]:
     ranges = trace.analysed.complete.ranges
     ranges = ranges.sort("start_ns", -ranges["end_ns"])
-    ranges = ranges.filter(tid=ranges["tid"][0])  # of the thread that torch sees
+    ranges = ranges.filter(tid=ranges["tid"][0])  # the thread that torch sees
     named = ranges.select("name", "stack", "phase").cast(str).rows()
     return [[name, None if phase == "backward" else _innermost(stack or "", file)] for name, stack, phase in named]
 

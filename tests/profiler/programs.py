@@ -183,7 +183,7 @@ def memory(event: Any) -> dict[str, Any]:
 def rows(events: Any) -> list[Any]:
     ordered = sorted(events, key=lambda event: (event.time_range.start, -event.time_range.end))
     return [
-        memory(event)  # of no op: nothing else is said of it
+        memory(event)  # an event outside of ops has no other fields to compare
         if event.name == "[memory]"
         else {
             **memory(event),
@@ -204,7 +204,7 @@ def rows(events: Any) -> list[Any]:
 
 
 def averages(prof: Any) -> list[Any]:
-    """Of each name, and of all: how often, and the memory that the table shows."""
+    """Returns the count and the memory of each name, and of all names, as the table shows them."""
     found = prof.key_averages()
     sums = [(row.key, row.count, row.cpu_memory_usage, row.self_cpu_memory_usage) for row in found]
     total = found.total_average()
@@ -218,7 +218,7 @@ def said(prof: Any) -> dict[str, list[Any]]:
 def watched(run: Callable[[], object], asked: dict[str, Any]) -> list[dict[str, list[Any]]]:
     from opspan import profiler
 
-    run()  # what is done once is done before
+    run()  # one-time work happens before the recording
     asked = {"activities": [ProfilerActivity.CPU], "record_shapes": True, **asked}
     with torch.profiler.profile(**asked) as theirs, profiler.profile(**asked) as ours:
         run()

@@ -1,4 +1,4 @@
-"""What opspan.profiler says of each op is what torch.profiler says of it, which watched the same run."""
+"""opspan.profiler and torch.profiler watch the same run and say the same about each op."""
 
 from __future__ import annotations
 
@@ -84,7 +84,8 @@ def test_memory_adds_up_alike_by_name_and_in_all(watched: dict[str, tuple[Said, 
 def test_what_torch_has_no_formula_for_is_counted_once(watched: dict[str, tuple[Said, Said]]) -> None:
     _, ours = watched["resnet"]
     counted = {(row["name"], row["parent"]) for row in ours["rows"] if row["name"] in FURTHER and row["flops"]}
-    # Those of a padding that is a word, those that torch has no formula for; none in an aten::conv2d that was counted.
+    # These ops are counted here only: with padding given as a word, or without a formula in torch; never inside a
+    # counted conv2d.
     assert counted == {
         ("aten::convolution", "aten::_convolution_mode"),
         ("aten::convolution", "aten::conv1d"),

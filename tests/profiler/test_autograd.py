@@ -43,7 +43,7 @@ def test_every_argument_and_method_of_torchs_is_there() -> None:
     ours, theirs = autograd_profiler.profile, torch_profiler.profile
     gone = {"use_mtia"}  # from torch after 2.4
     assert set(inspect.signature(theirs).parameters) - gone <= set(inspect.signature(ours).parameters)
-    inner = {"config", "create_trace_id", "default_trace_id"}  # of Kineto's configuration
+    inner = {"config", "create_trace_id", "default_trace_id"}  # belong to Kineto's configuration
     public = {name for name in vars(theirs) if not name.startswith("_")} - inner
     assert {name for name in public if not hasattr(ours, name)} == set()
     for name in public:
@@ -109,7 +109,7 @@ print(json.dumps(found))
     assert ours == theirs
 
 
-@pytest.mark.filterwarnings("ignore:CUDA initialization")  # of a driver that is too old for the build
+@pytest.mark.filterwarnings("ignore:CUDA initialization")  # the driver may be too old for this build of torch
 def test_use_cuda_is_taken_with_torchs_warning() -> None:
     if torch.cuda.is_available():
         pytest.skip("there is a device here")

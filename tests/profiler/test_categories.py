@@ -1,4 +1,4 @@
-"""What opspan says memory was taken for is what torch.profiler says, which follows every tensor, where both say it."""
+"""Categories of memory agree with torch.profiler, which follows every tensor, wherever both know one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What torch.compile makes, and does meanwhile, is told as torch.profiler tells it, which watched the same run."""
+"""opspan and torch.profiler watch the same run of torch.compile and say the same about it."""
 
 from __future__ import annotations
 

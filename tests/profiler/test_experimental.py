@@ -43,7 +43,7 @@ def other_than_by_default(name: str) -> Any:
 def test_the_fields_are_torchs() -> None:
     assert sorted(PLACES.values()) == list(range(len(experimental._values(config()))))
     assert {"profiler_metrics", "verbose", "performance_events"} <= set(PLACES)
-    if "trace_only" in PLACES:  # of torch 2.13 and newer, which has all of them
+    if "trace_only" in PLACES:  # torch 2.13 and newer has all of them
         assert {*experimental._ALWAYS, *experimental._DONE} <= set(PLACES)
 
 

@@ -159,7 +159,7 @@ def test_areas_lie_on_top_of_each_other_to_scale_and_texts_are_escaped() -> None
     assert "<i>" not in text
     assert "Memory of &lt;i&gt;&amp;: max allocated 400 B" in text
     gradient, unknown = (ys(part) for part in re.findall(r' d="(.*?)"', text))
-    bottom, top = 440, 20  # of the picture
+    bottom, top = 440, 20  # pixels, in the picture
     quarter = bottom - (bottom - top) / 4
     assert (min(gradient), max(gradient)) == (quarter, bottom)
     assert (min(unknown), max(unknown)) == (top, bottom)

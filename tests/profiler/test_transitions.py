@@ -1,4 +1,4 @@
-"""What happens between two steps is what torch.profiler does there, for any schedule and wherever it is stopped."""
+"""opspan.profiler does the same as torch.profiler between two steps, for any schedule and wherever it is stopped."""
 
 from __future__ import annotations
 

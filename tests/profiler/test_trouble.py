@@ -1,4 +1,4 @@
-"""What goes wrong around a profile: the program goes on as it would without, and an error says what it is."""
+"""Errors around a profile: the program goes on as it would without, and an error says what is wrong."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def snippets_of(text: str) -> Iterator[str]:
         lines = block.strip("\n").split("\n")
         indent = len(lines[0]) - len(lines[0].lstrip())
         kept = [line for line in lines if not line.strip() or len(line) - len(line.lstrip()) >= indent]
-        kept = [line for line in kept if line.strip() != "..."]  # what is left out there
+        kept = [line for line in kept if line.strip() != "..."]  # "..." stands for left-out code there
         yield textwrap.dedent("\n".join(kept)).replace("// ", "# ")
 
 
@@ -134,7 +134,7 @@ def test_what_a_docstring_shows_runs(code: str, tmp_path: Path) -> None:
     for name, snippet in (("ours", imported + ours), ("theirs", code)):
         done = forked(AROUND + snippet, cwd=tmp_path)
         failed[name] = done.stderr.strip().splitlines()[-1] if done.returncode else None
-    # What fails in torch as well needs a GPU.
+    # Tutorials that fail in torch as well need a GPU.
     assert failed["ours"] == failed["theirs"]
     if failed["theirs"] is not None:
         assert "CUDA" in failed["theirs"] or "NVTX" in failed["theirs"], failed["theirs"]

@@ -1,4 +1,4 @@
-"""What programs under test train: a small model with an optimizer that has a state."""
+"""The training of programs under test: a small model with an optimizer that has a state."""
 
 HEAD = """
 import json

@@ -69,7 +69,7 @@ PLAIN = {
     "a decorated generator": "x = sum(bare(x))",
     "with a tensor": "x.sum(); x = x * 2",
 }
-# What stands outside of the compiled code. Evaluated for the cases that use it alone: it must not be an earlier call.
+# Statements outside of the compiled code, run only for the cases that use them: they must not count as an earlier call.
 BEFORE = {
     "decorated": "@opspan.annotate\ndef decorated(v): return v * 2",
     "named": '@opspan.annotate("a")\ndef named(v): return v * 2',

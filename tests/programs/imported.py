@@ -46,7 +46,7 @@ def prepare(request):
     if request["cwd"] is not None:
         os.chdir(request["cwd"])
     if not request["strict"]:
-        warnings.resetwarnings()  # which are errors, here
+        warnings.resetwarnings()  # warnings are errors here
         for category in (DeprecationWarning, PendingDeprecationWarning, ImportWarning, ResourceWarning):
             warnings.simplefilter("ignore", category)
     sys.argv = ["-c", *request["arguments"]]

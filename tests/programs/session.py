@@ -1,7 +1,7 @@
-"""What every program of this folder shares: which sessions are on while its `main` runs.
+"""The sessions in which the programs of this folder run their `main`.
 
-A program is a plain torch script. `run(main)` reads the command line, enters the sessions asked for, all of them at
-once, so that two tools see the very same ranges of the very same process, and calls `main`.
+A program is a plain torch script. `run(main)` reads the command line, enters the requested sessions, all of them at
+once, so that two tools see the same ranges of the same process, and calls `main`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def arguments() -> argparse.Namespace:
 
 
 def in_turn(options: argparse.Namespace) -> list[argparse.Namespace]:
-    """What main runs under, each time: as many sessions, each recorded in DIR/TOOL-LABELS, or all at once."""
+    """Returns the options for each call of main: one for each session, recorded in DIR/TOOL-LABELS, or all sessions at
+    once."""
     each = []
     for tool, labels in (one.split(":") for one in options.in_turn):
         others = {"nvtx": None, "itt": None, "record": f"{options.record}/{tool}-{labels}"}

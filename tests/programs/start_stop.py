@@ -13,8 +13,8 @@ import torch
 import opspan
 
 CYCLES = 10_000
-# Of a thread's last 65,536 forward ops emit_itt remembers which is which, in memory that is used as they come. Past
-# them nothing may grow any more. A turn of the workers' loop has two.
+# emit_itt remembers the last 65,536 forward ops of a thread; memory grows until then, and must not grow later. A loop
+# of the workers has two ops.
 TURNS = 65_536 // 2
 
 

@@ -9,5 +9,5 @@ import pytest
 
 @pytest.fixture
 def budget(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """So many times of every limit are allowed."""
+    """Returns a function that multiplies every limit."""
     return lambda times: monkeypatch.setenv("OPSPAN_BUDGET", f"{times:.9f}")

@@ -10,7 +10,7 @@ import polars as pl
 import opspan
 from builders.capture import Capture
 
-# What follows the name of a limit that was passed.
+# The sentence after the name of a limit that was exceeded.
 OVER_BUDGET = r"than are allowed \(.+\); if you trust the file, OPSPAN_BUDGET=10 allows ten times as much"
 
 

@@ -22,12 +22,12 @@ PAGES = (512, 1024, 4096, 65536)
 def reserve(path: Path, reserved: int, *pragmas: str) -> None:
     """Make an empty file with bytes reserved at the end of each page, which SQLite's SQL cannot ask for."""
     with closing(sqlite3.connect(path)) as database:
-        for pragma in ("PRAGMA synchronous = OFF", *pragmas, "VACUUM"):  # which writes the first page
+        for pragma in ("PRAGMA synchronous = OFF", *pragmas, "VACUUM"):  # VACUUM writes the first page
             database.execute(pragma)
     raw = bytearray(path.read_bytes())
     raw[20] = reserved
     page = struct.unpack(">H", raw[16:18])[0]
-    raw[105:107] = struct.pack(">H", page - reserved)  # where cells begin
+    raw[105:107] = struct.pack(">H", page - reserved)  # the begin of cells
     path.write_bytes(raw)
 
 

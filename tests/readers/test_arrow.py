@@ -1,4 +1,4 @@
-"""What a file in Arrow's stream format may say of itself: so many rows and bytes, and no more than it holds."""
+"""A file in Arrow's stream format is believed only as far as its size: no more rows and bytes than it holds."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ def test_bytes_that_come_out_of_a_buffer(tmp_path: Path, compression: Any, budge
     pl.DataFrame({"text": ["x" * (1 << 20)]}).write_ipc_stream(path, compression=compression)
     budget((2 << 20) / (64 << 20))
     check(path)
-    budget((1 << 19) / (64 << 20) / (200 if compression == "uncompressed" else 1))  # which are as many in the file
+    budget(
+        (1 << 19) / (64 << 20) / (200 if compression == "uncompressed" else 1)
+    )  # the same number of bytes in the file
     with pytest.raises(TooLarge, match="more bytes come out of a page of a table " + OVER_BUDGET):
         check(path)
 
@@ -68,7 +70,7 @@ def test_a_batch_that_counts_what_it_does_not_hold_is_not_believed(tmp_path: Pat
             check(path)
         except ReadError as error:
             refused += SAYS_MORE in str(error) or isinstance(error, TooLarge)
-    assert refused >= 5  # what is left are rows of that value
+    assert refused >= 5  # the other ones are rows of that value
 
 
 def test_what_is_cut_is_refused_or_has_whole_batches(tmp_path: Path) -> None:
@@ -101,7 +103,7 @@ def test_what_is_sound_is_believed(tmp_path: Path, compression: Any, rows: int) 
 
 @pytest.mark.slow
 def test_a_stream_of_pyarrows_is_believed(tmp_path: Path) -> None:
-    """What the library writes that nsys has, with dictionaries and in several batches."""
+    """The stream that nsys's library writes, with dictionaries and in several batches."""
     path = tmp_path / "x.arrow"
     program = """
 import sys, pyarrow as pa

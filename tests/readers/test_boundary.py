@@ -1,4 +1,4 @@
-"""Whatever a reader raises, one ReadError comes out of `load`; and of a folder one file is lost, not all."""
+"""Any exception of a reader becomes one ReadError of `load`; a folder loses one file, not all."""
 
 from __future__ import annotations
 

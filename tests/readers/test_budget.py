@@ -1,4 +1,4 @@
-"""What a file may cost: each limit from both sides, one sentence past it, and one way to raise it."""
+"""Limits on the cost of a file: each from both sides, one sentence past it, and one way to raise it."""
 
 from __future__ import annotations
 
@@ -260,7 +260,7 @@ def test_bytes_of_one_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_
     events[1]["args"] = {"a": "x" * 20_000}
     path = tmp_path / "x.json"
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
-    # What is read of a file at a time is doubled until an event ends in it.
+    # The part of a file that is read at a time is doubled until an event ends in it.
     allowed = 10_000 if is_more else 40_000
     monkeypatch.setattr(chrome, "EVENT", budget.EVENT._replace(always=allowed))
 

@@ -1,4 +1,4 @@
-"""What a capture carries beside labels: ITT ids, relations and metadata, counters, NVTX payloads."""
+"""Data of a capture beside labels: ITT ids, relations and metadata, counters, NVTX payloads."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ def test_what_the_end_of_a_range_carries_belongs_to_the_range(tmp_path: Path) ->
     main.blob(begun, struct.pack("<q", 1), 5000)
     ended = other.end(5, 7)
     other.blob(ended, struct.pack("<q", 2), 5000)
-    lost = other.end(6, 8)  # of no range
+    lost = other.end(6, 8)  # there is no such range
     other.blob(lost, struct.pack("<q", 3), 5000)
 
     trace = load(made, tmp_path)

@@ -1,4 +1,4 @@
-"""What `record` tells of an op beside its label: inputs, stack; and memory. From captures that were built by hand."""
+"""Data of `record` about an op beside its label: inputs, stack, memory; from captures that are built by hand."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_memory_is_a_table(tmp_path: Path) -> None:
     other.memory(16, 1, 4096, 400, 0)
     main.memory(17, 2, 0, 1 << 60)
     main.memory(18, 0, 8192, 7, 7, device=1)
-    main.memory(19, 9, 1, 1)  # of a version to come
+    main.memory(19, 9, 1, 1)  # from a later version
 
     trace = read(capture, tmp_path)
 

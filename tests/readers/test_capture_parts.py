@@ -51,7 +51,7 @@ def test_averages_are_the_same_in_parts_of_any_size(tmp_path: Path, monkeypatch:
 
 
 def test_columns_in_pieces_are_those_in_one_piece() -> None:
-    """What is the same in all pieces, in some, in none; null at first, later and always."""
+    """Values are the same in all pieces, in some, or in none; null at first, later, or always."""
     pieces = [
         {"same": [7, 7], "later": [None, None], "sometimes": [1, 1], "never": [None, None], "zero": [0.0, 0.0]},
         {"same": [7, 7], "later": [None, 2], "sometimes": [2, 2], "never": [None, None], "zero": [-0.0, -0.0]},

@@ -168,7 +168,7 @@ def as_they_are(ranges: pl.DataFrame, relations: pl.DataFrame, _issues: object) 
 def test_reader_and_its_twin_agree(made: Capture) -> None:
     expected, relations = brute.decode(made.to_bytes())
 
-    # What a program told twice is one row, which test_capture_twice.py is about: here every unit is a row.
+    # A range that was recorded twice is one row (test_capture_twice.py), but here every unit is a row.
     with tempfile.TemporaryDirectory() as folder, mock.patch.object(reading, "told_once", as_they_are):
         trace = capture.read(made.write(Path(folder) / "100-1.opspan"))
 

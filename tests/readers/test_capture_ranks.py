@@ -1,4 +1,4 @@
-"""Whose rank a capture is: what its processes were told, in files that were made and in those of real processes."""
+"""Ranks of captures, from the environment of their processes: in made files and in those of real processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a capture says beside its ranges: threads, processes, how it went; and how captures come together."""
+"""Facts of a capture beside its ranges: threads, processes, problems; and captures that are read together."""
 
 from __future__ import annotations
 

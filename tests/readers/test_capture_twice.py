@@ -1,4 +1,4 @@
-"""What a program tells through NVTX and through ITT is one row; what only looks like it stays two."""
+"""A range that reaches the collectors through NVTX and through ITT is one row; ranges that only look alike stay two."""
 
 from __future__ import annotations
 

@@ -23,8 +23,8 @@ from opspan.errors import OpspanError
 from readers.samples import samples
 from tiers import before_release
 
-VARIANTS = (4, 30)  # of each file; tools/damage is for more
-SECONDS = "120"  # that each may take by the clock: the machine may be busy
+VARIANTS = (4, 30)  # per file; tools/damage tries more
+SECONDS = "120"  # per variant, by the clock: the machine may be busy
 
 
 def archive(folder: Path, kind: str) -> Path:
@@ -50,7 +50,7 @@ FILES: dict[str, Callable[[Path], Path]] = {
     "VTune in a zip file": lambda folder: archive(vtune.run(folder / "r", "2020"), "zip"),
     "VTune in a tar file": lambda folder: archive(vtune.run(folder / "r", "2020"), "tar"),
 }
-# Of these a table that is damaged is left out.
+# Readers of these files leave out a damaged table.
 LEFT_OUT = ("nsys in Parquet", "nsys in Arrow")
 
 

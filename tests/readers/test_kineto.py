@@ -276,7 +276,7 @@ def test_a_compressed_file_that_ends_early_is_read_until_there(tmp_path: Path) -
     path = kineto.write(tmp_path / "run.json.gz", kineto.document(many))
     trace = opspan.load(cut(path, 0.6))
     assert 5_000 < trace.ranges.height < 20_000
-    assert codes(trace)["truncated_file"] == 1  # that what was in it ends early as well goes without saying
+    assert codes(trace)["truncated_file"] == 1  # its contents end early as well, which is not counted again
     with pytest.raises(StrictError):
         opspan.load(path, strict=True)
 

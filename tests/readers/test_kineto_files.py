@@ -97,7 +97,7 @@ def test_every_event_is_read_or_is_the_profilers_own(both: Both) -> None:
 
 
 def test_work_is_of_the_process_whose_call_has_its_number(both: Both) -> None:
-    """Where several calls have it, the process in which the operators ran."""
+    """If several calls have the number, it is the process in which the operators ran."""
     trace, events = both
     working = {event["pid"] for event in events if category(event) in ("cpu_op", "operator")}
     callers: dict[Any, set[Any]] = {}

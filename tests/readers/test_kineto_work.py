@@ -245,7 +245,7 @@ def test_work_without_a_call_is_of_the_op_that_it_names(tmp_path: Path, correlat
     ops = [kineto.op(f"aten::{n}", 1, 1 + n, 20 - 2 * n, **{"External id": 10 + n}) for n in range(3)]
     others = [in_process(800, kineto.op("aten::other", 1, 1, 5, **{"External id": 99}))]
     trace = load(tmp_path, *ops, *others, only_external(12, **correlation), only_external(0), only_external(5))
-    assert trace.work["pid"].to_list() == [kineto.PID] * 3  # whose device it is
+    assert trace.work["pid"].to_list() == [kineto.PID] * 3  # the process that owns the device
     assert trace.work["named_range_id"].to_list() == [2, None, None]
     analysed = analyse(trace)
     assert analysed.work["range"].to_list() == [2, None, None]

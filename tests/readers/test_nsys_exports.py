@@ -47,7 +47,7 @@ def report(folder: Path, raw: bytes = b"1.\n", name: str = "run.nsys-rep") -> Pa
     return path
 
 
-# What versions of nsys said of a report that was too new for them.
+# Errors of nsys versions for a report that is too new for them.
 FAILURES = [
     'echo "Exportation error: Version number is invalid: 2026@1@2@63-261237296639v0" >&2; exit 1',
     'echo "Exportation error: Protobuf parsing failed" >&2; exit 1',

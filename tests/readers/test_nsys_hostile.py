@@ -15,7 +15,7 @@ from opspan.errors import OpspanError
 from opspan.trace import Trace
 from tiers import before_release
 
-# What a file that has everything could hold beside what one small run has.
+# Tables that nsys can write, but that a small run lacks.
 MORE: dict[str, str] = {
     "CUPTI_ACTIVITY_KIND_MEMCPY": "start end deviceId contextId streamId correlationId globalPid bytes copyKind "
     "srcKind dstKind srcDeviceId dstDeviceId graphNodeId",

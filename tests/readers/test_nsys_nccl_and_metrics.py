@@ -1,4 +1,4 @@
-"""What NCCL says of its collectives, by the schemas that exports of today have; metrics of GPUs against SQL's sums."""
+"""NCCL's data about its collectives, in the schemas of today's exports; metrics of GPUs against sums in SQL."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_nccl_says_who_and_how_much(tmp_path: Path) -> None:
     assert started == {"NCCL communicator ID": WHO, "No. of ranks": 8, "Rank": 3, "CUDA device": 1}
     assert gathered == {"NCCL communicator ID": WHO, "Message size [bytes]": 4096}
     assert sent == {"NCCL communicator ID": WHO, "Message size [bytes]": 64, "Peer rank": 7}
-    # What the enumeration means is in no table: the rest is read, the bytes stay, and it is counted.
+    # No table says the meaning of the enumeration: other fields are read, the bytes stay, and the payload is counted.
     assert reduced == {"NCCL communicator ID": WHO, "Message size [bytes]": 512, "bytes": said[2][2].hex()}
     assert trace.issues.select("code", "count").rows() == [("undecoded_payload", 1)]
 

@@ -1,4 +1,4 @@
-"""Which paths are nsys', and what is said of those that cannot be read."""
+"""Paths of nsys, and the errors for those that cannot be read."""
 
 from __future__ import annotations
 

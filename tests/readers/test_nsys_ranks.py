@@ -1,4 +1,4 @@
-"""Whose ranks the processes of an nsys export are: MPI's table, the environment, NCCL's groups, and no sign at all."""
+"""Ranks of the processes in an nsys export: from MPI's table, the environment, NCCL's groups, or no sign at all."""
 
 from __future__ import annotations
 

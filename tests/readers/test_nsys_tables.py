@@ -1,4 +1,4 @@
-"""What single tables and columns of nsys' exports mean, each by a few rows of its own."""
+"""The meaning of single tables and columns of nsys' exports, each with a few rows of its own."""
 
 from __future__ import annotations
 

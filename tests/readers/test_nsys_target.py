@@ -1,4 +1,4 @@
-"""What an nsys export says of itself: who wrote it, when it began, and what the tool had to say."""
+"""Facts of an nsys export about itself: its tool, the begin of the recording, and the tool's messages."""
 
 from __future__ import annotations
 

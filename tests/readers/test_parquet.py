@@ -1,4 +1,4 @@
-"""What a Parquet file may say of itself: so many rows, so long a footer and pages, and no more than it holds."""
+"""A Parquet file is believed only as far as its size: no more rows, footer and pages than it holds."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_bytes_that_come_out_of_a_page(tmp_path: Path, budget: Callable[[float],
     pl.DataFrame({"text": ["x" * (1 << 20)]}).write_parquet(path)
     budget((2 << 20) / (64 << 20))
     check(path)
-    budget((1 << 20) / (64 << 20))  # of the text alone
+    budget((1 << 20) / (64 << 20))  # the limit for the text only
     with pytest.raises(TooLarge, match="more bytes come out of a page of a table " + OVER_BUDGET):
         check(path)
 

@@ -57,7 +57,7 @@ def not_finalised(place: Path) -> Path:
     return path
 
 
-# What is refused -> what writes it, and the commands that its error has, with FILE for the path.
+# Unreadable files: a function that writes one, and the commands that its error has, with FILE for the path.
 FILES: dict[str, tuple[Callable[[Path], Path], list[str]]] = {
     "a script": (
         written("", b"#!/bin/sh\ntrue\n"),
@@ -79,7 +79,7 @@ FILES: dict[str, tuple[Callable[[Path], Path], list[str]]] = {
 
 
 def words(command: str) -> list[str]:
-    """What a shell takes the command for."""
+    """Returns the words that a shell makes of a command."""
     done = subprocess.run([BASH, "-c", f"printf '%s\\0' {command}"], capture_output=True, check=True)
     return os.fsdecode(done.stdout).split("\0")[:-1]
 

@@ -1,4 +1,4 @@
-"""What is counted while a file is read, for who shows it."""
+"""Counts of progress while a file is read, for whoever shows them."""
 
 from __future__ import annotations
 

@@ -28,14 +28,14 @@ TABLE = "CREATE TABLE t (a INTEGER, b INTEGER, c REAL, d TEXT, e BLOB)"
 
 
 def layout(database: sqlite3.Connection) -> sqlite_pages.Layout | None:
-    """Of table t."""
+    """Returns the layout of table t."""
     roots = database.execute("SELECT rootpage FROM sqlite_master WHERE name = 't'").fetchall()
     columns = database.execute("PRAGMA table_xinfo(t)").fetchall()
     return sqlite_pages.layout_of(database, quoted("t"), sqlite_pages.Said([root for (root,) in roots], columns))
 
 
 def read(path: Path, columns: Mapping[str, Type] = PLAIN) -> tuple[pl.DataFrame | None, str]:
-    """What the reader of pages itself makes of table t, or why it does not."""
+    """Returns table t by the reader of pages alone, or the reason why it cannot read it."""
     with (
         closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database,
         sqlite_pages.opened(path) as descriptor,
@@ -237,7 +237,7 @@ def test_columns_that_hold_one_value_as_long_as_they_do(tmp_path: Path, usual_ro
     cases: list[Sequence[int]] = [(), (0,), (count - 1,), (2_321, 2_322), range(2_500, count), range(3, 4_000)]
     for number, (places, odd_row) in enumerate(product(cases, (_OTHER, _NOTHING, _SAME))):
         rows = [odd_row if place in places else usual_row for place in range(count)]
-        frame, why = read(made(tmp_path / f"{number}.sqlite", rows, page=512))  # so many pages that two threads read
+        frame, why = read(made(tmp_path / f"{number}.sqlite", rows, page=512))  # enough pages for two threads
         assert not why
         assert frame is not None
         assert repr(frame.drop(ROWID).rows()) == repr([tuple(row) for row in rows])
@@ -271,7 +271,8 @@ def test_a_file_that_is_cut_off_meanwhile_is_an_error(tmp_path: Path) -> None:
 
 
 def test_a_lock_is_held_as_long_as_the_file_is_open(tmp_path: Path) -> None:
-    """Who closes a file gives up all locks of the process on it: so it must not be opened and closed meanwhile."""
+    """A process that closes a file loses all its locks on it, so the reader must not open and close the file
+    meanwhile."""
     path = made(tmp_path / "x.sqlite", usual(50))
     write = "sqlite3.connect(sys.argv[1], 0, isolation_level=None).execute('INSERT INTO t (a) VALUES (1)')"
     with SqliteFile(path, Issues()) as file:
@@ -300,7 +301,7 @@ def test_a_damaged_file_is_read_as_sqlite_reads_it(tmp_path: Path, variants: int
             raw[place] = chance.choice([0, 255, chance.randrange(256)])
         path.write_bytes(raw)
         why = said(path)
-        if not why:  # of what SQLite reads behind the end of a page, it says something else each time
+        if not why:  # SQLite reads behind the end of a page, and gets other bytes each time
             assert told(SqliteFile, path, PLAIN) == told(BySqlite, path, PLAIN)
         seen.add(why)
     assert "" in seen

@@ -1,4 +1,5 @@
-"""What is said of a path that is no trace: what it is, and the likeliest next command. Never a list of readers."""
+"""The error for a path that is not a trace: it says what the path is, and the likeliest next command, without a list of
+readers."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from readers.samples import Write
 
 PARTS = ("uncore_data", "task_data", "model_range_duration_data", "dd_task", "new_data")
 FILES: dict[str, tuple[Write, str, tuple[str, ...]]] = {
-    # what writes one -> the file in it that is SQLite's, and names of tables
+    # a function that writes a file or folder -> the SQLite file in it, and names of tables
     "vtune": (
         vtune.SAMPLES["of 2024"],
         "sqlite-db/dicer.db",

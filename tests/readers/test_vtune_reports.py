@@ -1,4 +1,4 @@
-"""What `vtune -report` prints: every form of it becomes the same frame, and its metrics stand beside names."""
+"""Output of `vtune -report`: all its forms become the same frame, and its metrics stand beside names."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Where temporary folders are: nothing is left there, whatever a test does."""
+    """The folder for temporary files; it must be empty after each test."""
     folder = tmp_path / "temporary"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))

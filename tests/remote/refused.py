@@ -1,4 +1,4 @@
-"""What is said of an address that cannot be read."""
+"""Errors for addresses that cannot be read."""
 
 from __future__ import annotations
 

@@ -363,7 +363,7 @@ def test_an_answer_that_is_longer_than_announced_is_no_refusal(web: Served, trac
 
     message = refused(address, OpspanError)
 
-    # Where the rest has not come when all that was announced has, nobody sees it: the file is one that was cut.
+    # The announced length has arrived, so nobody sees that the rest is missing: the file itself is cut.
     assert "does not keep to HTTP" in message or "is a gzip file" in message
     assert "server answers" not in message
 

@@ -18,7 +18,7 @@ from remote.refused import refused
 
 
 class Store(AbstractFileSystem):  # type: ignore[misc]
-    """What s3fs is for S3: names without a slash in front, and folders that are no more than a part of names."""
+    """A file system like s3fs for S3: names have no leading slash, and folders are only prefixes of names."""
 
     protocol = ("s3", "s3a")
     cachable = False

@@ -131,7 +131,7 @@ def stop(sink: int) -> Stats:
     return stats
 
 
-# What is an input, of which only the sizes are told.
+# The kind of an input without a value; only its sizes are passed.
 NONE = 0
 
 

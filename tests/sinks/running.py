@@ -58,7 +58,7 @@ class Native:
 
 
 def torch_uses_new_strings() -> bool:
-    """Of C++11. torch's own builds began to with 2.6."""
+    """Returns whether torch uses the strings of C++11; its own builds do since 2.6."""
     import torch
 
     return bool(torch.compiled_with_cxx11_abi())
@@ -77,7 +77,7 @@ class Line:
 
 
 def lines_of(text: str, calls: Iterable[str] = ()) -> list[Line]:
-    """What a recorder wrote, among whatever else the program printed."""
+    """Returns the lines of a recorder, from among other output of the program."""
     wanted = set(calls)
     rows = [row.replace("\x1e", "\n").split("\t") for row in text.split("\n") if "\t" in row]
     lines = [Line(int(tid), call, fields) for tid, call, *fields in rows]

@@ -172,7 +172,7 @@ stop(CAPTURE)
 
 
 def test_ops_are_what_was_told_of_each_however_alike_they_are(native: Native, tmp_path: Path) -> None:
-    """Of all that ranges have in common much is remembered: none may get what another one has."""
+    """The sink remembers fields that ranges share, and must never give one range the fields of another."""
     capture, output = captured(
         native,
         tmp_path,

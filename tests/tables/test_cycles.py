@@ -1,4 +1,4 @@
-"""Which files are cycles of one process, and which are ranks; what is said where that is not certain."""
+"""Files are cycles of one process, or ranks; and the issue if that is not certain."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_time_between_cycles_makes_no_other_run() -> None:
 
 
 def test_a_file_that_is_gone_does_not_move_the_numbers_of_others() -> None:
-    """Of rank 1 only the file of the second cycle is there."""
+    """Rank 1 has only the file of the second cycle."""
     files = [
         of("a.json", 0, rank=0, steps=(2, 3)),
         of("b.json", 10, rank=0, steps=(6, 7)),

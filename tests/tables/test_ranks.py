@@ -1,4 +1,4 @@
-"""Who a rank is: what traces say, names of files, the order; and what is wrong with several together."""
+"""Numbers of ranks, from traces, names of files and their order; and problems of several files together."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def found(*ranks: Metadata, spans: list[tuple[int, int] | None] | None = None) -
         (["part_0.json", "part_4.json"], [None, None]),  # as many holes as files: numbers of something else
         (["r000hs"], [None]),
         (["r3.json"], [None]),
-        (["r000hs", "r001hs"], [0, 1]),  # that is their order, too
+        (["r000hs", "r001hs"], [0, 1]),  # also their order
         (["lora_rank16.json"], [None]),
         (["local_rank1.json"], [None]),
         (["tp_rank1_pp_rank0.json"], [None]),
@@ -156,7 +156,7 @@ def test_files_of_several_runs_are_said() -> None:
     assert found(*runs)[1] == {"mixed_runs": (2, "torchrun x (a.json), torchrun y (b.json)")}
     sizes = [of("a.json", 0, 2), of("b.json", 1, 4)]
     assert found(*sizes)[1]["mixed_runs"] == (2, "world size 2 (a.json), world size 4 (b.json)")
-    # Who started a run is not comparable with who started another.
+    # Runs of different launchers cannot be compared.
     assert found(of("a.json", 0, 2, run="torchrun x"), of("b.json", 1, 2, run="Slurm 3.0"))[1] == {}
 
 

@@ -1,4 +1,4 @@
-"""Which columns hold one value, and what a column holds, against what Python finds in the rows."""
+"""Columns that hold one value, and the values of a column, against Python's view of the rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which traces lie in a log folder."""
+"""Traces in a log folder."""
 
 from __future__ import annotations
 

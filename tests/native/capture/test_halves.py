@@ -26,7 +26,9 @@ def test_every_range_is_read_as_it_was_written(halves: Path, tmp_path: Path, ran
     told = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
     (capture,) = units.read_folder(tmp_path)
     fields = ("value", "id", "category", "forward_tid", "sizes", "color", "schema")
-    apart = {it.owner_unit: it.time_ns for it in capture.units(units.END)}  # of ranges that lasted for days
+    apart = {
+        it.owner_unit: it.time_ns for it in capture.units(units.END)
+    }  # ranges that lasted for days have separate end units
     found = [
         (
             it.number,

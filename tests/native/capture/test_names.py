@@ -1,4 +1,4 @@
-"""What a thread keeps of names is found under these names alone, wherever they lie in memory."""
+"""A thread finds its cached names under these names only, wherever they are in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is done natively over columns: what is refused, and that nothing that is in a frame can break it."""
+"""Native functions over columns: their errors, and that no frame can break them."""
 
 from __future__ import annotations
 

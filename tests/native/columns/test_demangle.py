@@ -48,7 +48,7 @@ def test_hostile_names_take_neither_time_nor_memory(way: Callable[[str], str], n
 
     found = way(name)
 
-    assert time.process_time() - began < 10  # of the processor, and some take a tenth of a second
+    assert time.process_time() - began < 10  # processor time; some names take a tenth of a second
     assert len(found) <= native._SPARE_BYTES + native._MOST_GROWTH * len(name)
     assert found == name or len(name) <= native._LONGEST_MANGLED
 

@@ -34,7 +34,7 @@ def test_fields_are_those_that_a_regular_expression_finds(rows: list[str | None]
 
 
 def test_fields_of_many_texts_are_in_their_rows() -> None:
-    count = 150_000  # of which each thread has a part
+    count = 150_000  # enough for each thread to get a part
     rows = [None if row % 7 == 3 else f"seq={row}; sizes: '[[{row % 9000}, 2, 3]]'" for row in range(count)]
     texts = pl.Series("said", rows, dtype=pl.String)
 

@@ -23,7 +23,7 @@ def of(rows: list[tuple[Any, ...]]) -> pl.DataFrame:
 
 
 def shown(slices: pl.DataFrame) -> list[tuple[int, int, int, int]]:
-    """What a viewer makes of it: row, lane, begin, end."""
+    """Returns slices as a viewer shows them: row, lane, begin, end."""
     rows = slices.rows(named=True)
     found, last = [], -(1 << 63)
     open_slices: dict[tuple[int, int], list[tuple[int, int]]] = defaultdict(list)
@@ -50,7 +50,7 @@ def test_each_slice_is_closed_at_its_end(rows: list[tuple[Any, ...]]) -> None:
     expected = [
         (row, start, start if is_mark else max(start, end)) for row, (_, start, end, is_mark, _) in enumerate(rows)
     ]
-    # Those of one track that begin and end together may stand for each other.
+    # Slices of one track with equal begins and ends may stand for each other.
     key = [(rows[row][0], start, end) for row, start, end in expected]
     found = [(rows[row][0], start, end) for row, _, start, end in shown(slices)]
     assert sorted(found) == sorted(key)

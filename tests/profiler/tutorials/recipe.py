@@ -31,7 +31,7 @@ with profile(activities=[ProfilerActivity.CPU]) as prof:
 prof.export_chrome_trace("trace.json")
 show(Path("trace.json").read_text())
 
-# Where ops are called.
+# Show the places that called ops.
 with profile(
     activities=[ProfilerActivity.CPU],
     with_stack=True,
