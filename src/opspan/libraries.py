@@ -10,6 +10,7 @@ A file system may be mounted so that nothing in it runs (noexec): homes and /tmp
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import mmap
 import os
@@ -45,7 +46,19 @@ PAGE = (
 
 _HEAD = struct.Struct("<40xQ6xHHHH")  # of a 64-bit ELF: where the sections are, then sizes and counts
 _PHDR = struct.Struct("<I4xQ16xQ")  # type, offset in the file, and (after two addresses) bytes in the file
-_ELF64 = b"\x7fELF\x02\x01"
+_ELF = b"\x7fELF"
+_ELF64 = _ELF + b"\x02\x01"
+_MACHINE = slice(18, 20)
+_MACHINES = {
+    3: "x86",
+    21: "PowerPC",
+    22: "s390x",
+    40: "ARM",
+    62: "x86-64",
+    183: "AArch64",
+    243: "RISC-V",
+    258: "LoongArch",
+}
 _LOAD = 1
 _ENOUGH = 4096  # the head, and the table of segments behind it
 
@@ -107,10 +120,15 @@ def page_built_later() -> Path:
 
 
 def check_whole(path: Path) -> None:
-    """An OSError when the file ends before what its head promises. What is no ELF file is the loader's to refuse."""
+    """Raises an OSError if the file ends before what its head promises, or is for another processor.
+
+    The loader says of the latter that there is no such file. Anything that is not an ELF file is left to it.
+    """
     with path.open("rb") as file:
         head = file.read(_ENOUGH)
         size = file.seek(0, 2)
+    if len(head) >= 64 and head.startswith(_ELF) and (theirs := _machine(head)) != (ours := _own_machine() or theirs):
+        raise OSError(f"it is for {theirs}, and this Python for {ours}")
     if len(head) < 64 or not head.startswith(_ELF64):
         return
     sections, segment_bytes, segments, section_bytes, section_count = _HEAD.unpack_from(head)
@@ -124,6 +142,20 @@ def check_whole(path: Path) -> None:
             needed = max(needed, offset + length)
     if size < needed:
         raise OSError(f"the file is cut: {size:,} of {needed:,} bytes")
+
+
+def _machine(head: bytes) -> str:
+    number = int.from_bytes(head[_MACHINE], "little" if head[5] == 1 else "big")
+    return f"{_MACHINES.get(number, f'processor {number}')} of {32 * head[4]} bits"
+
+
+@functools.cache
+def _own_machine() -> str | None:
+    try:
+        with Path("/proc/self/exe").open("rb") as file:
+            return _machine(file.read(64))
+    except OSError:  # no /proc here
+        return None
 
 
 def check_for_others(path: Path) -> None:

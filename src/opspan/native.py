@@ -136,7 +136,10 @@ class _Result:
 def _load() -> dict[str, Any]:
     path = libraries.columns()
     if not path.is_file():
-        raise OpspanError(f"{path} is missing: opspan's native part was not installed; pip install opspan")
+        raise OpspanError(
+            f"{path} is missing: opspan's native part was not installed, and without it only traces that opspan saved "
+            "are read; pip install opspan"
+        )
     try:
         libraries.check_whole(path)
         library = libraries.load(path)
@@ -145,7 +148,9 @@ def _load() -> dict[str, Any]:
         demangle = library.opspan_demangle
         items, next_items, end_items = (library[f"opspan_json_items{what}"] for what in ("", "_next", "_end"))
     except (OSError, AttributeError) as error:  # not a library; a library without our functions
-        raise OpspanError(f"cannot open {path} ({error}): reinstall opspan") from error
+        raise OpspanError(
+            f"cannot open {path} ({error}): without it only traces that opspan saved are read; reinstall opspan"
+        ) from error
     if found != ABI:
         raise OpspanError(
             f"{path} is of another version of opspan (interface {found}, expected {ABI}): reinstall opspan"

@@ -14,7 +14,7 @@ from typing import Literal
 
 from opspan import libraries, private_files
 from opspan.app import launch, page
-from opspan.emit import compiler, device, observer, ranges, sinks, tools
+from opspan.emit import compiler, device, observer, packages, ranges, sinks, tools
 from opspan.emit.sink_list import SINKS, Sink, Tool
 from opspan.errors import EmitError, ObserverError, OpspanError, TorchUnsupported
 
@@ -51,6 +51,7 @@ def checks() -> Iterator[Check]:
         "page": _page,
         "cache": _cache,
         "sinks library": _sinks,
+        "own ranges": _own_ranges,
         "collectors library": _collectors,
         "devices": lambda: _devices(torch),
         "nsys": lambda: _tool("nsys", "Nsight Systems: https://developer.nvidia.com/nsight-systems"),
@@ -165,6 +166,17 @@ def _sinks() -> Check:
         return Check("sinks library", "ok", str(sinks.require().path))
     except EmitError as error:
         return Check("sinks library", "WRONG", str(error), "pip install --force-reinstall opspan")
+
+
+def _own_ranges() -> Check:
+    """Which way the ranges of annotate and mark go."""
+    if sinks.load() is not None:
+        return Check("own ranges", "ok", "annotate and mark use the sinks library")
+    there = [package.name for package in packages.PACKAGES if package.module is not None]
+    if not there:
+        return Check("own ranges", "WRONG", "nothing carries annotate and mark", "pip install nvtx ittapi")
+    found = f"annotate and mark use {' and '.join(there)}, as the sinks library cannot be loaded; ops get no labels"
+    return Check("own ranges", "optional", found, "pip install --force-reinstall opspan")
 
 
 def _collectors() -> Check:

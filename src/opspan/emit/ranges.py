@@ -11,7 +11,8 @@ import functools
 from collections.abc import Callable
 from typing import Any, Final
 
-from opspan.emit import sinks, tools
+from opspan import libraries
+from opspan.emit import notices, sinks, tools
 from opspan.emit.sink_list import TO_ALL
 from opspan.emit.sinks import KIND_USER, CRange
 
@@ -125,6 +126,7 @@ def _ask() -> int:
     if native is None:
         from opspan.emit import packages
 
+        _warn_once()
         found = packages.listening()
         _push, _pop, _mark = packages.push, packages.pop, packages.mark
         _range_start, _range_end = packages.range_start, packages.range_end
@@ -134,3 +136,13 @@ def _ask() -> int:
         _range_start, _range_end = native.range_start, native.range_end
     _to = found | _open
     return _to
+
+
+@functools.cache
+def _warn_once() -> None:
+    """A program must not fail because opspan was installed for another machine."""
+    if libraries.sinks().is_file():
+        notices.warn_at_end(
+            f"annotate and mark go through the packages nvtx and ittapi, and ops get no labels: {sinks.why_not()}",
+            stacklevel=4,
+        )

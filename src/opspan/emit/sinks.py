@@ -214,20 +214,34 @@ def _check(result: int, said: ctypes.Array[ctypes.c_char]) -> int:
 
 
 @functools.cache
-def load() -> Sinks | None:
-    """The library, or None on a platform that opspan has none for."""
+def _open() -> Sinks | EmitError:
+    """The library, or why there is none: another C library, an older glibc, another processor, a cut file."""
     path = libraries.sinks()
     if not path.is_file():
-        return None
+        return EmitError(f"{path} is missing: opspan's native part was not installed; pip install opspan")
     try:
         return Sinks(path)
     except (OSError, AttributeError) as error:  # not a library; a library without our functions
-        raise EmitError(f"cannot open {path} ({error}): reinstall opspan") from error
+        return EmitError(f"cannot open {path} ({error}): reinstall opspan")
+    except EmitError as error:
+        return error
+
+
+def load() -> Sinks | None:
+    """The library; None where it is missing or cannot be loaded."""
+    opened = _open()
+    return None if isinstance(opened, EmitError) else opened
+
+
+def why_not() -> str | None:
+    """Why the library cannot be loaded; None: it is loaded."""
+    opened = _open()
+    return str(opened) if isinstance(opened, EmitError) else None
 
 
 def require() -> Sinks:
     """The library, or a clear error."""
-    sinks = load()
-    if sinks is None:
-        raise EmitError(f"{libraries.sinks()} is missing: opspan's native part was not installed; pip install opspan")
-    return sinks
+    opened = _open()
+    if isinstance(opened, EmitError):
+        raise EmitError(str(opened))
+    return opened
