@@ -114,8 +114,8 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
     def _go(self, last: ProfilerAction, following: ProfilerAction | None) -> None:
         if (last, following) in INCORRECT and following is not None:
             warnings.warn(f"Incorrect schedule: {last.name} followed by {following.name}", UserWarning, stacklevel=3)
-        for name in TRANSITIONS.get((last, following), ()):
-            getattr(self, name)()
+        for call in TRANSITIONS.get((last, following), ()):
+            call(self)
 
     def _trace_ready(self) -> None:
         if self.on_trace_ready is not None:

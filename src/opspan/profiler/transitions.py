@@ -2,31 +2,57 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Protocol
+
 from opspan.emit.schedule import ProfilerAction
 
 NONE, WARMUP = ProfilerAction.NONE, ProfilerAction.WARMUP
 RECORD, SAVE = ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE
 
-# Names of methods.
-PREPARE, START, STOP, READY = "prepare_trace", "start_trace", "stop_trace", "_trace_ready"
+
+class Cycles(Protocol):
+    """The methods of a profiler that a transition calls."""
+
+    def prepare_trace(self) -> None: ...
+    def start_trace(self) -> None: ...
+    def stop_trace(self) -> None: ...
+    def _trace_ready(self) -> None: ...
+
+
+def _prepare(profiler: Cycles) -> None:
+    profiler.prepare_trace()
+
+
+def _start(profiler: Cycles) -> None:
+    profiler.start_trace()
+
+
+def _stop(profiler: Cycles) -> None:
+    profiler.stop_trace()
+
+
+def _ready(profiler: Cycles) -> None:
+    profiler._trace_ready()
+
 
 # (the action of the last step, that of the next one; None: the profiler is stopped) -> what is done in between
-TRANSITIONS: dict[tuple[ProfilerAction, ProfilerAction | None], tuple[str, ...]] = {
-    (NONE, WARMUP): (PREPARE,),
-    (NONE, RECORD): (PREPARE, START),
-    (NONE, SAVE): (PREPARE, START),
-    (WARMUP, NONE): (START, STOP),
-    (WARMUP, RECORD): (START,),
-    (WARMUP, SAVE): (START,),
-    (WARMUP, None): (START, STOP),
-    (RECORD, NONE): (STOP,),
-    (RECORD, WARMUP): (STOP,),
-    (RECORD, None): (STOP, READY),
-    (SAVE, NONE): (STOP, READY),
-    (SAVE, WARMUP): (STOP, READY, PREPARE),
-    (SAVE, RECORD): (STOP, READY, PREPARE, START),
-    (SAVE, SAVE): (STOP, READY, PREPARE, START),
-    (SAVE, None): (STOP, READY),
+TRANSITIONS: dict[tuple[ProfilerAction, ProfilerAction | None], tuple[Callable[[Cycles], None], ...]] = {
+    (NONE, WARMUP): (_prepare,),
+    (NONE, RECORD): (_prepare, _start),
+    (NONE, SAVE): (_prepare, _start),
+    (WARMUP, NONE): (_start, _stop),
+    (WARMUP, RECORD): (_start,),
+    (WARMUP, SAVE): (_start,),
+    (WARMUP, None): (_start, _stop),
+    (RECORD, NONE): (_stop,),
+    (RECORD, WARMUP): (_stop,),
+    (RECORD, None): (_stop, _ready),
+    (SAVE, NONE): (_stop, _ready),
+    (SAVE, WARMUP): (_stop, _ready, _prepare),
+    (SAVE, RECORD): (_stop, _ready, _prepare, _start),
+    (SAVE, SAVE): (_stop, _ready, _prepare, _start),
+    (SAVE, None): (_stop, _ready),
 }
 # Schedules that throw away what they warmed up for, or recorded: torch warns of them.
 INCORRECT = {(WARMUP, NONE), (RECORD, NONE), (RECORD, WARMUP)}
