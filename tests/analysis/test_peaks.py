@@ -11,13 +11,13 @@ import pytest
 import opspan
 from builders import kineto
 from opspan.analysis.peak_table import TABLE, Peaks
-from opspan.analysis.peaks import given, of_devices
+from opspan.analysis.peaks import of_devices, parse_peaks
 
 
 def found(name: str | None, **more: Any) -> Peaks | None:
     row = {"rank": 0, "device_id": 0, "name": name, **more}
     devices = pl.DataFrame([row], schema_overrides={"name": pl.Categorical, "device_id": pl.Int32})
-    (peaks,) = of_devices(devices, [(0, 0)], given([])).values()
+    (peaks,) = of_devices(devices, [(0, 0)], parse_peaks([])).values()
     return peaks
 
 
@@ -128,7 +128,7 @@ def test_a_slice_has_no_bandwidth_of_a_card_until_it_is_given() -> None:
     assert slice_ is not None
     assert slice_.bandwidth is None
     devices = pl.DataFrame([{"rank": 0, "device_id": 0, "name": MIG, **row}])
-    (asked,) = of_devices(devices, [(0, 0)], given(["bandwidth=2e11"])).values()
+    (asked,) = of_devices(devices, [(0, 0)], parse_peaks(["bandwidth=2e11"])).values()
     assert asked is not None
     assert asked.bandwidth == 2e11
     assert asked.flops["bf16"] == pytest.approx(312e12 * 14 / 108)
@@ -188,7 +188,7 @@ def test_the_table_has_no_impossible_figure() -> None:
         assert known == sorted(known), peaks
         assert peaks.source
         assert 1e11 < (peaks.bandwidth or 0) < 1e13
-        assert given([peaks.name]).device is peaks
+        assert parse_peaks([peaks.name]).device is peaks
 
 
 def test_figures_are_those_of_the_data_sheets() -> None:

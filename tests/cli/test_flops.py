@@ -17,7 +17,7 @@ from builders import kineto
 from cli.answers import rows
 from emit.running import opspan
 from opspan.analysis.parts import together
-from opspan.analysis.peaks import given
+from opspan.analysis.peaks import parse_peaks
 from opspan.errors import UsageError
 from opspan.views import flops
 from opspan.views.flops import BY
@@ -217,7 +217,7 @@ def test_where_there_is_nothing_it_says_so(by: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["bf16", "fp12=3", "bf16=fast", "bandwidth=-1", "fp32=nan", "fp32=inf", "=3"])
 def test_a_peak_that_is_none_is_refused(text: str, run: Path) -> None:
     with pytest.raises(UsageError):
-        given([text])
+        parse_peaks([text])
     done = opspan("flops", run, "--peak", text)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
 

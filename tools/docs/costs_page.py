@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from opspan.analysis.formulas import RULES
-from opspan.analysis.op_cost import Rule
+from opspan.analysis.op_cost import CostRule
 from opspan.analysis.product_rules import NOT_TOLD
 
 HEAD = """\
@@ -51,7 +51,7 @@ def text() -> str:
     return "".join(parts)
 
 
-def _rows(rules: dict[str, Rule]) -> Iterable[str]:
+def _rows(rules: dict[str, CostRule]) -> Iterable[str]:
     alike: dict[str, list[str]] = {}
     for name, rule in rules.items():
         alike.setdefault(rule.says, []).append(name)

@@ -1,11 +1,11 @@
-"""Operations of attention: how many pairs of a query and a key there are, and how many of them a mask hides.
+"""Operations of attention: counts the pairs of a query and a key, and the pairs that a mask hides.
 
-    Attention(...).flops    of all pairs, as torch's FlopCounterMode counts
-    Attention(...).masked   of these, those that a causal mask or a window hides: kernels may skip them
+    Attention(...).flops    operations of all pairs, as torch's FlopCounterMode counts
+    Attention(...).masked   operations of the pairs that a causal mask or a window hides: kernels may skip them
 
 Queries and keys are [batch, heads, tokens, width] or [batch, tokens, heads, width]. Sequences of several lengths are
-packed one after the other, [tokens, heads, width], and a tensor says where each ends. A trace has no values of tensors:
-then the lengths are known if there is one sequence, or if all are as long as the longest.
+packed one after the other, [tokens, heads, width], and a tensor has the end of each. As a trace does not have the
+values of tensors, the lengths are known only if there is one sequence, or if all are as long as the longest.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
 
-from opspan.analysis.op_cost import MEAN, Sizes, Values, Written
+from opspan.analysis.op_cost import MEAN, OutputSize, Sizes, Values
 
 
 class Mask(NamedTuple):
-    """Query i sees the keys from i - left to i + right; None: all. `ends_meet`: the last query is beside the last key,
-    where there are more of one than of the other; else the first beside the first."""
+    """A mask: query i sees the keys from i - left to i + right. None: no limit on that side.
+
+    `ends_meet` matters if there are more keys than queries, or fewer: then the last query stands beside the last key,
+    otherwise the first query beside the first key."""
 
     left: int | None
     right: int | None
@@ -41,7 +43,7 @@ def pairs(queries: int, keys: int, mask: Mask) -> int:
 
 
 def _sum_clamped(first: int, many: int, most: int) -> int:
-    """Returns the sum of `first`, first + 1, ... of so many numbers, each cut to 0 ... `most`."""
+    """Returns the sum of `many` numbers first, first + 1, ..., each clipped to 0 ... `most`."""
     begin = min(max(0, -first), many)
     end = min(max(begin, most - first), many)
     return (end - begin) * (begin + end - 1) // 2 + first * (end - begin) + (many - end) * most
@@ -58,13 +60,15 @@ class _Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class Attention:
+    """An attention op, described by the numbers of its arguments."""
+
     mask: Masks
     heads_first: bool = False
     is_backward: bool = False
-    first: int = 0  # the argument that is the query; key and value follow
-    ends: tuple[int, int] | None = None  # the arguments that say where packed queries and keys end
-    longest: tuple[int, int] | None = None  # the arguments that say how long the longest of them are
-    absent: tuple[int, ...] = ()  # arguments that change the lengths, or what is computed: with one, nothing is known
+    first: int = 0  # the query; key and value follow
+    ends: tuple[int, int] | None = None  # the ends of packed queries and keys
+    longest: tuple[int, int] | None = None  # the lengths of the longest queries and keys
+    absent: tuple[int, ...] = ()  # arguments that must be absent: they change the lengths, or what is computed
 
     def flops(self, sizes: Sizes, values: Values) -> int:
         shape = self._shape(sizes, values)
@@ -74,19 +78,19 @@ class Attention:
         shape, mask = self._shape(sizes, values), self.mask(values)
         return self._of_pairs(shape, shape.queries * shape.keys - pairs(shape.queries, shape.keys, mask))
 
-    def writes(self, sizes: Sizes, _: Values) -> list[Written]:
-        """The result and the logarithm of each sum of exponentials; backward, three gradients."""
+    def writes(self, sizes: Sizes, _: Values) -> list[OutputSize]:
+        """Returns the result and the logarithm of each sum of exponentials; backward, three gradients."""
         query, key, value = sizes[self.first : self.first + 3]
         if self.is_backward:
             return [(prod(one), None) for one in (query, key, value)]
         return [(prod(query[:-1]) * value[-1], None), (prod(query[:-1]), MEAN)]
 
     def _of_pairs(self, shape: _Shape, many: int) -> int:
-        # Scores and their product with the values. Backward: the scores again, and the gradients of scores, value,
-        # query and key.
+        # Forward: the scores, and their product with the values. Backward: the scores again, and the gradients of
+        # scores, value, query and key.
         width, value_width = (3, 2) if self.is_backward else (1, 1)
-        each = width * shape.width + value_width * shape.value_width
-        return 2 * int(shape.sequences * shape.heads * many * each)
+        per_pair = width * shape.width + value_width * shape.value_width
+        return 2 * int(shape.sequences * shape.heads * many * per_pair)
 
     def _shape(self, sizes: Sizes, values: Values) -> _Shape:
         if any(sizes[at] for at in self.absent if at < len(sizes)):
@@ -109,7 +113,8 @@ class Attention:
     def _lengths(
         self, ends: tuple[int, int], sizes: Sizes, values: Values, batch: int, queries: int, keys: int
     ) -> tuple[int, int, int]:
-        """Returns the number of packed sequences, and how long all of them are."""
+        """Returns the number of packed sequences, and the lengths of their queries and keys, which must all be
+        equal."""
         many = sizes[ends[0]][0] - 1
         if batch != 1 or (sizes[ends[1]] or sizes[ends[0]]) != sizes[ends[0]]:
             raise ValueError("ends that do not fit each other")
@@ -123,7 +128,7 @@ class Attention:
         return many, longest[0], longest[1]
 
 
-# --- where each op says how it masks
+# --- the masks of ops, read from their values
 
 
 def causal(at: int, mask: Mask = CAUSAL) -> Masks:
@@ -131,16 +136,17 @@ def causal(at: int, mask: Mask = CAUSAL) -> Masks:
 
 
 def causal_or_quantized(at: int, quantized: int) -> Masks:
-    """Of two overloads, of which one is given three scales more."""
+    """Returns the mask of an op with two overloads: the flag is later in the one that has three scales more."""
     return lambda values: CAUSAL if _flag(values[at] if values[at] is not None else values[quantized]) else ALL
 
 
 def causal_in_window(is_causal: int, *windows: int) -> Masks:
-    """`windows`: where the left side of a window may be, in one of the overloads; the right one is beside it."""
+    """Returns the mask of an op with a flag and a window. `windows`: where the left side of the window may be, one for
+    each overload; the right side follows."""
 
     def mask(values: Values) -> Mask:
-        given = [values[at : at + 2] for at in windows if any(map(_is_whole, values[at : at + 2]))]
-        return _window(_flag(values[is_causal]), *(given[0] if given else (None, None)))
+        sides = [values[at : at + 2] for at in windows if any(map(_is_integer, values[at : at + 2]))]
+        return _window(_flag(values[is_causal]), *(sides[0] if sides else (None, None)))
 
     return mask
 
@@ -150,10 +156,10 @@ def causal_in_list(is_causal: int, window: int) -> Masks:
 
 
 def in_window(values: Values) -> Mask:
-    """FlashAttention and what follows it: a bool and two whole numbers beside each other, wherever a version has
-    them."""
+    """Returns the mask of FlashAttention and similar libraries: a bool and two integers that follow each other, at a
+    place that depends on the version."""
     for is_causal, left, right in zip(values, values[1:], values[2:], strict=False):
-        if isinstance(is_causal, bool) and _is_whole(left) and _is_whole(right):
+        if isinstance(is_causal, bool) and _is_integer(left) and _is_integer(right):
             return _window(is_causal, left, right)
     raise ValueError("no mask is among the values")
 
@@ -168,7 +174,7 @@ def custom_mask(at: int, window: int) -> Masks:
 
 
 def _window(is_causal: bool, left: int | None, right: int | None) -> Mask:
-    """A negative side has no limit."""
+    """Returns the mask of a window; a negative side has no limit."""
     left = None if left is None or left < 0 else left
     right = 0 if is_causal else None if right is None or right < 0 else right
     return Mask(left, right, ends_meet=True)
@@ -180,5 +186,5 @@ def _flag(value: object) -> bool:
     return value
 
 
-def _is_whole(value: object) -> bool:
+def _is_integer(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)

@@ -1,14 +1,14 @@
 """Operations and bytes of the ops of a trace.
 
-    costs(ranges) -> Costs: `rows`, one for each range whose cost is known and that lies in no other such range
+    costs(ranges) -> Costs, with `rows`: one for each range whose cost is known and that lies in no other such range
         range        UInt32
         flops        Int64    operations; a multiplication and an addition are two
-        bytes        Int64    that it read and wrote; null where that is not known
-        type         String   that it computed in: fp64, fp32, bf16, fp16, fp8, int8; null: another
-        is_product   Boolean  of matrices, a convolution or attention: what counts as the model's own work
-        is_assumed   Boolean  a type that the trace does not have was taken to be float32
-        masked_flops Int64    of `flops`, those that a causal mask or a window hides; null: the mask is not known
-    and `failed`, a sentence for each formula of the user's that failed
+        bytes        Int64    bytes that it read and wrote; null if unknown
+        type         String   the type that it computed in: fp64, fp32, bf16, fp16, fp8, int8; null for others
+        is_product   Boolean  a product of matrices, a convolution or attention, which count as the model's own work
+        is_assumed   Boolean  a type was not in the trace, and was taken to be float32
+        masked_flops Int64    the part of `flops` that a causal mask or a window hides; null if the mask is unknown
+    and `failed`: a sentence for each formula of the user that failed
 
     register_flops(name, formula) -> a user's formula for an op
 
@@ -26,14 +26,14 @@ import polars as pl
 from opspan import forked
 from opspan.analysis.each_op import is_inside, of_each
 from opspan.analysis.formulas import RULES
-from opspan.analysis.op_cost import Cost, Rule, cost
+from opspan.analysis.op_cost import Cost, CostRule, cost
 from opspan.analysis.product_rules import NOT_TOLD
 from opspan.element_types import names_in
 from opspan.inputs import values_of
 from opspan.labels import parse_sizes
 from opspan.printable import printable
 
-Given = Callable[[Sequence[Any], Sequence[Any]], "int | tuple[int | None, int | None] | None"]
+UserFormula = Callable[[Sequence[Any], Sequence[Any]], "int | tuple[int | None, int | None] | None"]
 _COLUMNS = {
     "flops": pl.Int64,
     "bytes": pl.Int64,
@@ -51,15 +51,15 @@ class Costs:
     failed: tuple[str, ...] = ()
 
 
-class _Registered(NamedTuple):
-    formula: Given
+class _UserRule(NamedTuple):
+    formula: UserFormula
     is_product: bool
 
 
-_registered: dict[str, _Registered] = {}
+_registered: dict[str, _UserRule] = {}
 
 
-def register_flops(name: str, formula: Given | None, *, is_product: bool = True) -> None:
+def register_flops(name: str, formula: UserFormula | None, *, is_product: bool = True) -> None:
     """Give the op of this name a formula, which replaces the one that opspan has.
 
     The formula is called as formula(sizes, inputs). `sizes` has the sizes of each argument: a list of integers; for a
@@ -76,21 +76,21 @@ def register_flops(name: str, formula: Given | None, *, is_product: bool = True)
         _registered.pop(name, None)
         forked.carried.pop(name, None)
     else:
-        _registered[name] = _Registered(formula, is_product)
+        _registered[name] = _UserRule(formula, is_product)
         forked.carried[name] = (_register, (name, _registered[name]))
 
 
-def _register(name: str, one: _Registered) -> None:
+def _register(name: str, one: _UserRule) -> None:
     _registered[name] = one
 
 
 def registered() -> list[str]:
-    """The ops that have a formula of the user's."""
+    """Returns the ops that have a formula of the user."""
     return list(_registered)
 
 
 def why_unknown(name: str) -> str:
-    """Why the cost of an op of this name is not known, in some words."""
+    """Returns in words why the cost of an op of this name is unknown."""
     if name in NOT_TOLD:
         return NOT_TOLD[name]
     return "its inputs do not tell" if name in RULES or name in _registered else "no formula"
@@ -99,26 +99,26 @@ def why_unknown(name: str) -> str:
 def costs(ranges: pl.DataFrame) -> Costs:
     failed: dict[str, str] = {}
 
-    def find(name: str, sizes: str, inputs: str | None, types: str | None) -> tuple[Any, ...]:
+    def cost_of(name: str, sizes: str, inputs: str | None, types: str | None) -> tuple[Any, ...]:
         own = _registered.get(name)
         if own is not None:
             return (*_of_user(name, own.formula, sizes, inputs, types, failed), own.is_product)
         rule = RULES[name]
         return (*_of_rule(rule, sizes, inputs, types), rule.is_product)
 
-    found = of_each(ranges, {**RULES, **_registered}, find, _COLUMNS)
-    # Where there is nothing to compute, to know that says nothing.
-    found = found.filter(pl.col("flops").is_not_null() & ((pl.col("flops") > 0) | pl.col("bytes").is_not_null()))
+    rows = of_each(ranges, {**RULES, **_registered}, cost_of, _COLUMNS)
+    # An op without operations counts only if its bytes are known.
+    rows = rows.filter(pl.col("flops").is_not_null() & ((pl.col("flops") > 0) | pl.col("bytes").is_not_null()))
     marked = pl.Series([False]).new_from_index(0, ranges.height)
-    marked = marked.scatter(found["row"], values=True) if found.height else marked
-    found = found.filter(~is_inside(ranges, marked).gather(found["row"]))
+    marked = marked.scatter(rows["row"], values=True) if rows.height else marked
+    rows = rows.filter(~is_inside(ranges, marked).gather(rows["row"]))
     columns = ("range", "flops", "bytes", "type", "is_product", "is_assumed", "masked_flops")
-    return Costs(found.rename({"row": "range"}).select(columns), tuple(failed.values()))
+    return Costs(rows.rename({"row": "range"}).select(columns), tuple(failed.values()))
 
 
-def _of_rule(rule: Rule, sizes: str, inputs: str | None, types: str | None) -> Cost:
+def _of_rule(rule: CostRule, sizes: str, inputs: str | None, types: str | None) -> Cost:
     if types is not None and types.startswith('[""'):
-        return Cost(None, None, None, is_assumed=False)  # a nested tensor, say: it has no sizes that are known
+        return Cost(None, None, None, is_assumed=False)  # for example a nested tensor, whose sizes are not recorded
     try:
         return cost(rule, parse_sizes(sizes), values_of(inputs), _types(types))
     except ValueError:
@@ -126,25 +126,25 @@ def _of_rule(rule: Rule, sizes: str, inputs: str | None, types: str | None) -> C
 
 
 def _of_user(
-    name: str, formula: Given, sizes: str, inputs: str | None, types: str | None, failed: dict[str, str]
+    name: str, formula: UserFormula, sizes: str, inputs: str | None, types: str | None, failed: dict[str, str]
 ) -> Cost:
     try:
         parsed = parse_sizes(sizes)
-        said = formula(parsed, values_of(inputs))
-        flops, moved = said if isinstance(said, tuple) else (said, None)
+        answer = formula(parsed, values_of(inputs))
+        flops, moved = answer if isinstance(answer, tuple) else (answer, None)
         for number in (flops, moved):
             if number is not None and (
                 isinstance(number, bool) or not 0 <= int(number) < _MOST or int(number) != number
             ):
                 raise ValueError(f"{number!r} is no count")
     except Exception as error:  # noqa: BLE001  whatever a user's function may raise
-        said_wrong = f"The formula of {name} failed for {sizes}: {type(error).__name__}: {error}"
-        failed.setdefault(name, printable(said_wrong[:300]))
+        sentence = f"The formula of {name} failed for {sizes}: {type(error).__name__}: {error}"
+        failed.setdefault(name, printable(sentence[:300]))
         return Cost(None, None, None, is_assumed=False)
-    every = Rule(lambda *_: 0, range(len(parsed)), lambda *_: [])
+    every = CostRule(lambda *_: 0, range(len(parsed)), lambda *_: [])
     try:
         known = cost(every, parsed, [], _types(types))
-    except ValueError:  # no list of types
+    except ValueError:  # the types cannot be read
         return Cost(_whole(flops), _whole(moved), None, is_assumed=False)
     return Cost(_whole(flops), _whole(moved), known.type, known.is_assumed)
 

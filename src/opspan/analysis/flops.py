@@ -1,11 +1,10 @@
-"""How many floating-point operations an op did, as torch.profiler shows them: `with_flops`.
+"""The number of floating-point operations of each op, as torch.profiler shows it with `with_flops`.
 
-    flops(ranges) -> a column, null where it is not known
+    flops(ranges) -> a column, null where the number is unknown
 
-Formulas of TORCH are those of torch.profiler (with_flops), with its numbers and its names of ops. Those of FURTHER are
-for ops that torch.profiler has none for: the products of product_rules.py. Each of these counts only where no op around
-it, and none of torch.profiler's inside it, has counted already, as aten::conv2d has for the aten::convolution inside
-it. A multiplication and an addition are two operations.
+The formulas in TORCH are those of torch.profiler, for the same ops. Those in FURTHER are for further ops: the products
+of product_rules.py. Such an op counts only if no op around it, and none of TORCH inside it, has counted already:
+aten::conv2d has counted the aten::convolution inside it. A multiplication and an addition are two operations.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ def _elements(sizes: Sizes, _: Values) -> int:
 
 
 def _conv2d(sizes: Sizes, values: Values) -> int:
-    """As torch.profiler has it: not of a padding that is a word ("same")."""
+    """Counts as torch.profiler does, and fails like it if the padding is a word ("same")."""
     batch, channels, height, width = sizes[0]
     out_channels, _, *kernel = sizes[1]
     stride, padding, dilation = (for_each(value, 2) for value in values[3:6])
@@ -50,10 +49,10 @@ FURTHER = {name: rule for name, rule in PRODUCTS.items() if name not in TORCH}
 
 
 def flops(ranges: pl.DataFrame) -> pl.Series:
-    """`ranges` must be nested."""
-    found = of_each(ranges, [*TORCH, *FURTHER], lambda *row: (_count(*row),), {"flops": pl.Int64})
+    """Returns the operations of each range. `ranges` must be nested."""
+    counts = of_each(ranges, [*TORCH, *FURTHER], lambda *row: (_count(*row),), {"flops": pl.Int64})
     rows = pl.DataFrame({"row": pl.int_range(ranges.height, dtype=pl.UInt32, eager=True)})
-    column = rows.join(found, on="row", how="left", maintain_order="left")["flops"]
+    column = rows.join(counts, on="row", how="left", maintain_order="left")["flops"]
     is_further = ranges["name"].is_in(pl.Series([*FURTHER], dtype=NAME).implode()) & column.is_not_null()
     if not is_further.any():
         return column
@@ -65,13 +64,13 @@ def flops(ranges: pl.DataFrame) -> pl.Series:
 
 def _count(name: str, sizes: str, inputs: str | None, types: str | None) -> int | None:
     if types is not None and types.startswith('[""'):
-        return None  # a nested tensor, say: it has no sizes that are known
+        return None  # for example a nested tensor, whose sizes are not recorded
     try:
         known, values = parse_sizes(sizes), values_of(inputs)
         if name in TORCH:
-            found = TORCH[name](known, values)
+            number = TORCH[name](known, values)
         else:
-            found = cost(FURTHER[name], known, values, None if types is None else names_in(types)).flops
+            number = cost(FURTHER[name], known, values, None if types is None else names_in(types)).flops
     except UNKNOWN:
         return None
-    return found if found is None or 0 <= found < 1 << 63 else None
+    return number if number is None or 0 <= number < 1 << 63 else None

@@ -1,7 +1,8 @@
-"""The rules by which ops cost something: RULES, by name.
+"""The rules for the costs of ops: RULES, by name.
 
-Products are in product_rules.py. Here an elementwise op counts one operation an element, however hard that is, and
-norms and the like a fixed number of them. Rules raise what they cannot tell. docs/costs.md is made from RULES.
+Products are in product_rules.py. Here an elementwise op counts one operation for each element, however hard that is;
+norms and similar ops count a fixed number of operations. Rules raise an exception if they cannot tell a cost.
+docs/costs.md is made from RULES.
 """
 
 from __future__ import annotations
@@ -10,36 +11,36 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from opspan.analysis.op_cost import MEAN, SUM, Formula, Rule, Sizes, Values, Writes, Written, elements
+from opspan.analysis.op_cost import MEAN, SUM, CostRule, Formula, OutputSize, Sizes, Values, Writes, elements
 from opspan.analysis.product_rules import PRODUCTS
 from opspan.analysis.products import for_each, out_sizes, transform, transform_out
 
-# --- what is written
+# --- outputs
 
 
 def _like(*arguments: int, type_: str | None = None) -> Writes:
-    """As many elements as these arguments have, broadcast."""
+    """Returns the output of an op that broadcasts these arguments."""
     return lambda sizes, _: [(prod(_broadcast([sizes[at] for at in arguments if at < len(sizes)])), type_)]
 
 
-def _first(sizes: Sizes, _: Values) -> list[Written]:
+def _first(sizes: Sizes, _: Values) -> list[OutputSize]:
     return [(prod(sizes[0]), 0)]
 
 
 def _broadcast(shapes: Sequence[Sequence[int]]) -> list[int]:
     most = max(len(shape) for shape in shapes)
     columns = zip(*([1] * (most - len(shape)) + list(shape) for shape in shapes), strict=True)
-    found = []
+    shape_out = []
     for column in columns:
         others = {size for size in column if size != 1}
         if len(others) > 1:
             raise ValueError("sizes that do not fit each other")
-        found.append(others.pop() if others else 1)
-    return found
+        shape_out.append(others.pop() if others else 1)
+    return shape_out
 
 
 def _lists(*arguments: int) -> Writes:
-    def writes(sizes: Sizes, _: Values) -> list[Written]:
+    def writes(sizes: Sizes, _: Values) -> list[OutputSize]:
         rest = [at for at in arguments[1:] if at < len(sizes) and sizes[at]]
         return [(_of_list(sizes[at]), None) for at in (arguments[0], *rest)]
 
@@ -53,14 +54,14 @@ def _of_list(size: Any) -> int:
 
 
 def _likes(*arguments: int) -> Writes:
-    """A tensor like each of these arguments."""
+    """Returns outputs that are like each of these arguments."""
     return lambda sizes, _: [(prod(sizes[at]), None) for at in arguments]
 
 
 def _layer_norm_out(many: int) -> Writes:
-    """And so many statistics of each row: of what the weights are not for."""
+    """Returns the output of a norm, and `many` statistics for each row; a row is as large as the weights."""
 
-    def writes(sizes: Sizes, values: Values) -> list[Written]:
+    def writes(sizes: Sizes, values: Values) -> list[OutputSize]:
         own = values[1] if len(values) > 1 and values[1] else sizes[2]
         if not own or sizes[0][-len(own) :] != list(own):
             raise ValueError("no such norm")
@@ -70,30 +71,31 @@ def _layer_norm_out(many: int) -> Writes:
 
 
 def _with_weights(at: int, weight: int) -> Writes:
-    """A gradient like the input, and two like the weight, if there is one."""
+    """Returns a gradient like the input, and two like the weight if there is one."""
     return lambda sizes, _: [(prod(sizes[at]), None), (2 * elements(sizes[weight]) if sizes[weight] else 0, None)]
 
 
-def _rms_norm_gradients(sizes: Sizes, values: Values) -> list[Written]:
+def _rms_norm_gradients(sizes: Sizes, values: Values) -> list[OutputSize]:
     return [(elements(sizes[at]) if is_made else 0, None) for at, is_made in zip((1, 4), values[5], strict=True)]
 
 
-def _batch_norm_out(sizes: Sizes, values: Values) -> list[Written]:
+def _batch_norm_out(sizes: Sizes, values: Values) -> list[OutputSize]:
     return [(prod(sizes[0]), None), (2 * sizes[0][1] if values[5] else 0, MEAN)]
 
 
-def _group_norm_out(sizes: Sizes, values: Values) -> list[Written]:
+def _group_norm_out(sizes: Sizes, values: Values) -> list[OutputSize]:
     return [(prod(sizes[0]), None), (2 * values[3] * values[6], MEAN)]
 
 
-def _softmax_out(sizes: Sizes, values: Values) -> list[Written]:
+def _softmax_out(sizes: Sizes, values: Values) -> list[OutputSize]:
     return [(prod(sizes[0]), "float" if len(values) > 2 and values[2] is True else None)]
 
 
 def _reduced(dim: int, of: int, type_: str | None = None) -> Writes:
-    """Without the dimensions that argument `dim` names; all of them, if the op was given fewer than `of` arguments."""
+    """Returns the output without the dimensions that argument `dim` names, or one element if the op got fewer than `of`
+    arguments."""
 
-    def writes(sizes: Sizes, values: Values) -> list[Written]:
+    def writes(sizes: Sizes, values: Values) -> list[OutputSize]:
         many = 1
         if len(sizes) >= of:
             if len(values) <= dim:
@@ -106,23 +108,24 @@ def _reduced(dim: int, of: int, type_: str | None = None) -> Writes:
     return writes
 
 
-def _embedding_out(sizes: Sizes, _: Values) -> list[Written]:
-    """The rows that were asked for: read, and written."""
+def _embedding_out(sizes: Sizes, _: Values) -> list[OutputSize]:
+    """Returns twice the rows that were looked up: they are read and written."""
     return [(2 * prod(sizes[1]) * sizes[0][-1], 0)]
 
 
-def _selected(sizes: Sizes, values: Values) -> list[Written]:
+def _selected(sizes: Sizes, values: Values) -> list[OutputSize]:
     own = list(sizes[0])
     own[values[1]] = prod(sizes[2])
     return [(2 * prod(own), 0)]
 
 
-def _embedding_gradient(sizes: Sizes, values: Values) -> list[Written]:
+def _embedding_gradient(sizes: Sizes, values: Values) -> list[OutputSize]:
     return [(values[2] * sizes[0][-1], None)]
 
 
 def _pooled(sizes: Sizes, values: Values) -> tuple[int, int]:
-    """Elements that come out, and how many each is made of. Not of a ceiling (ceil_mode), which adds some."""
+    """Returns the number of elements of the output, and how many inputs each is made of. Raises with ceil_mode, which
+    adds some elements."""
     kernel = for_each(values[1], 2)
     stride = for_each(values[2], 2) if values[2] else kernel
     padding = for_each(values[3], 2)
@@ -140,42 +143,44 @@ def _pool_out(*types: str | None) -> Writes:
 # --- the rules
 
 
-def _each(many: int, reads: Sequence[int], writes: Writes, computes_as: int | None = None, at: int = 0) -> Rule:
-    """So many operations an element of the argument `at`."""
+def _each(many: int, reads: Sequence[int], writes: Writes, computes_as: int | None = None, at: int = 0) -> CostRule:
+    """Returns the rule of `many` operations for each element of the argument `at`."""
     says = f"{many} an element of the input" if many else "none"
-    return Rule(lambda sizes, _: many * elements(sizes[at]), reads, writes, computes_as=computes_as, says=says)
+    return CostRule(lambda sizes, _: many * elements(sizes[at]), reads, writes, computes_as=computes_as, says=says)
 
 
-def _each_of_list(many: int, reads: Sequence[int], writes: Writes) -> Rule:
-    return Rule(lambda sizes, _: many * _of_list(sizes[0]), reads, writes, says=f"{many} an element of the first list")
+def _each_of_list(many: int, reads: Sequence[int], writes: Writes) -> CostRule:
+    return CostRule(
+        lambda sizes, _: many * _of_list(sizes[0]), reads, writes, says=f"{many} an element of the first list"
+    )
 
 
-def _broadcast_each(reads: Sequence[int], writes: Writes) -> Rule:
-    made = _like(*reads)
+def _broadcast_each(reads: Sequence[int], writes: Writes) -> CostRule:
+    outputs = _like(*reads)
     says = "1 an element of the output"
-    return Rule(lambda sizes, values: int(next(iter(made(sizes, values)))[0]), reads, writes, says=says)
+    return CostRule(lambda sizes, values: int(next(iter(outputs(sizes, values)))[0]), reads, writes, says=says)
 
 
-def _pool(writes: Writes) -> Rule:
+def _pool(writes: Writes) -> CostRule:
     says = "1 an element of each window"
-    return Rule(lambda sizes, values: prod(_pooled(sizes, values)), (0,), writes, says=says)
+    return CostRule(lambda sizes, values: prod(_pooled(sizes, values)), (0,), writes, says=says)
 
 
-def _transform(says: str, flops: Formula, writes: Writes) -> Rule:
-    return Rule(flops, (0,), writes, computes_as=0, says=says)
+def _transform(says: str, flops: Formula, writes: Writes) -> CostRule:
+    return CostRule(flops, (0,), writes, computes_as=0, says=says)
 
 
-def _elementwise(count: int, names: str, type_: str | None = None) -> dict[str, Rule]:
+def _elementwise(count: int, names: str, type_: str | None = None) -> dict[str, CostRule]:
     arguments = tuple(range(count))
     rule = _broadcast_each(arguments, _like(*arguments, type_=type_))
     return {f"aten::{name}{end}": rule for name in names.split() for end in ("", "_")}
 
 
-def _named(names: str, rule: Rule) -> dict[str, Rule]:
+def _named(names: str, rule: CostRule) -> dict[str, CostRule]:
     return {f"aten::{name}": rule for name in names.split()}
 
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, CostRule] = {
     **PRODUCTS,
     **_elementwise(
         1,
@@ -193,12 +198,12 @@ RULES: dict[str, Rule] = {
     **_elementwise(2, "eq ne lt le gt ge logical_and logical_or logical_xor", "bool"),
     **_elementwise(1, "isnan isinf isfinite logical_not", "bool"),
     **_elementwise(3, "addcmul addcdiv lerp mse_loss_backward"),
-    # Where it is, no type of the condition is the result's.
+    # Its condition has the weakest type, bool, which never decides the type of the result.
     "aten::where": _broadcast_each((0, 1, 2), _like(0, 1, 2)),
     "aten::masked_fill_": _each(0, (0, 1), _like(0)),
     "aten::native_dropout": _each(2, (0,), lambda sizes, _: [(prod(sizes[0]), None), (prod(sizes[0]), "bool")]),
     "aten::native_dropout_backward": _each(2, (0, 1), _like(0)),
-    # mean, difference, its square, their sum, by the deviation, by the weight, and the bias
+    # mean, difference, its square, the sum of squares, division by the deviation, weight, bias
     "aten::native_layer_norm": _each(7, (0, 2, 3), _layer_norm_out(2), 0),
     "aten::native_layer_norm_backward": _each(13, (0, 1, 3, 4, 5), _with_weights(1, 5), 0),
     "aten::_fused_rms_norm": _each(4, (0, 2), _layer_norm_out(1), 0),
@@ -219,7 +224,7 @@ RULES: dict[str, Rule] = {
         f"aten::{whose}_batch_norm_backward": _each(13, (0, 1, 2, 5, 6), _with_weights(0, 2), 0)
         for whose in ("cudnn", "miopen")
     },
-    # the largest, the difference to it, exp, their sum, the quotient
+    # maximum, difference to it, exp, sum, quotient
     "aten::_softmax": _each(5, (0,), _softmax_out),
     "aten::_log_softmax": _each(5, (0,), _softmax_out),
     "aten::_softmax_backward_data": _each(4, (0, 1), _like(0)),
@@ -249,7 +254,7 @@ RULES: dict[str, Rule] = {
         for name in ("add", "sub", "mul", "div", "addcmul", "addcdiv", "lerp", "sqrt", "neg", "exp", "maximum", "pow")
         for end in ("", "_")
     },
-    # Parameters, gradients, averages of them and of their squares; all but the gradients are written.
+    # They read parameters, gradients, and averages of gradients and of their squares; all but gradients are written.
     "aten::_fused_adam_": _each_of_list(13, range(5), _lists(0, 2, 3, 4)),
     "aten::_fused_adamw_": _each_of_list(15, range(5), _lists(0, 2, 3, 4)),
     "aten::_fused_sgd_": _each_of_list(4, range(3), _lists(0, 2)),

@@ -1,17 +1,17 @@
-"""How much of what devices can do the products of a model used (MFU), over the time that they worked on it.
+"""The model's use of devices (MFU): the share of their peak that its products used while they worked on it.
 
-    spans_of(trace, steps) -> rank, pid, step, start_ns, end_ns: the steps, or all of a process that has none
-    in_spans(rows, ranges, spans) -> the rows of `roofline.parts` whose ranges begin in a span, with `span`, its number
-    on_devices(trace, spans, owner) -> the same spans, at the times when devices worked on what began in them
-    use(placed, spans, work) -> for each span its process and
+    spans_of(trace, steps) -> rank, pid, step, start_ns, end_ns: the steps, or the whole time of a process without steps
+    in_spans(rows, ranges, spans) -> the rows of `roofline.parts` whose ranges begin in a span, with its number, `span`
+    on_devices(trace, spans, owner) -> the same spans, moved to the times when devices worked on them
+    use(placed, spans, work) -> for each span, its process and
         wall_ns   Int64    how long it is
-        ideal_ns  Float64  what its products would take at the least
-        masked_ns Float64  what they would take besides if they did what the masks of attention hide
-        is_known  Boolean  whether the peaks are known of all of them, but for a hundredth of their time
-        devices   UInt32   how many its process used
-    use_of_run(placed, spans, work) -> the same for each process: where spans overlap, time and products count once
+        ideal_ns  Float64  the least time that its products take
+        masked_ns Float64  the time that they would take in addition for what the masks of attention hide
+        is_known  Boolean  whether the peaks are known for at least 99 % of the products' time
+        devices   UInt32   how many devices its process used
+    use_of_run(placed, spans, work) -> the same for each process; where spans overlap, time and products count once
 
-A host that runs ahead of its devices ends a step long before they do, so its own times say nothing of their use.
+A host that runs ahead of its devices ends a step long before they do, so its own times do not tell their use.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from opspan.analysis.spans import PROCESS, bounded, length, numbered, union, wit
 from opspan.tables import Tables
 
 _col = pl.col
-_LITTLE = 0.01  # as much as MFUs of two runs differ without a reason
+_LITTLE = 0.01  # the MFUs of two equal runs differ by about as much
 
 
 def spans_of(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
-    whole = whole_times(trace).join(steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
-    whole = whole.with_columns(
+    times = whole_times(trace).join(steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
+    times = times.with_columns(
         step=pl.lit(None, dtype=pl.String), end_ns=pl.max_horizontal("end_ns", _col("start_ns") + 1)
     )
     columns = (*PROCESS, "step", "start_ns", "end_ns")
     steps = steps.with_columns(_col("step").cast(pl.String))
-    return pl.concat([steps.select(columns), whole.select(columns)])
+    return pl.concat([steps.select(columns), times.select(columns)])
 
 
 def in_spans(rows: pl.DataFrame, ranges: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
@@ -44,12 +44,12 @@ def in_spans(rows: pl.DataFrame, ranges: pl.DataFrame, spans: pl.DataFrame) -> p
 
 
 def on_devices(trace: Tables, spans: pl.DataFrame, owner: pl.Series) -> pl.DataFrame:
-    """From the first work of what began in a span on the host to the last.
+    """Returns the time of each span on devices: from the first work that the host began in it to the last.
 
-    Idle time between spans belongs to them too: a span lasts at least as long as the host was in it, but not while the
-    devices still did what they began before its own first work. What runs for others between two spans is in neither.
-    Nothing before the first work of the spans of a process counts, and nothing after the last. Where no device did
-    anything, the host is the device.
+    Idle time between spans belongs to them, too: a span lasts at least as long as the host was in it. It does not begin
+    before devices are done with what they began before its own first work. Work that runs between two spans for other
+    code is in neither of them. Nothing counts before the first and after the last work of the spans of a process. If no
+    device was used, the spans of the host are returned.
     """
     columns = (*PROCESS, "start_ns", "end_ns", "kind", "is_overhead", "range", "call")
     work = on_device(trace.work.select(columns)).filter(_col("end_ns") >= _col("start_ns"))
@@ -70,8 +70,9 @@ def on_devices(trace: Tables, spans: pl.DataFrame, owner: pl.Series) -> pl.DataF
 
 
 def _begun(trace: Tables, work: pl.DataFrame, owner: pl.Series) -> pl.DataFrame:
-    """When the host began what work is part of: the op that has a cost, or else the launch. Where the trace has neither
-    of any work of a process, work itself; of some alone, it was launched before the part of the run that was read."""
+    """Returns the work with begun_ns: when the host began the op with a cost that it is part of, or else its launch. If
+    a process has neither for any work, it is the begin of the work itself. If only some work has none, that work was
+    launched before the part of the run that was read, and begun_ns is null."""
     starts = trace.ranges["start_ns"].gather(owner.gather(work["range"]))
     begun = pl.DataFrame({"op_ns": starts, "call_ns": trace.calls["start_ns"].gather(work["call"])})
     rows = work.select(*PROCESS, "start_ns").hstack(begun.select(begun_ns=pl.coalesce("op_ns", "call_ns")))
@@ -80,14 +81,14 @@ def _begun(trace: Tables, work: pl.DataFrame, owner: pl.Series) -> pl.DataFrame:
 
 
 def _busy_until(work: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
-    """For each span, when all that its devices began before its first work had ended."""
+    """Returns, for each span, when devices were done with everything that they began before its first work."""
     of_work, of_rows = numbered(PROCESS, work, rows)
     before = of_work.sort("start_ns").select("of", "start_ns", until_ns=_col("end_ns").cum_max().over("of"))
-    asked = of_rows.select("span", "of", "first_ns").drop_nulls().sort("first_ns")
-    found = asked.join_asof(
+    firsts = of_rows.select("span", "of", "first_ns").drop_nulls().sort("first_ns")
+    until = firsts.join_asof(
         before, left_on="first_ns", right_on="start_ns", by="of", allow_exact_matches=False, check_sortedness=False
     )
-    return rows.join(found, on="span", how="left", maintain_order="left")["until_ns"]
+    return rows.join(until, on="span", how="left", maintain_order="left")["until_ns"]
 
 
 def use(placed: pl.DataFrame, spans: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
@@ -117,7 +118,7 @@ def _use(placed: pl.DataFrame, times: pl.DataFrame, work: pl.DataFrame) -> pl.Da
     rows = times.with_row_index("span").join(ideal, on="span", how="left", maintain_order="left")
     rows = rows.with_columns(_col("ideal_ns", "masked_ns").fill_null(0), _col("is_known").fill_null(value=True))
     used = on_device(work).group_by(PROCESS).agg(devices=_col("device_id").n_unique())
-    if not used.height:  # no device: the host is one
+    if not used.height:  # without a device, the host counts as one
         return rows.with_columns(devices=pl.lit(1, dtype=pl.UInt32))
     rows = rows.join(used, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
     return rows.with_columns(_col("devices").fill_null(0))

@@ -1,8 +1,8 @@
-"""What one op costs, from the sizes, values and types of its inputs: operations, and bytes that it reads and writes.
+"""The cost of one op, from the sizes, values and types of its inputs: operations, and bytes that it reads and writes.
 
     cost(rule, sizes, values, types) -> Cost
 
-Bytes are those of the tensors that the op is given and makes, each once: what a device moves that caches nothing else.
+Bytes are those of the op's inputs and outputs, each counted once, as if a device cached nothing between two ops.
 The rules are in formulas.py.
 """
 
@@ -15,64 +15,67 @@ from typing import Any, NamedTuple
 
 from opspan.element_types import FLOAT, INT64, NO_TENSOR, TENSOR_LIST, ElementType, type_of
 
-# What formulas raise of sizes and values that an op cannot have had, or that are not in the trace.
+# The exceptions that formulas raise if sizes and values are not in the trace, or cannot be those of the op.
 UNKNOWN = (ValueError, TypeError, IndexError, AttributeError, KeyError, ZeroDivisionError, OverflowError)
 
 ASSUMED = FLOAT
-# As a type of what is written: that of a sum, which of whole numbers is long; that of a mean, which is float at least.
+# Types of outputs: sums of integers are int64; means are at least float32.
 SUM, MEAN = "sum", "mean"
-Sizes = Sequence[Any]  # of each argument: a list of integers; of a list of tensors, a list of these
+Sizes = Sequence[Any]  # of each argument: a list of integers; for a list of tensors, a list of such lists
 Values = Sequence[Any]
 Formula = Callable[[Sizes, Values], "int | None"]
-# How many elements, and of which type: its name, that of an argument, or (None) what the op computes in.
-Written = tuple[float, "str | int | None"]
-Writes = Callable[[Sizes, Values], Iterable[Written]]
+# An output: the number of its elements, and their type (a name, the number of an argument that has the same type, or
+# None for the type that the op computes in).
+OutputSize = tuple[float, "str | int | None"]
+Writes = Callable[[Sizes, Values], Iterable[OutputSize]]
 
 
 class Cost(NamedTuple):
     flops: int | None
     bytes: int | None
-    type: str | None  # that it computes in: fp32, bf16, ...
-    is_assumed: bool  # a type that is not in the trace was taken to be float32
-    masked: int | None = 0  # operations on what a mask hides, which kernels may skip; None: the mask is not known
+    type: str | None  # the type that it computes in: fp32, bf16, ...
+    is_assumed: bool  # a type was not in the trace, and was taken to be float32
+    masked: int | None = 0  # operations that a mask hides, which kernels may skip; None: the mask is unknown
 
 
 @dataclass(frozen=True)
-class Rule:
+class CostRule:
+    """The rule by which an op costs something."""
+
     flops: Formula
-    reads: Sequence[int]  # arguments, of which those that are tensors are read whole
+    reads: Sequence[int]  # numbers of arguments; those that are tensors are read as a whole
     writes: Writes
     is_product: bool = False
-    # The argument whose type it computes in; or several, and the type is not known where theirs differ; or the name of
-    # the type; None: the strongest type of all that it reads.
+    # The type that it computes in: that of an argument, that of several arguments if they have the same type, a named
+    # type, or (None) the strongest type of all that it reads.
     computes_as: int | tuple[int, ...] | str | None = None
     says: str = ""  # the formula in words, for docs/costs.md
-    masked: Formula | None = None  # of the operations, those on what a mask hides
-    # Whether an element of the first argument may hold two values, for all that the sizes say: then a trace without
-    # types does not tell.
+    masked: Formula | None = None  # the operations that a mask hides
+    # Whether an element of the first argument may hold two values, judged by sizes: then a trace without types does
+    # not tell the cost.
     may_be_packed: Callable[[Sizes], bool] | None = None
 
 
-def cost(rule: Rule, sizes: Sizes, values: Values, types: Sequence[str] | None) -> Cost:
-    """Null where it is not known. `types`: None where the trace has none. Of a type that opspan does not know, neither
-    the bytes nor what it computes in are; how many operations there are follows from the sizes."""
+def cost(rule: CostRule, sizes: Sizes, values: Values, types: Sequence[str] | None) -> Cost:
+    """Returns the cost, with None for unknown parts. `types` is None if the trace has no types. If opspan does not know
+    a type, it does not know the bytes either; the number of operations follows from the sizes."""
     types_ = _Types(sizes, types)
-    given = [at for at in rule.reads if at < len(sizes) and types_.is_tensor(at)]
-    own = _computed_in(rule, given, types_)
-    flops = _tried(lambda: _operations(rule, rule.flops, sizes, values, own, types_))
+    tensors = [at for at in rule.reads if at < len(sizes) and types_.is_tensor(at)]
+    own = _computed_in(rule, tensors, types_)
+    flops = _or_none(lambda: _operations(rule, rule.flops, sizes, values, own, types_))
     of_mask = rule.masked
-    masked = 0 if of_mask is None else _tried(lambda: _operations(rule, of_mask, sizes, values, own, types_))
-    moved = _tried(lambda: _moved(rule, sizes, values, given, own, types_))
+    masked = 0 if of_mask is None else _or_none(lambda: _operations(rule, of_mask, sizes, values, own, types_))
+    moved = _or_none(lambda: _bytes_moved(rule, sizes, values, tensors, own, types_))
     return Cost(flops, moved, own and own.precision, types_.is_assumed, masked)
 
 
-def _computed_in(rule: Rule, given: list[int], types: _Types) -> ElementType | None:
+def _computed_in(rule: CostRule, tensors: list[int], types: _Types) -> ElementType | None:
     if isinstance(rule.computes_as, str):
         return type_of(rule.computes_as)
     if isinstance(rule.computes_as, tuple):
         first, *others = (types.of(at) for at in rule.computes_as)
         return first if all(other == first for other in others) else None
-    return types.strongest(given) if rule.computes_as is None else types.of(rule.computes_as)
+    return types.strongest(tensors) if rule.computes_as is None else types.of(rule.computes_as)
 
 
 class _Types:
@@ -83,15 +86,16 @@ class _Types:
 
     def is_tensor(self, at: int) -> bool:
         if self.types is None or at >= len(self.types):
-            return bool(self.sizes[at])  # what has no dimensions may be no tensor
-        # An argument with dimensions is a tensor; torch's names of types, such as Double, also stand for scalars.
+            return bool(self.sizes[at])  # without dimensions it may be a scalar
+        # An argument with dimensions is a tensor: torch's names of types, such as Double, stand for scalars, too.
         return self.types[at] not in NO_TENSOR or (bool(self.sizes[at]) and type_of(self.types[at]) is not None)
 
     def is_list(self, at: int) -> bool:
         return self.types is not None and at < len(self.types) and self.types[at] == TENSOR_LIST
 
     def of(self, at: int) -> ElementType | None:
-        """None: not known. Of lists of tensors no trace has it."""
+        """Returns the type of an argument; None if opspan does not know it. A type that is not in the trace is taken to
+        be float32; traces never have the types of lists of tensors."""
         if self.types is None or at >= len(self.types) or self.types[at] in (TENSOR_LIST, ""):
             self.is_assumed = True
             return ASSUMED
@@ -100,9 +104,9 @@ class _Types:
     def is_known(self, at: int) -> bool:
         return self.types is not None and at < len(self.types) and type_of(self.types[at]) is not None
 
-    def strongest(self, given: Sequence[int]) -> ElementType | None:
-        # A tensor without dimensions has no say where another has some, as in torch.
-        named = [self.of(at) for at in given if self.sizes[at]] or [self.of(at) for at in given]
+    def strongest(self, tensors: Sequence[int]) -> ElementType | None:
+        # As in torch, a tensor without dimensions counts only if no other has dimensions.
+        named = [self.of(at) for at in tensors if self.sizes[at]] or [self.of(at) for at in tensors]
         known = [type_ for type_ in named if type_ is not None]
         return max(known, key=_strength, default=ASSUMED) if len(known) == len(named) else None
 
@@ -111,12 +115,12 @@ _KINDS = ("integer", "float", "complex")
 
 
 def _strength(type_: ElementType) -> tuple[int, int]:
-    """Returns the stronger of two types, which is the result's."""
+    """Returns a key that sorts types by their strength: the result of an op has the strongest type of its inputs."""
     return _KINDS.index(type_.kind), type_.bytes
 
 
 def _operations(
-    rule: Rule, formula: Formula, sizes: Sizes, values: Values, own: ElementType | None, types: _Types
+    rule: CostRule, formula: Formula, sizes: Sizes, values: Values, own: ElementType | None, types: _Types
 ) -> int | None:
     if rule.may_be_packed is not None and not types.is_known(0) and rule.may_be_packed(sizes):
         return None
@@ -125,10 +129,10 @@ def _operations(
     return count * own.values if count is not None and own is not None and rule.is_product else count
 
 
-def _moved(
-    rule: Rule, sizes: Sizes, values: Values, given: list[int], own: ElementType | None, types: _Types
+def _bytes_moved(
+    rule: CostRule, sizes: Sizes, values: Values, tensors: list[int], own: ElementType | None, types: _Types
 ) -> int | None:
-    read = ((elements(sizes[at], types.is_list(at)), types.of(at)) for at in given)
+    read = ((elements(sizes[at], types.is_list(at)), types.of(at)) for at in tensors)
     written = ((many, _type_written(type_, own, types)) for many, type_ in rule.writes(sizes, values))
     moved: float = 0
     for many, type_ in (*read, *written):
@@ -157,9 +161,10 @@ def elements(size: Any, is_list: bool = False) -> int:
     return prod(size)
 
 
-def _tried(do: Callable[[], int | None]) -> int | None:
+def _or_none(compute: Callable[[], int | None]) -> int | None:
+    """Returns the number, or None if it cannot be computed or is damage."""
     try:
-        found = do()
+        number = compute()
     except UNKNOWN:
-        return None  # sizes and values that this op cannot have had, or that are not in the trace
-    return found if found is not None and 0 <= found < 1 << 63 else None
+        return None
+    return number if number is not None and 0 <= number < 1 << 63 else None

@@ -1,10 +1,10 @@
-"""What devices can do at most, as their makers publish it: operations a second by type, and bytes a second.
+"""The peaks of devices, as their makers publish them: operations a second for each type, and bytes a second.
 
-    TABLE -> what the name of a device holds, in any case, and its Peaks; the first that fits is taken
+    TABLE -> patterns of device names, in upper or lower case, with their Peaks; the first pattern that fits counts
 
 All figures are dense (half of what data sheets give with structured sparsity), at the highest clock rate, with sums in
-fp32 where these are slower. fp64 and fp32 are those of matrix units where the maker has them. A type that the maker
-does not publish, or of which sources differ, is left out. docs/peaks.md is made from this table.
+fp32 if these are slower. fp64 and fp32 are figures of matrix units if the maker has them. A type is left out if the
+maker does not publish it or sources differ. docs/peaks.md is made from this table.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Peaks:
     bandwidth: float | None  # bytes a second
     source: str
     units: int | None = None  # multiprocessors, or whatever the maker calls them
-    may_be_part: bool = False  # a device of this name may be half of a card: only the number of its units tells
+    may_be_part: bool = False  # a device of this name may be half of a card; the number of its units tells which
 
     def of_products(self, type_: str | None) -> float | None:
-        """tf32 is what devices compute products of fp32 in; without it, they do them in fp32."""
+        """Returns the peak of products. Products in tf32 run in fp32 on devices that do not have tf32."""
         return self.flops.get(type_ or "", self.flops.get("fp32") if type_ == "tf32" else None)
 
     def of_elements(self, type_: str | None) -> float | None:
@@ -47,12 +47,12 @@ def _device(
     *,
     may_be_part: bool = False,
 ) -> tuple[str, Peaks]:
-    """`tera`: TFLOPS of each of TYPES, TOPS of int8; bandwidth in TB/s."""
+    """Returns a row of TABLE. `tera`: TFLOPS for each of TYPES, TOPS for int8; bandwidth in TB/s."""
     flops = {type_: figure * _T for type_, figure in zip(TYPES, tera, strict=True) if figure is not None}
     return pattern, Peaks(name, flops, bandwidth * _T, source, units, may_be_part)
 
 
-_NO = None  # not known
+_NO = None  # unknown
 _SXM: Tera = (66.9, 66.9, 494.7, 989.4, 989.4, 1978.9, 1978.9)
 _NVL: Tera = (60, 60, 417.5, 835.5, 835.5, 1670.5, 1670.5)
 _PCIE: Tera = (51.2, 51.2, 378, 756, 756, 1513, 1513)
@@ -127,7 +127,7 @@ TABLE: tuple[tuple[str, Peaks], ...] = (
     _device(
         r"\bMI210\b", "MI210", 104, (45.3, 45.3, _NO, 181, 181, _NO, 181), 1.6384, "AMD Instinct MI210, data sheet"
     ),
-    _device(  # a device of torch's is one of the two dies of a card
+    _device(  # to torch, each of the two dies of a card is a device
         *(r"\bMI250X\b", "MI250X", 110, (47.9, 47.9, _NO, 191.5, 191.5, _NO, 191.5), 1.6384),
         "AMD Instinct MI250X, data sheet: half of the card",
     ),
@@ -145,7 +145,7 @@ TABLE: tuple[tuple[str, Peaks], ...] = (
         *(r"\bMI355X\b", "MI355X", 256, (78.6, 157.3, _NO, 2516.6, 2516.6, 5033.2, 5033.2), 8),
         "AMD Instinct MI355X, data sheet",
     ),
-    _device(  # a device of torch's is one of its two stacks, or both
+    _device(  # to torch, a device is one of the two stacks of a card, or both
         *(r"\bMax 1550\b", "Max 1550", 128, (52.4, 52.4, 419.4, 838.9, 838.9, _NO, 1677.7), 3.2768, _MAX.format(1.6)),
         may_be_part=True,
     ),

@@ -1,11 +1,11 @@
-"""What each device that a run used can do at most: from the table of makers' figures, the trace and what a user says.
+"""The peaks of each device that a run used: from the table of makers' figures, from the trace, and from the user.
 
-    of_devices(devices, used, given) -> for each device that was used: Peaks, or None where nobody knows
-    given(texts) -> what a user says of them: "bf16=989e12", "bandwidth=3.35e12", or a device of TABLE ("H100 SXM")
+    of_devices(devices, used, user_peaks) -> the Peaks of each device that was used, or None if they are unknown
+    parse_peaks(texts) -> UserPeaks, from "bf16=989e12", "bandwidth=3.35e12", or a device of TABLE ("H100 SXM")
 
-A device that is not in the table has no share of its peak until the user says it. Part of a card is not the card: of
-one that the file shows to have so many of its multiprocessors (a slice of MIG, a partition), that share of the
-operations; how fast its memory is, no file says.
+Devices that are not in the table have no shares of a peak unless the user gives the peak. If the file shows that a
+device is only a part of a card (a slice of MIG, a partition), its operations are the same part of the card's, by the
+number of multiprocessors. The bandwidth of such a part is unknown, as files do not have it.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from opspan.errors import UsageError
 from opspan.printable import printable
 
 _MIG = re.compile(r"\bMIG\b", re.IGNORECASE)
-# A virtual GPU (GRID A100-10C, A40-8Q) has a part of the time of a card, and no file says which.
+# A virtual GPU (GRID A100-10C, A40-8Q) has a part of a card's time, but files do not say how much.
 _VIRTUAL = re.compile(r"\bGRID\b|-[0-9]+[ABCQ]\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a user says: a device of the table, or figures, which come first."""
+class UserPeaks:
+    """The peaks that a user gives: a device of the table, or figures, which take precedence over the device's."""
 
     device: Peaks | None = None
     flops: Mapping[str, float] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class Said:
         return bool(self.device or self.flops or self.bandwidth)
 
 
-def given(texts: Sequence[str]) -> Said:
+def parse_peaks(texts: Sequence[str]) -> UserPeaks:
     device, flops, bandwidth = None, {}, None
     for text in texts:
         name, equals, figure = (part.strip() for part in text.partition("="))
@@ -57,7 +57,7 @@ def given(texts: Sequence[str]) -> Said:
             bandwidth = value
         else:
             flops[name] = value
-    return Said(device, flops, bandwidth)
+    return UserPeaks(device, flops, bandwidth)
 
 
 def _figure(text: str) -> float | None:
@@ -76,43 +76,43 @@ def _named(name: str | None) -> Peaks | None:
 
 
 def of_devices(
-    devices: pl.DataFrame, used: Iterable[tuple[int | None, int | None]], said: Said
+    devices: pl.DataFrame, used: Iterable[tuple[int | None, int | None]], user_peaks: UserPeaks
 ) -> dict[tuple[int | None, int | None], Peaks | None]:
-    """`used`: rank and number of each device."""
+    """Returns the peaks of each device. `used`: rank and number of each device."""
     rows = {
         (row["rank"], row["device_id"]): row for row in devices.unique(["rank", "device_id"], keep="first").to_dicts()
     }
-    return {key: _of_device(rows.get(key, {}), said) for key in used}
+    return {key: _of_device(rows.get(key, {}), user_peaks) for key in used}
 
 
-def _of_device(row: Mapping[str, object], said: Said) -> Peaks | None:
-    found = said.device or _by_name(row)
-    own, bandwidth = row.get("bandwidth_bytes_per_s"), said.bandwidth
+def _of_device(row: Mapping[str, object], user: UserPeaks) -> Peaks | None:
+    peaks = user.device or _by_name(row)
+    own, bandwidth = row.get("bandwidth_bytes_per_s"), user.bandwidth
     if not bandwidth and isinstance(own, int) and own > 0 and not _is_slice(row):
         bandwidth = float(own)
-    if found is None:
+    if peaks is None:
         name = printable(str(row.get("name") or "device"))
-        return Peaks(name, said.flops, bandwidth, "as given") if said else None
-    source = f"{found.source}, and as given" if said.flops or said.bandwidth else found.source
-    return Peaks(found.name, {**found.flops, **said.flops}, bandwidth or found.bandwidth, source)
+        return Peaks(name, user.flops, bandwidth, "as given") if user else None
+    source = f"{peaks.source}, and as given" if user.flops or user.bandwidth else peaks.source
+    return Peaks(peaks.name, {**peaks.flops, **user.flops}, bandwidth or peaks.bandwidth, source)
 
 
 def _by_name(row: Mapping[str, object]) -> Peaks | None:
     name, units = row.get("name"), row.get("multiprocessors")
-    found = _named(name) if isinstance(name, str) else None
-    if found is None or _VIRTUAL.search(str(name)):
+    peaks = _named(name) if isinstance(name, str) else None
+    if peaks is None or _VIRTUAL.search(str(name)):
         return None
-    is_part = _is_slice(row) or (found.may_be_part and units != found.units)
-    if isinstance(units, int) and found.units and 0 < units < found.units:
-        # AMD's partitions have a whole share of the compute units; other differences are between ways to count.
-        is_share = is_part or found.units % units == 0
-        return _part(found, units, found.units) if is_share else found
-    return None if is_part else found
+    is_part = _is_slice(row) or (peaks.may_be_part and units != peaks.units)
+    if isinstance(units, int) and peaks.units and 0 < units < peaks.units:
+        # The units of AMD's partitions divide those of the card; other differences are due to other ways to count.
+        is_share = is_part or peaks.units % units == 0
+        return _part(peaks, units, peaks.units) if is_share else peaks
+    return None if is_part else peaks
 
 
-def _part(whole: Peaks, units: int, of: int) -> Peaks:
-    flops = {type_: figure * units / of for type_, figure in whole.flops.items()}
-    return Peaks(f"{whole.name}, {units} of {of} multiprocessors", flops, None, whole.source)
+def _part(card: Peaks, units: int, of: int) -> Peaks:
+    flops = {type_: figure * units / of for type_, figure in card.flops.items()}
+    return Peaks(f"{card.name}, {units} of {of} multiprocessors", flops, None, card.source)
 
 
 def _is_slice(row: Mapping[str, object]) -> bool:

@@ -1,7 +1,7 @@
-"""The rules of products: of torch, of compilers and libraries under it, of FlashAttention, aiter and vLLM.
+"""The cost rules of products: of torch, of compilers and libraries under it, of FlashAttention, aiter and vLLM.
 
-Numbers are those of arguments. Signatures were read from torch's schemas and from the sources of the libraries; where
-versions differ, a rule goes by what all of them have, or does not know.
+Numbers are those of arguments. Signatures were read from torch's schemas and from the sources of the libraries. If
+versions differ, a rule uses what all of them have, or the cost is unknown.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 from opspan.analysis import attention as at
 from opspan.analysis import products as of
 from opspan.analysis.attention import Attention
-from opspan.analysis.op_cost import Formula, Rule, Sizes, Values, Writes, Written, elements
+from opspan.analysis.op_cost import CostRule, Formula, OutputSize, Sizes, Values, Writes, elements
 from opspan.analysis.products import Convolution
 
-# How torch numbers types where one is an argument of an op.
+# The types by torch's numbers, which are values of ops that take a type as an argument.
 _NUMBERED = {5: "half", 6: "float", 7: "double", 15: "bfloat16", 23: "float8_e5m2", 24: "float8_e4m3fn"}
 _FP4 = "float4_e2m1fn_x2"
 
@@ -28,18 +28,18 @@ def _rule(
     writes: Writes,
     computes_as: int | tuple[int, ...] | str | None = 0,
     may_be_packed: Callable[[Sizes], bool] | None = None,
-) -> Rule:
-    return Rule(flops, reads, writes, True, computes_as, says, may_be_packed=may_be_packed)
+) -> CostRule:
+    return CostRule(flops, reads, writes, True, computes_as, says, may_be_packed=may_be_packed)
 
 
-def _named(prefix: str, names: str, rule: Rule) -> dict[str, Rule]:
+def _named(prefix: str, names: str, rule: CostRule) -> dict[str, CostRule]:
     return {f"{prefix}::{name}": rule for name in names.split()}
 
 
 def _typed(writes: Writes, at_: int) -> Writes:
-    """In the type that the argument names; without one, in that of the computation."""
+    """Returns outputs of the type that argument `at_` names, or, without one, of the type of the computation."""
 
-    def typed(sizes: Sizes, values: Values) -> list[Written]:
+    def typed(sizes: Sizes, values: Values) -> list[OutputSize]:
         type_ = values[at_]
         return [(many, _NUMBERED[type_] if type_ is not None else None) for many, _ in writes(sizes, values)]
 
@@ -47,7 +47,7 @@ def _typed(writes: Writes, at_: int) -> Writes:
 
 
 def _one_type_known(sizes: Sizes) -> bool:
-    """Scales of a whole tensor or of rows: those of types that are packed are of blocks."""
+    """Whether the scales are those of a whole tensor or of rows: scales of packed types belong to blocks."""
     return elements(sizes[2]) in (1, sizes[0][-2])
 
 
@@ -62,18 +62,18 @@ _addbmm = _rule("2 B M N K", of.matrices(1), (0, 1, 2), of.summed_out, 1)
 _grouped = _rule("2 M N K, of all groups", of.grouped, (0, 1, 2, 3), of.grouped_out)
 
 
-def _multiplied_vector(matrix: int) -> Rule:
-    """A matrix and a vector, after what is added."""
+def _multiplied_vector(matrix: int) -> CostRule:
+    """Returns the rule of a matrix times a vector. `matrix`: its argument; an addend may come before it."""
     out: Writes = lambda sizes, _: [(sizes[matrix][0], None)]  # noqa: E731
     return _rule(_VECTOR, lambda sizes, _: 2 * elements(sizes[matrix]), range(matrix + 2), out, matrix)
 
 
-def _scaled(flops: Formula, writes: Writes, out_type: int, reads: Sequence[int], knows: bool = True) -> Rule:
+def _scaled(flops: Formula, writes: Writes, out_type: int, reads: Sequence[int], knows: bool = True) -> CostRule:
     is_packed = (lambda sizes: not _one_type_known(sizes)) if knows else lambda _: True
     return _rule(_TYPES_NEEDED, flops, reads, _typed(writes, out_type), may_be_packed=is_packed)
 
 
-def _dot_out(*_: Any) -> list[Written]:
+def _dot_out(*_: Any) -> list[OutputSize]:
     return [(1, None)]
 
 
@@ -81,11 +81,11 @@ _DOT = _rule("2 K", lambda sizes, _: 2 * elements(sizes[0]), (0, 1), _dot_out)
 
 
 def _size(at_: int, dimension: int = -1, times: int = 1) -> Callable[[Sizes, Values], int]:
-    """How many columns come out, from the sizes of an argument."""
+    """Returns a function that counts columns of the output by the size of an argument."""
     return lambda sizes, _: int(sizes[at_][dimension]) * times
 
 
-def _packed(says: str, columns: Callable[[Sizes, Values], int], reads: Sequence[int]) -> Rule:
+def _packed(says: str, columns: Callable[[Sizes, Values], int], reads: Sequence[int]) -> CostRule:
     return _rule(says, of.columns(columns), reads, of.columns_out(columns))
 
 
@@ -95,16 +95,16 @@ def _pair_of_products(sizes: Sizes, values: Values) -> int | None:
 
 
 def _linear_pointwise(sizes: Sizes, values: Values) -> int | None:
-    """With another tensor before the weights if it is given five arguments."""
+    """Counts inputs times weights; the overload with six arguments has no other tensor before the weights."""
     return of.weights(0, 1 if len(sizes) == 6 else 2)(sizes, values)
 
 
 def _sparse_rows(sizes: Sizes, _: Values) -> int:
-    """Half of the elements are kept, and multiplied."""
+    """Counts a sparse product: half of the elements are kept and multiplied."""
     return 2 * int(prod(sizes[0]) * sizes[2][-1])
 
 
-_OF_MATRICES: dict[str, Rule] = {
+_OF_MATRICES: dict[str, CostRule] = {
     **_named("aten", "mm bmm", _mm),
     **_named("aten", "addmm baddbmm addmm_ baddbmm_ _addmm_activation", _addmm),
     **_named("aten", "addbmm addbmm_", _addbmm),
@@ -152,21 +152,21 @@ _CONVOLVED = "2 B (points of the output) (elements of the weight); transposed: p
 _GRADIENTS = "what the forward takes, for each of the gradients of input and weight"
 
 
-def _convolution(rule: Convolution, reads: Sequence[int] = (0, 1, 2)) -> Rule:
+def _convolution(rule: Convolution, reads: Sequence[int] = (0, 1, 2)) -> CostRule:
     return _rule(_CONVOLVED, rule.flops, reads, rule.writes)
 
 
-def _gradients(transposed: int | None, groups: int | None, mask: int) -> Rule:
+def _gradients(transposed: int | None, groups: int | None, mask: int) -> CostRule:
     writes = of.convolution_gradients_out(transposed, groups, mask)
     return _rule(_GRADIENTS, of.convolution_gradients(transposed, mask), (0, 1, 2), writes)
 
 
 def _of_pointwise(sizes: Sizes, values: Values) -> int:
-    """Two overloads: with another tensor before the weights, the padding is one later."""
+    """Counts one of two overloads; in one of them another tensor before the weights makes all numbers one higher."""
     return (Convolution(4, 3, 5) if values[3] is not None else Convolution(5, 4, 6, weight=2)).flops(sizes, values)
 
 
-_CONVOLUTIONS: dict[str, Rule] = {
+_CONVOLUTIONS: dict[str, CostRule] = {
     "aten::conv2d": _convolution(Convolution(3, 4, 5)),
     **_named("aten", "convolution _convolution convolution_overrideable", _convolution(Convolution(3, 4, 5, 6, 7, 8))),
     "aten::convolution_backward": _gradients(7, 9, 10),
@@ -201,7 +201,7 @@ _CONVOLUTIONS: dict[str, Rule] = {
 # --- recurrent layers
 
 _LAYER = "2 (tokens) (elements of the matrices of weights); what the gates do is not counted"
-_RECURRENT: dict[str, Rule] = {
+_RECURRENT: dict[str, CostRule] = {
     "aten::mkldnn_rnn_layer": _rule(_LAYER, of.recurrent_layer(1), range(7), of.unknown_out),
     "aten::mkldnn_rnn_layer_backward": _rule(_LAYER + "; twice", of.recurrent_layer(2), range(7), of.unknown_out),
     **_named("aten", "_cudnn_rnn miopen_rnn", _rule(_LAYER, of.recurrent(), (0, 1), of.unknown_out)),
@@ -219,19 +219,19 @@ _FORWARD = "2 (pairs of query and key) (heads) (width of keys + width of values)
 _BACKWARD = "2 (pairs of query and key) (heads) (3 widths of keys + 2 widths of values)"
 
 
-def _attention(attention: Attention, reads: Sequence[int] | None = None) -> Rule:
+def _attention(attention: Attention, reads: Sequence[int] | None = None) -> CostRule:
     first = attention.first
-    if reads is None:  # query, key and value; backward also what comes before, the result and its logarithms
+    if reads is None:  # query, key and value; backward also the gradient before them, the result and its logarithms
         reads = range(6) if attention.is_backward else range(first, first + 3)
     says = _BACKWARD if attention.is_backward else _FORWARD
-    return Rule(attention.flops, reads, attention.writes, True, first, says, attention.masked)
+    return CostRule(attention.flops, reads, attention.writes, True, first, says, attention.masked)
 
 
-def _dense(mask: at.Masks, reads: int = 3) -> Rule:
+def _dense(mask: at.Masks, reads: int = 3) -> CostRule:
     return _attention(Attention(mask, heads_first=True), range(reads))
 
 
-def _dense_backward(mask: at.Masks, reads: int) -> Rule:
+def _dense_backward(mask: at.Masks, reads: int) -> CostRule:
     return _attention(Attention(mask, heads_first=True, is_backward=True, first=1), range(reads))
 
 
@@ -242,17 +242,17 @@ def _packable(
     absent: Sequence[int] = (),
     reads: Sequence[int] | None = None,
     **more: Any,
-) -> Rule:
+) -> CostRule:
     lengths: dict[str, Any] = {"ends": (ends, ends + 1), "longest": (longest, longest + 1), "absent": tuple(absent)}
     return _attention(Attention(mask, **lengths, **more), reads)
 
 
-def _packable_backward(mask: at.Masks, ends: int, longest: int, absent: Sequence[int] = (), **more: Any) -> Rule:
+def _packable_backward(mask: at.Masks, ends: int, longest: int, absent: Sequence[int] = (), **more: Any) -> CostRule:
     return _packable(mask, ends, longest, absent, is_backward=True, first=1, **more)
 
 
 _SDPA = "aten::_scaled_dot_product_"
-_ATTENTIONS: dict[str, Rule] = {
+_ATTENTIONS: dict[str, CostRule] = {
     f"{_SDPA}flash_attention": _dense(at.causal_or_quantized(4, 7)),
     f"{_SDPA}flash_attention_for_cpu": _dense(at.causal(4)),
     f"{_SDPA}efficient_attention": _dense(at.causal(6), 4),
@@ -303,7 +303,7 @@ _ATTENTIONS: dict[str, Rule] = {
 
 
 def _marlin(sizes: Sizes, values: Values) -> int:
-    """Somewhere are the values M, N, K beside each other, where [M, K] are the sizes of the input."""
+    """Finds N: the values M, N, K follow each other somewhere, and [M, K] are the sizes of the input."""
     rows, inner = prod(sizes[0][:-1]), sizes[0][-1]
     for one, columns, other in zip(values, values[1:], values[2:], strict=False):
         if (one, other) == (rows, inner) and isinstance(columns, int) and not isinstance(columns, bool):
@@ -312,7 +312,8 @@ def _marlin(sizes: Sizes, values: Values) -> int:
 
 
 def _experts(sizes: Sizes, _: Values) -> int:
-    """tokens [T, H], weights of both layers [E, N, H] and [E, H, I], weights of the choice, the choice [T, k]."""
+    """Counts a mixture of experts. Its arguments are tokens [T, H], the weights of both layers [E, N, H] and [E, H, I],
+    the weights of the chosen experts, and the chosen experts [T, k]."""
     tokens, first, second, _, chosen = sizes[:5]
     width = second[1]
     if any(len(size) == 1 and size[0] > first[0] for size in sizes[5:]):
@@ -330,7 +331,7 @@ _AITER = (
     "gemm_a8w8_blockscale_bpreshuffle_ck gemm_a8w8_blockscale_bpreshuffle_cktile gemm_a8w8_blockscale_bpreshuffle_ "
     "flatmm_a8w8_blockscale_asm batched_gemm_a8w8 batched_gemm_bf16 gemm_a16w16 gemm_a16w16_atomic_"
 )
-_OF_LIBRARIES: dict[str, Rule] = {
+_OF_LIBRARIES: dict[str, CostRule] = {
     **_named("aiter", _AITER, _rule(_MATRICES, of.weights(), (0, 1), of.unknown_out)),
     **_named("aiter", "gemm_a4w4 _gemm_a4w4_asm", _fp4_weights),
     "aiter::hipb_mm": _rule(_MATRICES, of.matrices(), (0, 1), of.unknown_out),
@@ -373,7 +374,7 @@ _OF_LIBRARIES: dict[str, Rule] = {
 
 PRODUCTS = _OF_MATRICES | _CONVOLUTIONS | _RECURRENT | _ATTENTIONS | _OF_LIBRARIES
 
-# Ops that are known, and whose cost nothing in a trace tells: why.
+# Ops whose cost no trace tells, with the reason.
 NOT_TOLD: dict[str, str] = {
     **dict.fromkeys(
         ("vllm::unified_attention", "vllm::unified_attention_with_output", "vllm::unified_mla_attention_with_output"),

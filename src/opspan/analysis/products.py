@@ -1,7 +1,7 @@
 """Operations of products: matrices, convolutions, recurrent layers, Fourier transforms. Attention is in attention.py.
 
-A multiplication and an addition are two operations. What adds a bias, or scales a result, counts nothing: it is little
-beside the product. Formulas raise what they cannot tell (op_cost.UNKNOWN).
+A multiplication and an addition are two operations. Adding a bias and scaling a result do not count, as they are little
+work beside the product. Formulas raise one of op_cost.UNKNOWN if they cannot tell the cost.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from math import log2, prod
 
-from opspan.analysis.op_cost import Formula, Sizes, Values, Writes, Written, elements
+from opspan.analysis.op_cost import Formula, OutputSize, Sizes, Values, Writes, elements
 
 
 def matrices(at: int = 0) -> Formula:
@@ -28,39 +28,39 @@ def matrices_out(at: int = 0) -> Writes:
     return lambda sizes, _: [(prod(sizes[at][:-1]) * sizes[at + 1][-1], None)]
 
 
-def summed_out(sizes: Sizes, _: Values) -> list[Written]:
-    """The products of a batch are added up."""
+def summed_out(sizes: Sizes, _: Values) -> list[OutputSize]:
+    """Returns the output if the products of a batch are added up."""
     return [(sizes[1][-2] * sizes[2][-1], None)]
 
 
-def weights(given: int = 0, weight: int = 1) -> Formula:
+def weights(input_at: int = 0, weight: int = 1) -> Formula:
     """Returns the formula for inputs [..., K] times weights [N, K], as a linear layer has them."""
 
     def formula(sizes: Sizes, _: Values) -> int:
-        if sizes[given][-1] != sizes[weight][-1]:
+        if sizes[input_at][-1] != sizes[weight][-1]:
             raise ValueError("inputs and weights that do not fit each other, or are packed")
-        return 2 * int(prod(sizes[given]) * sizes[weight][-2])
+        return 2 * int(prod(sizes[input_at]) * sizes[weight][-2])
 
     return formula
 
 
-def weights_out(given: int = 0, weight: int = 1, type_: int | None = None) -> Writes:
-    return lambda sizes, _: [(prod(sizes[given][:-1]) * sizes[weight][-2], type_)]
+def weights_out(input_at: int = 0, weight: int = 1, type_: int | None = None) -> Writes:
+    return lambda sizes, _: [(prod(sizes[input_at][:-1]) * sizes[weight][-2], type_)]
 
 
-def columns(of: Callable[[Sizes, Values], int], given: int = 0) -> Formula:
-    """Returns the formula for inputs [..., K] times packed weights: their sizes tell nothing, `of` says how many
-    columns come out."""
-    return lambda sizes, values: 2 * int(prod(sizes[given]) * of(sizes, values))
+def columns(count: Callable[[Sizes, Values], int]) -> Formula:
+    """Returns the formula for inputs [..., K] times packed weights, whose sizes do not tell N. `count` returns the
+    number of columns of the output."""
+    return lambda sizes, values: 2 * int(prod(sizes[0]) * count(sizes, values))
 
 
-def columns_out(of: Callable[[Sizes, Values], int], given: int = 0, type_: int | None = None) -> Writes:
-    return lambda sizes, values: [(prod(sizes[given][:-1]) * of(sizes, values), type_)]
+def columns_out(count: Callable[[Sizes, Values], int]) -> Writes:
+    return lambda sizes, values: [(prod(sizes[0][:-1]) * count(sizes, values), None)]
 
 
 def grouped(sizes: Sizes, _: Values) -> int:
-    """Two batches; or matrices that `offsets` cut into groups along the rows, the columns, or what is summed over.
-    Groups are taken to cover all of the matrix."""
+    """Counts two batches, or matrices that offsets cut into groups along the rows, the columns or the inner dimension.
+    The groups are taken to cover the whole matrix."""
     one, other = sizes[:2]
     if one[-1] != other[-2]:
         raise ValueError("sizes that do not fit each other")
@@ -68,10 +68,10 @@ def grouped(sizes: Sizes, _: Values) -> int:
     return 2 * int(rows * one[-1] * other[-1])
 
 
-def grouped_out(sizes: Sizes, _: Values) -> list[Written]:
+def grouped_out(sizes: Sizes, _: Values) -> list[OutputSize]:
     one, other = sizes[:2]
     many = one[-2] * other[-1]
-    if len(one) == len(other):  # a result for each group, of which the offsets are the ends
+    if len(one) == len(other):  # each group has a result; there are as many groups as offsets
         many *= one[0] if len(one) == 3 else sizes[2][0]
     return [(many, None)]
 
@@ -80,7 +80,7 @@ def grouped_out(sizes: Sizes, _: Values) -> list[Written]:
 
 
 def for_each(value: list[int], dimensions: int) -> list[int]:
-    """One number is for all dimensions."""
+    """Returns a value for each dimension: a single number counts for all of them."""
     return list(value) * dimensions if len(value) == 1 else list(value)
 
 
@@ -94,7 +94,8 @@ def out_sizes(
 
 
 class Convolution:
-    """A convolution of any number of dimensions, by the numbers of its arguments: None is 1, or not there."""
+    """A convolution of any number of dimensions, described by the numbers of its arguments. None: the op has no such
+    argument, and the value is 1 (0 for out_padding)."""
 
     def __init__(
         self,
@@ -114,7 +115,7 @@ class Convolution:
         out = inner if self._is_transposed(values) else self._out(inner, sizes[self.weight][2:], values)
         return 2 * int(batch * prod(out) * prod(sizes[self.weight]))
 
-    def writes(self, sizes: Sizes, values: Values) -> list[Written]:
+    def writes(self, sizes: Sizes, values: Values) -> list[OutputSize]:
         (batch, _, *inner), (out_channels, each_group, *kernel) = sizes[0], sizes[self.weight]
         if self._is_transposed(values):
             groups = 1 if self.groups is None else values[self.groups]
@@ -135,31 +136,32 @@ class Convolution:
 
     def _spread(self, inner: Sequence[int], kernel: Sequence[int], values: Values) -> list[int]:
         more = for_each([0] if self.out_padding is None else values[self.out_padding], len(kernel))
-        each = zip(inner, kernel, *self._steps(kernel, values), more, strict=True)
+        dimensions = zip(inner, kernel, *self._steps(kernel, values), more, strict=True)
         return [
             (size - 1) * step - 2 * around + apart * (width - 1) + extra + 1
-            for size, width, step, around, apart, extra in each
+            for size, width, step, around, apart, extra in dimensions
         ]
 
 
 def convolution_gradients(transposed: int | None, mask: int) -> Formula:
-    """gradient, input, weight, ...: the gradients of input and of weight each take what the forward took."""
+    """Returns the formula for arguments gradient, input, weight, ...: the gradients of input and of weight each take as
+    many operations as the forward."""
 
     def formula(sizes: Sizes, values: Values) -> int:
-        gradient, given, weight = sizes[:3]
+        gradient, inputs, weight = sizes[:3]
         is_transposed = transposed is not None and values[transposed]
-        forward = 2 * int(given[0] * prod((given if is_transposed else gradient)[2:]) * prod(weight))
+        forward = 2 * int(inputs[0] * prod((inputs if is_transposed else gradient)[2:]) * prod(weight))
         return forward * sum(map(bool, values[mask][:2]))
 
     return formula
 
 
 def convolution_gradients_out(transposed: int | None, groups: int | None, mask: int) -> Writes:
-    def writes(sizes: Sizes, values: Values) -> list[Written]:
+    def writes(sizes: Sizes, values: Values) -> list[OutputSize]:
         is_transposed = transposed is not None and values[transposed]
         channels = sizes[2][1] * (1 if groups is None else values[groups]) if is_transposed else sizes[2][0]
-        made = (prod(sizes[1]), prod(sizes[2]), channels)
-        return [(many, None) for many, is_made in zip(made, values[mask], strict=True) if is_made]
+        gradients = (prod(sizes[1]), prod(sizes[2]), channels)
+        return [(many, None) for many, is_made in zip(gradients, values[mask], strict=True) if is_made]
 
     return writes
 
@@ -168,34 +170,35 @@ def convolution_gradients_out(transposed: int | None, groups: int | None, mask: 
 
 
 def recurrent_layer(passes: int) -> Formula:
-    """input, its weights, those of the hidden state: one layer in one direction. `passes`: 2 for the gradients of
-    inputs and of weights."""
+    """Returns the formula of one layer in one direction, for arguments input, weights of the input, weights of the
+    hidden state. `passes`: 1 for the forward, 2 for the gradients of inputs and of weights."""
 
     def formula(sizes: Sizes, _: Values) -> int:
-        given, of_input, of_hidden = sizes[:3]
-        if given[-1] != of_input[-1]:
+        inputs, of_input, of_hidden = sizes[:3]
+        if inputs[-1] != of_input[-1]:
             raise ValueError("weights that are packed")
-        return 2 * passes * int(prod(given[:-1]) * (prod(of_input) + prod(of_hidden)))
+        return 2 * passes * int(prod(inputs[:-1]) * (prod(of_input) + prod(of_hidden)))
 
     return formula
 
 
 def recurrent(mask: int | None = None) -> Formula:
-    """input, list of weights: all layers and directions, each of whose matrices is multiplied once a token. With `mask`
-    backward: the gradients of inputs, and of weights if they are asked for."""
+    """Returns the formula of all layers and directions, for arguments input, list of weights: each matrix is multiplied
+    once for each token. With `mask`, that of the backward: the gradients of inputs, and those of weights if the mask
+    has them."""
 
     def formula(sizes: Sizes, values: Values) -> int:
-        given, all_weights = sizes[:2]
+        inputs, all_weights = sizes[:2]
         of_token = sum(prod(one) for one in all_weights if len(one) == 2)
         if not of_token:
             raise ValueError("the weights of the list are not known")
         passes = 1 if mask is None else 1 + bool(values[mask][3])
-        return 2 * passes * int(prod(given[:-1]) * of_token)
+        return 2 * passes * int(prod(inputs[:-1]) * of_token)
 
     return formula
 
 
-def unknown_out(_: Sizes, __: Values) -> list[Written]:
+def unknown_out(_: Sizes, __: Values) -> list[OutputSize]:
     raise ValueError("the op keeps more than the trace says")
 
 
@@ -203,8 +206,9 @@ def unknown_out(_: Sizes, __: Values) -> list[Written]:
 
 
 def transform(per_point: float, last: int | None = None) -> Formula:
-    """Of N points: 5 N log2 N, half of it where one side is real, as FFTW and others count. How many a library really
-    does depends on the factors of N. `last`: the argument that says how long the last dimension becomes."""
+    """Returns the formula of a transform of N points: 5 N log2 N, or half of it if one side is real, as FFTW counts.
+    The true number depends on the library and the factors of N. `last`: the argument with the new size of the last
+    dimension."""
 
     def formula(sizes: Sizes, values: Values) -> int:
         own, dimensions = list(sizes[0]), values[1]
@@ -217,9 +221,9 @@ def transform(per_point: float, last: int | None = None) -> Formula:
 
 
 def transform_out(last: int | None = None, of_real: bool = False) -> Writes:
-    def writes(sizes: Sizes, values: Values) -> list[Written]:
+    def writes(sizes: Sizes, values: Values) -> list[OutputSize]:
         own = list(sizes[0])
-        # In the type of the input: a complex number is two real ones.
+        # The elements count in the type of the input: a complex number is two real ones.
         if last is not None:
             own[values[1][-1]] = values[last]
             return [(prod(own) / 2, None)]

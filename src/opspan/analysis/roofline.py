@@ -1,17 +1,17 @@
-"""How long ops took, and how long their costs would take at the least on the devices that they ran on.
+"""How long ops took, and how long their costs take at least on the devices that they ran on.
 
-    parts(trace, costs, said) -> Parts: `rows`, one for each part of the time
-        range        UInt32   the range whose time it is; null: work that belongs to none
-        time_ns      Int64    of the work of devices; of the host, where no device did anything
-        compute_ns   Float64  its operations at the peak of their type; null: not known
-        masked_ns    Float64  the same of operations that a mask hides, which compute_ns is without
-        memory_ns    Float64  its bytes at the bandwidth of the memory; null: not known
-        is_too_fast, is_cached  Boolean  compute_ns, memory_ns would be more than time_ns, so they are null
-        and the columns of `costs`, null where the op has no cost that is known
-    `peaks`, what each device that was used can do; `owner`, for each range the one of `costs` that it is part of; and
-    `has_devices`, whether times are those of devices
+    parts(trace, costs, user_peaks) -> Roofline, with `rows`: one for each part of the time
+        range        UInt32   the range whose time it is; null for work that belongs to no range
+        time_ns      Int64    the time of work of devices, or of the host if no device was used
+        compute_ns   Float64  the time for its operations at the peak of their type, or null
+        masked_ns    Float64  the same for operations that a mask hides; compute_ns does not contain them
+        memory_ns    Float64  the time for its bytes at the bandwidth of the memory, or null
+        is_too_fast, is_cached  Boolean  compute_ns or memory_ns would be more than time_ns, and so is null
+        and the columns of `costs`, null if the op has no known cost
+    `peaks`: the peaks of each device that was used; `owner`: for each range, the range of `costs` that it is part of;
+    `has_devices`: whether times are those of devices
 
-The ranges of `costs` have the time of all that lies within them; the time of each other range is its own.
+The time of a range of `costs` includes all that is inside; other ranges have their self time.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from opspan.analysis.averages import on_device
 from opspan.analysis.kernels import product_type, with_facts
 from opspan.analysis.nest import nearest
 from opspan.analysis.peak_table import Peaks
-from opspan.analysis.peaks import Said, of_devices
+from opspan.analysis.peaks import UserPeaks, of_devices
 from opspan.analysis.spans import length
 from opspan.tables import Tables
 
 _col = pl.col
 _HOST = (None, None)
-Device = tuple["int | None", "int | None"]  # rank and number
+Device = tuple["int | None", "int | None"]  # its rank and number
 
 
 @dataclass(frozen=True)
-class Parts:
+class Roofline:
     rows: pl.DataFrame
     peaks: Mapping[Device, Peaks | None]
     owner: pl.Series
     has_devices: bool
 
 
-def parts(trace: Tables, costs: pl.DataFrame, said: Said) -> Parts:
+def parts(trace: Tables, costs: pl.DataFrame, user_peaks: UserPeaks) -> Roofline:
     ranges = trace.ranges
     columns = ("kind", "is_overhead", "rank", "device_id", "start_ns", "end_ns", "name", "full_name", "range")
     work = on_device(trace.work.select(columns))
@@ -50,7 +50,7 @@ def parts(trace: Tables, costs: pl.DataFrame, said: Said) -> Parts:
     counted = counted.scatter(costs["range"], values=True) if costs.height else counted
     owner = nearest(ranges, counted)
     used = work.select("rank", "device_id").unique(maintain_order=True).rows()
-    peaks = of_devices(trace.devices, used or [_HOST], said)
+    peaks = of_devices(trace.devices, used or [_HOST], user_peaks)
     column, own = ("device_ns", "self_device_ns") if work.height else ("cpu_ns", "self_ns")
     times = ranges.select(
         "self_device_ns", "device_ns", "self_ns", "kind", cpu_ns=length(), range=pl.int_range(pl.len(), dtype=pl.UInt32)
@@ -58,20 +58,21 @@ def parts(trace: Tables, costs: pl.DataFrame, said: Said) -> Parts:
     known = costs.with_columns(time_ns=times[column].gather(costs["range"]))
     known = _rated(_in_tensor_cores(known, work, owner), work, owner, peaks)
     rest = times.filter(owner.is_null() & (times[own] > 0) & (bool(work.height) | (_col("kind") == "op")))
-    found = [known, rest.select("range", time_ns=own)]
+    rows = [known, rest.select("range", time_ns=own)]
     if work.height:
-        found.append(_of_no_range(work))
-    return Parts(pl.concat(found, how="diagonal"), peaks, owner, bool(work.height))
+        rows.append(_outside_ranges(work))
+    return Roofline(pl.concat(rows, how="diagonal"), peaks, owner, bool(work.height))
 
 
-def _of_no_range(work: pl.DataFrame) -> pl.DataFrame:
+def _outside_ranges(work: pl.DataFrame) -> pl.DataFrame:
     lost = work.filter(_col("range").is_null()).group_by("rank", maintain_order=True).agg(time_ns=length().sum())
     return lost.filter(_col("time_ns") > 0).select(pl.lit(None, dtype=pl.UInt32).alias("range"), "time_ns")
 
 
 def _in_tensor_cores(known: pl.DataFrame, work: pl.DataFrame, owner: pl.Series) -> pl.DataFrame:
-    """Products of fp32 on tensor cores compute in another type: the one that their kernel is named after, for casts may
-    lie inside the op; on NVIDIA's, tf32. Where the trace has no types and the name says none, it is not known."""
+    """Corrects the type of fp32 products on tensor cores, which compute in another type: the one in the name of their
+    kernel, as casts may be inside the op, else tf32 on NVIDIA's devices. If the trace has no types and the name has
+    none, the type is unknown."""
     may_be = _col("is_product") & (_col("type") == "fp32")
     if not work.height or not known.select(may_be.any()).item():
         return known
@@ -81,8 +82,8 @@ def _in_tensor_cores(known: pl.DataFrame, work: pl.DataFrame, owner: pl.Series) 
     )
     names = kernels.select(_col("whole").unique()).with_columns(said=product_type(_col("whole")))
     of_products = kernels.drop_nulls("range").join(names, on="whole", how="left").group_by("range")
-    found = of_products.agg(_col("said").drop_nulls().first(), _col("rounds_to_tf32").any())
-    known = known.join(found, on="range", how="left", maintain_order="left")
+    types = of_products.agg(_col("said").drop_nulls().first(), _col("rounds_to_tf32").any())
+    known = known.join(types, on="range", how="left", maintain_order="left")
     on_cores = may_be & _col("rounds_to_tf32").is_not_null()
     computed = (
         pl.when(_col("said").is_not_null())
@@ -99,7 +100,7 @@ def _rated(
 ) -> pl.DataFrame:
     one, *others = peaks.values()
     if any(other != one for other in others):
-        # Each op by the device that it ran on: the first, where there are several.
+        # Rates each op by the device that it ran on, or the first of several.
         first = work.select("rank", "device_id", range=owner.gather(work["range"])).drop_nulls("range")
         known = known.join(first.unique("range", keep="first"), on="range", how="left", maintain_order="left")
     else:
@@ -121,8 +122,8 @@ def _rated(
 
 
 def _possible(known: pl.DataFrame) -> pl.DataFrame:
-    """Takes away bounds that what ran did not keep, for nothing is faster than its device: a type or a cost is another
-    than the trace says, or not all bytes came from the memory, as a cache had some."""
+    """Removes bounds that are longer than the time that was measured, as nothing is faster than its device. The type or
+    the cost must be another than it seems, or a cache had some of the bytes."""
     beyond = {"is_too_fast": "compute_ns", "is_cached": "memory_ns"}
     ran = _col("time_ns") > 0
     known = known.with_columns(
@@ -132,11 +133,11 @@ def _possible(known: pl.DataFrame) -> pl.DataFrame:
 
 
 def _needed() -> pl.Expr:
-    """What a mask hides no device need compute, and fast kernels do not."""
+    """Returns the operations without those that a mask hides: fast kernels do not compute them."""
     return _col("flops") - _col("masked_flops").fill_null(0)
 
 
-def _figures(found: Peaks | None, type_: str | None, is_product: bool) -> tuple[float | None, float | None]:
-    if found is None:
+def _figures(peaks: Peaks | None, type_: str | None, is_product: bool) -> tuple[float | None, float | None]:
+    if peaks is None:
         return None, None
-    return found.of_products(type_) if is_product else found.of_elements(type_), found.bandwidth
+    return peaks.of_products(type_) if is_product else peaks.of_elements(type_), peaks.bandwidth

@@ -10,7 +10,7 @@ from opspan.analysis import Analysis, model_use, roofline
 from opspan.analysis.costs import Costs, costs, why_unknown
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
-from opspan.analysis.peaks import given
+from opspan.analysis.peaks import parse_peaks
 from opspan.analysis.spans import PROCESS, bounded
 from opspan.analysis.step_lengths import lengths_of
 from opspan.analysis.step_lengths import parts as parts_of_lengths
@@ -62,7 +62,7 @@ def tables_of(analysis: Analysis, bys: Sequence[str], peak: Sequence[str] = ()) 
     for by in bys:
         of_ranges.check(by, BY)
     analysis = analysis.by_lane
-    spent = roofline.parts(analysis.attributed, costs(analysis.attributed.ranges).rows, given(peak))
+    spent = roofline.parts(analysis.attributed, costs(analysis.attributed.ranges).rows, parse_peaks(peak))
     return {by: rows(_parts(analysis, by, spent), by) for by in bys}
 
 
@@ -70,7 +70,7 @@ def tables_of(analysis: Analysis, bys: Sequence[str], peak: Sequence[str] = ()) 
 def parts(analysis: Analysis, by: str, peak: Sequence[str] = ()) -> Parts:
     of_ranges.check(by, BY)
     known = costs(analysis.attributed.ranges)
-    spent = roofline.parts(analysis.attributed, known.rows, given(peak))
+    spent = roofline.parts(analysis.attributed, known.rows, parse_peaks(peak))
     each = _parts(analysis, by, spent)
     return each | ({} if "run" in each else _parts(analysis, "run", spent)) | _noted(analysis, known, spent)
 
@@ -106,7 +106,7 @@ def _keys(by: str) -> tuple[str, ...]:
     return ("op", "sizes") if by == "shape" else (by,)
 
 
-def _parts(analysis: Analysis, by: str, spent: roofline.Parts) -> Parts:
+def _parts(analysis: Analysis, by: str, spent: roofline.Roofline) -> Parts:
     if by in ("step", "run"):
         return _of_steps(analysis, spent, with_steps=by == "step")
     keys = _keys(by)
@@ -116,7 +116,7 @@ def _parts(analysis: Analysis, by: str, spent: roofline.Parts) -> Parts:
     return {f"by {by}": Part(rows.with_columns(_col(keys).cast(pl.String)), keys, _RULES)}
 
 
-def _of_steps(analysis: Analysis, spent: roofline.Parts, *, with_steps: bool) -> Parts:
+def _of_steps(analysis: Analysis, spent: roofline.Roofline, *, with_steps: bool) -> Parts:
     """Of the run and, if they are wanted, of each step."""
     trace, rows = analysis.attributed, spent.rows
     spans = model_use.spans_of(trace, analysis.iterations)
@@ -265,7 +265,7 @@ def _short(value: float, unit: str) -> str:
     return f"{value:.3g} {unit}".rstrip()
 
 
-def _noted(analysis: Analysis, known: Costs, spent: roofline.Parts) -> Parts:
+def _noted(analysis: Analysis, known: Costs, spent: roofline.Roofline) -> Parts:
     """What the notes rest on."""
     peaks = [(peaks.name, peaks.source) for peaks in spent.peaks.values() if peaks is not None]
     rows = spent.rows
