@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from opspan.addresses import File
-    from opspan.analysis.narrowed import Part
+    from opspan.analysis.narrowed import PartAndSteps
     from opspan.events import EventList, FunctionEvent
     from opspan.tables import Tables
     from opspan.tables.window import Window
@@ -237,7 +237,7 @@ def _with_failed(whole: Tables, failed: Sequence[ReadError]) -> Tables:
     return whole.replace(issues=pl.concat([whole.issues, issues.frame()]))
 
 
-def read(file: File, source: str | None, window: Window | None) -> Part:
+def read(file: File, source: str | None, window: Window | None) -> PartAndSteps:
     """One trace, and its steps, as far as the window needed them."""
     from opspan.remote import local
 
@@ -246,7 +246,7 @@ def read(file: File, source: str | None, window: Window | None) -> Part:
         return found.said_by(tables), steps
 
 
-def _read(path: Path, source: str | None, window: Window | None) -> Part:
+def _read(path: Path, source: str | None, window: Window | None) -> PartAndSteps:
     """With what of it was recorded on devices, which lies in files beside a capture."""
     from opspan.readers import read_file
 

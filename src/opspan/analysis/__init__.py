@@ -1,8 +1,8 @@
-"""What a trace means: pure functions that add columns to its frames. docs/analysis.md has the rules.
+"""The analysis finds what a trace means: pure functions add columns to its frames. docs/analysis.md has the rules.
 
 `analyse(trace)` calls all of them, in the order in which they need each other's results. Each is a module of its own:
 nest, ops, launches, autograd, functions, modules, steps, phases, memory, averages, calls, coverage. Nothing here
-depends on the vendor: traces of all sources are treated alike. `Analysis` is what other parts of opspan hold: a trace's
+depends on the vendor: traces of all sources are treated alike. Other parts of opspan hold an `Analysis`: a trace's
 tables, and each result of the analysis, computed once.
 """
 

@@ -1,15 +1,15 @@
-"""Which free gave back what was allocated: each block of memory from its allocation to its free.
+"""Pairs allocations with frees: each block of memory has a row from its allocation to its free.
 
     allocations(events) -> a row for each block, in order of time, with
         rank, pid, device_id, address, bytes
-        alloc_row     UInt32  row, in the table memory, of its allocation; null: that was before the trace began
-        free_row      UInt32  row of its free; null: there is none
-        alloc_ns, free_ns     when these were
+        alloc_row     UInt32  row of its allocation in the table memory; null if that was before the trace began
+        free_row      UInt32  row of its free; null if there is none
+        alloc_ns, free_ns     the times of these
         tid           Int64   the thread that allocated it
-        replaced_row  UInt32  row of the next allocation of its address, if nothing was freed between: its free was lost
+        replaced_row  UInt32  row of the next allocation of its address, if the free before that was lost
 
-An event without an address, or without a time, is a block of its own, for nobody can say what it belongs to. The rules
-are in docs/analysis.md, "Allocations".
+An event without an address or a time is a block of its own, as it cannot be paired. docs/analysis.md, "Allocations",
+has the rules.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ _col = pl.col
 
 
 def in_order(events: pl.DataFrame) -> pl.DataFrame:
-    """The allocations and frees in order of time, those without a time last; `row`: where each stands in `events`."""
-    size = _col("bytes").clip(lower_bound=0)  # less than nothing is damage
+    """Returns allocations and frees in order of time, those without a time last. `row` is the row in `events`."""
+    size = _col("bytes").clip(lower_bound=0)  # a negative size is damage
     rows = events.with_row_index("row").filter(_col("event").is_in(["alloc", "free"])).with_columns(size)
     return rows.sort("time_ns", nulls_last=True, maintain_order=True)
 
 
 def allocations(events: pl.DataFrame) -> pl.DataFrame:
-    """`events`: the table memory."""
+    """Returns the blocks. `events`: the table memory."""
     is_apart = _col("address").is_null() | _col("time_ns").is_null()
     same = (*DEVICE, "address", "apart")
     rows = in_order(events).with_columns(pl.when(is_apart).then("row").alias("apart")).with_row_index("place")
-    # Side by side what is of one address, which is many times faster than a window for each of many addresses.
+    # Sort by address once: much faster than a window function per address.
     rows = rows.sort(same, maintain_order=True)
     is_next = pl.all_horizontal(_col(name).eq_missing(_col(name).shift(-1)) for name in same)
     is_next &= _col("place").shift(-1).is_not_null()

@@ -1,12 +1,12 @@
-"""Analysis: tables, and the results of their analysis. Each is computed when it is first asked for, and kept.
+"""Analysis: tables, and the results of their analysis. Each result is computed on its first use, and kept.
 
-Code that needs more than the tables themselves (events, views, findings) takes an Analysis: so nobody has to look at
-the columns to see which part of the analysis was done already.
+Code that needs more than the tables themselves (events, views, findings) takes an Analysis, so it does not have to look
+at the columns to see which parts of the analysis were done already.
+ If a process was recorded in several cycles, each cycle is analysed by itself, as if it were a rank. So nothing is
+looked up, attributed or summed across files, and the time between two cycles belongs to nothing. The results have the
+ranks of the processes again.
 
-Of a process that was recorded in several cycles each is analysed by itself, as if it were a rank, and what comes out
-has the ranks again: all that is looked up, attributed or summed is of one file, and the time between two is nobody's.
-
-What a table needs not is imported when it is asked for: a table should come quickly, and numpy alone takes long.
+Modules that a table of ops does not need are imported late, because importing numpy alone takes long.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="Tables")
 R = TypeVar("R")
 
-FEW_ROWS = 50_000  # below, to hand work to a thread takes longer than to do it
+FEW_ROWS = 50_000  # with fewer rows, handing work to a thread takes longer than doing it
 
 
-def by_cycle(work_out: Callable[[Analysis], pl.DataFrame]) -> Callable[[Analysis], pl.DataFrame]:
-    """Decorates what is worked out for each cycle by itself."""
+def by_cycle(compute: Callable[[Analysis], pl.DataFrame]) -> Callable[[Analysis], pl.DataFrame]:
+    """Decorates a result that is computed for each cycle by itself."""
 
-    @wraps(work_out)
+    @wraps(compute)
     def rows(analysis: Analysis) -> pl.DataFrame:
         if analysis.lanes is None:
-            return work_out(analysis)
-        return analysis.lanes.back(getattr(analysis.by_lane, work_out.__name__))
+            return compute(analysis)
+        return analysis.lanes.back(getattr(analysis.by_lane, compute.__name__))
 
     return rows
 
@@ -62,23 +62,27 @@ class Analysis:
     def __init__(
         self, tables: Tables, attributed: Tables | None = None, iterations: pl.DataFrame | None = None
     ) -> None:
-        """`attributed`: what `attribute` gives for these tables, if the caller has it already; `iterations`: those that
-        were found in a trace of which the tables are a part, with their `cycle` where the tables have it."""
+        """Takes tables, and results that the caller has already. `attributed`: the result of `attribute`; `iterations`:
+        those of the whole trace if the tables are a part of one, with `cycle` if the tables have cycles."""
         self.tables = tables.without_analysis()
         self.lanes = cycles.lanes(tables.ranks)
         if iterations is not None and self.lanes is None:
             self.iterations = iterations
-        self._given = iterations
+        self._known_iterations = iterations
         if attributed is not None:
             self.attributed = attributed
 
     @kept
     def by_lane(self) -> Analysis:
-        """The same with a rank for each cycle; row numbers are the same, too. Without cycles it is this."""
+        """The analysis of the same rows with a rank for each cycle; without cycles this analysis itself."""
         if self.lanes is None:
             return self
         frames = self.lanes.frames(self.tables.frames)
-        steps = None if self._given is None else self.lanes.frames({"iterations": self._given})["iterations"]
+        steps = (
+            None
+            if self._known_iterations is None
+            else self.lanes.frames({"iterations": self._known_iterations})["iterations"]
+        )
         return Analysis(type(self.tables)(self.lanes.ranks, **frames), iterations=steps)
 
     @kept
@@ -92,7 +96,7 @@ class Analysis:
         return _in_context(self.attributed) if self.lanes is None else self._back(self.by_lane.complete)
 
     def _back(self, by_lane: Tables) -> Tables:
-        """With what was found of each cycle, and the ranks that there are."""
+        """Returns tables with the columns that were added for each cycle, and with the ranks of the processes."""
         own = self.tables
         places = {name: own.frames[name].select("rank", cycles.COLUMN) for name in schema.FOUND}
         frames = {name: by_lane.frames[name].with_columns(rows) for name, rows in places.items()}
@@ -100,28 +104,28 @@ class Analysis:
 
     @kept
     def coverage(self) -> Coverage:
-        found = self.attributed
-        return coverage(found.ranges, found.calls, found.work)
+        trace = self.attributed
+        return coverage(trace.ranges, trace.calls, trace.work)
 
     @kept
     @by_cycle
     def iterations(self) -> pl.DataFrame:
-        """The steps of the run, as the program says them."""
-        return self._found_until_done.drop("took_ns", "done_ns")
+        """The steps of the run, as the program marks them."""
+        return self._own_until_done.drop("took_ns", "done_ns")
 
     @kept
-    def _found_until_done(self) -> pl.DataFrame:
-        """Returns the steps that are found in this trace, where none were given, as iterations_until_done does."""
+    def _own_until_done(self) -> pl.DataFrame:
+        """The iterations_until_done of steps that are found in this trace itself."""
         from opspan.analysis.iterations import iterations
         from opspan.analysis.until_done import until_done, with_outliers
 
-        found = self.attributed
-        return with_outliers(until_done(iterations(found.ranges), found.calls, found.work))
+        trace = self.attributed
+        return with_outliers(until_done(iterations(trace.ranges), trace.calls, trace.work))
 
     @kept
     @by_cycle
     def patterns(self) -> pl.DataFrame:
-        """Returns how often kernels repeat, and how long a turn takes, of processes that have no steps."""
+        """How often the kernels of processes without steps repeat, and how long a turn takes."""
         from opspan.analysis.repeating import patterns
         from opspan.analysis.spans import PROCESS
 
@@ -133,33 +137,33 @@ class Analysis:
     @kept
     @by_cycle
     def iterations_until_done(self) -> pl.DataFrame:
-        """The same, with how long each took until all that it launched was done."""
+        """The steps, with the time that each took until all that it launched was done."""
         from opspan.analysis.until_done import until_done
 
-        if self._given is None:
-            return self._found_until_done
+        if self._known_iterations is None:
+            return self._own_until_done
         return until_done(self.iterations, self.attributed.calls, self.attributed.work)
 
     @kept
     @by_cycle
     def breakdown(self) -> pl.DataFrame:
-        """Where the time of each iteration went."""
+        """How much of each iteration's time went to which kind of work."""
         return self._without_wholes(self._breakdowns)
 
     @kept
     def whole_breakdown(self) -> pl.DataFrame:
-        """Where the whole time of each process went; of several cycles their sum."""
+        """The breakdown of the whole time of each process; several cycles are summed."""
         return self._wholes(self._breakdowns, ("rank", "pid", "step"))
 
     @kept
     @by_cycle
     def devices(self) -> pl.DataFrame:
-        """Returns how long each device did what in each iteration."""
+        """How long each device did each kind of work in each iteration."""
         return self._without_wholes(self._devices)
 
     @kept
     def whole_devices(self) -> pl.DataFrame:
-        """Returns what devices did in the whole time of each process, summed over its cycles."""
+        """The same for the whole time of each process, summed over its cycles."""
         return self._wholes(self._devices, ("rank", "pid", "device_id", "step"))
 
     def _wholes(self, rows: pl.DataFrame, key: tuple[str, ...]) -> pl.DataFrame:
@@ -170,7 +174,7 @@ class Analysis:
 
         return together([Part(rows, key)], again=True).rows
 
-    # Most who ask for the one of two ask for the other, and nearly all of the time goes to what both need.
+    # Rows of iterations and of whole processes are computed together, as nearly all of the work is the same.
 
     @kept
     @by_cycle
@@ -187,11 +191,11 @@ class Analysis:
         return devices(self.complete, self.iterations, with_wholes=True)
 
     def _without_wholes(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Without the rows of the whole time of processes that have iterations."""
+        """Removes the rows of the whole time of processes that have iterations."""
         from opspan.analysis.spans import PROCESS, distinct
 
-        whole = distinct(self.iterations, PROCESS).join(rows.select("step").clear(1), how="cross")
-        return rows.join(whole, on=[*PROCESS, "step"], how="anti", nulls_equal=True, maintain_order="left")
+        wholes = distinct(self.iterations, PROCESS).join(rows.select("step").clear(1), how="cross")
+        return rows.join(wholes, on=[*PROCESS, "step"], how="anti", nulls_equal=True, maintain_order="left")
 
     @kept
     @by_cycle
@@ -203,7 +207,7 @@ class Analysis:
 
     @kept
     def memory_categories(self) -> pl.Series:
-        """What each row of the table memory is for, as far as that is known."""
+        """The purpose of each row of the table memory, as far as that is known."""
         from opspan.analysis.categories import categories
 
         if self.lanes is not None:
@@ -220,21 +224,21 @@ class Analysis:
 
     @kept
     def memory_peaks(self) -> pl.DataFrame:
-        """When each process used the most memory of each device, and how much."""
+        """The peak of memory of each process on each device: when it was, and how much."""
         from opspan.analysis.memory_use import highest
 
         return highest(self.memory_curve)
 
     @kept
     def memory_by_op(self) -> pl.DataFrame:
-        """What the ranges of each name allocated and freed on their own threads."""
+        """How much the ranges of each name allocated and freed on their own threads."""
         from opspan.analysis.memory_use import operators
 
         return operators(self.attributed.ranges, self.tables.memory)
 
     @kept
     def memory_at_peak(self) -> pl.DataFrame:
-        """The blocks that there were at the peaks, and the ranges, modules and phases that took them."""
+        """The blocks that existed at the peaks, with the ranges, modules and phases that took them."""
         from opspan.analysis.memory_use import at_peak, of_peaks
 
         if self.lanes is None:
@@ -260,7 +264,7 @@ class Analysis:
     @kept
     @by_cycle
     def idle(self) -> pl.DataFrame:
-        """The time of the gaps, by the ranges that it belongs to."""
+        """The time of the gaps, divided by the ranges that it belongs to."""
         from opspan.analysis.idle import parts
 
         return parts(self.attributed, self.gaps)
@@ -271,13 +275,12 @@ class Analysis:
         """A row for each call that made the host wait."""
         from opspan.analysis.waits import waits
 
-        found = self.attributed
-        return waits(found.ranges, found.calls, found.work)
+        trace = self.attributed
+        return waits(trace.ranges, trace.calls, trace.work)
 
     @kept
     def path_graph(self) -> Graph:
-        """What waited for what."""
-
+        """The graph of what waited for what."""
         from opspan.analysis.path_graph import graph
 
         if self.lanes is not None:
@@ -298,13 +301,13 @@ class Analysis:
         from opspan.analysis.busy import step_times
         from opspan.analysis.path import path
 
-        found = self.attributed
-        return path(found, step_times(found, self.iterations), self.waits, self.path_graph)
+        trace = self.attributed
+        return path(trace, step_times(trace, self.iterations), self.waits, self.path_graph)
 
     @kept
     @by_cycle
     def delays(self) -> pl.DataFrame:
-        """A row for each work that has a call: how long after the call it began."""
+        """A row for each work that has a call, with the time from the call to its begin."""
         from opspan.analysis.launched import delays
 
         return delays(self.attributed.calls, self.attributed.work)
@@ -312,21 +315,21 @@ class Analysis:
     @kept
     @by_cycle
     def queues(self) -> pl.DataFrame:
-        """How many calls had their work before them, for each stream, over time."""
+        """The length of each stream's queue over time: how many launches had not begun."""
         from opspan.analysis.launched import queues
 
         return queues(self.attributed.calls, self.attributed.work)
 
     @kept
     def copies(self) -> pl.DataFrame:
-        """How much was copied, and how fast, by direction."""
+        """The bytes that were copied, and how fast, by direction."""
         from opspan.analysis.copies import copies
 
         return copies(self.tables.work)
 
     @kept
     def own_collectives(self) -> pl.DataFrame:
-        """A row for each collective of each rank; of several cycles with the number of its own, `cycle`."""
+        """A row for each collective of each rank, with the column `cycle` if there are several cycles."""
         from opspan.analysis.collectives import collectives
 
         if self.lanes is not None:
@@ -335,44 +338,44 @@ class Analysis:
 
     @kept
     def collectives(self) -> pl.DataFrame:
-        """A row for each collective of each rank, with those of other ranks that it matched."""
+        """A row for each collective of each rank, with the columns that match it with those of other ranks."""
         from opspan.analysis.over_ranks import matched
 
         return self.own_collectives.hstack(matched(self.own_collectives))
 
     def with_memory(self) -> Analysis:
-        """The same, with the memory that each range allocated and freed."""
+        """Returns an analysis whose ranges have the memory that each allocated and freed."""
         from opspan.analysis.memory import memory
 
-        found = self.attributed
-        return Analysis(self.tables, found.replace(ranges=memory(found.ranges, found.memory)))
+        trace = self.attributed
+        return Analysis(self.tables, trace.replace(ranges=memory(trace.ranges, trace.memory)))
 
 
 def attribute(trace: T) -> T:
-    """What a table needs: ranges nested, labels read, launches attributed, backward linked, device time summed."""
+    """Adds what a table needs: nests ranges, reads labels, attributes launches, links backward, sums device time."""
     if cycles.lanes(trace.ranks) is not None:
-        found = Analysis(trace).attributed
-        return trace.replace(ranges=found.ranges, calls=found.calls, work=found.work)
+        tables = Analysis(trace).attributed
+        return trace.replace(ranges=tables.ranges, calls=tables.calls, work=tables.work)
     with ThreadPoolExecutor(1) as pool:
         beside = pool if trace.ranges.height + trace.calls.height + trace.work.height > FEW_ROWS else None
         end_ns = trace_end_ns(trace.ranges, trace.calls, trace.work)
-        nested = _begun(beside, nest, trace.ranges, end_ns)
+        nested = _begin(beside, nest, trace.ranges, end_ns)
         named, matched = ops(trace.ranges), matches(trace.calls, trace.work)
         ranges = named.with_columns(nested().select(ADDED))
-        launching = _begun(beside, launches, ranges, trace.calls, trace.work, matched=matched)
+        launching = _begin(beside, launches, ranges, trace.calls, trace.work, matched=matched)
         ranges = functions(autograd(ranges), trace.functions)
         launched = launching()
         ranges = device_time(ranges, launched.work)
     return trace.replace(ranges=ranges, calls=launched.calls, work=launched.work)
 
 
-def _begun(pool: ThreadPoolExecutor | None, what: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Callable[[], R]:
+def _begin(pool: ThreadPoolExecutor | None, task: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Callable[[], R]:
     """Returns a function that gives the result: computed in the pool meanwhile or, without a pool, when called."""
-    return partial(what, *args, **kwargs) if pool is None else pool.submit(what, *args, **kwargs).result
+    return partial(task, *args, **kwargs) if pool is None else pool.submit(task, *args, **kwargs).result
 
 
 def analyse(trace: T, step_pattern: str | None = None) -> T:
-    """What `attribute` does, then modules, steps and phases."""
+    """Adds what `attribute` adds, then modules, steps and phases."""
     return _in_context(attribute(trace), step_pattern)
 
 

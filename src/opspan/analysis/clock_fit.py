@@ -1,12 +1,11 @@
-"""By how much calls have to be moved so that they lie in ranges of their thread as code lies in code.
+"""Finds the shift that makes calls nest in the ranges of their thread.
 
-    nested_by(calls, ranges) -> ns: to add to the times of all calls
-
-A thread that is in a call begins and ends no range: a range's begin or end inside of a call says that the clocks of the
-two are apart. Tools convert the times of calls from a counter of the processor, and are wrong by a microsecond now and
-then, on a busy machine by 20, which is more than lies between an op's begin and that of its launch. Where nothing is
-known to be wrong nothing is moved. Nor is it where more than a tenth of what is crossed would stay so: then something
-else than the clocks is wrong.
+    nested_by(calls, ranges, most_ns) -> ns to add to the times of all calls
+ While a thread is in a call it cannot begin or end a range. So if a range begins or ends inside a call, the clocks of
+the two are apart. Tools convert the times of calls from a counter of the processor, with an error of a microsecond now
+and then, or of 20 on a busy machine; that is more than the time from the begin of an op to its launch. The shift is 0
+if no range crosses a call. It is also 0 if more than a tenth of the crossings would remain, because then the clocks are
+not what is wrong.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ from opspan.analysis.spans import length, within
 _col = pl.col
 _THREAD = ("pid", "tid")
 _SHORTEST = 1_000  # ns
-_LEFT = 0.1  # of what is crossed without a move
+_LEFT = 0.1  # at most this share of the crossings may remain
 
 
 def nested_by(calls: pl.DataFrame, ranges: pl.DataFrame, most_ns: int) -> int:
-    """Returns the move, up to `most_ns`, with which the fewest calls have a range's begin or end inside, if those are
-    hardly any; of several the one with which most calls lie in a range, and of these the least."""
+    """Returns the shift, up to `most_ns`, with which the fewest calls are crossed by a range, if those are hardly any.
+    If there are several, it is the one with which most calls lie in a range, and of these the smallest."""
     calls, ranges = (rows.select(*_THREAD, "start_ns", "end_ns").drop_nulls() for rows in (calls, ranges))
     calls = _one_after_another(calls)
     near = calls.with_columns(start_ns=_col("start_ns") - most_ns, end_ns=_col("end_ns") + most_ns)
     crossings = pl.concat(_crossings(calls, ranges, near, time) for time in ("start_ns", "end_ns"))
     if not crossings.height or not crossings.select(((_col("since") < 0) & (_col("until") > 0)).any()).item():
         return 0
-    # At a move that is equal to `since` or `until` the call touches the range, and crosses it no more.
+    # With a move equal to `since` or `until` the call touches the begin or end of the range, and does not cross it.
     moves = pl.concat([crossings["since"], crossings["until"], pl.Series([0])]).unique()
     moves = moves.filter(moves.is_between(-most_ns, most_ns))
     begun = crossings["since"].sort().search_sorted(moves, side="left").cast(pl.Int64)
@@ -40,20 +39,20 @@ def nested_by(calls: pl.DataFrame, ranges: pl.DataFrame, most_ns: int) -> int:
     if fewest["crossed"][0] > _LEFT * counts.filter(_col("move") == 0)["crossed"][0]:
         return 0
     sides = [fewest.filter(side).head(1) for side in (_col("move") <= 0, _col("move") > 0)]
-    found = [(-_inside(calls, ranges, move), far, move) for side in sides for move, _, far in side.iter_rows()]
-    return int(min(found)[-1])
+    moves_by_rank = [(-_inside(calls, ranges, move), far, move) for side in sides for move, _, far in side.iter_rows()]
+    return int(min(moves_by_rank)[-1])
 
 
 def _one_after_another(calls: pl.DataFrame) -> pl.DataFrame:
-    """The calls that begin when all earlier ones of their thread are done. None is shorter than calls of a driver are,
-    so few are near one another."""
+    """Returns the calls that begin when all earlier ones of their thread are done. Very short calls are left out, so
+    that few calls are close to each other."""
     calls = calls.filter(length() >= _SHORTEST).sort(*_THREAD, "start_ns")
     done = _col("end_ns").cum_max().shift(1).over(_THREAD)
     return calls.filter((_col("start_ns") >= done).fill_null(value=True))
 
 
 def _inside(calls: pl.DataFrame, ranges: pl.DataFrame, move: int) -> int:
-    """How many calls lie in a range when all are moved."""
+    """Returns how many calls lie in a range when all are moved."""
     moved = calls.with_columns(_col("start_ns", "end_ns") + move)
     pairs = within(moved, "start_ns", ranges, _THREAD)
     ends = moved["end_ns"].gather(pairs["row"]) <= ranges["end_ns"].gather(pairs["stretch"])
@@ -61,14 +60,14 @@ def _inside(calls: pl.DataFrame, ranges: pl.DataFrame, move: int) -> int:
 
 
 def _crossings(calls: pl.DataFrame, ranges: pl.DataFrame, near: pl.DataFrame, time: str) -> pl.DataFrame:
-    """Returns, for each begin or end of a range near a call, between which moves of the call it would lie inside, with
-    the range's other end outside."""
+    """Returns, for each begin or end of a range near a call, the moves of the call (more than `since`, less than
+    `until`) with which it would lie inside the call while the range's other end lies outside."""
     pairs = within(ranges, time, near, _THREAD)
     call, one = calls[pairs["stretch"]], ranges[pairs["row"]]
     rows = one.select("start_ns", "end_ns", called=call["start_ns"], returned=call["end_ns"])
     if time == "start_ns":
         until = pl.min_horizontal(_col("start_ns") - _col("called"), _col("end_ns") - _col("returned"))
-        found = rows.select(since=_col("start_ns") - _col("returned"), until=until)
-        return found.filter(_col("until") > _col("since"))
+        moves = rows.select(since=_col("start_ns") - _col("returned"), until=until)
+        return moves.filter(_col("until") > _col("since"))
     since = pl.max_horizontal(_col("start_ns") - _col("called"), _col("end_ns") - _col("returned"))
     return rows.select(since=since, until=_col("end_ns") - _col("called")).filter(_col("until") > _col("since"))

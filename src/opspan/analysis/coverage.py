@@ -1,4 +1,4 @@
-"""How much of a trace could be attributed, as figures: by count and by time. Whatever was not attributed is counted."""
+"""How much of a trace could be attributed, by count and by time. Whatever was not attributed is counted, too."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Share:
 
     @property
     def fraction(self) -> float:
-        """By time; by count if nothing took any time; 1 if there is nothing at all."""
+        """The share by time; by count if nothing took any time; 1 if there are no rows."""
         if self.of_ns:
             return self.ns / self.of_ns
         return self.count / self.of if self.of else 1.0
@@ -35,8 +35,8 @@ class Coverage:
     """How much of a trace could be attributed."""
 
     work_with_call: Share
-    work_in_range: Share  # without whole graphs: a range that launched one says nothing of the ops in it
-    work_in_whole_graphs: Share  # launched in ranges, and traced as one row for each replay
+    work_in_range: Share  # without whole graphs: the range that launched one does not tell the ops in it
+    work_in_whole_graphs: Share  # graphs that were launched in ranges, and traced as one row for each replay
     ambiguous_work: int  # the correlation id was used by several calls
     calls_in_range: Share
     overlapping_ranges: int  # outside the tree because they only overlap
@@ -44,7 +44,7 @@ class Coverage:
 
     @property
     def backward(self) -> int:
-        """How many backward ranges should have a forward op."""
+        """The number of backward ranges that should have a forward op."""
         return sum(count for how, count in self.links.items() if how not in (BY_NESTING, NO_SEQ, ROOT))
 
     @property
@@ -52,40 +52,42 @@ class Coverage:
         return self.links.get(LINKED, 0)
 
     def lines(self) -> list[str]:
-        """One sentence for each figure that is worth knowing, or that shows that something was not attributed."""
-        found = []
+        """Returns a sentence for each figure that is worth knowing, or that shows that something was not attributed."""
+        sentences = []
         for share, what in ((self.work_in_range, "belongs to a range"), (self.work_with_call, "has its launch call")):
             if share.of:
                 counts = f"{share.count:,} of {share.of:,} kernels and copies"
-                found.append(f"{share.fraction:.1%} of device time {what} ({counts})")
+                sentences.append(f"{share.fraction:.1%} of device time {what} ({counts})")
         if (graphs := self.work_in_whole_graphs).count:
-            found.append(
+            sentences.append(
                 f"{graphs.fraction:.1%} of device time is in {plural(graphs.count, 'replay')} of graphs that were "
                 "traced as wholes: which ops ran in them, and when the device was idle meanwhile, is unknown"
             )
         if self.backward:
-            found.append(f"{self.linked:,} of {self.backward:,} backward ranges are linked to their forward op")
-            found += [
+            sentences.append(f"{self.linked:,} of {self.backward:,} backward ranges are linked to their forward op")
+            sentences += [
                 f"{count:,} backward ranges: {how}"
                 for how, count in self.links.items()
                 if count and how not in (LINKED, BY_NESTING, NO_SEQ, ROOT)
             ]
         if self.ambiguous_work:
-            found.append(f"{self.ambiguous_work:,} kernels and copies have a correlation id that several calls used")
+            sentences.append(
+                f"{self.ambiguous_work:,} kernels and copies have a correlation id that several calls used"
+            )
         if self.overlapping_ranges:
-            found.append(
+            sentences.append(
                 f"{self.overlapping_ranges:,} ranges only overlap others of their thread and stand outside the tree"
             )
-        return found
+        return sentences
 
 
 def coverage(ranges: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> Coverage:
-    """The coverage of frames that went through `nest`, `launches` and `autograd`."""
+    """Returns the coverage of frames that went through `nest`, `launches` and `autograd`."""
     busy = on_device(work)
     is_graph = pl.col("kind") == "graph"
     of_kernels, of_graphs = (busy.with_columns(range=pl.when(which).then("range")) for which in (~is_graph, is_graph))
     counts = ranges["link"].value_counts().drop_nulls() if "link" in ranges.columns else pl.DataFrame()
-    found = dict(counts.iter_rows()) if counts.height else {}
+    links = dict(counts.iter_rows()) if counts.height else {}
     return Coverage(
         work_with_call=_share(busy, "call"),
         work_in_range=_share(of_kernels, "range"),
@@ -93,24 +95,24 @@ def coverage(ranges: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> C
         ambiguous_work=int(busy["ambiguous"].sum()),
         calls_in_range=_share(calls, "range"),
         overlapping_ranges=int(ranges["overlaps"].sum()),
-        links={how: int(found.get(how, 0)) for how in LINKS.categories},
+        links={how: int(links.get(how, 0)) for how in LINKS.categories},
     )
 
 
-def together(found: Sequence[Coverage]) -> Coverage:
-    """That of several traces."""
+def together(coverages: Sequence[Coverage]) -> Coverage:
+    """Returns the coverage of several traces."""
 
     def share(name: str) -> Share:
-        return Share(*(sum(each) for each in zip(*(astuple(getattr(one, name)) for one in found), strict=True)))
+        return Share(*map(sum, zip(*(astuple(getattr(one, name)) for one in coverages), strict=True)))
 
     return Coverage(
         work_with_call=share("work_with_call"),
         work_in_range=share("work_in_range"),
         work_in_whole_graphs=share("work_in_whole_graphs"),
-        ambiguous_work=sum(one.ambiguous_work for one in found),
+        ambiguous_work=sum(one.ambiguous_work for one in coverages),
         calls_in_range=share("calls_in_range"),
-        overlapping_ranges=sum(one.overlapping_ranges for one in found),
-        links={how: sum(one.links[how] for one in found) for how in LINKS.categories},
+        overlapping_ranges=sum(one.overlapping_ranges for one in coverages),
+        links={how: sum(one.links[how] for one in coverages) for how in LINKS.categories},
     )
 
 

@@ -1,11 +1,11 @@
-"""Puts what torch's own collection saw of devices to what opspan recorded of the host, in one trace.
+"""Joins the work of devices, which torch's own collection recorded, with the trace of the host that opspan recorded.
 
     with_device(host, parts) -> Tables, on the clock of `host`: its ranges, with the calls and the work of the parts
-    causal(part, session) -> the part without the times that cannot be
+    causal(calls, work, session, issues) -> the work, without times that are impossible
 
-Calls come with their process and thread, so `launches` attributes them and their work by time, as it does for any tool.
-Times of devices are known to be wrong now and then, above all if a process collects more than once, so they are looked
-at before: work that cannot have run when it says stays, with its call, and loses its times.
+Calls have their process and thread, so `launches` attributes them and their work by time, as for any tool. Times of
+devices are sometimes wrong, above all if a process collects more than once. Work with an impossible time keeps its row
+and its call, and loses its times.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from opspan.capture_files import SESSION
 from opspan.tables import Issues, Tables
 from opspan.tables.tables import moved
 
-# By so much the clocks of a device and its host may be apart after the tool has aligned them.
+# The clocks of a device and its host may be so far apart after the tool has aligned them.
 TOLERANCE_NS = 5_000
-# And the tool may have converted the times of the host's calls wrongly by so much: 23 us were seen on a busy machine.
+# The tool may have converted the times of the host's calls with such an error: 23 us were seen on a busy machine.
 _MOST_WRONG_NS = 100_000
-# If the two clocks of the host are further apart at the end than at the begin, one of them was set meanwhile.
+# If the distance between the two clocks of the host changes by more, one of them was set meanwhile.
 MOST_APART_NS = 1_000_000
 
 _col = pl.col
 
 
 def with_device(host: Tables, parts: Sequence[Tables]) -> Tables:
-    """`parts`: one for each time that devices were collected while `host` was recorded."""
+    """Joins host and devices. `parts`: one for each time that devices were collected while `host` was recorded."""
     frames = {name: [host.frames[name]] for name in ("calls", "work", "devices", "issues")}
     ids = {name: host.frames[name].height for name in ("calls", "work")} | {"ranges": 0}
     for part in parts:
         issues = Issues(part.metadata.paths[0])
         shift_ns, session = _clocks(part, host, issues)
         shift_ns += _nested_by(part, host, shift_ns)
-        # Which of the part's own ranges it names does not matter: they are not taken.
+        # The ranges of the part are not taken, so the ranges that its work names are dropped.
         work = causal(part.calls, part.work, session, issues)
         for name, rows in (("calls", part.calls), ("work", work)):
             there = moved(name, rows, {}, ids, shift_ns)
@@ -54,7 +54,7 @@ def with_device(host: Tables, parts: Sequence[Tables]) -> Tables:
 
 
 def _clocks(part: Tables, host: Tables, issues: Issues) -> tuple[int, tuple[int, int] | None]:
-    """What to add to the part's times, and when it was collected, on its own clock."""
+    """Returns the number to add to the part's times, and when it was collected, on its own clock."""
     times = _times(part.metadata.options.get(SESSION))
     origin = part.origin_utc_ns or 0
     if times is None:
@@ -69,18 +69,19 @@ def _clocks(part: Tables, host: Tables, issues: Issues) -> tuple[int, tuple[int,
 
 
 def _nested_by(part: Tables, host: Tables, shift_ns: int) -> int:
-    """By how much the part's times are still wrong: the tool takes the two clocks one after the other, and converts."""
+    """Returns the error that the part's times still have: the tool reads the two clocks one after the other, and
+    converts times."""
     is_nested = ~(_col("is_mark").fill_null(value=False) | _col("is_async").fill_null(value=False))
     ranges = host.ranges.filter(is_nested)
     calls = driving(part.calls).with_columns(_col("start_ns", "end_ns") + shift_ns)
     return nested_by(calls, ranges, _MOST_WRONG_NS)
 
 
-def _times(found: Any) -> dict[str, list[int]] | None:
-    """Whoever wrote the file, it is foreign text by now."""
+def _times(session: Any) -> dict[str, list[int]] | None:
+    """Checks the times of a session, which are foreign data once they are in a file; None if they are damaged."""
     pairs = {}
     for name in ("monotonic_ns", "utc_ns"):
-        pair = found.get(name) if isinstance(found, Mapping) else None
+        pair = session.get(name) if isinstance(session, Mapping) else None
         if not (
             isinstance(pair, list)
             and len(pair) == 2
@@ -92,8 +93,8 @@ def _times(found: Any) -> dict[str, list[int]] | None:
 
 
 def causal(calls: pl.DataFrame, work: pl.DataFrame, session: tuple[int, int] | None, issues: Issues) -> pl.DataFrame:
-    """The work, without the times of what would have run before its launch, outside of the session, or on a stream
-    before something that was launched on it earlier."""
+    """Removes the times of work that would have run before its launch, outside of the session, or before work that was
+    launched earlier on its stream."""
     begin, end = (pl.lit(time, dtype=pl.Int64) for time in session or (None, None))
     rows = _launched(calls, on_device(work)).with_columns((_col("start_ns") + TOLERANCE_NS).alias("not_after"))
     rows = rows.with_columns(
@@ -113,22 +114,22 @@ def causal(calls: pl.DataFrame, work: pl.DataFrame, session: tuple[int, int] | N
 
 
 def _launched(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """The work with called_ns and returned_ns, of the call that launched it."""
+    """Adds called_ns and returned_ns of the call that launched each work."""
     key = ["pid", "correlation_id"]
-    # An id that several calls have does not say which of them it was.
+    # If several calls have the same id, it is unknown which of them launched the work.
     once = calls.select(*key, called_ns="start_ns", returned_ns="end_ns").drop_nulls().unique(key, keep="none")
     stream = pl.struct("device_id", "context_id", "stream_id").hash().alias("stream")
     return work.select("id", *key, "start_ns", "end_ns", stream).join(once, on=key, how="left", maintain_order="left")
 
 
 def _with_latest(rows: pl.DataFrame) -> pl.DataFrame:
-    """With latest_ns: the latest begin on its stream of what was launched by calls that had returned by then."""
+    """Adds latest_ns: the latest begin, on the same stream, of work whose call had returned before this call began."""
     known = rows.drop_nulls(["start_ns", "called_ns"])
     possible = known.filter(~pl.any_horizontal("too_early", "outside").fill_null(value=False))
     before = possible.sort("returned_ns").select(
         "pid", "stream", "returned_ns", latest_ns=_col("start_ns").cum_max().over("pid", "stream")
     )
-    found = known.sort("called_ns").join_asof(
+    latest = known.sort("called_ns").join_asof(
         before, left_on="called_ns", right_on="returned_ns", by=["pid", "stream"], check_sortedness=False
     )
-    return rows.join(found.select("id", "latest_ns"), on="id", how="left", maintain_order="left")
+    return rows.join(latest.select("id", "latest_ns"), on="id", how="left", maintain_order="left")

@@ -1,4 +1,4 @@
-"""kept: a property that is worked out when it is first asked for, once, whichever thread asks."""
+"""A property that is computed on its first use, and only once even if several threads use it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 
 class kept(cached_property[T_co]):  # noqa: N801  # stands beside property
-    """Until Python 3.12 cached_property had one lock for all objects of a class, since then none: two threads that need
-    the same at once each work it out. Here the second waits for what the first has begun on this object."""
+    """A cached property. If two threads need it at once, the second waits for the first.
+
+    cached_property does not do this: until Python 3.12 it had one lock for all objects of a class, since then none, so
+    that two threads compute the same value."""
 
     @overload
     def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...

@@ -1,7 +1,8 @@
-"""Cycles of a process as ranks of their own while they are analysed, and the ranks that they are of in what comes out.
+"""Cycles of a process are lanes, ranks of their own, while they are analysed; answers have the ranks of processes
+again.
 
-in_lanes(parts)          -> the parts of an answer, of cycles put together as those of files are
-as_ranks(parts, lanes)   -> parts with the ranks of the lanes, what is of one rank as one
+in_lanes(parts)          -> a function that computes the parts of an answer for each cycle, and puts them together
+as_ranks(parts, lanes)   -> the parts with the ranks of the lanes; those of one rank are put together
 """
 
 from __future__ import annotations
@@ -25,15 +26,15 @@ if TYPE_CHECKING:
 
 
 def in_lanes(parts: Callable[Concatenate[Analysis, P], Parts]) -> Callable[Concatenate[Analysis, P], Parts]:
-    """Decorates `parts` of an answer: without cycles they are what it gives."""
+    """Decorates the function `parts` of an answer. Without cycles it changes nothing."""
 
     @wraps(parts)
-    def each(found: Analysis, /, *args: P.args, **kwargs: P.kwargs) -> Parts:
-        if found.lanes is None:
-            return parts(found, *args, **kwargs)
-        return as_ranks(parts(found.by_lane, *args, **kwargs), found.lanes.of)
+    def parts_of_ranks(analysis: Analysis, /, *args: P.args, **kwargs: P.kwargs) -> Parts:
+        if analysis.lanes is None:
+            return parts(analysis, *args, **kwargs)
+        return as_ranks(parts(analysis.by_lane, *args, **kwargs), analysis.lanes.of)
 
-    return each
+    return parts_of_ranks
 
 
 def as_ranks(parts: Parts, lanes: Mapping[int, Lane]) -> Parts:
@@ -41,9 +42,9 @@ def as_ranks(parts: Parts, lanes: Mapping[int, Lane]) -> Parts:
     cycles = {number: lane.cycle for number, lane in lanes.items()}
     if len(set(ranks.values())) == len(ranks):
         return {name: moved(part, ranks) for name, part in parts.items()}
-    found = {}
+    answer = {}
     for name, part in parts.items():
         if name == COLLECTIVES:
             part = replace(part, rows=with_cycles(part.rows, cycles))
-        found[name] = together([moved(part, ranks)], again=True)
-    return found
+        answer[name] = together([moved(part, ranks)], again=True)
+    return answer

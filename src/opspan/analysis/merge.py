@@ -1,8 +1,8 @@
-"""Makes one trace of two that different tools recorded from the same processes at the same time: the CPU side of one,
-the GPU side of the other.
+"""Merges two traces that different tools recorded of the same processes at once, such as the CPU side and the GPU side.
 
-merge(one, other) -> Trace, one rank, on the clock of `one`. A range that both tools saw appears once: as the row of
-`one`, with what only `other` knew of it. docs/analysis.md says how clocks are aligned, and when that is refused.
+merge(one, other) -> Trace with one rank, on the clock of `one`. A range that both tools saw appears once, as the row of
+`one`; columns that are null there are filled from `other`. docs/analysis.md says how clocks are aligned, and when
+traces are refused.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from opspan.tables.tables import clock_shift_ns, id_count, moved
 
 # For a range that two tools saw, the two starts differ only by the time that the tools themselves take.
 MOST_APART_NS = 1_000_000
-# With this many pairs of ranges, or more, they align the clocks; with fewer, what the files say of their clocks does.
+# Clocks are aligned by pairs of ranges if there are at least so many; else by the clocks that the files name.
 LEAST_PAIRS = 8
-# Two ranges of one name may begin this far apart and still be the same range, however well the other pairs agree.
+# Two ranges of one name may begin so far apart and still be the same range, however well the other pairs agree.
 LEAST_TOLERANCE_NS = 5_000
 
 _KEY = ["pid", "tid", "name"]
@@ -31,19 +31,19 @@ _ONE_A_ROW = {"threads": ["pid", "tid"], "processes": ["pid"], "devices": ["devi
 
 @dataclass(frozen=True)
 class Alignment:
-    """How the times of the other trace were brought to the clock of the first."""
+    """The way in which the times of the other trace were brought to the clock of the first."""
 
-    by: str  # ranges: by those that both saw; clock: both read the same one; UTC: each file relates its clock to UTC
-    shift_ns: int  # added to the other's times
-    pairs: int  # ranges that both saw
-    within_ns: int | None  # nine in ten pairs are no further apart; None: there were too few pairs to say
+    by: str  # ranges: by ranges that both saw; clock: both read the same clock; UTC: both files relate theirs to UTC
+    shift_ns: int  # was added to the times of the other
+    pairs: int  # number of ranges that both saw
+    within_ns: int | None  # nine in ten pairs are no further apart; None: there were too few pairs
 
 
 def merge(one: Tables, other: Tables) -> Tables:
-    """Both traces as one, aligned; `merged.metadata.options["alignment"]` says how, and how certain that is. If one of
-    them was analysed, the merged trace is analysed too."""
+    """Merges the traces. `merged.metadata.options["alignment"]` tells how the clocks were aligned, and how well. If one
+    of them was analysed, the merged trace is analysed, too."""
     _check(one, other)
-    given, one, other = (one, other), one.without_analysis(), other.without_analysis()
+    traces, one, other = (one, other), one.without_analysis(), other.without_analysis()
     issues = Issues()
     first, second = ops(one.ranges), ops(other.ranges)
     pairs = _in_order(first, second)
@@ -52,7 +52,7 @@ def merge(one: Tables, other: Tables) -> Tables:
 
     ids = {name: id_count(frame) for name, frame in one.frames.items()}
     theirs = other.replace(ranges=second).frames
-    if not other.work.height:  # without work these ids are of no use, and they must not match our work
+    if not other.work.height:  # its correlation ids must not match the work of the first trace
         theirs["calls"] = theirs["calls"].with_columns(correlation_id=None)
     if not one.work.height:
         one = one.replace(calls=one.calls.with_columns(correlation_id=None))
@@ -73,7 +73,7 @@ def merge(one: Tables, other: Tables) -> Tables:
     issues.add("seen_twice", same.height)
     frames["issues"] = pl.concat([frames["issues"], issues.frame()], how="diagonal")
     merged = Tables((_metadata(one.metadata, other.metadata, alignment),), **frames)
-    return analysed_like(merged, given)
+    return analysed_like(merged, traces)
 
 
 def _check(one: Tables, other: Tables) -> None:
@@ -126,7 +126,7 @@ def _known(ranges: pl.DataFrame) -> pl.LazyFrame:
 
 
 def _in_order(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
-    """The n-th range of a name and thread in both, where both have as many of them: one and other (ids), apart_ns, and
+    """Pairs the n-th range of each name and thread if both traces have equally many: one and other (ids), apart_ns, and
     the times of both."""
     joined = _known(first).join(_known(second), on=[*_KEY, "nth", "count"], suffix="_other")
     apart = pl.col("start_ns") - pl.col("start_ns_other")
@@ -135,16 +135,16 @@ def _in_order(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
 
 
 def _align(one: Tables, other: Tables, pairs: pl.DataFrame, issues: Issues) -> Alignment:
-    told = clock_shift_ns(other.metadata, one.metadata)
+    by_files = clock_shift_ns(other.metadata, one.metadata)
     if pairs.height >= LEAST_PAIRS:
         middle = pairs["apart_ns"].median()
         shift = round(middle) if isinstance(middle, (int, float)) else 0
         within = (pairs["apart_ns"] - shift).abs().quantile(0.9, "higher")
         if within is not None and within <= MOST_APART_NS:
-            if told is not None and abs(told - shift) > MOST_APART_NS:
-                issues.add("clocks_disagree", detail=f"by {(told - shift) / 1e6:+,.3f} ms")
+            if by_files is not None and abs(by_files - shift) > MOST_APART_NS:
+                issues.add("clocks_disagree", detail=f"by {(by_files - shift) / 1e6:+,.3f} ms")
             return Alignment("ranges", shift, pairs.height, int(within))
-    if told is None:
+    if by_files is None:
         raise UsageError(
             f"cannot merge {one.metadata.source} and {other.metadata.source}: no clock is known of one of them, and "
             f"{plural(pairs.height, 'range')} that both saw; expected at least {LEAST_PAIRS} that agree to the "
@@ -152,21 +152,21 @@ def _align(one: Tables, other: Tables, pairs: pl.DataFrame, issues: Issues) -> A
             "Label the program for both tools (opspan exec)"
         )
     issues.add("aligned_by_clocks")
-    same = told == 0 and one.metadata.clock is not None and one.metadata.clock == other.metadata.clock
-    return Alignment("clock" if same else "UTC", told, 0, None)
+    same = by_files == 0 and one.metadata.clock is not None and one.metadata.clock == other.metadata.clock
+    return Alignment("clock" if same else "UTC", by_files, 0, None)
 
 
 def _same(first: pl.DataFrame, second: pl.DataFrame, pairs: pl.DataFrame, alignment: Alignment) -> pl.DataFrame:
-    """one, other: ids of the ranges that both saw."""
+    """Returns the ids of the ranges that both traces have: one, other."""
     if alignment.within_ns is None:
         return pairs.clear().select("one", "other")
-    # The code of the range ran within both: they overlap, however long the thread was held up between the two starts.
+    # The code of the range ran inside both, so they overlap, however long the thread was held up between their begins.
     tolerance, shift = max(3 * alignment.within_ns, LEAST_TOLERANCE_NS), alignment.shift_ns
     overlap = (pl.col("start_ns_other") + shift <= pl.col("end_ns") + tolerance) & (
         pl.col("start_ns") <= pl.col("end_ns_other") + shift + tolerance
     )
     in_order = pairs.filter(overlap).select("one", "other")
-    # If one tool has more ranges of a name than the other, each is paired with the nearest one that is left.
+    # If one tool has more ranges of a name than the other, the nearest ones are paired.
     ours = _known(first).filter(~pl.col("id").is_in(in_order["one"].implode()))
     theirs = _known(second).filter(~pl.col("id").is_in(in_order["other"].implode()))
     near = (
@@ -187,10 +187,11 @@ def _same(first: pl.DataFrame, second: pl.DataFrame, pairs: pl.DataFrame, alignm
 
 
 def _ranges(ours: pl.DataFrame, theirs: pl.DataFrame, same: pl.DataFrame) -> pl.DataFrame:
-    """All of our ranges, with what the other trace knew of them, and those of its ranges that we do not have."""
-    told = theirs.join(same, left_on="id", right_on="other", how="inner").drop("id", "parent_id")
-    columns = [name for name in told.columns if name in ours.columns and name not in ("start_ns", "end_ns")]
-    joined = ours.join(told, left_on="id", right_on="one", how="left", suffix="_other", maintain_order="left")
+    """Returns all ranges of the first trace, with nulls filled from the other, and the ranges that only the other
+    has."""
+    shared = theirs.join(same, left_on="id", right_on="other", how="inner").drop("id", "parent_id")
+    columns = [name for name in shared.columns if name in ours.columns and name not in ("start_ns", "end_ns")]
+    joined = ours.join(shared, left_on="id", right_on="one", how="left", suffix="_other", maintain_order="left")
     filled = joined.with_columns(pl.coalesce(name, f"{name}_other").alias(name) for name in columns)
     kind = pl.when(pl.col("kind") == "unknown").then(pl.coalesce("kind_other", "kind")).otherwise("kind")
     filled = filled.with_columns(kind.alias("kind")).select(ours.columns)
@@ -199,14 +200,14 @@ def _ranges(ours: pl.DataFrame, theirs: pl.DataFrame, same: pl.DataFrame) -> pl.
 
 
 def _renamed(frame: pl.DataFrame, same: pl.DataFrame, *columns: str) -> pl.DataFrame:
-    """The frame with references to the other's ranges replaced where we have the same range."""
+    """Replaces references to ranges of the other trace if the first trace has the same range."""
     return frame.with_columns(pl.col(name).replace(same["other"], same["one"]) for name in columns)
 
 
 def _metadata(one: Metadata, other: Metadata, alignment: Alignment) -> Metadata:
     options = {
         "alignment": asdict(alignment),
-        "merged": [{"source": each.source, "tool": each.tool, "options": dict(each.options)} for each in (one, other)],
+        "merged": [{"source": side.source, "tool": side.tool, "options": dict(side.options)} for side in (one, other)],
     }
     return Metadata(
         source=f"{one.source}+{other.source}",

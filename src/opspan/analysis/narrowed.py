@@ -1,8 +1,9 @@
-"""A part of a trace by the numbers of steps that no range has: they are found in all of it, and then it is cut.
+"""Cuts a part out of a trace by numbers of steps that are not in names of ranges: the steps of the whole trace are
+found first.
 
-narrowed(read, window) -> what `read(window)` gives, and None; or, where that has no numbered steps, the part of
-    what `read(None)` gives, and the steps in it
-steps_of_all(parts, found, whole) -> the steps of parts that are put side by side
+narrowed(read, window) -> the result of `read(window)`, and None; or, if that has no numbered steps, the part of
+    `read(None)`, and the steps in it
+steps_of_all(parts, steps, trace) -> the steps of parts that are put side by side
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from opspan.tables.cycles import COLUMN
 from opspan.tables.tables import clock_shift_ns, renumbered
 from opspan.tables.window import Window, cut, of_steps
 
-Part = tuple[Tables, pl.DataFrame | None]
+PartAndSteps = tuple[Tables, pl.DataFrame | None]
 _TIMES = pl.col("start_ns", "end_ns")
 
 
-def narrowed(read: Callable[[Window | None], Tables], window: Window | None) -> Part:
+def narrowed(read: Callable[[Window | None], Tables], window: Window | None) -> PartAndSteps:
     try:
         return read(window), None
     except NoNumberedSteps:
@@ -31,34 +32,33 @@ def narrowed(read: Callable[[Window | None], Tables], window: Window | None) -> 
             raise
     from opspan.analysis.spans import PROCESS
 
-    whole = read(None)
-    analysed = Analysis(whole)
-    found = analysed.iterations
+    trace = read(None)
+    analysed = Analysis(trace)
+    steps = analysed.iterations
     if analysed.lanes is not None:
         cycle = pl.col("rank").replace_strict(analysed.lanes.cycle_of, return_dtype=pl.Int32)
-        found = found.with_columns(analysed.by_lane.iterations.select(cycle.alias(COLUMN)))
-    # As `opspan steps` numbers them: in order, each process from 0.
-    numbers = found.select(number=pl.int_range(pl.len()).over(PROCESS))["number"]
-    stretch = of_steps(window.steps, numbers, found["start_ns"], found["end_ns"])
-    return cut(whole, window, stretch), found.filter(numbers.is_between(*window.steps))
+        steps = steps.with_columns(analysed.by_lane.iterations.select(cycle.alias(COLUMN)))
+    # Steps are numbered as in `opspan steps`: in order, from 0 in each process.
+    numbers = steps.select(number=pl.int_range(pl.len()).over(PROCESS))["number"]
+    stretch = of_steps(window.steps, numbers, steps["start_ns"], steps["end_ns"])
+    return cut(trace, window, stretch), steps.filter(numbers.is_between(*window.steps))
 
 
-def steps_of_all(parts: Sequence[Tables], found: Sequence[pl.DataFrame], whole: Tables) -> pl.DataFrame:
-    """With the numbers and on the clock that the ranks have in `whole`."""
+def steps_of_all(parts: Sequence[Tables], steps_of_parts: Sequence[pl.DataFrame], trace: Tables) -> pl.DataFrame:
+    """Returns the steps of all parts, with the rank numbers and the clock of `trace`, which was made of the parts."""
     frames = []
     places: dict[tuple[str, ...], list[tuple[Metadata, int | None]]] = {}
-    for rank in whole.ranks:
+    for rank in trace.ranks:
         for one in rank.cycles or (rank,):
             places.setdefault(one.paths, []).append((rank, one.cycle))
-    for part, steps in zip(parts, found, strict=True):
+    for part, steps in zip(parts, steps_of_parts, strict=True):
         placed = [(before, *places[before.paths].pop(0)) for before in part.ranks]
         now = [(before, rank) for before, rank, _ in placed]
         by_utc = Shift(clock_shift_ns(part.metadata, parts[0].metadata) or 0)
         steps = steps.with_columns(times(_TIMES, {before.rank: by_utc for before, _ in now}))
         steps = steps.with_columns(renumbered({before.rank: rank.rank for before, rank in now}))
-        if COLUMN in steps.columns:
-            pass  # of a file that has several cycles itself
-        elif cycles := {rank.rank: cycle for _, rank, cycle in placed if cycle is not None}:
+        cycles = {rank.rank: cycle for _, rank, cycle in placed if cycle is not None}
+        if cycles and COLUMN not in steps.columns:  # a file that has several cycles itself has the column
             steps = steps.with_columns(
                 pl.col("rank").replace_strict(cycles, default=None, return_dtype=pl.Int32).alias(COLUMN)
             )

@@ -1,15 +1,14 @@
-"""What a rank says of an answer in small frames, and how those of several ranks become what all of them say.
+"""Parts of an answer: small frames of one rank, which can be put together with those of other ranks.
 
-    Part(rows)                            rows of one rank stay its rows: those of other ranks stand below them
-    Part(rows, key)                       rows of the same key become one: numbers are summed, unless `rules` say else
-    together(parts) -> Part               of several ranks, in their order
-    moved(part, ranks, shift_ns) -> Part  with other numbers of ranks, and on another clock
-    shifted(part, shifts) -> Part         with ranks on clocks of which each is off by something else
-    counted(rows, key, value)             how often each value is there, in place of the values
-    medians(rows, key, value)             of those
-
-An answer is made of parts in two steps, `parts` and `rows` of its file in views/: a trace's are put together of the
-parts of one, those of many files of the parts of each. So nothing has to be defined twice.
+    Part(rows)                            rows of several ranks are concatenated
+    Part(rows, key)                       rows with equal keys become one: numbers are summed, unless `rules` differ
+    together(parts) -> Part               puts the parts of several ranks together, in their order
+    moved(part, ranks, shift_ns) -> Part  gives ranks other numbers, and moves times to another clock
+    shifted(part, shifts) -> Part         moves the times of each rank by a shift of its own
+    counted(rows, key, value) -> Part     counts how often each value occurs, in place of the values
+    medians(part, key, name)              the medians of values that were counted
+ An answer is made in two steps, by `parts` and `rows` of its file in views/. `rows` gets the parts of one trace, or
+those of many files put together, so both are defined only once.
 """
 
 from __future__ import annotations
@@ -23,24 +22,26 @@ from opspan.analysis.spans import bounded
 from opspan.tables.clocks import Shift, times
 
 _col = pl.col
-MOST_VALUES = 100_000  # of a part: if there are more, each is kept to three digits, so that memory has a bound
+MOST_VALUES = 100_000  # if a part has more, they are rounded to three digits, so that memory has a bound
 _DIGITS = 3
-COLLECTIVES = "collectives"  # what the part is called that has a row for each collective of each rank
+COLLECTIVES = "collectives"  # name of the part that has a row for each collective of each rank
 _COUNT = "values"
 
 
 @dataclass(frozen=True)
 class Part:
+    """A part of an answer."""
+
     rows: pl.DataFrame
     key: tuple[str, ...] | None = None
-    rules: Mapping[str, str] = field(default_factory=dict)  # of columns that are no sums: a name of RULES
+    rules: Mapping[str, str] = field(default_factory=dict)  # the names in RULES of columns that are not summed
     times: tuple[str, ...] = ()  # columns that are readings of the clock
-    value: str | None = None  # of what `counted` gives
+    value: str | None = None  # the column of values, if they were `counted`
 
 
 Parts = dict[str, Part]
 
-# A sum of what nobody knows is not known.
+# A sum of unknown values only is unknown, not 0.
 _SUM = "sum"
 RULES: dict[str, Callable[[str], pl.Expr]] = {
     _SUM: lambda name: pl.when(_col(name).is_not_null().any()).then(_col(name).sum()),
@@ -54,8 +55,8 @@ RULES: dict[str, Callable[[str], pl.Expr]] = {
 
 
 def together(parts: Sequence[Part], *, again: bool = False) -> Part:
-    """Groups are in the order in which they are first there, rank after rank. `again`: rows of one part, too, may have
-    the same key."""
+    """Puts parts together. Groups are in the order in which they occur first, rank after rank. `again`: rows of a
+    single part may have equal keys, too."""
     first = parts[0]
     if len(parts) == 1 and not again:
         return first
@@ -83,7 +84,7 @@ def _rule(rule: str, name: str, dtype: pl.DataType) -> pl.Expr:
 
 
 def moved(part: Part, ranks: Mapping[int, int], shift_ns: int = 0) -> Part:
-    """`ranks`: new numbers by the old ones; `shift_ns`: what to add to its times."""
+    """Renumbers ranks and moves times. `ranks`: new numbers by the old ones; `shift_ns` is added to the times."""
 
     def number(rank: pl.Expr) -> pl.Expr:
         return rank.replace(list(ranks), list(ranks.values()))
@@ -91,7 +92,7 @@ def moved(part: Part, ranks: Mapping[int, int], shift_ns: int = 0) -> Part:
     is_other = any(before != after for before, after in ranks.items())
     changes = [number(_col("rank"))] if is_other and "rank" in part.rows.columns else []
     changes += [_col(name) + shift_ns for name in part.times] if shift_ns else []
-    # Findings name ranks and ranges.
+    # Findings have lists of ranks and ranges.
     if is_other and part.rows.schema.get("ranks") == pl.List(pl.Int32):
         changes.append(_col("ranks").list.eval(number(pl.element())))
     if (is_other or shift_ns) and isinstance(part.rows.schema.get("ranges"), pl.List):
@@ -101,7 +102,7 @@ def moved(part: Part, ranks: Mapping[int, int], shift_ns: int = 0) -> Part:
 
 
 def shifted(part: Part, shifts: Mapping[int, Shift]) -> Part:
-    """With the times of each rank moved by its shift."""
+    """Moves the times of each rank by its shift."""
     schema = part.rows.schema
     changes = [times(_col(name), shifts) for name in part.times if "rank" in schema]
     if isinstance(schema.get("ranges"), pl.List):
@@ -112,20 +113,21 @@ def shifted(part: Part, shifts: Mapping[int, Shift]) -> Part:
 
 def counted(rows: pl.DataFrame, key: Sequence[str], value: str) -> Part:
     """Returns how often each known value occurs in each group; `key` tells groups apart."""
-    found = rows.drop_nulls(value).group_by(*key, value, maintain_order=True).agg(pl.len().cast(pl.Int64).alias(_COUNT))
-    return Part(found, (*key, value), value=value)
+    known = rows.drop_nulls(value)
+    counts = known.group_by(*key, value, maintain_order=True).agg(pl.len().cast(pl.Int64).alias(_COUNT))
+    return Part(counts, (*key, value), value=value)
 
 
 def medians(part: Part, key: Sequence[str], name: str) -> pl.DataFrame:
-    """*key, and the median as a column called `name`."""
+    """Returns the key, and the median as a column called `name`."""
     value = str(part.value)
     rows = part.rows.sort(value)
     over = _col(_COUNT).cum_sum().over(key) if key else _col(_COUNT).cum_sum()
-    whole = _col(_COUNT).sum().over(key) if key else _col(_COUNT).sum()
-    rows = rows.with_columns(until=over, whole=whole)
+    total = _col(_COUNT).sum().over(key) if key else _col(_COUNT).sum()
+    rows = rows.with_columns(until=over, total=total)
     before = _col("until") - _col(_COUNT)
-    # The median of an even number is the mean of the two in the middle, as everywhere.
-    low, high = (_col("whole") - 1) // 2, _col("whole") // 2
+    # The median of an even number of values is the mean of the two in the middle.
+    low, high = (_col("total") - 1) // 2, _col("total") // 2
     at = [_col(value).filter((before <= place) & (place < _col("until"))).first() for place in (low, high)]
     middle = ((at[0] + at[1].cast(pl.Float64)) / 2).alias(name)
     return rows.group_by(key, maintain_order=True).agg(middle) if key else rows.select(middle)

@@ -1,13 +1,13 @@
-"""How many steps a run has and how long they took: what every output says of them comes from here.
+"""The number of steps of a run and how long they took: every output takes these figures from here.
 
-    parts(found) -> what `lengths_of` needs of one trace, to be put together with those of others
+    parts(analysis) -> the parts of one trace for `lengths_of`, which can be put together with those of others
     lengths_of(parts) -> Lengths
-    lengths(found) -> the same of one trace
+    lengths(analysis) -> the Lengths of one trace
 
-A step is as long as its stretch of time, cut to the part of the trace that was read: as `opspan steps` has it. How long
-it took until all that it launched was done is another figure, which `diff` compares (`until_done`). `steps` is how many
-the process has that has most: the ranks of a job do one step together. Median and mean are those of all steps of all
-processes; a few long ones pull the mean away from the median, so both are said.
+The length of a step is that of its stretch of time, cut to the part of the trace that was read, as in `opspan steps`.
+The time until all that it launched was done is another figure, which `diff` compares (`until_done`). The number of
+steps is that of the process with most steps, because the ranks of a job do each step together. Median and mean are
+those of all steps of all processes; both are given, as a few long steps pull the mean away from the median.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _NS, _COUNTS = "step lengths", "step counts"
 
 
 class Lengths(NamedTuple):
-    """`are_alike`: each of `processes`, which are those with steps, has as many. `median_ns`: None where no step is."""
+    """The number of steps, and their lengths."""
 
     steps: int
-    processes: int
-    are_alike: bool
-    median_ns: int | None
+    processes: int  # the processes that have steps
+    are_alike: bool  # all of these have equally many steps
+    median_ns: int | None  # None if there are no steps
     mean_ns: int | None
 
 
 def parts(analysis: Analysis, steps: pl.DataFrame | None = None) -> Parts:
-    """`steps`: those that were asked for, if not those of the trace."""
+    """Returns the parts. `steps`: the steps that count, if not those of the trace."""
     rows = within_part(analysis.iterations if steps is None else steps, analysis.complete)
     counts = rows.group_by(PROCESS, maintain_order=True).agg(steps=pl.len().cast(pl.Int64))
     return {_NS: counted(rows.select(ns=length()), (), "ns"), _COUNTS: Part(counts, PROCESS)}
@@ -52,7 +52,7 @@ def lengths_of(parts: Parts) -> Lengths:
 
 
 def median_and_mean(ns: pl.Series) -> tuple[int, int]:
-    """The same two figures of some steps, as those of one process. There is at least one."""
+    """Returns median and mean of some lengths; there must be at least one."""
     return _of_counted(counted(ns.alias("ns").to_frame(), (), "ns"))
 
 
