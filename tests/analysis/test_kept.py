@@ -62,4 +62,4 @@ def test_what_fails_is_tried_again_and_a_value_can_be_given() -> None:
     one.__dict__["value"] = given = object()
     assert one.value is given
     assert one.times == 2
-    assert Worked.value.__doc__ == "Of what it is."
+    assert Worked.value.__doc__ == "Returns a new object, slowly."

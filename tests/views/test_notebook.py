@@ -72,7 +72,7 @@ class TestTrace:
     ) -> None:
         trace = opspan.load(nsys(tmp_path / "run.sqlite"))
         trace._repr_html_()
-        assert set(trace.analysed.__dict__) == {"_given", "tables", "lanes", "attributed", "coverage"}
+        assert set(trace.analysed.__dict__) == {"_known_iterations", "tables", "lanes", "attributed", "coverage"}
 
 
 def broken(trace: Trace) -> dict[str, Trace]:
