@@ -125,8 +125,7 @@ inline constexpr uint16_t kValueMask = 3;
 inline constexpr uint16_t kHasColor = 4;
 inline constexpr uint16_t kHasForward = 8;   // forward_tid is valid; 0 in it: the forward thread is not known
 inline constexpr uint16_t kForeignEnd = 16;  // on kEnd: owner_tid and owner_unit are set, id is not
-inline constexpr uint16_t kOwnerById =
-    32;  // on kAttribute: owner is a kIds unit; the attribute belongs to whatever has that id
+inline constexpr uint16_t kOwnerById = 32;   // on kAttribute: owner is a kIds unit, whose id says what it belongs to
 // On kRange of kNvtx and kItt: an op of opspan's own, in its domain, with the fields of its label as for kTorch. On ITT
 // its id is (id, label::kTag, 0), and `parent` is the number of its parent, with the bit kUsersParent if that is a
 // user's range; 0: it has no parent.
@@ -140,8 +139,8 @@ inline constexpr uint16_t kHasStack = 256;
 // On kRange of kTorch: the part of the name behind its last point is the op's overload: aten::add.Tensor.
 inline constexpr uint16_t kHasOverload = 512;
 
-inline constexpr uint64_t kNoOwner =
-    ~uint64_t{0};  // owner of an attribute of the whole thread, and of a kIds that kOwnerById refers to
+// The owner of an attribute of the whole thread, and of a kIds that kOwnerById refers to.
+inline constexpr uint64_t kNoOwner = ~uint64_t{0};
 
 struct Event {
   uint8_t kind;    // Unit, written last together with the rest of its word
@@ -225,9 +224,8 @@ struct Event {
       uint32_t reserved;
       uint64_t reserved2[4];
     } counter;
-    struct {  // kSchema; its entries are the kBlob units that follow, owner = this unit
-      uint64_t
-          schema_id;  // the low 32 bits of NVTX's id, by which events and entries refer to it; unique in its domain
+    struct {               // kSchema; its entries are the kBlob units that follow, owner = this unit
+      uint64_t schema_id;  // low 32 bits of NVTX's id; events and entries refer to it; unique in its domain
       uint32_t domain;
       uint32_t entries;
       uint32_t payload_bytes;

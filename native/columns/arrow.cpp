@@ -131,7 +131,7 @@ struct ArrayOwner {
   std::unique_ptr<ArrowArray> dictionary;
 };
 
-// A consumer may move a child out: it then has no release any more.
+// Frees what a schema or array owns. A consumer may have moved a child out, which has no `release` then.
 template <class Owner, class Thing>
 void release(Thing* thing) {
   auto* owner = static_cast<Owner*>(thing->private_data);

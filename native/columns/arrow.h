@@ -1,8 +1,8 @@
 // Columns that come in and go out, by the Arrow C data interface
-// (https://arrow.apache.org/docs/format/CDataInterface.html). Only what is needed of it here: flat columns of integers,
-// bits and string views in; integers, bits, string views, dictionaries of strings out.
+// (https://arrow.apache.org/docs/format/CDataInterface.html). Only the parts that are needed here: flat columns of
+// integers, bits and string views in; integers, bits, string views, dictionaries of strings out.
 //
-// Input reads a frame in place: no value is copied. Output owns what it hands over.
+// Input reads a frame in place: no value is copied. Output owns what it hands over, until the consumer releases it.
 #pragma once
 
 #include <cstddef>
@@ -57,18 +57,18 @@ struct ArrowArrayStream {
 
 namespace opspan::columns {
 
-// Numbers of rows are what polars gathers by. The largest is no row.
+// Rows have numbers of 32 bits, by which polars gathers them. The largest means no row.
 using Row = uint32_t;
 inline constexpr Row kNone = std::numeric_limits<Row>::max();
 
-// The caller's mistake, not the data's: a column missing, of another type, in pieces.
+// A mistake of the caller's, not of the data's: a column is missing, of another type, or in pieces.
 struct BadInput : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
 inline bool bit(const uint8_t* bits, size_t at) { return (bits[at >> 3] >> (at & 7)) & 1; }
 
-// A bit a row, from all zeros. Threads may set bits at once where no byte is shared: split rows at multiples of 8.
+// A bit a row, at first all zeros. Threads may set bits at once if no byte is shared: split rows at multiples of 8.
 class Bits {
  public:
   explicit Bits(size_t rows) : bytes_((rows + 7) / 8) {}
@@ -98,7 +98,7 @@ inline constexpr const char* kFormat<double> = "g";
 // --- in
 
 struct Nulls {
-  const uint8_t* validity = nullptr;  // none: no nulls
+  const uint8_t* validity = nullptr;  // null: there are no nulls
   size_t offset = 0;
   bool operator()(size_t row) const { return validity != nullptr && !bit(validity, offset + row); }
 };
@@ -108,7 +108,7 @@ struct Values {
   const T* data = nullptr;
   Nulls null;
   T operator[](size_t row) const { return data[row]; }
-  // Neither it nor the row before it is null, and both are the same.
+  // Returns whether neither this row nor the one before is null, and both are equal.
   bool as_before(size_t row) const { return !null(row) && !null(row - 1) && data[row] == data[row - 1]; }
 };
 
@@ -149,7 +149,7 @@ class Input {
   ~Input();
 
   size_t rows() const { return rows_; }
-  // For who takes whatever columns there are; a batch is there if there are rows.
+  // For callers that take whatever columns there are. There is a batch if there are rows.
   const ArrowSchema& schema() const { return schema_; }
   const ArrowArray& batch() const { return *batch_; }
   bool has(const char* name) const { return find(name) != nullptr; }
@@ -157,8 +157,8 @@ class Input {
   Values<T> values(const char* name) const;
   Flags flags(const char* name) const;
   Texts texts(const char* name) const;
-  // What a column of texts consists of, for an output that goes on using it: first the views of the rows, then the
-  // buffers that they point into, and the sizes of those. There must be rows.
+  // Returns the parts of a column of texts, for an output that goes on using them: first the views of the rows, then
+  // the buffers that they point into, and the sizes of those. There must be rows.
   std::vector<std::shared_ptr<const void>> parts_of_texts(const char* name) const;
 
  private:
@@ -168,7 +168,7 @@ class Input {
   Nulls nulls(const ArrowArray& column) const;
 
   ArrowSchema schema_{};
-  std::shared_ptr<ArrowArray> batch_;  // null: not one row
+  std::shared_ptr<ArrowArray> batch_;  // null: there are no rows
   size_t rows_ = 0;
 };
 
@@ -183,11 +183,11 @@ Values<uint8_t> Input::values(const char* name) const;
 
 // --- out
 
-// Copies of texts, in blocks: a column of views into somebody else's would keep alive all that he has. Several threads
-// may take blocks at once.
+// Copies of texts, in blocks: a column of views into another owner's memory would keep all of that alive. Several
+// threads may take blocks at once.
 class Blocks {
  public:
-  // A block to write to; it stays where it is.
+  // Returns a block to write to; it stays where it is.
   std::pair<char*, int32_t> take(size_t bytes);
   size_t count() const { return blocks_.size(); }
   const char* bytes(size_t block) const { return blocks_[block].get(); }
@@ -209,20 +209,20 @@ class Output {
     column(name, kFormat<T>, valid).owners.push_back(std::shared_ptr<T[]>(std::move(values)));
   }
   void add(const char* name, Bits&& flags);
-  // Views into buffers, the sizes of which come last.
+  // Adds views into buffers, the sizes of which come last.
   void add(const char* name, std::shared_ptr<const void> views, Bits* valid,
            std::vector<std::shared_ptr<const void>> buffers, bool is_text = true);
-  // Views into blocks, which several columns may share.
+  // Adds views into blocks, which several columns may share.
   void add(const char* name, Array<Texts::View> views, Bits* valid, const std::shared_ptr<Blocks>& blocks,
            bool is_text = true);
-  // Codes into a dictionary; kNone is null.
+  // Adds codes of a dictionary; kNone is null.
   void add(const char* name, Array<uint32_t> codes, std::vector<std::string_view> dictionary);
 
-  // The column that was added last has one row, which stands for all.
+  // Says that the column which was added last has one row that stands for all.
   void is_the_same() { columns_.back().length = 1; }
 
   bool is_empty() const { return columns_.empty(); }
-  // The frame as a struct array. Nothing is left here.
+  // Hands over the frame as a struct array. Nothing is left here.
   void give(ArrowSchema* schema, ArrowArray* array);
 
  private:
@@ -231,7 +231,7 @@ class Output {
     const char* format = "";
     int64_t null_count = 0;
     size_t length = 0;
-    std::vector<std::shared_ptr<const void>> owners;  // first: validity (or none); then as the format wants them
+    std::vector<std::shared_ptr<const void>> owners;  // validity (or null), then the buffers in the order of the format
     std::vector<const void*> buffers;
     std::unique_ptr<Column> dictionary;
   };

@@ -1,4 +1,4 @@
-// Columns of a result under construction: numbers, texts as codes of a dictionary, texts as views of copies.
+// Columns of a result while it is made: numbers, texts as codes of a dictionary, texts as views of copies.
 #pragma once
 
 #include <bit>
@@ -18,7 +18,7 @@ Word loaded(const char* at) {
   return word;
 }
 
-// Up to seven bytes, each of them in it. Copying so many as there are into a word, and reading that, waits for the
+// Returns up to seven bytes, each at least once. Copying just these into a word and reading that would wait for the
 // copy.
 inline uint64_t few_bytes(const char* at, size_t count) {
   if (count >= 4) return loaded<uint32_t>(at) | uint64_t{loaded<uint32_t>(at + count - 4)} << 32;
@@ -38,7 +38,7 @@ inline uint64_t hash(std::string_view text) {
   return sum ^ (sum >> 32);
 }
 
-// Texts by number, in the order they were first seen. They lie where they lay.
+// Texts by number, in the order in which they were first seen. They stay where they are.
 class Dictionary {
  public:
   Dictionary() : slots_(256, Slot{0, kNone}) {}
@@ -57,7 +57,7 @@ class Dictionary {
     if (texts_.size() * 2 > slots_.size()) grow();
     return code;
   }
-  // The text of a code lies elsewhere from now on.
+  // Says that the text of a code is elsewhere from now on.
   void move(uint32_t code, std::string_view to) { texts_[code] = to; }
   const std::vector<std::string_view>& texts() const { return texts_; }
 
@@ -90,20 +90,20 @@ struct Numbers {
   Bits valid;
 };
 
-// A text where it was copied to.
+// A text in the block to which it was copied.
 struct Copy {
   std::string_view text;
   const char* block_bytes;
   int32_t block;
 };
 
-// Writes copies of texts, one after the other.
+// Copies texts into blocks, one after the other.
 class Copies {
  public:
   explicit Copies(std::shared_ptr<Blocks> blocks) : blocks_(std::move(blocks)) {}
   Copy add(std::string_view text) {
     if (text.size() > left_) {
-      // All but the first are one of the processor's large pages: more stays half empty.
+      // All blocks but the first are as large as the processor's large pages: more would stay half empty.
       constexpr size_t kFirst = size_t{1} << 20, kBlock = size_t{1} << 21;
       left_ = std::max(begin_ ? kBlock : kFirst, text.size());
       std::tie(begin_, number_) = blocks_->take(left_);
@@ -123,7 +123,7 @@ class Copies {
   int32_t number_ = 0;
 };
 
-// Of a text that stands at `offset` of `buffer`.
+// Returns the view of a text that stands at `offset` of `buffer`.
 inline Texts::View view_of(std::string_view text, int32_t buffer, int32_t offset) {
   Texts::View view{};
   view.length = static_cast<int32_t>(text.size());

@@ -1,5 +1,5 @@
-// The time that spans of a group cover together: stretches that do not touch, in order; and how much of other stretches
-// it is. A span without a length covers nothing.
+// Unites the spans of a group into stretches that do not touch, in order, and measures how much of other stretches they
+// cover. A span without a length covers nothing.
 
 #include "columns/interface.h"
 #include "columns/order.h"
@@ -7,7 +7,7 @@
 namespace opspan::columns {
 namespace {
 
-// Spans of a frame by group, and how to walk over those of one group in the order of their starts.
+// The spans of a frame by group. Those of one group can be walked over in the order of their starts.
 class Spans {
  public:
   Spans(const Input& frame, Groups& groups)
@@ -17,7 +17,7 @@ class Spans {
     }
     count_ = frame.rows();
   }
-  // Once the groups of all frames are known.
+  // Called once the groups of all frames are known.
   void slice(const Groups& groups) { slices_ = slices(groups_.get(), count_, groups.count()); }
   void walk(size_t group) {
     rows_ = slices_[group];
@@ -40,7 +40,7 @@ class Spans {
 };
 
 struct Stretches {
-  // Spans of a group come in order of their start; `first`: how many stretches there were before the group.
+  // Adds a span. Those of a group come in order of their start; `first` is the number of stretches before the group.
   void add(const Spans& span, size_t first = 0) {
     if (ends.size() == first || span.start() > ends.back()) {
       starts.push_back(span.start());
@@ -62,8 +62,8 @@ Array<int64_t> copied(const std::vector<int64_t>& from) {
   return to;
 }
 
-// How much of the time up to a moment is covered. Sums and differences without a sign are right where time is longer
-// than 63 bits.
+// Tells how much of the time up to a moment is covered. Unsigned sums and differences are right even where a time is
+// longer than 63 bits.
 class Covered {
  public:
   explicit Covered(const Stretches& of) : of_(of), before_(of.starts.size() + 1, 0) {
@@ -78,7 +78,7 @@ class Covered {
  private:
   static uint64_t ns(int64_t from, int64_t to) { return static_cast<uint64_t>(to) - static_cast<uint64_t>(from); }
   const Stretches& of_;
-  std::vector<uint64_t> before_;  // how much is covered before each
+  std::vector<uint64_t> before_;  // the time covered before each stretch
 };
 
 }  // namespace
@@ -89,7 +89,7 @@ Output cover(const Input& some, const Input& others) {
   left.slice(groups);
   right.slice(groups);
   Stretches found;
-  std::vector<int64_t> owners;  // for each stretch a row of its group: of the first frame, or behind it of the other
+  std::vector<int64_t> owners;  // a row of each stretch's group: in the first frame, or counted on in the other
   for (uint32_t group = 0; group < groups.count(); ++group) {
     left.walk(group);
     right.walk(group);

@@ -1,6 +1,7 @@
-// Stretches of time on threads, cut into pieces wherever a span of their thread begins or ends; and what each piece
-// has. A span is a range, of which the innermost counts, or it is of a kind, of which the highest counts that is open.
-// Where no kind is, and on no known thread, a piece has what its stretch has. Stretches may overlap.
+// Cuts stretches of time on threads into pieces, wherever a span of their thread begins or ends, and says what is open
+// in each piece. A span is a range, of which the innermost counts, or it has a kind, of which the highest counts. Where
+// no kind is open a piece has the kind of its stretch; on an unknown thread it has the range of its stretch, too.
+// Stretches may overlap.
 
 #include <array>
 #include <queue>
@@ -16,7 +17,7 @@ constexpr size_t kKinds = 16;
 constexpr Kind kNoKind = kKinds;
 constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
 
-// What is open on a thread from a time on.
+// The range and the kind that are open on a thread from a time on.
 struct Change {
   int64_t time;
   Row range;
@@ -35,7 +36,7 @@ struct Openings {
   Flags is_async;
 };
 
-// Ends to come. Those of spans that nest come in the order of a stack; others wait in a heap.
+// Ends to come. Those of spans that nest are a stack; others wait in a heap.
 class Ends {
  public:
   void push(int64_t end) {
@@ -58,7 +59,7 @@ class Ends {
   std::priority_queue<int64_t, std::vector<int64_t>, std::greater<>> others_;
 };
 
-// The changes on one thread, the first at the begin of time. `rows`: its spans, in any order.
+// Finds the changes on one thread, the first of them at the begin of time. `rows` are its spans, in any order.
 class Sweep {
  public:
   Sweep(const Openings& spans, std::vector<Change>& out) : spans_(spans), out_(out) { until_.fill(kLeast); }
@@ -72,7 +73,7 @@ class Sweep {
           const bool same = spans_.end[a] == spans_.end[b];
           return same ? a < b : spans_.end[a] > spans_.end[b];
         });
-    // What ends and was not open before: a damaged file's.
+    // These spans end and were never open: a damaged file has them.
     for (Row row : rows) {
       if (!spans_.end.null(row) && (spans_.start.null(row) || spans_.end[row] < spans_.start[row])) {
         ends_.push(spans_.end[row]);
@@ -100,7 +101,7 @@ class Sweep {
     ends_.push(spans_.end[row]);
     if (spans_.kind.null(row)) {
       std::vector<Row>& stack = spans_.is_async[row] ? apart_ : nested_;
-      top(stack, spans_.start[row]);  // ended ones below the top go when it does
+      top(stack, spans_.start[row]);  // ended spans below the top are popped with it
       stack.push_back(row);
     } else {
       const size_t kind = std::min<size_t>(spans_.kind[row], kKinds - 1);
@@ -125,13 +126,13 @@ class Sweep {
 
   const Openings& spans_;
   std::vector<Change>& out_;
-  std::vector<Row> nested_, apart_;  // begun and, those on top, not ended
+  std::vector<Row> nested_, apart_;  // open spans; below the top some may have ended
   std::array<int64_t, kKinds> until_{};
-  size_t kinds_ = 0;  // none from here on was open yet
+  size_t kinds_ = 0;  // kinds from here on were never open
   Ends ends_;
 };
 
-// The changes that a stretch begins with, and is cut at.
+// The changes of a stretch: `first` is in force at its start, and those after it, up to `past`, cut it.
 struct Cuts {
   size_t first = 0, past = 0;
 };

@@ -1,4 +1,4 @@
-// Names of C++ functions, as compilers write them, back into what a person wrote.
+// Turns names of C++ functions, as compilers write them, back into what a person wrote.
 
 #include <csetjmp>
 #include <cstddef>
@@ -7,7 +7,7 @@
 #include "columns/interface.h"
 
 // libstdc++'s demangler without its buffer: it hands over the text piece by piece. A hostile name of a hundred letters
-// stands for more text than there is memory, and abi::__cxa_demangle would begin to write it.
+// can stand for more text than there is memory, and abi::__cxa_demangle would begin to write it.
 extern "C" int __gcclibcxx_demangle_callback(const char* mangled, void (*take)(const char*, size_t, void*), void* to);
 
 namespace {
@@ -21,7 +21,7 @@ struct Text {
 
 void append(const char* piece, size_t size, void* to) {
   auto* text = static_cast<Text*>(to);
-  // The demangler owns nothing that would have to be given back, and no object of ours is on the stack.
+  // Jumping out is safe: the demangler owns nothing that must be freed, and no object of ours is on the stack.
   if (size > text->size - text->used) std::longjmp(text->full, 1);
   std::memcpy(text->buffer + text->used, piece, size);
   text->used += size;

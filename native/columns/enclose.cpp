@@ -1,6 +1,6 @@
-// Events to parents as torch.profiler has it: the innermost before it, of those that no overlap has closed. In order of
-// their start an event closes every one that does not contain it, so that of two which overlap neither is in the other.
-// Time that overlapping children share is taken twice from their parent, whose own may then be less than nothing.
+// Finds the parents of events as torch.profiler does: the innermost event before, of those that no overlap has closed.
+// In order of their start an event closes every one that does not contain it, so of two that overlap neither is in the
+// other. Time that overlapping children share is taken from their parent twice, whose own time may then be negative.
 
 #include "columns/interface.h"
 #include "columns/order.h"
@@ -30,7 +30,7 @@ Output enclose(const Input& frame) {
     stack.clear();
     for (Row row : rows) {
       while (!stack.empty() && (start[row] >= end[stack.back()] || end[row] > end[stack.back()])) stack.pop_back();
-      // As unsigned numbers, for which any times of a damaged file are as good as others.
+      // Unsigned differences work for any times that a damaged file may have.
       const uint64_t duration = static_cast<uint64_t>(end[row]) - static_cast<uint64_t>(start[row]);
       self[row] = static_cast<int64_t>(static_cast<uint64_t>(self[row]) + duration);
       if (!stack.empty()) {

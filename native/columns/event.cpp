@@ -32,7 +32,7 @@ void EventColumns::read(Json& json, size_t row) {
   }
 }
 
-// What comes behind the value at `before`: a value, which has not begun yet, or the end of the object.
+// Returns the slot of what follows the value at `before`: a value that has not begun yet, or the end of the object.
 Slot* EventColumns::next(Json& json, Slot& before, bool is_first) {
   if (Slot* found = Slots::follow(json, before)) return found;
   const size_t from = json.offset();
@@ -46,7 +46,7 @@ Slot* EventColumns::next(Json& json, Slot& before, bool is_first) {
   json.expect(':');
   const bool is_object = json.peek() == '{';
   const Is is = in_args_ ? Is::kRest : what_is(key.raw);
-  if (is == Is::kArgs && is_object) json.take();  // so that nothing else is taken for args
+  if (is == Is::kArgs && is_object) json.take();  // with its bracket in the lead, nothing else is taken for args
   if (is == Is::kArgs && !is_object) return &slots_.forgotten();
   Slot& slot = slots_.add(before, json.since(from));
   slot.is = is;
@@ -83,7 +83,7 @@ void EventColumns::value(Json& json, Slot& slot, size_t row) {
   }
 }
 
-// `slot`: that of the args, afterwards that of their end.
+// Reads the args. `slot` is theirs, and afterwards that of their end.
 void EventColumns::args(Json& json, Slot*& slot, size_t row) {
   args_from_ = json.offset() - 1;
   in_args_ = true;
@@ -129,7 +129,7 @@ void EventColumns::arg(Json& json, Slot& slot, size_t row) {
   }
 }
 
-// A whole number, alone in a list or by itself. What is none is one of the args that nobody asked for.
+// Reads a whole number, alone in a list or by itself. Any other value goes to the args that have no column.
 void EventColumns::one(Json& json, const Slot& slot, size_t row) {
   const size_t from = json.offset();
   const bool is_list = json.take("[");
@@ -153,7 +153,8 @@ void EventColumns::one(Json& json, const Slot& slot, size_t row) {
   rest_text_ += value_text_;
 }
 
-// Those that differ in numbers alone would be as many texts as there are events.
+// Sets the category. One that begins with a known one is read as that: they differ in numbers alone, and would be as
+// many texts as there are events.
 void EventColumns::category(Json& json, Slot& slot, size_t row) {
   const size_t from = json.offset();
   if (!categories_.empty() && json.peek() == '"') {
@@ -167,7 +168,7 @@ void EventColumns::category(Json& json, Slot& slot, size_t row) {
   text(json, slot, category_, row);
 }
 
-// A list that was read before is found by how it stands in the file.
+// Reads a list. One that was read before is recognised by how it stands in the file.
 void EventColumns::list(Json& json, TextColumn& column, size_t row) {
   const size_t from = json.offset();
   const auto seeming = json.seeming_list();
@@ -183,7 +184,7 @@ void EventColumns::list(Json& json, TextColumn& column, size_t row) {
   json.copy_value(value_text_);
   if (value_text_ == "null") return;
   const uint32_t code = column.words.own(value_text_);
-  if (seeming && json.since(from) == *seeming) *known = code;  // it is a list, and whole
+  if (seeming && json.since(from) == *seeming) *known = code;  // it is a list, and complete
   column.set(row, code);
 }
 
@@ -200,7 +201,7 @@ void EventColumns::text(Json& json, Slot& slot, TextColumn& column, size_t row) 
   column.set(row, slot.code);
 }
 
-// A number, or a string that holds one. null is none, and what is anything else is odd.
+// Reads a number, or a string that holds one. null gives nothing, and anything else makes the row odd.
 template <class Reading>
 auto EventColumns::number(Json& json, Reading reading, size_t row) -> decltype(reading({})) {
   const char first = json.peek();

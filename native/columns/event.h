@@ -1,4 +1,4 @@
-// The columns that events of a Chrome trace become, and the reading of one event into a row of them.
+// The columns that events of a Chrome trace become, and how one event is read into a row of them.
 #pragma once
 
 #include <deque>
@@ -10,10 +10,10 @@
 
 namespace opspan::columns {
 
-// How a value of args is wanted. opspan.formats.chrome has the same numbers.
+// The types that values of args are read as. opspan.formats.chrome has the same numbers.
 enum As : uint8_t { kInteger, kReal, kText, kList, kJson, kOne, kCategory };
 
-// Texts by number: those of the file where they lie, others in a store of our own.
+// Texts by number: those of the file stay where they are, others are stored here.
 class Words {
  public:
   uint32_t code(const Json::String& string) {
@@ -34,7 +34,7 @@ class Words {
   std::string room_;
 };
 
-// Codes plus one, so that what was never written is null.
+// A column of texts. Its codes are one higher than those of the dictionary, so that 0 is null.
 struct TextColumn {
   explicit TextColumn(size_t rows) : codes(zeroed<uint32_t>(rows)) {}
   bool has(size_t row) const { return codes[row] != 0; }
@@ -62,7 +62,7 @@ struct ViewColumn {
   Copies copies;
 };
 
-// A column of what events have in their args, under one key or several.
+// A column of values that events have in their args, under one key or several.
 struct Arg {
   Arg(std::string_view name, As as, size_t rows);
   void clear(size_t row);
@@ -70,7 +70,7 @@ struct Arg {
 
   std::string name;
   As as;
-  std::optional<Numbers> numbers;  // of these the one that the type wants
+  std::optional<Numbers> numbers;  // set is only what the type needs
   Array<double> reals;
   std::optional<Bits> valid;
   std::optional<TextColumn> texts;
@@ -81,16 +81,16 @@ class EventColumns {
  public:
   EventColumns(const Input& wanted, size_t rows);
 
-  // Takes the event that begins at `json` into a row, which nothing has been written to. Throws what Json does; then
-  // `clear` takes back what the row has by then, or it is kept.
+  // Reads the event that begins at `json` into a row that is still empty. Throws what Json throws; then the caller
+  // keeps what the row has by then, or calls `clear`.
   void read(Json& json, size_t row);
   void clear(size_t row);
-  // Where in the bytes the args begin that could not be read, if they alone could not.
+  // Returns where in the bytes the args begin, if only they could not be read.
   std::optional<size_t> failed_args(size_t row) const {
     const bool is_known = in_args_ && ts_.valid[row] && phase_.has(row);
     return is_known ? std::optional(args_from_) : std::nullopt;
   }
-  // A thing that is no event: a name, and JSON.
+  // Fills in something that is not an event: a name, and JSON.
   void member(size_t row, const Json::String& name, std::string_view value) {
     name_.set(row, name_.words.code(name));
     rest_.set(row, value);
@@ -115,11 +115,11 @@ class EventColumns {
 
   TextColumn phase_, category_, name_, pid_text_, tid_text_;
   Numbers pid_, tid_, id_, ts_, dur_;
-  ViewColumn rest_;  // args that nobody asked for
+  ViewColumn rest_;  // args without a column
   Bits is_odd_;
   std::vector<Arg> args_;
   std::unordered_map<std::string_view, size_t> by_key_;
-  std::vector<std::string_view> categories_;  // that others begin with, which are read as these
+  std::vector<std::string_view> categories_;  // prefixes: a category that begins with one is read as that
   Slots slots_;
   Slot begin_;
   bool in_args_ = false;

@@ -1,11 +1,11 @@
-// A piece of a Chrome trace (JSON) as columns: a row for every event, and for what else stands in the file.
+// Reads a piece of a Chrome trace (JSON) into columns: a row for each event, and for anything else in the file.
 //
 //   { "schemaVersion": 1, ..., "traceEvents": [ {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 7,
 //     "ts": 1712195495519689.047, "dur": 63.813, "args": {"External id": 2049, "Input Dims": [[2, 3], [3, 4]]}}, ... ]
 //     }
 //
-// The top may be a bare array of events, and it need not be closed. A piece ends anywhere; the rows say how far it was
-// read and where in the file that is, and the caller goes on from there with the rest and more bytes. An event that
+// The top may be a bare array of events, and it need not be closed. A piece may end anywhere; the rows say how far it
+// was read and where in the file that is, and the caller goes on from there with the rest and more bytes. An event that
 // cannot be read is skipped, up to what looks like the beginning of another one.
 
 #include <algorithm>
@@ -20,13 +20,13 @@ namespace {
 enum State : uint8_t { kStart, kMembers, kEvents, kBareEvents, kDone };
 enum What : uint8_t { kEvent, kMember, kStructure, kSkipped, kEndMissing };
 
-// Bytes that may be read again after an event that could not be read: so many times those of the piece, and these.
-// Without a bound, events within events that none of them ends are each read to the end of the file.
+// The most bytes that may be read again after events that could not be read: so many times the piece, and so many in
+// any case. Without a bound, events within events that none of them ends are each read to the end of the file.
 constexpr size_t kReadAgain = 4, kAlwaysReadAgain = 32 << 20;
-constexpr size_t kLeastBytes = 16;  // of an event that says anything
+constexpr size_t kLeastBytes = 16;  // of an event with any content
 constexpr std::string_view kSpace = " \t\r\n";
 
-// Where the next thing begins that looks like an event; nothing: not in these bytes.
+// Returns where the next thing begins that looks like an event; nothing if there is none in these bytes.
 std::optional<size_t> next_event(std::string_view bytes, size_t from) {
   constexpr std::string_view kKeys[] = {"ph", "cat", "name", "pid", "tid", "ts", "id", "dur", "args", "s", "bp"};
   for (size_t at = bytes.find('{', from); at != std::string_view::npos; at = bytes.find('{', at + 1)) {
@@ -42,12 +42,12 @@ std::optional<size_t> next_event(std::string_view bytes, size_t from) {
   return {};
 }
 
-// So many rows at most are made at a time; memory is taken for all of them.
+// Returns the most rows that are read at a time; memory is taken for all of them.
 size_t most_rows(std::string_view bytes, State state) {
   const bool is_among_events = state == kEvents || state == kBareEvents;
   if (!is_among_events) return bytes.size() / kLeastBytes + 2;
-  constexpr size_t kOthers = 64;  // rows that are no events, most of which are behind the last one
-  size_t braces = 0;              // counted by leaps: there is one in a hundred bytes
+  constexpr size_t kOthers = 64;  // rows of other things, most of which follow the last event
+  size_t braces = 0;              // counted by leaps: there is one in about a hundred bytes
   for (size_t at = bytes.find('{'); at != std::string_view::npos; at = bytes.find('{', at + 1)) ++braces;
   return braces + kOthers;
 }
@@ -69,7 +69,7 @@ class Piece {
   void read() {
     while (rows_ < most_ && state_ != kDone && item()) {
     }
-    // Bytes after the end, but for space.
+    // Skips bytes after the end, unless they are space.
     if (state_ != kDone || rows_ == most_) return;
     if (bytes_.find_first_not_of(" \t\r\n,", json_.offset()) != std::string_view::npos) skip_all(kSkipped);
   }
@@ -98,7 +98,7 @@ class Piece {
     row(what);
   }
 
-  // One thing of the file, as a row; false: the bytes end before it does.
+  // Reads one thing of the file into a row. Returns false if the bytes end before it does.
   bool item() {
     const size_t from = json_.offset();
     try {
@@ -179,7 +179,7 @@ class Piece {
     }
     read_again_ += json_.offset() - from;
     const bool may_read_again = read_again_ <= kReadAgain * bytes_.size() + kAlwaysReadAgain;
-    // What an event says of itself comes before its args: those alone are lost where they cannot be read.
+    // The fields of an event come before its args: if those cannot be read, only they are lost.
     const auto args = columns_.failed_args(rows_);
     const auto next = next_event(bytes_, may_read_again ? args.value_or(from + 1) : json_.offset());
     if (is_cut && !next) {
@@ -187,7 +187,7 @@ class Piece {
       throw Cut();
     }
     if (!args) columns_.clear(rows_);
-    constexpr size_t kTail = 64;  // may be the beginning of an event that the bytes end in
+    constexpr size_t kTail = 64;  // bytes at the end that may begin another event
     const size_t tail = is_last_ ? 0 : std::min(kTail, bytes_.size() - from - 1);
     json_.go_to(next.value_or(bytes_.size() - tail));
     if (args) is_damaged_.set(rows_);

@@ -7,7 +7,7 @@ namespace {
 
 bool digit(char c) { return c >= '0' && c <= '9'; }
 
-// Reads forward; a step that does not fit gives false, and the caller gives up or starts again elsewhere.
+// Reads forward. A step that does not fit returns false, and the caller gives up or starts again elsewhere.
 struct Cursor {
   const char* at;
   const char* end;
@@ -27,7 +27,7 @@ struct Cursor {
     return true;
   }
   bool digits() {
-    const char* past = at;  // the characters might, for all the compiler knows, be those of `at` itself
+    const char* past = at;  // a copy, because for the compiler any character may be part of `at`
     while (past != end && digit(*past)) ++past;
     const bool any = past != at;
     at = past;
@@ -39,7 +39,7 @@ struct Cursor {
   }
 };
 
-// 18 digits fit 64 bits, signed or not. A longer number is no number of torch's.
+// 18 digits fit 64 bits, signed or not. Torch writes no longer numbers.
 constexpr int kMostDigits = 18;
 
 bool number(Cursor& text, std::optional<int64_t>& value) {
@@ -77,7 +77,7 @@ bool list(Cursor& text, Item item) {
   return text.skip(']');
 }
 
-// One input: a tensor, or a list of tensors.
+// Reads one input: a tensor, or a list of tensors.
 bool input(Cursor& text) { return text.ahead("[[") ? list(text, tensor) : tensor(text); }
 
 bool edge(Cursor& text) {
@@ -86,7 +86,7 @@ bool edge(Cursor& text) {
 
 std::string_view between(const char* from, const char* to) { return {from, static_cast<size_t>(to - from)}; }
 
-// The last two fields, up to the very end.
+// Reads the last two fields, up to the very end.
 bool tail(Cursor text, Label& label) {
   if (text.skip(", sizes = ")) {
     const char* from = text.at;
@@ -101,7 +101,7 @@ bool tail(Cursor text, Label& label) {
   return text.done();
 }
 
-// Arguments are free text: as little of it as lets the rest be the tail.
+// Reads arguments, which are free text: as little of it as lets the rest be the tail.
 void arguments(Cursor text, Label& label) {
   const char* from = text.at;
   for (;; ++text.at) {
@@ -127,7 +127,7 @@ bool sequence(Cursor& text, Label& label) {
   return number(text, label.seq);
 }
 
-// All of the text is fields, in their order.
+// Reads all of the text as fields, in their order.
 bool fields(Cursor text, Label& label) {
   if (!sequence(text, label)) return false;
   if (text.skip(", op_id = ") && !number(text, label.op_id)) return false;
@@ -152,10 +152,10 @@ bool may_begin_field(const char* comma, const char* end) {
 
 }  // namespace
 
-// The name takes as little as it can while everything after it still reads as fields. An attempt reads at most once
-// over each field, and a text is under at most as many attempts as there are fields: linear, whatever the text.
+// The name is as short as it can be while everything after it reads as fields. An attempt reads over each field at most
+// once, and no text is in more attempts than there are fields: the time is linear, whatever the text.
 Label parse_label(std::string_view text) {
-  Label label;  // one for all ways out, made where the caller wants it: copying it costs more than reading a label does
+  Label label;  // the only one, so it is made where the caller wants it: a copy costs more than reading a label
   const char* const end = text.data() + text.size();
   const char* at = text.data();
   while (at != end) {
@@ -192,7 +192,7 @@ bool is_backward_stem(std::string_view stem) {
 }
 
 bool is_op(std::string_view name) {
-  if (name == "detach" || name == "detach_") return true;  // what torch itself records inside aten::detach
+  if (name == "detach" || name == "detach_") return true;  // torch records these itself inside aten::detach
   auto lower = [](char c) { return (c >= 'a' && c <= 'z') || c == '_'; };
   auto upper = [](char c) { return c >= 'A' && c <= 'Z'; };
   if (name.empty() || !lower(name[0])) return false;

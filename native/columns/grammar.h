@@ -1,4 +1,4 @@
-// The grammar of a label: the native twin of opspan.labels, and bound to it by tests. Reads in place, copies nothing.
+// The grammar of a label: the native twin of opspan.labels, bound to it by tests. It reads in place and copies nothing.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ struct Label {
 
 Label parse_label(std::string_view text);
 
-// The most likely kind of a range without a class from its name: the numbers of opspan.labels.Kind. With a class it is
-// a module's.
+// Returns the most likely kind of a range without a class from its name, by the numbers of opspan.labels.Kind. A range
+// with a class is a module's.
 inline constexpr uint8_t kModule = 5;
 uint8_t kind_of(std::string_view name, bool has_seq);
 

@@ -1,4 +1,4 @@
-// No exception leaves the library.
+// Keeps exceptions inside the library.
 #pragma once
 
 #include <cstdio>
@@ -11,7 +11,7 @@ inline void say(char* error, size_t size, const char* text) {
   if (error != nullptr && size > 0) std::snprintf(error, size, "%s", text);
 }
 
-// 0, or -1 with a sentence in `error`.
+// Returns 0, or -1 with a sentence in `error`.
 template <class Work>
 int guarded(Work work, char* error, size_t error_size) {
   try {

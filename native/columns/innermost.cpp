@@ -1,4 +1,5 @@
-// For points in time on threads: the innermost range that is open there. Ranges need not nest: the one begun last wins.
+// Finds the innermost range that is open at points in time on threads. Ranges need not nest: the one that began last
+// wins.
 
 #include "columns/interface.h"
 #include "columns/order.h"
@@ -13,7 +14,7 @@ Output innermost(const Input& frame, const Input& points) {
   Places places;
   auto range_threads = places.threads(frame);
   auto point_threads = places.threads(points);
-  // A range that covers no point in time (a mark, an empty one) is never asked for.
+  // A range that covers no point in time (a mark, an empty one) can be left out.
   for (size_t row = 0; row < frame.rows(); ++row) {
     if (start.null(row) || end.null(row) || end[row] <= start[row]) range_threads[row] = kNone;
   }
@@ -25,7 +26,7 @@ Output innermost(const Input& frame, const Input& points) {
   Slices ranges_of = slices(range_threads.get(), frame.rows(), places.thread_count());
   Slices points_of = slices(point_threads.get(), points.rows(), places.thread_count());
 
-  std::vector<Row> nested, apart;  // begun and, those on top, not ended
+  std::vector<Row> nested, apart;  // open ranges; below the top some may have ended
   auto top = [&](std::vector<Row>& stack, int64_t at) {
     while (!stack.empty() && end[stack.back()] <= at) stack.pop_back();
     return stack.empty() ? kNone : stack.back();
@@ -43,7 +44,7 @@ Output innermost(const Input& frame, const Input& points) {
     for (Row point : asked) {
       const int64_t at = time[point];
       for (; next != ranges.end() && start[*next] <= at; ++next) {
-        // Ended ranges below the top go when it does; those on top go now, so that a stack is as deep as the program's.
+        // Ended ranges on top are popped now, so that a stack is as deep as the program's; those below go with the top.
         std::vector<Row>& stack = is_async[*next] ? apart : nested;
         top(stack, start[*next]);
         stack.push_back(*next);

@@ -1,23 +1,24 @@
-// What libopspan_columns does: nesting, attribution and linking over columns, as C functions with one signature.
+// The functions of libopspan_columns: nesting, attribution and linking over columns, as C functions with one signature.
 //
-// A function takes one frame or two (a stream with at most one batch of rows, columns by name), a number, and gives a
-// frame back as an Arrow struct array. Returns 0, or -1 with a sentence in `error`. The streams stay the caller's.
-// Any value may stand in any column; a column that is missing or of another type is the caller's mistake, and is said.
-// Only `rank` and `pid` may be missing, in all frames of a call: they are the same in all rows then, and take no
-// memory; and the columns by0, by1, ..., which tell groups of rows apart. opspan.native is the Python side,
-// docs/analysis.md says what the results mean.
+// A function takes one frame or two (a stream with at most one batch of rows, columns by name) and a number, and gives
+// a frame back as an Arrow struct array. It returns 0, or -1 with a sentence in `error`. The streams stay the caller's.
+// Any value may stand in any column; a column that is missing or of another type is the caller's mistake, and an error.
+// Only these may be missing: `rank` and `pid` in all frames of a call, which are the same in all rows then and take no
+// memory; and by0, by1, ..., which tell groups of rows apart. opspan.native is the Python side, docs/analysis.md says
+// what the results mean.
 #pragma once
 
 #include "columns/arrow.h"
 
 extern "C" {
 
-// Grows with every change that an older Python side would not understand.
+// Returns the version of this interface, which grows with every change that an older Python side would not understand.
 int opspan_columns_abi(void);
 
 typedef int opspan_columns_call(ArrowArrayStream* first, ArrowArrayStream* second, int64_t number, ArrowSchema* schema,
                                 ArrowArray* array, char* error, size_t error_size);
 
+// The comments say what the first frame holds, the second, and what the number is.
 opspan_columns_call opspan_columns_nest;       // ranges; -; end of the trace
 opspan_columns_call opspan_columns_enclose;    // events
 opspan_columns_call opspan_columns_innermost;  // ranges; points
@@ -30,26 +31,26 @@ opspan_columns_call opspan_columns_nearest;    // parents with marked rows
 opspan_columns_call opspan_columns_rollup;     // parents; work
 opspan_columns_call opspan_columns_link;       // ranges with seq and parent; names
 opspan_columns_call opspan_columns_labels;     // texts; -; threads to use
-opspan_columns_call opspan_columns_events;     // where in memory a piece of a Chrome trace lies; keys of args; state,
-                                               // twice, and 1 for the last
-opspan_columns_call opspan_columns_metadata;   // texts; -; threads to use
+opspan_columns_call opspan_columns_events;    // where in memory a piece of a Chrome trace lies; keys of args; twice the
+                                              // state, and 1 more for the last piece
+opspan_columns_call opspan_columns_metadata;  // texts; -; threads to use
 opspan_columns_call opspan_columns_json_objects;  // texts; -; threads to use
-opspan_columns_call opspan_columns_protobuf;  // rows of columns that are called after fields; -; the rows' own field
-opspan_columns_call opspan_columns_timeline;  // slices of tracks
-opspan_columns_call opspan_columns_places;    // shapes of lanes; -; rows of a lane
-opspan_columns_call opspan_columns_blocks;    // shapes in the order in which they are drawn; -; how many at most
-opspan_columns_call opspan_columns_latest;    // points; what comes before them, in order; whether strictly
-opspan_columns_call opspan_columns_replay;    // work, and edges; joins; how many of the rows are work
-opspan_columns_call opspan_columns_sqlite;    // columns of a table; the table; the file's descriptor
+opspan_columns_call opspan_columns_protobuf;      // rows, columns named by field; -; the rows' own field
+opspan_columns_call opspan_columns_timeline;      // slices of tracks
+opspan_columns_call opspan_columns_places;        // shapes of lanes; -; rows of a lane
+opspan_columns_call opspan_columns_blocks;        // shapes in the order in which they are drawn; -; the most blocks
+opspan_columns_call opspan_columns_latest;        // points; rows that may be before them, in order; 1: strictly before
+opspan_columns_call opspan_columns_replay;        // work, then edges; joins; how many of the rows are work
+opspan_columns_call opspan_columns_sqlite;        // columns of a table; the table; the file's descriptor
 
-// The rows of a frame as items of a JSON list, some bytes of them at a time: they are there until the next are asked
-// for. No items is an error, and so is -1 of `next`, which gives how many bytes there are; 0: there are no more.
+// Returns the rows of a frame as items of a JSON list, some bytes at a time: they are valid until the next call. Null
+// is an error, and so is -1 of `next`, which returns how many bytes there are; 0: there are no more.
 void* opspan_json_items(ArrowArrayStream* rows, int is_first, char* error, size_t error_size);
 int64_t opspan_json_items_next(void* items, const char** bytes, char* error, size_t error_size);
 void opspan_json_items_end(void* items);
 
-// The name of a C++ function as its source has it, without a 0 at its end: its length, or -1 where it is not a mangled
-// name, one that cannot be taken apart, or one that does not fit.
+// Writes the name of a C++ function as its source has it, without a 0 at its end. Returns its length, or -1 if the name
+// is not a mangled one, cannot be taken apart, or does not fit.
 int64_t opspan_demangle(const char* mangled, char* buffer, size_t size);
 }
 
@@ -76,7 +77,7 @@ Output places(const Input& shapes, int64_t rows_of_lane);
 Output blocks(const Input& shapes, int64_t most);
 Output latest(const Input& asked, const Input& known, int64_t is_strict);
 Output replay(const Input& work, const Input& joins, int64_t count);
-// Its home is native/sqlite.
+// This one is in native/sqlite.
 Output sqlite(const Input& wanted, const Input& table, int64_t descriptor);
 
 }  // namespace opspan::columns

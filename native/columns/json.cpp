@@ -22,8 +22,8 @@ constexpr auto kKinds = kinds_of_bytes();
 
 uint8_t kind(char byte) { return kKinds[static_cast<uint8_t>(byte)]; }
 
-// The highest bit of each of eight bytes that is not plain. A byte that is above one that is found may be taken for one
-// as well: the lowest is right.
+// Returns the highest bit of each of eight bytes that is not plain. A byte above such a one may be marked wrongly: only
+// the lowest mark is right.
 uint64_t not_plain(uint64_t word) {
   constexpr uint64_t kOnes = 0x0101010101010101u, kTops = kOnes << 7;
   auto zeros = [](uint64_t bytes) { return (bytes - kOnes) & ~bytes & kTops; };
@@ -32,7 +32,7 @@ uint64_t not_plain(uint64_t word) {
          zeros(word ^ (kOnes * 0x7f));
 }
 
-// The first byte that is not plain, eight at a time.
+// Returns the first byte that is not plain, looking at eight at a time.
 const char* behind_plain(const char* at, const char* end) {
   for (; end - at >= 8; at += 8) {
     const uint64_t odd = not_plain(loaded<uint64_t>(at));
@@ -64,7 +64,7 @@ std::string_view Json::word() {
   peek();
   const char* from = at_;
   while (at_ != end_ && is_word(*at_)) ++at_;
-  if (at_ == end_) throw Cut();  // it may go on
+  if (at_ == end_) throw Cut();  // the word may go on
   if (at_ == from) throw Bad();
   return {from, static_cast<size_t>(at_ - from)};
 }
@@ -92,11 +92,12 @@ std::optional<std::string_view> Json::seeming_list() {
 
 namespace {
 
-// What stands from `at` to `stop`, and what of the last letter is behind that; `end` is that of all of the text.
+// Escapes the text from `at` to `stop`, and the rest of its last letter behind that; `end` is the end of the whole
+// text. Returns where it stopped reading, and writing.
 std::pair<const char*, char*> escaped(const char* at, const char* stop, const char* end, char* to, Controls controls) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   constexpr std::string_view kControls = "\b\t\n\f\r", kShort = "btnfr";
-  // Letters that are line ends to JavaScript: a viewer's page may hold the text as a script.
+  // Line ends to JavaScript: a viewer's page may hold the text as a script.
   constexpr std::string_view kLineEnd = "\xe2\x80\xa8", kParagraphEnd = "\xe2\x80\xa9";
   auto write = [&](std::initializer_list<char> letters) { to = std::copy(letters.begin(), letters.end(), to); };
   while (true) {
@@ -141,7 +142,7 @@ char* escape(std::string_view text, char* to, Controls controls) {
 }
 
 void quote(std::string_view text, std::string& out, Controls controls) {
-  constexpr ptrdiff_t kPiece = 4096;  // there is room for the worst only so far
+  constexpr ptrdiff_t kPiece = 4096;  // there is room for the longest escapes of so much only
   out += '"';
   const char *at = text.data(), *const end = at + text.size();
   while (at != end) {
@@ -202,7 +203,7 @@ void Json::copy_scalar(char first, std::string& out) {
 
 template <bool kCopy>
 void Json::value(std::string* out) {
-  // No recursion: a file may open as many brackets as it likes. Deeper than this is no data of a trace.
+  // There is no recursion: a file may open as many brackets as it likes. Data of a trace is not deeper than this.
   constexpr size_t kDeepest = 512;
   std::string closers, room;
   bool first = true;

@@ -1,7 +1,8 @@
-// JSON as traces have it, read in place: what Chrome's viewer would still open is read, and nothing is built from it.
+// Reads JSON as traces have it, in place: whatever Chrome's viewer would still open is read, and nothing is built from
+// it.
 //
 // Tolerated: escapes that JSON does not know, control characters and bytes that are not UTF-8 in strings, NaN and
-// Infinity, a comma too many. What is handed on is always sound: UTF-8 in texts, JSON in values.
+// Infinity, a comma too many. The results are always sound: UTF-8 in texts, JSON in values.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,7 @@
 namespace opspan::columns {
 
 struct Cut {};  // thrown where the bytes end within a value
-struct Bad {};  // thrown where a value is none
+struct Bad {};  // thrown where a value is not JSON
 
 inline bool is_word(char byte) {  // a letter of a number, of true, false, null, NaN
   return (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || byte == '-' ||
@@ -27,7 +28,7 @@ class Json {
   size_t offset() const { return static_cast<size_t>(at_ - begin_); }
   void go_to(size_t offset) { at_ = begin_ + offset; }
 
-  // The next character that is no white space, not taken. At the end of the bytes: Cut.
+  // Returns the next character that is not white space, without taking it. Throws at the end of the bytes.
   char peek() {
     while (at_ != end_ && (*at_ == ' ' || *at_ == '\n' || *at_ == '\r' || *at_ == '\t')) ++at_;
     if (at_ == end_) throw Cut();
@@ -38,16 +39,16 @@ class Json {
     return *at_;
   }
   void take() { ++at_; }
-  // These bytes, if they come next.
+  // Takes these bytes, if they come next.
   bool take(std::string_view bytes) {
     if (static_cast<size_t>(end_ - at_) < bytes.size() || std::memcmp(at_, bytes.data(), bytes.size()) != 0)
       return false;
     at_ += bytes.size();
     return true;
   }
-  // What was read since then.
+  // Returns the bytes from there to here.
   std::string_view since(size_t offset) const { return {begin_ + offset, static_cast<size_t>(at_ - begin_) - offset}; }
-  // Whether a list or object has another item, whose comma is taken; else its bracket comes next.
+  // Returns whether a list or object has another item, and takes the comma before it; else its bracket comes next.
   bool more(char closer, bool is_first) {
     char next = peek();
     if (!is_first && next != ',' && next != closer) throw Bad();
@@ -67,18 +68,18 @@ class Json {
     bool plain;            // it is its own text: no escapes, only printable ASCII
   };
   String string();
-  // Its text: itself if it is plain, else in `room`.
+  // Returns the text of a string: its own bytes if it is plain, else a text in `room`.
   static std::string_view text(const String& string, std::string& room);
-  // A number, true, false, null, NaN, as it stands.
+  // Takes a number, true, false, null or NaN, as it stands.
   std::string_view word();
-  // A number with as many decimals at most, times ten to their power, where it is written like most: without an
-  // exponent and not too long. Else nothing is taken.
+  // Takes a number with at most so many decimals, times ten to their power, if it is written like most: without an
+  // exponent and not too long. Else takes nothing.
   template <int kDecimals>
   std::optional<int64_t> plain_number();
-  // A list, if its brackets and strings end where a sound one's would; else nothing is taken.
+  // Takes a list, if its brackets and strings end where a sound one's would; else nothing.
   std::optional<std::string_view> seeming_list();
   void skip_value();
-  // A value of any kind, at the end of `out`: on one line, "[1, {"a": 2}]".
+  // Appends a value of any kind to `out`, on one line: "[1, {"a": 2}]".
   void copy_value(std::string& out);
 
  private:
@@ -89,14 +90,15 @@ class Json {
   const char *begin_, *at_, *end_;
 };
 
-// Text as a JSON string, at the end of `out`. Control characters are \u000a, or \n where they have a short form.
+// Appends text to `out` as a JSON string. Control characters become \u000a, or \n where they have a short form.
 enum class Controls : uint8_t { kByNumber, kShort };
 void quote(std::string_view text, std::string& out, Controls controls = Controls::kByNumber);
-// The same without the quotes, to memory that has so much room.
+// Writes the same without the quotes, to memory that has room_escaped(bytes).
 char* escape(std::string_view text, char* to, Controls controls);
 inline size_t room_escaped(size_t bytes) { return 6 * (bytes + 8); }
 
-// A decimal number times 1000, rounded to the nearest integer; nothing where that is none, or not within +-2^62.
+// Returns a decimal number times 1000, rounded to the nearest integer; nothing if it is not a number, or not within
+// +-2^62.
 std::optional<int64_t> thousandfold(std::string_view word);
 std::optional<int64_t> integer(std::string_view word);  // 12, 12.0, 1.2e1, 0xc
 std::optional<double> real(std::string_view word);

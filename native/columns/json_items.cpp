@@ -1,11 +1,12 @@
-// The rows of a frame as items of a JSON list: each an object, with a member for each column that is not null there.
+// Writes the rows of a frame as items of a JSON list: each an object, with a member for each column that is not null
+// there.
 //
 //   {"name":"aten::mm","ts":12.345,"args":{"bytes":4096}},
 //   {"name":"no args","ts":13.000,"args":{}}
 //
 // A struct is an object again, a duration is its microseconds, binary is JSON as it stands, and a text is a string. A
-// text under the key "..." is an object whose members stand here themselves, but for those whose keys are those of
-// other columns here, be they null; what is no object has none.
+// text under the key "..." must be an object, whose members are added here, except for those that have the key of
+// another column here, be that null. A text that is not an object adds none.
 
 #include "columns/guarded.h"
 #include "columns/interface.h"
@@ -20,10 +21,10 @@ class JsonItems {
     if (rows_.rows() > 0) members_ = members_of({rows_.schema(), rows_.batch(), 0}, rows_.rows());
   }
 
-  // As many items as the room has place for, in what they are written to again and again: memory that the processor
-  // has at hand. A longer item is given whole.
+  // Returns as many items as fit into a room of memory, which is written again and again, so that the processor has it
+  // at hand. A longer item is returned whole.
   std::string_view next() {
-    constexpr size_t kRoom = 256 << 10, kMostItems = 16 << 10;  // bytes, and of them those that most items fit in
+    constexpr size_t kRoom = 256 << 10, kMostItems = 16 << 10;  // bytes, and the part of them that most items fit in
     char* to = text_.room(text_.begin(), kRoom);
     for (; row_ < rows_.rows() && text_.size(to) < kRoom - kMostItems; ++row_) {
       if (!is_first_) to = text_.add(to, ",\n");

@@ -18,7 +18,7 @@ char* number(std::integral auto value, char* to) { return std::to_chars(to, to +
 
 char* number(double value, char* to) {
   if (std::isfinite(value)) return std::to_chars(to, to + kLongestNumber, value).ptr;
-  // JSON knows none of these: they are texts.
+  // JSON has no such numbers: they become texts.
   return Short(std::isnan(value) ? "\"NaN\"" : value < 0 ? "\"-inf\"" : "\"inf\"").copy_to(to);
 }
 
@@ -54,7 +54,7 @@ struct Number : Member {
   Values<T> values;
 };
 
-// Integers mostly are ids, which count up: then the last digit of the one before is another.
+// Integers are mostly ids, which count up: then only the last digit of the one before changes.
 template <std::integral T>
 struct Number<T> : Member {
   Number(std::string_view name, Values<T> column) : key(name), values(column) {}
@@ -73,7 +73,7 @@ struct Number<T> : Member {
     if (counts) member.set({to, end});
     return end;
   }
-  Short key, member;  // is that of `before` where it is kept
+  Short key, member;  // `member` is the text of `before` if is_kept
   Values<T> values;
   T before = 0;
   bool is_kept = false;
@@ -88,7 +88,7 @@ struct Raw : Member {
   Texts texts;
 };
 
-// Texts, which mostly are there many times, as members that are kept: few are escaped more than once.
+// Keeps texts, which mostly come many times, as members: few are escaped more than once.
 template <class Id>
 class Known {
  public:
@@ -174,7 +174,7 @@ struct Spread : Member {
   }
   Texts texts;
   Keys others;
-  std::unordered_set<std::string> seen;  // a key that stands twice
+  std::unordered_set<std::string> seen;  // to find a key that stands twice
   std::string found, room;
 };
 
@@ -200,9 +200,9 @@ struct Same : Member {
   Short member;
 };
 
-// --- which column is which
+// --- from columns to members
 
-// Whether all rows hold the same bytes, and no null.
+// Returns whether all rows hold the same bytes, and no null.
 template <class T>
 bool is_same(const Values<T>& values, size_t rows) {
   if (values.null.validity != nullptr) return false;
@@ -263,7 +263,7 @@ Found member_of(const Column& column, size_t rows) {
 Members members_of(const Column& parent, size_t rows) {
   Members members;
   Keys keys;
-  Same* same = nullptr;  // the last member, if it is one
+  Same* same = nullptr;  // the last member, if that is constant
   for (int64_t at = 0; at < parent.schema.n_children; ++at) keys.insert(parent.schema.children[at]->name);
   for (int64_t at = 0; at < parent.schema.n_children; ++at) {
     const Column column{*parent.schema.children[at], *parent.array.children[at], parent.from};

@@ -1,4 +1,4 @@
-// A frame's columns as members of JSON objects, an object a row. json_items.cpp says how what is written.
+// Writes a frame's columns as members of JSON objects, an object a row. json_items.cpp says how values are written.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace opspan::columns {
 
-// A column under its key: `,"key":value`, or nothing where it is null.
+// Writes a column under its key: `,"key":value`, or nothing where it is null.
 struct Member {
   Member() = default;
   Member(const Member&) = delete;
@@ -18,14 +18,14 @@ struct Member {
 };
 using Members = std::vector<std::unique_ptr<Member>>;
 
-// Of all columns within `parent`. What is the same in all rows is made here, once.
+// Returns the members of all columns within `parent`. Those that are the same in all rows are written here, once.
 Members members_of(const Column& parent, size_t rows);
 
 inline char* write_object(const Members& members, size_t row, char* to, Text& out) {
   const size_t begin = out.size(to);
   for (const auto& member : members) to = member->write(row, to, out);
   if (out.size(to) == begin) to = out.add(to, "{");
-  out.begin()[begin] = '{';  // the comma of the first member
+  out.begin()[begin] = '{';  // in place of the first member's comma
   return out.add(to, "}");
 }
 

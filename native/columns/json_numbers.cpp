@@ -1,4 +1,4 @@
-// Numbers as JSON writes them, exactly: a time in microseconds since 1970 with decimals is no double.
+// Reads numbers as JSON writes them, exactly: a double cannot hold a time in microseconds since 1970 with its decimals.
 
 #include <charconv>
 #include <cmath>
@@ -51,7 +51,7 @@ std::optional<Decimal> decimal(std::string_view word) {
   return value;
 }
 
-// digits * 10^exponent, rounded half away from zero.
+// Returns digits * 10^exponent, rounded half away from zero.
 std::optional<int64_t> rounded(Decimal value) {
   constexpr Wide kBound = Wide{1} << 62;
   if (value.digits == 0) return 0;
@@ -72,7 +72,7 @@ std::optional<int64_t> rounded(Decimal value) {
 
 template <int kDecimals>
 std::optional<int64_t> Json::plain_number() {
-  constexpr ptrdiff_t kMostDigits = 18 - (kDecimals > 0 ? kDecimals - 1 : 0);  // times the power they fit 64 bits
+  constexpr ptrdiff_t kMostDigits = 18 - (kDecimals > 0 ? kDecimals - 1 : 0);  // so many fit 64 bits, once multiplied
   constexpr uint64_t kBound = uint64_t{1} << 62;
   const char* at = at_;
   const bool is_negative = at != end_ && *at == '-';

@@ -1,4 +1,5 @@
-// A column of texts as JSON objects with one member, called like the column: {"parameter": "seq=3"}. null stays null.
+// Turns a column of texts into JSON objects with one member, called like the column: {"parameter": "seq=3"}. null stays
+// null.
 
 #include "columns/columns.h"
 #include "columns/interface.h"

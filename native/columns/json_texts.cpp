@@ -1,4 +1,4 @@
-// What JSON strings say: escapes, and bytes that are not UTF-8.
+// Decodes JSON strings: escapes, and bytes that are not UTF-8.
 
 #include <charconv>
 
@@ -33,7 +33,7 @@ std::optional<uint32_t> four_digits(std::string_view text) {
   return code;
 }
 
-// How many bytes at the beginning of `text` are one character of UTF-8; 0: they are none.
+// Returns how many bytes at the beginning of `text` are one character of UTF-8; 0: they are not UTF-8.
 size_t utf8_length(std::string_view text) {
   auto byte = [&](size_t at) { return at < text.size() ? static_cast<uint8_t>(text[at]) : uint8_t{0}; };
   auto follows = [&](size_t at) { return (byte(at) & 0xc0) == 0x80; };
@@ -51,7 +51,7 @@ size_t utf8_length(std::string_view text) {
   return 0;
 }
 
-// Takes the escape at the beginning of `text`, which is a backslash and at least one more byte; gives its length.
+// Appends the escape at the beginning of `text`, which is a backslash and at least one more byte. Returns its length.
 size_t append_escape(std::string_view text, std::string& out) {
   switch (text[1]) {
     case '"':
@@ -78,7 +78,7 @@ size_t append_escape(std::string_view text, std::string& out) {
       break;
     default:
       out += '\\';
-      return 1;  // none that JSON knows: the backslash was meant
+      return 1;  // JSON has no such escape: the backslash stands for itself
   }
   const auto code = four_digits(text.substr(2));
   if (!code) {

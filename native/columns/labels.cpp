@@ -1,4 +1,4 @@
-// A column of labels, taken apart: names and sizes as dictionaries, the rest as numbers and as views into the texts.
+// Takes a column of labels apart: names and sizes as dictionaries, the rest as numbers and as views into the texts.
 
 #include <array>
 #include <bit>
@@ -26,7 +26,7 @@ struct Columns {
         known(rows) {}
   Numbers seq, op_id, forward_tid;
   Views args, input_op_ids;
-  Bits has_text;  // it is not just the name
+  Bits has_text;  // the text is more than a name
   Codes name, class_name, sizes;
   Array<uint8_t> kind;
   Bits known;
@@ -36,7 +36,8 @@ struct Kinds {  // of one name
   uint8_t with_seq, without_seq;
 };
 
-// Texts that are just a name, by their views: those of one text are mostly equal, and it need not be looked at again.
+// Remembers texts that are just a name, by their views: the views of one text are mostly equal, and it need not be read
+// again.
 class Plain {
  public:
   struct Known {
@@ -44,7 +45,7 @@ class Plain {
     uint32_t name = kNone;
     uint8_t kind = 0;
   };
-  // Where what is known of this view has its place; of another one, if `view` differs.
+  // Returns the entry of this view; if its `view` differs it is another one's.
   Known& of(const std::array<uint64_t, 2>& view) {
     return known_[(view[0] ^ std::rotl(view[1], 32)) * 0x9e3779b97f4a7c15u >> 56];
   }
@@ -55,7 +56,7 @@ class Plain {
 
 struct Part : Rows {
   Dictionary names, classes, sizes;
-  size_t text_bytes = 0, all_bytes = 0;  // of those that are not just a name, and of all
+  size_t text_bytes = 0, all_bytes = 0;  // of texts that are more than a name, and of all
 
   void parse(const Texts& texts, Columns& out) {
     std::vector<Kinds> kinds;
@@ -108,7 +109,7 @@ struct Part : Rows {
     }
   }
 
-  // The texts of which there is more than a name, copied, and the fields with them.
+  // Copies the texts that are more than a name, and points their fields to the copies.
   void copy(const Texts& texts, Views& text, Columns& out, const std::shared_ptr<Blocks>& blocks) const {
     Copies copies(blocks);
     for (size_t row = from; row < to; ++row) {
@@ -124,8 +125,8 @@ struct Part : Rows {
   }
 };
 
-// The texts themselves, and the fields that are views into them. Where most of them are needed, they stay where they
-// are; else what is needed is copied, so that the rest can go.
+// Adds the texts themselves, and the fields that are views into them. If most of their bytes are needed, they stay
+// where they are; else what is needed is copied, so that the rest can be freed.
 void add_texts(const Input& frame, const Texts& texts, const std::vector<Part>& parts, Columns& columns, Output& out) {
   size_t text_bytes = 0, all_bytes = 0;
   for (const Part& part : parts) {

@@ -1,5 +1,5 @@
-// For points in time: the last row of their group that is not after them. Points mostly come in order of time, so each
-// is looked for from where the one before it was found.
+// Finds the last row of their group that is not after points in time. Points mostly come in order of time, so each
+// search starts where the one before ended.
 
 #include <algorithm>
 #include <unordered_map>
@@ -10,7 +10,7 @@ namespace opspan::columns {
 namespace {
 
 struct Sequence {
-  size_t begin = 0, end = 0, near = 0;  // near: the first row after the point that was asked for last
+  size_t begin = 0, end = 0, near = 0;  // near: the first row after the last point
 };
 
 template <class IsBefore>
@@ -42,7 +42,7 @@ Output latest(const Input& asked, const Input& known, int64_t is_strict) {
     sequences[known_by[begin]] = {begin, end, begin};
   }
   auto found = uninitialized<int64_t>(asked.rows());
-  auto last = sequences.end();  // most rows are of the same as the one before
+  auto last = sequences.end();  // most rows are in the group of the row before
   for (size_t row = 0; row < asked.rows(); ++row) {
     found[row] = kNothing;
     if (time.null(row)) continue;

@@ -1,4 +1,5 @@
-// Backward ranges to the op that made their node: the last begun with the same seq, on the forward thread, before them.
+// Links backward ranges to the op that made their node: the last that began with the same seq, on the forward thread,
+// before them.
 
 #include "columns/interface.h"
 #include "columns/order.h"
@@ -6,7 +7,7 @@
 namespace opspan::columns {
 namespace {
 
-// Of rows that begin at once a backward range comes before an op.
+// The role of a range. If rows begin at once, those with a higher role come first: a backward range before an op.
 enum Role : uint8_t { kNeither, kForward, kBackward, kEngine };
 // opspan.analysis.autograd has the same numbers.
 enum Link : uint8_t {
@@ -19,7 +20,7 @@ enum Link : uint8_t {
   kByNesting = 7
 };
 
-// Names are looked at only for so many threads that share a seq: past that the nearest in time has to do.
+// The most threads with one seq whose names are compared; with more, the nearest in time has to do.
 constexpr size_t kMostThreads = 64;
 
 struct Ranges {
@@ -46,7 +47,7 @@ struct Ranges {
   Values<uint32_t> name;
 };
 
-// What is said of a range by its name. Names that are not in the list say nothing, and may make nodes.
+// Facts about ranges by their names. A name that is not in the list is known nothing of, and may make nodes.
 class Names {
  public:
   explicit Names(const Input& frame) {
@@ -73,8 +74,8 @@ class Names {
   std::vector<Said> said_;  // by the name's code: codes count up from 0 in a process
 };
 
-// How often the seq of a row's thread had gone back before it: a thread's seq only grows, so another thread of the same
-// number, with a seq of its own, had come. Empty where none ever had.
+// Returns how often, before each row, the seq of its thread went back. A thread's seq only grows, so a new thread with
+// the same number, and a seq of its own, had come. Empty if that never happened.
 Array<uint32_t> eras(const Ranges& ranges, const uint32_t* threads, size_t count, size_t thread_count) {
   auto era = zeroed<uint32_t>(count);
   Slices by_thread = slices(threads, count, thread_count);
@@ -93,7 +94,7 @@ Array<uint32_t> eras(const Ranges& ranges, const uint32_t* threads, size_t count
   return era;
 }
 
-struct Seen {  // of one seq on one thread
+struct Seen {  // the forward ops of one seq on one thread
   uint32_t group = kNone;
   Row last = kNone;
   bool used_again = false;
@@ -145,12 +146,12 @@ class Group {  // the forward ops of one seq in one process that have begun
  private:
   std::vector<Seen> seen_;
   std::vector<uint32_t> threads_;
-  uint32_t latest_ = kNone;  // the thread of the op begun last
+  uint32_t latest_ = kNone;  // the thread of the op that began last
   uint32_t number_ = 0;
 };
 
-// What the engine does for a node has no seq: it gets the forward op of the node that runs in it, the first of several.
-// A node that the backward itself made has none, whatever its seq. A parent that is out of range is none.
+// Links the rest. The engine's ranges have no seq: each gets the forward op of the first node that runs in it. A node
+// that the backward itself made has none, whatever its seq. A parent that is out of range counts as none.
 void link_the_rest(const Ranges& ranges, const Names& said, size_t count, Row* forward, uint8_t* links) {
   for (size_t at = 0; at < count; ++at) {
     const Row row = static_cast<Row>(at);
@@ -181,7 +182,7 @@ Output link(const Input& frame, const Input& names) {
   const Names said(names);
   Places places;
   auto processes = places.processes(frame);
-  auto threads = places.threads(frame);  // of a forward op, its own; of a backward range, its forward's
+  auto threads = places.threads(frame);  // a forward op's own; a backward range's forward thread
   auto candidates = uninitialized<uint32_t>(count);
   for (size_t at = 0; at < count; ++at) {
     const Row row = static_cast<Row>(at);
@@ -205,7 +206,7 @@ Output link(const Input& frame, const Input& names) {
   Group group(places.thread_count());
   for (size_t process = 0; process < by_process.count(); ++process) {
     const std::span<Row> rows = by_process[process];
-    // A backward range and an op that begin at once: the op is not before it.
+    // An op that begins together with a backward range is not before it.
     sort_rows(
         rows, [&](Row row) { return ranges.seq[row]; },
         [&](Row a, Row b) {

@@ -1,4 +1,4 @@
-// Work to the call that caused it: by process and correlation id, which is unique in its process only.
+// Matches work to the call that caused it: by process and correlation id, which is unique in its process only.
 
 #include "columns/interface.h"
 #include "columns/order.h"
@@ -16,7 +16,7 @@ struct Side {
       if (id.null(row)) processes[row] = kNone;
     }
   }
-  // What has no start sorts as if it came first.
+  // Rows without a start sort first.
   int64_t time(Row row) const { return start.null(row) ? std::numeric_limits<int64_t>::min() : start[row]; }
 
   Values<int64_t> id, start;
@@ -41,7 +41,7 @@ Output match(const Input& calls_frame, const Input& work_frame) {
         causes, [&](Row row) { return calls.id[row]; },
         [&](Row a, Row b) { return calls.time(a) != calls.time(b) ? calls.time(a) < calls.time(b) : a < b; });
     sort_rows(effects, [&](Row row) { return work.id[row]; }, std::less<Row>());
-    auto from = causes.begin(), to = from;  // the calls with the id that was last asked for
+    auto from = causes.begin(), to = from;  // the calls with the current id
     for (Row effect : effects) {
       const int64_t id = work.id[effect];
       if (from == to || calls.id[*from] != id) {
@@ -50,7 +50,7 @@ Output match(const Input& calls_frame, const Input& work_frame) {
         for (to = from; to != causes.end() && calls.id[*to] == id;) ++to;
       }
       if (from == to) continue;
-      // An id that was used again: the last call that began before the work did, else the first of them all.
+      // If an id was used again: the last call that began before the work did, else the first of them all.
       auto after = std::partition_point(from, to, [&](Row call) { return calls.time(call) <= work.time(effect); });
       found[effect] = after == from ? *from : *(after - 1);
       if (to - from > 1) ambiguous.set(effect);

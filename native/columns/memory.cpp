@@ -11,7 +11,7 @@ namespace opspan::columns {
 namespace {
 
 constexpr size_t kLarge = size_t{1} << 20;
-// A page of the processor's larger kind. One of them is there in a fraction of the time of the 512 that it stands for.
+// A page of the processor's larger kind. One of them is there in a fraction of the time of the 512 that it replaces.
 constexpr size_t kHuge = size_t{1} << 21;
 constexpr size_t kSmall = size_t{1} << 12;
 
@@ -40,14 +40,14 @@ std::unique_ptr<void, Free> take(size_t bytes, bool zeroed) {
   }
   const size_t wanted = (bytes + kSmall) / kSmall * kSmall;
   if (wanted < kHuge) return {mapped(wanted), Free{wanted}};
-  // Huge pages begin at multiples of their size: what is before the first and behind what is wanted goes back.
+  // Large pages begin at multiples of their size: the memory before the first and behind the end goes back.
   char* memory = mapped(wanted + kHuge);
   const size_t before = (kHuge - reinterpret_cast<uintptr_t>(memory) % kHuge) % kHuge;
   if (before > 0) munmap(memory, before);
   memory += before;
   munmap(memory + wanted, kHuge - before);
-  // Only what fills such pages whole: the rest of the last would be memory that nobody uses. A system that has none
-  // says no, and nothing is lost.
+  // Asks only for pages that are filled completely: the rest of the last one would be memory that nobody uses. A system
+  // without such pages refuses, and nothing is lost.
   madvise(memory, wanted / kHuge * kHuge, MADV_HUGEPAGE);
   return {memory, Free{wanted}};
 }

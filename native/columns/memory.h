@@ -1,5 +1,5 @@
-// Memory for the values of columns. What is large comes from the system itself, all zeros, and goes back to it at once:
-// a heap would keep it, and would have to clear it before it is used again.
+// Memory for the values of columns. Large blocks come from the system itself, all zeros, and go back to it at once: a
+// heap would keep them, and would have to clear them before they are used again.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,13 @@
 namespace opspan::columns {
 
 struct Free {
-  size_t mapped = 0;  // bytes that are the system's; 0: the heap's
+  size_t mapped = 0;  // bytes that were mapped; 0: the memory is the heap's
   void operator()(void* memory) const;
 };
 template <class T>
 using Array = std::unique_ptr<T[], Free>;
 
-// With room for one byte more. Throws std::bad_alloc.
+// Allocates memory with room for one byte more. Throws std::bad_alloc.
 std::unique_ptr<void, Free> take(size_t bytes, bool zeroed);
 
 template <class T>
@@ -29,7 +29,7 @@ Array<T> uninitialized(size_t count) {
   return taken<T>(count, false);
 }
 
-// Where nothing is ever written, as in most columns of a label, it takes next to no time or memory.
+// Returns zeros. Memory that is never written to, as in most columns of a label, takes next to no time or space.
 template <class T>
 Array<T> zeroed(size_t count) {
   return taken<T>(count, true);

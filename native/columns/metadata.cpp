@@ -1,8 +1,8 @@
-// Said of a label in texts of any making: seq=3, seq: 3, "seq": [3], 'sizes': '[[2, 3]]', ...
+// Reads fields of a label from texts of any making: seq=3, seq: 3, "seq": [3], 'sizes': '[[2, 3]]', ...
 //
 // A field is a name that no letter, digit or underline stands before, then : or =, then its value; spaces, and a quote
-// or bracket, may stand around those. The first such place in a text counts. What is not ASCII is taken for a letter.
-// There are few : and = in a text: the names are looked for in front of those, all in one pass.
+// or bracket, may stand around those. The first such place in a text counts. Bytes that are not ASCII count as letters.
+// There are few : and = in a text, so the names are looked for in front of those, all in one pass.
 
 #include "columns/columns.h"
 #include "columns/interface.h"
@@ -21,7 +21,7 @@ bool is_list(char letter) {
   return is_digit(letter) || letter == '[' || letter == ']' || letter == ',' || letter == ' ';
 }
 
-// What stands behind a field's separator.
+// The text behind a field's separator.
 class Value {
  public:
   explicit Value(std::string_view text) : text_(text) { skip_space(); }
@@ -64,7 +64,7 @@ struct Said {
 
   explicit Said(std::string_view text) {
     size_t colon = text.find(':'), equals = text.find('=');
-    while (colon != equals) {  // both are none
+    while (colon != equals) {  // both are npos
       const size_t at = std::min(colon, equals);
       size_t& next = at == colon ? colon : equals;
       next = text.find(text[at], at + 1);
@@ -73,7 +73,7 @@ struct Said {
   }
 
  private:
-  // The text up to where a name would end.
+  // Returns the text up to where a name would end.
   static std::string_view before(std::string_view text) {
     while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
     if (text.ends_with('"') || text.ends_with('\'')) text.remove_suffix(1);

@@ -1,4 +1,4 @@
-// Ranges to a tree a thread. docs/analysis.md says the rules; tests/twins.py has them in nested loops.
+// Makes a tree of the ranges of each thread. docs/analysis.md says the rules; tests/twins.py has them in nested loops.
 
 #include <queue>
 #include <unordered_map>
@@ -20,9 +20,9 @@ struct Ranges {
 
   bool is_leaf(Row row) const { return is_async[row] || is_mark[row]; }
   bool is_open(Row row) const { return given_end.null(row) && !is_mark[row]; }
-  // Both are exact: an end is never before its start.
+  // The difference is exact, because an end is never before its start.
   uint64_t duration(Row row) const { return static_cast<uint64_t>(end[row]) - static_cast<uint64_t>(start[row]); }
-  // No end has to be found, or put elsewhere: then they stay where they are.
+  // Returns whether no end has to be found or moved: then they stay where they are.
   bool ends_are_given(size_t count) const {
     for (size_t at = 0; at < count; ++at) {
       const Row row = static_cast<Row>(at);
@@ -52,8 +52,8 @@ struct Ranges {
   Array<int64_t> own_end;
 };
 
-// A range still open inside one of its own stack that ended, ended with it at the latest: its pop was lost.
-// True where an end changed. Rows come in order of their start.
+// Ends ranges whose pop was lost: one that is still open inside another of its own stack ended with that at the latest.
+// Returns whether an end changed. Rows come in order of their start.
 bool close_lost(Ranges& ranges, std::span<const Row> rows) {
   using Ends = std::priority_queue<int64_t, std::vector<int64_t>, std::greater<>>;
   std::unordered_map<uint32_t, Ends> stacks;
@@ -86,7 +86,7 @@ struct Tree {
 
   Array<Row> parent;
   Array<uint32_t> depth;
-  Array<int64_t> self;  // an unsigned number until the end
+  Array<int64_t> self;  // unsigned until the end
   Bits overlaps;
 };
 
@@ -159,7 +159,7 @@ Output nest(const Input& frame, int64_t trace_end) {
     const bool is_apart = !ranges.is_mark[row] && (ranges.is_async[row] || !placed || tree.overlaps[row]);
     if (is_apart) is_async.set(row);
     if (placed && !is_apart) has_self.set(row);
-    // Longer than 292 years: only in a damaged file.
+    // Only a damaged file has times of more than 292 years.
     if (tree.self[row] < 0) tree.self[row] = std::numeric_limits<int64_t>::max();
   }
 

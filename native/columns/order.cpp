@@ -30,7 +30,7 @@ void Numbering::grow() {
 }
 
 namespace {
-// Null first: 0. A value: what it is numbered as, and 1.
+// Returns 0 for null, and the number of a value plus 1.
 uint64_t with_null(Numbering& numbering, bool null, uint64_t value) {
   return null ? 0 : uint64_t{1} + numbering.number(value);
 }
@@ -42,12 +42,13 @@ struct Places::Reader {
     if (!one_rank) rank = frame.values<int32_t>("rank");
     if (!one_pid) pid = frame.values<int64_t>("pid");
   }
-  // Rows of one thread mostly follow each other, and then nothing needs to be looked up.
+  // Returns whether the process is that of the row before. Rows of one thread mostly follow each other, and then
+  // nothing needs to be looked up.
   bool as_before(size_t row) const {
     return row > 0 && (one_rank || rank.as_before(row)) && (one_pid || pid.as_before(row));
   }
 
-  // A column that is not there is the same in all rows.
+  // A column that is missing is the same in all rows.
   bool one_rank, one_pid;
   Values<int32_t> rank;
   Values<int64_t> pid;
@@ -81,7 +82,7 @@ Array<uint32_t> Places::threads(const Input& frame) {
     if (reader.as_before(row) && tid.as_before(row)) {
       numbers[row] = numbers[row - 1];
     } else {
-      // A row of no known thread shares it with no other: it is in none.
+      // Rows without a known thread are in none: no two of them need share one.
       numbers[row] = tid.null(row) ? kNone : thread(process(reader, row), tid[row]);
     }
   }

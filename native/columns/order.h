@@ -1,4 +1,4 @@
-// Whose row it is, and in which order rows come: what every walk over rows starts with.
+// The owner of a row (process, thread, group) and the order of rows: every walk over rows starts with both.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace opspan::columns {
 
-// Numbers 64-bit keys densely, in the order they are first seen. Rows of one key mostly follow each other.
+// Numbers 64-bit keys from 0 on, in the order in which they are first seen. Rows of one key mostly follow each other.
 class Numbering {
  public:
   Numbering() : slots_(kFirstSlots, kNone) {}
@@ -21,7 +21,7 @@ class Numbering {
   static constexpr size_t kFirstSlots = 64;
   void grow();
   size_t slot_of(uint64_t key) const {
-    key *= 0x9e3779b97f4a7c15u;  // the golden ratio spreads what comes in sequence
+    key *= 0x9e3779b97f4a7c15u;  // the golden ratio spreads keys that come in sequence
     return (key ^ (key >> 32)) & (slots_.size() - 1);
   }
 
@@ -31,13 +31,13 @@ class Numbering {
   uint32_t last_ = kNone;
 };
 
-// The numbers of processes and threads, the same for all frames it is asked about. Null is a value like any other.
+// Numbers processes and threads, in the same way for all frames that it reads. Null is a value like any other.
 class Places {
  public:
-  // One number a row for (rank, pid), or for (rank, pid, tid).
+  // Both return a number for each row: for (rank, pid), and for (rank, pid, tid).
   Array<uint32_t> processes(const Input& frame);
   Array<uint32_t> threads(const Input& frame);
-  // The number of a thread of a process, by a value that need not be a row's.
+  // Returns the number of a thread of a process, by a tid that need not be a row's.
   uint32_t thread(uint32_t process, int64_t tid);
   uint32_t process_count() const { return processes_.count(); }
   uint32_t thread_count() const { return threads_.count(); }
@@ -50,23 +50,23 @@ class Places {
   Numbering ranks_, pids_, tids_, processes_, threads_;
 };
 
-// Numbers the groups of rows, the same for all frames it is asked about, in the order in which they are first seen.
-// Rows of one group have the same values in the columns by0, by1, ...; null is a value like any other. Without such
-// columns all rows are one group.
+// Numbers groups of rows, in the same way for all frames that it reads, in the order in which they are first seen. Rows
+// of one group have the same values in the columns by0, by1, ...; null is a value like any other. Without such columns
+// all rows are one group.
 class Groups {
  public:
   Array<uint32_t> of(const Input& frame);
   uint32_t count() const { return levels_.empty() ? 1 : levels_.back().pairs.count(); }
 
  private:
-  // The groups by the columns up to one: those by the columns before it, each with a value of this column.
+  // The groups by all columns up to one: each is a group by the columns before it, with a value of this column.
   struct Level {
     Numbering values, pairs;
   };
   std::vector<Level> levels_;
 };
 
-// Rows in slices, one a group, each in the order of the rows. A row whose group is kNone is in none.
+// Rows in slices, one a group, each in the order of the rows. A row whose group is kNone is in no slice.
 struct Slices {
   Array<Row> rows;
   std::vector<size_t> starts;  // one more than there are groups
@@ -76,7 +76,7 @@ struct Slices {
 
 Slices slices(const uint32_t* groups, size_t rows, size_t group_count);
 
-// A number of any sign as one that sorts the same without it.
+// Returns an unsigned number that sorts as the signed one does.
 inline uint64_t ordered(int64_t value) { return static_cast<uint64_t>(value) ^ (uint64_t{1} << 63); }
 
 struct Keyed {
@@ -86,8 +86,8 @@ struct Keyed {
 
 void radix_sort(std::span<Keyed> keyed);
 
-// Rows in the order of the high bits of their keys, and where the rows of one such value end. Rows of one stay in
-// order.
+// Brings rows into the order of the high bits of their keys, and returns where the rows of each such value end. Rows
+// with equal bits stay in order.
 template <class Key>
 std::vector<size_t> partition_rows(std::span<Row> rows, Key key) {
   constexpr int kBits = 10;
@@ -107,7 +107,7 @@ std::vector<size_t> partition_rows(std::span<Row> rows, Key key) {
   return next;
 }
 
-// Merges rows that are a few runs in order, one after the other; false: they are more than a few.
+// Merges rows that are a few sorted runs, one after the other. Returns false if they are more than a few.
 template <class Less>
 bool merge_runs(std::span<Row> rows, Less less) {
   constexpr size_t kFew = 4;
@@ -121,8 +121,8 @@ bool merge_runs(std::span<Row> rows, Less less) {
   return true;
 }
 
-// Sorts rows by key(row), an int64, and rows of one key by before(a, b). Linear: rows that are in order are left alone.
-// Many are taken apart first, as sorting takes 32 bytes a row and taking apart 4.
+// Sorts rows by key(row), an int64, and rows of one key by before(a, b), in linear time; sorted rows are left alone.
+// Many rows are partitioned first, as sorting takes 32 bytes a row and partitioning 4.
 template <class Key, class Before>
 void sort_rows(std::span<Row> rows, Key key, Before before) {
   auto less = [&](Row a, Row b) {
@@ -139,7 +139,7 @@ void sort_rows(std::span<Row> rows, Key key, Before before) {
   if (rows.size() > kMany) {
     size_t from = 0;
     for (size_t to : partition_rows(rows, key)) {
-      // All rows of one key come back as they went: there is nothing left to take apart.
+      // All rows have one key: there is nothing left to partition.
       if (to - from == rows.size() && key(rows.front()) == key(rows.back())) {
         std::sort(rows.begin(), rows.end(), less);
         return;

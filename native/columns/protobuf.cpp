@@ -1,12 +1,12 @@
-// The rows of a frame as messages of Protocol Buffers: each row is a field of the number that is asked for, and each
-// column that is not null there a field of its message. A column is called after its field, by number; what follows a
-// colon in the name is for people, and keeps columns of one repeated field apart.
+// Writes the rows of a frame as messages of Protocol Buffers: each row is a field with the number that is asked for,
+// and each column that is not null there is a field of its message. A column is named by the number of its field; what
+// follows a colon in the name is for people, and keeps columns of one repeated field apart.
 //
 //   {"8": 12, "11": {"9": 1, "23": "aten::mm"}}  ->  8: 12  11 {9: 1  23: "aten::mm"}
 //
-// A struct is a message again, a text is bytes. Integers are varints, but for 64 bits without a sign: those are as they
-// lie, eight bytes, and so are real numbers. A list is the field again and again.
-// The bytes: https://protobuf.dev/programming-guides/encoding
+// A struct is a message again, a text is bytes. Integers are varints, except for unsigned ones of 64 bits: those are
+// eight bytes as they lie, and so are real numbers. A list is the field again and again. The bytes:
+// https://protobuf.dev/programming-guides/encoding
 
 #include <charconv>
 
@@ -34,7 +34,7 @@ struct Field {
   Field& operator=(const Field&) = delete;
   virtual ~Field() = default;
   virtual char* write(size_t row, char* to, Text& out) = 0;
-  // Room for the tag and for a number behind it; from where the number goes on.
+  // Writes the tag and makes room for a number behind it. Returns where the number goes.
   char* begin(char* to, Text& out) const { return tag.copy_to(out.room(to, tag.size() + kLongestVarint)); }
   Short tag;
 };
@@ -44,7 +44,7 @@ template <class T>
 struct Varint : Field {
   Varint(uint64_t number, Values<T> column) : Field(number, kVarint), values(column) {}
   char* write(size_t row, char* to, Text& out) override {
-    // As protobuf has it: a negative number of 32 bits is one of 64 bits.
+    // Protobuf writes a negative number of 32 bits as one of 64 bits.
     return values.null(row) ? to : varint(static_cast<uint64_t>(int64_t{values[row]}), begin(to, out));
   }
   Values<T> values;
@@ -97,7 +97,7 @@ struct Message : Field {
   Message(uint64_t number, Nulls nulls, Fields inner) : Field(number, kSized), null(nulls), fields(std::move(inner)) {}
   char* write(size_t row, char* to, Text& out) override {
     if (null(row)) return to;
-    to = begin(to, out) + 1;  // most are short: their size is one byte
+    to = begin(to, out) + 1;  // most messages are short: their size is one byte
     const size_t from = out.size(to);
     for (const auto& field : fields) to = field->write(row, to, out);
     const size_t size = out.size(to) - from;
@@ -113,7 +113,7 @@ struct Message : Field {
   Fields fields;
 };
 
-// --- which column is which
+// --- from columns to fields
 
 uint64_t field_number(std::string_view name) {
   constexpr uint64_t kHighest = (1 << 29) - 1;

@@ -1,4 +1,4 @@
-// A graph of what waited for what, walked forward with other times. docs/analysis.md ("path") says the rules;
+// Walks forward over a graph of what waited for what, with other times. docs/analysis.md ("path") says the rules;
 // opspan.analysis.replay makes the frames, and tests/analysis/replay_twin.py has the same in plain loops.
 
 #include <algorithm>
@@ -10,11 +10,11 @@
 namespace opspan::columns {
 namespace {
 
-using Wide = __int128;  // no sum of times is too large for it
+using Wide = __int128;  // wide enough for any sum of times
 constexpr int64_t kNothing = -1;
-enum For : int64_t { kWork = 0, kRoom = 3 };  // what a join waited for: analysis/path_threads.py
+enum For : int64_t { kWork = 0, kRoom = 3 };  // what a join waited for; analysis/path_threads.py has the same numbers
 
-// A collective that goes on once its last part has come.
+// A collective, which goes on once its last part has come.
 struct Meeting {
   size_t parts = 0;
   std::vector<size_t> there;
@@ -39,7 +39,7 @@ struct Work {
     }
   }
 
-  // `shift`: of each join, how much later its thread is then than its clock says.
+  // `shift` has for each join how much later its thread is than its clock says.
   void run(size_t node, const std::vector<Wide>& shift) {
     Wide time = (join[node] == kNothing ? 0 : shift[join[node]]) + launch[node];
     if (bound[node] == kNothing) {
@@ -48,7 +48,8 @@ struct Work {
       const Wide then = end[bound[node]] + delay[node];
       time = is_alone[node] ? then : std::max(time, then);
     }
-    // One work is said in place; of several, the first of the rows that say them.
+    // `other` is the one work that was waited for, or the first of a list of rows, each of which has one in its
+    // `other`.
     if (other[node] >= 0) time = std::max(time, end[other[node]]);
     for (int64_t row = other[node] < kNothing ? -other[node] : kNothing; row != kNothing; row = next[row]) {
       time = std::max(time, end[other[row]]);
@@ -58,7 +59,7 @@ struct Work {
     if (!meeting.null(node)) come(node);
   }
 
-  // The last part that comes sets the ends of all.
+  // Notes that a part has come; the last one sets the ends of all.
   void come(size_t node) {
     Meeting& met = meetings[meeting[node]];
     met.there.push_back(node);
@@ -107,7 +108,7 @@ Output replay(const Input& frame, const Input& joins, int64_t number) {
       by = work.begun[of_work[row]];
     }
     const int64_t before = is_first[row] ? kNothing : in_order[nth] - 1;
-    // A join that did not bind might have taken less than it did: nothing. Its thread goes on as after the one before.
+    // A join that did not bind takes no time here: its thread goes on as after the join before.
     Wide time = binds[row] ? by + lag[row] : by;
     const Wide then = binds[row] ? shifted(own_entry[row]) + own[row] : shifted(before) + clock[row];
     if (has_own[row] || !binds[row]) time = std::max(time, then);

@@ -1,4 +1,4 @@
-// Rows of a frame that are written to bytes, whatever columns they have: the bytes, and a column by its place.
+// Writes rows of a frame to bytes, whatever columns they have: the output, and a column by its place.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 
 namespace opspan::columns {
 
-// A few bytes that are copied often: sixteen at a time, with room to read behind them.
+// A few bytes that are copied often, sixteen at a time, so memory of that size behind them can be read.
 class Short {
  public:
   static constexpr size_t kStep = 16;
@@ -30,11 +30,12 @@ class Short {
   size_t size_ = 0;
 };
 
-// What is being written. Who writes has the place, asks for room there, and says where he ended: a place that is kept
-// in memory would be read and written again for each value.
+// The output. Its writer has the position, asks for room there, and returns where it ended: a position that is kept in
+// memory would be read and written again for each value.
 class Text {
  public:
-  // A place for so many bytes, and a step more, behind all that is before `to`: that one, or where it is now.
+  // Returns a position with room for so many bytes, and kStep more, behind all that is before `to`: it is `to`, unless
+  // the memory has moved.
   char* room(char* to, size_t bytes) {
     if (static_cast<size_t>(end_ - to) >= bytes + Short::kStep) [[likely]]
       return to;

@@ -1,8 +1,10 @@
-// Shapes of a timeline: where each is drawn, and which are drawn together. docs/page.md says the rules for people.
+// Places the shapes of a timeline, and decides which are drawn together. docs/page.md says the rules for people.
 //
-//   places: shapes that nest stand below each other, and what overlaps in part below all that nests, with what nests in
-//   it. They come out in the order in which they are drawn: by lane, row, start. What has no row has the last one.
-//   blocks: what is too short for so many shapes to be drawn is one with its neighbours of a place.
+//   places: shapes that nest stand below each other, and those that overlap in part below all that nest, with what
+//   nests
+//           in them. They come out in the order in which they are drawn: by lane, row, start. A shape gets the last row
+//           if there are no more.
+//   blocks: shapes that are too short to be drawn one by one are drawn together with their neighbours of a place.
 
 #include <array>
 
@@ -13,10 +15,10 @@
 namespace opspan::columns {
 namespace {
 
-constexpr int kLayers = 17;          // of what nests: what overlaps may overlap again, and again
+constexpr int kLayers = 17;          // of nested shapes: those that overlap may overlap again, and again
 constexpr uint32_t kMostRows = 128;  // of a lane
-constexpr int kStretch = 2;          // neighbours are drawn together in stretches of 4 times the length: a shift
-constexpr int kLongest = 61;         // as a power of two: 4 times that fits
+constexpr int kStretch = 2;   // neighbours are drawn together in stretches of 4 times the length, which is this shift
+constexpr int kLongest = 61;  // as a power of two, 4 times which still fits
 
 struct Shapes {
   explicit Shapes(const Input& frame)
@@ -34,7 +36,7 @@ struct Shapes {
   Values<int64_t> start, length;
 };
 
-// The shapes of a lane, in order of their start, the longest first: the row of each.
+// Finds the row of each shape of a lane. The shapes come in order of their start, the longest first.
 void stack_up(const Shapes& shapes, std::span<const Row> of_lane, uint32_t last, uint32_t* rows) {
   std::vector<Row> left(of_lane.begin(), of_lane.end()), over, open;
   uint32_t above = 0;
@@ -59,14 +61,14 @@ void stack_up(const Shapes& shapes, std::span<const Row> of_lane, uint32_t last,
   for (const Row shape : left) rows[shape] = last;
 }
 
-// From rows in the order of their numbers to the order in which they are drawn.
+// Brings the shapes of a lane into the order in which they are drawn.
 void draw_in_order(const Shapes& shapes, std::span<const Row> of_lane, const uint32_t* rows, uint32_t last, Row* to) {
   std::array<size_t, kMostRows + 1> next{};
   for (const Row shape : of_lane) ++next[rows[shape] + 1];
   for (uint32_t row = 0; row < last; ++row) next[row + 1] += next[row];
   const size_t crowded = next[last];
   for (const Row shape : of_lane) to[next[rows[shape]]++] = shape;
-  // Of one start on any other row, no two have a length.
+  // Only the last row needs sorting: on another one, no two shapes with one start have a length.
   std::sort(to + crowded, to + of_lane.size(), [&](Row a, Row b) {
     return shapes.start[a] != shapes.start[b] ? shapes.start[a] < shapes.start[b] : a < b;
   });
@@ -120,7 +122,7 @@ struct Drawn : Shapes {
         is_crowded(frame.flags("is_crowded")),
         count(frame.rows()) {}
 
-  // The first power of two with which no more than `most` are kept for their length; -1: all of them.
+  // Returns the first power of two with which no more than `most` are kept for their length; -1: all of them are.
   int least_power(size_t most) const {
     std::array<size_t, 65> of_width{};
     size_t kept = 0;
@@ -135,14 +137,14 @@ struct Drawn : Shapes {
     return static_cast<int>(power);
   }
 
-  // Where blocks begin, if what is shorter than that power of two is drawn together.
+  // Returns where blocks begin if shapes shorter than that power of two are drawn together.
   std::vector<Row> begins(int power) const {
     const int64_t under = power < 0 ? 0 : int64_t{1} << power;
     const int shift = std::max(power, 0) + kStretch;
     auto stretch = [&](size_t at) { return static_cast<uint64_t>(start[at]) >> shift; };
     std::vector<Row> found;
     bool was_short = false;
-    int64_t until = 0;  // when all before of this place were over
+    int64_t until = 0;  // the end of all shapes of this place so far
     for (size_t at = 0; at < count; ++at) {
       const bool is_short = is_crowded[at] || length[at] < under;
       const bool is_other = at == 0 || place[at] != place[at - 1];

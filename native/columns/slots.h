@@ -1,8 +1,8 @@
-// What stands between two values of an event is mostly what stood there in one before:
+// The text between two values of an event is mostly the same as in an event before:
 //
 //     "pid": 7, "tid": 9, "ts": 12.5        behind a tid comes `, "ts": `
 //
-// It is compared as a whole then, instead of read letter by letter.
+// So it is compared as a whole, instead of being read letter by letter.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace opspan::columns {
 
-// What the value at a slot is.
+// The kind of the value at a slot.
 enum class Is : uint8_t {
   kEnd,
   kPhase,
@@ -32,20 +32,20 @@ enum class Is : uint8_t {
   kOther
 };
 
-// A value in events that say the same things one after the other.
+// A value in events that have the same members one after the other.
 struct Slot {
-  std::string_view lead;  // from behind the value before up to this one; of the end of an object, with its bracket
+  std::string_view lead;  // text between the value before and this one; at the end of an object, with its bracket
   Is is = Is::kOther;
-  size_t arg = 0;         // of kArg: which
-  std::string key;        // of kRest: as it is written
-  std::string_view last;  // the text that was here the last time, as it stands in the file,
-  uint32_t code = 0;      // and its number
+  size_t arg = 0;         // of kArg: its number
+  std::string key;        // of kRest: its key as it is written
+  std::string_view last;  // the text that was here the last time, as it stands in the file
+  uint32_t code = 0;      // the number of that text
   std::vector<Slot*> next;
 };
 
 class Slots {
  public:
-  // The slot that comes next, whose lead is taken; null: it is none that was known behind this one.
+  // Returns the slot that comes next, and takes its lead; null if none that is known comes next.
   static Slot* follow(Json& json, Slot& before) {
     std::vector<Slot*>& next = before.next;
     for (size_t at = 0; at < next.size(); ++at) {
@@ -57,10 +57,10 @@ class Slots {
     return nullptr;
   }
 
-  // A slot that nothing leads to.
+  // Returns an empty slot, to which no other leads.
   Slot& forgotten() { return forgotten_ = {}; }
 
-  // A slot for what was read behind `before`. Where too many are known it is forgotten when the next one is made.
+  // Adds a slot for what was read behind `before`. If too many are known, it lasts only until the next one is made.
   Slot& add(Slot& before, std::string_view lead) {
     const bool is_kept = &before != &forgotten_ && before.next.size() < kMostNext && slots_.size() < kMost;
     Slot& added = is_kept ? slots_.emplace_back() : forgotten();

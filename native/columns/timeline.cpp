@@ -1,10 +1,11 @@
-// Slices of tracks as begins and ends in the order of time, each in the place that viewers want which keep a stack of
-// open slices a track: an end closes what began last. What lies in no other slice, nor beside them all, and what is
-// said to be apart, is on a lane beside the track, where only slices are that do not meet.
+// Turns slices of tracks into begins and ends in the order of time, for viewers that keep a stack of open slices a
+// track, where an end closes what began last. Slices that overlap others in part, and those that are said to be apart,
+// go to lanes beside the track, each of which has only slices that do not meet.
 //
 //   track 1: [0, 10] [2, 5] [4, 12]   ->   begin 0, begin 1, begin 2 on lane 1, end 1, end 0, end 2 on lane 1
 //
-// At one time: ends of what began before, then begins, the longest first; who comes first in the rows is outside.
+// At one time, ends of what began before come first, then begins, the longest first; of equal ones the first row is
+// outside.
 
 #include <queue>
 
@@ -25,7 +26,7 @@ class Timeline {
         is_apart_(frame.flags("is_apart")),
         count_(frame.rows()),
         lanes_(zeroed<uint32_t>(frame.rows())) {
-    // An event is the number of its row, twice, and 1 where it is the end.
+    // An event is twice the number of its row, plus 1 if it is the end.
     if (count_ >= kNone / 4) throw BadInput("too many slices for one timeline");
     for (const auto* times : {&start_, &end_}) {
       for (size_t row = 0; row < count_; ++row) {
@@ -89,10 +90,10 @@ class Timeline {
     put_beside(beside);
   }
 
-  // Each on the lowest lane that is free when it begins.
+  // Puts each on the lowest lane that is free when it begins.
   void put_beside(const std::vector<Row>& rows) {
     using Lane = std::pair<int64_t, uint32_t>;
-    std::priority_queue<Lane, std::vector<Lane>, std::greater<>> taken;  // until when
+    std::priority_queue<Lane, std::vector<Lane>, std::greater<>> taken;  // by the time until which they are taken
     std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> free;
     uint32_t lanes = 0;
     for (const Row row : rows) {
@@ -111,7 +112,7 @@ class Timeline {
     return event % 2 == 1 ? end_of(event / 2) : start_[event / 2];
   }
 
-  // Those of one time stay as they were written: what is wanted of a track.
+  // Sorts by time. Events of one time stay as they were written, which is the right order within a track.
   void sort() {
     order_.resize(events_.size());
     for (size_t at = 0; at < order_.size(); ++at) order_[at] = static_cast<Row>(at);

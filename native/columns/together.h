@@ -1,4 +1,4 @@
-// Work in several threads, and rows split among them.
+// Runs work in several threads, and splits rows among them.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,8 @@
 
 namespace opspan::columns {
 
-// Runs work(n) for each n below `count` in a thread of its own, the first in this one. What one throws is thrown here.
+// Runs work(n) for each n below `count` in a thread of its own, the first in this one. Throws here what one of them
+// throws.
 template <class Work>
 void together(size_t count, const Work& work) {
   std::vector<std::exception_ptr> failed(count);
@@ -32,7 +33,7 @@ void together(size_t count, const Work& work) {
   }
 }
 
-// A stretch of rows. One with dictionaries of its own is derived from it.
+// A stretch of rows. Parts with dictionaries of their own are derived from it.
 struct Rows {
   size_t from = 0, to = 0;
 };
@@ -42,7 +43,7 @@ std::vector<Part> parts_of(size_t rows, int64_t workers) {
   constexpr size_t kLeastRows = 65536;  // below, a thread costs more than it saves
   const size_t most = std::max<size_t>(1, static_cast<size_t>(std::max<int64_t>(1, workers)));
   const size_t count = std::min(most, rows / kLeastRows + 1);
-  const size_t each = (rows / count + 64) & ~size_t{63};  // no two write bits of one byte
+  const size_t each = (rows / count + 64) & ~size_t{63};  // no two parts write bits of one byte
   std::vector<Part> parts;
   for (size_t from = 0; from < rows; from += each) {
     parts.emplace_back();
@@ -52,7 +53,7 @@ std::vector<Part> parts_of(size_t rows, int64_t workers) {
   return parts;
 }
 
-// The codes of every part's own dictionary to those of one for all.
+// Unites the dictionaries of all parts into one, changes the codes to those of that, and returns its texts.
 template <class Part>
 std::vector<std::string_view> join(std::vector<Part>& parts, Dictionary Part::* dictionary, Codes& codes) {
   if (parts.empty()) return {};

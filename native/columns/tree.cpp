@@ -1,5 +1,6 @@
-// Up the tree of parents: the nearest row that is marked, and what work amounts to below each row. Parents may be any
-// numbers. One that is out of range is no parent. Rows in a ring, which nest never makes, count their own work alone.
+// Walks up the tree of parents: finds the nearest row that is marked, and sums the work below each row. Parents may be
+// any numbers; one that is out of range is no parent. Rows in a ring, which nest never makes, count their own work
+// alone.
 
 #include "columns/interface.h"
 #include "columns/order.h"
@@ -7,12 +8,12 @@
 namespace opspan::columns {
 namespace {
 
-// The rows of a frame so that each comes after its parent. Rows in a ring, and below one, are left out.
+// The rows of a frame, each after its parent. Rows in a ring, and below one, are left out.
 class ParentsFirst {
  public:
   explicit ParentsFirst(const Input& frame)
       : given_(frame.values<Row>("parent")), rows_(frame.rows()), count_(frame.rows()) {
-    bool is_as_given = true;  // so it is where rows are in the order of time
+    bool is_as_given = true;  // true if rows are in the order of time
     for (size_t row = 0; row < rows_; ++row) {
       const Row above = parent(static_cast<Row>(row));
       is_as_given = is_as_given && (above == kNone || above < row);
@@ -25,7 +26,7 @@ class ParentsFirst {
   Row parent(Row row) const { return given_.null(row) || given_[row] >= rows_ ? kNone : given_[row]; }
 
  private:
-  // Leaves first: a row follows when its last child has. What is left over when no leaf is, is a ring.
+  // Sorts from the leaves up: a row follows when its last child has. Rows that are left over are in a ring.
   void sort() {
     auto children = zeroed<uint32_t>(rows_);
     for (size_t row = 0; row < rows_; ++row) {
@@ -50,7 +51,7 @@ class ParentsFirst {
   size_t count_;
 };
 
-int64_t sum(int64_t left, int64_t right) {  // of what is not negative
+int64_t sum(int64_t left, int64_t right) {  // of numbers that are not negative
   return left > std::numeric_limits<int64_t>::max() - right ? std::numeric_limits<int64_t>::max() : left + right;
 }
 

@@ -113,9 +113,8 @@ enum { OPSPAN_STACK_WORDS = 768 };
 
 // One range, as torch's RecordFunction describes it. Pointers are valid only during the call.
 typedef struct opspan_op {
-  const char* name;  // ended by NUL; its length is not counted yet
-  size_t
-      overload_length;  // length of the overload at the end of the name (aten::add.Tensor), if it was asked for; else 0
+  const char* name;        // ended by NUL; its length is not counted yet
+  size_t overload_length;  // of the overload at the end of the name (aten::add.Tensor), if asked for; else 0
   uint32_t kind;
   uint32_t inputs_count;  // words; 0 when shapes are off
   const int64_t* inputs;

@@ -13,7 +13,8 @@ using columns::Texts;
 
 namespace {
 
-// The whole number that a text is, as SQLite itself would write it, of few enough digits for a float to have.
+// Returns the whole number that a text holds, if SQLite itself would write it so, and its digits are few enough for a
+// float.
 std::optional<int64_t> written_number(std::string_view text) {
   constexpr size_t kDigits = 15;
   const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
@@ -72,7 +73,7 @@ void Cells::set_other(size_t row, uint64_t type, const Byte* at) {
     case Kind::kInt:
     case Kind::kInt32:
     case Kind::kFloat: {
-      if (is_text && cell.empty()) return put_null(row);  // of tools whose columns must not be null
+      if (is_text && cell.empty()) return put_null(row);  // some tools write it because their columns must not be null
       const auto number = is_text ? written_number(cell) : std::nullopt;
       if (!number)
         throw Declined(column_.kind == Kind::kFloat ? "a cell that is no number" : "a cell that is no whole number");
@@ -115,7 +116,8 @@ Column::View Cells::view_of(std::string_view text) {
   return view;
 }
 
-// Most texts are there many times. Where they are not, to remember them takes longer than to copy them.
+// Returns whether texts are remembered now. Most texts come many times; where they do not, remembering takes longer
+// than copying.
 bool Cells::is_worth_it() {
   constexpr size_t kTried = 16384, kLeft = 8 * kTried;
   if (left_ > 0) {
@@ -140,7 +142,7 @@ void Cells::write(size_t until) {
     std::fill(values + from_, values + until, value);
   };
   constexpr Byte kZeros[sizeof same_] = {};
-  if (std::memcmp(same_, kZeros, sizeof same_) == 0) return;  // they are zeros already
+  if (std::memcmp(same_, kZeros, sizeof same_) == 0) return;  // the memory is all zeros already
   if (column_.numbers) fill(column_.numbers.get());
   if (column_.small) fill(column_.small.get());
   if (column_.floats) fill(column_.floats.get());

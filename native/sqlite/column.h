@@ -1,4 +1,4 @@
-// A column that is read: its cells in the order of the rows, which several threads fill, each its own rows.
+// A column that is read. Several threads fill its cells, each those of its own rows.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace opspan::sqlite {
 
 enum class Kind : uint8_t { kInt, kInt32, kFloat, kText, kBytes };  // as formats/sqlite_pages.py numbers them
 
-// What a row has that was written before its table had the column.
+// The value of a row that was written before its table had the column.
 struct Default {
   bool is_known = true;
   bool is_null = true;
@@ -29,7 +29,7 @@ struct Column {
   using View = columns::Texts::View;
 
   std::string name;
-  int32_t field;  // of the record; -1: the number of the row
+  int32_t field;  // number in the record; -1: the row id
   Kind kind;
   Default otherwise;
   columns::Array<int64_t> numbers;
@@ -50,14 +50,14 @@ struct Column {
   }
 };
 
-// What the rows of one thread hold. Most columns hold nothing, or one value in all rows: as long as that is so, nothing
-// is written and no memory is taken.
+// The content of the rows of one thread. Most columns hold nothing, or one value in all rows: as long as that is so,
+// nothing is written and no memory is taken.
 enum class Held : uint8_t { kNothing, kSame, kAll, kSome };
 
 // The rows of one thread in one column.
 class Cells {
  public:
-  // `turns`: counts how often a column of these rows turned out to hold something else than before.
+  // `turns` counts how often a column of these rows turned out to hold something else than before.
   Cells(Column& column, size_t from, size_t to, const std::shared_ptr<columns::Blocks>& blocks, size_t& turns)
       : column_(column),
         turns_(turns),
@@ -68,11 +68,11 @@ class Cells {
         copies_(blocks) {}
 
   const Column& column() const { return column_; }
-  // A cell of a record, by its serial type. Eight bytes can be read at it, however few are its own.
+  // Sets a cell of a record, by its serial type. Eight bytes can be read at `at`, even if the cell has fewer.
   void set(size_t row, uint64_t type, const Byte* at);
   void set_number(size_t row, int64_t value);
   void set_default(size_t row);
-  // A cell of that type would change nothing, until the column turns.
+  // Returns whether a cell of that type changes nothing, until the column turns.
   bool has_all_of(uint64_t type) const;
   size_t text_bytes() const { return text_bytes_; }
 
@@ -81,10 +81,10 @@ class Cells {
   bool is_the_same(const Cells& other) const {
     return held_ == Held::kSame && other.held_ == Held::kSame && std::memcmp(same_, other.same_, sizeof same_) == 0;
   }
-  // Writes the value that is the same in all rows to those before this one.
+  // Writes the value that is the same in all rows to the rows before this one.
   void write(size_t until);
-  // Once all threads are done, one after the other: writes what was not written yet; and, if a row of the column is
-  // null, which of these rows are not.
+  // Called once all threads are done, for one after the other. Writes what was not written yet; and, if a row of the
+  // column is null, which of these rows are not.
   void finish(bool has_nulls);
 
  private:
@@ -115,7 +115,7 @@ class Cells {
     held_ = held;
     ++turns_;
   }
-  // A cell that is of another type than its column, and may say the same.
+  // Sets a cell of another type than its column, if its value fits all the same.
   void set_other(size_t row, uint64_t type, const Byte* at);
   void set_text(size_t row, std::string_view text);
   Column::View view_of(std::string_view text);
@@ -142,11 +142,11 @@ class Cells {
   columns::Copies copies_;
   columns::Dictionary known_;  // texts that were copied already
   std::vector<Column::View> views_;
-  size_t tried_ = 0, found_ = 0, left_ = 0;  // long texts: of the last, and until they are tried again
+  size_t tried_ = 0, found_ = 0, left_ = 0;  // counts of long texts, for is_worth_it
   size_t text_bytes_ = 0;
 };
 
-// Bytes of a cell of that type.
+// Returns the bytes of a cell of that type.
 inline uint64_t bytes_of(uint64_t type) {
   constexpr std::array<uint8_t, 12> kBytes{0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0};
   if (type >= 12) return (type - 12) / 2;
@@ -154,14 +154,14 @@ inline uint64_t bytes_of(uint64_t type) {
   return kBytes[type];
 }
 
-// Eight bytes, the highest first.
+// Returns eight bytes, the highest first.
 inline uint64_t eight_bytes(const Byte* at) {
   return __builtin_bswap64(columns::loaded<uint64_t>(reinterpret_cast<const char*>(at)));
 }
 
 inline constexpr uint64_t kNull = 0, kReal = 7, kZero = 8, kOne = 9;
 
-// The whole numbers are of 1, 2, 3, 4, 6 or 8 bytes.
+// Returns a whole number of 1, 2, 3, 4, 6 or 8 bytes.
 inline int64_t whole(uint64_t type, const Byte* at) {
   if (type >= kZero) return type == kOne ? 1 : 0;
   return static_cast<int64_t>(eight_bytes(at)) >> (64 - 8 * bytes_of(type));

@@ -9,13 +9,13 @@ namespace opspan::sqlite {
 namespace {
 
 constexpr Byte kInterior = 5, kLeaf = 13;
-constexpr size_t kBegin = 8;  // bytes of a leaf's header; an interior page has the number of its last child behind
+constexpr size_t kBegin = 8;  // bytes of a leaf's header; in an interior page the number of its last child follows
 constexpr size_t kDeepest = 20;
 constexpr size_t kPagesOfThread = 2048;
 
 using Level = std::vector<Leaf>;
 
-// Reads the kind of all pages of a level, and how many cells each has: they must be of one kind, which is returned.
+// Reads how many cells each page of a level has, and returns the kind of the pages, which must be the same for all.
 Byte kind_of(const File& file, Level& level, size_t threads) {
   const size_t count = std::min(threads, level.size() / kPagesOfThread + 1);
   const size_t each = level.size() / count + 1;

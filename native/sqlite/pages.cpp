@@ -31,7 +31,7 @@ File::File(int descriptor) : descriptor_(descriptor) {
   if (fstat(descriptor_, &facts) != 0) throw Declined(std::strerror(errno));
   const size_t bytes = static_cast<size_t>(facts.st_size), there = bytes / page_bytes_;
   if (bytes % page_bytes_ != 0 || there > UINT32_MAX - 1) throw Declined("a part of a page");
-  // The number of pages counts only if who wrote it wrote the last change, too.
+  // The number of pages counts only if the program that wrote it made the last change, too.
   const bool is_said = four_bytes(head + 24) == four_bytes(head + 92) && four_bytes(head + 28) != 0;
   pages_ = is_said ? four_bytes(head + 28) : static_cast<Page>(there);
   if (pages_ > there) throw Declined("pages are missing");

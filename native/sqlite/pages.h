@@ -1,5 +1,5 @@
-// The pages of an SQLite file (https://sqlite.org/fileformat2.html), read with pread: a file that is cut off meanwhile
-// is a short read, and no signal.
+// The pages of an SQLite file (https://sqlite.org/fileformat2.html), read with pread: if the file is cut off meanwhile,
+// that is a short read, and no signal.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace opspan::sqlite {
 
-// Something that is not taken here, whole or broken: SQLite itself is to read the table, and to say what is wrong.
+// Thrown if a table cannot be read here, intact or broken: SQLite itself is to read it, and to say what is wrong.
 struct Declined : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -21,7 +21,7 @@ using Page = uint32_t;  // the first is 1
 inline uint32_t two_bytes(const Byte* at) { return uint32_t{at[0]} << 8 | at[1]; }
 inline uint32_t four_bytes(const Byte* at) { return two_bytes(at) << 16 | two_bytes(at + 2); }
 
-// Reads a number of 1 to 9 bytes and moves on; null where it does not end before `end`.
+// Reads a number of 1 to 9 bytes. Returns the position behind it; null if it does not end before `end`.
 inline const Byte* varint(const Byte* at, const Byte* end, uint64_t& value) {
   if (at < end && *at < 0x80) {
     value = *at;
@@ -44,14 +44,14 @@ class File {
   explicit File(int descriptor);
 
   size_t page_bytes() const { return page_bytes_; }
-  size_t usable() const { return usable_; }  // bytes of a page, but for those that are reserved at its end
+  size_t usable() const { return usable_; }  // bytes of a page without those that are reserved at its end
   Page pages() const { return pages_; }
-  // Where in a page its B-tree begins: the first one begins with the header of the file.
+  // Returns where in a page its B-tree begins: the first page begins with the header of the file.
   static size_t header_of(Page page) { return page == 1 ? 100 : 0; }
-  // `count` pages from `page` on, or only the first bytes of them.
+  // Both read from `page` on: `count` pages, or only the first bytes of one.
   void read(Page page, size_t count, Byte* to) const { read_at(offset(page), count * page_bytes_, to); }
   void read_begin(Page page, size_t bytes, Byte* to) const { read_at(offset(page) + header_of(page), bytes, to); }
-  // Declines a page that is not one of a B-tree.
+  // Throws unless the page can be one of a B-tree.
   void check(Page page) const;
 
  private:
@@ -63,16 +63,16 @@ class File {
   Page pages_ = 0;
 };
 
-// A leaf of a table, and the rows that may be in it.
+// A leaf of a table, and the bounds of its row ids.
 struct Leaf {
   Page page;
   uint32_t cells;
-  int64_t above;  // every row's number is greater
+  int64_t above;  // every row id is greater
   int64_t most;   // and none greater than this
   bool has_above;
 };
 
-// All leaves of the table with this root, in order.
+// Returns all leaves of the table with this root, in order.
 std::vector<Leaf> leaves(const File& file, Page root, size_t threads);
 
 }  // namespace opspan::sqlite

@@ -22,7 +22,7 @@ constexpr size_t kLeavesOfThread = 256;  // with fewer, a thread costs more than
 
 constexpr size_t kSpare = 8;  // bytes that can be read behind a value
 
-// Leaves one after the other, as many as lie close together at once.
+// Reads leaves one after the other, as many as lie close together at once.
 class Window {
  public:
   explicit Window(const File& file) : file_(file), bytes_(kPages * file.page_bytes() + kSpare) {}
@@ -47,12 +47,12 @@ class Window {
   Page first_ = 0, count_ = 0;
 };
 
-// A record, in one piece: most are in their page, the rest of others is in a chain of pages.
+// Returns records in one piece: most are in their page, others go on in a chain of pages.
 class Records {
  public:
   explicit Records(const File& file) : file_(file), next_(file.page_bytes()) {}
 
-  // What is at `at`, with `bytes` in all.
+  // Returns the record at `at`, which has `bytes` in all.
   const Byte* whole(const Byte* at, const Byte* end, uint64_t bytes) {
     const size_t usable = file_.usable();
     const size_t most = usable - 35;
@@ -83,7 +83,7 @@ class Records {
   std::vector<Byte> next_, record_;
 };
 
-// The leaves of one thread.
+// Reads the leaves of one thread.
 class Part {
  public:
   Part(const File& file, std::vector<Column>& all, size_t fields, size_t from, size_t to,
@@ -117,7 +117,7 @@ class Part {
 
  private:
   static constexpr uint64_t kNoRecord = ~uint64_t{0};
-  // Of records with the same types.
+  // A value, at the same place in all records with the same types.
   struct Value {
     Cells* cells;
     uint64_t type;
@@ -135,7 +135,7 @@ class Part {
     const Byte* pointers = head + 8;
     const Byte* end = page + file_.usable();
     const Byte* cells = pointers + 2 * size_t{leaf.cells};
-    // Both were so when the leaves were counted.
+    // Both were right when the leaves were counted.
     if (head[0] != 13 || two_bytes(head + 3) != leaf.cells) throw Declined("the file changes");
     if (cells > end) throw Declined("more cells than a page has room for");
     std::optional<int64_t> before;
@@ -156,10 +156,11 @@ class Part {
     }
   }
 
-  // First the types of all fields, then their values. Where a record with the same types was read before, it is known
-  // where in it the values are, and which of them say nothing new.
+  // Reads a record: first the types of all fields, then their values. If one with the same types was read before, it is
+  // known where in it the values are, and which of them change nothing.
   void record(const Byte* at, uint64_t bytes) {
-    const size_t head = std::min<uint64_t>(*at, bytes);  // of most records; else only fewer are found again
+    // The size of the head; if that takes more than a byte, fewer records are recognised.
+    const size_t head = std::min<uint64_t>(*at, bytes);
     Known& known = known_[columns::hash({reinterpret_cast<const char*>(at), head}) % known_.size()];
     if (known.bytes == bytes && known.turns == turns_ && std::memcmp(known.head.data(), at, known.head.size()) == 0) {
       for (const Value& value : known.values) value.cells->set(row_, value.type, at + value.from);
@@ -213,12 +214,12 @@ class Part {
   std::array<Known, 256> known_;
   std::vector<Cells> cells_;
   std::vector<Cells*> by_field_;  // null: not wanted
-  std::vector<Cells*> numbers_;   // of rows
+  std::vector<Cells*> numbers_;   // columns of row ids
   size_t row_;
 };
 
-// Hands over a column by what each thread found: nothing where it holds nothing, and one row where all are the same,
-// unless it `must_be_whole`. True: it is.
+// Hands over a column by what each thread found: nothing if it holds nothing, one row if all are the same, unless it
+// needs all rows. Returns whether it has all rows.
 bool give(std::vector<std::unique_ptr<Part>>& parts, size_t at, Column& column, Output& to,
           const std::shared_ptr<Blocks>& blocks, bool must_be_whole) {
   auto all = [&](auto is) {

@@ -1,4 +1,5 @@
-// A table of an SQLite file as columns. docs/formats/sqlite.md says what is taken here, and what is left to SQLite.
+// Reads a table of an SQLite file into columns. docs/formats/sqlite.md says what is read here, and what is left to
+// SQLite.
 #pragma once
 
 #include <vector>
@@ -14,9 +15,9 @@ struct Table {
   size_t most_text;  // bytes
 };
 
-// First one row, text_bytes: how long all texts and bytes are together. Then the columns; those that hold nothing are
-// left out, and those that hold one value in all rows have one row, but for the last if no other has all rows. Throws
-// Declined.
+// Returns one row of text_bytes, the length of all texts and bytes together, and then the columns. Those that hold
+// nothing are left out, and those that hold one value in all rows have one row; but the last one has all rows if no
+// other has. Throws Refusal.
 columns::Output read(int descriptor, std::vector<Column> wanted_columns, const Table& table);
 
 }  // namespace opspan::sqlite

@@ -1,4 +1,5 @@
-// Whether bytes are UTF-8, as Unicode has it: nothing longer than need be, no halves of pairs, nothing above U+10FFFF.
+// Tells whether bytes are UTF-8, as Unicode has it: nothing longer than need be, no halves of pairs, nothing above
+// U+10FFFF.
 #pragma once
 
 #include <cstring>
