@@ -65,8 +65,9 @@ class IdCache {
   Ids get(uint32_t file, uint32_t what, const int64_t* words, size_t count, Make&& make) {
     if (count > kWords) return make();
     uint64_t hash = hash_of(words, count, what);
-    auto matches = [&](const Entry& it) {
-      return it.hash == hash && it.what == what && it.count == count && std::equal(words, words + count, it.words);
+    auto matches = [&](const Entry& candidate) {
+      return candidate.hash == hash && candidate.what == what && candidate.count == count &&
+             std::equal(words, words + count, candidate.words);
     };
     auto [entry, is_known] = table_.slot(hash, file, matches);
     if (is_known) [[likely]]

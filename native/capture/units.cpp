@@ -81,7 +81,8 @@ Place Log::append_small(const Event& event, uint64_t* model) {
 // Returns the number of the unit that holds the shared fields; kOnce if this is the first range with them, kLost if
 // there was no room for the unit, which has been counted.
 uint64_t Log::model_for(const SharedFields& shared) {
-  auto [model, is_known] = models_.slot(shared.hash(), file_, [&](const Model& it) { return it.shared == shared; });
+  auto [model, is_known] =
+      models_.slot(shared.hash(), file_, [&](const Model& candidate) { return candidate.shared == shared; });
   if (!is_known) {
     if (model) *model = {shared, kOnce, file_, {}};
     return kOnce;

@@ -113,12 +113,12 @@ void Process::detach(Session& session) {
 }
 
 void Process::roll_if_due(uint32_t writer, int64_t now_ns, DroppedSegments& dropped) {
-  Writer& it = writers[writer];
-  if (!it.ring) return;
-  const std::shared_ptr<Session>& newest = it.ring->roll(sessions + 1, now_ns, dropped);
-  if (newest == it.session) return;
+  Writer& state = writers[writer];
+  if (!state.ring) return;
+  const std::shared_ptr<Session>& newest = state.ring->roll(sessions + 1, now_ns, dropped);
+  if (newest == state.session) return;
   ++sessions;
-  it.session = newest;
+  state.session = newest;
   new_epoch(writer);
 }
 

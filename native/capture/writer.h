@@ -246,7 +246,7 @@ inline Place Log::append(BriefRange& range, Digest inputs, Make&& make) {
   const uint64_t flags = range.flags & ~kValueMask;
   inputs.add(uint64_t{range.name} << 32 | flags << 16 | range.category, file_);
   auto [cached, is_known] =
-      input_models_.slot(inputs.first, file_, [&](const InputsModel& it) { return it.inputs == inputs; });
+      input_models_.slot(inputs.first, file_, [&](const InputsModel& candidate) { return candidate.inputs == inputs; });
   if (is_known && is_in_reach(cached->model) && range.is_short()) [[likely]] {
     range.start_ns = now();
     return append_range(range.start_ns, [&](Half* at) { write_like(at, range, cached->model); });

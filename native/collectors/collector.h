@@ -47,9 +47,9 @@ template <typename T>
 T& thread_state(T*& state) {
   if (!state) [[unlikely]] {
     static const pthread_key_t key = [] {
-      return capture::make_key([](void* it) {
+      return capture::make_key([](void* pointer) {
         t_state<T> = nullptr;
-        delete static_cast<T*>(it);
+        delete static_cast<T*>(pointer);
       });
     }();
     state = new T;
@@ -99,7 +99,7 @@ class Stack {
  private:
   [[gnu::noinline]] void give_up_outermost() {
     auto end = frames_.begin() + kKept;
-    std::for_each(frames_.begin(), end, [](const Frame& it) { capture::give_up_range(it.place); });
+    std::for_each(frames_.begin(), end, [](const Frame& frame) { capture::give_up_range(frame.place); });
     frames_.erase(frames_.begin(), end);
     given_up_ += kKept;
   }

@@ -71,12 +71,12 @@ itt::StringHandle* create_string(const char* text) {
 void adopt(const itt::Global& global) {
   std::lock_guard lock(registry());
   int count = 0;
-  for (itt::Domain* it = global.domain_list; it && ++count < kLongestList; it = it->next) {
-    if (it->nameA) names().domains.emplace(constant_locked(it->nameA)->text(), it);
+  for (itt::Domain* domain = global.domain_list; domain && ++count < kLongestList; domain = domain->next) {
+    if (domain->nameA) names().domains.emplace(constant_locked(domain->nameA)->text(), domain);
   }
   count = 0;
-  for (itt::StringHandle* it = global.string_list; it && ++count < kLongestList; it = it->next) {
-    if (it->strA) names().strings.emplace(constant_locked(it->strA)->text(), it);
+  for (itt::StringHandle* handle = global.string_list; handle && ++count < kLongestList; handle = handle->next) {
+    if (handle->strA) names().strings.emplace(constant_locked(handle->strA)->text(), handle);
   }
 }
 

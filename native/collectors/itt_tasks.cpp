@@ -95,16 +95,16 @@ void write_end(uint64_t id, int64_t end_ns) {
 void begin(DomainPtr domain, itt::Id id, itt::Id parent, Constant* name, int64_t start_ns) {
   Thread& here = thread_state<Thread>();
   Constant* text = text_of(domain);
-  here.tasks.push([&](Frame& it) {
-    it.place = write({Unit::kRange, text, name, id, parent, 0, start_ns}, here.logs);
-    it.domain = text;
-    it.id = id;
+  here.tasks.push([&](Frame& frame) {
+    frame.place = write({Unit::kRange, text, name, id, parent, 0, start_ns}, here.logs);
+    frame.domain = text;
+    frame.id = id;
   });
 }
 
 void end(Thread& here, Constant* text, int64_t end_ns) {
   Frame frame;
-  if (here.tasks.pop(&frame, [text](const Frame& it) { return it.domain == text; })) {
+  if (here.tasks.pop(&frame, [text](const Frame& frame) { return frame.domain == text; })) {
     capture::end_range(frame.place, end_ns, here.logs);
   }
 }
@@ -124,10 +124,10 @@ Place write_op(const direct::Op& op, Thread& here) {
 
 void begin_op(void* here, const direct::Op& op) {
   Thread& thread = thread_at<Thread>(here);
-  thread.tasks.push([&](Frame& it) {
-    it.place = write_op(op, thread);
-    it.domain = own_domain();
-    it.id = {op.id, label::kTag, label::kOps};
+  thread.tasks.push([&](Frame& frame) {
+    frame.place = write_op(op, thread);
+    frame.domain = own_domain();
+    frame.id = {op.id, label::kTag, label::kOps};
   });
 }
 
@@ -219,8 +219,8 @@ void marker_ex(DomainPtr domain, ClockPtr clock, Stamp stamp, itt::Id id, NamePt
 namespace {
 
 std::vector<Constant*>& user_events() {
-  static auto* it = new std::vector<Constant*>;
-  return *it;
+  static auto* names = new std::vector<Constant*>;
+  return *names;
 }
 
 // A thread remembers this many open user events: one may begin and never end (a point in time).
@@ -257,7 +257,7 @@ int event_start(int event) {
 int event_end(int event) {
   int64_t end_ns = now();
   auto& open = thread_state<Thread>().events;
-  auto entry = std::find_if(open.rbegin(), open.rend(), [event](auto& it) { return it.first == event; });
+  auto entry = std::find_if(open.rbegin(), open.rend(), [event](auto& range) { return range.first == event; });
   if (entry == open.rend()) return 1;
   write_end(entry->second, end_ns);
   open.erase(std::next(entry).base());
@@ -278,7 +278,7 @@ bool current_task(Log& log, bool make_id, Place* place, itt::Id* id) {
 
 bool task_by_id(const itt::Id& id, Place* place) {
   auto& frames = thread_state<Thread>().tasks.frames();
-  auto entry = std::find_if(frames.rbegin(), frames.rend(), [&id](const Frame& it) { return it.id == id; });
+  auto entry = std::find_if(frames.rbegin(), frames.rend(), [&id](const Frame& frame) { return frame.id == id; });
   if (entry == frames.rend()) return false;
   *place = entry->place;
   return true;

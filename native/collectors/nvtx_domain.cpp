@@ -91,7 +91,7 @@ uint64_t Domain::add_schema(std::unique_ptr<Schema> schema) {
 }
 
 const Schema* Domain::schema_locked(uint64_t nvtx_id) const {
-  auto entry = std::find_if(schemas_.begin(), schemas_.end(), [&](auto& it) { return it->nvtx_id == nvtx_id; });
+  auto entry = std::find_if(schemas_.begin(), schemas_.end(), [&](auto& schema) { return schema->nvtx_id == nvtx_id; });
   return entry == schemas_.end() ? nullptr : entry->get();
 }
 

@@ -132,7 +132,7 @@ Place write_op(const direct::Op& op, Thread& here) {
 
 void begin_op(void* here, const direct::Op& op) {
   Thread& thread = thread_at<Thread>(here);
-  thread.ops.push([&](Frame& it) { it.place = write_op(op, thread); });
+  thread.ops.push([&](Frame& frame) { frame.place = write_op(op, thread); });
 }
 
 void end_op(void* here) {
@@ -148,7 +148,7 @@ const direct::Calls kNvtxOps = {[]() -> void* { return &t_state<Thread>; }, begi
 
 int push(Domain& domain, const EventInput& input) {
   Thread& here = thread_state<Thread>();
-  return here.stack(domain).push([&](Frame& it) { it.place = write(Unit::kRange, domain, input, 0, here.logs); });
+  return here.stack(domain).push([&](Frame& frame) { frame.place = write(Unit::kRange, domain, input, 0, here.logs); });
 }
 
 int pop(Domain& domain, const EventInput& input) {

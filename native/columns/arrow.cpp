@@ -54,11 +54,11 @@ const ArrowArray* Input::find(const char* name, const char** format) const {
 }
 
 const ArrowArray& Input::expect(const char* name, std::string_view format) const {
-  const char* found = "";
-  const ArrowArray* column = find(name, &found);
+  const char* actual = "";
+  const ArrowArray* column = find(name, &actual);
   if (column == nullptr) throw BadInput(std::string("column ") + name + " is missing");
-  if (found != format) {
-    throw BadInput(std::string("column ") + name + " has Arrow format " + found + ", expected " + std::string(format));
+  if (actual != format) {
+    throw BadInput(std::string("column ") + name + " has Arrow format " + actual + ", expected " + std::string(format));
   }
   return *column;
 }
@@ -94,7 +94,7 @@ Texts Input::texts(const char* name) const {
   return {static_cast<const Texts::View*>(column.buffers[1]) + offset(column), column.buffers + 2, nulls(column)};
 }
 
-std::vector<std::shared_ptr<const void>> Input::parts_of_texts(const char* name) const {
+std::vector<std::shared_ptr<const void>> Input::text_buffers(const char* name) const {
   const ArrowArray& column = expect(name, "vu");
   std::vector<std::shared_ptr<const void>> parts;
   parts.emplace_back(batch_, static_cast<const Texts::View*>(column.buffers[1]) + offset(column));
@@ -112,8 +112,8 @@ std::shared_ptr<const void> shared(std::unique_ptr<T[], Deleter> values) {
 }
 
 std::shared_ptr<const void> shared(std::vector<uint8_t>&& bytes) {
-  auto held = std::make_shared<std::vector<uint8_t>>(std::move(bytes));
-  return {held, held->data()};
+  auto owner = std::make_shared<std::vector<uint8_t>>(std::move(bytes));
+  return {owner, owner->data()};
 }
 
 struct SchemaOwner {
@@ -150,7 +150,7 @@ void release(Thing* thing) {
 std::pair<char*, int32_t> Blocks::take(size_t bytes) {
   auto block = uninitialized<char>(bytes);
   char* at = block.get();
-  const std::lock_guard held(lock_);
+  const std::lock_guard guard(lock_);
   blocks_.push_back(std::move(block));
   sizes_.push_back(static_cast<int64_t>(bytes));
   return {at, static_cast<int32_t>(blocks_.size() - 1)};
@@ -162,15 +162,15 @@ Output::Column& Output::column(const char* name, const char* format, Bits* valid
   added.format = format;
   added.length = rows_;
   if (valid != nullptr) {
-    size_t set = 0;
+    size_t valid_count = 0;
     const std::vector<uint8_t>& bytes = valid->bytes();
     size_t byte = 0;
     for (uint64_t word; byte + sizeof word <= bytes.size(); byte += sizeof word) {
       std::memcpy(&word, &bytes[byte], sizeof word);
-      set += static_cast<size_t>(std::popcount(word));
+      valid_count += static_cast<size_t>(std::popcount(word));
     }
-    for (; byte < bytes.size(); ++byte) set += static_cast<size_t>(std::popcount(bytes[byte]));
-    added.null_count = static_cast<int64_t>(rows_ - set);
+    for (; byte < bytes.size(); ++byte) valid_count += static_cast<size_t>(std::popcount(bytes[byte]));
+    added.null_count = static_cast<int64_t>(rows_ - valid_count);
   }
   added.owners.push_back(added.null_count > 0 ? shared(std::move(valid->bytes())) : nullptr);
   return added;

@@ -109,7 +109,7 @@ struct Values {
   Nulls null;
   T operator[](size_t row) const { return data[row]; }
   // Returns whether neither this row nor the one before is null, and both are equal.
-  bool as_before(size_t row) const { return !null(row) && !null(row - 1) && data[row] == data[row - 1]; }
+  bool is_repeated(size_t row) const { return !null(row) && !null(row - 1) && data[row] == data[row - 1]; }
 };
 
 struct Flags {  // booleans; null is false
@@ -159,7 +159,7 @@ class Input {
   Texts texts(const char* name) const;
   // Returns the parts of a column of texts, for an output that goes on using them: first the views of the rows, then
   // the buffers that they point into, and the sizes of those. There must be rows.
-  std::vector<std::shared_ptr<const void>> parts_of_texts(const char* name) const;
+  std::vector<std::shared_ptr<const void>> text_buffers(const char* name) const;
 
  private:
   const ArrowArray* find(const char* name, const char** format = nullptr) const;
@@ -219,7 +219,7 @@ class Output {
   void add(const char* name, Array<uint32_t> codes, std::vector<std::string_view> dictionary);
 
   // Says that the column which was added last has one row that stands for all.
-  void is_the_same() { columns_.back().length = 1; }
+  void mark_constant() { columns_.back().length = 1; }
 
   bool is_empty() const { return columns_.empty(); }
   // Hands over the frame as a struct array. Nothing is left here.

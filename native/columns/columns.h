@@ -12,7 +12,7 @@
 namespace opspan::columns {
 
 template <class Word>
-Word loaded(const char* at) {
+Word load(const char* at) {
   Word word;
   std::memcpy(&word, at, sizeof word);
   return word;
@@ -21,7 +21,7 @@ Word loaded(const char* at) {
 // Returns up to seven bytes, each at least once. Copying just these into a word and reading that would wait for the
 // copy.
 inline uint64_t few_bytes(const char* at, size_t count) {
-  if (count >= 4) return loaded<uint32_t>(at) | uint64_t{loaded<uint32_t>(at + count - 4)} << 32;
+  if (count >= 4) return load<uint32_t>(at) | uint64_t{load<uint32_t>(at + count - 4)} << 32;
   if (count == 0) return 0;
   auto byte = [&](size_t place) { return uint64_t{static_cast<uint8_t>(at[place])}; };
   return byte(0) | byte(count / 2) << 8 | byte(count - 1) << 16;
@@ -33,7 +33,7 @@ inline uint64_t hash(std::string_view text) {
   auto mix = [&](uint64_t word) { sum = std::rotl((sum ^ word) * kMix, 29); };
   const char* at = text.data();
   size_t left = text.size();
-  for (; left >= sizeof(uint64_t); at += sizeof(uint64_t), left -= sizeof(uint64_t)) mix(loaded<uint64_t>(at));
+  for (; left >= sizeof(uint64_t); at += sizeof(uint64_t), left -= sizeof(uint64_t)) mix(load<uint64_t>(at));
   mix(few_bytes(at, left));
   return sum ^ (sum >> 32);
 }
@@ -44,9 +44,9 @@ class Dictionary {
   Dictionary() : slots_(256, Slot{0, kNone}) {}
 
   uint32_t code(std::string_view text) {
-    const uint64_t hashed = hash(text);
-    const auto check = static_cast<uint32_t>(hashed >> 32);
-    size_t at = hashed & (slots_.size() - 1);
+    const uint64_t full_hash = hash(text);
+    const auto check = static_cast<uint32_t>(full_hash >> 32);
+    size_t at = full_hash & (slots_.size() - 1);
     while (slots_[at].code != kNone) {
       if (slots_[at].check == check && texts_[slots_[at].code] == text) return slots_[at].code;
       at = (at + 1) & (slots_.size() - 1);
@@ -69,10 +69,10 @@ class Dictionary {
   void grow() {
     slots_.assign(slots_.size() * 2, Slot{0, kNone});
     for (uint32_t code = 0; code < texts_.size(); ++code) {
-      const uint64_t hashed = hash(texts_[code]);
-      size_t at = hashed & (slots_.size() - 1);
+      const uint64_t full_hash = hash(texts_[code]);
+      size_t at = full_hash & (slots_.size() - 1);
       while (slots_[at].code != kNone) at = (at + 1) & (slots_.size() - 1);
-      slots_[at] = {static_cast<uint32_t>(hashed >> 32), code};
+      slots_[at] = {static_cast<uint32_t>(full_hash >> 32), code};
     }
   }
   std::vector<Slot> slots_;

@@ -56,7 +56,7 @@ struct Stretches {
   std::vector<int64_t> starts, ends;
 };
 
-Array<int64_t> copied(const std::vector<int64_t>& from) {
+Array<int64_t> copy_of(const std::vector<int64_t>& from) {
   auto to = uninitialized<int64_t>(from.size());
   std::copy(from.begin(), from.end(), to.get());
   return to;
@@ -64,9 +64,9 @@ Array<int64_t> copied(const std::vector<int64_t>& from) {
 
 // Tells how much of the time up to a moment is covered. Unsigned sums and differences are right even where a time is
 // longer than 63 bits.
-class Covered {
+class CoveredTime {
  public:
-  explicit Covered(const Stretches& of) : of_(of), before_(of.starts.size() + 1, 0) {
+  explicit CoveredTime(const Stretches& of) : of_(of), before_(of.starts.size() + 1, 0) {
     for (size_t at = 0; at < of.starts.size(); ++at) before_[at + 1] = before_[at] + ns(of.starts[at], of.ends[at]);
   }
   uint64_t until(int64_t time) const {
@@ -83,64 +83,64 @@ class Covered {
 
 }  // namespace
 
-Output cover(const Input& some, const Input& others) {
+Output cover(const Input& frame, const Input& others) {
   Groups groups;
-  Spans left(some, groups), right(others, groups);
+  Spans left(frame, groups), right(others, groups);
   left.slice(groups);
   right.slice(groups);
-  Stretches found;
+  Stretches stretches;
   std::vector<int64_t> owners;  // a row of each stretch's group: in the first frame, or counted on in the other
   for (uint32_t group = 0; group < groups.count(); ++group) {
     left.walk(group);
     right.walk(group);
     const int64_t owner = !left.done()   ? left.row()
                           : right.done() ? 0
-                                         : static_cast<int64_t>(some.rows()) + right.row();
-    const size_t first = found.starts.size();
+                                         : static_cast<int64_t>(frame.rows()) + right.row();
+    const size_t first = stretches.starts.size();
     while (!left.done() || !right.done()) {
       Spans& spans = right.done() || (!left.done() && left.start() <= right.start()) ? left : right;
-      found.add(spans, first);
+      stretches.add(spans, first);
       spans.step();
     }
-    owners.resize(found.starts.size(), owner);
+    owners.resize(stretches.starts.size(), owner);
   }
-  Output out(found.starts.size());
-  out.add("start_ns", copied(found.starts));
-  out.add("end_ns", copied(found.ends));
-  out.add("row", copied(owners));
+  Output out(stretches.starts.size());
+  out.add("start_ns", copy_of(stretches.starts));
+  out.add("end_ns", copy_of(stretches.ends));
+  out.add("row", copy_of(owners));
   return out;
 }
 
-Output covered(const Input& some, const Input& stretches) {
+Output covered(const Input& frame, const Input& stretches) {
   Groups groups;
-  Spans spans(some, groups);
+  Spans spans(frame, groups);
   const auto start = stretches.values<int64_t>("start_ns"), end = stretches.values<int64_t>("end_ns");
   auto group_of = groups.of(stretches);
   auto sums = zeroed<int64_t>(stretches.rows());
-  Bits known(stretches.rows());
+  Bits has_times(stretches.rows());
   for (size_t row = 0; row < stretches.rows(); ++row) {
     if (start.null(row) || end.null(row)) {
       group_of[row] = kNone;
     } else {
-      known.set(row);
+      has_times.set(row);
       if (end[row] <= start[row]) group_of[row] = kNone;
     }
   }
   spans.slice(groups);
-  Slices asked = slices(group_of.get(), stretches.rows(), groups.count());
-  Stretches found;
+  Slices stretches_of = slices(group_of.get(), stretches.rows(), groups.count());
+  Stretches cover;
   for (uint32_t group = 0; group < groups.count(); ++group) {
-    if (asked[group].empty()) continue;
-    found.clear();
-    for (spans.walk(group); !spans.done(); spans.step()) found.add(spans);
-    const Covered covered(found);
-    for (Row row : asked[group]) {
+    if (stretches_of[group].empty()) continue;
+    cover.clear();
+    for (spans.walk(group); !spans.done(); spans.step()) cover.add(spans);
+    const CoveredTime covered(cover);
+    for (Row row : stretches_of[group]) {
       constexpr uint64_t kMost = std::numeric_limits<int64_t>::max();
       sums[row] = static_cast<int64_t>(std::min(covered.until(end[row]) - covered.until(start[row]), kMost));
     }
   }
   Output out(stretches.rows());
-  out.add("ns", std::move(sums), &known);
+  out.add("ns", std::move(sums), &has_times);
   return out;
 }
 
@@ -157,17 +157,17 @@ Output within(const Input& points, const Input& stretches) {
   }
   Slices points_of = slices(group_of_point.get(), points.rows(), groups.count());
   Slices stretches_of = slices(group_of_stretch.get(), stretches.rows(), groups.count());
-  std::vector<Row> found, in;
+  std::vector<Row> rows, owners;
   for (uint32_t group = 0; group < groups.count(); ++group) {
-    const std::span<Row> some = points_of[group];
-    if (some.empty() || stretches_of[group].empty()) continue;
-    sort_rows(some, [&](Row row) { return time[row]; }, std::less<Row>());
+    const std::span<Row> points_here = points_of[group];
+    if (points_here.empty() || stretches_of[group].empty()) continue;
+    sort_rows(points_here, [&](Row row) { return time[row]; }, std::less<Row>());
     const auto before = [&](Row row, int64_t at) { return time[row] < at; };
     for (Row stretch : stretches_of[group]) {
-      const auto first = std::lower_bound(some.begin(), some.end(), start[stretch], before);
-      const auto past = std::lower_bound(first, some.end(), end[stretch], before);
-      found.insert(found.end(), first, past);
-      in.resize(found.size(), stretch);
+      const auto first = std::lower_bound(points_here.begin(), points_here.end(), start[stretch], before);
+      const auto past = std::lower_bound(first, points_here.end(), end[stretch], before);
+      rows.insert(rows.end(), first, past);
+      owners.resize(rows.size(), stretch);
     }
   }
   auto copy = [](const std::vector<Row>& from) {
@@ -175,9 +175,9 @@ Output within(const Input& points, const Input& stretches) {
     std::copy(from.begin(), from.end(), to.get());
     return to;
   };
-  Output out(found.size());
-  out.add("row", copy(found));
-  out.add("stretch", copy(in));
+  Output out(rows.size());
+  out.add("row", copy(rows));
+  out.add("stretch", copy(owners));
   return out;
 }
 

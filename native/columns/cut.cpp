@@ -24,8 +24,8 @@ struct Change {
   Kind kind;
 };
 
-struct Openings {
-  explicit Openings(const Input& frame)
+struct SpanColumns {
+  explicit SpanColumns(const Input& frame)
       : start(frame.values<int64_t>("start_ns")),
         end(frame.values<int64_t>("end_ns")),
         kind(frame.values<uint8_t>("kind")),
@@ -62,13 +62,13 @@ class Ends {
 // Finds the changes on one thread, the first of them at the begin of time. `rows` are its spans, in any order.
 class Sweep {
  public:
-  Sweep(const Openings& spans, std::vector<Change>& out) : spans_(spans), out_(out) { until_.fill(kLeast); }
+  Sweep(const SpanColumns& spans, std::vector<Change>& out) : spans_(spans), out_(out) { until_.fill(kLeast); }
 
   void run(std::span<Row> rows) {
-    auto known = std::stable_partition(rows.begin(), rows.end(), [&](Row row) { return !spans_.start.null(row); });
-    const std::span<Row> begun(rows.begin(), known);
+    auto with_start = std::stable_partition(rows.begin(), rows.end(), [&](Row row) { return !spans_.start.null(row); });
+    const std::span<Row> started(rows.begin(), with_start);
     sort_rows(
-        begun, [&](Row row) { return spans_.start[row]; },
+        started, [&](Row row) { return spans_.start[row]; },
         [&](Row a, Row b) {
           const bool same = spans_.end[a] == spans_.end[b];
           return same ? a < b : spans_.end[a] > spans_.end[b];
@@ -80,12 +80,12 @@ class Sweep {
       }
     }
     out_.push_back({kLeast, kNone, kNoKind});
-    auto next = begun.begin();
-    while (next != begun.end() || !ends_.empty()) {
-      int64_t now = next != begun.end() ? spans_.start[*next] : ends_.next();
+    auto next = started.begin();
+    while (next != started.end() || !ends_.empty()) {
+      int64_t now = next != started.end() ? spans_.start[*next] : ends_.next();
       if (!ends_.empty()) now = std::min(now, ends_.next());
       ends_.drop(now);
-      for (; next != begun.end() && spans_.start[*next] == now; ++next) open(*next);
+      for (; next != started.end() && spans_.start[*next] == now; ++next) open(*next);
       const Change change{now, innermost(now), highest(now)};
       if (out_.back().time == now) {
         out_.back() = change;
@@ -100,7 +100,7 @@ class Sweep {
     if (!spans_.takes_time(row)) return;
     ends_.push(spans_.end[row]);
     if (spans_.kind.null(row)) {
-      std::vector<Row>& stack = spans_.is_async[row] ? apart_ : nested_;
+      std::vector<Row>& stack = spans_.is_async[row] ? async_ : nested_;
       top(stack, spans_.start[row]);  // ended spans below the top are popped with it
       stack.push_back(row);
     } else {
@@ -115,7 +115,7 @@ class Sweep {
   }
   Row innermost(int64_t at) {
     const Row nested = top(nested_, at);
-    return nested != kNone ? nested : top(apart_, at);
+    return nested != kNone ? nested : top(async_, at);
   }
   Kind highest(int64_t at) const {
     for (size_t kind = kinds_; kind-- > 0;) {
@@ -124,9 +124,9 @@ class Sweep {
     return kNoKind;
   }
 
-  const Openings& spans_;
+  const SpanColumns& spans_;
   std::vector<Change>& out_;
-  std::vector<Row> nested_, apart_;  // open spans; below the top some may have ended
+  std::vector<Row> nested_, async_;  // open spans; below the top some may have ended
   std::array<int64_t, kKinds> until_{};
   size_t kinds_ = 0;  // kinds from here on were never open
   Ends ends_;
@@ -144,7 +144,7 @@ Output cut(const Input& frame, const Input& spans_frame) {
   const auto start = frame.values<int64_t>("start_ns"), end = frame.values<int64_t>("end_ns");
   const auto own_range = frame.values<Row>("range");
   const auto own_kind = frame.values<uint8_t>("kind");
-  const Openings spans(spans_frame);
+  const SpanColumns spans(spans_frame);
   Places places;
   auto stretch_threads = places.threads(frame), span_threads = places.threads(spans_frame);
   auto is_empty = [&](size_t row) { return start.null(row) || end.null(row) || end[row] <= start[row]; };

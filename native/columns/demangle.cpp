@@ -8,7 +8,7 @@
 
 // libstdc++'s demangler without its buffer: it hands over the text piece by piece. A hostile name of a hundred letters
 // can stand for more text than there is memory, and abi::__cxa_demangle would begin to write it.
-extern "C" int __gcclibcxx_demangle_callback(const char* mangled, void (*take)(const char*, size_t, void*), void* to);
+extern "C" int __gcclibcxx_demangle_callback(const char* mangled, void (*append)(const char*, size_t, void*), void* to);
 
 namespace {
 

@@ -6,15 +6,16 @@ namespace opspan::columns {
 
 namespace {
 
-Is what_is(std::string_view key) {
-  constexpr std::pair<std::string_view, Is> kKeys[] = {
-      {"ph", Is::kPhase}, {"cat", Is::kCategory}, {"name", Is::kName}, {"pid", Is::kPid}, {"tid", Is::kTid},
-      {"ts", Is::kTime},  {"dur", Is::kDuration}, {"args", Is::kArgs}, {"id", Is::kId},
+ValueKind kind_of_key(std::string_view key) {
+  constexpr std::pair<std::string_view, ValueKind> kKeys[] = {
+      {"ph", ValueKind::kPhase},     {"cat", ValueKind::kCategory}, {"name", ValueKind::kName},
+      {"pid", ValueKind::kPid},      {"tid", ValueKind::kTid},      {"ts", ValueKind::kTime},
+      {"dur", ValueKind::kDuration}, {"args", ValueKind::kArgs},    {"id", ValueKind::kId},
   };
-  for (const auto& [name, is] : kKeys) {
-    if (key == name) return is;
+  for (const auto& [name, kind] : kKeys) {
+    if (key == name) return kind;
   }
-  return Is::kOther;
+  return ValueKind::kOther;
 }
 
 }  // namespace
@@ -23,8 +24,8 @@ void EventColumns::read(Json& json, size_t row) {
   in_args_ = false;
   json.expect('{');
   Slot* slot = next(json, begin_, true);
-  for (; slot->is != Is::kEnd; slot = next(json, *slot, false)) {
-    if (slot->is == Is::kArgs) {
+  for (; slot->kind != ValueKind::kEnd; slot = next(json, *slot, false)) {
+    if (slot->kind == ValueKind::kArgs) {
       args(json, slot, row);
     } else {
       value(json, *slot, row);
@@ -34,50 +35,50 @@ void EventColumns::read(Json& json, size_t row) {
 
 // Returns the slot of what follows the value at `before`: a value that has not begun yet, or the end of the object.
 Slot* EventColumns::next(Json& json, Slot& before, bool is_first) {
-  if (Slot* found = Slots::follow(json, before)) return found;
+  if (Slot* slot = Slots::follow(json, before)) return slot;
   const size_t from = json.offset();
   if (!json.more('}', is_first)) {
     json.take();
     Slot& end = slots_.add(before, json.since(from));
-    end.is = Is::kEnd;
+    end.kind = ValueKind::kEnd;
     return &end;
   }
   const Json::String key = json.string();
   json.expect(':');
   const bool is_object = json.peek() == '{';
-  const Is is = in_args_ ? Is::kRest : what_is(key.raw);
-  if (is == Is::kArgs && is_object) json.take();  // with its bracket in the lead, nothing else is taken for args
-  if (is == Is::kArgs && !is_object) return &slots_.forgotten();
+  const ValueKind kind = in_args_ ? ValueKind::kRest : kind_of_key(key.raw);
+  if (kind == ValueKind::kArgs && is_object) json.take();  // into the lead, so that nothing else is taken for args
+  if (kind == ValueKind::kArgs && !is_object) return &slots_.discarded();
   Slot& slot = slots_.add(before, json.since(from));
-  slot.is = is;
+  slot.kind = kind;
   if (!in_args_) return &slot;
   quote(Json::text(key, room_), slot.key);
   slot.key += ": ";
-  if (const auto found = by_key_.find(key.raw); found != by_key_.end()) {
-    slot.is = Is::kArg;
-    slot.arg = found->second;
+  if (const auto arg = by_key_.find(key.raw); arg != by_key_.end()) {
+    slot.kind = ValueKind::kArg;
+    slot.arg = arg->second;
   }
   return &slot;
 }
 
 void EventColumns::value(Json& json, Slot& slot, size_t row) {
-  switch (slot.is) {
-    case Is::kPhase:
+  switch (slot.kind) {
+    case ValueKind::kPhase:
       return text(json, slot, phase_, row);
-    case Is::kCategory:
+    case ValueKind::kCategory:
       return category(json, slot, row);
-    case Is::kName:
+    case ValueKind::kName:
       return text(json, slot, name_, row);
-    case Is::kPid:
+    case ValueKind::kPid:
       return number_or_text(json, slot, pid_, pid_text_, row);
-    case Is::kTid:
+    case ValueKind::kTid:
       return number_or_text(json, slot, tid_, tid_text_, row);
-    case Is::kTime:
+    case ValueKind::kTime:
       return ts_.set(row, time(json, row));
-    case Is::kDuration:
+    case ValueKind::kDuration:
       return dur_.set(row, time(json, row));
-    case Is::kId:
-      return id_.set(row, whole(json, row));
+    case ValueKind::kId:
+      return id_.set(row, integer_value(json, row));
     default:
       json.skip_value();
   }
@@ -89,8 +90,8 @@ void EventColumns::args(Json& json, Slot*& slot, size_t row) {
   in_args_ = true;
   rest_text_.assign(1, '{');
   slot = next(json, *slot, true);
-  for (; slot->is != Is::kEnd; slot = next(json, *slot, false)) {
-    if (slot->is == Is::kArg) {
+  for (; slot->kind != ValueKind::kEnd; slot = next(json, *slot, false)) {
+    if (slot->kind == ValueKind::kArg) {
       arg(json, *slot, row);
     } else {
       rest(json, *slot);
@@ -109,13 +110,13 @@ void EventColumns::rest(Json& json, const Slot& slot) {
 
 void EventColumns::arg(Json& json, Slot& slot, size_t row) {
   Arg& arg = args_[slot.arg];
-  if (arg.as == kInteger) {
-    arg.numbers->set(row, whole(json, row));
-  } else if (arg.as == kOne) {
-    one(json, slot, row);
-  } else if (arg.as == kReal) {
-    if (const auto found = number(json, real, row)) {
-      arg.reals[row] = *found;
+  if (arg.type == kInteger) {
+    arg.numbers->set(row, integer_value(json, row));
+  } else if (arg.type == kOne) {
+    single_integer(json, slot, row);
+  } else if (arg.type == kReal) {
+    if (const auto value = number(json, real, row)) {
+      arg.reals[row] = *value;
       arg.valid->set(row);
     }
   } else if (arg.texts && json.peek() == '"') {
@@ -130,12 +131,12 @@ void EventColumns::arg(Json& json, Slot& slot, size_t row) {
 }
 
 // Reads a whole number, alone in a list or by itself. Any other value goes to the args that have no column.
-void EventColumns::one(Json& json, const Slot& slot, size_t row) {
+void EventColumns::single_integer(Json& json, const Slot& slot, size_t row) {
   const size_t from = json.offset();
   const bool is_list = json.take("[");
-  auto found = json.plain_number<0>();
-  if (is_list && found && !json.take("]")) found = {};
-  if (!found) {
+  auto result = json.plain_number<0>();
+  if (is_list && result && !json.take("]")) result = {};
+  if (!result) {
     json.go_to(from);
     value_text_.clear();
     json.copy_value(value_text_);
@@ -145,9 +146,9 @@ void EventColumns::one(Json& json, const Slot& slot, size_t row) {
     digits = digits.substr(0, digits.find_last_not_of("[] \"") + 1);
     int64_t value = 0;
     const auto [end, failed] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-    if (failed == std::errc() && end == digits.data() + digits.size()) found = value;
+    if (failed == std::errc() && end == digits.data() + digits.size()) result = value;
   }
-  if (found) return args_[slot.arg].numbers->set(row, found);
+  if (result) return args_[slot.arg].numbers->set(row, result);
   if (rest_text_.size() > 1) rest_text_ += ", ";
   rest_text_ += slot.key;
   rest_text_ += value_text_;
@@ -159,9 +160,9 @@ void EventColumns::category(Json& json, Slot& slot, size_t row) {
   const size_t from = json.offset();
   if (!categories_.empty() && json.peek() == '"') {
     const std::string_view text = json.string().raw;
-    for (const std::string_view known : categories_) {
-      const bool is_one = text.starts_with(known) && text.substr(known.size()).starts_with('_');
-      if (is_one) return category_.set(row, category_.words.own(known));
+    for (const std::string_view prefix : categories_) {
+      const bool has_prefix = text.starts_with(prefix) && text.substr(prefix.size()).starts_with('_');
+      if (has_prefix) return category_.set(row, category_.words.own(prefix));
     }
     json.go_to(from);
   }
@@ -171,20 +172,20 @@ void EventColumns::category(Json& json, Slot& slot, size_t row) {
 // Reads a list. One that was read before is recognised by how it stands in the file.
 void EventColumns::list(Json& json, TextColumn& column, size_t row) {
   const size_t from = json.offset();
-  const auto seeming = json.seeming_list();
-  uint32_t* known = nullptr;
-  if (seeming) {
-    const uint32_t at = column.lists.code(*seeming);
+  const auto bytes = json.balanced_list();
+  uint32_t* code_of_list = nullptr;
+  if (bytes) {
+    const uint32_t at = column.lists.code(*bytes);
     if (at == column.codes_of_lists.size()) column.codes_of_lists.push_back(kNone);
-    known = &column.codes_of_lists[at];
-    if (*known != kNone) return column.set(row, *known);
+    code_of_list = &column.codes_of_lists[at];
+    if (*code_of_list != kNone) return column.set(row, *code_of_list);
     json.go_to(from);
   }
   value_text_.clear();
   json.copy_value(value_text_);
   if (value_text_ == "null") return;
   const uint32_t code = column.words.own(value_text_);
-  if (seeming && json.since(from) == *seeming) *known = code;  // it is a list, and complete
+  if (bytes && json.since(from) == *bytes) *code_of_list = code;  // it is a list, and complete
   column.set(row, code);
 }
 
@@ -195,8 +196,8 @@ void EventColumns::text(Json& json, Slot& slot, TextColumn& column, size_t row) 
     return json.skip_value();
   }
   const size_t from = json.offset();
-  const Json::String found = json.string();
-  slot.code = column.words.code(found);
+  const Json::String string = json.string();
+  slot.code = column.words.code(string);
   slot.last = json.since(from);
   column.set(row, slot.code);
 }
@@ -211,12 +212,12 @@ auto EventColumns::number(Json& json, Reading reading, size_t row) -> decltype(r
     return {};
   }
   const std::string_view word = first == '"' ? json.string().raw : json.word();
-  const auto found = reading(word);
-  if (!found && word != "null") is_odd_.set(row);
-  return found;
+  const auto result = reading(word);
+  if (!result && word != "null") is_odd_.set(row);
+  return result;
 }
 
-std::optional<int64_t> EventColumns::whole(Json& json, size_t row) {
+std::optional<int64_t> EventColumns::integer_value(Json& json, size_t row) {
   const auto plain = json.plain_number<0>();
   return plain ? plain : number(json, integer, row);
 }
@@ -227,10 +228,10 @@ std::optional<int64_t> EventColumns::time(Json& json, size_t row) {
 }
 
 void EventColumns::number_or_text(Json& json, Slot& slot, Numbers& numbers, TextColumn& texts, size_t row) {
-  if (json.peek() != '"') return numbers.set(row, whole(json, row));
+  if (json.peek() != '"') return numbers.set(row, integer_value(json, row));
   const size_t from = json.offset();
-  const Json::String found = json.string();
-  if (const auto number = integer(found.raw)) {
+  const Json::String string = json.string();
+  if (const auto number = integer(string.raw)) {
     numbers.set(row, number);
   } else {
     json.go_to(from);

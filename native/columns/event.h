@@ -11,7 +11,7 @@
 namespace opspan::columns {
 
 // The types that values of args are read as. opspan.formats.chrome has the same numbers.
-enum As : uint8_t { kInteger, kReal, kText, kList, kJson, kOne, kCategory };
+enum ArgType : uint8_t { kInteger, kReal, kText, kList, kJson, kOne, kCategory };
 
 // Texts by number: those of the file stay where they are, others are stored here.
 class Words {
@@ -21,10 +21,10 @@ class Words {
     return own(Json::text(string, room_));
   }
   uint32_t own(std::string_view text) {
-    const size_t known = dictionary_.texts().size();
-    const uint32_t found = dictionary_.code(text);
-    if (found == known) dictionary_.move(found, store_.emplace_back(text));
-    return found;
+    const size_t count = dictionary_.texts().size();
+    const uint32_t code = dictionary_.code(text);
+    if (code == count) dictionary_.move(code, store_.emplace_back(text));
+    return code;
   }
   std::vector<std::string_view> texts() const { return dictionary_.texts(); }
 
@@ -64,12 +64,12 @@ struct ViewColumn {
 
 // A column of values that events have in their args, under one key or several.
 struct Arg {
-  Arg(std::string_view name, As as, size_t rows);
+  Arg(std::string_view name, ArgType type, size_t rows);
   void clear(size_t row);
   void give(size_t rows, Output& out);
 
   std::string name;
-  As as;
+  ArgType type;
   std::optional<Numbers> numbers;  // set is only what the type needs
   Array<double> reals;
   std::optional<Bits> valid;
@@ -103,13 +103,13 @@ class EventColumns {
   void args(Json& json, Slot*& slot, size_t row);
   void arg(Json& json, Slot& slot, size_t row);
   void list(Json& json, TextColumn& column, size_t row);
-  void one(Json& json, const Slot& slot, size_t row);
+  void single_integer(Json& json, const Slot& slot, size_t row);
   void category(Json& json, Slot& slot, size_t row);
   void rest(Json& json, const Slot& slot);
   void text(Json& json, Slot& slot, TextColumn& column, size_t row);
   template <class Reading>
   auto number(Json& json, Reading reading, size_t row) -> decltype(reading({}));
-  std::optional<int64_t> whole(Json& json, size_t row);
+  std::optional<int64_t> integer_value(Json& json, size_t row);
   std::optional<int64_t> time(Json& json, size_t row);
   void number_or_text(Json& json, Slot& slot, Numbers& numbers, TextColumn& texts, size_t row);
 

@@ -2,8 +2,8 @@
 
 namespace opspan::columns {
 
-Arg::Arg(std::string_view name, As as, size_t rows) : name(name), as(as) {
-  switch (as) {
+Arg::Arg(std::string_view name, ArgType type, size_t rows) : name(name), type(type) {
+  switch (type) {
     case kInteger:
     case kOne:
       numbers.emplace(rows);
@@ -59,7 +59,8 @@ EventColumns::EventColumns(const Input& wanted, size_t rows)
       categories_.push_back(keys[at]);
       continue;
     }
-    if (at == 0 || columns[at] != columns[at - 1]) args_.emplace_back(columns[at], static_cast<As>(types[at]), rows);
+    if (at == 0 || columns[at] != columns[at - 1])
+      args_.emplace_back(columns[at], static_cast<ArgType>(types[at]), rows);
     by_key_.emplace(keys[at], args_.size() - 1);
   }
 }

@@ -18,7 +18,7 @@ namespace {
 
 // opspan.formats.chrome has the same numbers.
 enum State : uint8_t { kStart, kMembers, kEvents, kBareEvents, kDone };
-enum What : uint8_t { kEvent, kMember, kStructure, kSkipped, kEndMissing };
+enum RowKind : uint8_t { kEvent, kMember, kStructure, kSkipped, kEndMissing };
 
 // The most bytes that may be read again after events that could not be read: so many times the piece, and so many in
 // any case. Without a bound, events within events that none of them ends are each read to the end of the file.
@@ -59,24 +59,24 @@ class Piece {
         json_(bytes),
         state_(state),
         is_last_(is_last),
-        most_(most_rows(bytes, state)),
-        what_(zeroed<uint8_t>(most_)),
-        states_(zeroed<uint8_t>(most_)),
-        end_(zeroed<int64_t>(most_)),
-        is_damaged_(most_),
-        columns_(wanted, most_) {}
+        most_rows_(most_rows(bytes, state)),
+        kinds_(zeroed<uint8_t>(most_rows_)),
+        states_(zeroed<uint8_t>(most_rows_)),
+        end_(zeroed<int64_t>(most_rows_)),
+        is_damaged_(most_rows_),
+        columns_(wanted, most_rows_) {}
 
   void read() {
-    while (rows_ < most_ && state_ != kDone && item()) {
+    while (rows_ < most_rows_ && state_ != kDone && item()) {
     }
     // Skips bytes after the end, unless they are space.
-    if (state_ != kDone || rows_ == most_) return;
+    if (state_ != kDone || rows_ == most_rows_) return;
     if (bytes_.find_first_not_of(" \t\r\n,", json_.offset()) != std::string_view::npos) skip_all(kSkipped);
   }
 
   Output result() {
     Output out(rows_);
-    out.add("what", std::move(what_), nullptr);
+    out.add("what", std::move(kinds_), nullptr);
     out.add("state", std::move(states_), nullptr);
     out.add("end", std::move(end_), nullptr);
     out.add("is_damaged", std::move(is_damaged_));
@@ -85,17 +85,17 @@ class Piece {
   }
 
  private:
-  void row(What what) {
-    what_[rows_] = what;
+  void row(RowKind kind) {
+    kinds_[rows_] = kind;
     states_[rows_] = state_;
     end_[rows_] = static_cast<int64_t>(json_.offset());
     ++rows_;
   }
 
-  void skip_all(What what) {
+  void skip_all(RowKind kind) {
     json_.go_to(bytes_.size());
     state_ = kDone;
-    row(what);
+    row(kind);
   }
 
   // Reads one thing of the file into a row. Returns false if the bytes end before it does.
@@ -198,8 +198,8 @@ class Piece {
   Json json_;
   State state_;
   bool is_last_;
-  size_t most_, rows_ = 0, read_again_ = 0;
-  Array<uint8_t> what_, states_;
+  size_t most_rows_, rows_ = 0, read_again_ = 0;
+  Array<uint8_t> kinds_, states_;
   Array<int64_t> end_;
   Bits is_damaged_;
   EventColumns columns_;

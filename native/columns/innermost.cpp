@@ -18,43 +18,43 @@ Output innermost(const Input& frame, const Input& points) {
   for (size_t row = 0; row < frame.rows(); ++row) {
     if (start.null(row) || end.null(row) || end[row] <= start[row]) range_threads[row] = kNone;
   }
-  auto found = uninitialized<Row>(points.rows());
+  auto range_at = uninitialized<Row>(points.rows());
   for (size_t row = 0; row < points.rows(); ++row) {
-    found[row] = kNone;
+    range_at[row] = kNone;
     if (time.null(row)) point_threads[row] = kNone;
   }
   Slices ranges_of = slices(range_threads.get(), frame.rows(), places.thread_count());
   Slices points_of = slices(point_threads.get(), points.rows(), places.thread_count());
 
-  std::vector<Row> nested, apart;  // open ranges; below the top some may have ended
+  std::vector<Row> nested_stack, async_stack;  // open ranges; below the top some may have ended
   auto top = [&](std::vector<Row>& stack, int64_t at) {
     while (!stack.empty() && end[stack.back()] <= at) stack.pop_back();
     return stack.empty() ? kNone : stack.back();
   };
   for (size_t thread = 0; thread < ranges_of.count(); ++thread) {
-    const std::span<Row> ranges = ranges_of[thread], asked = points_of[thread];
-    if (ranges.empty() || asked.empty()) continue;
+    const std::span<Row> ranges = ranges_of[thread], points_here = points_of[thread];
+    if (ranges.empty() || points_here.empty()) continue;
     sort_rows(
         ranges, [&](Row row) { return start[row]; },
         [&](Row a, Row b) { return end[a] != end[b] ? end[a] > end[b] : a < b; });
-    sort_rows(asked, [&](Row row) { return time[row]; }, std::less<Row>());
-    nested.clear();
-    apart.clear();
+    sort_rows(points_here, [&](Row row) { return time[row]; }, std::less<Row>());
+    nested_stack.clear();
+    async_stack.clear();
     auto next = ranges.begin();
-    for (Row point : asked) {
+    for (Row point : points_here) {
       const int64_t at = time[point];
       for (; next != ranges.end() && start[*next] <= at; ++next) {
         // Ended ranges on top are popped now, so that a stack is as deep as the program's; those below go with the top.
-        std::vector<Row>& stack = is_async[*next] ? apart : nested;
+        std::vector<Row>& stack = is_async[*next] ? async_stack : nested_stack;
         top(stack, start[*next]);
         stack.push_back(*next);
       }
-      found[point] = top(nested, at);
-      if (found[point] == kNone) found[point] = top(apart, at);
+      range_at[point] = top(nested_stack, at);
+      if (range_at[point] == kNone) range_at[point] = top(async_stack, at);
     }
   }
   Output out(points.rows());
-  out.add("range", std::move(found));
+  out.add("range", std::move(range_at));
   return out;
 }
 

@@ -75,7 +75,7 @@ Output protobuf(const Input& frame, int64_t number);
 Output timeline(const Input& slices);
 Output places(const Input& shapes, int64_t rows_of_lane);
 Output blocks(const Input& shapes, int64_t most);
-Output latest(const Input& asked, const Input& known, int64_t is_strict);
+Output latest(const Input& points, const Input& candidates, int64_t is_strict);
 Output replay(const Input& work, const Input& joins, int64_t count);
 // This one is in native/sqlite.
 Output sqlite(const Input& wanted, const Input& table, int64_t descriptor);

@@ -35,7 +35,7 @@ uint64_t not_plain(uint64_t word) {
 // Returns the first byte that is not plain, looking at eight at a time.
 const char* behind_plain(const char* at, const char* end) {
   for (; end - at >= 8; at += 8) {
-    const uint64_t odd = not_plain(loaded<uint64_t>(at));
+    const uint64_t odd = not_plain(load<uint64_t>(at));
     if (odd != 0) return at + std::countr_zero(odd) / 8;
   }
   while (at != end && kind(*at) == kPlain) ++at;
@@ -51,10 +51,10 @@ Json::String Json::string() {
   while (true) {
     at_ = behind_plain(at_, end_);
     if (at_ == end_) throw Cut();
-    const uint8_t found = kind(*at_++);
-    if (found == kQuote) return {{from, static_cast<size_t>(at_ - 1 - from)}, plain};
+    const uint8_t byte = kind(*at_++);
+    if (byte == kQuote) return {{from, static_cast<size_t>(at_ - 1 - from)}, plain};
     plain = false;
-    if (found != kEscape) continue;
+    if (byte != kEscape) continue;
     if (at_ == end_) throw Cut();
     ++at_;
   }
@@ -69,7 +69,7 @@ std::string_view Json::word() {
   return {from, static_cast<size_t>(at_ - from)};
 }
 
-std::optional<std::string_view> Json::seeming_list() {
+std::optional<std::string_view> Json::balanced_list() {
   if (at_ == end_ || *at_ != '[') return {};
   size_t depth = 0;
   for (const char* at = at_; at != end_; ++at) {
@@ -104,7 +104,7 @@ std::pair<const char*, char*> escaped(const char* at, const char* stop, const ch
     uint64_t odd = 0;
     for (; at < stop && end - at >= 8; at += 8, to += 8) {
       std::memcpy(to, at, 8);
-      odd = not_plain(loaded<uint64_t>(at));
+      odd = not_plain(load<uint64_t>(at));
       if (odd == 0) continue;
       at += std::countr_zero(odd) / 8;
       to += std::countr_zero(odd) / 8;
@@ -166,8 +166,8 @@ bool is_json_number(std::string_view word) {
     return at - from;
   };
   if (at < word.size() && word[at] == '-') ++at;
-  const size_t first = at, whole = digits();
-  if (whole == 0 || (whole > 1 && word[first] == '0')) return false;
+  const size_t first = at, whole_digits = digits();
+  if (whole_digits == 0 || (whole_digits > 1 && word[first] == '0')) return false;
   if (at < word.size() && word[at] == '.') {
     ++at;
     if (digits() == 0) return false;
@@ -184,20 +184,20 @@ bool is_json_number(std::string_view word) {
 
 void Json::copy_scalar(char first, std::string& out) {
   if (first == '"') {
-    const String found = string();
-    if (found.plain) {
-      out.append(found.raw.data() - 1, found.raw.size() + 2);
+    const String quoted = string();
+    if (quoted.plain) {
+      out.append(quoted.raw.data() - 1, quoted.raw.size() + 2);
     } else {
       std::string room;
-      quote(text(found, room), out);
+      quote(text(quoted, room), out);
     }
     return;
   }
-  const std::string_view found = word();
-  if (found == "true" || found == "false" || found == "null" || is_json_number(found)) {
-    out += found;
+  const std::string_view scalar = word();
+  if (scalar == "true" || scalar == "false" || scalar == "null" || is_json_number(scalar)) {
+    out += scalar;
   } else {
-    quote(found, out);
+    quote(scalar, out);
   }
 }
 

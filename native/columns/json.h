@@ -77,7 +77,7 @@ class Json {
   template <int kDecimals>
   std::optional<int64_t> plain_number();
   // Takes a list, if its brackets and strings end where a sound one's would; else nothing.
-  std::optional<std::string_view> seeming_list();
+  std::optional<std::string_view> balanced_list();
   void skip_value();
   // Appends a value of any kind to `out`, on one line: "[1, {"a": 2}]".
   void copy_value(std::string& out);

@@ -58,11 +58,11 @@ __attribute__((visibility("default"))) void* opspan_json_items(ArrowArrayStream*
 
 __attribute__((visibility("default"))) int64_t opspan_json_items_next(void* items, const char** bytes, char* error,
                                                                       size_t error_size) {
-  std::string_view found;
-  auto next = [&] { found = static_cast<JsonItems*>(items)->next(); };
+  std::string_view text;
+  auto next = [&] { text = static_cast<JsonItems*>(items)->next(); };
   if (opspan::columns::guarded(next, error, error_size) != 0) return -1;
-  *bytes = found.data();
-  return static_cast<int64_t>(found.size());
+  *bytes = text.data();
+  return static_cast<int64_t>(text.size());
 }
 
 __attribute__((visibility("default"))) void opspan_json_items_end(void* items) {

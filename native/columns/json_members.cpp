@@ -19,7 +19,7 @@ char* number(std::integral auto value, char* to) { return std::to_chars(to, to +
 char* number(double value, char* to) {
   if (std::isfinite(value)) return std::to_chars(to, to + kLongestNumber, value).ptr;
   // JSON has no such numbers: they become texts.
-  return Short(std::isnan(value) ? "\"NaN\"" : value < 0 ? "\"-inf\"" : "\"inf\"").copy_to(to);
+  return ShortText(std::isnan(value) ? "\"NaN\"" : value < 0 ? "\"-inf\"" : "\"inf\"").copy_to(to);
 }
 
 struct Duration {
@@ -50,7 +50,7 @@ struct Number : Member {
     if (values.null(row)) return to;
     return number(values[row], key.copy_to(out.room(to, key.size() + kLongestNumber)));
   }
-  Short key;
+  ShortText key;
   Values<T> values;
 };
 
@@ -63,38 +63,38 @@ struct Number<T> : Member {
     const T value = values[row];
     const bool counts = value > 1 && value - 1 == before;
     before = value;
-    if (counts && is_kept && member.last() != '9') {
+    if (counts && is_cached && member.last() != '9') {
       ++member.last();
       return out.add(to, member);
     }
     to = out.room(to, key.size() + kLongestNumber);
     char* end = number(value, key.copy_to(to));
-    is_kept = counts;
+    is_cached = counts;
     if (counts) member.set({to, end});
     return end;
   }
-  Short key, member;  // `member` is the text of `before` if is_kept
+  ShortText key, member;  // `member` is the text of `before` if is_kept
   Values<T> values;
   T before = 0;
-  bool is_kept = false;
+  bool is_cached = false;
 };
 
-struct Raw : Member {
-  Raw(std::string_view name, Texts column) : key(name), texts(column) {}
+struct RawMember : Member {
+  RawMember(std::string_view name, Texts column) : key(name), texts(column) {}
   char* write(size_t row, char* to, Text& out) override {
     return texts.null(row) ? to : out.add(out.add(to, key), texts[row]);
   }
-  Short key;
+  ShortText key;
   Texts texts;
 };
 
 // Keeps texts, which mostly come many times, as members: few are escaped more than once.
 template <class Id>
-class Known {
+class TextCache {
  public:
-  explicit Known(std::string_view name) : key_(name) {}
+  explicit TextCache(std::string_view name) : key_(name) {}
   char* write(const Id& id, size_t hash, std::string_view text, char* to, Text& out) {
-    One& slot = known_[hash % kSlots];
+    Slot& slot = slots_[hash % kSlots];
     if (slot.id != id) {
       member_.assign(key_);
       quote(text, member_);
@@ -107,47 +107,48 @@ class Known {
 
  private:
   static constexpr size_t kLongestKept = 1024, kSlots = 256;
-  struct One {
+  struct Slot {
     std::optional<Id> id;
-    Short member;
+    ShortText member;
   };
   std::string key_, member_;
-  std::array<One, kSlots> known_;
+  std::array<Slot, kSlots> slots_;
 };
 
-struct String : Member {
+struct StringMember : Member {
   using View = std::array<uint64_t, 2>;  // views of one text are mostly equal
-  String(std::string_view name, Texts column) : known(name), texts(column) {}
+  StringMember(std::string_view name, Texts column) : cache(name), texts(column) {}
   char* write(size_t row, char* to, Text& out) override {
     if (texts.null(row)) return to;
     const auto view = std::bit_cast<View>(texts.views[row]);
     const uint64_t hash = (view[0] ^ std::rotl(view[1], 32)) * 0x9e3779b97f4a7c15u >> 32;
-    return known.write(view, hash, texts[row], to, out);
+    return cache.write(view, hash, texts[row], to, out);
   }
-  Known<View> known;
+  TextCache<View> cache;
   Texts texts;
 };
 
 template <class Code>
-struct Coded : Member {
-  Coded(std::string_view name, Values<Code> column, Texts dictionary) : known(name), codes(column), texts(dictionary) {}
+struct CodedMember : Member {
+  CodedMember(std::string_view name, Values<Code> column, Texts dictionary)
+      : cache(name), codes(column), texts(dictionary) {}
   char* write(size_t row, char* to, Text& out) override {
     if (codes.null(row)) return to;
     const Code code = codes[row];
-    return known.write(code, code, texts[code], to, out);
+    return cache.write(code, code, texts[code], to, out);
   }
-  Known<Code> known;
+  TextCache<Code> cache;
   Values<Code> codes;
   Texts texts;
 };
 
 using Keys = std::unordered_set<std::string_view>;
 
-struct Spread : Member {
-  Spread(Texts column, Keys keys) : texts(column), others(std::move(keys)) {}
+struct SpreadMember : Member {
+  SpreadMember(Texts column, Keys keys) : texts(column), others(std::move(keys)) {}
   char* write(size_t row, char* to, Text& out) override {
     if (texts.null(row)) return to;
-    found.clear();
+    members_text.clear();
     try {
       members(Json(texts[row]));
     } catch (Bad) {
@@ -155,40 +156,40 @@ struct Spread : Member {
     } catch (Cut) {
       return to;
     }
-    return out.add(to, std::string_view(found));
+    return out.add(to, std::string_view(members_text));
   }
   void members(Json json) {
     json.expect('{');
-    seen.clear();
+    keys_seen.clear();
     for (bool first = true; json.more('}', first); first = false) {
       const std::string_view key = Json::text(json.string(), room);
-      const size_t from = found.size();
-      found += ',';
-      quote(key, found);
-      found += ':';
-      const bool is_new = !others.contains(key) && seen.emplace(key).second;
+      const size_t from = members_text.size();
+      members_text += ',';
+      quote(key, members_text);
+      members_text += ':';
+      const bool is_new = !others.contains(key) && keys_seen.emplace(key).second;
       json.expect(':');
-      json.copy_value(found);
-      if (!is_new) found.resize(from);
+      json.copy_value(members_text);
+      if (!is_new) members_text.resize(from);
     }
   }
   Texts texts;
   Keys others;
-  std::unordered_set<std::string> seen;  // to find a key that stands twice
-  std::string found, room;
+  std::unordered_set<std::string> keys_seen;  // to find a key that stands twice
+  std::string members_text, room;
 };
 
-struct Object : Member {
-  Object(std::string_view name, Nulls nulls, Members inner) : key(name), null(nulls), members(std::move(inner)) {}
+struct ObjectMember : Member {
+  ObjectMember(std::string_view name, Nulls nulls, Members inner) : key(name), null(nulls), members(std::move(inner)) {}
   char* write(size_t row, char* to, Text& out) override {
     return null(row) ? to : write_object(members, row, out.add(to, key), out);
   }
-  Short key;
+  ShortText key;
   Nulls null;
   Members members;
 };
 
-struct Same : Member {
+struct ConstantMember : Member {
   char* write(size_t, char* to, Text& out) override { return out.add(to, member); }
   void append(Member& other) {
     Text one;
@@ -197,56 +198,56 @@ struct Same : Member {
     member.set(text);
   }
   std::string text;
-  Short member;
+  ShortText member;
 };
 
 // --- from columns to members
 
 // Returns whether all rows hold the same bytes, and no null.
 template <class T>
-bool is_same(const Values<T>& values, size_t rows) {
+bool is_constant(const Values<T>& values, size_t rows) {
   if (values.null.validity != nullptr) return false;
   const auto* bytes = reinterpret_cast<const char*>(values.data);
   return std::memcmp(bytes, bytes + sizeof(T), (rows - 1) * sizeof(T)) == 0;
 }
 
-struct Found {
+struct ColumnMember {
   std::unique_ptr<Member> member;
-  bool is_same = false;
+  bool is_constant = false;
 };
 
 template <class T>
-Found number_of(std::string_view key, const Column& column, size_t rows) {
+ColumnMember number_of(std::string_view key, const Column& column, size_t rows) {
   const auto values = column.values<T>();
-  return {std::make_unique<Number<T>>(key, values), is_same(values, rows)};
+  return {std::make_unique<Number<T>>(key, values), is_constant(values, rows)};
 }
 
 template <class Code>
-Found coded(std::string_view key, const Column& column, size_t rows) {
+ColumnMember coded_member(std::string_view key, const Column& column, size_t rows) {
   const auto codes = column.values<Code>();
   const Column texts{*column.schema.dictionary, *column.array.dictionary, 0};
-  return {std::make_unique<Coded<Code>>(key, codes, texts.texts()), is_same(codes, rows)};
+  return {std::make_unique<CodedMember<Code>>(key, codes, texts.texts()), is_constant(codes, rows)};
 }
 
-Found member_of(const Column& column, size_t rows) {
+ColumnMember member_of(const Column& column, size_t rows) {
   std::string_view format = column.schema.format;
   std::string key = ",";
   quote(column.schema.name, key);
   key += ':';
   if (const ArrowSchema* texts = column.schema.dictionary) {
     if (texts->format == std::string_view("vu")) {
-      if (format == "C") return coded<uint8_t>(key, column, rows);
-      if (format == "S") return coded<uint16_t>(key, column, rows);
-      if (format == "I") return coded<uint32_t>(key, column, rows);
+      if (format == "C") return coded_member<uint8_t>(key, column, rows);
+      if (format == "S") return coded_member<uint16_t>(key, column, rows);
+      if (format == "I") return coded_member<uint32_t>(key, column, rows);
     }
     format = "a dictionary";
   }
-  if (format == "+s") return {std::make_unique<Object>(key, column.nulls(), members_of(column, rows))};
+  if (format == "+s") return {std::make_unique<ObjectMember>(key, column.nulls(), members_of(column, rows))};
   if (format == "vu" || format == "vz") {
     const Texts texts = column.texts();
-    const bool same = is_same(Values<Texts::View>{texts.views, texts.null}, rows);
-    if (format == "vz") return {std::make_unique<Raw>(key, texts), same};
-    return {std::make_unique<String>(key, texts), same};
+    const bool constant = is_constant(Values<Texts::View>{texts.views, texts.null}, rows);
+    if (format == "vz") return {std::make_unique<RawMember>(key, texts), constant};
+    return {std::make_unique<StringMember>(key, texts), constant};
   }
   if (format == "tDn") return number_of<Duration>(key, column, rows);
   if (format == "i") return number_of<int32_t>(key, column, rows);
@@ -263,24 +264,24 @@ Found member_of(const Column& column, size_t rows) {
 Members members_of(const Column& parent, size_t rows) {
   Members members;
   Keys keys;
-  Same* same = nullptr;  // the last member, if that is constant
+  ConstantMember* constant = nullptr;  // the last member, if that is constant
   for (int64_t at = 0; at < parent.schema.n_children; ++at) keys.insert(parent.schema.children[at]->name);
   for (int64_t at = 0; at < parent.schema.n_children; ++at) {
     const Column column{*parent.schema.children[at], *parent.array.children[at], parent.from};
     if (column.schema.name == std::string_view("...")) {
       if (column.schema.format != std::string_view("vu")) throw BadInput("only texts can be spread");
-      members.push_back(std::make_unique<Spread>(column.texts(), keys));
-      same = nullptr;
+      members.push_back(std::make_unique<SpreadMember>(column.texts(), keys));
+      constant = nullptr;
       continue;
     }
-    Found found = member_of(column, rows);
+    ColumnMember built = member_of(column, rows);
     if (column.array.null_count == column.array.length) continue;
-    if (found.is_same) {
-      if (same == nullptr) members.push_back(std::unique_ptr<Member>(same = new Same));
-      same->append(*found.member);
+    if (built.is_constant) {
+      if (constant == nullptr) members.push_back(std::unique_ptr<Member>(constant = new ConstantMember));
+      constant->append(*built.member);
     } else {
-      members.push_back(std::move(found.member));
-      same = nullptr;
+      members.push_back(std::move(built.member));
+      constant = nullptr;
     }
   }
   return members;

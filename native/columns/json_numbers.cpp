@@ -52,7 +52,7 @@ std::optional<Decimal> decimal(std::string_view word) {
 }
 
 // Returns digits * 10^exponent, rounded half away from zero.
-std::optional<int64_t> rounded(Decimal value) {
+std::optional<int64_t> round_decimal(Decimal value) {
   constexpr Wide kBound = Wide{1} << 62;
   if (value.digits == 0) return 0;
   for (; value.exponent > 0; --value.exponent) {
@@ -83,8 +83,8 @@ std::optional<int64_t> Json::plain_number() {
     for (; at != end_ && *at >= '0' && *at <= '9'; ++at) sum = sum * 10 + static_cast<uint64_t>(*at - '0');
     return at - from;
   };
-  const ptrdiff_t whole = digits();
-  if (whole == 0 || whole > kMostDigits) return {};
+  const ptrdiff_t whole_digits = digits();
+  if (whole_digits == 0 || whole_digits > kMostDigits) return {};
   if constexpr (kDecimals > 0) {
     ptrdiff_t decimals = 0;
     if (at != end_ && *at == '.') {
@@ -107,25 +107,25 @@ std::optional<int64_t> thousandfold(std::string_view word) {
   auto value = decimal(word);
   if (!value) return {};
   value->exponent += 3;
-  return rounded(*value);
+  return round_decimal(*value);
 }
 
 std::optional<int64_t> integer(std::string_view word) {
-  int64_t found = 0;
+  int64_t result = 0;
   const bool hex = word.starts_with("0x") || word.starts_with("0X");
   const char *from = word.data() + (hex ? 2 : 0), *to = word.data() + word.size();
-  const auto [end, failed] = std::from_chars(from, to, found, hex ? 16 : 10);
-  if (failed == std::errc() && end == to && from != to) return found;
+  const auto [end, failed] = std::from_chars(from, to, result, hex ? 16 : 10);
+  if (failed == std::errc() && end == to && from != to) return result;
   if (hex || failed == std::errc::result_out_of_range) return {};
   const auto value = decimal(word);
-  return value ? rounded(*value) : std::nullopt;
+  return value ? round_decimal(*value) : std::nullopt;
 }
 
 std::optional<double> real(std::string_view word) {
-  double found = 0;
-  const auto [end, failed] = std::from_chars(word.data(), word.data() + word.size(), found);
-  if (failed != std::errc() || end != word.data() + word.size() || !std::isfinite(found)) return {};
-  return found;
+  double result = 0;
+  const auto [end, failed] = std::from_chars(word.data(), word.data() + word.size(), result);
+  if (failed != std::errc() || end != word.data() + word.size() || !std::isfinite(result)) return {};
+  return result;
 }
 
 }  // namespace opspan::columns

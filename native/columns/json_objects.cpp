@@ -4,7 +4,7 @@
 #include "columns/columns.h"
 #include "columns/interface.h"
 #include "columns/json.h"
-#include "columns/together.h"
+#include "columns/parallel.h"
 
 namespace opspan::columns {
 
@@ -15,7 +15,7 @@ Output json_objects(const Input& frame, int64_t workers) {
   Views objects(rows);
   const auto blocks = std::make_shared<Blocks>();
   const auto parts = parts_of<Rows>(rows, workers);
-  together(parts.size(), [&](size_t n) {
+  run_parallel(parts.size(), [&](size_t n) {
     Copies copies(blocks);
     std::string key = "{";
     quote(name, key);

@@ -6,7 +6,7 @@
 #include "columns/columns.h"
 #include "columns/grammar.h"
 #include "columns/interface.h"
-#include "columns/together.h"
+#include "columns/parallel.h"
 
 namespace opspan::columns {
 namespace {
@@ -23,13 +23,13 @@ struct Columns {
         class_name(rows),
         sizes(rows),
         kind(uninitialized<uint8_t>(rows)),
-        known(rows) {}
+        has_kind(rows) {}
   Numbers seq, op_id, forward_tid;
   Views args, input_op_ids;
   Bits has_text;  // the text is more than a name
   Codes name, class_name, sizes;
   Array<uint8_t> kind;
-  Bits known;
+  Bits has_kind;
 };
 
 struct Kinds {  // of one name
@@ -38,20 +38,20 @@ struct Kinds {  // of one name
 
 // Remembers texts that are just a name, by their views: the views of one text are mostly equal, and it need not be read
 // again.
-class Plain {
+class PlainNames {
  public:
-  struct Known {
+  struct Entry {
     std::array<uint64_t, 2> view{};
     uint32_t name = kNone;
     uint8_t kind = 0;
   };
   // Returns the entry of this view; if its `view` differs it is another one's.
-  Known& of(const std::array<uint64_t, 2>& view) {
-    return known_[(view[0] ^ std::rotl(view[1], 32)) * 0x9e3779b97f4a7c15u >> 56];
+  Entry& of(const std::array<uint64_t, 2>& view) {
+    return entries_[(view[0] ^ std::rotl(view[1], 32)) * 0x9e3779b97f4a7c15u >> 56];
   }
 
  private:
-  std::array<Known, 256> known_;
+  std::array<Entry, 256> entries_;
 };
 
 struct Part : Rows {
@@ -60,7 +60,7 @@ struct Part : Rows {
 
   void parse(const Texts& texts, Columns& out) {
     std::vector<Kinds> kinds;
-    Plain plain;
+    PlainNames plain_names;
     auto code = [](Dictionary& dictionary, const std::optional<std::string_view>& text) {
       return text ? dictionary.code(*text) : kNone;
     };
@@ -71,12 +71,12 @@ struct Part : Rows {
         continue;
       }
       const auto view = std::bit_cast<std::array<uint64_t, 2>>(texts.views[row]);
-      Plain::Known& known = plain.of(view);
-      if (known.name != kNone && known.view == view) {
-        out.name.codes[row] = known.name;
+      PlainNames::Entry& entry = plain_names.of(view);
+      if (entry.name != kNone && entry.view == view) {
+        out.name.codes[row] = entry.name;
         out.class_name.codes[row] = out.sizes.codes[row] = kNone;
-        out.kind[row] = known.kind;
-        out.known.set(row);
+        out.kind[row] = entry.kind;
+        out.has_kind.set(row);
         all_bytes += static_cast<size_t>(texts.views[row].length);
         continue;
       }
@@ -85,7 +85,7 @@ struct Part : Rows {
       const uint32_t name = out.name.codes[row] = names.code(label.name);
       if (name == kinds.size()) kinds.push_back({kind_of(label.name, true), kind_of(label.name, false)});
       out.kind[row] = label.class_name ? kModule : label.seq ? kinds[name].with_seq : kinds[name].without_seq;
-      out.known.set(row);
+      out.has_kind.set(row);
       out.seq.set(row, label.seq);
       out.op_id.set(row, label.op_id);
       out.forward_tid.set(row, label.forward_tid);
@@ -93,16 +93,16 @@ struct Part : Rows {
       out.sizes.codes[row] = code(sizes, label.sizes);
       all_bytes += text.size();
       if (label.name.size() == text.size()) {
-        known = {view, name, out.kind[row]};
+        entry = {view, name, out.kind[row]};
         continue;
       }
       text_bytes += text.size();
       out.has_text.set(row);
       auto part = [&](const std::string_view& field) {
-        const Texts::View& whole = texts.views[row];
-        const bool is_inline = whole.length <= Texts::kInline;
+        const Texts::View& text_view = texts.views[row];
+        const bool is_inline = text_view.length <= Texts::kInline;
         const auto within = static_cast<int32_t>(field.data() - text.data());
-        return view_of(field, is_inline ? 0 : whole.buffer, is_inline ? 0 : whole.offset + within);
+        return view_of(field, is_inline ? 0 : text_view.buffer, is_inline ? 0 : text_view.offset + within);
       };
       if (label.args) out.args.set(row, part(*label.args));
       if (label.input_op_ids) out.input_op_ids.set(row, part(*label.input_op_ids));
@@ -134,7 +134,7 @@ void add_texts(const Input& frame, const Texts& texts, const std::vector<Part>& 
     all_bytes += part.all_bytes;
   }
   if (text_bytes > all_bytes / 2) {
-    auto buffers = frame.parts_of_texts("text");
+    auto buffers = frame.text_buffers("text");
     const std::shared_ptr<const void> views = std::move(buffers.front());
     buffers.erase(buffers.begin());
     out.add("text", views, &columns.has_text, buffers);
@@ -145,7 +145,7 @@ void add_texts(const Input& frame, const Texts& texts, const std::vector<Part>& 
   }
   const auto blocks = std::make_shared<Blocks>();
   Views text(frame.rows());
-  together(parts.size(), [&](size_t n) { parts[n].copy(texts, text, columns, blocks); });
+  run_parallel(parts.size(), [&](size_t n) { parts[n].copy(texts, text, columns, blocks); });
   out.add("text", std::move(text.views), &text.valid, blocks);
   out.add("args", std::move(columns.args.views), &columns.args.valid, blocks);
   out.add("input_op_ids", std::move(columns.input_op_ids.views), &columns.input_op_ids.valid, blocks);
@@ -158,7 +158,7 @@ Output labels(const Input& frame, int64_t workers) {
   const Texts texts = frame.texts("text");
   Columns columns(rows);
   auto parts = parts_of<Part>(rows, workers);
-  together(parts.size(), [&](size_t n) { parts[n].parse(texts, columns); });
+  run_parallel(parts.size(), [&](size_t n) { parts[n].parse(texts, columns); });
 
   Output out(rows);
   auto names = join(parts, &Part::names, columns.name);
@@ -170,7 +170,7 @@ Output labels(const Input& frame, int64_t workers) {
   out.add("forward_tid", std::move(columns.forward_tid.values), &columns.forward_tid.valid);
   out.add("class_name", std::move(columns.class_name.codes), std::move(classes));
   out.add("sizes", std::move(columns.sizes.codes), std::move(sizes));
-  out.add("kind", std::move(columns.kind), &columns.known);
+  out.add("kind", std::move(columns.kind), &columns.has_kind);
   add_texts(frame, texts, parts, columns, out);
   return out;
 }

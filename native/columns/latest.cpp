@@ -32,30 +32,30 @@ size_t look_from(const int64_t* times, const Sequence& sequence, IsBefore is_bef
 
 }  // namespace
 
-Output latest(const Input& asked, const Input& known, int64_t is_strict) {
+Output latest(const Input& points, const Input& candidates, int64_t is_strict) {
   constexpr int64_t kNothing = -1;
-  const auto known_by = known.values<int64_t>("by"), known_ns = known.values<int64_t>("time_ns");
-  const auto by = asked.values<int64_t>("by"), time = asked.values<int64_t>("time_ns");
+  const auto candidate_by = candidates.values<int64_t>("by"), candidate_ns = candidates.values<int64_t>("time_ns");
+  const auto by = points.values<int64_t>("by"), time = points.values<int64_t>("time_ns");
   std::unordered_map<int64_t, Sequence> sequences;
-  for (size_t begin = 0, end = 0; begin < known.rows(); begin = end) {
-    while (end < known.rows() && known_by[end] == known_by[begin]) ++end;
-    sequences[known_by[begin]] = {begin, end, begin};
+  for (size_t begin = 0, end = 0; begin < candidates.rows(); begin = end) {
+    while (end < candidates.rows() && candidate_by[end] == candidate_by[begin]) ++end;
+    sequences[candidate_by[begin]] = {begin, end, begin};
   }
-  auto found = uninitialized<int64_t>(asked.rows());
+  auto latest_row = uninitialized<int64_t>(points.rows());
   auto last = sequences.end();  // most rows are in the group of the row before
-  for (size_t row = 0; row < asked.rows(); ++row) {
-    found[row] = kNothing;
+  for (size_t row = 0; row < points.rows(); ++row) {
+    latest_row[row] = kNothing;
     if (time.null(row)) continue;
     if (last == sequences.end() || last->first != by[row]) last = sequences.find(by[row]);
     if (last == sequences.end()) continue;
     Sequence& sequence = last->second;
     const int64_t at = time[row];
-    sequence.near = is_strict ? look_from(known_ns.data, sequence, [&](int64_t one) { return one < at; })
-                              : look_from(known_ns.data, sequence, [&](int64_t one) { return one <= at; });
-    if (sequence.near > sequence.begin) found[row] = static_cast<int64_t>(sequence.near) - 1;
+    sequence.near = is_strict ? look_from(candidate_ns.data, sequence, [&](int64_t one) { return one < at; })
+                              : look_from(candidate_ns.data, sequence, [&](int64_t one) { return one <= at; });
+    if (sequence.near > sequence.begin) latest_row[row] = static_cast<int64_t>(sequence.near) - 1;
   }
-  Output out(asked.rows());
-  out.add("found", std::move(found));
+  Output out(points.rows());
+  out.add("found", std::move(latest_row));
   return out;
 }
 

@@ -34,11 +34,11 @@ struct Ranges {
         engine(frame.flags("is_engine")),
         name(frame.values<uint32_t>("name")) {}
 
-  bool is(Role wanted, Row row) const { return has(wanted, row) && !seq.null(row) && !start.null(row); }
+  bool is(Role wanted_op, Row row) const { return has(wanted_op, row) && !seq.null(row) && !start.null(row); }
   Role role(Row row) const {
     return backward[row] ? kBackward : forward[row] ? kForward : engine[row] ? kEngine : kNeither;
   }
-  bool has(Role wanted, Row row) const { return role(row) == wanted; }
+  bool has(Role wanted_op, Row row) const { return role(row) == wanted_op; }
   bool knows_thread(Row row) const { return !forward_tid.null(row) && forward_tid[row] != 0; }
 
   Values<int64_t> start, seq, forward_tid;
@@ -55,8 +55,8 @@ class Names {
     const auto makes_node = frame.flags("makes_node"), is_root = frame.flags("is_root");
     for (size_t row = 0; row < frame.rows(); ++row) {
       if (name.null(row)) continue;
-      if (name[row] >= said_.size()) said_.resize(name[row] + 1);
-      said_[name[row]] = {op.null(row) ? kNone : op[row], makes_node[row], is_root[row]};
+      if (name[row] >= facts_.size()) facts_.resize(name[row] + 1);
+      facts_[name[row]] = {op.null(row) ? kNone : op[row], makes_node[row], is_root[row]};
     }
   }
   uint32_t op(const Ranges& ranges, Row row) const { return find(ranges, row).op; }
@@ -64,14 +64,14 @@ class Names {
   bool is_root(const Ranges& ranges, Row row) const { return find(ranges, row).is_root; }
 
  private:
-  struct Said {
+  struct NameFacts {
     uint32_t op = kNone;
     bool makes_node = true, is_root = false;
   };
-  Said find(const Ranges& ranges, Row row) const {
-    return !ranges.name.null(row) && ranges.name[row] < said_.size() ? said_[ranges.name[row]] : Said();
+  NameFacts find(const Ranges& ranges, Row row) const {
+    return !ranges.name.null(row) && ranges.name[row] < facts_.size() ? facts_[ranges.name[row]] : NameFacts();
   }
-  std::vector<Said> said_;  // by the name's code: codes count up from 0 in a process
+  std::vector<NameFacts> facts_;  // by the name's code: codes count up from 0 in a process
 };
 
 // Returns how often, before each row, the seq of its thread went back. A thread's seq only grows, so a new thread with
@@ -94,7 +94,7 @@ Array<uint32_t> eras(const Ranges& ranges, const uint32_t* threads, size_t count
   return era;
 }
 
-struct Seen {  // the forward ops of one seq on one thread
+struct LastOp {  // the forward ops of one seq on one thread
   uint32_t group = kNone;
   Row last = kNone;
   bool used_again = false;
@@ -102,7 +102,7 @@ struct Seen {  // the forward ops of one seq on one thread
 
 class Group {  // the forward ops of one seq in one process that have begun
  public:
-  explicit Group(size_t thread_count) : seen_(thread_count) {}
+  explicit Group(size_t thread_count) : last_ops_(thread_count) {}
 
   void clear() {
     ++number_;
@@ -111,21 +111,21 @@ class Group {  // the forward ops of one seq in one process that have begun
   }
 
   void add(Row row, uint32_t thread, const Array<uint32_t>& era) {
-    Seen& seen = seen_[thread];
-    if (seen.group != number_) {
-      seen = {number_, row, false};
+    LastOp& op = last_ops_[thread];
+    if (op.group != number_) {
+      op = {number_, row, false};
       threads_.push_back(thread);
     } else {
-      seen.used_again = seen.used_again || (era && era[row] != era[seen.last]);
-      seen.last = row;
+      op.used_again = op.used_again || (era && era[row] != era[op.last]);
+      op.last = row;
     }
     latest_ = thread;
   }
 
   std::pair<Row, Link> on(uint32_t thread) const {
-    const Seen& seen = seen_[thread];
-    if (seen.group != number_) return {kNone, kNoForward};
-    return {seen.last, seen.used_again ? kUsedAgain : kLinked};
+    const LastOp& op = last_ops_[thread];
+    if (op.group != number_) return {kNone, kNoForward};
+    return {op.last, op.used_again ? kUsedAgain : kLinked};
   }
 
   template <class SameName>
@@ -135,16 +135,16 @@ class Group {  // the forward ops of one seq in one process that have begun
     uint32_t named = kNone;
     size_t count = 0;
     for (size_t at = 0; at < threads_.size() && threads_.size() <= kMostThreads; ++at) {
-      if (!same_name(seen_[threads_[at]].last)) continue;
+      if (!same_name(last_ops_[threads_[at]].last)) continue;
       named = threads_[at];
       ++count;
     }
     if (count == 1) return on(named);
-    return {seen_[latest_].last, kSeveralThreads};
+    return {last_ops_[latest_].last, kSeveralThreads};
   }
 
  private:
-  std::vector<Seen> seen_;
+  std::vector<LastOp> last_ops_;
   std::vector<uint32_t> threads_;
   uint32_t latest_ = kNone;  // the thread of the op that began last
   uint32_t number_ = 0;
@@ -152,11 +152,11 @@ class Group {  // the forward ops of one seq in one process that have begun
 
 // Links the rest. The engine's ranges have no seq: each gets the forward op of the first node that runs in it. A node
 // that the backward itself made has none, whatever its seq. A parent that is out of range counts as none.
-void link_the_rest(const Ranges& ranges, const Names& said, size_t count, Row* forward, uint8_t* links) {
+void link_the_rest(const Ranges& ranges, const Names& facts, size_t count, Row* forward, uint8_t* links) {
   for (size_t at = 0; at < count; ++at) {
     const Row row = static_cast<Row>(at);
     if (ranges.has(kBackward, row)) {
-      if (said.is_root(ranges, row)) {
+      if (facts.is_root(ranges, row)) {
         forward[row] = kNone;
         links[row] = kRoot;
       } else if (links[row] == 0) {
@@ -179,19 +179,19 @@ void link_the_rest(const Ranges& ranges, const Names& said, size_t count, Row* f
 Output link(const Input& frame, const Input& names) {
   const size_t count = frame.rows();
   const Ranges ranges(frame);
-  const Names said(names);
+  const Names facts(names);
   Places places;
   auto processes = places.processes(frame);
   auto threads = places.threads(frame);  // a forward op's own; a backward range's forward thread
   auto candidates = uninitialized<uint32_t>(count);
   for (size_t at = 0; at < count; ++at) {
     const Row row = static_cast<Row>(at);
-    const bool is_forward = ranges.is(kForward, row) && threads[row] != kNone && said.makes_node(ranges, row);
+    const bool is_forward = ranges.is(kForward, row) && threads[row] != kNone && facts.makes_node(ranges, row);
     const bool is_backward = ranges.is(kBackward, row);
     candidates[row] = is_forward ? threads[row] : kNone;
     if (is_backward) {
-      const bool known = ranges.knows_thread(row);
-      threads[row] = known ? places.thread(processes[row], ranges.forward_tid[row]) : kNone;
+      const bool is_known = ranges.knows_thread(row);
+      threads[row] = is_known ? places.thread(processes[row], ranges.forward_tid[row]) : kNone;
     }
     if (!is_forward && !is_backward) processes[row] = kNone;
   }
@@ -220,14 +220,14 @@ Output link(const Input& frame, const Input& names) {
         group.add(row, threads[row], era);
         continue;
       }
-      const uint32_t wanted = said.op(ranges, row);
-      auto same_name = [&](Row other) { return wanted != kNone && said.op(ranges, other) == wanted; };
-      const auto [found, how] = threads[row] != kNone ? group.on(threads[row]) : group.on_any(same_name);
-      forward[row] = found;
-      links[row] = how;
+      const uint32_t wanted_op = facts.op(ranges, row);
+      auto same_name = [&](Row other) { return wanted_op != kNone && facts.op(ranges, other) == wanted_op; };
+      const auto [forward_row, link_kind] = threads[row] != kNone ? group.on(threads[row]) : group.on_any(same_name);
+      forward[row] = forward_row;
+      links[row] = link_kind;
     }
   }
-  link_the_rest(ranges, said, count, forward.get(), links.get());
+  link_the_rest(ranges, facts, count, forward.get(), links.get());
   Output out(count);
   out.add("forward", std::move(forward));
   out.add("link", std::move(links));

@@ -29,8 +29,8 @@ struct Side {
 Output match(const Input& calls_frame, const Input& work_frame) {
   Places places;
   const Side calls(calls_frame, places), work(work_frame, places);
-  auto found = uninitialized<Row>(work.rows);
-  std::fill_n(found.get(), work.rows, kNone);
+  auto call_of = uninitialized<Row>(work.rows);
+  std::fill_n(call_of.get(), work.rows, kNone);
   Bits ambiguous(work.rows);
 
   Slices calls_of = slices(calls.processes.get(), calls.rows, places.process_count());
@@ -52,12 +52,12 @@ Output match(const Input& calls_frame, const Input& work_frame) {
       if (from == to) continue;
       // If an id was used again: the last call that began before the work did, else the first of them all.
       auto after = std::partition_point(from, to, [&](Row call) { return calls.time(call) <= work.time(effect); });
-      found[effect] = after == from ? *from : *(after - 1);
+      call_of[effect] = after == from ? *from : *(after - 1);
       if (to - from > 1) ambiguous.set(effect);
     }
   }
   Output out(work.rows);
-  out.add("call", std::move(found));
+  out.add("call", std::move(call_of));
   out.add("ambiguous", std::move(ambiguous));
   return out;
 }

@@ -15,7 +15,7 @@ constexpr size_t kLarge = size_t{1} << 20;
 constexpr size_t kHuge = size_t{1} << 21;
 constexpr size_t kSmall = size_t{1} << 12;
 
-char* mapped(size_t bytes) {
+char* map(size_t bytes) {
   void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED) throw std::bad_alloc();
   return static_cast<char*>(memory);
@@ -23,7 +23,7 @@ char* mapped(size_t bytes) {
 
 }  // namespace
 
-void Free::operator()(void* memory) const {
+void Deleter::operator()(void* memory) const {
   if (mapped != 0) {
     munmap(memory, mapped);
   } else {
@@ -31,25 +31,25 @@ void Free::operator()(void* memory) const {
   }
 }
 
-std::unique_ptr<void, Free> take(size_t bytes, bool zeroed) {
+std::unique_ptr<void, Deleter> allocate(size_t bytes, bool zeroed) {
   if (bytes > std::numeric_limits<size_t>::max() / 2) throw std::bad_alloc();
   if (bytes < kLarge) {
     void* memory = zeroed ? std::calloc(bytes + 1, 1) : std::malloc(bytes + 1);
     if (memory == nullptr) throw std::bad_alloc();
-    return {memory, Free{}};
+    return {memory, Deleter{}};
   }
-  const size_t wanted = (bytes + kSmall) / kSmall * kSmall;
-  if (wanted < kHuge) return {mapped(wanted), Free{wanted}};
+  const size_t rounded = (bytes + kSmall) / kSmall * kSmall;
+  if (rounded < kHuge) return {map(rounded), Deleter{rounded}};
   // Large pages begin at multiples of their size: the memory before the first and behind the end goes back.
-  char* memory = mapped(wanted + kHuge);
+  char* memory = map(rounded + kHuge);
   const size_t before = (kHuge - reinterpret_cast<uintptr_t>(memory) % kHuge) % kHuge;
   if (before > 0) munmap(memory, before);
   memory += before;
-  munmap(memory + wanted, kHuge - before);
+  munmap(memory + rounded, kHuge - before);
   // Asks only for pages that are filled completely: the rest of the last one would be memory that nobody uses. A system
   // without such pages refuses, and nothing is lost.
-  madvise(memory, wanted / kHuge * kHuge, MADV_HUGEPAGE);
-  return {memory, Free{wanted}};
+  madvise(memory, rounded / kHuge * kHuge, MADV_HUGEPAGE);
+  return {memory, Deleter{rounded}};
 }
 
 }  // namespace opspan::columns

@@ -7,32 +7,32 @@
 
 namespace opspan::columns {
 
-struct Free {
+struct Deleter {
   size_t mapped = 0;  // bytes that were mapped; 0: the memory is the heap's
   void operator()(void* memory) const;
 };
 template <class T>
-using Array = std::unique_ptr<T[], Free>;
+using Array = std::unique_ptr<T[], Deleter>;
 
 // Allocates memory with room for one byte more. Throws std::bad_alloc.
-std::unique_ptr<void, Free> take(size_t bytes, bool zeroed);
+std::unique_ptr<void, Deleter> allocate(size_t bytes, bool zeroed);
 
 template <class T>
-Array<T> taken(size_t count, bool zeroed) {
-  auto memory = take(count * sizeof(T), zeroed);
-  const Free free = memory.get_deleter();
-  return {static_cast<T*>(memory.release()), free};
+Array<T> allocate_array(size_t count, bool zeroed) {
+  auto memory = allocate(count * sizeof(T), zeroed);
+  const Deleter deleter = memory.get_deleter();
+  return {static_cast<T*>(memory.release()), deleter};
 }
 
 template <class T>
 Array<T> uninitialized(size_t count) {
-  return taken<T>(count, false);
+  return allocate_array<T>(count, false);
 }
 
 // Returns zeros. Memory that is never written to, as in most columns of a label, takes next to no time or space.
 template <class T>
 Array<T> zeroed(size_t count) {
-  return taken<T>(count, true);
+  return allocate_array<T>(count, true);
 }
 
 }  // namespace opspan::columns

@@ -6,7 +6,7 @@
 
 #include "columns/columns.h"
 #include "columns/interface.h"
-#include "columns/together.h"
+#include "columns/parallel.h"
 
 namespace opspan::columns {
 namespace {
@@ -58,11 +58,11 @@ class Value {
   std::string_view text_;
 };
 
-struct Said {
+struct LabelFields {
   std::optional<int64_t> seq, op_id, forward_tid;
   std::optional<std::string_view> sizes;
 
-  explicit Said(std::string_view text) {
+  explicit LabelFields(std::string_view text) {
     size_t colon = text.find(':'), equals = text.find('=');
     while (colon != equals) {  // both are npos
       const size_t at = std::min(colon, equals);
@@ -95,7 +95,7 @@ struct Said {
   }
 };
 
-struct SizesOf : Rows {
+struct Part : Rows {
   Dictionary sizes;
 };
 
@@ -106,19 +106,19 @@ Output metadata(const Input& frame, int64_t workers) {
   const Texts texts = frame.texts("text");
   Numbers seq(rows), op_id(rows), forward_tid(rows);
   Codes sizes(rows);
-  auto parts = parts_of<SizesOf>(rows, workers);
-  together(parts.size(), [&](size_t n) {
-    SizesOf& part = parts[n];
+  auto parts = parts_of<Part>(rows, workers);
+  run_parallel(parts.size(), [&](size_t n) {
+    Part& part = parts[n];
     for (size_t row = part.from; row < part.to; ++row) {
-      const Said found(texts.null(row) ? std::string_view() : texts[row]);
-      seq.set(row, found.seq);
-      op_id.set(row, found.op_id);
-      forward_tid.set(row, found.forward_tid);
-      sizes.codes[row] = found.sizes ? part.sizes.code(*found.sizes) : kNone;
+      const LabelFields fields(texts.null(row) ? std::string_view() : texts[row]);
+      seq.set(row, fields.seq);
+      op_id.set(row, fields.op_id);
+      forward_tid.set(row, fields.forward_tid);
+      sizes.codes[row] = fields.sizes ? part.sizes.code(*fields.sizes) : kNone;
     }
   });
   Output out(rows);
-  auto distinct = join(parts, &SizesOf::sizes, sizes);
+  auto distinct = join(parts, &Part::sizes, sizes);
   out.add("seq", std::move(seq.values), &seq.valid);
   out.add("op_id", std::move(op_id.values), &op_id.valid);
   out.add("forward_tid", std::move(forward_tid.values), &forward_tid.valid);

@@ -12,21 +12,21 @@ namespace {
 struct Ranges {
   explicit Ranges(const Input& frame)
       : start(frame.values<int64_t>("start_ns")),
-        given_end(frame.values<int64_t>("end_ns")),
+        read_end(frame.values<int64_t>("end_ns")),
         domain(frame.values<uint32_t>("domain")),
         is_async(frame.flags("is_async")),
         is_mark(frame.flags("is_mark")),
-        end(given_end.data) {}
+        end(read_end.data) {}
 
   bool is_leaf(Row row) const { return is_async[row] || is_mark[row]; }
-  bool is_open(Row row) const { return given_end.null(row) && !is_mark[row]; }
+  bool is_open(Row row) const { return read_end.null(row) && !is_mark[row]; }
   // The difference is exact, because an end is never before its start.
   uint64_t duration(Row row) const { return static_cast<uint64_t>(end[row]) - static_cast<uint64_t>(start[row]); }
   // Returns whether no end has to be found or moved: then they stay where they are.
-  bool ends_are_given(size_t count) const {
+  bool has_all_ends(size_t count) const {
     for (size_t at = 0; at < count; ++at) {
       const Row row = static_cast<Row>(at);
-      if (start.null(row) || given_end.null(row) || is_mark[row] || given_end[row] < start[row]) return false;
+      if (start.null(row) || read_end.null(row) || is_mark[row] || read_end[row] < start[row]) return false;
     }
     return true;
   }
@@ -36,8 +36,8 @@ struct Ranges {
     for (size_t at = 0; at < count; ++at) {
       const Row row = static_cast<Row>(at);
       const int64_t begin = start.null(row) ? std::numeric_limits<int64_t>::min() : start[row];
-      const int64_t given = is_mark[row] ? begin : given_end.null(row) ? trace_end : given_end[row];
-      own_end[row] = std::max(begin, given);
+      const int64_t end_ns = is_mark[row] ? begin : read_end.null(row) ? trace_end : read_end[row];
+      own_end[row] = std::max(begin, end_ns);
     }
   }
   bool before(Row a, Row b) const { return end[a] != end[b] ? end[a] > end[b] : a < b; }
@@ -45,7 +45,7 @@ struct Ranges {
     sort_rows(rows, [&](Row row) { return start[row]; }, [&](Row a, Row b) { return before(a, b); });
   }
 
-  Values<int64_t> start, given_end;
+  Values<int64_t> start, read_end;
   Values<uint32_t> domain;
   Flags is_async, is_mark;
   const int64_t* end;
@@ -54,10 +54,10 @@ struct Ranges {
 
 // Ends ranges whose pop was lost: one that is still open inside another of its own stack ended with that at the latest.
 // Returns whether an end changed. Rows come in order of their start.
-bool close_lost(Ranges& ranges, std::span<const Row> rows) {
+bool end_lost_ranges(Ranges& ranges, std::span<const Row> rows) {
   using Ends = std::priority_queue<int64_t, std::vector<int64_t>, std::greater<>>;
   std::unordered_map<uint32_t, Ends> stacks;
-  bool changed = false;
+  bool has_changed = false;
   auto domain = [&](Row row) { return ranges.domain.null(row) ? kNone : ranges.domain[row]; };
   for (size_t from = 0, to = 0; from < rows.size(); from = to) {
     const int64_t start = ranges.start[rows[from]];
@@ -68,13 +68,13 @@ bool close_lost(Ranges& ranges, std::span<const Row> rows) {
       while (!ends.empty() && ends.top() <= start) ends.pop();
       if (ends.empty() || ends.top() >= ranges.end[row]) continue;
       ranges.own_end[row] = ends.top();
-      changed = true;
+      has_changed = true;
     }
     for (Row row : rows.subspan(from, to - from)) {
       if (!ranges.is_leaf(row) && !ranges.is_open(row)) stacks[domain(row)].push(ranges.end[row]);
     }
   }
-  return changed;
+  return has_changed;
 }
 
 struct Tree {
@@ -95,9 +95,9 @@ void grow(Tree& tree, const Ranges& ranges, std::span<const Row> rows) {
   for (Row row : rows) {
     const int64_t start = ranges.start[row], end = ranges.end[row];
     while (!stack.empty() && ranges.end[stack.back()] <= start) stack.pop_back();
-    const bool contained = stack.empty() || ranges.end[stack.back()] >= end;
+    const bool is_contained = stack.empty() || ranges.end[stack.back()] >= end;
     auto above = stack.end();
-    if (!contained) {
+    if (!is_contained) {
       above = std::partition_point(stack.begin(), stack.end(), [&](Row outer) { return ranges.end[outer] >= end; });
     }
     const Row parent = above == stack.begin() ? kNone : *(above - 1);
@@ -105,7 +105,7 @@ void grow(Tree& tree, const Ranges& ranges, std::span<const Row> rows) {
     tree.depth[row] = parent == kNone ? 0 : tree.depth[parent] + 1;
     tree.self[row] = static_cast<int64_t>(ranges.duration(row));
     if (ranges.is_leaf(row)) continue;
-    if (!contained) {
+    if (!is_contained) {
       tree.overlaps.set(row);
       continue;
     }
@@ -126,8 +126,8 @@ Output nest(const Input& frame, int64_t trace_end) {
   auto threads = places.threads(frame);
 
   Bits is_open(count), is_async(count), has_end(count), has_self(count);
-  const bool given = ranges.ends_are_given(count);
-  if (!given) {
+  const bool has_all_ends = ranges.has_all_ends(count);
+  if (!has_all_ends) {
     ranges.find_ends(count, trace_end);
     for (size_t at = 0; at < count; ++at) {
       const Row row = static_cast<Row>(at);
@@ -142,9 +142,9 @@ Output nest(const Input& frame, int64_t trace_end) {
   for (size_t thread = 0; thread < by_thread.count(); ++thread) {
     const std::span<Row> rows = by_thread[thread];
     ranges.sort(rows);
-    const bool lost =
-        !given && std::any_of(rows.begin(), rows.end(), [&](Row row) { return is_open[row] && !ranges.is_leaf(row); });
-    if (lost && close_lost(ranges, rows)) ranges.sort(rows);
+    const bool has_lost = !has_all_ends && std::any_of(rows.begin(), rows.end(),
+                                                       [&](Row row) { return is_open[row] && !ranges.is_leaf(row); });
+    if (has_lost && end_lost_ranges(ranges, rows)) ranges.sort(rows);
     grow(tree, ranges, rows);
   }
 
@@ -155,10 +155,10 @@ Output nest(const Input& frame, int64_t trace_end) {
       tree.depth[row] = 0;
       tree.self[row] = 0;
     }
-    const bool placed = threads[row] != kNone;
-    const bool is_apart = !ranges.is_mark[row] && (ranges.is_async[row] || !placed || tree.overlaps[row]);
+    const bool is_placed = threads[row] != kNone;
+    const bool is_apart = !ranges.is_mark[row] && (ranges.is_async[row] || !is_placed || tree.overlaps[row]);
     if (is_apart) is_async.set(row);
-    if (placed && !is_apart) has_self.set(row);
+    if (is_placed && !is_apart) has_self.set(row);
     // Only a damaged file has times of more than 292 years.
     if (tree.self[row] < 0) tree.self[row] = std::numeric_limits<int64_t>::max();
   }
@@ -167,7 +167,7 @@ Output nest(const Input& frame, int64_t trace_end) {
   out.add("parent", std::move(tree.parent));
   out.add("depth", std::move(tree.depth));
   out.add("self_ns", std::move(tree.self), &has_self);
-  if (!given) out.add("end_ns", std::move(ranges.own_end), &has_end);
+  if (!has_all_ends) out.add("end_ns", std::move(ranges.own_end), &has_end);
   out.add("is_open", std::move(is_open));
   out.add("is_async", std::move(is_async));
   out.add("overlaps", std::move(tree.overlaps));

@@ -31,8 +31,8 @@ void Numbering::grow() {
 
 namespace {
 // Returns 0 for null, and the number of a value plus 1.
-uint64_t with_null(Numbering& numbering, bool null, uint64_t value) {
-  return null ? 0 : uint64_t{1} + numbering.number(value);
+uint64_t with_null(Numbering& numbering, bool is_null, uint64_t value) {
+  return is_null ? 0 : uint64_t{1} + numbering.number(value);
 }
 uint64_t pair(uint64_t high, uint64_t low) { return high << 32 | low; }
 }  // namespace
@@ -44,8 +44,8 @@ struct Places::Reader {
   }
   // Returns whether the process is that of the row before. Rows of one thread mostly follow each other, and then
   // nothing needs to be looked up.
-  bool as_before(size_t row) const {
-    return row > 0 && (one_rank || rank.as_before(row)) && (one_pid || pid.as_before(row));
+  bool is_repeated(size_t row) const {
+    return row > 0 && (one_rank || rank.is_repeated(row)) && (one_pid || pid.is_repeated(row));
   }
 
   // A column that is missing is the same in all rows.
@@ -65,7 +65,7 @@ Array<uint32_t> Places::processes(const Input& frame) {
   const Reader reader(frame);
   auto numbers = uninitialized<uint32_t>(frame.rows());
   for (size_t row = 0; row < frame.rows(); ++row) {
-    numbers[row] = reader.as_before(row) ? numbers[row - 1] : process(reader, row);
+    numbers[row] = reader.is_repeated(row) ? numbers[row - 1] : process(reader, row);
   }
   return numbers;
 }
@@ -79,7 +79,7 @@ Array<uint32_t> Places::threads(const Input& frame) {
   const auto tid = frame.values<int64_t>("tid");
   auto numbers = uninitialized<uint32_t>(frame.rows());
   for (size_t row = 0; row < frame.rows(); ++row) {
-    if (reader.as_before(row) && tid.as_before(row)) {
+    if (reader.is_repeated(row) && tid.is_repeated(row)) {
       numbers[row] = numbers[row - 1];
     } else {
       // Rows without a known thread are in none: no two of them need share one.
@@ -97,8 +97,8 @@ Array<uint32_t> Groups::of(const Input& frame) {
     const auto values = frame.values<int64_t>(name(level).c_str());
     Level& of = levels_[level];
     for (size_t row = 0; row < frame.rows(); ++row) {
-      const bool null = values.null(row);
-      const uint64_t value = with_null(of.values, null, null ? 0 : static_cast<uint64_t>(values[row]));
+      const bool is_null = values.null(row);
+      const uint64_t value = with_null(of.values, is_null, is_null ? 0 : static_cast<uint64_t>(values[row]));
       numbers[row] = of.pairs.number(pair(numbers[row], value));
     }
   }
@@ -106,40 +106,40 @@ Array<uint32_t> Groups::of(const Input& frame) {
 }
 
 Slices slices(const uint32_t* groups, size_t rows, size_t group_count) {
-  Slices sliced;
-  sliced.starts.assign(group_count + 1, 0);
+  Slices result;
+  result.starts.assign(group_count + 1, 0);
   for (size_t row = 0; row < rows; ++row) {
-    if (groups[row] != kNone) ++sliced.starts[groups[row] + 1];
+    if (groups[row] != kNone) ++result.starts[groups[row] + 1];
   }
-  for (size_t group = 0; group < group_count; ++group) sliced.starts[group + 1] += sliced.starts[group];
-  sliced.rows = uninitialized<Row>(sliced.starts[group_count]);
-  std::vector<size_t> next(sliced.starts.begin(), sliced.starts.end() - 1);
+  for (size_t group = 0; group < group_count; ++group) result.starts[group + 1] += result.starts[group];
+  result.rows = uninitialized<Row>(result.starts[group_count]);
+  std::vector<size_t> next(result.starts.begin(), result.starts.end() - 1);
   for (size_t row = 0; row < rows; ++row) {
-    if (groups[row] != kNone) sliced.rows[next[groups[row]]++] = static_cast<Row>(row);
+    if (groups[row] != kNone) result.rows[next[groups[row]]++] = static_cast<Row>(row);
   }
-  return sliced;
+  return result;
 }
 
-void radix_sort(std::span<Keyed> keyed) {
+void radix_sort(std::span<KeyedRow> items) {
   constexpr int kBits = 11;
   constexpr size_t kDigits = size_t{1} << kBits;
   uint64_t low = ~uint64_t{0}, high = 0;
-  for (const Keyed& item : keyed) {
+  for (const KeyedRow& item : items) {
     low = std::min(low, item.key);
     high = std::max(high, item.key);
   }
-  const int width = keyed.empty() ? 0 : std::bit_width(high - low);
-  const auto room = uninitialized<Keyed>(keyed.size());
-  std::span<Keyed> from = keyed, to(room.get(), keyed.size());
+  const int width = items.empty() ? 0 : std::bit_width(high - low);
+  const auto room = uninitialized<KeyedRow>(items.size());
+  std::span<KeyedRow> from = items, to(room.get(), items.size());
   for (int shift = 0; shift < width; shift += kBits) {
     std::array<size_t, kDigits> next{};
-    for (const Keyed& item : from) ++next[((item.key - low) >> shift) & (kDigits - 1)];
+    for (const KeyedRow& item : from) ++next[((item.key - low) >> shift) & (kDigits - 1)];
     size_t sum = 0;
     for (size_t& start : next) sum += std::exchange(start, sum);
-    for (const Keyed& item : from) to[next[((item.key - low) >> shift) & (kDigits - 1)]++] = item;
+    for (const KeyedRow& item : from) to[next[((item.key - low) >> shift) & (kDigits - 1)]++] = item;
     std::swap(from, to);
   }
-  if (from.data() != keyed.data()) std::copy(from.begin(), from.end(), keyed.begin());
+  if (from.data() != items.data()) std::copy(from.begin(), from.end(), items.begin());
 }
 
 }  // namespace opspan::columns

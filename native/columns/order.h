@@ -79,12 +79,12 @@ Slices slices(const uint32_t* groups, size_t rows, size_t group_count);
 // Returns an unsigned number that sorts as the signed one does.
 inline uint64_t ordered(int64_t value) { return static_cast<uint64_t>(value) ^ (uint64_t{1} << 63); }
 
-struct Keyed {
+struct KeyedRow {
   uint64_t key;
   Row row;
 };
 
-void radix_sort(std::span<Keyed> keyed);
+void radix_sort(std::span<KeyedRow> items);
 
 // Brings rows into the order of the high bits of their keys, and returns where the rows of each such value end. Rows
 // with equal bits stay in order.
@@ -149,14 +149,14 @@ void sort_rows(std::span<Row> rows, Key key, Before before) {
     }
     return;
   }
-  const auto keys = uninitialized<Keyed>(rows.size());
-  const std::span<Keyed> keyed(keys.get(), rows.size());
-  for (size_t at = 0; at < rows.size(); ++at) keyed[at] = {ordered(key(rows[at])), rows[at]};
-  radix_sort(keyed);
-  for (size_t at = 0; at < rows.size(); ++at) rows[at] = keyed[at].row;
-  for (size_t from = 0; from < keyed.size();) {
+  const auto keys = uninitialized<KeyedRow>(rows.size());
+  const std::span<KeyedRow> items(keys.get(), rows.size());
+  for (size_t at = 0; at < rows.size(); ++at) items[at] = {ordered(key(rows[at])), rows[at]};
+  radix_sort(items);
+  for (size_t at = 0; at < rows.size(); ++at) rows[at] = items[at].row;
+  for (size_t from = 0; from < items.size();) {
     size_t to = from + 1;
-    while (to < keyed.size() && keyed[to].key == keyed[from].key) ++to;
+    while (to < items.size() && items[to].key == items[from].key) ++to;
     if (to - from > 1) std::sort(rows.begin() + static_cast<long>(from), rows.begin() + static_cast<long>(to), before);
     from = to;
   }

@@ -16,7 +16,7 @@
 namespace opspan::columns {
 namespace {
 
-enum Wire : uint64_t { kVarint = 0, kEightBytes = 1, kSized = 2 };
+enum Wire : uint64_t { kVarint = 0, kEightBytes = 1, kLengthPrefix = 2 };
 constexpr size_t kLongestVarint = 10;
 
 char* varint(uint64_t value, char* to) {
@@ -36,13 +36,13 @@ struct Field {
   virtual char* write(size_t row, char* to, Text& out) = 0;
   // Writes the tag and makes room for a number behind it. Returns where the number goes.
   char* begin(char* to, Text& out) const { return tag.copy_to(out.room(to, tag.size() + kLongestVarint)); }
-  Short tag;
+  ShortText tag;
 };
 using Fields = std::vector<std::unique_ptr<Field>>;
 
 template <class T>
-struct Varint : Field {
-  Varint(uint64_t number, Values<T> column) : Field(number, kVarint), values(column) {}
+struct VarintField : Field {
+  VarintField(uint64_t number, Values<T> column) : Field(number, kVarint), values(column) {}
   char* write(size_t row, char* to, Text& out) override {
     // Protobuf writes a negative number of 32 bits as one of 64 bits.
     return values.null(row) ? to : varint(static_cast<uint64_t>(int64_t{values[row]}), begin(to, out));
@@ -50,8 +50,8 @@ struct Varint : Field {
   Values<T> values;
 };
 
-struct Bool : Field {
-  Bool(uint64_t number, Flags column) : Field(number, kVarint), flags(column) {}
+struct BoolField : Field {
+  BoolField(uint64_t number, Flags column) : Field(number, kVarint), flags(column) {}
   char* write(size_t row, char* to, Text& out) override {
     return flags.null(row) ? to : varint(flags[row] ? 1 : 0, begin(to, out));
   }
@@ -59,9 +59,9 @@ struct Bool : Field {
 };
 
 template <class T>
-struct EightBytes : Field {
+struct EightBytesField : Field {
   static_assert(sizeof(T) == 8 && std::endian::native == std::endian::little);
-  EightBytes(uint64_t number, Values<T> column) : Field(number, kEightBytes), values(column) {}
+  EightBytesField(uint64_t number, Values<T> column) : Field(number, kEightBytes), values(column) {}
   char* write(size_t row, char* to, Text& out) override {
     if (values.null(row)) return to;
     to = begin(to, out);
@@ -71,9 +71,9 @@ struct EightBytes : Field {
   Values<T> values;
 };
 
-struct Repeated : Field {
-  Repeated(uint64_t number, Values<int64_t> offsets, std::unique_ptr<Field> inner)
-      : Field(number, kSized), ends(offsets), items(std::move(inner)) {}
+struct RepeatedField : Field {
+  RepeatedField(uint64_t number, Values<int64_t> offsets, std::unique_ptr<Field> inner)
+      : Field(number, kLengthPrefix), ends(offsets), items(std::move(inner)) {}
   char* write(size_t row, char* to, Text& out) override {
     if (ends.null(row)) return to;
     for (int64_t at = ends.data[row]; at < ends.data[row + 1]; ++at)
@@ -84,8 +84,8 @@ struct Repeated : Field {
   std::unique_ptr<Field> items;
 };
 
-struct Sized : Field {
-  Sized(uint64_t number, Texts column) : Field(number, kSized), texts(column) {}
+struct BytesField : Field {
+  BytesField(uint64_t number, Texts column) : Field(number, kLengthPrefix), texts(column) {}
   char* write(size_t row, char* to, Text& out) override {
     if (texts.null(row)) return to;
     return out.add(varint(texts[row].size(), begin(to, out)), texts[row]);
@@ -93,8 +93,9 @@ struct Sized : Field {
   Texts texts;
 };
 
-struct Message : Field {
-  Message(uint64_t number, Nulls nulls, Fields inner) : Field(number, kSized), null(nulls), fields(std::move(inner)) {}
+struct MessageField : Field {
+  MessageField(uint64_t number, Nulls nulls, Fields inner)
+      : Field(number, kLengthPrefix), null(nulls), fields(std::move(inner)) {}
   char* write(size_t row, char* to, Text& out) override {
     if (null(row)) return to;
     to = begin(to, out) + 1;  // most messages are short: their size is one byte
@@ -137,19 +138,19 @@ Fields fields_of(const Column& parent) {
 
 std::unique_ptr<Field> field_of(uint64_t number, const Column& column) {
   const std::string_view format = column.schema.dictionary == nullptr ? column.schema.format : "a dictionary";
-  if (format == "+s") return std::make_unique<Message>(number, column.nulls(), fields_of(column));
+  if (format == "+s") return std::make_unique<MessageField>(number, column.nulls(), fields_of(column));
   if (format == "+L") {
     const Column items{*column.schema.children[0], *column.array.children[0], 0};
-    return std::make_unique<Repeated>(number, column.values<int64_t>(), field_of(number, items));
+    return std::make_unique<RepeatedField>(number, column.values<int64_t>(), field_of(number, items));
   }
-  if (format == "vu" || format == "vz") return std::make_unique<Sized>(number, column.texts());
-  if (format == "b") return std::make_unique<Bool>(number, column.flags());
-  if (format == "C") return std::make_unique<Varint<uint8_t>>(number, column.values<uint8_t>());
-  if (format == "i") return std::make_unique<Varint<int32_t>>(number, column.values<int32_t>());
-  if (format == "I") return std::make_unique<Varint<uint32_t>>(number, column.values<uint32_t>());
-  if (format == "l") return std::make_unique<Varint<int64_t>>(number, column.values<int64_t>());
-  if (format == "L") return std::make_unique<EightBytes<uint64_t>>(number, column.values<uint64_t>());
-  if (format == "g") return std::make_unique<EightBytes<double>>(number, column.values<double>());
+  if (format == "vu" || format == "vz") return std::make_unique<BytesField>(number, column.texts());
+  if (format == "b") return std::make_unique<BoolField>(number, column.flags());
+  if (format == "C") return std::make_unique<VarintField<uint8_t>>(number, column.values<uint8_t>());
+  if (format == "i") return std::make_unique<VarintField<int32_t>>(number, column.values<int32_t>());
+  if (format == "I") return std::make_unique<VarintField<uint32_t>>(number, column.values<uint32_t>());
+  if (format == "l") return std::make_unique<VarintField<int64_t>>(number, column.values<int64_t>());
+  if (format == "L") return std::make_unique<EightBytesField<uint64_t>>(number, column.values<uint64_t>());
+  if (format == "g") return std::make_unique<EightBytesField<double>>(number, column.values<double>());
   throw BadInput(std::string("column ") + column.schema.name + " has Arrow format " + std::string(format) +
                  ", which is no field here");
 }
@@ -160,7 +161,7 @@ Output protobuf(const Input& frame, int64_t number) {
   Text text;
   char* to = text.begin();
   if (frame.rows() > 0) {
-    Message row(field_number(std::to_string(number)), {}, fields_of({frame.schema(), frame.batch(), 0}));
+    MessageField row(field_number(std::to_string(number)), {}, fields_of({frame.schema(), frame.batch(), 0}));
     for (size_t at = 0; at < frame.rows(); ++at) to = row.write(at, to, text);
   }
   Output out(text.size(to));

@@ -12,12 +12,15 @@ namespace {
 
 using Wide = __int128;  // wide enough for any sum of times
 constexpr int64_t kNothing = -1;
-enum For : int64_t { kWork = 0, kRoom = 3 };  // what a join waited for; analysis/path_threads.py has the same numbers
+enum WaitReason : int64_t {
+  kWork = 0,
+  kRoom = 3
+};  // what a join waited for; analysis/path_threads.py has the same numbers
 
 // A collective, which goes on once its last part has come.
 struct Meeting {
   size_t parts = 0;
-  std::vector<size_t> there;
+  std::vector<size_t> parts_there;
 };
 
 struct Work {
@@ -32,7 +35,7 @@ struct Work {
         meeting(frame.values<int64_t>("meeting")),
         tail(frame.values<int64_t>("tail_ns")),
         is_alone(frame.flags("is_alone")),
-        begun(count),
+        begins(count),
         end(count) {
     for (size_t node = 0; node < count; ++node) {
       if (!meeting.null(node)) ++meetings[meeting[node]].parts;
@@ -54,24 +57,24 @@ struct Work {
     for (int64_t row = other[node] < kNothing ? -other[node] : kNothing; row != kNothing; row = next[row]) {
       time = std::max(time, end[other[row]]);
     }
-    begun[node] = time;
+    begins[node] = time;
     end[node] = time + took[node];
     if (!meeting.null(node)) come(node);
   }
 
   // Notes that a part has come; the last one sets the ends of all.
   void come(size_t node) {
-    Meeting& met = meetings[meeting[node]];
-    met.there.push_back(node);
-    if (met.there.size() < met.parts) return;
-    Wide last = begun[node];
-    for (size_t part : met.there) last = std::max(last, begun[part]);
-    for (size_t part : met.there) end[part] = last + tail[part];
+    Meeting& arrived = meetings[meeting[node]];
+    arrived.parts_there.push_back(node);
+    if (arrived.parts_there.size() < arrived.parts) return;
+    Wide last = begins[node];
+    for (size_t part : arrived.parts_there) last = std::max(last, begins[part]);
+    for (size_t part : arrived.parts_there) end[part] = last + tail[part];
   }
 
   Values<int64_t> bound, delay, join, launch, other, next, took, meeting, tail;
   Flags is_alone;
-  std::vector<Wide> begun, end;
+  std::vector<Wide> begins, end;
   std::unordered_map<int64_t, Meeting> meetings;
 };
 
@@ -105,7 +108,7 @@ Output replay(const Input& frame, const Input& joins, int64_t number) {
     } else if (what[row] == kWork) {
       by = work.end[of_work[row]];
     } else if (what[row] == kRoom) {
-      by = work.begun[of_work[row]];
+      by = work.begins[of_work[row]];
     }
     const int64_t before = is_first[row] ? kNothing : in_order[nth] - 1;
     // A join that did not bind takes no time here: its thread goes on as after the join before.
@@ -118,17 +121,17 @@ Output replay(const Input& frame, const Input& joins, int64_t number) {
   }
   for (; next < count; ++next) work.run(next, shift);
 
-  auto begun = uninitialized<int64_t>(count + joins.rows()), end = uninitialized<int64_t>(count + joins.rows());
+  auto begins = uninitialized<int64_t>(count + joins.rows()), end = uninitialized<int64_t>(count + joins.rows());
   for (size_t row = 0; row < count; ++row) {
-    begun[row] = fitting(work.begun[row]);
+    begins[row] = fitting(work.begins[row]);
     end[row] = fitting(work.end[row]);
   }
   for (size_t row = 0; row < joins.rows(); ++row) {
-    begun[count + row] = fitting(at[row]);
+    begins[count + row] = fitting(at[row]);
     end[count + row] = fitting(shift[row]);
   }
   Output out(count + joins.rows());
-  out.add("begun_ns", std::move(begun));
+  out.add("begun_ns", std::move(begins));
   out.add("end_ns", std::move(end));
   return out;
 }

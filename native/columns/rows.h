@@ -8,11 +8,11 @@
 namespace opspan::columns {
 
 // A few bytes that are copied often, sixteen at a time, so memory of that size behind them can be read.
-class Short {
+class ShortText {
  public:
   static constexpr size_t kStep = 16;
-  Short() = default;
-  explicit Short(std::string_view text) { set(text); }
+  ShortText() = default;
+  explicit ShortText(std::string_view text) { set(text); }
   void set(std::string_view text) {
     bytes_.assign(text);
     bytes_.append(kStep, '\0');
@@ -37,11 +37,11 @@ class Text {
   // Returns a position with room for so many bytes, and kStep more, behind all that is before `to`: it is `to`, unless
   // the memory has moved.
   char* room(char* to, size_t bytes) {
-    if (static_cast<size_t>(end_ - to) >= bytes + Short::kStep) [[likely]]
+    if (static_cast<size_t>(end_ - to) >= bytes + ShortText::kStep) [[likely]]
       return to;
-    return grow(to, bytes + Short::kStep);
+    return grow(to, bytes + ShortText::kStep);
   }
-  char* add(char* to, const Short& text) { return text.copy_to(room(to, text.size())); }
+  char* add(char* to, const ShortText& text) { return text.copy_to(room(to, text.size())); }
   char* add(char* to, std::string_view text) {
     to = room(to, text.size());
     std::memcpy(to, text.data(), text.size());

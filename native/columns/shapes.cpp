@@ -37,17 +37,17 @@ struct Shapes {
 };
 
 // Finds the row of each shape of a lane. The shapes come in order of their start, the longest first.
-void stack_up(const Shapes& shapes, std::span<const Row> of_lane, uint32_t last, uint32_t* rows) {
-  std::vector<Row> left(of_lane.begin(), of_lane.end()), over, open;
+void stack_up(const Shapes& shapes, std::span<const Row> lane_shapes, uint32_t last, uint32_t* rows) {
+  std::vector<Row> left(lane_shapes.begin(), lane_shapes.end()), overlapping, open;
   uint32_t above = 0;
   for (int layer = 0; layer < kLayers && !left.empty(); ++layer) {
     uint32_t deepest = 0;
     open.clear();
-    over.clear();
+    overlapping.clear();
     for (const Row shape : left) {
       while (!open.empty() && shapes.end(open.back()) <= shapes.start[shape]) open.pop_back();
       if (!open.empty() && shapes.end(open.back()) < shapes.end(shape)) {
-        over.push_back(shape);
+        overlapping.push_back(shape);
         continue;
       }
       const uint32_t row = above + static_cast<uint32_t>(open.size());
@@ -56,20 +56,21 @@ void stack_up(const Shapes& shapes, std::span<const Row> of_lane, uint32_t last,
       open.push_back(shape);
     }
     above = deepest + 1;
-    left.swap(over);
+    left.swap(overlapping);
   }
   for (const Row shape : left) rows[shape] = last;
 }
 
 // Brings the shapes of a lane into the order in which they are drawn.
-void draw_in_order(const Shapes& shapes, std::span<const Row> of_lane, const uint32_t* rows, uint32_t last, Row* to) {
+void draw_in_order(const Shapes& shapes, std::span<const Row> lane_shapes, const uint32_t* rows, uint32_t last,
+                   Row* to) {
   std::array<size_t, kMostRows + 1> next{};
-  for (const Row shape : of_lane) ++next[rows[shape] + 1];
+  for (const Row shape : lane_shapes) ++next[rows[shape] + 1];
   for (uint32_t row = 0; row < last; ++row) next[row + 1] += next[row];
   const size_t crowded = next[last];
-  for (const Row shape : of_lane) to[next[rows[shape]]++] = shape;
+  for (const Row shape : lane_shapes) to[next[rows[shape]]++] = shape;
   // Only the last row needs sorting: on another one, no two shapes with one start have a length.
-  std::sort(to + crowded, to + of_lane.size(), [&](Row a, Row b) {
+  std::sort(to + crowded, to + lane_shapes.size(), [&](Row a, Row b) {
     return shapes.start[a] != shapes.start[b] ? shapes.start[a] < shapes.start[b] : a < b;
   });
 }
@@ -90,12 +91,12 @@ Output places(const Input& frame, int64_t rows_of_lane) {
   auto start = uninitialized<int64_t>(count), length = uninitialized<int64_t>(count);
   Bits is_crowded(count);
   for (size_t lane = 0; lane < by_lane.count(); ++lane) {
-    const std::span<Row> some = by_lane[lane];
+    const std::span<Row> lane_shapes = by_lane[lane];
     sort_rows(
-        some, [&](Row row) { return shapes.start[row]; },
+        lane_shapes, [&](Row row) { return shapes.start[row]; },
         [&](Row a, Row b) { return shapes.end(a) != shapes.end(b) ? shapes.end(a) > shapes.end(b) : a < b; });
-    stack_up(shapes, some, last, rows.get());
-    draw_in_order(shapes, some, rows.get(), last, order.get() + by_lane.starts[lane]);
+    stack_up(shapes, lane_shapes, last, rows.get());
+    draw_in_order(shapes, lane_shapes, rows.get(), last, order.get() + by_lane.starts[lane]);
   }
   for (size_t at = 0; at < count; ++at) {
     const Row shape = order[at];
@@ -115,8 +116,8 @@ Output places(const Input& frame, int64_t rows_of_lane) {
 
 namespace {
 
-struct Drawn : Shapes {
-  explicit Drawn(const Input& frame)
+struct DrawnShapes : Shapes {
+  explicit DrawnShapes(const Input& frame)
       : Shapes(frame),
         place(frame.values<uint32_t>("place")),
         is_crowded(frame.flags("is_crowded")),
@@ -142,33 +143,33 @@ struct Drawn : Shapes {
     const int64_t under = power < 0 ? 0 : int64_t{1} << power;
     const int shift = std::max(power, 0) + kStretch;
     auto stretch = [&](size_t at) { return static_cast<uint64_t>(start[at]) >> shift; };
-    std::vector<Row> found;
+    std::vector<Row> rows;
     bool was_short = false;
     int64_t until = 0;  // the end of all shapes of this place so far
     for (size_t at = 0; at < count; ++at) {
       const bool is_short = is_crowded[at] || length[at] < under;
       const bool is_other = at == 0 || place[at] != place[at - 1];
       const bool is_apart = is_other || !is_short || !was_short;
-      if (is_apart || (start[at] >= until && stretch(at) != stretch(at - 1))) found.push_back(static_cast<Row>(at));
+      if (is_apart || (start[at] >= until && stretch(at) != stretch(at - 1))) rows.push_back(static_cast<Row>(at));
       until = is_other ? end(at) : std::max(until, end(at));
       was_short = is_short;
     }
-    return found;
+    return rows;
   }
 
   std::vector<Row> begins_of(size_t most, int64_t* under) const {
     *under = 0;
     bool any_crowded = false;
     for (size_t at = 0; at < count && !any_crowded; ++at) any_crowded = is_crowded[at];
-    std::vector<Row> found;
+    std::vector<Row> rows;
     if (count <= most && !any_crowded) {
-      for (size_t at = 0; at < count; ++at) found.push_back(static_cast<Row>(at));
-      return found;
+      for (size_t at = 0; at < count; ++at) rows.push_back(static_cast<Row>(at));
+      return rows;
     }
     int power = least_power(most);
-    for (found = begins(power); found.size() > most && power < kLongest; found = begins(power)) ++power;
+    for (rows = begins(power); rows.size() > most && power < kLongest; rows = begins(power)) ++power;
     if (power >= 0) *under = int64_t{1} << power;
-    return found;
+    return rows;
   }
 
   Values<uint32_t> place;
@@ -179,27 +180,27 @@ struct Drawn : Shapes {
 }  // namespace
 
 Output blocks(const Input& frame, int64_t most) {
-  const Drawn drawn(frame);
+  const DrawnShapes shapes(frame);
   int64_t under = 0;
-  const std::vector<Row> begins = drawn.begins_of(static_cast<size_t>(std::max<int64_t>(most, 0)), &under);
+  const std::vector<Row> begins = shapes.begins_of(static_cast<size_t>(std::max<int64_t>(most, 0)), &under);
   auto first = uninitialized<Row>(begins.size()), longest = uninitialized<Row>(begins.size());
   auto count = uninitialized<uint32_t>(begins.size());
   auto length = uninitialized<int64_t>(begins.size()), busy = uninitialized<int64_t>(begins.size());
   auto under_ns = uninitialized<int64_t>(begins.size());
   for (size_t block = 0; block < begins.size(); ++block) {
-    const size_t from = begins[block], to = block + 1 < begins.size() ? begins[block + 1] : drawn.count;
+    const size_t from = begins[block], to = block + 1 < begins.size() ? begins[block + 1] : shapes.count;
     size_t best = from;
-    int64_t until = drawn.end(from);
+    int64_t until = shapes.end(from);
     uint64_t sum = 0;
     for (size_t at = from; at < to; ++at) {
-      if (drawn.length[at] > drawn.length[best]) best = at;
-      until = std::max(until, drawn.end(at));
-      sum += static_cast<uint64_t>(drawn.length[at]);
+      if (shapes.length[at] > shapes.length[best]) best = at;
+      until = std::max(until, shapes.end(at));
+      sum += static_cast<uint64_t>(shapes.length[at]);
     }
     first[block] = static_cast<Row>(from);
     longest[block] = static_cast<Row>(best);
     count[block] = static_cast<uint32_t>(to - from);
-    length[block] = to - from == 1 ? drawn.length[from] : until - drawn.start[from];
+    length[block] = to - from == 1 ? shapes.length[from] : until - shapes.start[from];
     busy[block] = static_cast<int64_t>(std::min<uint64_t>(sum, std::numeric_limits<int64_t>::max()));
     under_ns[block] = under;
   }

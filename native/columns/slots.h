@@ -16,7 +16,7 @@
 namespace opspan::columns {
 
 // The kind of the value at a slot.
-enum class Is : uint8_t {
+enum class ValueKind : uint8_t {
   kEnd,
   kPhase,
   kCategory,
@@ -35,7 +35,7 @@ enum class Is : uint8_t {
 // A value in events that have the same members one after the other.
 struct Slot {
   std::string_view lead;  // text between the value before and this one; at the end of an object, with its bracket
-  Is is = Is::kOther;
+  ValueKind kind = ValueKind::kOther;
   size_t arg = 0;         // of kArg: its number
   std::string key;        // of kRest: its key as it is written
   std::string_view last;  // the text that was here the last time, as it stands in the file
@@ -49,30 +49,30 @@ class Slots {
   static Slot* follow(Json& json, Slot& before) {
     std::vector<Slot*>& next = before.next;
     for (size_t at = 0; at < next.size(); ++at) {
-      Slot* found = next[at];
-      if (!json.take(found->lead)) continue;
+      Slot* slot = next[at];
+      if (!json.take(slot->lead)) continue;
       if (at > 0) std::swap(next[at], next[at - 1]);  // what comes often is tried early
-      return found;
+      return slot;
     }
     return nullptr;
   }
 
   // Returns an empty slot, to which no other leads.
-  Slot& forgotten() { return forgotten_ = {}; }
+  Slot& discarded() { return discarded_ = {}; }
 
   // Adds a slot for what was read behind `before`. If too many are known, it lasts only until the next one is made.
   Slot& add(Slot& before, std::string_view lead) {
-    const bool is_kept = &before != &forgotten_ && before.next.size() < kMostNext && slots_.size() < kMost;
-    Slot& added = is_kept ? slots_.emplace_back() : forgotten();
-    if (is_kept) before.next.push_back(&added);
-    added.lead = lead;
-    return added;
+    const bool is_kept = &before != &discarded_ && before.next.size() < kMostNext && slots_.size() < kMost;
+    Slot& slot = is_kept ? slots_.emplace_back() : discarded();
+    if (is_kept) before.next.push_back(&slot);
+    slot.lead = lead;
+    return slot;
   }
 
  private:
   static constexpr size_t kMostNext = 16, kMost = 4096;
   std::deque<Slot> slots_;
-  Slot forgotten_;
+  Slot discarded_;
 };
 
 }  // namespace opspan::columns

@@ -93,15 +93,16 @@ class Timeline {
   // Puts each on the lowest lane that is free when it begins.
   void put_beside(const std::vector<Row>& rows) {
     using Lane = std::pair<int64_t, uint32_t>;
-    std::priority_queue<Lane, std::vector<Lane>, std::greater<>> taken;  // by the time until which they are taken
-    std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> free;
+    std::priority_queue<Lane, std::vector<Lane>, std::greater<>> busy_lanes;  // by the time until which they are taken
+    std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> free_lanes;
     uint32_t lanes = 0;
     for (const Row row : rows) {
-      for (; !taken.empty() && taken.top().first <= start_[row]; taken.pop()) free.push(taken.top().second);
-      if (free.empty()) free.push(++lanes);
-      lanes_[row] = free.top();
-      free.pop();
-      taken.emplace(end_of(row), lanes_[row]);
+      for (; !busy_lanes.empty() && busy_lanes.top().first <= start_[row]; busy_lanes.pop())
+        free_lanes.push(busy_lanes.top().second);
+      if (free_lanes.empty()) free_lanes.push(++lanes);
+      lanes_[row] = free_lanes.top();
+      free_lanes.pop();
+      busy_lanes.emplace(end_of(row), lanes_[row]);
       begin(row);
       end(row);
     }

@@ -12,18 +12,18 @@ namespace {
 class ParentsFirst {
  public:
   explicit ParentsFirst(const Input& frame)
-      : given_(frame.values<Row>("parent")), rows_(frame.rows()), count_(frame.rows()) {
-    bool is_as_given = true;  // true if rows are in the order of time
+      : parents_(frame.values<Row>("parent")), rows_(frame.rows()), count_(frame.rows()) {
+    bool is_sorted = true;  // true if rows are in the order of time
     for (size_t row = 0; row < rows_; ++row) {
       const Row above = parent(static_cast<Row>(row));
-      is_as_given = is_as_given && (above == kNone || above < row);
+      is_sorted = is_sorted && (above == kNone || above < row);
     }
-    if (!is_as_given) sort();
+    if (!is_sorted) sort();
   }
 
   size_t count() const { return count_; }
   Row operator[](size_t at) const { return order_ ? order_[at] : static_cast<Row>(at); }
-  Row parent(Row row) const { return given_.null(row) || given_[row] >= rows_ ? kNone : given_[row]; }
+  Row parent(Row row) const { return parents_.null(row) || parents_[row] >= rows_ ? kNone : parents_[row]; }
 
  private:
   // Sorts from the leaves up: a row follows when its last child has. Rows that are left over are in a ring.
@@ -33,19 +33,19 @@ class ParentsFirst {
       if (const Row above = parent(static_cast<Row>(row)); above != kNone) ++children[above];
     }
     order_ = uninitialized<Row>(rows_);
-    size_t found = 0;
+    size_t placed = 0;
     for (size_t row = 0; row < rows_; ++row) {
-      if (children[row] == 0) order_[found++] = static_cast<Row>(row);
+      if (children[row] == 0) order_[placed++] = static_cast<Row>(row);
     }
-    for (size_t at = 0; at < found; ++at) {
+    for (size_t at = 0; at < placed; ++at) {
       const Row above = parent(order_[at]);
-      if (above != kNone && --children[above] == 0) order_[found++] = above;
+      if (above != kNone && --children[above] == 0) order_[placed++] = above;
     }
-    std::reverse(order_.get(), order_.get() + found);
-    count_ = found;
+    std::reverse(order_.get(), order_.get() + placed);
+    count_ = placed;
   }
 
-  Values<Row> given_;
+  Values<Row> parents_;
   size_t rows_;
   Array<Row> order_;
   size_t count_;
@@ -60,15 +60,15 @@ int64_t sum(int64_t left, int64_t right) {  // of numbers that are not negative
 Output nearest(const Input& frame) {
   const size_t count = frame.rows();
   const auto marked = frame.flags("marked");
-  auto found = uninitialized<Row>(count);
-  std::fill_n(found.get(), count, kNone);
+  auto nearest_row = uninitialized<Row>(count);
+  std::fill_n(nearest_row.get(), count, kNone);
   const ParentsFirst rows(frame);
   for (size_t at = 0; at < rows.count(); ++at) {
     const Row row = rows[at], parent = rows.parent(row);
-    found[row] = marked[row] ? row : parent == kNone ? kNone : found[parent];
+    nearest_row[row] = marked[row] ? row : parent == kNone ? kNone : nearest_row[parent];
   }
   Output out(count);
-  out.add("nearest", std::move(found));
+  out.add("nearest", std::move(nearest_row));
   return out;
 }
 
@@ -79,9 +79,9 @@ Output rollup(const Input& frame, const Input& work) {
   auto self = zeroed<int64_t>(count), total = uninitialized<int64_t>(count);
   for (size_t row = 0; row < work.rows(); ++row) {
     if (range.null(row) || range[row] >= count || start.null(row) || end.null(row) || end[row] <= start[row]) continue;
-    const uint64_t took = static_cast<uint64_t>(end[row]) - static_cast<uint64_t>(start[row]);
+    const uint64_t duration = static_cast<uint64_t>(end[row]) - static_cast<uint64_t>(start[row]);
     const auto most = static_cast<uint64_t>(std::numeric_limits<int64_t>::max());
-    self[range[row]] = sum(self[range[row]], static_cast<int64_t>(std::min(took, most)));
+    self[range[row]] = sum(self[range[row]], static_cast<int64_t>(std::min(duration, most)));
   }
   std::copy_n(self.get(), count, total.get());
   const ParentsFirst rows(frame);

@@ -178,7 +178,7 @@ void begin(const void* key, const opspan_op* op) {
   Thread& here = Thread::here();
   here.set_number(op->thread);
   Frames& frames = here.frames[OPSPAN_ITT];
-  frames.pop_ended([&here](Frame& it) { pop(here, it); });
+  frames.pop_ended([&here](Frame& frame) { pop(here, frame); });
   int form = g_sessions[OPSPAN_ITT].form();
   Id parent = form == OPSPAN_FORM_TASK ? parent_of(frames) : kNull;
   Frame* frame = here.next_frame(OPSPAN_ITT, key, op->op_id);

@@ -160,7 +160,7 @@ void begin(const void* key, const opspan_op* op) {
   Thread& here = Thread::here();
   here.set_number(op->thread);
   Frames& frames = here.frames[OPSPAN_NVTX];
-  frames.pop_ended([&here](Frame& it) { pop(here, it); });
+  frames.pop_ended([&here](Frame& frame) { pop(here, frame); });
   Frame* frame = here.next_frame(OPSPAN_NVTX, key, op->op_id);
   if (!frame) return;
   int form = g_sessions[OPSPAN_NVTX].form();

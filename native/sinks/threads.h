@@ -76,7 +76,7 @@ struct Thread {
   // Returns the label that this thread found for these inputs before; otherwise the one that `find` finds now.
   template <class Find>
   const LabelTable::Entry* find_label(direct::Protocol protocol, const capture::Digest& inputs, Find&& find) {
-    auto matches = [&](const SizedLabel& it) { return it.inputs == inputs; };
+    auto matches = [&](const SizedLabel& candidate) { return candidate.inputs == inputs; };
     auto [entry, is_found] = sized_labels[protocol].slot(inputs.first, 1, matches);
     if (is_found) [[likely]]
       return entry->label;

@@ -55,14 +55,14 @@ void Column::give(columns::Output& to, const std::shared_ptr<columns::Blocks>& b
 }
 
 void Cells::set_default(size_t row) {
-  const Default& otherwise = column_.otherwise;
-  if (!otherwise.is_known) throw Declined("a default that is no plain value");
-  if (otherwise.is_null) {
+  const Default& default_value = column_.default_value;
+  if (!default_value.is_known) throw Refusal("a default that is no plain value");
+  if (default_value.is_null) {
     put_null(row);
   } else if (column_.kind == Kind::kText) {
-    set_text(row, otherwise.text);
+    set_text(row, default_value.text);
   } else {
-    set_number(row, otherwise.number);
+    set_number(row, default_value.number);
   }
 }
 
@@ -76,22 +76,22 @@ void Cells::set_other(size_t row, uint64_t type, const Byte* at) {
       if (is_text && cell.empty()) return put_null(row);  // some tools write it because their columns must not be null
       const auto number = is_text ? written_number(cell) : std::nullopt;
       if (!number)
-        throw Declined(column_.kind == Kind::kFloat ? "a cell that is no number" : "a cell that is no whole number");
+        throw Refusal(column_.kind == Kind::kFloat ? "a cell that is no number" : "a cell that is no whole number");
       return column_.kind == Kind::kFloat ? put(row, static_cast<double>(*number)) : set_number(row, *number);
     }
     case Kind::kText: {
-      if (!is_whole(type)) throw Declined("a cell that is no text");
+      if (!is_integer(type)) throw Refusal("a cell that is no text");
       std::array<char, 24> room;
-      const auto end = std::to_chars(room.data(), room.data() + room.size(), whole(type, at)).ptr;
+      const auto end = std::to_chars(room.data(), room.data() + room.size(), integer_at(type, at)).ptr;
       return set_text(row, {room.data(), end});
     }
     case Kind::kBytes:
-      throw Declined("a cell that is no bytes");
+      throw Refusal("a cell that is no bytes");
   }
 }
 
 void Cells::set_text(size_t row, std::string_view text) {
-  if (text.size() > std::numeric_limits<int32_t>::max()) throw Declined("a text that is too long");
+  if (text.size() > std::numeric_limits<int32_t>::max()) throw Refusal("a text that is too long");
   text_bytes_ += text.size();
   put(row, view_of(text));
 }
@@ -99,40 +99,40 @@ void Cells::set_text(size_t row, std::string_view text) {
 Column::View Cells::view_of(std::string_view text) {
   const bool is_text = column_.kind == Kind::kText;
   if (text.size() <= static_cast<size_t>(Texts::kInline)) {
-    if (is_text && !is_utf8(text)) throw Declined("a text that is not UTF-8");
+    if (is_text && !is_utf8(text)) throw Refusal("a text that is not UTF-8");
     return columns::view_of(text, 0, 0);
   }
-  const uint32_t code = is_worth_it() ? known_.code(text) : columns::kNone;
+  const uint32_t code = remembers_texts() ? copied_texts_.code(text) : columns::kNone;
   if (code < views_.size()) {
-    ++found_;
+    ++repeated_;
     return views_[code];
   }
-  if (is_text && !is_utf8(text)) throw Declined("a text that is not UTF-8");
+  if (is_text && !is_utf8(text)) throw Refusal("a text that is not UTF-8");
   const columns::Copy copy = copies_.add(text);
   const Column::View view = columns::view_of(copy);
   if (code == columns::kNone) return view;
-  known_.move(code, copy.text);
+  copied_texts_.move(code, copy.text);
   views_.push_back(view);
   return view;
 }
 
 // Returns whether texts are remembered now. Most texts come many times; where they do not, remembering takes longer
 // than copying.
-bool Cells::is_worth_it() {
-  constexpr size_t kTried = 16384, kLeft = 8 * kTried;
-  if (left_ > 0) {
-    --left_;
+bool Cells::remembers_texts() {
+  constexpr size_t kSample = 16384, kSkipped = 8 * kSample;
+  if (skipped_ > 0) {
+    --skipped_;
     return false;
   }
-  if (++tried_ > kTried) {
-    if (found_ < kTried / 4) {
-      known_ = {};
+  if (++sampled_ > kSample) {
+    if (repeated_ < kSample / 4) {
+      copied_texts_ = {};
       views_.clear();
-      left_ = kLeft;
+      skipped_ = kSkipped;
     }
-    tried_ = found_ = 0;
+    sampled_ = repeated_ = 0;
   }
-  return left_ == 0;
+  return skipped_ == 0;
 }
 
 void Cells::write(size_t until) {
@@ -162,9 +162,9 @@ void Cells::mark(size_t from, size_t to) {
 }
 
 void Cells::finish(bool has_nulls) {
-  if (held_ == Held::kSame) write(to_);
+  if (content_ == Content::kSame) write(to_);
   if (!has_nulls) return;
-  if (held_ == Held::kSame || held_ == Held::kAll) mark(from_, to_);
+  if (content_ == Content::kSame || content_ == Content::kAll) mark(from_, to_);
   std::vector<uint8_t>& bytes = column_.valid->bytes();
   if (edges_[0] != 0) bytes[first_] |= edges_[0];
   if (edges_[1] != 0) bytes[last_] |= edges_[1];

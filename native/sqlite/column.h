@@ -31,7 +31,7 @@ struct Column {
   std::string name;
   int32_t field;  // number in the record; -1: the row id
   Kind kind;
-  Default otherwise;
+  Default default_value;
   columns::Array<int64_t> numbers;
   columns::Array<int32_t> small;
   columns::Array<double> floats;
@@ -52,7 +52,7 @@ struct Column {
 
 // The content of the rows of one thread. Most columns hold nothing, or one value in all rows: as long as that is so,
 // nothing is written and no memory is taken.
-enum class Held : uint8_t { kNothing, kSame, kAll, kSome };
+enum class Content : uint8_t { kNothing, kSame, kAll, kSome };
 
 // The rows of one thread in one column.
 class Cells {
@@ -76,10 +76,11 @@ class Cells {
   bool has_all_of(uint64_t type) const;
   size_t text_bytes() const { return text_bytes_; }
 
-  bool holds_nothing() const { return held_ == Held::kNothing; }
-  bool has_nulls() const { return held_ == Held::kNothing || held_ == Held::kSome; }
-  bool is_the_same(const Cells& other) const {
-    return held_ == Held::kSame && other.held_ == Held::kSame && std::memcmp(same_, other.same_, sizeof same_) == 0;
+  bool holds_nothing() const { return content_ == Content::kNothing; }
+  bool has_nulls() const { return content_ == Content::kNothing || content_ == Content::kSome; }
+  bool has_same_value(const Cells& other) const {
+    return content_ == Content::kSame && other.content_ == Content::kSame &&
+           std::memcmp(same_, other.same_, sizeof same_) == 0;
   }
   // Writes the value that is the same in all rows to the rows before this one.
   void write(size_t until);
@@ -90,36 +91,36 @@ class Cells {
  private:
   template <class T>
   void put(size_t row, const T& value) {
-    if (held_ == Held::kSame) {
+    if (content_ == Content::kSame) {
       if (std::memcmp(same_, &value, sizeof value) == 0) return;
       write(row);
-      turn(Held::kAll);
-    } else if (held_ == Held::kNothing) {
+      turn(Content::kAll);
+    } else if (content_ == Content::kNothing) {
       if (row == from_) {
         std::memcpy(same_, &value, sizeof value);
-        turn(Held::kSame);
+        turn(Content::kSame);
         return;
       }
-      turn(Held::kSome);
+      turn(Content::kSome);
     }
     column_.values<T>()[row] = value;
-    if (held_ == Held::kSome) mark(row);
+    if (content_ == Content::kSome) mark(row);
   }
   void put_null(size_t row) {
     if (has_nulls()) return;
-    if (held_ == Held::kSame) write(row);
+    if (content_ == Content::kSame) write(row);
     mark(from_, row);
-    turn(Held::kSome);
+    turn(Content::kSome);
   }
-  void turn(Held held) {
-    held_ = held;
+  void turn(Content content) {
+    content_ = content;
     ++turns_;
   }
   // Sets a cell of another type than its column, if its value fits all the same.
   void set_other(size_t row, uint64_t type, const Byte* at);
   void set_text(size_t row, std::string_view text);
   Column::View view_of(std::string_view text);
-  bool is_worth_it();
+  bool remembers_texts();
   void mark(size_t row) {
     const size_t byte = row >> 3;
     const auto bit = static_cast<uint8_t>(1u << (row & 7));
@@ -136,13 +137,13 @@ class Cells {
   Column& column_;
   size_t& turns_;
   size_t from_, to_, first_, last_;
-  Held held_ = Held::kNothing;
+  Content content_ = Content::kNothing;
   alignas(8) Byte same_[sizeof(Column::View)] = {};
   std::array<uint8_t, 2> edges_{};
   columns::Copies copies_;
-  columns::Dictionary known_;  // texts that were copied already
+  columns::Dictionary copied_texts_;  // texts that were copied already
   std::vector<Column::View> views_;
-  size_t tried_ = 0, found_ = 0, left_ = 0;  // counts of long texts, for is_worth_it
+  size_t sampled_ = 0, repeated_ = 0, skipped_ = 0;  // counts of long texts, for is_worth_it
   size_t text_bytes_ = 0;
 };
 
@@ -150,39 +151,40 @@ class Cells {
 inline uint64_t bytes_of(uint64_t type) {
   constexpr std::array<uint8_t, 12> kBytes{0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0};
   if (type >= 12) return (type - 12) / 2;
-  if (type >= 10) throw Declined("a type that is none");
+  if (type >= 10) throw Refusal("a type that is none");
   return kBytes[type];
 }
 
 // Returns eight bytes, the highest first.
 inline uint64_t eight_bytes(const Byte* at) {
-  return __builtin_bswap64(columns::loaded<uint64_t>(reinterpret_cast<const char*>(at)));
+  return __builtin_bswap64(columns::load<uint64_t>(reinterpret_cast<const char*>(at)));
 }
 
 inline constexpr uint64_t kNull = 0, kReal = 7, kZero = 8, kOne = 9;
 
 // Returns a whole number of 1, 2, 3, 4, 6 or 8 bytes.
-inline int64_t whole(uint64_t type, const Byte* at) {
+inline int64_t integer_at(uint64_t type, const Byte* at) {
   if (type >= kZero) return type == kOne ? 1 : 0;
   return static_cast<int64_t>(eight_bytes(at)) >> (64 - 8 * bytes_of(type));
 }
 
-inline bool is_whole(uint64_t type) { return type <= kOne && type != kReal; }  // and not null
+inline bool is_integer(uint64_t type) { return type <= kOne && type != kReal; }  // and not null
 
 inline bool Cells::has_all_of(uint64_t type) const {
   if (type == kNull) return has_nulls();
-  if (held_ != Held::kSame || type < kZero || type > kOne || column_.kind > Kind::kInt32) return false;
-  return columns::loaded<int64_t>(reinterpret_cast<const char*>(same_)) == whole(type, nullptr);
+  if (content_ != Content::kSame || type < kZero || type > kOne || column_.kind > Kind::kInt32) return false;
+  return columns::load<int64_t>(reinterpret_cast<const char*>(same_)) == integer_at(type, nullptr);
 }
 
 inline void Cells::set(size_t row, uint64_t type, const Byte* at) {
   if (type == kNull) {
     put_null(row);
   } else if (column_.kind == Kind::kInt || column_.kind == Kind::kInt32) {
-    is_whole(type) ? set_number(row, whole(type, at)) : set_other(row, type, at);
+    is_integer(type) ? set_number(row, integer_at(type, at)) : set_other(row, type, at);
   } else if (column_.kind == Kind::kFloat) {
-    if (!is_whole(type) && type != kReal) return set_other(row, type, at);
-    const double value = type == kReal ? std::bit_cast<double>(eight_bytes(at)) : static_cast<double>(whole(type, at));
+    if (!is_integer(type) && type != kReal) return set_other(row, type, at);
+    const double value =
+        type == kReal ? std::bit_cast<double>(eight_bytes(at)) : static_cast<double>(integer_at(type, at));
     value != value ? put_null(row) : put(row, value);  // SQLite has no NaN: it is null
   } else {
     if (type < 12 || (column_.kind == Kind::kText && type % 2 == 0)) return set_other(row, type, at);
@@ -194,10 +196,10 @@ inline void Cells::set_number(size_t row, int64_t value) {
   if (column_.kind == Kind::kInt) {
     put(row, value);
   } else if (column_.kind == Kind::kInt32) {
-    if (value != static_cast<int32_t>(value)) throw Declined("a number that is too large");
+    if (value != static_cast<int32_t>(value)) throw Refusal("a number that is too large");
     put(row, static_cast<int32_t>(value));
   } else {
-    throw Declined("a number where none is wanted");
+    throw Refusal("a number where none is wanted");
   }
 }
 

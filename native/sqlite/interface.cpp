@@ -23,27 +23,27 @@ std::vector<Column> columns_of(const Input& wanted) {
   const auto fields = wanted.values<int32_t>("field");
   const auto kinds = wanted.values<uint8_t>("kind");
   const auto numbers = wanted.values<int64_t>("default_int");
-  const auto known = wanted.flags("is_known");
+  const auto is_known = wanted.flags("is_known");
   std::vector<Column> all;
   for (size_t at = 0; at < wanted.rows(); ++at) {
-    Default otherwise{.is_known = known[at], .is_null = numbers.null(at) && texts.null(at)};
-    if (!numbers.null(at)) otherwise.number = numbers[at];
-    if (!texts.null(at)) otherwise.text = texts[at];
+    Default default_value{.is_known = is_known[at], .is_null = numbers.null(at) && texts.null(at)};
+    if (!numbers.null(at)) default_value.number = numbers[at];
+    if (!texts.null(at)) default_value.text = texts[at];
     all.push_back({.name = std::string(names[at]),
                    .field = fields[at],
                    .kind = static_cast<Kind>(kinds[at]),
-                   .otherwise = std::move(otherwise)});
+                   .default_value = std::move(default_value)});
   }
   return all;
 }
 
 Table table_of(const Input& about) {
-  auto one = [&](const char* name) { return static_cast<size_t>(about.values<int64_t>(name)[0]); };
-  if (one("root") > std::numeric_limits<Page>::max()) throw Declined("a page that is not there");
-  return {.root = static_cast<Page>(one("root")),
-          .fields = one("fields"),
-          .threads = std::max<size_t>(1, one("threads")),
-          .most_text = one("most_bytes")};
+  auto value = [&](const char* name) { return static_cast<size_t>(about.values<int64_t>(name)[0]); };
+  if (value("root") > std::numeric_limits<Page>::max()) throw Refusal("a page that is not there");
+  return {.root = static_cast<Page>(value("root")),
+          .fields = value("fields"),
+          .threads = std::max<size_t>(1, value("threads")),
+          .most_text = value("most_bytes")};
 }
 
 Output declined(const char* why) {
@@ -64,7 +64,7 @@ Output sqlite(const Input& wanted, const Input& about, int64_t descriptor) {
   try {
     using namespace opspan::sqlite;
     return read(static_cast<int>(descriptor), columns_of(wanted), table_of(about));
-  } catch (const opspan::sqlite::Declined& why) {
+  } catch (const opspan::sqlite::Refusal& why) {
     return opspan::sqlite::declined(why.what());
   }
 }

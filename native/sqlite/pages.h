@@ -11,7 +11,7 @@
 namespace opspan::sqlite {
 
 // Thrown if a table cannot be read here, intact or broken: SQLite itself is to read it, and to say what is wrong.
-struct Declined : std::runtime_error {
+struct Refusal : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "columns/together.h"
+#include "columns/parallel.h"
 #include "sqlite/column.h"
 #include "sqlite/pages.h"
 
@@ -53,18 +53,18 @@ class Records {
   explicit Records(const File& file) : file_(file), next_(file.page_bytes()) {}
 
   // Returns the record at `at`, which has `bytes` in all.
-  const Byte* whole(const Byte* at, const Byte* end, uint64_t bytes) {
+  const Byte* in_one_piece(const Byte* at, const Byte* end, uint64_t bytes) {
     const size_t usable = file_.usable();
     const size_t most = usable - 35;
     if (bytes <= most) {
-      if (bytes > static_cast<size_t>(end - at)) throw Declined("a cell outside");
+      if (bytes > static_cast<size_t>(end - at)) throw Refusal("a cell outside");
       return at;
     }
-    if (bytes > size_t{file_.pages()} * usable) throw Declined("a record that is longer than the file");
+    if (bytes > size_t{file_.pages()} * usable) throw Refusal("a record that is longer than the file");
     const size_t least = (usable - 12) * 32 / 255 - 23;
     const size_t fitting = least + (bytes - least) % (usable - 4);
     const size_t here = fitting <= most ? fitting : least;
-    if (here + 4 > static_cast<size_t>(end - at)) throw Declined("a cell outside");
+    if (here + 4 > static_cast<size_t>(end - at)) throw Refusal("a cell outside");
     record_.assign(at, at + here);
     Page page = four_bytes(at + here);
     while (record_.size() < bytes) {
@@ -103,7 +103,7 @@ class Part {
   void read(const std::vector<Leaf>& leaves, size_t from, size_t to, size_t most_text) {
     for (size_t at = from; at < to; ++at) {
       leaf(window_.page(leaves, at, to), leaves[at]);
-      if (text_bytes() > most_text) throw Declined("more text than a file of this size holds");
+      if (text_bytes() > most_text) throw Refusal("more text than a file of this size holds");
     }
   }
 
@@ -123,7 +123,7 @@ class Part {
     uint64_t type;
     size_t from;
   };
-  struct Known {
+  struct RecordLayout {
     uint64_t bytes = kNoRecord;
     size_t turns = 0;
     std::vector<Byte> head;
@@ -136,21 +136,21 @@ class Part {
     const Byte* end = page + file_.usable();
     const Byte* cells = pointers + 2 * size_t{leaf.cells};
     // Both were right when the leaves were counted.
-    if (head[0] != 13 || two_bytes(head + 3) != leaf.cells) throw Declined("the file changes");
-    if (cells > end) throw Declined("more cells than a page has room for");
+    if (head[0] != 13 || two_bytes(head + 3) != leaf.cells) throw Refusal("the file changes");
+    if (cells > end) throw Refusal("more cells than a page has room for");
     std::optional<int64_t> before;
     if (leaf.has_above) before = leaf.above;
     for (size_t cell = 0; cell < leaf.cells; ++cell) {
       const Byte* at = page + two_bytes(pointers + 2 * cell);
       uint64_t bytes = 0, number = 0;
-      if (at < cells) throw Declined("a cell outside");
+      if (at < cells) throw Refusal("a cell outside");
       at = varint(at, end, bytes);
       if (at != nullptr) at = varint(at, end, number);
-      if (at == nullptr) throw Declined("a cell outside");
+      if (at == nullptr) throw Refusal("a cell outside");
       const auto row = static_cast<int64_t>(number);
-      if ((before && row <= *before) || row > leaf.most) throw Declined("rows out of order");
+      if ((before && row <= *before) || row > leaf.most) throw Refusal("rows out of order");
       before = row;
-      record(records_.whole(at, end, bytes), bytes);
+      record(records_.in_one_piece(at, end, bytes), bytes);
       for (Cells* column : numbers_) column->set_number(row_, row);
       ++row_;
     }
@@ -161,21 +161,22 @@ class Part {
   void record(const Byte* at, uint64_t bytes) {
     // The size of the head; if that takes more than a byte, fewer records are recognised.
     const size_t head = std::min<uint64_t>(*at, bytes);
-    Known& known = known_[columns::hash({reinterpret_cast<const char*>(at), head}) % known_.size()];
-    if (known.bytes == bytes && known.turns == turns_ && std::memcmp(known.head.data(), at, known.head.size()) == 0) {
-      for (const Value& value : known.values) value.cells->set(row_, value.type, at + value.from);
+    RecordLayout& layout = layouts_[columns::hash({reinterpret_cast<const char*>(at), head}) % layouts_.size()];
+    if (layout.bytes == bytes && layout.turns == turns_ &&
+        std::memcmp(layout.head.data(), at, layout.head.size()) == 0) {
+      for (const Value& value : layout.values) value.cells->set(row_, value.type, at + value.from);
     } else {
-      read_record(at, bytes, known);
+      read_record(at, bytes, layout);
     }
   }
 
-  void read_record(const Byte* at, uint64_t bytes, Known& known) {
-    known.bytes = kNoRecord;
-    known.values.clear();
+  void read_record(const Byte* at, uint64_t bytes, RecordLayout& layout) {
+    layout.bytes = kNoRecord;
+    layout.values.clear();
     uint64_t head = 0;
     const Byte* end = at + bytes;
     const Byte* types = varint(at, end, head);
-    if (types == nullptr || head > bytes || types > at + head) throw Declined("a record without a head");
+    if (types == nullptr || head > bytes || types > at + head) throw Refusal("a record without a head");
     const Byte* values = at + head;
     const Byte* no_more = values;
     size_t field = 0;
@@ -185,33 +186,33 @@ class Part {
         ++types;
       } else {
         types = varint(types, no_more, type);
-        if (types == nullptr) throw Declined("a record with a broken head");
+        if (types == nullptr) throw Refusal("a record with a broken head");
       }
-      if (field == by_field_.size()) throw Declined("a record with too many fields");
+      if (field == by_field_.size()) throw Refusal("a record with too many fields");
       const uint64_t size = bytes_of(type);
-      if (size > static_cast<size_t>(end - values)) throw Declined("a value outside of its record");
+      if (size > static_cast<size_t>(end - values)) throw Refusal("a value outside of its record");
       if (Cells* column = by_field_[field]) {
         column->set(row_, type, values);
-        if (!column->has_all_of(type)) known.values.push_back({column, type, static_cast<size_t>(values - at)});
+        if (!column->has_all_of(type)) layout.values.push_back({column, type, static_cast<size_t>(values - at)});
       }
       values += size;
     }
-    if (values != end) throw Declined("a record that goes on behind its values");
-    const bool is_whole = field == by_field_.size();
+    if (values != end) throw Refusal("a record that goes on behind its values");
+    const bool has_all_fields = field == by_field_.size();
     for (; field < by_field_.size(); ++field) {
       if (Cells* column = by_field_[field]) column->set_default(row_);
     }
-    if (!is_whole) return;
-    known.head.assign(at, no_more);
-    known.bytes = bytes;
-    known.turns = turns_;
+    if (!has_all_fields) return;
+    layout.head.assign(at, no_more);
+    layout.bytes = bytes;
+    layout.turns = turns_;
   }
 
   const File& file_;
   Window window_;
   Records records_;
   size_t turns_ = 0;
-  std::array<Known, 256> known_;
+  std::array<RecordLayout, 256> layouts_;
   std::vector<Cells> cells_;
   std::vector<Cells*> by_field_;  // null: not wanted
   std::vector<Cells*> numbers_;   // columns of row ids
@@ -221,16 +222,16 @@ class Part {
 // Hands over a column by what each thread found: nothing if it holds nothing, one row if all are the same, unless it
 // needs all rows. Returns whether it has all rows.
 bool give(std::vector<std::unique_ptr<Part>>& parts, size_t at, Column& column, Output& to,
-          const std::shared_ptr<Blocks>& blocks, bool must_be_whole) {
+          const std::shared_ptr<Blocks>& blocks, bool needs_all_rows) {
   auto all = [&](auto is) {
     return std::all_of(parts.begin(), parts.end(), [&](auto& part) { return is(part->cells(at)); });
   };
   Cells& first = parts[0]->cells(at);
-  if (!must_be_whole && all([](const Cells& cells) { return cells.holds_nothing(); })) return false;
-  if (!must_be_whole && all([&](const Cells& cells) { return cells.is_the_same(first); })) {
+  if (!needs_all_rows && all([](const Cells& cells) { return cells.holds_nothing(); })) return false;
+  if (!needs_all_rows && all([&](const Cells& cells) { return cells.has_same_value(first); })) {
     first.write(1);
     column.give(to, blocks, false);
-    to.is_the_same();
+    to.mark_constant();
     return false;
   }
   const bool has_nulls = !all([](const Cells& cells) { return !cells.has_nulls(); });
@@ -248,31 +249,31 @@ columns::Output read(int descriptor, std::vector<Column> wanted_columns, const T
 
   std::vector<size_t> rows(all.size() + 1);  // before each leaf
   for (size_t at = 0; at < all.size(); ++at) rows[at + 1] = rows[at] + all[at].cells;
-  if (rows.back() >= columns::kNone) throw Declined("more rows than can be counted");
+  if (rows.back() >= columns::kNone) throw Refusal("more rows than can be counted");
   for (Column& column : wanted_columns) column.begin(rows.back());
 
   const auto blocks = std::make_shared<Blocks>();
   const size_t count = std::min(table.threads, all.size() / kLeavesOfThread + 1);
   std::vector<std::unique_ptr<Part>> parts(count);
   auto bound = [&](size_t n) { return all.size() * n / count; };
-  columns::together(count, [&](size_t n) {
+  columns::run_parallel(count, [&](size_t n) {
     const size_t from = bound(n), to = bound(n + 1);
     parts[n] = std::make_unique<Part>(file, wanted_columns, table.fields, rows[from], rows[to], blocks);
     parts[n]->read(all, from, to, most_text);
   });
   size_t text_bytes = 0;
   for (const auto& part : parts) text_bytes += part->text_bytes();
-  if (text_bytes > most_text) throw Declined("more text than a file of this size holds");
+  if (text_bytes > most_text) throw Refusal("more text than a file of this size holds");
 
   Output out(rows.back());
   auto total = columns::uninitialized<int64_t>(1);
   total[0] = static_cast<int64_t>(text_bytes);
   out.add("text_bytes", std::move(total));
-  out.is_the_same();
-  bool is_any_whole = false;
+  out.mark_constant();
+  bool has_full_column = false;
   for (size_t at = 0; at < wanted_columns.size(); ++at) {
     const bool is_last = at + 1 == wanted_columns.size();
-    is_any_whole = give(parts, at, wanted_columns[at], out, blocks, is_last && !is_any_whole) || is_any_whole;
+    has_full_column = give(parts, at, wanted_columns[at], out, blocks, is_last && !has_full_column) || has_full_column;
   }
   return out;
 }

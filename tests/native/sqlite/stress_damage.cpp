@@ -77,7 +77,7 @@ uint64_t read_sum(int descriptor, size_t threads) {
     schema.release(&schema);
     array.release(&array);
     return sum;
-  } catch (const Declined&) {
+  } catch (const Refusal&) {
     return 0;
   }
 }

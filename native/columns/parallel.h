@@ -14,22 +14,22 @@ namespace opspan::columns {
 // Runs work(n) for each n below `count` in a thread of its own, the first in this one. Throws here what one of them
 // throws.
 template <class Work>
-void together(size_t count, const Work& work) {
-  std::vector<std::exception_ptr> failed(count);
-  auto one = [&](size_t n) {
+void run_parallel(size_t count, const Work& work) {
+  std::vector<std::exception_ptr> failures(count);
+  auto run = [&](size_t n) {
     try {
       work(n);
     } catch (...) {
-      failed[n] = std::current_exception();
+      failures[n] = std::current_exception();
     }
   };
   {
     std::vector<std::jthread> threads;
-    for (size_t n = 1; n < count; ++n) threads.emplace_back(one, n);
-    if (count > 0) one(0);
+    for (size_t n = 1; n < count; ++n) threads.emplace_back(run, n);
+    if (count > 0) run(0);
   }
-  for (const std::exception_ptr& each : failed) {
-    if (each) std::rethrow_exception(each);
+  for (const std::exception_ptr& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
   }
 }
 
@@ -43,12 +43,12 @@ std::vector<Part> parts_of(size_t rows, int64_t workers) {
   constexpr size_t kLeastRows = 65536;  // below, a thread costs more than it saves
   const size_t most = std::max<size_t>(1, static_cast<size_t>(std::max<int64_t>(1, workers)));
   const size_t count = std::min(most, rows / kLeastRows + 1);
-  const size_t each = (rows / count + 64) & ~size_t{63};  // no two parts write bits of one byte
+  const size_t rows_per_part = (rows / count + 64) & ~size_t{63};  // no two parts write bits of one byte
   std::vector<Part> parts;
-  for (size_t from = 0; from < rows; from += each) {
+  for (size_t from = 0; from < rows; from += rows_per_part) {
     parts.emplace_back();
     parts.back().from = from;
-    parts.back().to = std::min(rows, from + each);
+    parts.back().to = std::min(rows, from + rows_per_part);
   }
   return parts;
 }
