@@ -11,10 +11,10 @@ def main() -> str | None:
     spec = importlib.util.find_spec("nvidia")  # a namespace: nvidia/<toolkit>/include/nvtx3
     roots = [Path(root) for root in (spec.submodule_search_locations or [])] if spec else []
     headers = [header for root in roots for header in root.glob("*/include/nvtx3/nvToolsExtPayload.h")]
-    found = sorted(header.parent.parent for header in headers)
-    if not found:
+    folders = sorted(header.parent.parent for header in headers)
+    if not folders:
         return "no NVTX headers with extended payloads: pip install 'nvidia-nvtx>=13' (or set -DNVTX_INCLUDE_DIR=)"
-    sys.stdout.write(f"{found[-1]}\n")
+    sys.stdout.write(f"{folders[-1]}\n")
     return None
 
 

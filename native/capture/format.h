@@ -1,4 +1,4 @@
-// The capture file, as bytes. docs/formats/capture.md says the same in words; readers/capture.py is the reader.
+// The bytes of a capture file. docs/formats/capture.md describes them in words; src/opspan/readers/capture reads them.
 //
 // A file is one header page, then chunks. A chunk belongs to one thread (events) or to the process (strings).
 // Events are units of one cache line, or of half of one where that is enough (halves.h), so a reader takes a whole file
@@ -57,7 +57,7 @@ static_assert(sizeof(FileHeader) <= kPage);
 
 enum class ChunkKind : uint32_t { kUnits = 1, kStrings = 2, kHalves = 3 };  // kUnits: before short units existed
 
-// 64 bytes, at a multiple of kPage. The next chunk starts at this offset + bytes.
+// A chunk starts with these 64 bytes, at a multiple of kPage. The next chunk starts at this offset + bytes.
 struct ChunkHeader {
   uint32_t magic;  // kChunkMagic, written last
   uint32_t kind;   // ChunkKind

@@ -23,7 +23,7 @@ Ring::Ring(const KeepLimits& limits, std::shared_ptr<Session> first) : limits_(l
   segments_.push_back({std::move(first), 0});
 }
 
-// Many threads with a chunk each must not fill a segment before they have written to it.
+// Returns a size at which many threads with a chunk each do not fill a segment before they have written to it.
 size_t Ring::chunk_bytes(const KeepLimits& limits) {
   if (!limits.bytes) return kLastChunkBytes;
   return std::clamp(std::bit_floor(static_cast<size_t>(limits.bytes) / kSegments / 16), kPage * 4, kLastChunkBytes);

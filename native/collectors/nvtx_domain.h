@@ -1,4 +1,4 @@
-// NVTX domains and what is registered in them.
+// NVTX domains with the categories and schemas that are registered in them.
 #pragma once
 
 // Takes only NVTX's types: our own library is a tool, not a client.

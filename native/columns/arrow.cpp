@@ -90,7 +90,7 @@ Flags Input::flags(const char* name) const {
 Texts Input::texts(const char* name) const {
   const ArrowArray& column = expect(name, "vu");
   if (rows_ == 0) return {};
-  // Buffers: validity, views, the texts' own buffers, the sizes of those.
+  // The buffers are: validity, views, the bytes of the texts, and the sizes of those.
   return {static_cast<const Texts::View*>(column.buffers[1]) + offset(column), column.buffers + 2, nulls(column)};
 }
 

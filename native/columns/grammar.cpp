@@ -177,7 +177,7 @@ Label parse_label(std::string_view text) {
 
 namespace {
 
-// The numbers of opspan.labels.Kind.
+// The kinds that a name can tell, by the numbers of opspan.labels.Kind.
 enum Kind : uint8_t { kOp = 1, kBackward = 2, kEngine = 3, kUser = 4, kStep = 6 };
 
 size_t trailing_digits(std::string_view name) {

@@ -31,7 +31,7 @@ Session& session() {
 template <uint32_t kWriter>
 constinit Texts g_texts;
 
-// Frame::where
+// The values of Frame::where.
 enum : uint8_t { kNothing = 0, kWritten = 1 };
 
 // Writes the range's end: in place on its own thread; end_out_of_order may be called on another one, where a unit that

@@ -16,7 +16,7 @@
 
 namespace opspan {
 
-// Where a range was ended before its frame could be popped: on its own thread, or on another.
+// Tells whether a range ended before its frame could be popped, and on which thread: its own or another.
 enum class End : uint8_t { kNone, kHere, kElsewhere };
 
 // The Python functions that an op was called in.

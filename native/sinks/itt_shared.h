@@ -15,7 +15,7 @@ Domain* torch_domain();
 // The calls of opspan's own collector; null: there has been none.
 extern std::atomic<const direct::Calls*> g_direct;
 
-// Frame::where
+// The values of Frame::where.
 enum : uint8_t { kNothing = 0, kTorchDomain = 1, kOpspanDomain = 2, kDirect = 3 };
 
 inline Id op_id(uint64_t number) { return {number, label::kTag, label::kOps}; }

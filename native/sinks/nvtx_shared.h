@@ -23,7 +23,7 @@ inline nvtxStringHandle_t handle(const LabelTable::Entry* entry) {
 
 using label::color_of;
 
-// Frame::where
+// The values of Frame::where.
 enum : uint8_t { kNothing = 0, kDefaultDomain = 1, kOpspanDomain = 2, kDirect = 3 };
 
 // Callbacks of end_range (threads.h).

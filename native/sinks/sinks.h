@@ -40,7 +40,7 @@ enum {
   OPSPAN_FORM_TASK = 5,     // ITT: interned name, ids, metadata, relations
 };
 
-// The same numbers as capture::Kind and labels.py.
+// The kinds of ranges, by the numbers of capture::Kind and labels.py.
 enum {
   OPSPAN_KIND_UNKNOWN = 0,
   OPSPAN_KIND_OP = 1,
@@ -118,7 +118,7 @@ typedef struct opspan_op {
   uint32_t kind;
   uint32_t inputs_count;  // words; 0 when shapes are off
   const int64_t* inputs;
-  // Only for OPSPAN_INPUTS_ALL.
+  // These are only there for OPSPAN_INPUTS_ALL.
   const char* const* type_names;  // valid for good
   const int64_t* values;
   size_t values_count;

@@ -10,7 +10,7 @@ namespace opspan {
 
 struct UserRangeSink {
   bool (*is_on)();  // returns whether a range would be taken now
-  // Opens the range at the tool and notes in the frame what `close` has to undo.
+  // Opens the range at the tool and notes in the frame what `pop` has to undo.
   void (*begin)(Thread& here, Frame& frame, const opspan_range& range);
   void (*pop)(Frame& frame);  // as for end_range (threads.h)
   void (*end_out_of_order)(Frame& frame);
