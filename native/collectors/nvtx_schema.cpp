@@ -185,7 +185,8 @@ uint64_t register_enum(nvtxDomainHandle_t handle, const nvtxPayloadEnumAttr_t* a
   bool has_id = attributes->fieldMask & NVTX_PAYLOAD_ENUM_ATTR_FIELD_SCHEMA_ID;
   schema->nvtx_id = has_id ? attributes->schemaId : 0;
   schema->type = capture::kSchemaEnum;
-  // A size that no integer has becomes 0 bytes: not known. Nothing is divided by an alignment, which is at least 1.
+  // A size that no integer has becomes 0 bytes: not known. An alignment is at least 1, because offsets are divided by
+  // it.
   size_t size = attributes->sizeOfEnum;
   schema->bytes = size <= 8 && std::has_single_bit(size) ? size : 0;
   schema->align = std::max<size_t>(schema->bytes, 1);

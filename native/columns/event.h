@@ -85,7 +85,7 @@ class EventColumns {
   // keeps what the row has by then, or calls `clear`.
   void read(Json& json, size_t row);
   void clear(size_t row);
-  // Returns where in the bytes the args begin, if only they could not be read.
+  // Returns where in the bytes the args begin, if they are the only part that could not be read.
   std::optional<size_t> failed_args(size_t row) const {
     const bool is_known = in_args_ && ts_.valid[row] && phase_.has(row);
     return is_known ? std::optional(args_from_) : std::nullopt;

@@ -21,7 +21,7 @@ enum State : uint8_t { kStart, kMembers, kEvents, kBareEvents, kDone };
 enum RowKind : uint8_t { kEvent, kMember, kStructure, kSkipped, kEndMissing };
 
 // The most bytes that may be read again after events that could not be read: so many times the piece, and so many in
-// any case. Without a bound, events within events that none of them ends are each read to the end of the file.
+// any case. Without a bound, events inside each other, none of which ends, would each be read to the end of the file.
 constexpr size_t kReadAgain = 4, kAlwaysReadAgain = 32 << 20;
 constexpr size_t kLeastBytes = 16;  // of an event with any content
 constexpr std::string_view kSpace = " \t\r\n";

@@ -39,7 +39,7 @@ struct Cursor {
   }
 };
 
-// 18 digits fit 64 bits, signed or not. Torch writes no longer numbers.
+// 18 digits fit 64 bits, signed or not. A longer number is not one of torch's.
 constexpr int kMostDigits = 18;
 
 bool number(Cursor& text, std::optional<int64_t>& value) {
