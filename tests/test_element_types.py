@@ -10,7 +10,7 @@ import pytest
 from emit.running import forked
 from opspan.element_types import NO_TENSOR, is_known, type_of
 
-# What torch.profiler writes for each dtype of the torch that is installed, and the size that torch gives it.
+# Records a tensor of each dtype of the installed torch; prints torch.profiler's name and torch's size of it.
 RECORDED = """
 import json
 import warnings

@@ -101,7 +101,7 @@ def test_two_of_them_merged_and_one_of_tables_are_traces(path: Path, tmp_path: P
     one = opspan.load(path)
     merged = opspan.merge(one, one.replace(work=one.work.clear()))
     assert isinstance(merged, Trace)
-    marks = one.ranges["is_mark"].sum()  # which have no end to tell them by
+    marks = one.ranges["is_mark"].sum()  # a mark has no end, so equal marks cannot be told from copies
     assert merged.ranges.height == one.ranges.height + marks
     assert isinstance(Trace.of(Tables(one.ranks, **one.frames)), Trace)
     assert Trace.of(one) is one

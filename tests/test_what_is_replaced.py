@@ -37,7 +37,7 @@ def chrome_trace_of_events(trace: opspan.Trace, path: Path) -> None:
     EventList(list(trace.events())).export_chrome_trace(path)
 
 
-# What writes, and what it takes for its own by its name.
+# For each writer the name of a file that it may replace, and the call that writes.
 WRITERS: dict[str, tuple[str, Write]] = {
     "export": ("out.json", lambda trace, path: trace.export(path, overwrite=True)),
     "database": ("out.sqlite", lambda trace, path: trace.export(path, overwrite=True)),
@@ -79,7 +79,7 @@ def test_a_link_stays_and_what_it_leads_to_is_replaced_with_its_mode(
     assert real.read_bytes() != b"before"
     assert sorted(path.name for path in real.parent.iterdir()) == ["real"]
     write(trace, tmp_path / "elsewhere" / name)
-    if writer not in ("database", "packed"):  # which have a time in them
+    if writer not in ("database", "packed"):  # both contain a time
         assert (tmp_path / "elsewhere" / name).read_bytes() == real.read_bytes()
 
 
@@ -110,7 +110,7 @@ def test_a_fifo_gets_what_a_file_would_have(writer: str, trace: opspan.Trace, tm
     assert [path.name for path in tmp_path.iterdir()] == [name]
     (tmp_path / "file").mkdir()
     write(trace, tmp_path / "file" / name)
-    if writer in ("database", "packed"):  # which have a time in them
+    if writer in ("database", "packed"):  # both contain a time
         assert b"".join(got)[:4] == (tmp_path / "file" / name).read_bytes()[:4]
     else:
         assert b"".join(got) == (tmp_path / "file" / name).read_bytes()
@@ -143,7 +143,7 @@ def test_a_profile_leaves_the_null_device_alone(trace: opspan.Trace) -> None:
 
 
 class TestRefused:
-    """What a file must not take the place of, and what nobody would read."""
+    """Existing files that an export must not replace."""
 
     def test_a_fifo_that_nobody_reads(self, trace: opspan.Trace, tmp_path: Path) -> None:
         os.mkfifo(tmp_path / "out.json")
@@ -160,7 +160,7 @@ class TestRefused:
 
     @needs_root
     def test_a_disk(self, trace: opspan.Trace, tmp_path: Path) -> None:
-        os.mknod(tmp_path / "out.json", 0o600 | stat.S_IFBLK, os.makedev(240, 250))  # of no driver
+        os.mknod(tmp_path / "out.json", 0o600 | stat.S_IFBLK, os.makedev(240, 250))  # no driver has this number
         with pytest.raises(WriteError, match="it is a disk; expected a file"):
             trace.export(tmp_path / "out.json", overwrite=True)
 

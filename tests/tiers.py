@@ -1,4 +1,4 @@
-"""Which test runs when: with the README's command, in .ci/run (slow), or before a release (slow and release)."""
+"""Tiers of tests: with the README's command, in .ci/run (slow), or before a release (slow and release)."""
 
 from __future__ import annotations
 

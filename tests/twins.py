@@ -129,7 +129,7 @@ def _time(row: Row) -> int:
 
 
 def link(ranges: list[Row], is_forward: list[bool], is_backward: list[bool]) -> list[tuple[int | None, str | None]]:
-    """Which rows are forward ops that count and backward ranges with a seq is given; names do not decide here."""
+    """Links backward ranges to forward ops. The flags say which rows are either; names play no part here."""
     found: list[tuple[int | None, str | None]] = []
     for row, one in enumerate(ranges):
         if not is_backward[row] or one["seq"] is None or one["start_ns"] is None:
@@ -369,7 +369,7 @@ def longest_common(a: list[int], b: list[int]) -> int:
 
 
 def check_turns(codes: list[int], begins: list[int], period: int) -> None:
-    """What must hold of turns that were found, by the rules of docs/analysis.md."""
+    """Asserts the rules of docs/analysis.md for the turns of a repeating pattern."""
     edges = [*begins, begins[-1] + period]
     assert edges == sorted(set(edges))
     assert edges[-1] <= len(codes)

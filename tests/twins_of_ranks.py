@@ -1,4 +1,4 @@
-"""Which collectives of several ranks are one, as nested loops find it: over_ranks of the analysis."""
+"""Matches collectives of several ranks with nested loops, as `over_ranks` of the analysis does."""
 
 from __future__ import annotations
 

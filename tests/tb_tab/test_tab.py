@@ -25,7 +25,7 @@ from views.sources import nsys
 pytest.importorskip("tensorboard")
 pytestmark = pytest.mark.slow
 
-OF_TENSORBOARD = ("Multiple instances of Three.js",)  # what it says itself
+OF_TENSORBOARD = ("Multiple instances of Three.js",)  # a message of TensorBoard itself
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_runs_workers_and_comparison_show_the_page(browser: Browser, server: str
 
 
 def test_shares_in_the_tab_say_of_what(browser: Browser, server: str) -> None:
-    # What says the shares of each section, beside columns of tables.
+    # For each section the place of its shares, besides columns of tables.
     kinds = {"overview": "lists", "operators": "lists", "kernels": "lists", "distributed": "lines", "compare": "lines"}
     # The damaged trace is the first to be shown.
     with browser.at(f"{server}/#opspan", complains=(*OF_TENSORBOARD, "422")) as opened:

@@ -1,4 +1,4 @@
-"""What a recording of opspan's own has, in the shape that nsys.nested takes."""
+"""The contents of opspan's own recordings, in the shape that nsys.nested takes."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ def test_what_nsys_and_the_recording_saw_becomes_one(program: str, tmp_path: Pat
     alignment = merged.metadata.options["alignment"]
     assert alignment["by"] == "ranges"
     assert alignment["within_ns"] < 1_000_000
-    # What the two files say of UTC comes to the same, as far as a busy machine let a tool look at two clocks at once.
+    # Both files give the same UTC, as far as a busy machine lets a tool read two clocks at once.
     assert seen.origin_utc_ns is not None
     assert recorded.origin_utc_ns is not None
     assert abs(seen.origin_utc_ns - recorded.origin_utc_ns - alignment["shift_ns"]) < 5_000_000_000

@@ -209,12 +209,12 @@ PROJECTED = [
     "train_fsdp_2gpu",
     "infer_2gpu",
 ]
-# Of these the first part, by ranges: nsys takes a minute or two to project a file of 4,000 kernels.
+# For these files only the first share of their ranges: nsys takes minutes to project a file of 4,000 kernels.
 SHARES = {"train_fsdp_2gpu": 0.25, "infer_2gpu": 0.4}
 
 
 def leave_the_first(path: Path, share: float) -> None:
-    """Of what the file says of times only that part, up to when so many of its ranges have begun."""
+    """Deletes all rows of a file after the time at which this share of its ranges has begun."""
     with closing(sqlite3.connect(path)) as database, database:
         (ranges,) = database.execute("SELECT count(*) FROM NVTX_EVENTS").fetchone()
         until = "SELECT start FROM NVTX_EVENTS ORDER BY start LIMIT 1 OFFSET ?"
@@ -311,7 +311,7 @@ def test_a_damaged_report_is_one_clear_line(traces_dir: Path, tmp_path: Path, ca
     assert "\n" not in str(caught.value)
 
 
-SECOND = os.environ.get("OPSPAN_SECOND_NSYS", "")  # of `tools/vendor-tools --second DIR`: DIR/bin/nsys
+SECOND = os.environ.get("OPSPAN_SECOND_NSYS", "")  # the DIR/bin/nsys of `tools/vendor-tools --second DIR`
 
 
 @pytest.mark.skipif(not Path(SECOND).is_file(), reason="OPSPAN_SECOND_NSYS names no nsys that can export folders")

@@ -19,7 +19,7 @@ import opspan
 from emit.running import forked_file, under_collectors
 from tiers import RELEASE, before_release
 
-# What a label says beyond its name, that has to arrive whole whatever carried it.
+# Fields of a label that must arrive unchanged, whichever way they take.
 FIELDS = ["pid", "tid", "name", "kind", "seq", "op_id", "forward_tid", "sizes"]
 
 

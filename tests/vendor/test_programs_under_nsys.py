@@ -81,7 +81,8 @@ def agree(seen: dict, kept: dict) -> None:
 
 
 def both(folder: Path, program: tuple[str, ...], *more: str) -> tuple[dict, dict]:
-    """What nsys and the recording saw: (process, thread) -> [(depth, (name, seq, sizes))] in order of start."""
+    """Returns the ranges of nsys and of the recording: (process, thread) -> [(depth, (name, seq, sizes))] in order of
+    start."""
     record = folder / "record"
     export = nsys.run_under_nsys(folder, *program, "--nvtx", "auto", "--record", str(record), *more)
     seen = seen_by_nsys(export, "opspan", with_sizes=True)

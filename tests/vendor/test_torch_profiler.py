@@ -1,4 +1,5 @@
-"""What load_kineto makes of a trace that torch.profiler exported, against what the profiler printed in that process."""
+"""load_kineto reads traces of torch.profiler; the results are compared with the profiler's own output in that
+process."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ OPTIONS = {
     params=["mlp", "two_threads", *before_release(["double_backward", "checkpointing", "custom_function", "hooks"])],
 )
 def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """What the profiler said of each run, and the folder of their traces. A process takes longer than its runs."""
+    """Returns the profiler's output for each run, and the folder of the traces. All runs share a process: to start one
+    takes longer than a run."""
     folder = tmp_path_factory.mktemp(request.param)
     runs = [f"{name}={options}" for name, options in OPTIONS.items()]
     done = forked_file(PROGRAMS / "profiled.py", request.param, folder, *runs)

@@ -1,4 +1,4 @@
-"""What Perfetto shows of a trace in its own form, by two readers that are not ours, in the same words.
+"""Reads a trace in Perfetto's own form with two readers that are not ours; both return the same form.
 
 `by_bindings` has Perfetto's own Python bindings take the file apart; what begins and ends mean is ours: as
 https://perfetto.dev/docs/reference/synthetic-track-event says. `by_trace_processor` asks Perfetto itself.

@@ -1,4 +1,5 @@
-"""What opspan exports as a Chrome trace is read back whole: of every source, of real files, and of hostile ones."""
+"""A Chrome trace that opspan exports is read back completely: from every source, from real files, and from hostile
+ones."""
 
 from __future__ import annotations
 

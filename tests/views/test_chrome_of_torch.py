@@ -49,7 +49,7 @@ NO_NUMBER = {
 }
 EMPTY = {"args.Concrete Inputs", "args.Input Dims", "args.Input type", "args.Input Strides"}  # lists of nothing
 TODAYS = {"args.Input dims": "args.Input Dims"}
-# Of a spread text, for values: what a tool would look for.
+# Keys whose values are compared as text, because a tool would look them up.
 COMPARED = {
     "External id",
     "Ev Idx",
@@ -95,7 +95,7 @@ def both(
 
 
 def kind_of(event: dict[str, Any]) -> Kind:
-    if event.get("name") == "[memory]":  # of old, they had no category
+    if event.get("name") == "[memory]":  # old traces gave these no category
         return "i", "cpu_instant_event"
     return event["ph"], event.get("cat")
 
@@ -127,7 +127,7 @@ def test_the_keys_are_there(both: Any) -> None:
 
 @pytest.mark.slow
 def test_the_values_are_the_same(both: Any) -> None:
-    """Of each event that is known by its name and duration, as often as it is there."""
+    """Events are matched by their name and duration, and by how often they occur."""
     theirs, ours = both
     said, kept = values_of(theirs["traceEvents"]), values_of(ours["traceEvents"])
     lost = said - kept

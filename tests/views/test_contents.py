@@ -1,4 +1,4 @@
-"""Whatever a trace holds and whatever is asked of it: a result without anything says what there is instead."""
+"""An empty result says what the trace has instead, for any trace and any question."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from views.sources import HOSTILE, capture, nsys
 
 SVG = "{http://www.w3.org/2000/svg}"
 ROW = 18
-WIDEST_CHARACTER = 0.602 * 12  # of the fonts that are asked for, as their files say
+WIDEST_CHARACTER = 0.602 * 12  # in the fonts of the picture, according to their files
 ROUNDED = 0.011  # pixels: two decimals are written
 
 
@@ -36,7 +36,7 @@ class Drawn:
     width: float
     ns: int
     name: str  # the first line of the tooltip
-    text: str  # what is written in the box
+    text: str  # the text in the box
 
     @property
     def end(self) -> float:
@@ -236,7 +236,7 @@ def test_text_can_be_read_on_its_colour(group: flame_graph.Group) -> None:
     assert (other + 0.05) / (one + 0.05) >= 4.5  # WCAG 2, level AA
 
 
-# What a browser makes of it: the widths of texts, and colours as numbers.
+# Measures in a browser: the widths of texts, and colours as numbers.
 WIDTHS = """() => [...document.querySelectorAll("svg svg text")].map(
     text => [text.getComputedTextLength() + text.x.baseVal[0].value, text.parentNode.width.baseVal.value])"""
 COLOUR = """name => getComputedStyle(document.querySelector(name)).fill.match(/\\d+/g)

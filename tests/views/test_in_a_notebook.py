@@ -43,7 +43,8 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def outputs(path: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What the cells of a notebook show, by their source; its kernel, its settings and its files lie in one folder."""
+    """Returns the output of a notebook's cells, by their source. The kernel, its settings and its files are in one
+    folder."""
     import nbformat  # only here: with its client it takes long to import
     from nbclient import NotebookClient
 

@@ -1,4 +1,4 @@
-"""What was not captured is one sentence with the command that captures it, on standard error."""
+"""A sentence on standard error says what was not captured, and has the command that captures it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a notebook shows of a trace, its tables and its findings: small, quick, and the same figures as their text."""
+"""A trace, its tables and its findings in a notebook: small, quick, and with the same figures as their text."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trace:
 
 
 def of(trace: Trace) -> dict[str, str]:
-    """What is said of a trace, by title."""
+    """Returns the cells about a trace, by title."""
     rows: dict[str, str] = {}
     title = ""
     for title_cell, cell in Shown(trace._repr_html_()).cells:

@@ -33,7 +33,7 @@ _PROCESS = ["rank", "pid"]
 
 
 class Said:
-    """What each output says of a trace."""
+    """The figures of a trace in each output."""
 
     def __init__(self, trace: Trace) -> None:
         found = trace.analysed

@@ -164,7 +164,7 @@ class TestSteps:
 
     @pytest.mark.parametrize("wanted", ["train step", "train*", "*st?p"])
     def test_ranges_of_a_name_are_steps(self, trace: Path, wanted: str) -> None:
-        whole = opspan.load(trace).replace()  # what no reader of parts has read
+        whole = opspan.load(trace).replace()  # a copy that has no memory of its reader
         part = opspan.load(trace, step=wanted)
         table = shown(part, Asked("step", step=wanted))
 

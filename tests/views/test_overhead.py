@@ -1,4 +1,5 @@
-"""What the profiler itself did before and after a run: told apart in each view, and no time of the run."""
+"""Work of the profiler itself, before and after a run: each view shows it apart, and it does not count as time of the
+run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What opspan exports in Perfetto's own form is there in Perfetto, each row in its place and at its time."""
+"""A trace that opspan exports in Perfetto's own form has each row in Perfetto, at its place and time."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def test_functions_of_python_have_a_file_and_a_line(go: Callable[..., str], tmp_
     text = go("-raw", tmp_path / "out.pb.gz")
     assert "M=1 train.py(12): step train.py:12 s=12()" in text
     assert "M=1 <built-in function len> :0 s=0()" in text
-    # What pprof would make shorter, if it took the names for C++.
+    # pprof would shorten this name if it took it for C++.
     assert "<built-in function len>" in go("-top", "-nodefraction=0", tmp_path / "out.pb.gz")
 
 

@@ -28,7 +28,7 @@ SMALL = (
 # Columns whose shares are all parts of the column before "of": they add up to it.
 WHOLES = {"steps": "Time", "idle": "Idle", "path": "Time", "waits": "Waited"}
 BESIDE = ("Others busy", "Device busy")  # shares of the same that are no parts
-# Of what shares are that no column shows.
+# Totals of shares that no column shows.
 WORDS = {
     "the whole path": "adds up",
     "the time of all rows": "adds up",

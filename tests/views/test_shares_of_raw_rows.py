@@ -18,7 +18,7 @@ import opspan
 from opspan.analysis import Analysis
 from opspan.views import comm, idle, summary
 
-# Of work: process, device, start, end, and the start of the call that launched it. Of all else: process, start, end.
+# Work has process, device, start, end, and the start of its launch; other rows have process, start, end.
 NSYS_PID, NSYS_TABLES = "globalPid / 0x1000000", ("KERNEL", "MEMCPY", "MEMSET")
 NSYS_WORK = f"""
     SELECT {NSYS_PID}, deviceId, w.start, w.end, c.start
@@ -66,7 +66,7 @@ QUERIES = {
     "rocpd/torch_autograd.rpd": ([ROCPD_WORK], ROCPD_ELSE),
 }
 WHY = ("host_ns", "launch_ns", "queued_ns", "unknown_ns")
-MATCHED_STREAM = 203  # of both ranks of the sampled job: as many collectives on each
+MATCHED_STREAM = 203  # a stream that has the same number of collectives on both ranks of the sampled job
 
 
 class Work(NamedTuple):

@@ -57,7 +57,7 @@ def read(path: Path) -> dict[str, list[Span]]:
 
 
 def expected(trace: Trace) -> Counter[Span]:
-    """What runs on threads and on devices, from the begin of all of it on."""
+    """Returns the spans of threads and devices, counted from the begin of the first one."""
     found = trace.analysed.attributed
     ranges = found.ranges.filter(~pl.col("is_mark").fill_null(value=False))
     frames = [frame.select("name", "start_ns", "end_ns") for frame in (ranges, on_device(found.work))]
@@ -77,7 +77,7 @@ def check(trace: Trace, out: Path) -> dict[str, list[Span]]:
 
 @pytest.fixture(scope="session")
 def schema(shared_folder: Path) -> dict[str, Any]:
-    """What speedscope's package says a file is."""
+    """Returns the schema of files in speedscope's package."""
     if NPM is None:
         pytest.skip("npm is not there, which brings speedscope's schema")
 

@@ -18,7 +18,7 @@ from opspan.views.table import Asked, as_csv, table_of
 
 FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-x", "@SUM(A1)", "\t=1", "\r=1", "\uff1d1+1", "'=1", "''@x", "-1-1", "-"]
 PLAIN = ["aten::mm", "'quoted'", "a=b", "", "-5", "+1.5e3", "-.5", " x"]
-# What docs/security.md gives to take the apostrophes away with.
+# The pattern in docs/security.md that removes the apostrophes.
 BACK = r"^'('*[=+\-@\t\r\n＝＋－＠])"  # noqa: RUF001  # their wide forms are meant
 
 

@@ -156,7 +156,7 @@ def test_all_the_time_that_was_recorded_is_in_the_graph(name: str, traces_dir: P
     assert stacks.total() == pytest.approx(covered(trace), rel=1e-6)
     assert any(".py(" in stack and "aten::" in stack for stack in stacks)
     assert not any("with_stack" in sentence for sentence in said)
-    # What flamegraph.pl and speedscope take for a line.
+    # flamegraph.pl and speedscope accept lines of this form.
     assert all(re.fullmatch(r"[^;]+(;[^;]+)* \d+", line) for line in (tmp_path / "out.stacks").read_text().splitlines())
 
     trace.export(tmp_path / "out.device.stacks")

@@ -1,4 +1,5 @@
-"""What an export leaves behind: the whole result, or nothing, whatever was planted, is full, or writes the same."""
+"""An export leaves the complete result or nothing, even if files are planted, disks are full, or another export writes
+to the same place."""
 
 from __future__ import annotations
 
@@ -62,7 +63,8 @@ def test_links_under_names_that_can_be_guessed_are_not_followed(suffix: str, tra
 
 
 def at_once(trace: Trace, out: Path, overwrite: bool) -> list[str]:
-    """What became of several exports to one place by threads, which have one process number as containers may."""
+    """Returns the results of several exports to one place. They are threads, because containers can share a process
+    number."""
     start = threading.Barrier(AT_ONCE)
     said = []
 
@@ -90,7 +92,7 @@ def test_several_exports_to_one_place_at_once_are_each_whole(suffix: str, trace:
 
     assert at_once(trace, out, overwrite=True) == ["whole"] * AT_ONCE
     assert [path.name for path in folder.iterdir()] == [out.name]
-    if ".gz" not in suffix:  # which holds its name and time
+    if ".gz" not in suffix:  # a .gz file has its name and time inside
         assert contents(out) == contents(alone)
 
 

@@ -21,7 +21,7 @@ def there_and_back(trace: Trace, folder: Path, name: str = "back.json") -> Trace
 
 
 def held(trace: Trace, table: str) -> pl.DataFrame:
-    """What an analysis sees of a table: labels are read, flags that nobody set are not set."""
+    """Returns a table as an analysis sees it: labels are read, and flags that nobody set are not set."""
     frame = trace.frames[table].select(list(schema.TABLES[table].schema))
     if table in TIMES:
         frame = frame.filter(pl.col(TIMES[table]).is_not_null())
