@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from opspan import forked
 from opspan.analysis import Analysis
+from opspan.questions import Options, question
 from opspan.tables import Tables
 
 if TYPE_CHECKING:
@@ -87,9 +88,10 @@ class Trace(Tables):
             memory: also show memory.
             step: a name or pattern of the ranges that are steps.
         """
-        from opspan.views.table import Asked, table_of
+        from opspan.views.table import table_of
 
-        return table_of(self.analysed, Asked(by, sort_by, op, kernels, memory, step))
+        options = Options(by, step=step, sort_by=sort_by, op=op, kernels=kernels, memory=memory)
+        return table_of(self.analysed, options)
 
     def kernels(self, *, copies: bool = False) -> pl.DataFrame:
         """Every kernel, joined to the op, module, phase and step that it belongs to, in the order in which they began.
@@ -112,19 +114,15 @@ class Trace(Tables):
         Args:
             name: what the ranges of steps are called (* stands for any text), where they are not torch's.
         """
-        from opspan.views.steps import rows_of
-
-        return rows_of(self.analysed, name)
+        return question("steps").rows_of(self.analysed, Options(step=name))
 
     def idle(self, by: str = "op") -> pl.DataFrame:
         """Returns when devices had nothing to do, as `opspan idle`.
 
         Args:
-            by: "op", "module", "phase", "step", "function", "device" or "gap".
+            by: "op", "module", "phase", "step", "function", "device", "stream" or "gap".
         """
-        from opspan.views.idle import rows_of
-
-        return rows_of(self.analysed, by)
+        return question("idle").rows_of(self.analysed, Options(by))
 
     def launches(self, by: str = "op") -> pl.DataFrame:
         """Returns how launches keep up with devices, as `opspan launches`.
@@ -132,19 +130,15 @@ class Trace(Tables):
         Args:
             by: "op", "module", "phase", "step", "function", "kernel" or "stream"; or "copy": copies by their direction.
         """
-        from opspan.views.launches import rows_of
-
-        return rows_of(self.analysed, by)
+        return question("launches").rows_of(self.analysed, Options(by))
 
     def waits(self, by: str = "op") -> pl.DataFrame:
         """Returns what the host waited for, as `opspan waits`.
 
         Args:
-            by: "op", "module", "phase", "step", "function", "reason" or "call".
+            by: "op", "module", "phase", "step", "function", "why" or "call".
         """
-        from opspan.views.waits import rows_of
-
-        return rows_of(self.analysed, by)
+        return question("waits").rows_of(self.analysed, Options(by))
 
     def flops(self, by: str = "op", *, peak: Sequence[str] = ()) -> pl.DataFrame:
         """Returns operations and bytes of ops, how fast they ran and which bound they are near, as `opspan flops`.
@@ -153,9 +147,7 @@ class Trace(Tables):
             by: "op", "shape", "module", "phase", "step" or "run".
             peak: what devices can do, each as the option --peak of that command.
         """
-        from opspan.views.flops import rows_of
-
-        return rows_of(self.analysed, by, peak)
+        return question("flops").rows_of(self.analysed, Options(by, peak=tuple(peak)))
 
     def path(self, by: str = "op", what_if: Mapping[str, float] | None = None) -> pl.DataFrame:
         """Returns the critical path, as `opspan path`.
@@ -165,9 +157,7 @@ class Trace(Tables):
             what_if: factors by the name of an op or kind, such as `{"aten::mm": 0.5}`. The rows are then steps, with
                 how long each would take if these took that much of their time.
         """
-        from opspan.views.path import rows_of
-
-        return rows_of(self.analysed, by, what_if)
+        return question("path").rows_of(self.analysed, Options(by, factors=what_if))
 
     def memory_use(self, by: str = "op") -> pl.DataFrame:
         """Returns who took memory, as `opspan memory`. The single events are `trace.memory`.
@@ -175,17 +165,13 @@ class Trace(Tables):
         Args:
             by: "op"; "block": the blocks that there were at the peak; or "device": the peaks.
         """
-        from opspan.views.memory import rows_of
-
-        return rows_of(self.analysed, by)
+        return question("memory").rows_of(self.analysed, Options(by))
 
     def findings(self) -> pl.DataFrame:
         """Returns what is wrong with the run and what to do, the costliest first, as `opspan findings`
         (docs/findings.md).
         """
-        from opspan.views.findings import rows_of
-
-        return rows_of(self.analysed)
+        return question("findings").rows_of(self.analysed, Options())
 
     def comm(self, by: str = "kind") -> pl.DataFrame:
         """Returns the collectives, as `opspan comm`: how long, how much, how fast, and which rank waited for which.
@@ -193,9 +179,7 @@ class Trace(Tables):
         Args:
             by: "kind", "group", "rank", "size", "op", "module", "phase", "step", "function"; or "call": each one.
         """
-        from opspan.views.comm import rows_of
-
-        return rows_of(self.analysed, by)
+        return question("comm").rows_of(self.analysed, Options(by))
 
     def compare(self, other: Tables, by: str = "op") -> pl.DataFrame:
         """Returns what another run does differently, with this run as the first: the rows of `opspan diff`

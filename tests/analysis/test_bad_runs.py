@@ -18,10 +18,7 @@ from builders.training_files import kineto_files, load, nsys_files
 from builders.training_plan import Plan, Run
 from emit.running import READING, forked
 from opspan.analysis.busy import KINDS, devices
-from opspan.analysis.compare import BY as COMPARED_BY
-from opspan.views import summary
-from opspan.views.idle import BY as IDLE_BY
-from opspan.views.waits import BY as WAITS_BY
+from opspan.questions import BY, Options, question
 from tiers import RELEASE
 
 US, MS, S = 1000, 1_000_000, 1_000_000_000
@@ -122,22 +119,22 @@ def check(trace: opspan.Trace) -> None:
     streams = streams.join(of_devices, on=["rank", "pid", "device_id"], how="left", nulls_equal=True)
     alone = streams["time_ns"] - streams["elsewhere_ns"]
     assert (alone == streams["device_ns"].fill_null(0)).all()
-    for by in IDLE_BY:
+    for by in BY["idle"]:
         if by == "stream":  # each has its own gaps
             continue
         idle = trace.idle(by)
         assert idle["time_ns"].sum() == whole["idle_ns"].sum()
         not_negative(idle.drop("start_ns", "end_ns", strict=False))
-    waited = {trace.waits(by)["wait_ns"].sum() for by in WAITS_BY}
+    waited = {trace.waits(by)["wait_ns"].sum() for by in BY["waits"]}
     assert len(waited) == 1
     calls = trace.waits("call")
     assert (calls["busy_ns"] <= calls["wait_ns"]).all()
     not_negative(calls.drop("start_ns"))
-    for by in COMPARED_BY:
+    for by in BY["diff"]:
         same = trace.compare(trace, by)
         assert (same["change_ns"] == 0).all()
         assert not same["is_real"].any()
-    row = summary.answer(trace.analysed).rows.row(0, named=True)
+    row = question("summary").answer_of(trace.analysed, Options()).rows.row(0, named=True)
     assert row["busy_ns"] + row["idle_ns"] == row["device_time_ns"] == whole["time_ns"].sum()
     assert row["attributed"] is None or 0 <= row["attributed"] <= 1
     assert trace.memory_use().is_empty()

@@ -17,9 +17,9 @@ from emit.running import forked
 from opspan.analysis import nest
 from opspan.analysis.costs import costs, register_flops
 from opspan.analysis.formulas import RULES
+from opspan.questions import BY
 from opspan.tables import Metadata
 from opspan.trace import Trace
-from opspan.views.flops import BY
 
 COUNTED = """
 import json
@@ -233,7 +233,7 @@ def test_whatever_the_trace_holds_there_is_an_answer(rows: list[dict], has_work:
     ]
     work = table("work", work if has_work else [], rank=0, pid=1, kind="kernel")
     trace = Trace((Metadata(source="test", paths=()),), ranges=given_, work=work)
-    found = {by: trace.flops(by, peak=["H100 SXM"]) for by in BY}
+    found = {by: trace.flops(by, peak=["H100 SXM"]) for by in BY["flops"]}
     # A row has at most 292 years.
     sums = {
         by: (rows["flops"].sum(), min(sum(rows["time_ns"].to_list()), 2**63 - 1))

@@ -19,6 +19,7 @@ from builders.training_files import kineto_files
 from builders.training_plan import Run
 from opspan import native
 from opspan.findings import findings
+from opspan.questions import Options
 from opspan.views import path
 
 Asked = list[tuple[pl.DataFrame, pl.DataFrame, int]]
@@ -54,7 +55,7 @@ def test_graphs_of_simulated_runs(name: str, asked: Asked, tmp_path: Path) -> No
     job = JOBS[name]
     found = opspan.load(*kineto_files(tmp_path, Run(job, *rows_of(job)[:4]))).analysed
     findings(found)
-    path.parts(found, "op", {"computing": 0.5, "host": 0.8})
+    path.parts(found, Options("op", factors={"computing": 0.5, "host": 0.8}))
     assert len(asked) >= 2
     if job.ranks > 1:
         assert any(work["meeting"].count() for work, _, _ in asked)
@@ -67,7 +68,7 @@ def test_graphs_of_simulated_runs(name: str, asked: Asked, tmp_path: Path) -> No
 def test_graphs_of_real_files(name: str, asked: Asked, traces_dir: Path) -> None:
     found = opspan.load(traces_dir / name).analysed
     findings(found)
-    path.parts(found, "op", {"computing": 0.0})
+    path.parts(found, Options("op", factors={"computing": 0.0}))
     assert asked
 
 

@@ -9,7 +9,7 @@ import pytest
 
 import opspan
 from builders import kineto
-from opspan.views.flops import BY, answer
+from opspan.questions import BY, Options, question
 
 SIZES = [[1000, 2000], [2000, 3000]]
 FLOPS = 2 * 1000 * 2000 * 3000
@@ -87,7 +87,7 @@ def test_what_no_device_can_do_has_no_share(tmp_path: Path) -> None:
     (run,) = found.flops("run").to_dicts()
     assert run["compute_share"] == pytest.approx((FLOPS / H100["bf16"] + 1e6 / H100["fp32"]) / 101e-6)
     assert run["mfu"] is None
-    notes = answer(found.analysed, "op").notes
+    notes = question("flops").answer_of(found.analysed, Options()).notes
     too_fast, cached = (note for note in notes if "share is not known" in note)
     assert too_fast.startswith("1 op (4.7% of the device time) computed faster than the device can")
     assert cached.startswith("2 ops (5.7% of the device time) moved bytes faster than the memory can")
@@ -110,11 +110,11 @@ def test_no_share_in_a_recorded_file_is_above_its_peak(traces_dir: Path) -> None
     of_device = 0
     for path in files(traces_dir):
         found = opspan.load(path)
-        for by in BY:
+        for by in BY["flops"]:
             rows = found.flops(by)
             for name in {"compute_share", "memory_share", "mfu"} & {*rows.columns}:
                 assert (rows[name].max() or 0) <= 1, (path.name, by, name)
                 of_device += rows[name].count()
-        notes = answer(found.analysed, "op").notes
+        notes = question("flops").answer_of(found.analysed, Options()).notes
         assert not [note for note in notes if "share is not known" in note], path.name
     assert of_device > 100

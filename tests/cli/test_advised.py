@@ -12,7 +12,7 @@ from click.testing import CliRunner
 import opspan
 from builders import kineto, vtune
 from opspan.cli import main
-from opspan.views import summary
+from opspan.questions import Options, question
 from readers.samples import samples
 
 SAMPLES = samples()
@@ -24,7 +24,7 @@ def without_kernels(folder: Path) -> Path:
 
 def advised(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     monkeypatch.chdir(path.parent)
-    found = summary.answer(opspan.load(path).analysed, [path])
+    found = question("summary").answer_of(opspan.load(path).analysed, Options(files=(path,)))
     lines = [line[13:] for line in found.notes if line.startswith(("Next ", "See it "))]
     findings = opspan.load(path).findings()
     lines += [command.replace("FILE", str(path)) for command in findings["command"].to_list() if command]
@@ -52,7 +52,7 @@ def test_of_nothing_the_advice_is_what_to_record(tmp_path: Path, monkeypatch: py
     path = tmp_path / "run.json"
     kineto.write(path, kineto.document([{"ph": "M", "name": "process_name", "pid": 1, "args": {"name": "x"}}]))
 
-    found = summary.answer(opspan.load(path, source="kineto").analysed, [path])
+    found = question("summary").answer_of(opspan.load(path, source="kineto").analysed, Options(files=(path,)))
 
     text = "\n".join(found.notes)
     assert "Next         record again: `torch.profiler" in text

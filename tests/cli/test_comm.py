@@ -16,7 +16,7 @@ import opspan as package
 from builders import kineto
 from cli.answers import rows
 from emit.running import forked_file, opspan
-from opspan.views.comm import BY, answer
+from opspan.questions import BY, Options, question
 
 US = 1000
 RANKS, SLOW, STEPS = 4, 2, 3
@@ -118,7 +118,7 @@ def test_bandwidth_is_that_of_nccl_tests(ranks: list[Path]) -> None:
     assert (one["bandwidth_of"], one["matched"], one["transfer_ns"]) == ("own", 0, None)
 
 
-@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("by", BY["comm"])
 def test_it_is_the_same_communication_whatever_it_is_by(ranks: list[Path], by: str) -> None:
     found = package.load(*ranks).comm(by)
     assert rows("comm", *ranks, "--by", by) == found.to_dicts()
@@ -151,7 +151,9 @@ def test_the_name_of_a_group_is_escaped_and_shortened_in_sentences(tmp_path: Pat
         if "Process Group Name" in event.get("args", {}):
             event["args"]["Process Group Name"] = f"pp\x9b2J\u202e{1000 * 'x'}"
     run = package.load(kineto.write(tmp_path / "run.json", document))
-    (said,) = (note for note in answer(run.analysed, "kind").notes if note.startswith("Of group"))
+    (said,) = (
+        note for note in question("comm").answer_of(run.analysed, Options("kind")).notes if note.startswith("Of group")
+    )
     assert said.startswith(r"Of group pp\x9b2J\u202ex")
     assert said.isprintable()
     assert len(said) < 300
@@ -184,7 +186,7 @@ def test_where_only_the_start_is_known_there_is_no_time(tmp_path: Path) -> None:
 
 def test_without_collectives_it_says_so(tmp_path: Path) -> None:
     path = kineto.write(tmp_path / "run.json", kineto.document([kineto.op("aten::gather", kineto.MAIN, 1, 5, 9)]))
-    for by in BY:
+    for by in BY["comm"]:
         done = opspan("comm", path, "--by", by)
         assert (done.returncode, rows("comm", path, "--by", by)) == (0, [])
         assert "No collective was found in this trace" in done.stdout

@@ -19,8 +19,8 @@ from emit.running import opspan
 from opspan.analysis.parts import together
 from opspan.analysis.peaks import parse_peaks
 from opspan.errors import UsageError
+from opspan.questions import BY, Options
 from opspan.views import flops
-from opspan.views.flops import BY
 
 MM = {"Input Dims": [[1000, 2000], [2000, 3000]], "Input type": ["c10::BFloat16", "c10::BFloat16"]}
 ADD = {"Input Dims": [[1000, 3000], [1000, 3000], []], "Input type": ["c10::BFloat16", "c10::BFloat16", "Scalar"]}
@@ -83,7 +83,7 @@ def test_rates_and_shares_by_op(run: Path) -> None:
     assert list(found) == ["aten::mm", "aten::add", "mylib::op"]
 
 
-@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("by", BY["flops"])
 def test_it_is_the_same_cost_and_time_whatever_it_is_by(run: Path, by: str) -> None:
     found = rows("flops", run, "--by", by)
     assert sum(row["flops"] or 0 for row in found) == 2 * (FLOPS + 3_000_000)
@@ -206,7 +206,7 @@ def test_without_devices_it_is_the_time_of_the_host(tmp_path: Path) -> None:
     assert whole["mfu"] == pytest.approx(FLOPS / (40e-6 * 1e15))
 
 
-@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("by", BY["flops"])
 def test_where_there_is_nothing_it_says_so(by: str, tmp_path: Path) -> None:
     path = kineto.write(tmp_path / "run.json", kineto.document([kineto.op("aten::mm", 1, 5, 9)]))
     done = opspan("flops", path, "--by", by)
@@ -301,7 +301,7 @@ def test_time_of_all_rows_is_the_time_of_the_devices(traces_dir: Path) -> None:
     for file in ("rank0_sampled", "b200_eager", "norm_layers", "mi300_ddp_resnet18"):
         path = traces_dir / "kineto" / f"{file}.json.gz"
         took = sum(event["dur"] for event in read(path) if event["cat"] in ("kernel", "gpu_memcpy", "gpu_memset"))
-        for by in BY[:4]:
+        for by in BY["flops"][:4]:
             assert package.load(path).flops(by)["time_ns"].sum() == pytest.approx(1000 * took, rel=1e-3), (file, by)
 
 
@@ -314,8 +314,8 @@ def test_without_a_device_shares_are_of_the_time_of_ops(tmp_path: Path) -> None:
 def test_of_ranks_with_and_without_a_device_both_times_are_named(run: Path, tmp_path: Path) -> None:
     events = [kineto.op("mylib::op", kineto.MAIN, 1000, 70)]
     host = kineto.write(tmp_path / "host.json", kineto.document(events))
-    each = [flops.parts(package.load(file).analysed, "op") for file in (run, host)]
-    notes = flops.answer_of({name: together([parts[name] for parts in each]) for name in each[0]}, "op").notes
+    each = [flops.parts(package.load(file).analysed, Options("op")) for file in (run, host)]
+    notes = flops.answer({name: together([parts[name] for parts in each]) for name in each[0]}, Options("op")).notes
     # The device of one rank has 10 of 70 us, the host of the other 70 of 70.
     whole = "of the time of devices and, where a rank used none, of ops"
     assert f"Nothing is known of the cost of 57.1% {whole}: mylib::op 57.1% (no formula)" in notes

@@ -14,7 +14,7 @@ from cli.answers import rows
 from emit.running import opspan
 from opspan.analysis.busy import devices
 from opspan.analysis.idle import WHY
-from opspan.views.idle import BY
+from opspan.questions import BY
 
 US = 1000
 
@@ -48,7 +48,7 @@ def test_gaps_come_longest_first(late: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("by", BY["idle"])
 def test_it_is_the_same_time_whatever_it_is_by(late: Path, by: str) -> None:
     found = rows("idle", late, "--by", by)
     assert sum(row["time_ns"] for row in found) == 45 * US
@@ -85,7 +85,7 @@ def test_real_files_have_all_of_their_idle_time_explained(name: str, traces_dir:
     trace = package.load(traces_dir / name)
     idle = devices(trace.analysed.complete, trace.analysed.iterations.clear())["idle_ns"].sum()
     assert idle > 0
-    for by in BY:
+    for by in BY["idle"]:
         if by != "stream":
             assert trace.idle(by)["time_ns"].sum() == idle
     # All streams of a device are idle where it is, and each alone while only others run.

@@ -14,7 +14,7 @@ import opspan as package
 from builders import kineto
 from cli.answers import rows
 from emit.running import opspan
-from opspan.views import launches
+from opspan.questions import BY
 
 US = 1000
 
@@ -58,7 +58,7 @@ def test_by_stream_the_queue(launched: Path) -> None:
     assert row["mean_queue"] == pytest.approx((15 + 2 * 10 + 28 + 3) / 58)
 
 
-@pytest.mark.parametrize("by", launches.BY[:-1])
+@pytest.mark.parametrize("by", BY["launches"][:-1])
 def test_sums_are_the_same_whatever_they_are_by(by: str, launched: Path) -> None:
     found = package.load(launched).launches(by)
     assert found["launches"].sum() == 3

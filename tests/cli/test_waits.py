@@ -12,7 +12,7 @@ import opspan as package
 from builders import kineto
 from cli.answers import rows
 from emit.running import opspan
-from opspan.views import memory, waits
+from opspan.questions import BY
 
 US = 1000
 
@@ -39,7 +39,7 @@ def test_who_waited_for_what(waiting: Path) -> None:
     assert "aten::item  30.000us        66.7%" in opspan("waits", waiting).stdout
 
 
-@pytest.mark.parametrize("by", waits.BY)
+@pytest.mark.parametrize("by", BY["waits"])
 def test_it_is_the_same_wait_whatever_it_is_by(waiting: Path, by: str) -> None:
     found = rows("waits", waiting, "--by", by)
     assert sum(row["wait_ns"] for row in found) == 38 * US
@@ -78,5 +78,5 @@ def test_a_recording_says_who_took_memory(tmp_path: Path) -> None:
     blocks = trace.memory_use("block")
     assert blocks["bytes"].sum() == trace.memory_use("device")["allocated_bytes"].sum() == 12000
     assert set(blocks["op"]) == {"aten::empty", "aten::add"}
-    for by in memory.BY:
+    for by in BY["memory"]:
         assert trace.memory_use(by).to_dicts() == rows("memory", tmp_path / "capture", "--by", by)

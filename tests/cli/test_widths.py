@@ -11,9 +11,9 @@ from rich.cells import cell_len
 import opspan as package
 from builders import kineto
 from emit.running import MAIN, on_terminal, opspan
+from opspan.questions import Options, question
 from opspan.text_columns import Layout
 from opspan.views.answer import as_text
-from opspan.views.summary import answer
 
 NAMES = [f"aten::an_op_with_a_long_name_that_says_what_it_does_{number:02}" for number in range(12)]
 WIDTHS = [40, 60, 80, 120, 200]
@@ -108,7 +108,7 @@ def test_data_is_the_same_on_every_terminal(form: str, traced: Path) -> None:
 
 @pytest.mark.parametrize("width", [10, 40, 79, 80, 81, 120, 500])
 def test_a_summary_of_any_width_fits_it(traced: Path, width: int) -> None:
-    found = answer(package.load(traced).analysed)
+    found = question("summary").answer_of(package.load(traced).analysed, Options())
     *lines, _, _ = as_text(found, 1, Layout(width)).splitlines()
     longest_word = max(len(word) for word in words([*lines, "", ""]))
     assert max(map(cell_len, lines)) <= max(width, 13 + max(longest_word, 12))

@@ -60,7 +60,6 @@ READING = (
     "opspan.analysis.repeating",
     "opspan.many.files",
     "opspan.remote",
-    "opspan.views.table_of_ranks",
     "polars._utils.udfs",
     "rich.cells",
 )

@@ -9,8 +9,8 @@ from analysis.frames import nested_rows, places, table
 from opspan.analysis import Analysis
 from opspan.findings import RULES, findings
 from opspan.findings.run import CAUSES, Run
+from opspan.questions import Options, question
 from opspan.tables import Metadata, Tables
-from opspan.views.findings import answer
 from properties import property_of
 
 IDLE = ("item", "blocking-copies", "synchronise", "launch-bound", "late-host", "queued", "optimizer-loop")
@@ -75,7 +75,7 @@ def analysed(marked: list[dict], calls: list[dict], work: list[dict]) -> Analysi
 
 @property_of(runs(is_odd=True), few=15, many=300)
 def test_of_any_run_there_is_an_answer(analysis: Analysis) -> None:
-    for row in answer(analysis).rows.to_dicts():
+    for row in question("findings").answer_of(analysis, Options()).rows.to_dicts():
         assert row["share"] is None or 0 <= row["share"] <= 1
         assert not set("{}") & set(row["sentence"])
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from findings.made import Made
 from opspan.findings import RULES
+from opspan.questions import Options, question
 from opspan.text_columns import Layout
-from opspan.views import findings, summary
+from opspan.views.answer import as_text
 from opspan.views.page.overview_findings import findings as of_page
 from opspan.views.page.section import Subject
 
@@ -20,22 +21,25 @@ def made() -> Made:
 
 def test_every_output_names_the_condition() -> None:
     found = made().analysed()
-    row = next(row for row in findings.rows_of(found).to_dicts() if row["id"] == "tf32-off")
+    row = next(row for row in question("findings").rows_of(found, Options()).to_dicts() if row["id"] == "tf32-off")
     assert (row["condition"], row["at_stake_ns"]) == (HALF, 4900)
 
-    text = "\n".join(findings.answer(found).blocks(findings.rows_of(found), Layout(width=200)))
+    text = as_text(question("findings").answer_of(found, Options()), layout=Layout(width=200))
     assert f"4.900us at stake {HALF} (49.0% of the steps' time)" in text
-    assert f"4.900us {HALF}" in findings.rows_of(found)._repr_html_()
-    assert any("tf32-off 49.0% of the steps' time if they took half" in line for line in summary.answer(found).notes)
+    assert f"4.900us {HALF}" in question("findings").rows_of(found, Options())._repr_html_()
+    assert any(
+        "tf32-off 49.0% of the steps' time if they took half" in line
+        for line in question("summary").answer_of(found, Options()).notes
+    )
     shown = next(one for one in of_page(Subject(found))["rows"] if one["id"] == "tf32-off")
     assert shown["condition"] == HALF
 
 
 def test_where_there_is_none_nothing_is_said() -> None:
     found = Made().launch(900, "gemm", 910, 90).range("gloo:all_reduce", 100, 700, kind="user").analysed()
-    row = findings.rows_of(found).to_dicts()[0]
+    row = question("findings").rows_of(found, Options()).to_dicts()[0]
     assert row["condition"] is None
-    text = "\n".join(findings.answer(found).blocks(findings.rows_of(found), Layout(width=200)))
+    text = as_text(question("findings").answer_of(found, Options()), layout=Layout(width=200))
     assert " at stake (" in text
 
 

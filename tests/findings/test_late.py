@@ -24,7 +24,7 @@ from opspan.analysis.collectives import SCHEMA
 from opspan.analysis.over_ranks import matched
 from opspan.findings import Finding, findings
 from opspan.findings.late import late, late_by_far, lost_to, stragglers
-from opspan.views import summary
+from opspan.questions import Options, question
 from read_once import ReadOnce
 
 MS = 1_000_000
@@ -212,7 +212,7 @@ def test_of_four_real_ranks_on_gloo_the_one_that_sleeps_is_late(tmp_path: Path) 
     # Other programs of the machine make ranks late, too; at stake is no more than what each of the others waited.
     waited = trace.comm("rank").filter(pl.col("rank") != 2)["waiting_ns"].to_list()
     assert 0.6 * 20 * 100 * MS < (found.evidence.at_stake_ns or 0) <= min(waited)
-    row = summary.answer(trace.analysed).rows.row(0, named=True)
+    row = question("summary").answer_of(trace.analysed, Options()).rows.row(0, named=True)
     assert row["communicating_ns"] > 0.6 * 3 * 20 * 100 * MS
     total = sum(row[f"{name}_ns"] for name in ("communicating", "calling", "loading", "ops", "other"))
     assert total == trace.analysed.whole_breakdown["time_ns"].sum()
@@ -233,4 +233,9 @@ def test_without_devices_collectives_of_the_host_are_exposed_where_no_op_runs(tm
     assert (found.rule.id, found.evidence.at_stake_ns) == ("communication-or-waiting", 4 * 300_000)
     # To start one is an op as well, which comes first in the breakdown.
     assert trace.analysed.breakdown["communicating_ns"].to_list() == [250_000] * 4
-    assert summary.answer(trace.analysed).notes[1].endswith("ops of torch 15.0%, collectives 25.0%, other 60.0%")
+    assert (
+        question("summary")
+        .answer_of(trace.analysed, Options())
+        .notes[1]
+        .endswith("ops of torch 15.0%, collectives 25.0%, other 60.0%")
+    )

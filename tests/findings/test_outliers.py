@@ -8,7 +8,7 @@ import pytest
 
 from findings.made import MAIN, Made
 from opspan.findings import Finding
-from opspan.views.findings import rows_of
+from opspan.questions import Options, question
 
 STEPS, DEVICE_NS, HOST_NS, LOADER = 24, 1000, 100, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
 
@@ -92,7 +92,9 @@ def test_a_pause_that_nothing_names_is_outside_of_ops() -> None:
 
 
 def test_the_sentence_says_what_grew_and_from_what() -> None:
-    (row,) = rows_of(ahead(12, device=[9]).analysed()).filter(id="step-outliers").to_dicts()
+    (row,) = (
+        question("findings").rows_of(ahead(12, device=[9]).analysed(), Options()).filter(id="step-outliers").to_dicts()
+    )
     assert row["sentence"] == (
         "1 of 24 steps took 9.000us longer than usual ones (1.000us): ProfilerStep#9; without that the run would be up "
         "to 9.000us (27.2% of the steps' time) shorter; most of it is kernels: aten::mm took 10.000us a step "

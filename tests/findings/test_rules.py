@@ -27,8 +27,9 @@ from opspan.analysis import Analysis
 from opspan.findings import RULES, Evidence, Finding, Rule, findings
 from opspan.findings.rule import SEVERITIES
 from opspan.findings.run import Run
+from opspan.questions import Options, question
 from opspan.tables import Metadata, Tables
-from opspan.views.findings import SCHEMA, rows_of
+from opspan.views.findings import SCHEMA
 
 SUBJECTS = (
     *(test_waits, test_launches, test_idle, test_devices, test_collectives, test_host, test_recording),
@@ -64,7 +65,7 @@ def test_the_next_command_is_one(rule: Rule, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_what_it_says_can_be_read(case: Case) -> None:
-    rows = rows_of(case.fires().analysed())
+    rows = question("findings").rows_of(case.fires().analysed(), Options())
     assert rows.schema == pl.Schema(SCHEMA)
     (row,) = rows.filter(pl.col("id") == case.id).to_dicts()
     # All that the sentence names is there, and said as people read it.

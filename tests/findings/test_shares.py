@@ -15,8 +15,7 @@ from opspan.analysis.averages import on_device
 from opspan.analysis.busy import KINDS
 from opspan.findings import RULES
 from opspan.findings.rule import shares_said
-from opspan.views import idle, path, steps, summary
-from opspan.views.findings import rows_of
+from opspan.questions import Options, question
 
 _col = pl.col
 PATH = ("computing", "communicating", "copying", "filling", "launch", "queued", "host", "call", "wait", "unknown")
@@ -89,7 +88,7 @@ def the_steps(trace: Trace) -> int:
 def test_the_shares_of_findings_are_those_of_what_they_say(trace: Trace) -> None:
     has_steps = the_steps(trace) > 0
     whole, words = (the_steps(trace), "the steps' time") if has_steps else (the_run(trace), "the run")
-    for row in rows_of(trace.analysed).iter_rows(named=True):
+    for row in question("findings").rows_of(trace.analysed, Options()).iter_rows(named=True):
         figures = {one["name"]: one["value"] for one in row["figures"]}
         if row["share"] is not None:
             assert row["share_of"] == words
@@ -110,7 +109,7 @@ def test_the_share_of_a_kernel_is_of_all_that_compute(trace: Trace) -> None:
     work = work.filter(~_col("name").cast(pl.String).str.contains("(?i)nccl|rccl").fill_null(value=False))
     work = work.with_columns(ns=_col("end_ns") - _col("start_ns"), kernel=pl.coalesce("full_name", "name"))
     sums = work.group_by("kernel").agg(_col("ns").sum(), count=pl.len()).sort("ns", descending=True)
-    rows = rows_of(trace.analysed).filter(id="dominating-kernel")
+    rows = question("findings").rows_of(trace.analysed, Options()).filter(id="dominating-kernel")
     total = sums["ns"].sum()
     assert rows.height == int(sums.height > 1 and sums["ns"][0] >= total / 2)
     for row in rows.iter_rows(named=True):
@@ -123,9 +122,9 @@ def test_the_share_of_a_kernel_is_of_all_that_compute(trace: Trace) -> None:
 def test_parts_add_up_to_their_whole(trace: Trace) -> None:
     found = trace.analysed
     for rows, kinds in (
-        (steps.rows_of(found), KINDS),
-        (idle.rows_of(found), ("host", "launch", "queued", "unknown")),
-        (path.rows_of(found), PATH),
+        (question("steps").rows_of(found, Options()), KINDS),
+        (question("idle").rows_of(found, Options()), ("host", "launch", "queued", "unknown")),
+        (question("path").rows_of(found, Options()), PATH),
     ):
         some = [_col(f"{kind}_ns") for kind in kinds if f"{kind}_ns" in rows.columns]
         assert rows.select((pl.sum_horizontal(some) == _col("time_ns")).all()).item()
@@ -143,7 +142,11 @@ def test_a_share_in_a_sentence_says_of_what() -> None:
 
 @of_files
 def test_the_busy_time_of_the_summary_adds_up(trace: Trace) -> None:
-    lines = [line for line in summary.answer(trace.analysed).notes if line.startswith("Device busy")]
+    lines = [
+        line
+        for line in question("summary").answer_of(trace.analysed, Options()).notes
+        if line.startswith("Device busy")
+    ]
     for line in lines:
         assert sum(map(float, re.findall(r"([\d.]+)%", line))) == pytest.approx(100, abs=0.2)
     assert len(lines) == int(on_device(trace.work).height > 0)

@@ -29,6 +29,8 @@ ROOMS: dict[str, set[str]] = {
     "forked": {"errors", "workers"},
     "native": {"errors", "forked", "libraries"},
     "labels": {"native"},  # late: a program that is being labelled has no polars
+    # What a question is: its views are loaded by name when it is asked.
+    "questions": {"errors", "addresses", "tables", "analysis", "views"},
     "tables": GROUND - {"native"},
     "formats": READING,
     "readers": READING | {"formats", "late_names"},
@@ -36,11 +38,11 @@ ROOMS: dict[str, set[str]] = {
     "analysis": READING,
     "events": READING | {"analysis"},
     "findings": READING | {"analysis"},
-    "views": READING | {"libraries", "analysis", "events", "findings", "late_names"},
-    "trace": {"forked", "tables", "analysis", "events", "views", "html_columns"},
+    "views": READING | {"questions", "libraries", "analysis", "events", "findings", "late_names"},
+    "trace": {"questions", "forked", "tables", "analysis", "events", "views", "html_columns"},
     "loading": GROUND | {"tables", "readers", "remote", "analysis", "events", "trace"},
     "dask": {"addresses", "errors", "printable"},
-    "many": READING | {"dask", "workers", "readers", "remote", "analysis", "views", "trace", "loading"},
+    "many": READING | {"questions", "dask", "workers", "readers", "remote", "analysis", "views", "trace", "loading"},
     "emit": GROUND | {"libraries", "loading", "events", "trace"},  # the last three late, see below
     "app": READING | {"libraries", "readers", "analysis", "events", "views", "trace", "loading", "emit"},
     "itt": {"emit"},
@@ -61,13 +63,27 @@ ROOMS: dict[str, set[str]] = {
         "opspan",
     },
     "cli": READING
-    | {"dask", "formats", "readers", "remote", "analysis", "events", "views", "trace", "loading", "many", "app"},
+    | {
+        "questions",
+        "dask",
+        "formats",
+        "readers",
+        "remote",
+        "analysis",
+        "events",
+        "views",
+        "trace",
+        "loading",
+        "many",
+        "app",
+    },
     "tensorboard": READING | {"libraries", "readers", "analysis", "views", "loading"},
     "opspan": {"forked", "late_names"},  # it names modules and imports none before they are asked for
     "__main__": {"cli"},
 }
 # Remarks in the table of docs/architecture.md.
 NOTES = {
+    "questions": "`addresses`, `tables`, `analysis` as types; `views` when a question is asked",
     "cli": "never `emit`: what a verb does with the live side is the work of `app`",
     "emit": "`loading`, `events` and `trace` only when a recording is handed over, or as types",
     "labels": "only when a column is read",

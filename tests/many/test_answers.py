@@ -22,8 +22,9 @@ from emit.running import opspan as command_line
 from opspan.errors import UsageError
 from opspan.findings import RULES
 from opspan.many.ranks import Ranks
-from opspan.many.task import Answered, Question, Reading, Task, answered
-from opspan.views import comm, flops, idle, launches, memory, path, summary, table, waits
+from opspan.many.task import Answered, Reading, Request, Task, answered
+from opspan.questions import BY, Options, question
+from opspan.views.answer import as_text
 from opspan.views.diff import figures_of
 from read_once import ReadOnce
 from readers.samples import samples
@@ -31,16 +32,11 @@ from tiers import before_release
 
 WRITERS: dict[str, Callable[..., list[Path]]] = {"kineto": kineto_files, "nsys": nsys_files}
 PLAN = Plan(ranks=3, steps=4, straggler=(1, 1.5), apart={2: 5_000_000}, item_per_step=True, stalls={2: 9_000_000})
+# Method of a trace -> its question.
 VIEWS = {
-    "idle": idle,
-    "launches": launches,
-    "waits": waits,
-    "flops": flops,
-    "path": path,
-    "comm": comm,
-    "memory_use": memory,
+    name: name.removesuffix("_use") for name in ("idle", "launches", "waits", "flops", "path", "comm", "memory_use")
 }
-ASKED = [(name, by) for name, view in VIEWS.items() for by in view.BY]
+ASKED = [(name, by) for name in VIEWS for by in BY[VIEWS[name]]]
 
 
 @pytest.fixture(scope="module", params=WRITERS)
@@ -100,7 +96,7 @@ def test_peaks_that_were_given_are_those_of_all_ranks(ranks: Ranks, whole: opspa
     assert_frame_equal(ranks.flops("run", peak=peak), whole.flops("run", peak=peak))
 
 
-@pytest.mark.parametrize("by", table.BY)
+@pytest.mark.parametrize("by", BY["table"])
 @pytest.mark.parametrize("op", [None, "aten::*"])
 def test_tables_are_those_of_one_trace(by: str, op: str | None, ranks: Ranks, whole: opspan.Trace) -> None:
     ours, theirs = ranks.table(by, op=op), whole.table(by, op=op)
@@ -110,12 +106,12 @@ def test_tables_are_those_of_one_trace(by: str, op: str | None, ranks: Ranks, wh
     # Names are text in the one; in the other they may be categories.
     assert_frame_equal(ours.rows, texts(theirs.rows), check_row_order=not alike)
     assert ours.notes == theirs.notes
-    lines = [table.as_text(one, -1).splitlines() for one in (ours, theirs)]
+    lines = [as_text(one, -1).splitlines() for one in (ours, theirs)]
     assert lines[0] == lines[1] if not alike else sorted(lines[0]) == sorted(lines[1])
 
 
 def test_the_summary_is_that_of_one_trace(ranks: Ranks, whole: opspan.Trace) -> None:
-    one = summary.answer(whole.analysed)
+    one = question("summary").answer_of(whole.analysed, Options())
     of_findings = ("findings", "at_stake_ns")  # rules look at each rank for itself
 
     assert_frame_equal(ranks.summary().drop(of_findings), one.rows.drop(of_findings))
@@ -174,10 +170,10 @@ def test_of_every_source_answers_are_those_of_one_trace(source: str, turn: int, 
     (shutil.copytree if first.is_dir() else shutil.copy)(first, second)
     whole, ranks = opspan.load(first, second), opspan.load_many(first, second, executor=ReadOnce())
 
-    asked: list[tuple[str, dict[str, Any]]] = [(name, {"by": VIEWS[name].BY[0]}) for name in VIEWS]
+    asked: list[tuple[str, dict[str, Any]]] = [(name, {"by": BY[VIEWS[name]][0]}) for name in VIEWS]
     for name, options in [*asked, ("steps", {})]:
         assert_frame_equal(getattr(ranks, name)(**options), getattr(whole, name)(**options))
-    for by in list(table.BY)[(list(samples()).index(source) + turn) % 2 :: 2]:
+    for by in list(BY["table"])[(list(samples()).index(source) + turn) % 2 :: 2]:
         assert_frame_equal(ranks.table(by).rows, texts(whole.table(by).rows), check_row_order=False)
     assert_frame_equal(ranks.issues, whole.issues)
 
@@ -189,10 +185,8 @@ def test_a_part_is_that_of_one_trace(files: list[Path]) -> None:
     assert_frame_equal(ranks.idle(), whole.idle())
 
 
-@pytest.mark.parametrize(
-    "asked", [Question("comm", {"by": "kind"}), Question("findings"), Question("waits", {"by": "op"})]
-)
-def test_collectives_are_sent_once(asked: Question, files: list[Path]) -> None:
+@pytest.mark.parametrize("asked", [("comm", Options("kind")), ("findings", Options()), ("waits", Options("op"))])
+def test_collectives_are_sent_once(asked: Request, files: list[Path]) -> None:
     (one,) = answered(Task((str(files[0]),), Reading(), (asked,)))
 
     assert isinstance(one, Answered)

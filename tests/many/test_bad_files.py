@@ -19,7 +19,8 @@ from builders import nsys
 from opspan.errors import ReadError, StrictError
 from opspan.many import task
 from opspan.many.processes import Processes
-from opspan.many.task import Question, Reading, Task, answered
+from opspan.many.task import Reading, Request, Task, answered
+from opspan.questions import Options
 from tiers import RELEASE
 
 
@@ -67,15 +68,13 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
 OF_RANGES = 2  # the page of them: what else is in the file can be read
 
 
-ASKED = tuple(Question(name, {"by": by}) for name, by in (("idle", "device"), ("launches", "op"), ("waits", "op")))
+ASKED = tuple((name, Options(by)) for name, by in (("idle", "device"), ("launches", "op"), ("waits", "op")))
 
 
 @pytest.mark.parametrize(
     ("count", "processes", "asked"), [(24, 1, ASKED), pytest.param(1000, 2, ASKED[:1], marks=RELEASE)]
 )
-def test_of_many_files_some_are_damaged(
-    tmp_path: Path, count: int, processes: int, asked: tuple[Question, ...]
-) -> None:
+def test_of_many_files_some_are_damaged(tmp_path: Path, count: int, processes: int, asked: tuple[Request, ...]) -> None:
     run = folder_of(tmp_path / "run", count)
     damaged = [run / f"rank{number:04}.sqlite" for number in range(1, count, count // len(DAMAGE))][: len(DAMAGE)]
     for path, (what, damage) in zip(damaged, DAMAGE.items(), strict=True):
@@ -185,7 +184,7 @@ def test_an_error_of_a_library_is_one_file(tmp_path: Path, monkeypatch: pytest.M
         return opened(file, reading)
 
     monkeypatch.setattr(task, "opened", broken)
-    one, other = answered(Task((first, str(run / "rank0001.sqlite")), Reading(), (Question("steps"),)))
+    one, other = answered(Task((first, str(run / "rank0001.sqlite")), Reading(), (("steps", Options()),)))
 
     assert isinstance(one, task.Failed)
     assert "could not be analysed (RecursionError: too deep)" in one.message

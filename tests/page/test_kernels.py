@@ -13,16 +13,17 @@ import opspan
 from builders.training_files import load
 from builders.training_plan import Plan
 from opspan.analysis import Analysis
+from opspan.questions import Options
 from opspan.views.page import kernels
 from opspan.views.page.section import Subject
-from opspan.views.table import Asked, table_of
+from opspan.views.table import table_of
 from page.browser import Browser
 from page.faults import grave_faults
 from views.sources import capture, nsys
 
 
 @pytest.fixture(scope="module", params=["kineto", "nsys"])
-def found(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Analysis:
+def analysis(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Analysis:
     return load(tmp_path_factory.mktemp("run") / "files", Plan(steps=3), request.param).analysed
 
 
@@ -46,7 +47,7 @@ def made(analysis: Analysis) -> dict[str, Any]:
 
 def test_by_name_it_is_the_table_by_kernel(analysis: Analysis) -> None:
     data = made(analysis)
-    expected = table_of(analysis, Asked("kernel")).rows.filter(kind="kernel")
+    expected = table_of(analysis, Options("kernel")).rows.filter(kind="kernel")
     shown = rows_of(data["tables"][0]["rows"])
     for mine, row in zip(shown, expected.to_dicts(), strict=True):
         assert {name: row[name] for name in mine if name != "share"} == {

@@ -13,7 +13,7 @@ import opspan
 from builders import kineto
 from opspan.analysis import Analysis
 from opspan.analysis.memory_use import operators
-from opspan.views.memory import rows_of
+from opspan.questions import Options, question
 from opspan.views.page import memory
 from opspan.views.page.section import Section, Subject
 from page.browser import Browser
@@ -63,7 +63,7 @@ def made(analysis: Analysis) -> Section:
 
 
 @pytest.fixture(scope="module")
-def found(pages: Path) -> Analysis:
+def analysis(pages: Path) -> Analysis:
     return opspan.load(written(pages / "memory.json")).analysed
 
 
@@ -87,8 +87,12 @@ def summed(place: dict[str, Any], is_in: Callable[[int], bool]) -> dict[str | No
 
 
 def check_whole(analysis: Analysis, data: dict[str, Any]) -> None:
-    rows = rows_of(analysis, "op")
-    keys = rows_of(analysis, "device").sort("allocated_bytes", descending=True, maintain_order=True)
+    rows = question("memory").rows_of(analysis, Options("op"))
+    keys = (
+        question("memory")
+        .rows_of(analysis, Options("device"))
+        .sort("allocated_bytes", descending=True, maintain_order=True)
+    )
     for place, device in zip(data["places"], keys["device_id"], strict=True):
         mine = rows.filter(pl.col("device_id").eq_missing(pl.lit(device, dtype=pl.Int32))).to_dicts()
         theirs = {row["op"]: {ours: row[name] for ours, name in FIGURES.items()} for row in mine}

@@ -14,8 +14,8 @@ from builders.training_files import load
 from builders.training_plan import Plan
 from opspan.analysis.averages import averages
 from opspan.analysis.backward import pairs
+from opspan.questions import Options, question
 from opspan.trace import Trace
-from opspan.views.flops import rows_of
 from opspan.views.page.columns import values
 from opspan.views.page.operators import section
 from opspan.views.page.section import Subject
@@ -125,7 +125,7 @@ class TestData:
         assert shown == expected
 
     def test_costs_are_those_of_the_answer(self, training: Trace) -> None:
-        rows = rows_of(training.analysed, "shape")
+        rows = question("flops").rows_of(training.analysed, Options("shape"))
         expected = {(op, sizes): rate for op, sizes, rate in rows.select("op", "sizes", "flops_per_s").iter_rows()}
         columns = tables_of(data_of(training))["shape"]
         shown = {

@@ -14,12 +14,12 @@ from builders.training_files import load
 from builders.training_plan import Plan
 from opspan.analysis import Analysis
 from opspan.analysis.busy import KINDS
+from opspan.questions import Options, question
 from opspan.tables import Metadata, Tables
-from opspan.views import findings, idle, steps, summary
 from opspan.views.page import overview, overview_steps
 from opspan.views.page.document import head_of
 from opspan.views.page.section import Subject
-from opspan.views.table import Asked, table_of
+from opspan.views.table import table_of
 from page.browser import SCHEMES, Browser
 from page.faults import grave_faults
 from views.sources import capture, nsys
@@ -28,7 +28,7 @@ PLAN = Plan(ranks=2, steps=12, straggler=(1, 1.3), stalls={5: 3_000_000}, slow_l
 
 
 @pytest.fixture(scope="module")
-def found(pages: Path) -> Analysis:
+def analysis(pages: Path) -> Analysis:
     return load(pages / "overview", PLAN).analysed
 
 
@@ -56,7 +56,7 @@ def column(table: dict[str, Any], name: str) -> list[Any]:
 
 
 def test_steps_are_those_of_opspan_steps(analysis: Analysis, data: dict[str, Any]) -> None:
-    rows = steps.rows_of(analysis)
+    rows = question("steps").rows_of(analysis, Options())
     kinds = [kind["name"] for kind in data["steps"]["kinds"]]
     assert set(KINDS) >= set(kinds)
     assert [one["title"] for one in data["steps"]["processes"]] == ["rank 0", "rank 1"]
@@ -74,7 +74,7 @@ def test_many_steps_are_means_of_some_in_a_row(analysis: Analysis, monkeypatch: 
     monkeypatch.setattr(overview_steps, "MOST_BARS", 5)
     shown = overview_steps.steps(analysis)
     process = shown["processes"][0]
-    rows = steps.rows_of(analysis).filter(rank=0)
+    rows = question("steps").rows_of(analysis, Options()).filter(rank=0)
     assert (process["of_bar"], process["steps"], len(process["step"])) == (3, 12, 4)
     first = shown["kinds"][0]["name"]
     assert process["ns"][0][1] == pytest.approx(rows[f"{first}_ns"][3:6].mean())
@@ -83,7 +83,7 @@ def test_many_steps_are_means_of_some_in_a_row(analysis: Analysis, monkeypatch: 
 
 
 def test_findings_are_those_of_opspan_findings(analysis: Analysis, data: dict[str, Any]) -> None:
-    rows = findings.rows_of(analysis).to_dicts()
+    rows = question("findings").rows_of(analysis, Options()).to_dicts()
     shown = data["findings"]["rows"]
     assert [one["id"] for one in shown] == [row["id"] for row in rows]
     assert {"straggler", "dominating-kernel"} <= {one["id"] for one in shown}
@@ -107,21 +107,21 @@ def test_devices_have_the_use_of_their_time(analysis: Analysis, data: dict[str, 
 
 
 def test_idle_time_is_that_of_opspan_idle(analysis: Analysis, data: dict[str, Any]) -> None:
-    rows = idle.rows_of(analysis, "device")
+    rows = question("idle").rows_of(analysis, Options("device"))
     assert {one["name"]: one["ns"] for one in data["idle"]["causes"]} == {
         why: rows[f"{why}_ns"].sum() for why in ("host", "launch", "queued", "unknown")
     }
-    ops = idle.rows_of(analysis, "op").head(8)
+    ops = question("idle").rows_of(analysis, Options("op")).head(8)
     assert (data["idle"]["ops"]["name"], data["idle"]["ops"]["ns"]) == (ops["op"].to_list(), ops["time_ns"].to_list())
 
 
 def test_top_ops_and_modules_are_the_first_of_their_tables(analysis: Analysis, data: dict[str, Any]) -> None:
-    ops = table_of(analysis, Asked()).rows.group_by("name").agg(pl.col("self_device_ns").sum())
+    ops = table_of(analysis, Options()).rows.group_by("name").agg(pl.col("self_device_ns").sum())
     known = dict(ops.rows())
     assert data["ops"]["is_device"]
     assert [known[name] for name in data["ops"]["name"]] == data["ops"]["ns"]
     assert data["ops"]["ns"] == sorted(data["ops"]["ns"], reverse=True)
-    modules = dict(table_of(analysis, Asked("module")).rows.select("module", "self_device_ns").rows())
+    modules = dict(table_of(analysis, Options("module")).rows.select("module", "self_device_ns").rows())
     assert [modules[name] for name in data["modules"]["name"]] == data["modules"]["ns"]
 
 
@@ -132,7 +132,7 @@ def test_it_says_where_and_when_it_was_recorded(tmp_path: Path) -> None:
     assert column(table, "began") == ["2023-11-14 22:13:20"]
     assert column(table, "files") == [str(tmp_path / "when.sqlite")]
     head = head_of(Subject(found), {})
-    assert head["about"] == summary.answer(found).notes[0]
+    assert head["about"] == question("summary").answer_of(found, Options()).notes[0]
     assert "1 process · 1 device · 11 ranges" in head["about"]
 
 

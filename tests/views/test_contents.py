@@ -11,10 +11,11 @@ import pytest
 import opspan
 from emit.running import opspan as command
 from opspan import outputs
+from opspan.questions import BY, Options
 from opspan.tables import Metadata, schema
 from opspan.trace import Trace
-from opspan.views import table as tables
-from opspan.views.table import BY, Asked
+from opspan.views.answer import as_text
+from opspan.views.table import table_of
 
 
 def rows(table: str, count: int, **values: object) -> pl.DataFrame:
@@ -59,29 +60,29 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("by", BY)
+@pytest.mark.parametrize("by", BY["table"])
 def test_a_table_without_rows_says_what_there_is_and_the_option_for_it(kind: str, by: str) -> None:
     frames, holds = KINDS[kind]
     trace = trace_of(**frames).analysed
-    table = tables.table_of(trace, Asked(by))
+    table = table_of(trace, Options(by))
     if table.rows.height:
         return
 
-    text = tables.as_text(table, -1)
+    text = as_text(table, -1)
 
     assert text.startswith("Nothing to show: there are no ")
     assert holds in text
     assert len(text.splitlines()) == 1
     assert ("try" in text) == (kind != "nothing")
     if option := re.search(r"try --by (\w+)", text):
-        assert tables.table_of(trace, Asked(option[1])).rows.height
+        assert table_of(trace, Options(option[1])).rows.height
     elif kind != "nothing":
         assert "`opspan export '/some/run dir' out.sqlite`" in text
 
 
 def test_every_table_that_has_rows_is_found(kind: str) -> None:
     trace = trace_of(**KINDS[kind][0])
-    has_rows = {by for by in BY if tables.table_of(trace.analysed, Asked(by)).rows.height}
+    has_rows = {by for by in BY["table"] if table_of(trace.analysed, Options(by)).rows.height}
     assert bool(has_rows) == (kind in ("regions", "ranges", "kernels"))
 
 
@@ -116,7 +117,7 @@ def test_a_file_without_anything_says_what_there_is(kind: str, name: str, tmp_pa
 
 def test_only_what_a_table_is_by_may_be_missing() -> None:
     trace = trace_of(**KINDS["ranges"][0])
-    notes = {by: tables.table_of(trace.analysed, Asked(by)).notes for by in BY}
+    notes = {by: table_of(trace.analysed, Options(by)).notes for by in BY["table"]}
     assert {by: note[0].split(":")[0] for by, note in notes.items() if note} == {
         "shape": "No op has shapes",
         "module": "No range is in a module",

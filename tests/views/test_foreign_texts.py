@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from importlib import import_module
 from pathlib import Path
 from random import Random
 
@@ -16,10 +15,11 @@ from analysis.frames import ranges
 from opspan.analysis.averages import BY
 from opspan.errors import OpspanError
 from opspan.outputs import OUTPUTS
+from opspan.questions import Options, question
 from opspan.tables import TABLES, Metadata
 from opspan.text_columns import Layout
 from opspan.trace import Trace
-from opspan.views import answer, summary
+from opspan.views import answer
 from opspan.views.table import as_json
 from readers.samples import samples
 from tiers import RELEASE
@@ -64,15 +64,14 @@ def texts_among(column: pl.Series, random: Random) -> list[str | None]:
 
 
 def asked(trace: Trace, folder: Path) -> Iterator[Callable[[], object]]:
-    for by in BY:
-        yield lambda by=by: as_json(trace.analysed, trace.table(by=by), -1) + str(trace.table(by=by))
+    for by in BY["table"]:
+        yield lambda by=by: as_json(trace.table(by=by), [trace.analysed]) + str(trace.table(by=by))
     yield lambda: [event.metadata for event in trace.events(with_flops=True)]
     yield lambda: trace.events().key_averages(group_by_input_shapes=True).table()
     for name in ANSWERS:
-        view = import_module(f"opspan.views.{name}")
-        for by in getattr(view, "BY", ("",)):
-            yield partial(_in_all_forms, trace, partial(view.answer, trace.analysed, *filter(None, [by])))
-    yield lambda: summary.answer(trace.analysed)
+        for by in BY[name] or ("",):
+            yield partial(_in_all_forms, trace, partial(question(name).answer_of, trace.analysed, Options(by)))
+    yield lambda: question("summary").answer_of(trace.analysed, Options())
     yield trace._repr_html_
     yield lambda: trace.compare(trace)
     yield lambda: trace.save_baseline(folder / "baseline.json")
@@ -84,7 +83,7 @@ def asked(trace: Trace, folder: Path) -> Iterator[Callable[[], object]]:
 def _in_all_forms(trace: Trace, ask: Callable[[], answer.Answer]) -> None:
     found = ask()
     answer.as_text(found, 10, Layout(whole_names=True))
-    answer.as_json([trace.analysed], found, -1)
+    answer.as_json(found, [trace.analysed])
     answer.as_csv(found, -1)
 
 

@@ -14,10 +14,10 @@ from builders import kineto, training_files
 from builders.training_plan import Plan
 from html_tables import Shown
 from opspan.analysis import analysed
+from opspan.questions import BY
 from opspan.tables import Issues, Metadata
 from opspan.text_columns import Layout
 from opspan.trace import Trace
-from opspan.views.table import BY
 from views.sources import HOSTILE, nsys
 
 
@@ -137,7 +137,7 @@ def test_what_goes_wrong_in_the_analysis_is_said(exported: Trace, monkeypatch: p
 
 
 class TestTable:
-    @pytest.mark.parametrize("by", BY)
+    @pytest.mark.parametrize("by", BY["table"])
     def test_its_cells_are_those_of_the_text(self, by: str, exported: Trace) -> None:
         table = exported.table(by)
         found = Shown(table._repr_html_())

@@ -12,10 +12,9 @@ import pytest
 import opspan
 from builders.training_files import load
 from builders.training_plan import Plan
+from opspan.questions import Options, question
 from opspan.trace import Trace
-from opspan.views import flops, idle, path, steps, summary
-from opspan.views.answer import time_text
-from opspan.views.findings import rows_of as findings_of
+from opspan.views.fields import time_text
 from opspan.views.page import overview
 from opspan.views.page.section import Subject
 from readers.samples import samples
@@ -37,11 +36,11 @@ class Said:
 
     def __init__(self, trace: Trace) -> None:
         found = trace.analysed
-        self.summary = summary.answer(found)
+        self.summary = question("summary").answer_of(found, Options())
         self.row: dict[str, Any] = self.summary.rows.row(0, named=True)
-        self.steps = steps.answer(found)
+        self.steps = question("steps").answer_of(found, Options())
         self.each = self.steps.rows.filter(pl.col("step").is_not_null())
-        self.findings = findings_of(found)
+        self.findings = question("findings").rows_of(found, Options())
         self.page: dict[str, Any] = overview.section(Subject(found)).data or {}
         self.cards = {card["title"]: card["value"] for card in self.page["cards"]}
         self.text = "\n".join([*self.summary.notes, *self.steps.notes])
@@ -79,9 +78,9 @@ def _steps(trace: Trace, said: Said) -> None:
         number = f"{row['steps']:,} step{'s' if row['steps'] > 1 else ''}"
         assert said.text.count(f"median {time_text(median)}, mean {time_text(mean)}, ") == 2
         assert len(re.findall(rf"mean [^,]*, (?:up to )?{number}", said.text)) == 2
-    for verb in (path, flops):
-        rows = verb.rows_of(trace.analysed, "step")
-        assert rows.filter(pl.col("step").is_not_null())["step"].to_list() == each["step"].to_list(), verb.__name__
+    for verb in ("path", "flops"):
+        rows = question(verb).rows_of(trace.analysed, Options("step"))
+        assert rows.filter(pl.col("step").is_not_null())["step"].to_list() == each["step"].to_list(), verb
 
 
 def _page_of_steps(said: Said) -> None:
@@ -129,7 +128,7 @@ def _times(trace: Trace, said: Said) -> None:
     if row["device_time_ns"]:
         assert said.cards["Busy, of the whole time of devices"] == pytest.approx(row["busy_ns"] / row["device_time_ns"])
     if said.page["idle"] is not None:
-        of_devices = idle.rows_of(trace.analysed, "device")
+        of_devices = question("idle").rows_of(trace.analysed, Options("device"))
         assert of_devices["time_ns"].sum() == sum(cause["ns"] for cause in said.page["idle"]["causes"])
         assert said.page["idle"]["device_ns"] == row["device_time_ns"]
 

@@ -16,11 +16,12 @@ from builders.capture import STEP, Capture
 from emit.running import opspan as command
 from opspan import analysis
 from opspan.errors import UsageError
+from opspan.questions import BY, Options
 from opspan.tables import Metadata
 from opspan.text_columns import Layout
 from opspan.trace import Trace
-from opspan.views import table as tables
-from opspan.views.table import BY, Asked
+from opspan.views.answer import as_text
+from opspan.views.table import Table, table_of
 from views.sources import capture, nsys
 
 MS = 1_000_000
@@ -31,8 +32,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Trace:
     return opspan.load(nsys(tmp_path_factory.mktemp("nsys") / "run.sqlite", scale=1000))
 
 
-def shown(trace: Trace, asked: Asked) -> tables.Table:
-    return tables.table_of(trace.analysed, asked)
+def shown(trace: Trace, options: Options) -> Table:
+    return table_of(trace.analysed, options)
 
 
 def ancestors(rows: list[dict[str, Any]], row: int | None) -> list[int]:
@@ -46,11 +47,11 @@ def ancestors(rows: list[dict[str, Any]], row: int | None) -> list[int]:
 class TestOps:
     @pytest.mark.parametrize("by", ["name", "shape", "stack"])
     def test_kernels_are_rows_only_where_asked(self, by: str, exported: Trace) -> None:
-        assert set(shown(exported, Asked(by)).rows["device"]) == {"cpu"}
-        assert set(shown(exported, Asked(by, kernels=True)).rows["device"]) == {"cpu", "cuda"}
+        assert set(shown(exported, Options(by)).rows["device"]) == {"cpu"}
+        assert set(shown(exported, Options(by, kernels=True)).rows["device"]) == {"cpu", "cuda"}
 
     def test_the_totals_below_ops_alone_are_those_of_the_whole_trace(self, exported: Trace) -> None:
-        text = tables.as_text(shown(exported, Asked()), -1)
+        text = as_text(shown(exported, Options()), -1)
 
         assert "Self CUDA time total: 834.000us" in text  # 50 of them of no op's kernel
         assert "LinearBackward0" in text
@@ -58,7 +59,7 @@ class TestOps:
 
     def test_a_trace_of_kernels_alone_shows_those_and_says_so(self, exported: Trace) -> None:
         kernels = Trace(exported.ranks, work=exported.work)
-        text = tables.as_text(shown(kernels, Asked()), -1)
+        text = as_text(shown(kernels, Options()), -1)
 
         assert "gemm<float>" in text
         assert text.endswith("There are no ops: these are kernels and copies\n")
@@ -75,17 +76,17 @@ class TestOps:
             if work["kind"] != "sync" and any(rows[row]["name"] in wanted for row in ancestors(rows, work["range"])):
                 expected[work["kind"], work["name"]] += work["end_ns"] - work["start_ns"]
 
-        table = shown(exported, Asked("kernel", op=op))
+        table = shown(exported, Options("kernel", op=op))
 
         assert {(row["kind"], row["name"]): row["device_ns"] for row in table.rows.to_dicts()} == dict(expected)
         assert expected
 
-    @pytest.mark.parametrize("by", BY)
+    @pytest.mark.parametrize("by", BY["table"])
     def test_an_op_by_anything_has_its_own_sums(self, by: str, exported: Trace) -> None:
         trace = analysis.attribute(exported)
         rows = trace.ranges.filter(pl.col("name") == "aten::addmm")
 
-        table = shown(exported, Asked(by, op="aten::addmm"))
+        table = shown(exported, Options(by, op="aten::addmm"))
 
         if by in ("stream", "kernel"):
             assert table.rows["device_ns"].sum() == rows["device_ns"].sum() == 2 * (111 + 57 + 50) * 1000 - 50_000
@@ -99,12 +100,12 @@ class TestOps:
     )
     def test_an_op_that_is_not_there_is_said_with_those_like_it(self, op: str, said: str, exported: Trace) -> None:
         with pytest.raises(UsageError, match="no op or range is called") as raised:
-            shown(exported, Asked(op=op))
+            shown(exported, Options(op=op))
         assert said in str(raised.value)
 
     def test_an_op_without_kernels_says_so(self, tmp_path: Path) -> None:
-        table = shown(opspan.load(capture(tmp_path / "1.opspan")), Asked("kernel", op="aten::mm"))
-        assert tables.as_text(table, -1).startswith("Nothing to show: no kernel or copy was launched in aten::mm. ")
+        table = shown(opspan.load(capture(tmp_path / "1.opspan")), Options("kernel", op="aten::mm"))
+        assert as_text(table, -1).startswith("Nothing to show: no kernel or copy was launched in aten::mm. ")
 
 
 class TestCounts:
@@ -125,8 +126,8 @@ class TestCounts:
                 )
             )
 
-        modules = shown(trace, Asked("module")).rows.to_dicts()
-        steps = shown(trace, Asked("step")).rows.sort("step").to_dicts()
+        modules = shown(trace, Options("module")).rows.to_dicts()
+        steps = shown(trace, Options("step")).rows.sort("step").to_dicts()
 
         assert {row["module"]: (row["count"], row["ranges"]) for row in modules} == {
             "Net.layer": (6, 24),
@@ -142,7 +143,7 @@ class TestCounts:
             name for name in trace.functions["name"].cast(pl.String).to_list() if name.startswith("nn.Module: ")
         )
 
-        rows = shown(trace, Asked("module")).rows.drop_nulls("module").to_dicts()
+        rows = shown(trace, Options("module")).rows.drop_nulls("module").to_dicts()
 
         assert rows
         for row in rows:
@@ -166,7 +167,7 @@ class TestSteps:
     def test_ranges_of_a_name_are_steps(self, trace: Path, wanted: str) -> None:
         whole = opspan.load(trace).replace()  # a copy that has no memory of its reader
         part = opspan.load(trace, step=wanted)
-        table = shown(part, Asked("step", step=wanted))
+        table = shown(part, Options("step", step=wanted))
 
         assert sorted(part.ranges["name"].cast(pl.String)) == ["aten::mm"] * 3 + ["train step"] * 3
         assert whole.ranges.height == 8
@@ -206,7 +207,7 @@ class TestStacks:
             sums[0] += 1
             sums[1] += row["self_ns"] or 0
 
-        rows = shown(trace, Asked("stack")).rows.to_dicts()
+        rows = shown(trace, Options("stack")).rows.to_dicts()
 
         found: dict[tuple[str, tuple[str, ...]], list[int]] = defaultdict(lambda: [0, 0])
         for row in rows:  # users' ranges and ops of one name are rows apart
@@ -216,7 +217,7 @@ class TestStacks:
         assert dict(found) == dict(expected)
 
     def test_without_stacks_it_says_how_to_have_them(self, exported: Trace) -> None:
-        assert "with_stack=True" in tables.as_text(shown(exported, Asked("stack")), -1)
+        assert "with_stack=True" in as_text(shown(exported, Options("stack")), -1)
 
 
 class TestMemory:
@@ -237,7 +238,7 @@ class TestMemory:
             ).with_columns(rank=0),
         )
 
-        rows = {row["name"]: row for row in shown(trace, Asked(memory=True)).rows.to_dicts()}
+        rows = {row["name"]: row for row in shown(trace, Options(memory=True)).rows.to_dicts()}
 
         for name, start, end, _, pid in ranges:
             for of, on_device in (("cpu", False), ("device", True)):
@@ -254,9 +255,9 @@ class TestMemory:
             rows["outer"]["self_cpu_memory_bytes"]
             == rows["outer"]["cpu_memory_bytes"] - rows["inner"]["cpu_memory_bytes"]
         )
-        text = tables.as_text(shown(trace, Asked(memory=True)), -1)
+        text = as_text(shown(trace, Options(memory=True)), -1)
         assert "Self CPU Mem" in text
-        modules = shown(trace, Asked("phase", memory=True)).rows
+        modules = shown(trace, Options("phase", memory=True)).rows
         assert modules["self_cpu_memory_bytes"].sum() == sum(row["self_cpu_memory_bytes"] for row in rows.values())
 
     @pytest.mark.slow
@@ -273,7 +274,7 @@ class TestMemory:
             if one.key.startswith("aten::")
         }
 
-        rows = shown(opspan.load(tmp_path / "trace.json"), Asked(memory=True)).rows.to_dicts()
+        rows = shown(opspan.load(tmp_path / "trace.json"), Options(memory=True)).rows.to_dicts()
 
         found = {row["name"]: row for row in rows}
         same = 0
@@ -285,21 +286,21 @@ class TestMemory:
         assert same > 5
 
     def test_without_any_it_says_how_to_record_it(self, exported: Trace) -> None:
-        assert "profile_memory=True" in tables.as_text(shown(exported, Asked(memory=True)), -1)
+        assert "profile_memory=True" in as_text(shown(exported, Options(memory=True)), -1)
 
     def test_kernels_have_none(self, exported: Trace) -> None:
         with pytest.raises(UsageError, match="--memory is about ops"):
-            shown(exported, Asked("kernel", memory=True))
+            shown(exported, Options("kernel", memory=True))
 
 
 class TestWidth:
-    @pytest.mark.parametrize("by", BY)
+    @pytest.mark.parametrize("by", BY["table"])
     @pytest.mark.parametrize("width", [40, 60, 80, 100, 132, 200])
     def test_no_line_is_wider_than_the_terminal(self, by: str, width: int, exported: Trace) -> None:
-        table = shown(exported, Asked(by))
-        whole = tables.as_text(table, -1, Layout(whole_names=True))
+        table = shown(exported, Options(by))
+        whole = as_text(table, -1, Layout(whole_names=True))
 
-        text, notes = table.text(-1, Layout(width))
+        text, notes = table.printer.text(-1, Layout(width))
 
         lines = text.splitlines()
         assert max(map(len, lines)) <= width
@@ -314,20 +315,20 @@ class TestWidth:
             assert "--wide" in notes[0]
 
     def test_what_matters_most_stays(self, exported: Trace) -> None:
-        text, _ = shown(exported, Asked()).text(-1, Layout(64))
+        text, _ = shown(exported, Options()).printer.text(-1, Layout(64))
         titles = text.splitlines()[1]
         assert all(title in titles for title in ("Name", "Self CUDA", "# of Calls"))
         assert "LinearBackward0" in text
 
     def test_a_name_never_stands_without_a_figure(self, exported: Trace) -> None:
-        text, _ = shown(exported, Asked()).text(-1, Layout(24))
+        text, _ = shown(exported, Options()).printer.text(-1, Layout(24))
         assert text.splitlines()[1].split() == ["Name", "#", "of", "Calls"] or "Self CUDA" in text.splitlines()[1]
         assert max(map(len, text.splitlines()[:4])) <= 24
 
     def test_a_long_name_keeps_both_its_ends(self) -> None:
         name = "autograd::engine::evaluate_function: " + "x" * 60 + " AddmmBackward0"
         ranges = pl.DataFrame({"name": [name], "start_ns": [0], "end_ns": [10], "rank": [0], "tid": [1], "pid": [1]})
-        text, notes = shown(Trace((Metadata("test"),), ranges=ranges), Asked()).text(-1, Layout(80))
+        text, notes = shown(Trace((Metadata("test"),), ranges=ranges), Options()).printer.text(-1, Layout(80))
         cell = text.splitlines()[3].split("  ")[0]
         assert cell.startswith("autograd::")
         assert cell.endswith("AddmmBackward0")
@@ -337,9 +338,9 @@ class TestWidth:
     def test_a_character_of_two_columns_is_two(self, width: int) -> None:
         names = ["数据加载" * 20, "データ" + "x" * 60, "aten::mm"]
         columns = {"start_ns": [0, 20, 40], "end_ns": [10, 30, 50], "rank": [0] * 3, "tid": [1] * 3, "pid": [1] * 3}
-        table = shown(Trace((Metadata("test"),), ranges=pl.DataFrame({"name": names, **columns})), Asked())
+        table = shown(Trace((Metadata("test"),), ranges=pl.DataFrame({"name": names, **columns})), Options())
 
-        rule, *lines = table.text(-1, Layout(width))[0].splitlines()[:6]
+        rule, *lines = table.printer.text(-1, Layout(width))[0].splitlines()[:6]
 
         assert len(rule) <= width
         assert {cell_len(line) for line in lines} == {len(rule)}

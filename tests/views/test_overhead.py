@@ -7,8 +7,8 @@ from pathlib import Path
 
 import opspan
 from builders import kineto
+from opspan.questions import Options, question
 from opspan.trace import Trace
-from opspan.views import summary
 from opspan.views.page import timeline
 from opspan.views.page.section import Subject
 
@@ -31,7 +31,7 @@ def both(folder: Path) -> tuple[Trace, Trace]:
 def test_no_figure_of_the_run_changes(tmp_path: Path) -> None:
     run, with_overhead = both(tmp_path)
 
-    one, other = (summary.answer(trace.analysed) for trace in (run, with_overhead))
+    one, other = (question("summary").answer_of(trace.analysed, Options()) for trace in (run, with_overhead))
 
     assert other.rows["overhead_outside_ns"].item() == 5_400_000
     assert other.rows.drop("overhead_outside_ns").equals(one.rows.drop("overhead_outside_ns"))

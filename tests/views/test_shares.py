@@ -9,10 +9,12 @@ import pytest
 
 import opspan
 from cli.test_diff import training
+from opspan.questions import BY, Options, question
 from opspan.text_columns import Layout
 from opspan.trace import Trace
-from opspan.views import comm, diff, flops, idle, launches, path, steps, waits
-from opspan.views.answer import Answer, Shown, as_text, shares_said
+from opspan.views import diff
+from opspan.views.answer import Answer, as_text
+from opspan.views.fields import Field, shares_note
 from readers.samples import samples
 from real_files import in_parts, traces_of
 
@@ -41,50 +43,50 @@ WORDS = {
 
 def answers(trace: Trace) -> Iterator[Answer]:
     found = trace.analysed
-    yield steps.answer(found)
+    yield question("steps").answer_of(found, Options())
     for by in ("op", "module", "function", "device", "stream", "gap"):
-        yield idle.answer(found, by)
-    for by in path.BY:
-        yield path.answer(found, by)
-    yield path.answer(found, "op", {"computing": 0.5})
+        yield question("idle").answer_of(found, Options(by))
+    for by in BY["path"]:
+        yield question("path").answer_of(found, Options(by))
+    yield question("path").answer_of(found, Options("op", factors={"computing": 0.5}))
     for by in ("op", "why", "call"):
-        yield waits.answer(found, by)
+        yield question("waits").answer_of(found, Options(by))
     for by in ("op", "stream"):
-        yield launches.answer(found, by)
+        yield question("launches").answer_of(found, Options(by))
     for by in ("kind", "group", "size", "rank", "op", "call"):
-        yield comm.answer(found, by)
+        yield question("comm").answer_of(found, Options(by))
     for by in ("op", "step", "run"):
-        yield flops.answer(found, by)
+        yield question("flops").answer_of(found, Options(by))
     figures = diff.figures_of(found)
     yield diff.answer(figures, figures)
 
 
-def numbers(answer: Answer, shown: Shown) -> list[float | None]:
-    cells = shown.text(answer.rows, shown.column)
+def numbers(answer: Answer, field: Field) -> list[float | None]:
+    cells = field.cells(answer.rows)
     return [float(cell.rstrip("%")) if cell else None for cell in cells]
 
 
 def assert_shares(answer: Answer) -> None:
     if not answer.rows.height:
         return
-    columns = {one.title: one.column for one in answer.shown}
-    shares = [one for one in answer.shown if any(cell.endswith("%") for cell in one.text(answer.rows, one.column))]
+    columns = {one.title: one.name for one in answer.fields}
+    shares = [one for one in answer.fields if any(cell.endswith("%") for cell in one.cells(answer.rows))]
     for one in shares:
-        assert one.share_of, f"{answer.name}: {one.title} does not say of what it is a share"
-        assert one.title in titles_said(answer, one.share_of)
+        assert one.whole, f"{answer.name}: {one.title} does not say of what it is a share"
+        assert one.title in titles_said(answer, one.whole)
         cells = numbers(answer, one)
-        if one.share_of in columns:
-            part = "change_ns" if one.column == "change" else one.column
-            wholes = answer.rows.select(part=part, of=columns[one.share_of]).iter_rows()
+        if one.whole in columns:
+            part = "change_ns" if one.name == "change" else one.name
+            wholes = answer.rows.select(part=part, of=columns[one.whole]).iter_rows()
             expected = [None if part is None or not of else 100 * part / of for part, of in wholes]
             assert cells == pytest.approx(expected, abs=0.051), one.title
             continue
         known = [cell for cell in cells if cell is not None]
         assert all(0 <= cell <= 100 for cell in known), one.title
-        if WORDS[one.share_of] == "adds up":
+        if WORDS[one.whole] == "adds up":
             assert sum(known) == pytest.approx(100, abs=0.051 * len(known)), one.title
     if (whole := WHOLES.get(answer.name)) and answer.rows.width:
-        parts = [one for one in shares if one.share_of == whole and one.title not in (*BESIDE, "Of it")]
+        parts = [one for one in shares if one.whole == whole and one.title not in (*BESIDE, "Of it")]
         for row, cells in enumerate(zip(*(numbers(answer, one) for one in parts), strict=True)):
             known = [cell for cell in cells if cell is not None]
             if known:
@@ -93,21 +95,21 @@ def assert_shares(answer: Answer) -> None:
 
 def titles_said(answer: Answer, whole: str) -> list[str]:
     """The columns that are shares of it, by the line that people read under the table."""
-    (line,) = shares_said(answer.shown)
+    (line,) = shares_note(answer.fields)
     assert line in as_text(answer, 1, Layout(width=None, whole_names=True))
     (said,) = (one for one in line.removeprefix("Shares: ").split("; ") if one.endswith(f" of {whole}"))
     return said.removesuffix(f" of {whole}").split(", ")
 
 
 def test_a_table_without_shares_says_nothing_of_any() -> None:
-    assert shares_said([Shown("Time", "time_ns", lambda rows, column: [])]) == []
+    assert shares_note([Field("time_ns", "Time", "ns")]) == []
 
 
 def test_columns_of_one_whole_are_said_together() -> None:
-    def column(title: str, of: str) -> Shown:
-        return Shown(title, title, lambda rows, name: [], share_of=of)
+    def column(title: str, of: str) -> Field:
+        return Field(title, title, "share", whole=of)
 
-    said = shares_said([column("Host", "Idle"), column("Others busy", "Time"), column("Launch", "Idle")])
+    said = shares_note([column("Host", "Idle"), column("Others busy", "Time"), column("Launch", "Idle")])
     assert said == ["Shares: Host, Launch of Idle; Others busy of Time"]
 
 
@@ -131,7 +133,7 @@ def test_shares_of_two_runs(tmp_path: Path) -> None:
     )
     answer = diff.answer(before, after)
     assert_shares(answer)
-    (change,) = (one for one in answer.shown if one.title == "Change %")
+    (change,) = (one for one in answer.fields if one.title == "Change %")
     assert numbers(answer, change) == [20, 0, 0, 0]
 
 

@@ -16,7 +16,7 @@ import pytest
 
 import opspan
 from opspan.analysis import Analysis
-from opspan.views import comm, idle, summary
+from opspan.questions import Options, question
 
 # Work has process, device, start, end, and the start of its launch; other rows have process, start, end.
 NSYS_PID, NSYS_TABLES = "globalPid / 0x1000000", ("KERNEL", "MEMCPY", "MEMSET")
@@ -133,10 +133,10 @@ def test_idle_time_and_its_reasons(name: str, traces_dir: Path) -> None:
             sums[why] += ns
     reasons = {why: sums[why] for why in WHY}
     for by in ("op", "module", "function", "device"):
-        rows = idle.rows_of(found, by)
+        rows = question("idle").rows_of(found, Options(by))
         assert {why: rows[why].sum() for why in WHY} == reasons, by
         assert rows["time_ns"].sum() == sum(reasons.values())
-    row = summary.answer(found).rows.row(0, named=True)
+    row = question("summary").answer_of(found, Options()).rows.row(0, named=True)
     assert row["device_time_ns"] == sum(times[pid][1] - times[pid][0] for pid, _ in work)
     assert (row["idle_ns"], row["before_work_ns"]) == (sum(reasons.values()), sums["before_work_ns"])
     assert row["busy_ns"] == row["device_time_ns"] - row["idle_ns"]
@@ -187,11 +187,11 @@ def test_waiting_of_ranks_that_only_some_collectives_match(traces_dir: Path) -> 
     took = sum(map(sum, pairs))
     waited = took - sum(2 * min(pair) for pair in pairs)
     assert took < every
-    answer = comm.answer(found, "group")
+    answer = question("comm").answer_of(found, Options("group"))
     (row,) = answer.rows.to_dicts()
     assert (row["time_ns"], row["matched_ns"], row["waiting_ns"]) == (every, took, waited)
-    (shown,) = (one for one in answer.shown if one.title == "Waiting")
-    assert shown.text(answer.rows, shown.column) == [f"{100 * waited / took:.1f}%"] == ["0.8%"]
+    (shown,) = (one for one in answer.fields if one.title == "Waiting")
+    assert shown.cells(answer.rows) == [f"{100 * waited / took:.1f}%"] == ["0.8%"]
 
 
 def test_waiting_of_two_devices(traces_dir: Path) -> None:
@@ -209,7 +209,7 @@ def test_waiting_of_two_devices(traces_dir: Path) -> None:
         for device, ns in file.execute(query):
             lasted[device].append(ns)
     pairs = list(zip(lasted[0][1:], lasted[1][1:], strict=True))
-    rows = {row["device_id"]: row for row in comm.rows_of(found, "rank").to_dicts()}
+    rows = {row["device_id"]: row for row in question("comm").rows_of(found, Options("rank")).to_dicts()}
     for device in (0, 1):
         took = sum(pair[device] for pair in pairs)
         assert rows[device]["matched_ns"] == took < rows[device]["time_ns"] == sum(lasted[device])

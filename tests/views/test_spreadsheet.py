@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 
 import opspan
 from builders.capture import Capture
+from opspan.questions import Options
 from opspan.views import spreadsheet
-from opspan.views.table import Asked, as_csv, table_of
+from opspan.views.answer import as_csv
+from opspan.views.table import table_of
 
 FORMULAS = ["=1+1", "+cmd|' /C calc'!A0", "-x", "@SUM(A1)", "\t=1", "\r=1", "\uff1d1+1", "'=1", "''@x", "-1-1", "-"]
 PLAIN = ["aten::mm", "'quoted'", "a=b", "", "-5", "+1.5e3", "-.5", " x"]
@@ -60,7 +62,7 @@ def test_both_kinds_of_csv_are_written_so(tmp_path: Path) -> None:
 
     trace.export(tmp_path / "out.csv")
     exported = pl.read_csv(tmp_path / "out.csv", infer_schema=False)["name"].to_list()
-    printed = [row["name"] for row in csv.DictReader(io.StringIO(as_csv(table_of(trace.analysed, Asked()), -1)))]
+    printed = [row["name"] for row in csv.DictReader(io.StringIO(as_csv(table_of(trace.analysed, Options()), -1)))]
 
     assert exported == ["'=HYPERLINK(A1)", "-5"]
     assert sorted(printed) == sorted(exported)

@@ -24,7 +24,7 @@ from program_texts import Program
 from trial import Trial
 
 import opspan
-from opspan.views import findings
+from opspan.questions import Options, question
 
 TIMES = 5  # runs with and without the plant; the medians are compared
 LONGEST_S = 300
@@ -50,7 +50,7 @@ def _trial(program: Program, seed: int, recordings: Path | None) -> Trial:
             plain[number] = seconds(program, f"{folder}/plain{number}", "plain")
             planted[number] = seconds(program, f"{folder}/planted{number}", "planted")
         middle = sorted(planted, key=planted.__getitem__)[TIMES // 2]
-        rows = findings.rows_of(opspan.load(f"{folder}/planted{middle}").analysed)
+        rows = question("findings").rows_of(opspan.load(f"{folder}/planted{middle}").analysed, Options())
         if recordings is not None:
             for how, number in (("planted", middle), ("plain", sorted(plain, key=plain.__getitem__)[TIMES // 2])):
                 shutil.copytree(f"{folder}/{how}{number}", recordings / f"{program.name}.{how}")

@@ -20,7 +20,8 @@ from builders.job_program import programs_of, rows_of
 from builders.machine import Rows, run
 from builders.training_files import kineto_files, nsys_files
 from builders.training_plan import Run
-from opspan.views import findings, path
+from opspan.questions import Options, question
+from opspan.views import path
 
 SOURCES = {"kineto": kineto_files, "nsys": nsys_files}
 OF_SEED = 20  # runs without a plant, and what-if questions, per seed
@@ -33,9 +34,9 @@ def load(job: Job, rows: Rows, source: str, folder: Path, ranks: tuple[int, ...]
     return opspan.load(*(paths[rank] for rank in ranks or range(job.ranks)))
 
 
-def findings_of(job: Job, rows: Rows, source: str, ranks: tuple[int, ...] = ()) -> findings.Findings:
+def findings_of(job: Job, rows: Rows, source: str, ranks: tuple[int, ...] = ()) -> pl.DataFrame:
     with tempfile.TemporaryDirectory() as folder:
-        return findings.rows_of(load(job, rows, source, Path(folder), ranks).analysed)
+        return question("findings").rows_of(load(job, rows, source, Path(folder), ranks).analysed, Options())
 
 
 def _source(random: Random, is_kineto: bool = False) -> str:
@@ -99,7 +100,7 @@ def what_if(seed: int) -> WhatIf:
     truth = run(changed, job.depth).ns / before.ns - 1
     with tempfile.TemporaryDirectory() as folder:
         analysed = load(job, before, _source(random), Path(folder)).analysed
-        times = path.run_times(path.parts(analysed, "op", {name: factor}))
+        times = path.run_times(path.parts(analysed, Options("op", factors={name: factor})))
     command = f"python tools/judge --only what-if --seeds {seed // OF_SEED} --nth {seed % OF_SEED}"
     return WhatIf(seed, f"{name}={factor:g}", times[1] / times[0] - 1 if times else None, truth, command)
 

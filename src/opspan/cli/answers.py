@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -25,46 +23,42 @@ from opspan.cli.options import printing
 from opspan.cli.printing import show, show_data
 from opspan.errors import UsageError
 from opspan.printable import plural
+from opspan.questions import BY, Options, question
 
 if TYPE_CHECKING:
     from opspan.analysis import Analysis
     from opspan.many.ranks import Ranks
-    from opspan.tables.window import Steps
+    from opspan.tables import Tables
     from opspan.views.answer import Answer
     from opspan.views.footer import Run
 
 
-F = TypeVar("F", bound=Callable[..., Any])
 # Takes the files and the verb's own options, and returns the files of each run.
 Sides = Callable[[tuple[File, ...], Mapping[str, Any]], Sequence[tuple[File, ...]]]
-
-
-@dataclass(frozen=True)
-class Asked:
-    files: tuple[File, ...]
-    step: Steps | None  # what was given as --step
-    by: str  # "": there is no choice
-    other: Analysis | Ranks | None  # the second run, of a verb that compares two
-    more: Mapping[str, Any]  # the verb's own options
-    done: Callable[[int, int], None]  # to be told of how many files, and bytes, were read
+# Makes the answer of the traces of all sides.
+Comparison = Callable[[Sequence["Analysis | Ranks"], Options, Mapping[str, Any], Callable[[int, int], None]], "Answer"]
 
 
 def answering(
     name: str,
     text: str,
-    asks: Callable[[Asked], dict[str, Any]] = lambda asked: {"by": asked.by},
-    by: Sequence[str] = (),
+    asks: Callable[[Options, Mapping[str, Any]], Options] = lambda options, _more: options,
     *,
-    answer: Callable[[Analysis | Ranks, Asked], Answer] | None = None,
+    compare: Comparison | None = None,
     is_whole: bool = False,
     sides: Sides | None = None,
     needs_all: Callable[[Mapping[str, Any]], str | None] = lambda _more: None,
+    lean: Callable[[], Callable[[Tables], Tables]] | None = None,
+    changed: Callable[[Analysis, Mapping[str, Any]], Analysis] = lambda analysis, _more: analysis,
+    instead: Callable[..., bool] = lambda *_arguments, **_named: False,
     options: Sequence[click.Option] = (),
 ) -> click.Command:
-    """A verb that prints the answer of its name in views/ to what it `asks`, or what `answer` says of the whole traces.
-    `by`: what its rows can be by, the default first. `is_whole`: nothing is to be said below it; `sides`: which files
-    are which run, of a verb that compares; `needs_all`: the option with which it needs all of a trace at once;
-    `options`: more of its own."""
+    """Returns a verb that prints the answer to the question of its name. `asks` adds the verb's own options. With
+    `is_whole` nothing is printed below the answer. A verb that compares has `compare`, which makes the answer, and
+    `sides`, which says which files are which run. `needs_all` returns the option with which the verb needs all of a
+    trace at once, and `changed` may add to that trace. `lean` returns what drops the columns that the verb does not
+    read. `instead` prints files that are no trace, and returns whether it did."""
+    by_names = BY[name]
 
     @click.command(name, help=text)
     @(two_files if sides else trace_files)
@@ -72,10 +66,10 @@ def answering(
     @in_processes
     @click.option(
         "--by",
-        type=click.Choice(by or ("",)),
-        default=by[0] if by else "",
+        type=click.Choice(by_names or ("",)),
+        default=by_names[0] if by_names else "",
         show_default=True,
-        hidden=not by,
+        hidden=not by_names,
         help="One row for each of these.",
     )
     @printing
@@ -92,73 +86,80 @@ def answering(
         dask: str | None = None,
         **more: Any,
     ) -> int:
+        from opspan.analysis import Analysis
         from opspan.tables.window import parsed_steps
-        from opspan.text_columns import Layout, terminal
-        from opspan.views import answer as answers
         from opspan.views.footer import footer_lines
 
+        if instead(files, limit, form, more, wide=wide):
+            return 0
         steps = None if step is None else parsed_steps(step)
+        request = asks(Options(by, files, steps), more)
         several = sides(files, more) if sides else [files]
         titles = ("A", "B") if len(several) > 1 else ("",)
-        if whole := needs_all(more):
+        if option := needs_all(more):
             if processes or dask:
-                raise UsageError(f"{whole} needs all of a trace at once: leave out --processes and --dask")
+                raise UsageError(f"{option} needs all of a trace at once: leave out --processes and --dask")
             several = [expanded(side) for side in several]
         # A verb that compares takes the steps from the whole run.
         part = None if sides else step
-        each = dict.fromkeys(several)
-        ranks = {side: None if whole else many(side, between, part, processes, dask, cycle) for side in each}
+        ranks = {side: None if option else many(side, between, part, processes, dask, cycle) for side in several}
+        kept = None if lean is None else lean()
         with Progress(sum(len(of or side) for side, of in ranks.items()) + 1) as progress:
-            asked = Asked(files, steps, by, None, more, progress.done)
             loaded = {
-                side: ranks[side] or load(side, progress, between, part, cycle=cycle, unnamed=not_named(side, files))
-                for side in each
+                side: of or load(side, progress, between, part, kept, cycle, not_named(side, files))
+                for side, of in ranks.items()
             }
-            found = [loaded[side] for side in several]
-            progress.step(_doing(found))
-            if answer is not None:
-                given = answer(found[0], replace(asked, other=found[-1]))
-            elif (many_ranks := ranks[files]) is not None:
-                given = _of_ranks(many_ranks, name, asks(asked), progress)
+            runs = [loaded[side] for side in several]
+            progress.step(_doing(runs))
+            if compare is not None:
+                answer = compare(runs, request, more, progress.done)
             else:
-                given = import_module(f"opspan.views.{name}").answer(found[0], **asks(asked))
-            runs = [_known(run) for run in found]
-            named = zip(runs, titles, strict=True)
-            below = [] if is_whole else [line for run, title in named for line in footer_lines(run, title)]
-        if form == "json":
-            show_data(answers.as_json(runs, given, -1 if limit is None else limit))
-        elif form == "csv":
-            show_data(answers.as_csv(given, -1 if limit is None else limit))
-            show("".join(f"{line}\n" for line in (*given.notes, *below)), err=True)
-        else:
-            layout = Layout(whole_names=True) if wide else terminal()
-            text = answers.as_text(given, answers.ROWS_OF_TEXT if limit is None else limit, layout)
-            show(text + "".join(f"{line}\n" for line in ("", *layout.lines(below)) if below))
-        return given.exit_code
+                if isinstance(runs[0], Analysis):
+                    runs[0] = changed(runs[0], more)
+                answer = _answer(name, runs[0], request, progress.done)
+            heads = [run if isinstance(run, Analysis) else run.whole for run in runs]
+            named = zip(heads, titles, strict=True)
+            below = [] if is_whole else [line for head, title in named for line in footer_lines(head, title)]
+        show_answer(answer, heads, below, limit, form, wide=wide)
+        return answer.exit_code
 
     command.params.extend(options)
     return command
 
 
-def _known(run: Analysis | Ranks) -> Run:
-    """Returns the lines to print below an answer."""
+def _answer(name: str, run: Analysis | Ranks, options: Options, done: Callable[[int, int], None]) -> Answer:
     from opspan.analysis import Analysis
 
-    return run if isinstance(run, Analysis) else run.whole
+    asked = question(name)
+    if isinstance(run, Analysis):
+        return asked.answer_of(run, options)
+    return asked.answer(run.ask((name, options), progress=done)[0], asked.checked(options))
 
 
-def _doing(found: Sequence[Analysis | Ranks]) -> str:
+def show_answer(
+    answer: Answer, heads: Sequence[Run], below: Sequence[str], limit: int | None, form: str, *, wide: bool
+) -> None:
+    """Prints an answer, and the lines below it, in the form that was asked for."""
+    from opspan.text_columns import Layout, terminal
+    from opspan.views import answer as answers
+
+    layout = Layout(whole_names=True) if wide or form != "text" else terminal()
+    if form == "text":
+        text = answers.as_text(answer, answers.ROWS_OF_TEXT if limit is None else limit, layout)
+        show(text + "".join(f"{line}\n" for line in ("", *layout.lines(below)) if below))
+    else:
+        # What the document does not hold goes to standard error.
+        in_json = answer.document(heads, 0).keys() if form == "json" else ()
+        notes = [*([] if "notes" in in_json else answer.notes), *([] if form == "json" else below)]
+        show("".join(f"{line}\n" for line in notes), err=True)
+        rows = -1 if limit is None else limit
+        show_data(answers.as_json(answer, heads, rows) if form == "json" else answers.as_csv(answer, rows))
+    show("".join(f"{line}\n" for line in layout.lines(answer.lacking)), err=True)
+
+
+def _doing(runs: Sequence[Analysis | Ranks]) -> str:
     from opspan.analysis import Analysis
 
-    files = sum(len(run) for run in found if not isinstance(run, Analysis))
-    ranges = sum(run.tables.ranges.height for run in found if isinstance(run, Analysis))
+    files = sum(len(run) for run in runs if not isinstance(run, Analysis))
+    ranges = sum(run.tables.ranges.height for run in runs if isinstance(run, Analysis))
     return f"reading {plural(files, 'file')}" if files else f"looking at {plural(ranges, 'range')}"
-
-
-def _of_ranks(ranks: Ranks, name: str, options: dict[str, Any], progress: Progress) -> Answer:
-    from opspan.many.task import Question
-
-    # Which files were named is for the sentences alone.
-    parts = ranks.ask(Question(name, {key: options[key] for key in options if key != "files"}), progress=progress.done)
-    answer: Answer = import_module(f"opspan.views.{name}").answer_of(parts[0], **options)
-    return answer

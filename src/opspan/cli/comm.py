@@ -20,6 +20,4 @@ Example:
   opspan comm report.sqlite --by call --limit 20
 """
 
-
-_BY = ("kind", "group", "rank", "size", "op", "module", "phase", "step", "function", "call")
-command = answering("comm", _HELP, by=_BY)
+command = answering("comm", _HELP)

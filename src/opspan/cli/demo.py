@@ -27,8 +27,8 @@ def command(wanted: Path | None) -> None:
     """
     from opspan.app import capturing, demo
     from opspan.errors import MissingPackage
+    from opspan.questions import Options, question
     from opspan.text_columns import terminal
-    from opspan.views import summary
     from opspan.views.answer import as_text
     from opspan.views.overview import overview
 
@@ -38,7 +38,8 @@ def command(wanted: Path | None) -> None:
     show(f"{overview(trace.analysed, terminal())}\n{_next(folder)}")
     held = f"{plural(trace.ranges.height, 'range')}, {plural(trace.issues.height, 'issue')}"
     show(f"Wrote {path_text(folder)} ({held}) and {path_text(text)}\n")
-    short = as_text(summary.answer(trace.analysed, [Path(os.path.relpath(folder))]), 1, terminal())
+    answer = question("summary").answer_of(trace.analysed, Options(files=(Path(os.path.relpath(folder)),)))
+    short = as_text(answer, 1, terminal())
     show(f"\nIn short, as opspan summary has it:\n{short}")
     page = folder / "report.html"
     try:

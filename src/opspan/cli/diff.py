@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from opspan.cli.answers import Asked, answering
+from opspan.cli.answers import answering
 from opspan.cli.options import FILE_TO_WRITE
 from opspan.errors import UsageError
 from opspan.printable import plural
+from opspan.questions import Options
 
 if TYPE_CHECKING:
     from opspan.addresses import File
@@ -81,31 +82,29 @@ def _sides(files: tuple[File, ...], more: Mapping[str, Any]) -> Sequence[tuple[F
     return [files[:1], files[-1:]]
 
 
-def _answer(analysis: Analysis | Ranks, asked: Asked) -> Answer:
+def _compare(
+    runs: Sequence[Analysis | Ranks], options: Options, more: Mapping[str, Any], done: Callable[[int, int], None]
+) -> Answer:
     from opspan.analysis import Analysis
     from opspan.tables.window import parsed_steps
     from opspan.views import baseline
-    from opspan.views.diff import answer, saved
+    from opspan.views.diff import answer, figures_of, saved
 
-    more, process = asked.more, asked.more["process"]
+    def figures(run: Analysis | Ranks, step: Steps | None, process: int | None) -> Figures:
+        if isinstance(run, Analysis):
+            return figures_of(run, options.by, step, process)
+        return run.figures(options.by, step, done)
+
+    step, process = options.step, more["process"]
     if path := more["save_baseline"]:
-        assert isinstance(analysis, Analysis)  # noqa: S101  as `_needs_all` says
-        return saved(path, baseline.save(analysis, path, asked.step, process))
-    of_file = _figures(analysis, asked, asked.step, process)
+        assert isinstance(runs[0], Analysis)  # noqa: S101  as `_needs_all` says
+        return saved(path, baseline.save(runs[0], path, step, process))
+    before = figures(runs[0], step, process)
     if path := more["baseline"]:
-        return answer(baseline.load(path, asked.by), of_file, more["fail_over"])
-    step = asked.step if more["with_step"] is None else parsed_steps(more["with_step"])
+        return answer(baseline.load(path, options.by), before, more["fail_over"])
+    step = step if more["with_step"] is None else parsed_steps(more["with_step"])
     process = process if more["with_process"] is None else more["with_process"]
-    return answer(of_file, _figures(asked.other or analysis, asked, step, process), more["fail_over"])
-
-
-def _figures(analysis: Analysis | Ranks, asked: Asked, step: Steps | None, process: int | None) -> Figures:
-    from opspan.analysis import Analysis
-    from opspan.views.diff import figures_of
-
-    if isinstance(analysis, Analysis):
-        return figures_of(analysis, asked.by, step, process)
-    return analysis.figures(asked.by, step, asked.done)
+    return answer(before, figures(runs[-1], step, process), more["fail_over"])
 
 
 def _needs_all(more: Mapping[str, Any]) -> str | None:
@@ -144,6 +143,5 @@ _OPTIONS = (
         help="The same as --process, for B where that differs. B may be A's file.",
     ),
 )
-_BY = ("op", "shape", "module", "phase", "kernel", "place")
 
-command = answering("diff", _HELP, answer=_answer, by=_BY, sides=_sides, needs_all=_needs_all, options=_OPTIONS)
+command = answering("diff", _HELP, compare=_compare, sides=_sides, needs_all=_needs_all, options=_OPTIONS)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
-from opspan.cli.answers import Asked, answering
+from opspan.cli.answers import answering
 from opspan.cli.printing import show
 
 _HELP = """Print what is wrong with a run, the costliest first, and what to do about it.
@@ -21,10 +19,6 @@ Example:
   opspan findings report.sqlite --limit 3 --format json
   opspan findings --explain late-host
 """
-
-
-def _asks(asked: Asked) -> dict[str, Any]:
-    return {"files": asked.files}
 
 
 def _explain(ctx: click.Context, _parameter: click.Parameter, name: str | None) -> None:
@@ -44,4 +38,4 @@ _EXPLAIN = click.Option(
     help="Say what the finding of this id means, and read no file.",
 )
 
-command = answering("findings", _HELP, _asks, options=(_EXPLAIN,))
+command = answering("findings", _HELP, options=(_EXPLAIN,))

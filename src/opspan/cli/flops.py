@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import click
 
-from opspan.cli.answers import Asked, answering
+from opspan.cli.answers import answering
+from opspan.questions import Options
 
 _HELP = """Print the operations and bytes of ops, how fast they were, and which bound of the device they are near.
 
@@ -29,8 +32,8 @@ _PEAK = click.Option(
 )
 
 
-def _asks(asked: Asked) -> dict[str, Any]:
-    return {"by": asked.by, "peak": asked.more["peak"]}
+def _asks(options: Options, more: Mapping[str, Any]) -> Options:
+    return replace(options, peak=more["peak"])
 
 
-command = answering("flops", _HELP, _asks, by=("op", "shape", "module", "phase", "step", "run"), options=(_PEAK,))
+command = answering("flops", _HELP, _asks, options=(_PEAK,))

@@ -18,5 +18,4 @@ Example:
   opspan idle report.sqlite --by gap --format json
 """
 
-
-command = answering("idle", _HELP, by=("op", "module", "phase", "step", "function", "device", "stream", "gap"))
+command = answering("idle", _HELP)

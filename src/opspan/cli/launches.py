@@ -16,5 +16,4 @@ Example:
   opspan launches report.sqlite --by copy --format json
 """
 
-
-command = answering("launches", _HELP, by=("op", "module", "phase", "step", "function", "kernel", "stream", "copy"))
+command = answering("launches", _HELP)

@@ -16,5 +16,4 @@ Example:
   opspan memory capture --by block --limit 20
 """
 
-
-command = answering("memory", _HELP, by=("op", "block", "device"))
+command = answering("memory", _HELP)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import click
 
-from opspan.cli.answers import Asked, answering
+from opspan.cli.answers import answering
+from opspan.questions import Options
 
 _HELP = """Print the critical path: of each moment what it was that all the rest waited for.
 
@@ -27,17 +30,16 @@ Example:
 """
 
 
-def _asks(asked: Asked) -> dict[str, Any]:
+def _asks(options: Options, more: Mapping[str, Any]) -> Options:
     from opspan.views.path import factors_of
 
-    return {"by": asked.by, "factors": factors_of(asked.more["what_if"])}
+    return replace(options, factors=factors_of(more["what_if"]))
 
 
 command = answering(
     "path",
     _HELP,
     _asks,
-    by=("op", "kind", "module", "phase", "step"),
     options=[
         click.Option(
             ["--what-if"],

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from opspan.cli.answers import Asked, answering
+from opspan.cli.answers import answering
 
 _HELP = """Print the steps of a run, and where the time of each went.
 
@@ -22,9 +20,4 @@ Example:
   opspan steps capture --step 'train step*' --format json
 """
 
-
-def _asks(asked: Asked) -> dict[str, Any]:
-    return {"step": asked.step}
-
-
-command = answering("steps", _HELP, _asks)
+command = answering("steps", _HELP)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from opspan.cli.answers import Asked, answering
+from opspan.cli.answers import answering
 
 _HELP = """Print on one screen what a trace is, where its time went, and what to type next.
 
@@ -17,9 +15,4 @@ Example:
   opspan summary rank0.json rank1.json --format json
 """
 
-
-def _asks(asked: Asked) -> dict[str, Any]:
-    return {"files": asked.files}
-
-
-command = answering("summary", _HELP, _asks, is_whole=True)
+command = answering("summary", _HELP, is_whole=True)

@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from opspan.cli.loading import Progress, expanded, in_processes, load, many, part_of_trace, steps_asked, trace_files
-from opspan.cli.options import FILE_TO_READ, printing
-from opspan.cli.printing import show, show_data
+from opspan.cli.answers import answering
+from opspan.cli.loading import expanded
+from opspan.cli.options import FILE_TO_READ
 from opspan.cli.vtune_report import report_of, show_report
 from opspan.errors import UsageError
-from opspan.printable import plural
+from opspan.questions import Options
 from opspan.sources import SOURCES
 
 if TYPE_CHECKING:
     from opspan.addresses import File
+    from opspan.analysis import Analysis
     from opspan.tables import Tables
-    from opspan.views.footer import Run
 
 
 _HELP = """Print the ops of a trace as torch.profiler's table.
@@ -46,124 +48,85 @@ Example:
 _OF_TRACES = ("by", "op", "kernels", "memory", "sort_by", "between", "step", "processes", "dask")
 
 
-@click.command("table", help=_HELP.format(sources="\n".join(f"  {source.reads}" for source in SOURCES)))
-@trace_files
-@part_of_trace
-@in_processes
-@click.option(
-    "--by",
-    type=click.Choice(["name", "shape", "stack", "module", "step", "phase", "stream", "kernel"]),
-    default="name",
-    show_default=True,
-    help="Group by this: one row for each.",
-)
-@click.option(
-    "--op",
-    metavar="NAME",
-    help="Only ops and ranges called NAME (* stands for any text); by kernel or stream, only what they launched.",
-)
-@click.option("--kernels", is_flag=True, help="Print rows for kernels and copies as well, as torch.profiler does.")
-@click.option("--memory", is_flag=True, help="Add columns for memory: what was allocated minus what was freed.")
-@click.option(
-    "--sort-by",
-    metavar="COL",
-    help="Column to sort by, named as in the JSON or as torch names it.  [default: self device time, "
-    "or self CPU time where there is none]",
-)
-@click.option(
-    "--metrics",
-    metavar="REPORT",
-    multiple=True,
-    type=FILE_TO_READ,
-    help="A file of `vtune -report ... -group-by task`: its metrics become columns of the table by name. Can be given "
-    "several times.",
-)
-@printing
-def command(
-    files: tuple[File, ...],
-    between: tuple[str, str] | None,
-    step: str | None,
-    cycle: int | None,
-    processes: int | None,
-    dask: str | None,
-    by: str,
-    op: str | None,
-    kernels: bool,
-    memory: bool,
-    sort_by: str | None,
-    limit: int | None,
-    metrics: tuple[File, ...],
-    wide: bool,
-    form: str,
-) -> None:
+def _asks(options: Options, more: Mapping[str, Any]) -> Options:
+    if more["metrics"] and options.by != "name":
+        raise UsageError(f"--metrics adds columns to the table by name, and --by is {options.by}; expected --by name")
+    if more["metrics"] and (count := len(expanded(options.files))) > 1:
+        raise UsageError(
+            f"--metrics is a report of one run of a program; expected its one trace, and got {count} files"
+        )
+    return replace(options, **{name: more[name] for name in ("op", "kernels", "memory", "sort_by")})
+
+
+def _prints_report(files: Sequence[File], limit: int | None, form: str, more: Mapping[str, Any], *, wide: bool) -> bool:
+    """Prints the only file if it is a report of VTune, and returns whether it is."""
+    report = None if more["metrics"] else report_of(files)
+    if report is None:
+        return False
+    context = click.get_current_context()
+    odd = [name for name in _OF_TRACES if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+    if odd:
+        raise UsageError(
+            f"{files[0].name} is a report of VTune, whose sums have no ops or times to choose from; leave out "
+            + " and ".join(f"--{name.replace('_', '-')}" for name in odd)
+        )
+    show_report(report, limit, form, wide=wide)
+    return True
+
+
+def _lean() -> Callable[[Tables], Tables]:
+    from opspan.views.table import lean
+
+    return lean
+
+
+def _with_reports(analysis: Analysis, more: Mapping[str, Any]) -> Analysis:
+    """Returns the analysis of the trace with the metrics of the reports."""
     from opspan.analysis import Analysis
-    from opspan.text_columns import Layout, terminal
-    from opspan.views import missing
-    from opspan.views import table as tables
-    from opspan.views.footer import footer_lines
-
-    if not metrics and (report := report_of(files)) is not None:
-        given = click.get_current_context()
-        odd = [name for name in _OF_TRACES if given.get_parameter_source(name) is ParameterSource.COMMANDLINE]
-        if odd:
-            raise UsageError(
-                f"{files[0].name} is a report of VTune, whose sums have no ops or times to choose from; leave out "
-                + " and ".join(f"--{name.replace('_', '-')}" for name in odd)
-            )
-        show_report(report, limit, form, wide=wide)
-        return
-    if metrics and by != "name":
-        raise UsageError(f"--metrics adds columns to the table by name, and --by is {by}; expected --by name")
-    steps = steps_asked(step)
-    asked = tables.Asked(by, sort_by, op, kernels, memory, steps if isinstance(steps, str) else None)
-    if metrics and (processes or dask):
-        raise UsageError("--metrics needs all of a trace at once: leave out --processes and --dask")
-    if metrics:
-        files = expanded(files)
-        if len(files) > 1:
-            raise UsageError(
-                f"--metrics is a report of one run of a program; expected its one trace, and got {len(files)} files"
-            )
-    ranks = None if metrics else many(files, between, step, processes, dask, cycle)
-    run: Run
-    with Progress((len(files) if ranks is None else len(ranks)) + 1) as progress:
-        if ranks is not None:
-            from opspan.many.task import Question
-            from opspan.views import table_of_ranks
-
-            progress.step(f"reading {plural(len(ranks), 'file')}")
-            (parts,) = ranks.ask(Question("table_of_ranks", {"asked": asked}), progress=progress.done)
-            table, run = table_of_ranks.rows(parts, asked), ranks.whole
-            not_there = parts["missing"].rows["text"].to_list()
-        else:
-            found = load(files, progress, between, step, tables.lean, cycle)
-            if metrics:
-                found = Analysis(_with_reports(found.tables, metrics))
-            progress.step(f"adding up {plural(found.tables.ranges.height, 'range')}")
-            table, run = tables.table_of(found, asked), found
-            not_there = missing.lines(found, by)
-        findings = footer_lines(run)
-    layout = Layout(whole_names=True) if wide or form != "text" else terminal()
-    if form != "text":
-        show("".join(f"{note}\n" for note in table.notes), err=True)
-    if form == "json":
-        show_data(tables.as_json(run, table, -1 if limit is None else limit))
-    elif form == "csv":
-        show_data(tables.as_csv(table, -1 if limit is None else limit))
-        show("".join(f"{line}\n" for line in findings), err=True)
-    else:
-        text = tables.as_text(table, tables.ROWS_OF_TEXT if limit is None else limit, layout)
-        show(text + "".join(f"{line}\n" for line in ("", *layout.lines(findings)) if findings))
-    show("".join(f"{line}\n" for line in layout.lines(not_there)), err=True)
-
-
-def _with_reports(trace: Tables, reports: tuple[File, ...]) -> Tables:
     from opspan.readers.vtune.reports import read
     from opspan.remote import local
     from opspan.tables.metrics import with_metrics
 
-    for file in reports:
-        with local(file) as found:
-            report = read(found.path)
+    trace = analysis.tables
+    for file in more["metrics"]:
+        with local(file) as copy:
+            report = read(copy.path)
         trace = with_metrics(trace, report.frame, report.issues)
-    return trace
+    return Analysis(trace) if more["metrics"] else analysis
+
+
+_OPTIONS = (
+    click.Option(
+        ["--op"],
+        metavar="NAME",
+        help="Only ops and ranges called NAME (* stands for any text); by kernel or stream, only what they launched.",
+    ),
+    click.Option(
+        ["--kernels"], is_flag=True, help="Print rows for kernels and copies as well, as torch.profiler does."
+    ),
+    click.Option(["--memory"], is_flag=True, help="Add columns for memory: what was allocated minus what was freed."),
+    click.Option(
+        ["--sort-by"],
+        metavar="COL",
+        help="Column to sort by, named as in the JSON or as torch names it.  [default: self device time, "
+        "or self CPU time where there is none]",
+    ),
+    click.Option(
+        ["--metrics"],
+        metavar="REPORT",
+        multiple=True,
+        type=FILE_TO_READ,
+        help="A file of `vtune -report ... -group-by task`: its metrics become columns of the table by name. Can be "
+        "given several times.",
+    ),
+)
+command = answering(
+    "table",
+    _HELP.format(sources="\n".join(f"  {source.reads}" for source in SOURCES)),
+    _asks,
+    instead=_prints_report,
+    needs_all=lambda more: "--metrics" if more["metrics"] else None,
+    lean=_lean,
+    changed=_with_reports,
+    options=_OPTIONS,
+)

@@ -123,7 +123,7 @@ _COLUMNS = ("Self", "%", "Total", "Count", "Name")
 
 
 def _title(shown: Shown | None, wish: Wish, pid: int) -> str:
-    from opspan.views.answer import time_text
+    from opspan.views.fields import time_text
 
     head = f"opspan top: process {pid}, {wish.by} by {'total' if wish.by_total else 'self'}"
     if wish.is_paused:
@@ -138,7 +138,7 @@ def _title(shown: Shown | None, wish: Wish, pid: int) -> str:
 
 def _rows(shown: Shown | None, wish: Wish, limit: int) -> list[tuple[str, ...]]:
     from opspan.app.top_rows import ordered
-    from opspan.views.answer import time_text
+    from opspan.views.fields import time_text
 
     if shown is None or shown.by != wish.by:
         return []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opspan.cli.printing import show, show_data
+from opspan.cli.answers import show_answer
 from opspan.errors import ReadError
 
 if TYPE_CHECKING:
@@ -39,20 +39,8 @@ def report_of(files: Sequence[File]) -> Report | None:
 def show_report(report: Report, limit: int | None, form: str, *, wide: bool) -> None:
     from opspan.analysis import Analysis
     from opspan.tables import Metadata, Tables
-    from opspan.text_columns import Layout, terminal
-    from opspan.views import answer as answers
     from opspan.views.footer import footer_lines
     from opspan.views.vtune_report import answer
 
-    given = answer(report.frame)
     run = Analysis(Tables((Metadata("vtune", (str(report.path),)),), issues=report.issues.frame()))
-    below = footer_lines(run)
-    if form == "json":
-        show_data(answers.as_json([run], given, -1 if limit is None else limit))
-    elif form == "csv":
-        show_data(answers.as_csv(given, -1 if limit is None else limit))
-        show("".join(f"{line}\n" for line in below), err=True)
-    else:
-        layout = Layout(whole_names=True) if wide else terminal()
-        text = answers.as_text(given, answers.ROWS_OF_TEXT if limit is None else limit, layout)
-        show(text + "".join(f"{line}\n" for line in ("", *layout.lines(below)) if below))
+    show_answer(answer(report.frame), [run], footer_lines(run), limit, form, wide=wide)

@@ -17,5 +17,4 @@ Example:
   opspan waits report.sqlite --by call --limit 20
 """
 
-
-command = answering("waits", _HELP, by=("op", "module", "phase", "step", "function", "why", "call"))
+command = answering("waits", _HELP)

@@ -15,6 +15,7 @@ from opspan.events.times import Microseconds
 
 if TYPE_CHECKING:
     from opspan.analysis import Analysis
+    from opspan.events.column_events import ColumnEvents
 
 __all__ = [
     "DeviceType",
@@ -35,14 +36,19 @@ __all__ = [
 ]
 
 
-@forked.elsewhere
-def events_of(analysis: Analysis, with_flops: bool = False) -> EventList:
-    """The EventList over a trace's ranges and work; what `trace.events()` gives."""
+def events_in_columns(analysis: Analysis, with_flops: bool = False) -> ColumnEvents:
+    """The events over a trace's ranges and work, in columns."""
     from opspan.events.column_events import ColumnEvents
     from opspan.events.columns import event_columns
 
     columns = event_columns(analysis.attributed)
-    return EventList.over(ColumnEvents(columns.with_flops() if with_flops else columns))
+    return ColumnEvents(columns.with_flops() if with_flops else columns)
+
+
+@forked.elsewhere
+def events_of(analysis: Analysis, with_flops: bool = False) -> EventList:
+    """The EventList over a trace's ranges and work; what `trace.events()` gives."""
+    return EventList.over(events_in_columns(analysis, with_flops))
 
 
 @forked.elsewhere

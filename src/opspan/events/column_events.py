@@ -320,13 +320,13 @@ class ColumnEvents:
     def averages(
         self, by_shapes: bool, with_python: bool, stack_depth: int = 0, by_overload: bool = False
     ) -> list[FunctionEventAvg]:
-        groups = self._groups(by_shapes, with_python, stack_depth, by_overload)
+        groups = self.groups(by_shapes, with_python, stack_depth, by_overload)
         # Values are made in blocks, few of which are kept: in their order each block is made once.
         firsts = {number: self.event(number) for number in sorted(group.first for group in groups)}
         return [group.average(firsts[group.first]) for group in groups]
 
     @forked.method_elsewhere
-    def _groups(self, by_shapes: bool, with_python: bool, stack_depth: int, by_overload: bool) -> list[Group]:
+    def groups(self, by_shapes: bool, with_python: bool, stack_depth: int, by_overload: bool) -> list[Group]:
         cpu = self._cpu_parts()
         if stack_depth > 0 and self.source.functions.height:
             numbers = self._stack_numbers(min(stack_depth, DEEPEST))

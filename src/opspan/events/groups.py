@@ -25,10 +25,14 @@ _NAMES = ("count", *(one.name for one in _SUMS))
 
 
 class Group:
-    """Sums over a group, and the place of its first event: where in the list it is, and its number."""
+    """Sums over a group, what its events have in common, and the place of the first: where in the list it is, and its
+    number."""
 
-    def __init__(self, place: tuple[int, int, int]) -> None:
+    def __init__(self, place: tuple[int, int, int], is_cpu: bool = True, rank: int = 0, name: str = "") -> None:
         self.place = place
+        self.is_cpu = is_cpu
+        self.rank = rank
+        self.name = name
         self.sums: Counter[str] = Counter()
 
     @property
@@ -79,10 +83,10 @@ def groups_of(
                 shape = written[row["sizes"]] = str(shapes_of(row["sizes"]))
         others = (shape, row.get("stack"), row.get("overload") or "")
         key = (True, row.get("rank", 0), shown_name(row["name"]), is_user(row["kind"]), *others)
-        groups.setdefault(key, Group(place_of(row))).add(row)
+        groups.setdefault(key, Group(place_of(row), *key[:3])).add(row)
     for row in _grouped(device, [*rank, "name"]).iter_rows(named=True):
         key = (False, row.get("rank", 0), shown_name(row["name"]), False, None, None, None)
-        groups.setdefault(key, Group(place_of(row))).add(row)
+        groups.setdefault(key, Group(place_of(row), *key[:3])).add(row)
     return sorted(groups.values(), key=lambda group: group.place)
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 from opspan.addresses import file_said
 from opspan.many.files import File
-from opspan.many.task import Answered, Failed, Question, Reading, Task, answered
+from opspan.many.task import Answered, Failed, Reading, Request, Task, answered
 
 MOST_FILES, MOST_BYTES = 16, 8 << 20  # of a task
 _LOOKS_S = 0.2
@@ -26,7 +26,7 @@ Done = Callable[[int, int], None]  # files and bytes
 def asked(
     files: Sequence[File],
     reading: Reading,
-    questions: Sequence[Question],
+    requests: Sequence[Request],
     executor: Executor,
     at_once: int,
     done: Done = lambda _files, _bytes: None,
@@ -37,7 +37,7 @@ def asked(
     try:
         while True:
             while len(waiting) < AHEAD * at_once and (some := next(rest, None)) is not None:
-                task = Task(tuple(file.path for file in some), reading, tuple(questions))
+                task = Task(tuple(file.path for file in some), reading, tuple(requests))
                 waiting.append((some, task, executor.submit(answered, task)))
             if not waiting:
                 return

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import replace
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -19,9 +18,10 @@ from opspan.many import FEW
 from opspan.many.asking import Done, asked
 from opspan.many.files import File, files_of
 from opspan.many.processes import Processes
-from opspan.many.task import Answered, Failed, Question, Reading, Task, answered, opened, raised
+from opspan.many.task import Answered, Failed, Reading, Request, Task, answered, opened, raised
 from opspan.many.together import Sum, Whole
 from opspan.printable import plural
+from opspan.questions import Options, question
 from opspan.tables.ranks import have_other_cycles
 from opspan.trace import Trace
 
@@ -181,35 +181,32 @@ class Ranks:
         step: str | None = None,
     ) -> Table:
         """The same as `Trace.table`."""
-        from opspan.views.table import Asked
-        from opspan.views.table_of_ranks import rows
+        from opspan.views.table import QUESTION, answer
 
-        asked = Asked(by, sort_by, op, kernels, memory, step)
-        return rows(self._one("table_of_ranks", asked=asked), asked)
+        options = QUESTION.checked(Options(by, step=step, sort_by=sort_by, op=op, kernels=kernels, memory=memory))
+        return answer(self.ask(("table", options))[0], options)
 
     def summary(self) -> pl.DataFrame:
         """Returns one row: what the run is and where its time went, as `opspan summary`."""
-        from opspan.views.summary import answer_of
-
-        return answer_of(self._one("summary")).rows
+        return self._rows("summary", Options())
 
     def steps(self, name: str | None = None) -> pl.DataFrame:
         """The same as `Trace.steps`."""
-        return self._rows("steps", step=name)
+        return self._rows("steps", Options(step=name))
 
     def idle(self, by: str = "op") -> pl.DataFrame:
         """The same as `Trace.idle`."""
-        return self._rows("idle", by=by)
+        return self._rows("idle", Options(by))
 
     def launches(self, by: str = "op") -> pl.DataFrame:
         """The same as `Trace.launches`. A median of more than 100,000 different values is the median of their first
         three digits.
         """
-        return self._rows("launches", by=by)
+        return self._rows("launches", Options(by))
 
     def waits(self, by: str = "op") -> pl.DataFrame:
         """The same as `Trace.waits`."""
-        return self._rows("waits", by=by)
+        return self._rows("waits", Options(by))
 
     def flops(self, by: str = "op", *, peak: Sequence[str] = ()) -> pl.DataFrame:
         """The same as `Trace.flops`."""
@@ -220,25 +217,25 @@ class Ranks:
                 f"the formula of {known[0]} is known to this program alone, and others read the files; expected "
                 "processes=1"
             )
-        return self._rows("flops", by=by, peak=tuple(peak))
+        return self._rows("flops", Options(by, peak=tuple(peak)))
 
     def path(self, by: str = "op", what_if: Mapping[str, float] | None = None) -> pl.DataFrame:
         """The same as `Trace.path`."""
-        return self._rows("path", by=by, factors=dict(what_if) if what_if else None)
+        return self._rows("path", Options(by, factors=dict(what_if) if what_if else None))
 
     def memory_use(self, by: str = "op") -> pl.DataFrame:
         """The same as `Trace.memory_use`."""
-        return self._rows("memory", by=by)
+        return self._rows("memory", Options(by))
 
     def comm(self, by: str = "kind") -> pl.DataFrame:
         """The same as `Trace.comm`."""
-        return self._rows("comm", by=by)
+        return self._rows("comm", Options(by))
 
     def findings(self) -> pl.DataFrame:
         """The same as `Trace.findings`. Rules that compare ranks look at all of them. The others look at each rank, and
         their sentence is about the rank with the most at stake.
         """
-        return self._rows("findings")
+        return self._rows("findings", Options())
 
     def compare(self, other: Ranks | Tables, by: str = "op") -> pl.DataFrame:
         """Returns what another run does differently, as `opspan diff` says it."""
@@ -252,34 +249,33 @@ class Ranks:
         """Returns the figures of the run that `compare` compares, of some steps only if they are named."""
         from opspan.analysis.figures import together
 
-        return together(self.ask(Question("diff", {"by": by, "step": step}), progress=progress)[0], by)
+        return together(self.ask(("diff", Options(by, step=step)), progress=progress)[0], by)
 
     # -- how
 
-    def _one(self, answer: str, **options: Any) -> Parts:
-        return self.ask(Question(answer, options))[0]
+    def _rows(self, name: str, options: Options) -> pl.DataFrame:
+        asked = question(name)
+        return asked.rows(self.ask((name, options))[0], asked.checked(options))
 
-    def _rows(self, answer: str, **options: Any) -> pl.DataFrame:
-        found: pl.DataFrame = import_module(f"opspan.views.{answer}").rows(self._one(answer, **options), **options)
-        return found
-
-    def ask(self, *questions: Question, progress: Done | None = None) -> list[Parts]:
+    def ask(self, *requests: Request, progress: Done | None = None) -> list[Parts]:
         """Returns the parts of each answer, of all files together."""
+        # The names of files are for sentences alone.
+        requests = tuple((name, replace(question(name).checked(options), files=())) for name, options in requests)
         if self._cycle is not None:
             whole = replace(self._reading, between=None, step=None)
             wanted = self._sum((), whole, progress)[0].of_cycle(self._cycle)
             self._files = [file for file in self._files if file.path in wanted]
             self._cycle = None
-        sums, failed = self._sum(questions, self._reading, progress)
+        sums, failed = self._sum(requests, self._reading, progress)
         self._whole, parts = sums.whole(failed)
         return parts
 
-    def _sum(self, questions: Sequence[Question], reading: Reading, progress: Done | None) -> tuple[Sum, list[Failed]]:
-        sums = Sum(len(questions), self._skipped)
+    def _sum(self, requests: Sequence[Request], reading: Reading, progress: Done | None) -> tuple[Sum, list[Failed]]:
+        sums = Sum(len(requests), self._skipped)
         failed: list[Failed] = []
         without: list[Failed] = []  # the steps that were asked for
         with self._running() as (executor, at_once):
-            results = asked(self._files, reading, questions, executor, at_once, progress or self._progress)
+            results = asked(self._files, reading, requests, executor, at_once, progress or self._progress)
             for result in results:
                 if isinstance(result, Answered):
                     sums.add(result)

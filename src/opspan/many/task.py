@@ -1,6 +1,6 @@
 """What is asked of some files, and what each of them answers: small, and the same on every machine.
 
-    answers = answered(Task(files, Reading(), (Question("idle", {"by": "op"}),)))
+    answers = answered(Task(files, Reading(), (("idle", Options("op")),)))
 
 `answered` is what executors run. It lies at the top of this module and takes and gives what pickle knows, so it runs
 in any `concurrent.futures.Executor`. What is wrong with a file is a Failed: no exception goes from process to process.
@@ -8,13 +8,12 @@ in any `concurrent.futures.Executor`. What is wrong with a file is a Failed: no 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from opspan.addresses import file_said
 from opspan.errors import OpspanError, ReadError, UsageError
+from opspan.questions import Options, question
 
 if TYPE_CHECKING:
     import polars as pl
@@ -24,6 +23,9 @@ if TYPE_CHECKING:
     from opspan.tables import Metadata
     from opspan.tables.cycles import Recorded
     from opspan.tables.window import Steps
+
+
+Request = tuple[str, Options]  # the name of a question, and what it is asked with
 
 
 @dataclass(frozen=True)
@@ -38,18 +40,10 @@ class Reading:
 
 
 @dataclass(frozen=True)
-class Question:
-    """`parts(found, **options)` of a file in views/."""
-
-    answer: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
 class Task:
     files: tuple[str, ...]
     reading: Reading
-    questions: tuple[Question, ...]
+    requests: tuple[Request, ...]
 
 
 @dataclass(frozen=True)
@@ -61,7 +55,7 @@ class Answered:
     recorded: tuple[Recorded | None, ...]  # when each was recorded, and by whom
     issues: pl.DataFrame
     coverage: Coverage
-    parts: tuple[Parts, ...]  # of each question
+    parts: tuple[Parts, ...]  # of each request
     collectives: Part | None  # of which all ranks are done at the same time; None: a part has them
 
 
@@ -84,13 +78,13 @@ def _one(file: str, task: Task) -> Answered | Failed:
     from opspan.tables.tables import recorded_of
 
     try:
-        found = opened(file, task.reading)
-        parts = tuple(_parts(found, one) for one in task.questions)
-        tables = found.tables
+        analysis = opened(file, task.reading)
+        parts = tuple(question(name).parts(analysis, options) for name, options in task.requests)
+        tables = analysis.tables
         own = None
         if not any(COLLECTIVES in one for one in parts):
-            own = Part(found.own_collectives.drop("range"), times=("start_ns", "end_ns"))
-        return Answered(file, tables.ranks, tuple(recorded_of(tables)), tables.issues, found.coverage, parts, own)
+            own = Part(analysis.own_collectives.drop("range"), times=("start_ns", "end_ns"))
+        return Answered(file, tables.ranks, tuple(recorded_of(tables)), tables.issues, analysis.coverage, parts, own)
     except OpspanError as error:
         return Failed(file, type(error).__name__, str(error), isinstance(error, ReadError))
     except MemoryError:
@@ -104,11 +98,6 @@ def opened(file: str, reading: Reading, *others: str) -> Analysis:
     from opspan.loading import load
 
     return load(file, *others, **vars(reading)).analysed
-
-
-def _parts(analysis: Analysis, question: Question) -> Parts:
-    parts: Parts = import_module(f"opspan.views.{question.answer}").parts(analysis, **question.options)
-    return parts
 
 
 def raised(failed: Failed) -> OpspanError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import polars as pl
 
@@ -14,13 +15,26 @@ from opspan.analysis.over_ranks import matched
 from opspan.analysis.parts import COLLECTIVES, Part, Parts
 from opspan.analysis.spans import DEVICE
 from opspan.printable import listed, printable, shortened
+from opspan.questions import Options, Question
 from opspan.views import of_ranges
-from opspan.views.answer import Answer, Shown, rates, share, sizes, texts, times
+from opspan.views.answer import Answer
+from opspan.views.fields import PLACES, Field, share, that_differ, with_values
 
-BY = ("kind", "group", "rank", "size", *of_ranges.OF_RANGES, "call")
 _col = pl.col
 KEYS = {"kind": ("kind",), "group": ("group", "group_size", "members"), "size": ("kind", "bytes_each"), "rank": DEVICE}
-_TITLES = {"kind": "Collective", "group": "Group", "size": "Collective", "call": "Collective"}
+_GROUP = (Field("group", "Group", "name", none="(in none)"), Field("group_size", "Ranks", "count"))
+_KIND = Field("kind", "Collective", "text", none="(in none)")
+_COUNT = Field("count", "Calls", "count")
+_SIZE = Field("bytes", "Size", "bytes", rank=3)
+_TIME = Field("time_ns", "Time", "ns")
+_TRANSFER = Field("transfer_ns", "Transfer", "ns", rank=2)
+_OF_PROCESS = "the whole time of the process"
+_OF_RANK = (
+    Field("last", "Last", "count", rank=1),
+    share("computing_ns", "Computing", "span_ns", _OF_PROCESS, 1),
+    share("exposed_ns", "Exposed", "span_ns", _OF_PROCESS, 1),
+)
+_RATES = (Field("algorithm_bytes_per_s", "Algorithm", "rate", rank=4), Field("bus_bytes_per_s", "Bus", "rate", rank=4))
 _LOAD = ("span_ns", "computing_ns", "communicating_ns", "exposed_ns")
 _CALL = (
     "rank pid device_id stream_id start_ns end_ns name kind bytes element algorithm protocol group group_size members "
@@ -37,16 +51,16 @@ _WHY = {
 }
 
 
-def rows_of(analysis: Analysis, by: str = "kind", *, is_of_each_place: bool = False) -> pl.DataFrame:
-    """`is_of_each_place`: a row for what each device, or process, had of it instead of one for all together."""
-    return rows(parts(analysis, by), by, is_of_each_place=is_of_each_place)
+def rows_of_places(analysis: Analysis, by: str) -> pl.DataFrame:
+    """Returns the same rows for each device, or process, by itself."""
+    own = parts(analysis, Options(by))
+    return _rows(_together(own), own["load"].rows, by, is_of_each_place=True)
 
 
 @in_lanes
-def parts(analysis: Analysis, by: str) -> Parts:
+def parts(analysis: Analysis, options: Options) -> Parts:
     """Each collective by itself: who waited for whom is known when those of all ranks are together."""
-    of_ranges.check(by, BY)
-    each = analysis.own_collectives
+    each, by = analysis.own_collectives, options.by
     if (named := "op" if by == "call" else by) in of_ranges.OF_RANGES:
         each = each.with_columns(of_ranges.names(analysis, named, each["range"]).cast(pl.String).alias(named))
     load = analysis.whole_devices if by == "rank" else analysis.whole_devices.clear()
@@ -60,8 +74,8 @@ def parts(analysis: Analysis, by: str) -> Parts:
     return {COLLECTIVES: Part(each.drop("range"), times=("start_ns", "end_ns")), "load": Part(load, DEVICE)}
 
 
-def rows(parts: Parts, by: str, *, is_of_each_place: bool = False) -> pl.DataFrame:
-    return _rows(_together(parts), parts["load"].rows, by, is_of_each_place=is_of_each_place)
+def rows(parts: Parts, options: Options) -> pl.DataFrame:
+    return _rows(_together(parts), parts["load"].rows, options.by)
 
 
 def _together(parts: Parts) -> pl.DataFrame:
@@ -155,39 +169,25 @@ def _with_load(sums: pl.DataFrame, load: pl.DataFrame) -> pl.DataFrame:
     return rows.sort(DEVICE, nulls_last=True)
 
 
-def answer(analysis: Analysis, by: str) -> Answer:
-    return answer_of(parts(analysis, by), by)
-
-
-def answer_of(parts: Parts, by: str) -> Answer:
-    each = _together(parts)
+def answer(parts: Parts, options: Options) -> Answer:
+    each, by = _together(parts), options.by
     rows = _rows(each, parts["load"].rows, by)
-    several = [name for name in DEVICE if rows.height and name in rows.columns and rows[name].n_unique() > 1]
-    places = {"rank": "Rank", "pid": "Process", "device_id": "Device"}
-    first = [Shown(places[name], name, texts) for name in (several or ["rank"])] if by in ("rank", "call") else []
+    places = (that_differ(PLACES[:3], rows) if rows.height else []) or [PLACES[0]]
+    fields = places if by in ("rank", "call") else []
     if by in of_ranges.OF_RANGES:
-        first.append(of_ranges.shown("Started in", by))
+        fields.append(of_ranges.field("Started in", by))
+    elif by == "group":
+        fields += _GROUP
     elif by != "rank":
-        first.append(Shown(_TITLES[by], "group" if by == "group" else "kind", of_ranges.or_none, is_name=by == "group"))
-    if by == "group":
-        first.append(Shown("Ranks", "group_size", texts))
-    size = Shown("Size", "bytes_each" if by == "size" else "bytes", sizes, 3)
-    counted = [] if by == "call" else [Shown("Calls", "count", texts)]
-    shown = [*first, *counted, size, Shown("Time", "time_ns", times)]
+        fields.append(_KIND)
+    size = replace(_SIZE, name="bytes_each") if by == "size" else _SIZE
+    fields += [*([] if by == "call" else [_COUNT]), size, _TIME]
     if rows["transfer_ns"].count():
-        shown.append(Shown("Transfer", "transfer_ns", times, 2))
-        # Whether the others waited is not known.
-        whole, of = ("time_ns", "Time") if by == "call" else ("matched_ns", "the time of those that matched")
-        shown.append(share("Waiting", "waiting_ns", whole, of, 1))
-    if by == "rank":
-        whole = "the whole time of the process"
-        shown.append(Shown("Last", "last", texts, 1))
-        shown.append(share("Computing", "computing_ns", "span_ns", whole, 1))
-        shown.append(share("Exposed", "exposed_ns", "span_ns", whole, 1))
-    for title, name in (("Algorithm", "algorithm_bytes_per_s"), ("Bus", "bus_bytes_per_s")):
-        if rows[name].count():
-            shown.append(Shown(title, name, rates, 4))
-    return Answer("comm", rows, tuple(shown), tuple(_notes(each)))
+        # `matched_ns`: whether the others waited is not known.
+        of, whole = ("time_ns", "Time") if by == "call" else ("matched_ns", "the time of those that matched")
+        fields += [_TRANSFER, share("waiting_ns", "Waiting", of, whole, 1)]
+    fields += _OF_RANK if by == "rank" else ()
+    return Answer("comm", rows, (*fields, *with_values(_RATES, rows)), tuple(_notes(each)))
 
 
 def _notes(rows: pl.DataFrame) -> Iterator[str]:
@@ -240,3 +240,6 @@ def _others(members: str | None, here: list[int | None]) -> list[str]:
     if None in here or not isinstance(every, list):
         return []
     return [str(rank) for rank in every if rank not in here]
+
+
+QUESTION = Question("comm", parts, rows, answer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -15,18 +16,34 @@ from opspan.analysis.parts import Parts
 from opspan.analysis.places import is_too_long
 from opspan.analysis.until_done import until_done
 from opspan.printable import printable
+from opspan.questions import Options, Question, needs_two_runs
 from opspan.tables.window import Steps, numbers_of, of_steps
-from opspan.views import of_ranges
-from opspan.views.answer import Answer, Shown, marks, short_name, texts, time_text, times
+from opspan.views.answer import Answer
+from opspan.views.fields import Field, pick, short_name, time_text
 from opspan.views.steps import steps_of
 
-_TITLES = {"name": "Name", "sizes": "Sizes", "module": "Module", "phase": "Phase", "kind": "Kind"}
-_TITLES |= {"place_before": "No. before", "place_after": "No. after"}
+_ALL_ROWS = "the time of all rows"
+KEYS = (
+    Field("name", "Name", "name", none="(in none)"),
+    Field("kind", "Kind", "text"),
+    Field("sizes", "Sizes", "name"),
+    Field("module", "Module", "name", none="(in none)"),
+    Field("phase", "Phase", "name", none="(in none)"),
+    Field("place_before", "No. before", "count", "Which of its name and module it was in a step"),
+    Field("place_after", "No. after", "count", "Which of its name and module it is in a step"),
+)
+FIELDS = (
+    Field("change_ns", "Change", "signed ns", "After less before"),
+    Field("change", "Change %", "signed share", "As a share of before", whole="Before"),
+    Field("share_before", "Share before", "share", "Of the time of all rows", 6, whole=_ALL_ROWS),
+    Field("share_after", "Share after", "share", "Of the time of all rows", 5, whole=_ALL_ROWS),
+)
+_REAL = Field("is_real", "Real", "flag", rank=1)
+_STATE = Field("state", "State", "state", rank=4)
 _NO_NAMES = ("kind", "place_before", "place_after")
 _TIMES = {"device": "self time of devices", "cpu": "self time of CPUs"}
 _MOST = 3  # names in a sentence
 _NAME = 40  # characters
-_ALL_ROWS = "the time of all rows"
 _col = pl.col
 
 
@@ -37,9 +54,10 @@ def figures_of(analysis: Analysis, by: str = "op", step: Steps | None = None, pr
 
 
 @in_lanes
-def parts(analysis: Analysis, by: str, step: Steps | None = None) -> Parts:
-    """What is compared of a run of many ranks."""
-    return parts_of(analysis.complete, by, _steps_asked(analysis, step), is_part=step is not None)
+def parts(analysis: Analysis, options: Options) -> Parts:
+    """Returns what is compared of a run of many ranks."""
+    step = options.step
+    return parts_of(analysis.complete, options.by, _steps_asked(analysis, step), is_part=step is not None)
 
 
 def several_of(
@@ -69,22 +87,12 @@ def answer(before: Figures, after: Figures, fail_over: float | None = None) -> A
     rows = compared(before, after)
     taken, said = total(before, after, rows)
     was, now = times_of(before, after)
-    cells = texts if by == "shape" else of_ranges.or_none
-    names = (
-        Shown(_TITLES[key], key, texts if key in _NO_NAMES else cells, is_name=key not in _NO_NAMES)
-        for key in shown_keys(rows, by)
-    )
-    shown = (
-        *names,
-        Shown("Before", was, times, 3),
-        Shown("After", now, times, 2),
-        Shown("Change", "change_ns", _signed),
-        Shown("Change %", "change", _percent, share_of="Before"),
-        Shown("Share before", "share_before", _share, 6, share_of=_ALL_ROWS),
-        Shown("Share after", "share_after", _share, 5, share_of=_ALL_ROWS),
-        *(Shown("Real", "is_real", marks, 1) for _ in range(int(bool(rows["is_real"].any())))),
-        *(Shown("State", "state", _state, 4) for _ in range(int((rows["state"] != "same").any()))),
-    )
+    fields = pick(KEYS, shown_keys(rows, by))
+    if by == "shape":
+        fields = [replace(field, none="") for field in fields]
+    fields += [Field(was, "Before", "ns", rank=3), Field(now, "After", "ns", rank=2), *FIELDS]
+    fields += [_REAL] if rows["is_real"].any() else []
+    fields += [_STATE] if (rows["state"] != "same").any() else []
     notes = [
         said,
         *_names_said(rows, by),
@@ -95,7 +103,7 @@ def answer(before: Figures, after: Figures, fail_over: float | None = None) -> A
         allowed = taken.before_ns * (1 + fail_over)
         code = int(taken.after_ns > allowed and taken.is_real is not False)
         notes.append(f"{'Failed' if code else 'Passed'}: B may take {100 * fail_over:.6g}% longer")
-    return Answer("diff", rows, shown, tuple(notes), code)
+    return Answer("diff", rows, fields, tuple(notes), code)
 
 
 def saved(path: Path, left_out: list[str]) -> Answer:
@@ -148,7 +156,7 @@ def total(before: Figures, after: Figures, rows: pl.DataFrame) -> tuple[StepChan
         False: "no more than the noise of the steps",
         None: f"whether that is noise is not known: it takes {LEAST} steps in each run",
     }[taken.is_real]
-    return taken, f"{what}: {_time(taken.before_ns)} before, {_time(taken.after_ns)} after{share}; {said}"
+    return taken, f"{what}: {time_text(taken.before_ns)} before, {time_text(taken.after_ns)} after{share}; {said}"
 
 
 def _names_said(rows: pl.DataFrame, by: str) -> list[str]:
@@ -165,7 +173,7 @@ def _names_said(rows: pl.DataFrame, by: str) -> list[str]:
     lines = []
     for title, some, is_timed in found:
         said = [
-            _said(names) + (f" by {_time(abs(ns))}" if is_timed else "")
+            _said(names) + (f" by {time_text(abs(ns))}" if is_timed else "")
             for *names, ns in some.select(*names, "change_ns").head(_MOST).iter_rows()
         ]
         more = f" and {some.height - _MOST:,} more" if some.height > _MOST and not is_timed else ""
@@ -173,25 +181,8 @@ def _names_said(rows: pl.DataFrame, by: str) -> list[str]:
     return lines
 
 
-def _signed(rows: pl.DataFrame, column: str) -> list[str]:
-    return [f"{'+' if ns > 0 else ''}{_time(ns)}" if ns else "" for ns in rows[column].to_list()]
-
-
-def _percent(rows: pl.DataFrame, column: str) -> list[str]:
-    return ["" if share is None else f"{100 * share:+.1f}%" for share in rows[column].to_list()]
-
-
-def _share(rows: pl.DataFrame, column: str) -> list[str]:
-    return ["" if share is None else f"{100 * share:.1f}%" for share in rows[column].to_list()]
-
-
-def _state(rows: pl.DataFrame, column: str) -> list[str]:
-    return ["" if state == "same" else state for state in rows[column].to_list()]
-
-
-def _time(ns: int) -> str:
-    return f"-{time_text(-ns)}" if ns < 0 else time_text(ns)
-
-
 def _said(names: list[str | None]) -> str:
     return " ".join(short_name(name, _NAME) for name in names if name) or "(in none)"
+
+
+QUESTION = Question("diff", parts, needs_two_runs, needs_two_runs)

@@ -18,8 +18,10 @@ from opspan.events.times import format_memory
 from opspan.findings import RULES, Finding, Rule, Run, findings, looked_for
 from opspan.findings.of_ranks import RunOfRanks, parts_of
 from opspan.printable import plural, printable, shell_path
+from opspan.questions import Options, Question
 from opspan.text_columns import Column, Layout, wrapped
-from opspan.views.answer import Answer, time_text
+from opspan.views.answer import Answer
+from opspan.views.fields import time_text
 
 _col = pl.col
 _TEXTS = pl.List(pl.String)
@@ -58,18 +60,10 @@ class Findings(pl.DataFrame):
         return html_columns.or_why_not(lambda: _as_html(self), "The findings")
 
 
-def rows_of(analysis: Analysis, files: Sequence[File] = ()) -> Findings:
+def rows_of_one(analysis: Analysis, options: Options) -> Findings:
     if analysis.lanes is not None:
-        return rows(parts(analysis), files)
-    return Findings([_row(finding, files) for finding in findings(analysis)], schema=pl.Schema(SCHEMA))
-
-
-def answer(analysis: Analysis, files: Sequence[File] = ()) -> Answer:
-    return _answer(rows_of(analysis, files))
-
-
-def answer_of(parts: Parts, files: Sequence[File] = ()) -> Answer:
-    return _answer(rows(parts, files))
+        return rows(parts(analysis, options), options)
+    return Findings([_row(finding, options.files) for finding in findings(analysis)], schema=pl.Schema(SCHEMA))
 
 
 def _answer(rows: Findings) -> Answer:
@@ -77,14 +71,15 @@ def _answer(rows: Findings) -> Answer:
 
 
 @in_lanes
-def parts(analysis: Analysis) -> Parts:
-    """What rules say of this rank that look at each for itself, and what the others need to compare it."""
+def parts(analysis: Analysis, options: Options) -> Parts:
+    """Returns what the rules find that look at each rank by itself, and the figures that the other rules compare."""
     run = Run(analysis)
     said = looked_for(run, [rule for rule in RULES if not rule.is_over_ranks])
     return {"found": Part(pl.DataFrame([_row(one, ()) for one in said], schema=pl.Schema(SCHEMA))), **parts_of(run)}
 
 
-def rows(parts: Parts, files: Sequence[File] = ()) -> Findings:
+def rows(parts: Parts, options: Options) -> Findings:
+    files = options.files
     run = RunOfRanks(parts)
     over = [_row(one, files) for one in looked_for(run, [rule for rule in RULES if rule.is_over_ranks])]
     number = parts["ranks"].rows.height
@@ -255,3 +250,13 @@ def _where(row: Mapping[str, Any], longest: int | None) -> str:
     if len(row["ranks"]) > 1 or (row["ranks"] and row["ranks"] != [0]):
         found.append(f"ranks: {', '.join(map(str, row['ranks']))}")
     return "; ".join(found)
+
+
+QUESTION = Question(
+    "findings",
+    parts,
+    rows,
+    lambda parts, options: _answer(rows(parts, options)),
+    rows_of_one,
+    lambda analysis, options: _answer(rows_of_one(analysis, options)),
+)

@@ -17,7 +17,7 @@ from opspan.analysis import Analysis
 from opspan.analysis.functions import MODULE
 from opspan.printable import printable, shortened
 from opspan.text_columns import cut
-from opspan.views.answer import time_text
+from opspan.views.fields import time_text
 from opspan.views.icicle import Box, Icicle, icicle
 from opspan.views.merged_stacks import FUNCTION, merged
 from opspan.views.stacks import no_time

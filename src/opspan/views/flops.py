@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import polars as pl
 
@@ -15,14 +15,31 @@ from opspan.analysis.spans import PROCESS, bounded
 from opspan.analysis.step_lengths import lengths_of
 from opspan.analysis.step_lengths import parts as parts_of_lengths
 from opspan.printable import listed, plural, printable
+from opspan.questions import Options, Question
 from opspan.views import of_ranges
-from opspan.views.answer import Answer, Shown, texts, times
+from opspan.views.answer import Answer
+from opspan.views.fields import PLACES, STEP, Field, short_number, that_differ
 from opspan.views.step_words import number_text
 
-BY = ("op", "shape", "module", "phase", "step", "run")
 LITTLE = 0.1  # share of a peak: what reaches less of both is bound by neither
 _col = pl.col
 _PEAK = "the peak of the device in that type"
+_MFU = Field("mfu", "MFU", "share", whole=_PEAK)
+_SIZES = Field("sizes", "Sizes", "name", rank=6)
+_TIME = Field("time_ns", "Time", "ns")
+_COST = (
+    Field("count", "Ops", "count", rank=5),
+    Field("flops", "FLOP", "flop"),
+    Field("flops_per_s", "FLOP/s", "flop_rate", rank=2),
+    Field("bytes", "Bytes", "decimal bytes"),
+    Field("bytes_per_s", "Bytes/s", "decimal bytes", rank=3),
+    Field("type", "Type", "text", rank=4),
+)
+_BOUND = (
+    Field("compute_share", "Compute", "share", rank=1, whole=_PEAK),
+    Field("memory_share", "Memory", "share", rank=1, whole="the peak of the memory"),
+    Field("bound", "Bound", "text", rank=1),
+)
 NAMED = 0.01  # share of the time from which an op without a cost is named
 # Shares of more than all are none.
 _BEYOND = {
@@ -53,29 +70,27 @@ _COLUMNS = (
 )
 
 
-def rows_of(analysis: Analysis, by: str = "op", peak: Sequence[str] = ()) -> pl.DataFrame:
-    return tables_of(analysis, (by,), peak)[by]
+def rows_of_one(analysis: Analysis, options: Options) -> pl.DataFrame:
+    return tables_of(analysis, (options.by,), options.peak)[options.by]
 
 
 def tables_of(analysis: Analysis, bys: Sequence[str], peak: Sequence[str] = ()) -> dict[str, pl.DataFrame]:
     """The rows by each of these: what ops cost is worked out once."""
-    for by in bys:
-        of_ranges.check(by, BY)
     analysis = analysis.by_lane
     spent = roofline.parts(analysis.attributed, costs(analysis.attributed.ranges).rows, parse_peaks(peak))
-    return {by: rows(_parts(analysis, by, spent), by) for by in bys}
+    return {by: rows(_parts(analysis, by, spent), Options(by)) for by in bys}
 
 
 @in_lanes
-def parts(analysis: Analysis, by: str, peak: Sequence[str] = ()) -> Parts:
-    of_ranges.check(by, BY)
+def parts(analysis: Analysis, options: Options) -> Parts:
     known = costs(analysis.attributed.ranges)
-    spent = roofline.parts(analysis.attributed, known.rows, parse_peaks(peak))
-    each = _parts(analysis, by, spent)
+    spent = roofline.parts(analysis.attributed, known.rows, parse_peaks(options.peak))
+    each = _parts(analysis, options.by, spent)
     return each | ({} if "run" in each else _parts(analysis, "run", spent)) | _noted(analysis, known, spent)
 
 
-def rows(parts: Parts, by: str, peak: Sequence[str] = ()) -> pl.DataFrame:
+def rows(parts: Parts, options: Options) -> pl.DataFrame:
+    by = options.by
     if by == "run":
         return _of_run(parts)
     each = parts[f"by {by}"].rows
@@ -89,14 +104,10 @@ def rows(parts: Parts, by: str, peak: Sequence[str] = ()) -> pl.DataFrame:
     )
 
 
-def answer(analysis: Analysis, by: str, peak: Sequence[str] = ()) -> Answer:
-    return answer_of(parts(analysis, by, peak), by)
-
-
-def answer_of(parts: Parts, by: str, peak: Sequence[str] = ()) -> Answer:
-    table = rows(parts, by)
+def answer(parts: Parts, options: Options) -> Answer:
+    table = rows(parts, options)
     notes = (*_of_use(parts), *_of_masks(parts), *_of_peaks(parts), *_not_known(parts))
-    return Answer("flops", table, _shown(table, by), notes)
+    return Answer("flops", table, _fields(table, options.by), notes)
 
 
 # --- rows
@@ -218,51 +229,16 @@ def _rates(rows: pl.DataFrame) -> pl.DataFrame:
 # --- what people see
 
 
-def _shown(rows: pl.DataFrame, by: str) -> tuple[Shown, ...]:
+def _fields(rows: pl.DataFrame, by: str) -> list[Field]:
     if by == "step":
-        several = [name for name in PROCESS if rows[name].n_unique() > 1]
-        titles = {"rank": "Rank", "pid": "Process"}
-        names = [*(Shown(titles[name], name, texts) for name in several), Shown("Step", "step", texts, is_name=True)]
+        names = [*that_differ(PLACES[:2], rows), STEP]
     elif by == "run":
         names = []
     else:
-        names = [of_ranges.shown("Cost of", "op" if by == "shape" else by)]
-        names += [Shown("Sizes", "sizes", texts, 6, is_name=True)] if by == "shape" else []
-    use = [Shown("MFU", "mfu", _percent, share_of=_PEAK)] if by in ("step", "run") and rows["mfu"].count() else []
-    bound = [Shown("Compute", "compute_share", _percent, 1, share_of=_PEAK)]
-    bound.append(Shown("Memory", "memory_share", _percent, 1, share_of="the peak of the memory"))
-    bound.append(Shown("Bound", "bound", texts, 1))
-    return (
-        *names,
-        Shown("Time", "time_ns", times),
-        *use,
-        Shown("Ops", "count", texts, 5),
-        Shown("FLOP", "flops", _in("")),
-        Shown("FLOP/s", "flops_per_s", _in(""), 2),
-        Shown("Bytes", "bytes", _in("B")),
-        Shown("Bytes/s", "bytes_per_s", _in("B"), 3),
-        Shown("Type", "type", texts, 4),
-        *(bound if rows["compute_share"].count() or rows["memory_share"].count() else ()),
-    )
-
-
-def _percent(rows: pl.DataFrame, column: str) -> list[str]:
-    return ["" if value is None else f"{100 * value:.1f}%" for value in rows[column].to_list()]
-
-
-def _in(unit: str) -> Callable[[pl.DataFrame, str], list[str]]:
-    def cells(rows: pl.DataFrame, column: str) -> list[str]:
-        return ["" if value is None else _short(value, unit) for value in rows[column].to_list()]
-
-    return cells
-
-
-def _short(value: float, unit: str) -> str:
-    """Three digits and a prefix: 1.23 T."""
-    for power, prefix in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
-        if value >= 0.9995 * 10**power:
-            return f"{value / 10**power:.3g} {prefix}{unit}" if value < 999.5 * 10**power else f"{value:.3g} {unit}"
-    return f"{value:.3g} {unit}".rstrip()
+        names = [of_ranges.field("Cost of", "op" if by == "shape" else by)] + ([_SIZES] if by == "shape" else [])
+    use = [_MFU] if by in ("step", "run") and rows["mfu"].count() else []
+    is_rated = rows["compute_share"].count() or rows["memory_share"].count()
+    return [*names, _TIME, *use, *_COST, *(_BOUND if is_rated else ())]
 
 
 def _noted(analysis: Analysis, known: Costs, spent: roofline.Roofline) -> Parts:
@@ -319,7 +295,7 @@ def _of_masks(parts: Parts) -> list[str]:
     facts = parts["facts"].rows.row(0, named=True)
     notes = []
     if facts["masked"]:
-        hidden = f"{_short(facts['masked'], 'FLOP')} ({_share(facts['masked'], facts['flops'])})"
+        hidden = f"{short_number(facts['masked'], 'FLOP')} ({_share(facts['masked'], facts['flops'])})"
         notes.append(
             f"FLOP and FLOP/s count attention whole; causal masks and windows hide {hidden}, which shares and the MFU "
             "are without"
@@ -381,3 +357,6 @@ def _time_of(device_ns: int, total_ns: int) -> str:
 
 def _share(part: float, whole: float) -> str:
     return f"{100 * part / whole:.1f}%"
+
+
+QUESTION = Question("flops", parts, rows, answer, rows_of_one)

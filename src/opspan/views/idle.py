@@ -9,30 +9,30 @@ from opspan.analysis.idle import WHY, before_work_ns, in_functions
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.launched import STREAM
 from opspan.analysis.parts import Part, Parts
+from opspan.questions import Options, Question
 from opspan.views import of_ranges
-from opspan.views.answer import Answer, Shown, share, texts, times
+from opspan.views.answer import Answer
+from opspan.views.fields import PLACES, Field, share, shares_of_kinds, that_differ
 
-BY = (*of_ranges.OF_RANGES, "device", "stream", "gap")
-_TITLES = {"host": "Host", "launch": "Launch", "queued": "Queued", "unknown": "Unknown"}
+_GAP = (Field("op", "In", "name"), Field("why", "Why", "text"))
+_IDLE = Field("time_ns", "Idle", "ns")
+_GAPS = Field("gaps", "Gaps", "count", rank=5)
+_ELSEWHERE = share("elsewhere_ns", "Others busy", "time_ns", "Idle", 1)
+_WHY = {"host": "Host", "launch": "Launch", "queued": "Queued", "unknown": "Unknown"}
 _TIMES = [f"{why}_ns" for why in WHY]
 _col = pl.col
 
 
-def rows_of(analysis: Analysis, by: str = "op") -> pl.DataFrame:
-    return rows(parts(analysis, by), by)
-
-
 @in_lanes
-def parts(analysis: Analysis, by: str) -> Parts:
-    of_ranges.check(by, BY)
+def parts(analysis: Analysis, options: Options) -> Parts:
     work = {
         "work": [analysis.tables.work.height],
         "before_work_ns": [before_work_ns(analysis.attributed, analysis.gaps)],
     }
-    return {"rows": _part(analysis, by), "work": Part(pl.DataFrame(work), ())}
+    return {"rows": _part(analysis, options.by), "work": Part(pl.DataFrame(work), ())}
 
 
-def rows(parts: Parts, by: str) -> pl.DataFrame:
+def rows(parts: Parts, options: Options) -> pl.DataFrame:
     return parts["rows"].rows.sort("time_ns", descending=True, maintain_order=True)
 
 
@@ -75,31 +75,17 @@ def _of_gaps(analysis: Analysis) -> pl.DataFrame:
     )
 
 
-def answer(analysis: Analysis, by: str) -> Answer:
-    return answer_of(parts(analysis, by), by)
-
-
-def answer_of(parts: Parts, by: str) -> Answer:
-    table = rows(parts, by)
-    whys = [why for why in WHY if table[f"{why}_ns"].sum()]
+def answer(parts: Parts, options: Options) -> Answer:
+    table, by = rows(parts, options), options.by
     if by in ("gap", "device", "stream"):
-        keys = STREAM if by == "stream" else STREAM[:3]
-        always = {"device": keys, "stream": ("device_id", "stream_id")}.get(by, ())
-        several = [name for name in keys if table[name].n_unique() > 1 or name in always]
-        titles = dict(zip(STREAM, ("Rank", "Process", "Device", "Context", "Stream"), strict=True))
-        names = [Shown(titles[name], name, texts) for name in several]
-        names += [Shown("In", "op", texts, is_name=True), Shown("Why", "why", texts)] if by == "gap" else []
+        always = {"device": STREAM[:3], "stream": ("device_id", "stream_id")}.get(by, ())
+        names = that_differ(PLACES, table, always) + list(_GAP if by == "gap" else ())
     else:
-        names = [of_ranges.shown("The host was in", by)]
-    counted = [] if by == "gap" else [Shown("Gaps", "gaps", texts, 5)]
-    elsewhere = [share("Others busy", "elsewhere_ns", "time_ns", "Idle", 1)] if by == "stream" else []
-    shares = [share(_TITLES[why], f"{why}_ns", "time_ns", "Idle", rank) for rank, why in enumerate(whys, start=1)]
-    return Answer(
-        "idle",
-        table,
-        (*names, Shown("Idle", "time_ns", times), *elsewhere, *counted, *shares),
-        tuple(_notes(parts, table, by)),
-    )
+        names = [of_ranges.field("The host was in", by)]
+    elsewhere = [_ELSEWHERE] if by == "stream" else []
+    counted = [] if by == "gap" else [_GAPS]
+    shares = shares_of_kinds(_WHY, table, "time_ns", "Idle")
+    return Answer("idle", table, (*names, _IDLE, *elsewhere, *counted, *shares), tuple(_notes(parts, table, by)))
 
 
 def _notes(parts: Parts, rows: pl.DataFrame, by: str) -> list[str]:
@@ -124,3 +110,6 @@ def _notes(parts: Parts, rows: pl.DataFrame, by: str) -> list[str]:
         f"{'Streams' if by == 'stream' else 'Devices'} were idle for {total:.3f} ms: {', '.join(parts_said)}",
         *said,
     ]
+
+
+QUESTION = Question("idle", parts, rows, answer)

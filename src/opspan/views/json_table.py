@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from opspan.analysis import Analysis
-from opspan.views import table
+from opspan.questions import Options
+from opspan.views.answer import as_json
+from opspan.views.table import table_of
 
 
 def write(analysis: Analysis, path: Path) -> list[str]:
-    by_name = table.table_of(analysis, table.Asked())
-    path.write_text(table.as_json(analysis, by_name), encoding="utf-8")
+    by_name = table_of(analysis, Options())
+    path.write_text(as_json(by_name, [analysis]), encoding="utf-8")
     return list(by_name.notes)

@@ -10,23 +10,40 @@ from opspan.analysis.lanes import in_lanes
 from opspan.analysis.launched import STREAM
 from opspan.analysis.parts import Part, Parts, counted, medians
 from opspan.analysis.spans import difference, length
+from opspan.questions import Options, Question
 from opspan.views import of_ranges
-from opspan.views.answer import Answer, Shown, rates, share, sizes, texts, times
+from opspan.views.answer import Answer
+from opspan.views.fields import PLACES, Field, share, that_differ
 
-BY = (*of_ranges.OF_RANGES, "kernel", "stream", "copy")
 FULL = 1000  # about so many launches fit a stream's queue: the next waits
 _NONE = "No work of devices in this trace has a launch call"
 _NO_COPIES = "Nothing was copied of which size and time are known"
-_SIDES = {"copy_from": "From", "copy_to": "To"}
+_FIELDS = (
+    Field("launches", "Launches", "count"),
+    share("short_launches", "Short", "launches", "Launches", 3),
+    Field("call_ns", "Calls", "ns", rank=5),
+    Field("work_ns", "Work", "ns"),
+    Field("delay_ns", "Delay", "ns", rank=1),
+    Field("ahead_ns", "Ahead", "ns", rank=2),
+)
+_QUEUE = (Field("mean_queue", "Queue", "mean", rank=2), Field("longest_queue", "Longest", "count", rank=1))
+COPY = (
+    Field("rank", "Rank", "count"),
+    Field("device_id", "Device", "count"),
+    Field("peer_device_id", "Other device", "count"),
+    Field("copy_from", "From", "text"),
+    Field("copy_to", "To", "text"),
+    Field("count", "Copies", "count", rank=1),
+    Field("bytes", "Bytes", "bytes", bar=True),
+    Field("ns", "Time", "ns", bar=True),
+    Field("bytes_per_s", "Speed", "rate"),
+)
 _MEDIANS = ("delay_ns", "ahead_ns")
 _col = pl.col
 
 
-def rows_of(analysis: Analysis, by: str = "op") -> pl.DataFrame:
-    return rows(parts(analysis, by), by)
-
-
-def rows(parts: Parts, by: str) -> pl.DataFrame:
+def rows(parts: Parts, options: Options) -> pl.DataFrame:
+    by = options.by
     each = parts["rows"].rows
     if by == "copy":
         each = each.with_columns(bytes_per_s=_col("bytes").cast(pl.Float64) / _col("ns").cast(pl.Float64) * 1e9)
@@ -44,8 +61,8 @@ def rows(parts: Parts, by: str) -> pl.DataFrame:
 
 
 @in_lanes
-def parts(analysis: Analysis, by: str) -> Parts:
-    of_ranges.check(by, BY)
+def parts(analysis: Analysis, options: Options) -> Parts:
+    by = options.by
     if by == "copy":
         return {"rows": Part(analysis.copies, DIRECTION)}
     trace = analysis.attributed
@@ -99,45 +116,18 @@ def _lengths(queues: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def answer(analysis: Analysis, by: str) -> Answer:
-    return answer_of(parts(analysis, by), by)
-
-
-def answer_of(parts: Parts, by: str) -> Answer:
-    table = rows(parts, by)
+def answer(parts: Parts, options: Options) -> Answer:
+    table, by = rows(parts, options), options.by
     if by == "copy":
-        return Answer("launches", table, _of_copies(table), () if table.height else (_NO_COPIES,))
+        fields = that_differ(COPY, table, [field.name for field in COPY[3:]])
+        return Answer("launches", table, fields, () if table.height else (_NO_COPIES,))
     if by == "stream":
-        several = [name for name in STREAM if table[name].n_unique() > 1 or name == "stream_id"]
-        names = [Shown(name.removesuffix("_id").capitalize(), name, texts) for name in several]
-        queue = [Shown("Queue", "mean_queue", _rounded, 2), Shown("Longest", "longest_queue", texts, 1)]
+        names = that_differ(PLACES, table, ["stream_id"])
     else:
         title = "Kernel" if by == "kernel" else f"Launched in ({by})"
-        names, queue = [Shown(title, by, of_ranges.or_none, is_name=True)], []
-    shown = (
-        *names,
-        Shown("Launches", "launches", texts),
-        share("Short", "short_launches", "launches", "Launches", 3),
-        Shown("Calls", "call_ns", times, 5),
-        Shown("Work", "work_ns", times),
-        Shown("Delay", "delay_ns", _times, 1),
-        Shown("Ahead", "ahead_ns", _times, 2),
-        *queue,
-    )
-    return Answer("launches", table, shown, tuple(_notes(parts, table)))
-
-
-def _of_copies(rows: pl.DataFrame) -> tuple[Shown, ...]:
-    several = [name for name in ("rank", "device_id", "peer_device_id") if rows[name].n_unique() > 1]
-    titles = {"rank": "Rank", "device_id": "Device", "peer_device_id": "Other device"}
-    return (
-        *(Shown(titles[name], name, texts) for name in several),
-        *(Shown(title, name, texts) for name, title in _SIDES.items()),
-        Shown("Copies", "count", texts, 1),
-        Shown("Bytes", "bytes", sizes),
-        Shown("Time", "ns", times),
-        Shown("Speed", "bytes_per_s", rates),
-    )
+        names = [Field(by, title, "name", none="(in none)")]
+    queue = _QUEUE if by == "stream" else ()
+    return Answer("launches", table, (*names, *_FIELDS, *queue), tuple(_notes(parts, table)))
 
 
 def _notes(parts: Parts, rows: pl.DataFrame) -> list[str]:
@@ -155,12 +145,4 @@ def _notes(parts: Parts, rows: pl.DataFrame) -> list[str]:
     return notes
 
 
-def _times(rows: pl.DataFrame, column: str) -> list[str]:
-    """Times that may be negative: the device began before the call returned."""
-    signed = rows.select(pl.col(column).abs(), is_negative=pl.col(column) < 0)
-    cells = times(signed, column)
-    return [f"-{cell}" if negative else cell for cell, negative in zip(cells, signed["is_negative"], strict=True)]
-
-
-def _rounded(rows: pl.DataFrame, column: str) -> list[str]:
-    return ["" if value is None else f"{value:,.1f}" for value in rows[column].to_list()]
+QUESTION = Question("launches", parts, rows, answer)

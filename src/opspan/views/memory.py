@@ -9,27 +9,51 @@ from opspan.analysis.lanes import in_lanes
 from opspan.analysis.memory_use import of_peaks
 from opspan.analysis.parts import Part, Parts
 from opspan.analysis.spans import DEVICE
+from opspan.questions import Options, Question
 from opspan.views import of_ranges
-from opspan.views.answer import Answer, Shown, sizes, texts
+from opspan.views.answer import Answer
+from opspan.views.fields import Field
 
-BY = ("op", "block", "device")
+_TAKEN_IN = of_ranges.field("Taken in", "op")
+_DEVICE = Field("device_id", "Device", "text", none="host")
+_FIELDS = {
+    "op": (
+        _TAKEN_IN,
+        _DEVICE,
+        Field("calls", "Calls", "count", rank=6),
+        Field("self_allocation_bytes", "Self taken", "bytes"),
+        Field("self_size_increase_bytes", "Self kept", "bytes", rank=1),
+        Field("self_allocation_count", "Self blocks", "count", rank=3),
+        Field("allocation_bytes", "Taken", "bytes", rank=2),
+        Field("size_increase_bytes", "Kept", "bytes", rank=4),
+        Field("allocation_count", "Blocks", "count", rank=5),
+    ),
+    "block": (
+        _TAKEN_IN,
+        _DEVICE,
+        Field("module", "Module", "name", rank=3),
+        Field("phase", "Phase", "text", rank=2),
+        Field("bytes", "Size", "bytes"),
+    ),
+    "device": (
+        Field("pid", "Process", "text"),
+        _DEVICE,
+        Field("allocated_bytes", "At most", "bytes"),
+        Field("reserved_bytes", "Reserved", "bytes"),
+    ),
+}
 _KEYS = ("rank", "device_id", "op")
 _ORDER = ("self_allocation_bytes", "allocation_bytes", "calls")
 _NONE = "No memory was recorded: opspan.record(memory=True), or --cuda-memory-usage=true of nsys, does"
 
 
-def rows_of(analysis: Analysis, by: str = "op") -> pl.DataFrame:
-    return rows(parts(analysis, by), by)
-
-
 @in_lanes
-def parts(analysis: Analysis, by: str) -> Parts:
-    of_ranges.check(by, BY)
-    return {"rows": _part(analysis, by)}
+def parts(analysis: Analysis, options: Options) -> Parts:
+    return {"rows": _part(analysis, options.by)}
 
 
-def rows(parts: Parts, by: str) -> pl.DataFrame:
-    each = parts["rows"].rows
+def rows(parts: Parts, options: Options) -> pl.DataFrame:
+    each, by = parts["rows"].rows, options.by
     if by == "block":
         return of_peaks(each)
     if by == "device":
@@ -50,41 +74,9 @@ def _part(analysis: Analysis, by: str) -> Part:
     return Part(analysis.memory_peaks.drop("row"), times=("time_ns",))
 
 
-def answer(analysis: Analysis, by: str) -> Answer:
-    return answer_of(parts(analysis, by), by)
+def answer(parts: Parts, options: Options) -> Answer:
+    table = rows(parts, options)
+    return Answer("memory", table, _FIELDS[options.by], () if table.height else (_NONE,))
 
 
-def answer_of(parts: Parts, by: str) -> Answer:
-    table = rows(parts, by)
-    device = Shown("Device", "device_id", _device)
-    shown: dict[str, tuple[Shown, ...]] = {
-        "op": (
-            of_ranges.shown("Taken in", "op"),
-            device,
-            Shown("Calls", "calls", texts, 6),
-            Shown("Self taken", "self_allocation_bytes", sizes),
-            Shown("Self kept", "self_size_increase_bytes", sizes, 1),
-            Shown("Self blocks", "self_allocation_count", texts, 3),
-            Shown("Taken", "allocation_bytes", sizes, 2),
-            Shown("Kept", "size_increase_bytes", sizes, 4),
-            Shown("Blocks", "allocation_count", texts, 5),
-        ),
-        "block": (
-            of_ranges.shown("Taken in", "op"),
-            device,
-            Shown("Module", "module", texts, 3, is_name=True),
-            Shown("Phase", "phase", texts, 2),
-            Shown("Size", "bytes", sizes),
-        ),
-        "device": (
-            Shown("Process", "pid", texts),
-            device,
-            Shown("At most", "allocated_bytes", sizes),
-            Shown("Reserved", "reserved_bytes", sizes),
-        ),
-    }
-    return Answer("memory", table, shown[by], () if table.height else (_NONE,))
-
-
-def _device(rows: pl.DataFrame, column: str) -> list[str]:
-    return [text or "host" for text in texts(rows, column)]
+QUESTION = Question("memory", parts, rows, answer)

@@ -8,8 +8,9 @@ from opspan.analysis import Analysis
 from opspan.analysis.backward import pairs
 from opspan.events.times import format_time
 from opspan.printable import printable
+from opspan.questions import Options
 from opspan.text_columns import Column, Layout, fitted
-from opspan.views import table as tables
+from opspan.views.table import table_of
 
 _OPS, _PAIRS = 8, 5  # rows
 _ALL = 1000  # characters: used if nothing says how wide a line may be
@@ -17,8 +18,8 @@ _col = pl.col
 
 
 def overview(analysis: Analysis, layout: Layout) -> str:
-    table = tables.table_of(analysis, tables.Asked())
-    text, _ = table.text(_OPS, Layout(layout.width or _ALL))
+    table = table_of(analysis, Options())
+    text, _ = table.printer.text(_OPS, Layout(layout.width or _ALL))
     parts = [
         f"The {_OPS} ops with the most time of their own, as torch.profiler prints them:\n{text}",
         _pairs(analysis.attributed.ranges, layout),

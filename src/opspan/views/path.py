@@ -18,10 +18,11 @@ from opspan.analysis.spans import MOST, PROCESS
 from opspan.analysis.what_if import what_if
 from opspan.errors import UsageError
 from opspan.printable import printable
+from opspan.questions import Options, Question
 from opspan.views import of_ranges
-from opspan.views.answer import Answer, Shown, share, texts, time_text, times
+from opspan.views.answer import Answer
+from opspan.views.fields import PLACES, STEP, Field, share, shares_of_kinds, that_differ, time_text
 
-BY = ("op", "kind", "module", "phase", "step")
 _STEP = ("rank", "pid", "step")
 _TITLES = {
     "computing": "Computing",
@@ -35,18 +36,19 @@ _TITLES = {
     "wait": "Waits",
     "unknown": "Unknown",
 }
+_TIME = Field("time_ns", "Time", "ns")
+_AFTER = Field("after_ns", "Would take", "ns")
+_OF_IT = share("after_ns", "Of it", "time_ns", "Time")
+_SHARE = Field("share", "Share", "share", whole="the whole path")
+_PIECES = Field("pieces", "Pieces", "count", rank=5)
 _col = pl.col
 
 
-def rows_of(analysis: Analysis, by: str = "op", factors: Mapping[str, float] | None = None) -> pl.DataFrame:
-    """`factors`: by name of an op or kind of time; with them the rows are steps, and what each would take."""
-    return rows(parts(analysis, by, factors), by, factors)
-
-
-def parts(analysis: Analysis, by: str, factors: Mapping[str, float] | None = None) -> Parts:
-    of_ranges.check(by, BY)
+def parts(analysis: Analysis, options: Options) -> Parts:
+    """With factors the rows are steps, and what each would take."""
+    factors = options.factors
     if not factors:
-        return _parts(analysis, by)
+        return _parts(analysis, options.by)
     _check(factors)
     is_known = _col("work").is_in(analysis.meetings.parts["row"].implode()).fill_null(value=False)
     alone = analysis.collectives.filter(~is_known, _col("group_size").ne_missing(1))
@@ -78,8 +80,8 @@ def _parts(analysis: Analysis, by: str) -> Parts:
     return {"rows": Part(_summed(pieces, names, by).with_columns(_col(by).cast(pl.String)), (by,))}
 
 
-def rows(parts: Parts, by: str, factors: Mapping[str, float] | None = None) -> pl.DataFrame:
-    each = parts["rows"].rows
+def rows(parts: Parts, options: Options) -> pl.DataFrame:
+    each, by, factors = parts["rows"].rows, options.by, options.factors
     if factors:
         _check_known(factors, [*KINDS, *parts["names"].rows["name"]])
     if factors or by == "step":
@@ -140,30 +142,16 @@ def factors_of(said: tuple[str, ...]) -> dict[str, float]:
     return factors
 
 
-def answer(analysis: Analysis, by: str, factors: Mapping[str, float] | None = None) -> Answer:
-    return answer_of(parts(analysis, by, factors), by, factors)
-
-
-def answer_of(parts: Parts, by: str, factors: Mapping[str, float] | None = None) -> Answer:
-    table = rows(parts, by, factors)
-    steps = [name for name in ("rank", "pid") if table.height and name in table.columns and table[name].n_unique() > 1]
-    names = [Shown({"rank": "Rank", "pid": "Process"}[name], name, texts) for name in steps]
-    step = Shown("Step", "step", texts, is_name=True)
-    if factors:
-        shown = (*names, step, Shown("Time", "time_ns", times), Shown("Would take", "after_ns", times))
-        shown = (*shown, share("Of it", "after_ns", "time_ns", "Time"))
-        return Answer("path", table, shown, tuple(_said(table, parts)))
-    kinds = [kind for kind in KINDS if by != "kind" and table[f"{kind}_ns"].sum()]
-    first = [*names, step] if by == "step" else [of_ranges.shown("Path", by)]
-    of_path = [] if by == "step" else [Shown("Share", "share", _percent, share_of="the whole path")]
-    shares = [share(_TITLES[kind], f"{kind}_ns", "time_ns", "Time", rank) for rank, kind in enumerate(kinds, 1)]
-    counted = Shown("Pieces", "pieces", texts, 5)
+def answer(parts: Parts, options: Options) -> Answer:
+    table, by = rows(parts, options), options.by
+    places = that_differ(PLACES[:2], table) if table.height else []
+    if options.factors:
+        return Answer("path", table, (*places, STEP, _TIME, _AFTER, _OF_IT), tuple(_said(table, parts)))
+    names = [*places, STEP] if by == "step" else [of_ranges.field("Path", by)]
+    of_path = [] if by == "step" else [_SHARE]
+    shares = [] if by == "kind" else shares_of_kinds(_TITLES, table, "time_ns", "Time")
     notes = [] if table.height else ["There is nothing in this trace: no ranges, no calls, no work"]
-    return Answer("path", table, (*first, Shown("Time", "time_ns", times), *of_path, counted, *shares), tuple(notes))
-
-
-def _percent(rows: pl.DataFrame, column: str) -> list[str]:
-    return ["" if value is None else f"{100 * value:.1f}%" for value in rows[column].to_list()]
+    return Answer("path", table, (*names, _TIME, *of_path, _PIECES, *shares), tuple(notes))
 
 
 def run_times(parts: Parts) -> tuple[int, int] | None:
@@ -211,3 +199,6 @@ def _said_of_steps(rows: pl.DataFrame) -> list[str]:
     medians = [time_text(rows.select(_col(name).median().cast(pl.Int64)).item()) for name in ("after_ns", "time_ns")]
     every = f"all {rows.height} together {time_text(after)} instead of {time_text(before)}: {change}"
     return [f"A step would take {medians[0]} instead of {medians[1]} (median), {every}"]
+
+
+QUESTION = Question("path", parts, rows, answer)

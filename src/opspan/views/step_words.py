@@ -15,7 +15,7 @@ from opspan.analysis.spans import PROCESS
 from opspan.analysis.step_lengths import Lengths
 from opspan.analysis.step_lengths import parts as parts_of_lengths
 from opspan.printable import plural
-from opspan.views.answer import short_name, time_text
+from opspan.views.fields import short_name, time_text
 
 _col = pl.col
 _OUTSIDE, _BETWEEN, _PATTERNS = "outside", "between steps", "patterns"

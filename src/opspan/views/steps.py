@@ -13,9 +13,11 @@ from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
 from opspan.analysis.step_lengths import lengths_of
 from opspan.analysis.until_done import until_done, with_outliers
+from opspan.questions import Options, Question
 from opspan.tables.window import Steps, numbers_of
 from opspan.views import step_words
-from opspan.views.answer import Answer, Shown, marks, share, texts, times
+from opspan.views.answer import Answer
+from opspan.views.fields import PLACES, STEP, Field, shares_of_kinds, that_differ
 
 _TITLES = {
     "computing": "Computing",
@@ -27,6 +29,8 @@ _TITLES = {
     "ops": "Ops",
     "other": "Other",
 }
+_TIME = Field("time_ns", "Time", "ns")
+_OUTLIER = Field("is_outlier", "Outlier", "flag")
 _HOW = {
     "repeats": "Steps are the ranges {} of the program; say --step NAME for others",
     "optimizer": "Steps are what lies between two calls of Optimizer.step",
@@ -38,17 +42,13 @@ _NONE = (
 _PATTERN = "Kernels come again in the same order: {}. Nothing tells whether that is a step, a layer or something else"
 
 
-def rows_of(analysis: Analysis, step: Steps | None = None) -> pl.DataFrame:
-    return rows(parts(analysis, step))
-
-
-def rows(parts: Parts, step: Steps | None = None) -> pl.DataFrame:
+def rows(parts: Parts, options: Options) -> pl.DataFrame:
     return parts["rows"].rows
 
 
 @in_lanes
-def parts(analysis: Analysis, step: Steps | None = None) -> Parts:
-    """`step`: what the steps are called, if that is a name."""
+def parts(analysis: Analysis, options: Options) -> Parts:
+    step = options.step
     trace, steps = analysis.complete, steps_of(analysis, step)
     key = ["rank", "pid", "step"]
     more = steps.select(*key, "start_ns", "end_ns", "how", "is_outlier")
@@ -65,6 +65,7 @@ def parts(analysis: Analysis, step: Steps | None = None) -> Parts:
 
 
 def steps_of(analysis: Analysis, step: Steps | None = None) -> pl.DataFrame:
+    """Returns the steps of the trace or, if `step` is a pattern of names, the ranges that it names."""
     if not isinstance(step, str):
         return analysis.iterations
     ranges = analysis.complete.ranges
@@ -73,23 +74,13 @@ def steps_of(analysis: Analysis, step: Steps | None = None) -> pl.DataFrame:
     return with_outliers(until_done(steps, analysis.complete.calls, analysis.complete.work)).select(steps.columns)
 
 
-def answer(analysis: Analysis, step: Steps | None = None) -> Answer:
-    return answer_of(parts(analysis, step), step)
-
-
-def answer_of(parts: Parts, step: Steps | None = None) -> Answer:
-    table = rows(parts)
-    several = [name for name in ("rank", "pid") if table[name].n_unique() > 1]
-    # A kind that no step has anything of is no column for people.
-    kinds = [kind for kind in KINDS if table[f"{kind}_ns"].sum()]
-    shown = (
-        *(Shown(name.capitalize() if name == "rank" else "Process", name, texts) for name in several),
-        Shown("Step", "step", texts, is_name=True),
-        Shown("Time", "time_ns", times),
-        *(Shown("Outlier", "is_outlier", marks) for _ in range(int(table["is_outlier"].any() or 0))),
-        *(share(_TITLES[kind], f"{kind}_ns", "time_ns", "Time", rank) for rank, kind in enumerate(kinds, start=1)),
-    )
-    return Answer("steps", table, shown, (*_of_steps(parts), *_notes(table)))
+def answer(parts: Parts, options: Options) -> Answer:
+    table = rows(parts, options)
+    fields = [*that_differ(PLACES[:2], table), STEP, _TIME]
+    if table["is_outlier"].any():
+        fields.append(_OUTLIER)
+    fields += shares_of_kinds(_TITLES, table, "time_ns", "Time")
+    return Answer("steps", table, fields, (*_of_steps(parts), *_notes(table)))
 
 
 def _of_steps(parts: Parts) -> list[str]:
@@ -117,3 +108,6 @@ def _common(names: pl.Series) -> str:
     """What the names are called, a number in them left out."""
     called = names.str.replace(" #[0-9]+$", "").str.replace_all("[0-9]+", "*")
     return ", ".join(called.unique(maintain_order=True).head(3))
+
+
+QUESTION = Question("steps", parts, rows, answer)

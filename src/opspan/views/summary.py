@@ -22,14 +22,16 @@ from opspan.analysis.spans import PROCESS
 from opspan.analysis.step_lengths import lengths_of
 from opspan.analysis.sums import RANGE_ORDER
 from opspan.printable import plural
+from opspan.questions import Options, Question
 from opspan.tables import Metadata
 from opspan.text_columns import Layout, cut, wrapped
 from opspan.views import contents, step_words
-from opspan.views.answer import Answer, short_name, time_text
+from opspan.views.answer import Answer
+from opspan.views.fields import short_name, time_text
 from opspan.views.findings import files_text
 from opspan.views.findings import parts as finding_parts
 from opspan.views.findings import rows as rows_of_findings
-from opspan.views.findings import rows_of as finding_rows
+from opspan.views.findings import rows_of_one as findings_of_one
 from opspan.views.idle import parts as idle_parts
 from opspan.views.missing import labelling_command
 
@@ -86,17 +88,17 @@ _HOW = {
 }
 
 
-def answer(analysis: Analysis, files: Sequence[File] = ()) -> Answer:
-    return _answer(_parts(analysis), finding_rows(analysis, files), files)
+def answer_of_one(analysis: Analysis, options: Options) -> Answer:
+    return _answer(_parts(analysis), findings_of_one(analysis, options), options.files)
 
 
-def parts(analysis: Analysis) -> Parts:
-    return _parts(analysis) | {f"{_FINDINGS}{name}": part for name, part in finding_parts(analysis).items()}
+def parts(analysis: Analysis, options: Options) -> Parts:
+    return _parts(analysis) | {f"{_FINDINGS}{name}": part for name, part in finding_parts(analysis, options).items()}
 
 
-def answer_of(parts: Parts, files: Sequence[File] = ()) -> Answer:
+def answer(parts: Parts, options: Options) -> Answer:
     of_findings = {name.removeprefix(_FINDINGS): part for name, part in parts.items() if name.startswith(_FINDINGS)}
-    return _answer(parts, rows_of_findings(of_findings, files), files)
+    return _answer(parts, rows_of_findings(of_findings, options), options.files)
 
 
 def _answer(parts: Parts, findings: pl.DataFrame, files: Sequence[File]) -> Answer:
@@ -146,7 +148,7 @@ def _parts(analysis: Analysis) -> Parts:
     is_mark = _col("is_mark").fill_null(value=False)
     sums["lasting"] = trace.ranges.select((~is_mark & _col("start_ns").is_not_null()).sum()).item()
     sums["held"] = len(contents.parts(trace))
-    idle = idle_parts(analysis, "op") if whole["idle_ns"].sum() else _NO_IDLE
+    idle = idle_parts(analysis, Options("op")) if whole["idle_ns"].sum() else _NO_IDLE
     sums["before_work_ns"] = int(idle["work"].rows["before_work_ns"][0])
     return {
         "sums": Part(pl.DataFrame([sums], schema=dict.fromkeys(sums, pl.Int64)), ()),
@@ -386,3 +388,8 @@ def _next(parts: Parts, row: dict[str, Any], files: Sequence[File]) -> str:
         return f"opspan table --by {by} {name}"
     again = parts["again"].rows["command"][0]
     return f"opspan export {name} out.sqlite" if sums["held"] else f"record again: `{again}`"
+
+
+QUESTION = Question(
+    "summary", parts, lambda parts, options: answer(parts, options).rows, answer, answer_of_one=answer_of_one
+)

@@ -1,44 +1,42 @@
-"""The table of a trace by one of BY: rows as a frame, and as text, JSON or CSV. docs/json.md describes the columns.
+"""The table of a trace, or of many ranks, by one of BY["table"]: `opspan table`. docs/json.md describes the columns.
 
-Tables by name, shape and stack have rows of ops, as torch's key_averages() does, and the text is torch's. The others
-are the analysis' averages in the same style. Times in rows are integer nanoseconds.
+Tables by name, shape and stack have rows of ops, as torch's key_averages() does, and the text is torch's; each rank has
+rows of its own. The others are sums of the analysis over all ranks in the same style. Times are integer nanoseconds.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, Protocol
 
 import polars as pl
 
-from opspan import analysis, forked, html_columns
-from opspan.analysis import Analysis
-from opspan.analysis.averages import BY as BY_SUMS
+from opspan import analysis as analyses
+from opspan import forked, html_columns
+from opspan.analysis import Analysis, kernel_use
 from opspan.analysis.averages import launched_in
+from opspan.analysis.parts import Part, Parts
 from opspan.analysis.sums import OF_WORK, RANGE_ORDER, WORK_ORDER
 from opspan.errors import UsageError
-from opspan.events import EventList, events_of
-from opspan.events.table import sort_attribute
+from opspan.events import events_in_columns
+from opspan.events.column_events import ColumnEvents
+from opspan.events.table import Facts, sort_attribute
 from opspan.printable import listed, plural, printable
+from opspan.questions import Options, Question
 from opspan.tables import Tables
 from opspan.tables.names import matching, names_of
 from opspan.text_columns import Column, Layout
-from opspan.views import contents, missing, spreadsheet, text_table
-from opspan.views.footer import Run, coverage_values, printable_names
-from opspan.views.op_table import OF_EVENTS, TORCH, OpRows
+from opspan.views import contents, missing
+from opspan.views.answer import Answer, as_text, finite, limited
+from opspan.views.footer import Run, coverage_values
+from opspan.views.op_table import HIDDEN, OF_EVENTS, TORCH, OpRows, op_rows, schema_of
+from opspan.views.text_table import SumRows
 
-if TYPE_CHECKING:
-    from opspan.analysis.parts import Part
+__all__ = ["SCHEMA", "Table", "lean", "table_of"]
 
-__all__ = ["BY", "ROWS_OF_TEXT", "SCHEMA", "Asked", "Table", "as_csv", "as_json", "as_text", "lean", "table_of"]
-
-ROWS_OF_TEXT = 100  # as many as torch prints
 SCHEMA = 1  # version of the JSON: it changes when a name, or its meaning, changes
-BY = (*BY_SUMS, "stack")
 _CONTEXTS = ("module", "step", "phase")
 _OF_WORK = ("stream", "kernel")
 _col = pl.col
@@ -50,42 +48,59 @@ NO_MEMORY = (
     "No memory was recorded: torch.profiler.profile(profile_memory=True) records it, and nsys profile "
     "--cuda-memory-usage=true"
 )
-SORTED_UP = ("name", "sizes", "stack", "device", "kind", "module", "step", "phase", "rank")
+_SORTED_UP = ("name", "sizes", "stack", "device", "kind", "module", "step", "phase", "rank")
 _DEFAULT_SORT = ("self_device_ns", "device_ns", "self_cpu_ns")  # the first that has any time
-_TITLES = {"step": "# of Steps"}  # title of the count; in other tables: calls
+_COUNTED = {"step": "# of Steps"}  # title of the count; in other tables: calls
+_NTH = "nth"
+_FACTS = {name: pl.Boolean for name in Facts._fields if name.startswith("has_")}
+_TYPES: dict[str, Any] = {name: _FACTS.get(name, pl.Int64) for name in Facts._fields}
+_TYPES |= {"use_device": pl.String, "self_cpu_us": pl.Float64, "self_device_us": pl.Float64}
+_RULES = dict.fromkeys(_FACTS, "any") | {"use_device": "first", "least_flops": "least"}
+_RULES |= dict.fromkeys(("longest_name", "longest_shapes", "longest_stack_entry"), "most")
 
 
-class Asked(NamedTuple):
-    """Which table."""
+class _Printer(Protocol):
+    """Prints rows: the first so many (-1: all)."""
 
-    by: str = "name"
-    sort_by: str | None = None  # a column, or torch's name for one; the largest numbers come first
-    op: str | None = None  # a name, or a pattern of names: only these ops
-    kernels: bool = False  # rows of kernels and copies beside those of ops
-    memory: bool = False
-    step: str | None = None  # pattern of the names of ranges that are steps; None: ProfilerStep#N
+    def text(self, limit: int, layout: Layout) -> tuple[str, list[str]]: ...
+    def columns(self, limit: int) -> tuple[list[Column], list[str]]: ...
 
 
-@dataclass(frozen=True)
-class Table:
-    """Its rows, and how they are shown."""
+@dataclass(frozen=True, kw_only=True)
+class Table(Answer):
+    """The answer of `opspan table`: `.rows` are its rows as columns, and printed it is its text."""
 
     by: str
-    rows: pl.DataFrame  # all of them, in order
-    # The text of the first so many rows (-1: of all), and sentences on what had no room in it.
-    text: Callable[[int, Layout], tuple[str, list[str]]]
-    columns: Callable[[int], tuple[list[Column], list[str]]]  # the same in columns, and the lines below them
-    notes: tuple[str, ...] = ()  # what the trace has instead, if there are no rows, or only one group
+    printer: _Printer
+
+    def lines(self, limit: int, layout: Layout) -> tuple[list[str], list[str]]:
+        text, notes = self.printer.text(limit, layout) if self.rows.height else ("", [])
+        return text.splitlines(), [printable(note) for note in notes]
+
+    def document(self, runs: Sequence[Run], limit: int) -> dict[str, Any]:
+        rows = [
+            {name: json.loads(value) if name in _LISTS else finite(value) for name, value in row.items()}
+            for row in limited(self.rows, limit).to_dicts()
+        ]
+        issues = [issue for run in runs for issue in run.tables.issues.to_dicts()]
+        coverage = coverage_values(runs[0].coverage)
+        return {"schema": SCHEMA, "by": self.by, "rows": rows, "issues": issues, "coverage": coverage}
 
     def __str__(self) -> str:
-        return as_text(self, ROWS_OF_TEXT)
+        return as_text(self)
 
     def _repr_html_(self) -> str:
-        return html_columns.or_why_not(lambda: as_html(self), "The table")
+        return html_columns.or_why_not(self._as_html, "The table")
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         """What IPython shows as text: the same as print."""
         printer.text(html_columns.or_why_not(self.__str__, "The table", say=str))
+
+    def _as_html(self) -> str:
+        columns, totals = self.printer.columns(html_columns.ROWS)
+        more = html_columns.more(self.rows.height, "print() shows 100 of them, .rows has all")
+        above = f"Table by {self.by}: {plural(self.rows.height, 'row')}"
+        return html_columns.table(columns, above, (*totals, *more, *self.notes))
 
 
 # Columns of ranges that no table shows, and that the analysis for a table does not use.
@@ -113,82 +128,229 @@ def lean(trace: Tables) -> Tables:
     return trace.replace(ranges=ranges)
 
 
-def table_of(analysed: Analysis, asked: Asked, events: EventList | None = None) -> Table:
-    """`events`: those of `found`, from whoever asks for several tables."""
+def table_of(analysis: Analysis, options: Options, events: ColumnEvents | None = None) -> Table:
+    """Returns the table of one trace. `events`: those of the trace, from a caller that needs several tables."""
+    options = QUESTION.checked(options)
     if forked.is_cut_off():
-        return _far_table(analysed, asked)
-    by = asked.by
-    check(asked)
-    if asked.memory and analysed.tables.memory.height:
-        analysed, events = analysed.with_memory(), None
-    trace = looked_at(analysed, asked)
-    names_of_op = None if asked.op is None else names_of_op_in(names_of(trace.ranges), asked.op)
-    if by in OF_EVENTS:
-        table = _of_events(analysed, events_of(analysed) if events is None else events, asked, names_of_op)
-    else:
-        table = of_averages(averaged(trace, asked, names_of_op), asked, has_xpu(trace))
-    return replace(table, notes=(*_notes(trace, table, asked), *table.notes))
+        return _far_table(analysis, options)
+    return answer(_parts(analysis, options, events), options)
 
 
-def _far_table(analysed: Analysis, asked: Asked) -> Table:
-    """The table that another process makes (forked.py), each time that its text is wanted."""
-    rows, notes = forked.ask(_rows_and_notes, analysed, asked)
-    return Table(
-        asked.by,
-        rows,
-        partial(forked.ask, _text, analysed, asked),
-        partial(forked.ask, _columns, analysed, asked),
-        notes,
-    )
+def _far_table(analysis: Analysis, options: Options) -> Table:
+    """Returns the table that another process makes (forked.py), which is asked again each time that text is wanted."""
+    rows, notes = forked.ask(_rows_and_notes, analysis, options)
+    return Table(name="table", rows=rows, fields=(), notes=notes, by=options.by, printer=_FarRows(analysis, options))
 
 
-def _rows_and_notes(analysed: Analysis, asked: Asked) -> tuple[pl.DataFrame, tuple[str, ...]]:
-    table = table_of(analysed, asked)
+def _rows_and_notes(analysis: Analysis, options: Options) -> tuple[pl.DataFrame, tuple[str, ...]]:
+    table = table_of(analysis, options)
     return table.rows, table.notes
 
 
-def _text(analysed: Analysis, asked: Asked, limit: int, layout: Layout) -> tuple[str, list[str]]:
-    return table_of(analysed, asked).text(limit, layout)
+@dataclass(frozen=True)
+class _FarRows:
+    analysis: Analysis
+    options: Options
+
+    def text(self, limit: int, layout: Layout) -> tuple[str, list[str]]:
+        return forked.ask(_text, self, limit, layout)  # type: ignore[no-any-return]
+
+    def columns(self, limit: int) -> tuple[list[Column], list[str]]:
+        return forked.ask(_columns, self, limit)  # type: ignore[no-any-return]
 
 
-def _columns(analysed: Analysis, asked: Asked, limit: int) -> tuple[list[Column], list[str]]:
-    return table_of(analysed, asked).columns(limit)
+def _text(rows: _FarRows, limit: int, layout: Layout) -> tuple[str, list[str]]:
+    return table_of(rows.analysis, rows.options).printer.text(limit, layout)
 
 
-def check(asked: Asked) -> None:
-    if asked.by not in BY:
-        raise UsageError(f"there is no table by {asked.by!r}; expected one of {', '.join(BY)}")
-    if asked.memory and asked.by in _OF_WORK:
+def _columns(rows: _FarRows, limit: int) -> tuple[list[Column], list[str]]:
+    return table_of(rows.analysis, rows.options).printer.columns(limit)
+
+
+# --- parts, which add up over ranks
+
+
+def parts(analysis: Analysis, options: Options) -> Parts:
+    return _parts(analysis, options, None)
+
+
+def _parts(analysis: Analysis, options: Options, events: ColumnEvents | None) -> Parts:
+    _check(options)
+    by = options.by
+    if options.memory and analysis.tables.memory.height:
+        analysis, events = analysis.with_memory(), None
+    trace = _with_columns_for(analysis, options)
+    known = [] if options.op is None else names_of(trace.ranges)
+    names = None if options.op is None else matching(known, options.op)
+    facts = {
+        "ranks": len(analysis.tables.ranks),
+        "is_xpu": bool((trace.devices["kind"].cast(pl.String) == "xpu").any()),
+        "has_memory": trace.memory.height > 0,
+        "nothing": _nothing(trace, options),
+        "without": missing.without(trace, by),
+    }
+    rules = {"ranks": "most", "is_xpu": "any", "has_memory": "any", "nothing": "first", "without": "first"}
+    common = {
+        "facts": Part(pl.DataFrame([facts]), (), rules),
+        "names": _texts(known),
+        "missing": _texts(missing.lines(analysis, by)),
+    }
+    if by not in OF_EVENTS:
+        part = _averaged(trace, options, names)
+        texts = [name for name, dtype in part.rows.schema.items() if dtype == pl.Categorical]
+        return common | {"rows": replace(part, rows=part.rows.with_columns(_col(texts).cast(pl.String)))}
+    rows, of_all = op_rows(analysis, events or events_in_columns(analysis), by, names)
+    whole = pl.DataFrame([] if of_all is None else [of_all._asdict()], schema=_TYPES)
+    return common | {"rows": _of_ops(rows, by), "of all": Part(whole, (), _RULES)}
+
+
+def _check(options: Options) -> None:
+    if options.memory and options.by in _OF_WORK:
         raise UsageError(
-            f"--memory is about ops, and a table by {asked.by} has none; expected --by name, shape, stack, module, "
+            f"--memory is about ops, and a table by {options.by} has none; expected --by name, shape, stack, module, "
             "step or phase"
         )
 
 
-def looked_at(analysed: Analysis, asked: Asked) -> Tables:
-    """The trace as far as the table needs it analysed."""
-    trace = analysed.complete if asked.by in _CONTEXTS else analysed.attributed
-    if asked.by == "step" and asked.step is not None:
+def _with_columns_for(analysis: Analysis, options: Options) -> Tables:
+    """Returns the trace with the columns that the table needs."""
+    trace = analysis.complete if options.by in _CONTEXTS else analysis.attributed
+    if options.by == "step" and isinstance(options.step, str):
         from opspan.tables.window import numbers_of
 
         names = trace.ranges["name"].unique()
-        is_step = numbers_of(names, asked.step).is_not_null()
-        trace = trace.replace(ranges=analysis.steps_named(trace.ranges, names.filter(is_step).cast(pl.String)))
+        is_step = numbers_of(names, options.step).is_not_null()
+        trace = trace.replace(ranges=analyses.steps_named(trace.ranges, names.filter(is_step).cast(pl.String)))
     return trace
 
 
-def has_xpu(trace: Tables) -> bool:
-    return bool((trace.devices["kind"].cast(pl.String) == "xpu").any())
+def _nothing(trace: Tables, options: Options) -> str:
+    if options.op is not None and options.by in _OF_WORK:
+        return f"Nothing to show: no kernel or copy was launched in {options.op}. {contents.holds(trace)}"
+    return contents.nothing_by(trace, options.by)
 
 
-def names_of_op_in(known: Sequence[str], op: str) -> list[str]:
-    found = matching(known, op)
-    if not found:
-        said = "`opspan table FILE --limit -1` lists all names"
+def _of_ops(rows: pl.DataFrame, by: str) -> Part:
+    """Rows of one rank are those of its cycles together. Where a rank has several of a name, an op and a range that is
+    called so, the first belongs to the first."""
+    key = ("rank", "name", "device", *(name for name in ("sizes", "stack") if name in rows.columns))
+    numbers = schema_of(by, has_memory=True)
+    rules = {name: "first" for name in rows.columns if name not in numbers}
+    return Part(rows.with_columns(pl.int_range(pl.len()).over(key).alias(_NTH)), (*key, _NTH), rules)
+
+
+def _texts(texts: list[str]) -> Part:
+    return Part(pl.DataFrame({"text": texts}, schema={"text": pl.String}), ("text",))
+
+
+def _averaged(trace: Tables, options: Options, names: Sequence[str] | None) -> Part:
+    """The sums of the rows, which add up over ranks."""
+    from opspan.analysis.parts import Part
+
+    by = options.by
+    if by == "kernel":
+        from opspan.analysis import kernel_use
+
+        sums = kernel_use.sums(kernel_use.launched(launched_in(trace.ranges, trace.work, names), trace.devices))
+        bounds = {"least_device_ns": "least", "most_device_ns": "most"}
+        return Part(sums, OF_WORK["kernel"], bounds)
+    rows = analyses.averages(trace.ranges, trace.work, by, names)
+    if by in _CONTEXTS and names is None:
+        rows = rows.rename({"count": "ranges"})
+        if by != "phase":
+            rows = rows.join(analyses.calls_of(trace, by), on=by, how="left", maintain_order="left")
+    return Part(rows, OF_WORK["stream"] if by == "stream" else (by,))
+
+
+# --- the table that is made of them
+
+
+def answer(parts: Parts, options: Options) -> Table:
+    facts = parts["facts"].rows.row(0, named=True)
+    if options.op is not None:
+        _names_of_op(parts["names"].rows["text"].to_list(), options.op)  # an error where no rank has it
+    table = (
+        _op_table(parts, options, facts["ranks"])
+        if options.by in OF_EVENTS
+        else _sum_table(parts, options, facts["is_xpu"])
+    )
+    notes = [] if table.rows.height else [facts["nothing"]]
+    if table.rows.height and _is_one_group(table):
+        notes.append(facts["without"])
+    if options.memory and not facts["has_memory"]:
+        notes.append(NO_MEMORY)
+    notes = [printable(note) for note in (*notes, *table.notes)]
+    return replace(table, notes=tuple(notes), lacking=tuple(parts["missing"].rows["text"].to_list()))
+
+
+def _op_table(parts: Parts, options: Options, ranks: int) -> Table:
+    rows = parts["rows"].rows.drop(_NTH)
+    for time in ("cpu", "device"):
+        rows = rows.with_columns((_col(f"{time}_ns") / _col("count")).alias(f"average_{time}_ns"))
+    of_all, several = parts["of all"].rows, rows["rank"].n_unique() > 1
+    facts = Facts(**of_all.row(0, named=True)) if of_all.height else None
+    facts = facts and facts._replace(has_nodes=facts.has_nodes or several)
+    printer = OpRows(rows, facts, options.kernels, has_ops=options.op is not None)
+    column = _sort_column(printer.rows.drop(HIDDEN), options.by, options.sort_by)
+    printer.order(column, descending=column not in _SORTED_UP)
+    shown = printer.rows.drop(HIDDEN, *([] if several or ranks > 1 else ["rank"]))
+    notes = () if printer.has_ops or not shown.height else ("There are no ops: these are kernels and copies",)
+    return Table(name="table", rows=shown, fields=(), notes=notes, by=options.by, printer=printer)
+
+
+def _sum_table(parts: Parts, options: Options, is_xpu: bool) -> Table:
+    by, rows, key = options.by, parts["rows"].rows, parts["rows"].key or ()
+    if by == "kernel":
+        rows = kernel_use.figures_of(rows)
+    else:
+        # Rows that are alike in what they are sorted by are in this order.
+        order = WORK_ORDER if by == "stream" else (*RANGE_ORDER[:2], "ranges" if "ranges" in rows.columns else "count")
+        rows = rows.sort(*order, *key, descending=[True] * len(order) + [False] * len(key))
+    rows = rows.with_columns(_col(name).fill_null(0) for name in rows.columns if name.startswith("backward_"))
+    rows = rows.rename({name: f"{name}_bytes" for name in rows.columns if name.endswith("_memory")})
+    if by in _CONTEXTS and options.op is None:
+        # A range inside another of its group would count twice in a sum of whole times.
+        rows = rows.drop("cpu_ns", "device_ns")
+        if by != "phase":
+            rows = rows.select(by, "count", pl.exclude(by, "count"))
+    if by == "stream":
+        rows = rows.with_columns(average_device_ns=_col("device_ns") / _col("count"))
+    column = _sort_column(rows, by, options.sort_by)
+    rows = rows.sort(column, descending=column not in _SORTED_UP, nulls_last=True, maintain_order=True)
+    counted = "# of Calls" if options.op is not None else _COUNTED.get(by, "# of Calls")
+    printer = SumRows(rows, "XPU" if is_xpu else "CUDA", counted)
+    return Table(name="table", rows=rows, fields=(), by=by, printer=printer)
+
+
+def _is_one_group(table: Table) -> bool:
+    """Whether no row has what they are by."""
+    column, none = _WITHOUT.get(table.by, ("", None))
+    return bool(column) and bool((table.rows[column].fill_null("[]") == none).all())
+
+
+def _sort_column(rows: pl.DataFrame, by: str, wanted: str | None) -> str:
+    if wanted is None:
+        with_time = (name for name in _DEFAULT_SORT if name in rows.columns and rows[name].sum())
+        return next(with_time, "count" if "count" in rows.columns else "ranges")
+    column = _OF_TORCH.get(sort_attribute(wanted), wanted)
+    if column not in rows.columns:
+        column = column.removeprefix("self_")  # work on a device has nothing inside it
+    if column not in rows.columns:
+        raise UsageError(
+            f"the table by {by} has no column {wanted!r} to sort by; expected one of {listed(rows.columns)} "
+            "(or torch's name of one, such as self_cpu_time_total)"
+        )
+    return column
+
+
+def _names_of_op(known: Sequence[str], op: str) -> list[str]:
+    names = matching(known, op)
+    if not names:
+        advice = "`opspan table FILE --limit -1` lists all names"
         if like := _like(op, known):
-            said = f"did you mean {' or '.join(printable(name) for name in like)}?"
-        raise UsageError(f"no op or range is called {op!r} (* stands for any text): {said}")
-    return found
+            advice = f"did you mean {' or '.join(printable(name) for name in like)}?"
+        raise UsageError(f"no op or range is called {op!r} (* stands for any text): {advice}")
+    return names
 
 
 def _like(op: str, known: Sequence[str]) -> list[str]:
@@ -200,138 +362,4 @@ def _like(op: str, known: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(short.get(name, name) for name in close))
 
 
-def _notes(trace: Tables, table: Table, asked: Asked) -> list[str]:
-    if not table.rows.height:
-        if asked.op is not None and table.by in _OF_WORK:
-            return [f"Nothing to show: no kernel or copy was launched in {asked.op}. {contents.holds(trace)}"]
-        return [contents.nothing_by(trace, table.by)]
-    notes = [missing.without(trace, table.by)] if is_one_group(table) else []
-    return [*notes, NO_MEMORY] if asked.memory and not trace.memory.height else notes
-
-
-def is_one_group(table: Table) -> bool:
-    """Whether no row has what they are by."""
-    column, none = _WITHOUT.get(table.by, ("", None))
-    return bool(column) and bool((table.rows[column].fill_null("[]") == none).all())
-
-
-def as_text(table: Table, limit: int, layout: Layout | None = None) -> str:
-    layout = layout or Layout()
-    text, cut = table.text(limit, layout) if table.rows.height else ("", [])
-    hidden = table.rows.height - limit if limit >= 0 and table.rows.height else 0
-    more = [f"{hidden:,} more rows: --limit -1 shows all"] if hidden > 0 else []
-    below = layout.lines(map(printable, (*more, *cut, *table.notes)))
-    return text + "".join(f"{line}\n" for line in below)
-
-
-def as_html(table: Table) -> str:
-    columns, totals = table.columns(html_columns.ROWS)
-    more = html_columns.more(table.rows.height, "print() shows 100 of them, .rows has all")
-    above = f"Table by {table.by}: {plural(table.rows.height, 'row')}"
-    return html_columns.table(columns, above, (*totals, *more, *table.notes))
-
-
-def as_json(found: Run, table: Table, limit: int = -1) -> str:
-    rows = _limited(table.rows, limit).to_dicts()
-    for row in rows:
-        row |= {name: json.loads(row[name]) for name in _LISTS if name in row}
-        # JSON cannot express these.
-        row |= {name: None for name, value in row.items() if isinstance(value, float) and not math.isfinite(value)}
-    document = {
-        "schema": SCHEMA,
-        "by": table.by,
-        "rows": rows,
-        "issues": found.tables.issues.to_dicts(),
-        "coverage": coverage_values(found.coverage),
-    }
-    return json.dumps(document, indent=1, allow_nan=False) + "\n"
-
-
-def as_csv(table: Table, limit: int) -> str:
-    return spreadsheet.as_csv(_limited(table.rows, limit))
-
-
-def _limited(rows: pl.DataFrame, limit: int) -> pl.DataFrame:
-    return rows.head(limit) if limit >= 0 else rows
-
-
-def sort_column(rows: pl.DataFrame, by: str, asked: str | None) -> str:
-    if asked is None:
-        of_time = (name for name in _DEFAULT_SORT if name in rows.columns and rows[name].sum())
-        return next(of_time, "count" if "count" in rows.columns else "ranges")
-    column = _OF_TORCH.get(sort_attribute(asked), asked)
-    if column not in rows.columns:
-        column = column.removeprefix("self_")  # work on a device has nothing inside it
-    if column not in rows.columns:
-        raise UsageError(
-            f"the table by {by} has no column {asked!r} to sort by; expected one of {listed(rows.columns)} "
-            "(or torch's name of one, such as self_cpu_time_total)"
-        )
-    return column
-
-
-def _of_events(analysed: Analysis, events: EventList, asked: Asked, names: Sequence[str] | None) -> Table:
-    return of_ops(OpRows(analysed, events, asked.by, names, asked.kernels), asked, len(analysed.tables.ranks) == 1)
-
-
-def of_ops(rows: OpRows, asked: Asked, is_one_rank: bool) -> Table:
-    column = sort_column(rows.frame, asked.by, asked.sort_by)
-    rows.order(column, descending=column not in SORTED_UP)
-    frame = rows.frame.drop("rank") if is_one_rank else rows.frame
-    notes = () if rows.has_ops or not frame.height else ("There are no ops: these are kernels and copies",)
-    return Table(asked.by, frame, rows.text, rows.columns, notes)
-
-
-def averaged(trace: Tables, asked: Asked, names: Sequence[str] | None) -> Part:
-    """The sums of the rows, which add up over ranks."""
-    from opspan.analysis.parts import Part
-
-    by = asked.by
-    if by == "kernel":
-        from opspan.analysis import kernel_use
-
-        sums = kernel_use.sums(kernel_use.launched(launched_in(trace.ranges, trace.work, names), trace.devices))
-        bounds = {"least_device_ns": "least", "most_device_ns": "most"}
-        return Part(sums, OF_WORK["kernel"], bounds)
-    rows = analysis.averages(trace.ranges, trace.work, by, names)
-    if by in _CONTEXTS and names is None:
-        rows = rows.rename({"count": "ranges"})
-        if by != "phase":
-            rows = rows.join(analysis.calls_of(trace, by), on=by, how="left", maintain_order="left")
-    return Part(rows, OF_WORK["stream"] if by == "stream" else (by,))
-
-
-def of_averages(part: Part, asked: Asked, is_xpu: bool) -> Table:
-    by, rows = asked.by, part.rows
-    if by == "kernel":
-        from opspan.analysis import kernel_use
-
-        rows = kernel_use.figures_of(rows)
-    else:
-        # Rows that are alike in what they are sorted by are in this order.
-        order = WORK_ORDER if by == "stream" else (*RANGE_ORDER[:2], "ranges" if "ranges" in rows.columns else "count")
-        keys = part.key or ()
-        rows = rows.sort(*order, *keys, descending=[True] * len(order) + [False] * len(keys))
-    rows = rows.with_columns(_col(name).fill_null(0) for name in rows.columns if name.startswith("backward_"))
-    rows = rows.rename({name: f"{name}_bytes" for name in rows.columns if name.endswith("_memory")})
-    if by in _CONTEXTS and asked.op is None:
-        # A range inside another of its group would count twice in a sum of whole times.
-        rows = rows.drop("cpu_ns", "device_ns")
-        if by != "phase":
-            rows = rows.select(by, "count", pl.exclude(by, "count"))
-    if by == "stream":
-        rows = rows.with_columns(average_device_ns=pl.col("device_ns") / pl.col("count"))
-    column = sort_column(rows, by, asked.sort_by)
-    rows = rows.sort(column, descending=column not in SORTED_UP, nulls_last=True, maintain_order=True)
-    device = "XPU" if is_xpu else "CUDA"
-    shown = printable_names(rows, *(name for name in ("name", "module", "step") if name in rows.columns))
-    counted = "# of Calls" if asked.op is not None else _TITLES.get(by, "# of Calls")
-
-    def text(limit: int, layout: Layout) -> tuple[str, list[str]]:
-        return text_table.render(_limited(shown, limit), shown, device, layout, counted)
-
-    def columns(limit: int) -> tuple[list[Column], list[str]]:
-        named = text_table.columns_of(_limited(shown, limit), shown, device, counted)
-        return named, text_table.totals_of(shown, device)
-
-    return Table(by, rows, text, columns)
+QUESTION = Question("table", parts, lambda parts, options: answer(parts, options).rows, answer, answer_of_one=table_of)

@@ -8,6 +8,7 @@ import polars as pl
 
 from opspan.events.times import format_memory, format_share, format_time
 from opspan.text_columns import Column, Layout, as_torch, cut, fitted
+from opspan.views.footer import printable_names
 
 _NAME_WIDTH = 55  # as in torch's
 _WIDTH = 12
@@ -46,27 +47,31 @@ _SHARED = ("self_cpu_ns", "self_device_ns", "device_ns")
 _SHARE_RANK = 6
 
 
-def render(
-    shown: pl.DataFrame, rows: pl.DataFrame, device: str, layout: Layout, counted: str = "# of Calls"
-) -> tuple[str, list[str]]:
-    """`shown`: those of the rows that get a line; `counted`: the title of their number. With what is not in the text,
-    in words."""
-    columns = columns_of(shown, rows, device, counted)
-    notes: list[str] = []
-    if layout.width is None:
-        lines = _at_least_as_torch(columns, layout.whole_names)
-    else:
-        lines, notes = fitted(columns, layout.width)
-    return "\n".join([*lines, *totals_of(rows, device)]) + "\n", notes
+class SumRows:
+    """Rows of sums, and their text. `counted`: the title of their number."""
 
+    def __init__(self, rows: pl.DataFrame, device: str, counted: str) -> None:
+        self.rows = printable_names(rows, *(name for name in _NAMES if name in rows.columns))
+        self._device = device
+        self._counted = counted
 
-def columns_of(shown: pl.DataFrame, rows: pl.DataFrame, device: str, counted: str) -> list[Column]:
-    return list(_columns(shown, rows, device, counted))
+    def text(self, limit: int, layout: Layout) -> tuple[str, list[str]]:
+        """The text of the first so many rows (-1: of all), and sentences on what had no room in it."""
+        columns, totals = self.columns(limit)
+        if layout.width is None:
+            lines, notes = _at_least_as_torch(columns, layout.whole_names), list[str]()
+        else:
+            lines, notes = fitted(columns, layout.width)
+        return "\n".join([*lines, *totals]) + "\n", notes
 
-
-def totals_of(rows: pl.DataFrame, device: str) -> list[str]:
-    """The lines below the table."""
-    return [f"{title} time total: {format_time(_total(rows, name) / 1000)}" for name, title in _totals(rows, device)]
+    def columns(self, limit: int) -> tuple[list[Column], list[str]]:
+        """The same as columns, and the lines below them."""
+        shown = self.rows if limit < 0 else self.rows.head(limit)
+        totals = [
+            f"{title} time total: {format_time(_total(self.rows, name) / 1000)}"
+            for name, title in _totals(self.rows, self._device)
+        ]
+        return list(_columns(shown, self.rows, self._device, self._counted)), totals
 
 
 def _at_least_as_torch(columns: list[Column], whole_names: bool) -> list[str]:

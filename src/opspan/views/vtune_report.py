@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.views.answer import Answer, Shown, texts
+from opspan.views.answer import Answer
+from opspan.views.fields import Field
 
 
 def answer(rows: pl.DataFrame) -> Answer:
-    """The first column has names. Of a narrow terminal's columns the last go first."""
+    """The first column has names. On a narrow terminal the last columns go first."""
     first, *others = rows.columns
-    shown = (
-        Shown(first, first, texts, is_name=True),
-        *(Shown(name, name, texts, at) for at, name in enumerate(others)),
-    )
-    return Answer("vtune_report", rows, shown)
+    numbers = [Field(name, name, "text", rank=place) for place, name in enumerate(others)]
+    return Answer("vtune_report", rows, [Field(first, first, "name"), *numbers])

@@ -8,26 +8,27 @@ from opspan.analysis import Analysis
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
 from opspan.analysis.waits import WHY
+from opspan.questions import Options, Question
 from opspan.views import of_ranges
-from opspan.views.answer import Answer, Shown, share, texts, times
+from opspan.views.answer import Answer
+from opspan.views.fields import Field, share, shares_of_kinds
 
-BY = (*of_ranges.OF_RANGES, "why", "call")
-REASONS = tuple(WHY.categories)
+_CALL = (Field("call", "Call", "name"), Field("op", "In", "name"))
+_WHY = Field("why", "Why", "text")
+_WAITED = Field("wait_ns", "Waited", "ns")
+_BUSY = share("busy_ns", "Device busy", "wait_ns", "Waited", 1)
+_WAITS = Field("count", "Waits", "count", rank=5)
+_REASONS = {why.replace(" ", "_"): why for why in WHY.categories}  # the begin of a column's name -> the reason
 _col = pl.col
 
 
-def rows_of(analysis: Analysis, by: str = "op") -> pl.DataFrame:
-    return rows(parts(analysis, by), by)
-
-
 @in_lanes
-def parts(analysis: Analysis, by: str) -> Parts:
-    of_ranges.check(by, BY)
-    return {"rows": _part(analysis, by)}
+def parts(analysis: Analysis, options: Options) -> Parts:
+    return {"rows": _part(analysis, options.by)}
 
 
-def rows(parts: Parts, by: str) -> pl.DataFrame:
-    return parts["rows"].rows.sort("wait_ns", descending=True, nulls_last=by == "call", maintain_order=True)
+def rows(parts: Parts, options: Options) -> pl.DataFrame:
+    return parts["rows"].rows.sort("wait_ns", descending=True, nulls_last=options.by == "call", maintain_order=True)
 
 
 def _part(analysis: Analysis, by: str) -> Part:
@@ -49,30 +50,20 @@ def _part(analysis: Analysis, by: str) -> Part:
 def _by_reason(by: str) -> dict[str, pl.Expr]:
     if by == "why":
         return {}
-    return {_column(why): _col("wait_ns").filter(_col("why") == why).sum() for why in REASONS}
+    return {f"{name}_ns": _col("wait_ns").filter(_col("why") == why).sum() for name, why in _REASONS.items()}
 
 
-def _column(why: str) -> str:
-    return f"{why.replace(' ', '_')}_ns"
-
-
-def answer(analysis: Analysis, by: str) -> Answer:
-    return answer_of(parts(analysis, by), by)
-
-
-def answer_of(parts: Parts, by: str) -> Answer:
-    table = rows(parts, by)
+def answer(parts: Parts, options: Options) -> Answer:
+    table, by = rows(parts, options), options.by
     if by == "call":
-        first = [Shown("Call", "call", texts, is_name=True), Shown("In", "op", texts, is_name=True)]
-        first.append(Shown("Why", "why", texts))
+        names = [*_CALL, _WHY]
     else:
-        first = [of_ranges.shown("The host was in", by) if by != "why" else Shown("Why", "why", texts)]
-    counted = [] if by == "call" else [Shown("Waits", "count", texts, 5)]
-    reasons = [why for why in REASONS if by not in ("why", "call") and table[_column(why)].sum()]
-    shares = [
-        share(why.capitalize(), _column(why), "wait_ns", "Waited", rank) for rank, why in enumerate(reasons, start=1)
-    ]
-    busy = share("Device busy", "busy_ns", "wait_ns", "Waited", 1)
-    shown = (*first, Shown("Waited", "wait_ns", times), busy, *counted, *shares)
+        names = [_WHY if by == "why" else of_ranges.field("The host was in", by)]
+    counted = [] if by == "call" else [_WAITS]
+    titles = {} if by in ("why", "call") else {name: why.capitalize() for name, why in _REASONS.items()}
+    fields = (*names, _WAITED, _BUSY, *counted, *shares_of_kinds(titles, table, "wait_ns", "Waited"))
     notes = [] if table.height else ["No call of this trace is one in which the host waits"]
-    return Answer("waits", table, shown, tuple(notes))
+    return Answer("waits", table, fields, tuple(notes))
+
+
+QUESTION = Question("waits", parts, rows, answer)

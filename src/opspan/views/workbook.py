@@ -19,10 +19,11 @@ import polars as pl
 from opspan.analysis import Analysis
 from opspan.errors import MissingPackage
 from opspan.printable import printable, shortened
+from opspan.questions import Options, question
 from opspan.tables import Tables
-from opspan.views import answer, comm, findings, flops, idle, launches, memory, steps, summary, waits
+from opspan.views import answer
 from opspan.views.contents import holds
-from opspan.views.table import Asked, table_of
+from opspan.views.table import table_of
 
 if TYPE_CHECKING:
     from xlsxwriter import Workbook
@@ -43,7 +44,7 @@ _col = pl.col
 def _table(by: str) -> Callable[[Analysis], pl.DataFrame]:
     def rows(analysis: Analysis) -> pl.DataFrame:
         has_memory = by != "kernel" and by != "stream" and bool(analysis.tables.memory.height)
-        found_rows = table_of(analysis, Asked(by, memory=has_memory)).rows
+        found_rows = table_of(analysis, Options(by, memory=has_memory)).rows
         key = {"shape": "sizes"}.get(by, by)
         is_known = key not in found_rows.columns or found_rows[key].count()
         return found_rows if is_known else found_rows.clear()  # all of it is in no module, or in no step
@@ -51,22 +52,26 @@ def _table(by: str) -> Callable[[Analysis], pl.DataFrame]:
     return rows
 
 
+def _answer(name: str) -> Callable[[Analysis], pl.DataFrame]:
+    return lambda analysis: question(name).rows_of(analysis, Options())
+
+
 _SHEETS: dict[str, Callable[[Analysis], pl.DataFrame]] = {
-    "findings": findings.rows_of,
+    "findings": _answer("findings"),
     "ops": _table("name"),
     "shapes": _table("shape"),
     "modules": _table("module"),
     "phases": _table("phase"),
-    "steps": steps.rows_of,
+    "steps": _answer("steps"),
     "kernels": _table("kernel"),
     "streams": _table("stream"),
-    "idle": idle.rows_of,
-    "launches": launches.rows_of,
-    "waits": waits.rows_of,
-    "comm": comm.rows_of,
-    "flops": flops.rows_of,
-    "memory": memory.rows_of,
-    "issues": lambda found: found.tables.issues,
+    "idle": _answer("idle"),
+    "launches": _answer("launches"),
+    "waits": _answer("waits"),
+    "comm": _answer("comm"),
+    "flops": _answer("flops"),
+    "memory": _answer("memory"),
+    "issues": lambda analysis: analysis.tables.issues,
 }
 
 
@@ -101,7 +106,7 @@ def _taken(trace: Tables) -> datetime:
 
 
 def _summary(book: Workbook, analysis: Analysis) -> None:
-    answered = summary.answer(analysis)
+    answered = question("summary").answer_of(analysis, Options())
     sheet = book.add_worksheet("summary")
     sheet.set_column_pixels(0, 1, _WIDE // 2)
     number = 0

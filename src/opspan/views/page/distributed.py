@@ -9,8 +9,9 @@ import polars as pl
 
 from opspan.analysis import Analysis
 from opspan.analysis.spans import DEVICE
-from opspan.views.answer import time_text
-from opspan.views.comm import KEYS, answer, rows_of
+from opspan.questions import Options
+from opspan.views.comm import KEYS, QUESTION, rows_of_places
+from opspan.views.fields import time_text
 from opspan.views.page.columns import Column, table, text, values
 from opspan.views.page.overview_steps import TITLES
 from opspan.views.page.places import hosts, places, world_size
@@ -87,10 +88,10 @@ def section(subject: Subject) -> Section:
         why = f"{what}, and no collective was found in it: no kernel, range or record of one"
         return Section("Distributed", None, why, "opspan report RANK0 RANK1 ... -o run.html")
     data: dict[str, Any] = {"load": _load(found, where), "hosts": hosts(found, where)}
-    data["notes"] = [text(note) for note in answer(found, "kind").notes]
+    data["notes"] = [text(note) for note in QUESTION.answer_of(found, Options()).notes]
     if found.collectives.height:
-        by_rank = _placed(rows_of(found, "rank"), where)
-        each = _placed(rows_of(found, "call"), where).with_columns(bytes_each="bytes")
+        by_rank = _placed(QUESTION.rows_of(found, Options("rank")), where)
+        each = _placed(QUESTION.rows_of(found, Options("call")), where).with_columns(bytes_each="bytes")
         each = each.sort("time_ns", descending=True, nulls_last=True, maintain_order=True)
         data["said"] = _said(by_rank)
         data["ranks"] = _ranks(by_rank)
@@ -169,8 +170,8 @@ def _ranks(rows: pl.DataFrame) -> dict[str, Any]:
 
 def _table(analysis: Analysis, by: str, each: pl.DataFrame, where: pl.DataFrame) -> dict[str, Any]:
     """For all together, and for each place."""
-    several = _placed(rows_of(analysis, by, is_of_each_place=True), where)
-    parts = {"everywhere": _with_longest(rows_of(analysis, by), each, KEYS.get(by, (by,)))}
+    several = _placed(rows_of_places(analysis, by), where)
+    parts = {"everywhere": _with_longest(QUESTION.rows_of(analysis, Options(by)), each, KEYS.get(by, (by,)))}
     if where.height > 1:
         key = ("place", *KEYS.get(by, (by,)))
         for place in where["place"].head(_MOST_PLACES):

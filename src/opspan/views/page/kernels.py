@@ -9,10 +9,11 @@ import polars as pl
 from opspan.analysis.averages import in_order
 from opspan.analysis.kernel_use import KERNELS, USES, figures, launched
 from opspan.analysis.sums import WORK_ORDER
+from opspan.questions import Options
 from opspan.views.missing import device_command
 from opspan.views.page.columns import MOST_ROWS, Column, known, table, text, values
 from opspan.views.page.section import Section, Subject
-from opspan.views.table import Asked, table_of
+from opspan.views.table import table_of
 
 _col = pl.col
 TOP = 10
@@ -73,7 +74,7 @@ _LACKING = {
 
 def section(subject: Subject) -> Section:
     found = subject.found
-    rows = table_of(found, Asked("kernel")).rows
+    rows = table_of(found, Options("kernel")).rows
     is_kernel = _col("kind").is_in(KERNELS)
     kernels = rows.filter(is_kernel)
     if not rows.height:
@@ -129,7 +130,10 @@ def _ops(launches: pl.DataFrame, kernels: pl.DataFrame) -> list[dict[str, Any]]:
     by_op = by_op.group_by("kind", "name", maintain_order=True).agg(
         _col("op", "count", "device_ns").head(MOST_OPS), ops=pl.len()
     )
-    full = launches.group_by("kind", "name").agg(_col("full_name").drop_nulls().unique().sort().head(MOST_OPS))
+    by_op = by_op.with_columns(_col("name").cast(pl.String))
+    full = launches.group_by("kind", _col("name").cast(pl.String)).agg(
+        _col("full_name").drop_nulls().unique().sort().head(MOST_OPS)
+    )
     found = kernels.select("kind", "name").join(
         by_op, on=["kind", "name"], how="left", nulls_equal=True, maintain_order="left"
     )

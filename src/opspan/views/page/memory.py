@@ -15,7 +15,8 @@ from opspan.analysis.memory_use import SUMS
 from opspan.analysis.memory_windows import Pieces, in_pieces
 from opspan.analysis.nest import innermost
 from opspan.analysis.spans import DEVICE
-from opspan.views.memory import rows_of
+from opspan.questions import Options
+from opspan.views import memory
 from opspan.views.missing import memory_command
 from opspan.views.page.columns import Column, table, text, values
 from opspan.views.page.section import Section, Subject
@@ -51,12 +52,14 @@ def section(subject: Subject) -> Section:
     pieces = Pieces.of(found.memory_curve["time_ns"], PIECES)
     first = whole_times(found.attributed)["start_ns"].min()
     begin_ns = first if isinstance(first, int) else pieces.first_ns  # nothing but memory was recorded
-    peaks = rows_of(found, "device").sort("allocated_bytes", descending=True, maintain_order=True)
+    peaks = memory.QUESTION.rows_of(found, Options("device")).sort(
+        "allocated_bytes", descending=True, maintain_order=True
+    )
     shown = peaks.head(MOST_PLACES)
     cells, joined = _cells(subject, pieces, shown)
     curves, at_peak, blocks = (
         _of(frame, shown, DEVICE).partition_by(DEVICE, as_dict=True)
-        for frame in (found.memory_curve, rows_of(found, "block"), found.allocations)
+        for frame in (found.memory_curve, memory.QUESTION.rows_of(found, Options("block")), found.allocations)
     )
     most_blocks = min(MOST_BLOCKS, 2 * MOST_BLOCKS // shown.height)
     places = [

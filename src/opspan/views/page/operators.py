@@ -13,12 +13,13 @@ from opspan.analysis.backward import pairs
 from opspan.analysis.call_stacks import call_stacks
 from opspan.analysis.kernels import is_told
 from opspan.analysis.tensor_cores import tensor_cores
-from opspan.events import events_of
+from opspan.events import events_in_columns
+from opspan.questions import Options
 from opspan.views.flops import tables_of
 from opspan.views.missing import FUNCTIONS, labelling_command
 from opspan.views.page.columns import MOST_ROWS, Column, known, numbered, renumbered, table, text, values
 from opspan.views.page.section import Section, Subject
-from opspan.views.table import Asked, table_of
+from opspan.views.table import table_of
 
 _BY = {
     "name": "op",
@@ -71,8 +72,8 @@ def section(subject: Subject) -> Section:
     found = subject.found
     has_sizes = bool(found.attributed.ranges["sizes"].count())  # of nothing else the cost is known
     costs = tables_of(found, [by for by, _ in _COST.values()]) if has_sizes else {}
-    events = events_of(found)
-    tables = {by: table_of(found, Asked(by), events) for by in _BY}
+    events = events_in_columns(found)
+    tables = {by: table_of(found, Options(by), events) for by in _BY}
     ops = tables["name"].rows
     if tables["name"].notes:  # there are none, or kernels alone
         return Section("Operators", None, _NONE, labelling_command(found.tables))

@@ -11,6 +11,7 @@ from opspan.analysis.idle import WHY
 from opspan.analysis.kernels import is_told
 from opspan.analysis.spans import DEVICE, PROCESS
 from opspan.analysis.step_lengths import lengths
+from opspan.questions import Options
 from opspan.views import idle
 from opspan.views.footer import coverage_lines
 from opspan.views.missing import device_command, lines
@@ -154,11 +155,11 @@ def _devices(subject: Subject) -> dict[str, Any]:
 
 def _idle(subject: Subject) -> dict[str, Any] | None:
     """For how long devices had nothing to do, why, and what the host was in for most of it."""
-    parts = idle.parts(subject.found, "device")
-    rows = idle.rows(parts, "device")
+    parts = idle.parts(subject.found, Options("device"))
+    rows = idle.rows(parts, Options("device"))
     if not rows.height:
         return None
-    ops = idle.rows_of(subject.found, "op").head(_TOP)
+    ops = idle.QUESTION.rows_of(subject.found, Options()).head(_TOP)
     return {
         "device_ns": int(subject.found.whole_devices["time_ns"].sum()),
         "before_work_ns": int(parts["work"].rows["before_work_ns"][0]),

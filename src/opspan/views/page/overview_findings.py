@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from opspan.views.answer import time_text
-from opspan.views.findings import as_sentence, rows_of
+from opspan.questions import Options
+from opspan.views.fields import time_text
+from opspan.views.findings import as_sentence, rows_of_one
 from opspan.views.page.columns import text
 from opspan.views.page.section import Subject
 
@@ -17,7 +18,9 @@ _SECTIONS = {"table": "operators", "comm": "distributed", "memory": "memory", "d
 
 def findings(subject: Subject) -> dict[str, Any]:
     several = len(subject.found.tables.ranks) > 1
-    return {"rows": [_finding(row, several) for row in rows_of(subject.found, subject.files).to_dicts()]}
+    return {
+        "rows": [_finding(row, several) for row in rows_of_one(subject.found, Options(files=subject.files)).to_dicts()]
+    }
 
 
 def _finding(row: dict[str, Any], several: bool) -> dict[str, Any]:

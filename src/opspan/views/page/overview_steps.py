@@ -10,8 +10,9 @@ from opspan.analysis import Analysis
 from opspan.analysis.busy import KINDS
 from opspan.analysis.spans import PROCESS
 from opspan.analysis.step_lengths import median_and_mean
+from opspan.questions import Options
 from opspan.views.page.columns import text, values
-from opspan.views.steps import answer
+from opspan.views.steps import QUESTION
 
 MOST_BARS = 200  # of a process: more would be thinner than a pixel on a small screen
 MOST_OF_ALL = 4_000
@@ -30,7 +31,7 @@ TITLES = {
 
 
 def steps(analysis: Analysis) -> dict[str, Any]:
-    said = answer(analysis)
+    said = QUESTION.answer_of(analysis, Options())
     rows = said.rows
     kinds = [kind for kind in KINDS if rows[f"{kind}_ns"].sum()]
     processes = rows.partition_by(PROCESS, as_dict=True, maintain_order=True)

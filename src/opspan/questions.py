@@ -1,0 +1,106 @@
+"""The questions that verbs answer: `opspan idle`, `trace.idle()` and `ranks.idle()` are one Question.
+
+    question("idle").rows_of(trace.analysed, Options(by="module"))
+
+A question is a file of views/ that defines QUESTION. Nothing here loads it, or polars, before it is asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from importlib import import_module
+from typing import TYPE_CHECKING, NoReturn
+
+from opspan.errors import UsageError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from opspan.addresses import File
+    from opspan.analysis import Analysis
+    from opspan.analysis.parts import Parts
+    from opspan.tables.window import Steps
+    from opspan.views.answer import Answer
+
+_OF_RANGES = ("op", "module", "phase", "step", "function")
+# What the rows of a question can be by; the first is the default.
+BY: dict[str, tuple[str, ...]] = {
+    "table": ("name", "shape", "stack", "module", "step", "phase", "stream", "kernel"),
+    "idle": (*_OF_RANGES, "device", "stream", "gap"),
+    "launches": (*_OF_RANGES, "kernel", "stream", "copy"),
+    "waits": (*_OF_RANGES, "why", "call"),
+    "path": ("op", "kind", "module", "phase", "step"),
+    "memory": ("op", "block", "device"),
+    "flops": ("op", "shape", "module", "phase", "step", "run"),
+    "comm": ("kind", "group", "rank", "size", *_OF_RANGES, "call"),
+    "diff": ("op", "shape", "module", "phase", "kernel", "place"),
+    "steps": (),
+    "findings": (),
+    "summary": (),
+}
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a question is asked with. Each question reads those that it knows."""
+
+    by: str = ""
+    files: tuple[File, ...] = ()  # as they were typed: sentences name them in commands
+    step: Steps | None = None  # numbers of steps, or a pattern of the names of ranges that are steps
+    peak: tuple[str, ...] = ()
+    factors: Mapping[str, float] | None = None  # by name of an op or kind of time: how long it would take
+    sort_by: str | None = None  # a column, or torch's name of one
+    op: str | None = None  # a name, or a pattern of names: only these ops
+    kernels: bool = False  # rows of kernels and copies beside those of ops
+    memory: bool = False
+
+
+@dataclass(frozen=True)
+class Question:
+    """One question, for one trace and for many. `parts` are what one file says, small and of a type that adds up over
+    files; `rows` and `answer` are made of the parts of all files. `rows_of_one` and `answer_of_one` do the same for one
+    trace where that is cheaper, or says more, than going by parts."""
+
+    name: str
+    parts: Callable[[Analysis, Options], Parts]
+    rows: Callable[[Parts, Options], pl.DataFrame]
+    answer: Callable[[Parts, Options], Answer]
+    rows_of_one: Callable[[Analysis, Options], pl.DataFrame] | None = None
+    answer_of_one: Callable[[Analysis, Options], Answer] | None = None
+
+    def checked(self, options: Options) -> Options:
+        """Returns the options with the default in place of no `by`."""
+        known = BY[self.name]
+        if not known:
+            return options
+        if options.by and options.by not in known:
+            what = "table" if self.name == "table" else "answer"
+            raise UsageError(f"there is no {what} by {options.by!r}; expected one of {', '.join(known)}")
+        return options if options.by else replace(options, by=known[0])
+
+    def parts_of(self, analysis: Analysis, options: Options) -> Parts:
+        return self.parts(analysis, self.checked(options))
+
+    def rows_of(self, analysis: Analysis, options: Options) -> pl.DataFrame:
+        options = self.checked(options)
+        return (self.rows_of_one or self._rows_by_parts)(analysis, options)
+
+    def answer_of(self, analysis: Analysis, options: Options) -> Answer:
+        options = self.checked(options)
+        return (self.answer_of_one or self._answer_by_parts)(analysis, options)
+
+    def _rows_by_parts(self, analysis: Analysis, options: Options) -> pl.DataFrame:
+        return self.rows(self.parts(analysis, options), options)
+
+    def _answer_by_parts(self, analysis: Analysis, options: Options) -> Answer:
+        return self.answer(self.parts(analysis, options), options)
+
+
+def needs_two_runs(_parts: Parts, _options: Options) -> NoReturn:
+    raise UsageError("a comparison needs two runs, and this is one")
+
+
+def question(name: str) -> Question:
+    found: Question = import_module(f"opspan.views.{name}").QUESTION
+    return found

@@ -1,0 +1,137 @@
+"""Fields: the columns that people see, each declared once. Text, notebooks and pages are made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from opspan.events.times import format_memory, format_time
+from opspan.printable import printable
+from opspan.text_columns import Column, cut
+
+_LEAST_NAME = 16  # characters of a name that are worth more than another column
+
+
+@dataclass(frozen=True)
+class Field:
+    """A column of rows. `unit` says how values are written: UNITS has the units of text, src/page/format.ts those of a
+    page. `rank` is how early the column goes where there is little room; 0: it stays."""
+
+    name: str
+    title: str
+    unit: str
+    help: str = ""
+    rank: int = 0
+    of: str = ""  # of a share: the column that is 100 %; "": the values are shares already
+    whole: str = ""  # of a share: what 100 % is, in words, or the title of the column `of`
+    none: str = ""  # stands for null in text
+    bar: bool = False  # a cell of a page shows its share of the column's sum
+
+    def cells(self, rows: pl.DataFrame) -> list[str]:
+        if self.of:
+            pairs = rows.select(self.name, self.of).iter_rows()
+            return ["" if value is None or not whole else f"{100 * value / whole:.1f}%" for value, whole in pairs]
+        write = UNITS[self.unit]
+        cells = ("" if value is None else write(value) for value in rows[self.name].to_list())
+        return [cell or self.none for cell in cells]
+
+    def column(self, rows: pl.DataFrame) -> Column:
+        return Column(self.title, self.cells(rows), self.rank, _LEAST_NAME if self.unit == "name" else None)
+
+
+# Where rows are: shown as far as they differ.
+PLACES = (
+    Field("rank", "Rank", "text"),
+    Field("pid", "Process", "text"),
+    Field("device_id", "Device", "text"),
+    Field("context_id", "Context", "text"),
+    Field("stream_id", "Stream", "text"),
+)
+STEP = Field("step", "Step", "name")
+
+
+def share(name: str, title: str, of: str, whole: str, rank: int = 0) -> Field:
+    """A column in percent of the column `of`, which people know as `whole`."""
+    return Field(name, title, "share", rank=rank, of=of, whole=whole)
+
+
+def pick(fields: Iterable[Field], names: str | Iterable[str]) -> list[Field]:
+    """The fields of these names, in the order of the names."""
+    by_name = {field.name: field for field in fields}
+    return [by_name[name] for name in (names.split() if isinstance(names, str) else names)]
+
+
+def with_values(fields: Iterable[Field], rows: pl.DataFrame) -> list[Field]:
+    """The fields whose column has any value."""
+    return [field for field in fields if field.name in rows.columns and rows[field.name].count()]
+
+
+def that_differ(fields: Iterable[Field], rows: pl.DataFrame, always: Sequence[str] = ()) -> list[Field]:
+    """The fields whose column has more than one value: one that is the same in all rows tells nothing."""
+    there = [field for field in fields if field.name in rows.columns]
+    return [field for field in there if field.name in always or rows[field.name].n_unique() > 1]
+
+
+def shares_of_kinds(titles: dict[str, str], rows: pl.DataFrame, of: str, whole: str) -> list[Field]:
+    """A share for each kind of time that rows have any of: `kind_ns` of the column `of`."""
+    kinds = [kind for kind in titles if rows[f"{kind}_ns"].sum()]
+    return [share(f"{kind}_ns", titles[kind], of, whole, rank) for rank, kind in enumerate(kinds, start=1)]
+
+
+def shares_note(fields: Iterable[Field]) -> list[str]:
+    """A line that says what 100 % is in each column of shares."""
+    titles: dict[str, list[str]] = {}
+    for field in fields:
+        if field.whole:
+            titles.setdefault(field.whole, []).append(field.title)
+    text = "; ".join(f"{', '.join(some)} of {whole}" for whole, some in titles.items())
+    return [f"Shares: {text}"] if text else []
+
+
+# --- how values are written
+
+
+def time_text(ns: float) -> str:
+    return f"-{format_time(-ns / 1000)}" if ns < 0 else format_time(ns / 1000)
+
+
+def short_name(name: str, width: int) -> str:
+    return cut(printable(name), width, cut_end=False)
+
+
+def short_number(value: float, unit: str = "") -> str:
+    """Three digits and a prefix: 1.23 T."""
+    for power, prefix in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
+        if value >= 0.9995 * 10**power:
+            return f"{value / 10**power:.3g} {prefix}{unit}" if value < 999.5 * 10**power else f"{value:.3g} {unit}"
+    return f"{value:.3g} {unit}".rstrip()
+
+
+def _text(value: object) -> str:
+    return printable(str(value))
+
+
+def _changed_time(ns: float) -> str:
+    return f"{'+' if ns > 0 else ''}{time_text(ns)}" if ns else ""
+
+
+UNITS: dict[str, Callable[[Any], str]] = {
+    "name": _text,
+    "text": _text,
+    "count": _text,
+    "ns": time_text,
+    "signed ns": _changed_time,
+    "share": lambda share: f"{100 * share:.1f}%",
+    "signed share": lambda share: f"{100 * share:+.1f}%",
+    "bytes": format_memory,
+    "rate": lambda rate: f"{rate / 1e9:,.3f} GB/s",
+    "flag": lambda flag: "*" if flag else "",
+    "state": lambda state: "" if state == "same" else state,
+    "mean": lambda mean: f"{mean:,.1f}",
+    "flop": short_number,
+    "flop_rate": short_number,
+    "decimal bytes": lambda size: short_number(size, "B"),
+}
