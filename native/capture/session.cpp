@@ -15,8 +15,8 @@
 #include <utility>
 
 #include "capture/guard.h"
-#include "capture/launch.h"
 #include "capture/say.h"
+#include "capture/startup.h"
 
 namespace opspan::capture {
 namespace {

@@ -1,4 +1,4 @@
-#include "capture/launch.h"
+#include "capture/startup.h"
 
 #include <fcntl.h>
 #include <unistd.h>
