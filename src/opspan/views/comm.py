@@ -18,16 +18,29 @@ from opspan.printable import listed, printable, shortened
 from opspan.questions import Options, Question
 from opspan.views import of_ranges
 from opspan.views.answer import Answer
-from opspan.views.fields import PLACES, Field, share, that_differ, with_values
+from opspan.views.fields import (
+    CALLS,
+    COLLECTIVE,
+    GROUP,
+    PLACES,
+    RANKS,
+    SIZE,
+    TIME,
+    TRANSFER,
+    Field,
+    share,
+    that_differ,
+    with_values,
+)
 
 _col = pl.col
 KEYS = {"kind": ("kind",), "group": ("group", "group_size", "members"), "size": ("kind", "bytes_each"), "rank": DEVICE}
-_GROUP = (Field("group", "Group", "name", none="(in none)"), Field("group_size", "Ranks", "count"))
-_KIND = Field("kind", "Collective", "text", none="(in none)")
-_COUNT = Field("count", "Calls", "count")
-_SIZE = Field("bytes", "Size", "bytes", rank=3)
-_TIME = Field("time_ns", "Time", "ns")
-_TRANSFER = Field("transfer_ns", "Transfer", "ns", rank=2)
+_GROUP = (replace(GROUP, none="(in none)"), RANKS)
+_KIND = replace(COLLECTIVE, none="(in none)")
+_COUNT = CALLS
+_SIZE = replace(SIZE, rank=3)
+_TIME = TIME
+_TRANSFER = replace(TRANSFER, rank=2)
 _OF_PROCESS = "the whole time of the process"
 _OF_RANK = (
     Field("last", "Last", "count", rank=1),

@@ -19,24 +19,40 @@ from opspan.printable import printable
 from opspan.questions import Options, Question, needs_two_runs
 from opspan.tables.window import Steps, numbers_of, of_steps
 from opspan.views.answer import Answer
-from opspan.views.fields import Field, pick, short_name, time_text
+from opspan.views.fields import (
+    CHANGE,
+    CHANGE_SHARE,
+    KIND,
+    MODULE,
+    NAME,
+    NO_AFTER,
+    NO_BEFORE,
+    PHASE,
+    SHARE_AFTER,
+    SHARE_BEFORE,
+    SIZES,
+    Field,
+    pick,
+    short_name,
+    time_text,
+)
 from opspan.views.steps import steps_of
 
 _ALL_ROWS = "the time of all rows"
 KEYS = (
-    Field("name", "Name", "name", none="(in none)"),
-    Field("kind", "Kind", "text"),
-    Field("sizes", "Sizes", "name"),
-    Field("module", "Module", "name", none="(in none)"),
-    Field("phase", "Phase", "name", none="(in none)"),
-    Field("place_before", "No. before", "count", "Which of its name and module it was in a step"),
-    Field("place_after", "No. after", "count", "Which of its name and module it is in a step"),
+    replace(NAME, none="(in none)"),
+    KIND,
+    SIZES,
+    replace(MODULE, none="(in none)"),
+    replace(PHASE, none="(in none)"),
+    NO_BEFORE,
+    NO_AFTER,
 )
 FIELDS = (
-    Field("change_ns", "Change", "signed ns", "After less before"),
-    Field("change", "Change %", "signed share", "As a share of before", whole="Before"),
-    Field("share_before", "Share before", "share", "Of the time of all rows", 6, whole=_ALL_ROWS),
-    Field("share_after", "Share after", "share", "Of the time of all rows", 5, whole=_ALL_ROWS),
+    CHANGE,
+    replace(CHANGE_SHARE, whole="Before"),
+    replace(SHARE_BEFORE, rank=6, whole=_ALL_ROWS),
+    replace(SHARE_AFTER, rank=5, whole=_ALL_ROWS),
 )
 _REAL = Field("is_real", "Real", "flag", rank=1)
 _STATE = Field("state", "State", "state", rank=4)

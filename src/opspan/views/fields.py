@@ -42,15 +42,61 @@ class Field:
         return Column(self.title, self.cells(rows), self.rank, _LEAST_NAME if self.unit == "name" else None)
 
 
+# Fields that several views show; a view may replace the rank, the help or the bar.
+IN = Field("op", "In", "name")
+REASON = Field("why", "Why", "text")
+RANK = Field("rank", "Rank", "count")
+DEVICE_ID = Field("device_id", "Device", "count")
+FROM = Field("copy_from", "From", "text")
+TO = Field("copy_to", "To", "text")
+COPIES = Field("count", "Copies", "count")
+BYTES = Field("bytes", "Bytes", "bytes")
+COPY_TIME = Field("ns", "Time", "ns")
+SPEED = Field("bytes_per_s", "Speed", "rate")
+COLLECTIVE = Field("kind", "Collective", "text")
+CALLS = Field("count", "Calls", "count")
+SIZE = Field("bytes", "Size", "bytes")
+TIME = Field("time_ns", "Time", "ns")
+TRANSFER = Field("transfer_ns", "Transfer", "ns", "The shortest time of all ranks")
+GROUP = Field("group", "Group", "name")
+RANKS = Field("group_size", "Ranks", "count", "How many the group has")
+SHARE = Field("share", "Share", "share")
+NAME = Field("name", "Name", "name")
+KIND = Field("kind", "Kind", "text")
+SIZES = Field("sizes", "Sizes", "name")
+MODULE = Field("module", "Module", "name")
+PHASE = Field("phase", "Phase", "name")
+NO_BEFORE = Field("place_before", "No. before", "count", "Which of its name and module it was in a step")
+NO_AFTER = Field("place_after", "No. after", "count", "Which of its name and module it is in a step")
+CHANGE = Field("change_ns", "Change", "signed ns", "After less before")
+CHANGE_SHARE = Field("change", "Change %", "signed share", "As a share of before")
+SHARE_BEFORE = Field("share_before", "Share before", "share", "Of the time of all rows")
+SHARE_AFTER = Field("share_after", "Share after", "share", "Of the time of all rows")
+FLOP_RATE = Field("flops_per_s", "FLOP/s", "flop_rate", "Of ops whose cost is known, of all ranks")
+BYTE_RATE = Field(
+    "bytes_per_s", "Bytes/s", "decimal bytes", "Read and written, of ops whose cost is known, of all ranks"
+)
+BOUND = Field("bound", "Bound", "text", "Which peak of the device it is nearer to: of computing or of memory")
+STEP = Field("step", "Step", "name")
+PID = Field("pid", "Process", "text")
+OCCUPANCY = Field("occupancy", "Est. occupancy", "share")
+NUMBER = Field("number", "No.", "count")
+WHERE = Field("place", "Where", "text")
+HOST = Field("host", "Host", "text")
+MEMORY = Field("memory_bytes", "Memory", "bytes")
+STARTED_IN = Field("op", "Started in", "name")
+TOTAL_LATENCY = Field("time_ns", "Total latency", "ns")
+WAITING = Field("waiting_ns", "Waiting", "ns", "For the rank that came last")
+ALGORITHM_BANDWIDTH = Field("algorithm_bytes_per_s", "Algorithm bandwidth", "rate", "Size by time")
+BUS_BANDWIDTH = Field("bus_bytes_per_s", "Bus bandwidth", "rate", "What each link had to carry, by time")
 # Where rows are: shown as far as they differ.
 PLACES = (
-    Field("rank", "Rank", "text"),
-    Field("pid", "Process", "text"),
-    Field("device_id", "Device", "text"),
+    RANK,
+    PID,
+    DEVICE_ID,
     Field("context_id", "Context", "text"),
     Field("stream_id", "Stream", "text"),
 )
-STEP = Field("step", "Step", "name")
 
 
 def share(name: str, title: str, of: str, whole: str, rank: int = 0) -> Field:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import polars as pl
 
@@ -18,27 +19,39 @@ from opspan.printable import listed, plural, printable
 from opspan.questions import Options, Question
 from opspan.views import of_ranges
 from opspan.views.answer import Answer
-from opspan.views.fields import PLACES, STEP, Field, short_number, that_differ
+from opspan.views.fields import (
+    BOUND,
+    BYTE_RATE,
+    BYTES,
+    FLOP_RATE,
+    PLACES,
+    SIZES,
+    STEP,
+    TIME,
+    Field,
+    short_number,
+    that_differ,
+)
 from opspan.views.step_words import number_text
 
 LITTLE = 0.1  # share of a peak: what reaches less of both is bound by neither
 _col = pl.col
 _PEAK = "the peak of the device in that type"
 _MFU = Field("mfu", "MFU", "share", whole=_PEAK)
-_SIZES = Field("sizes", "Sizes", "name", rank=6)
-_TIME = Field("time_ns", "Time", "ns")
+_SIZES = replace(SIZES, rank=6)
+_TIME = TIME
 _COST = (
     Field("count", "Ops", "count", rank=5),
     Field("flops", "FLOP", "flop"),
-    Field("flops_per_s", "FLOP/s", "flop_rate", rank=2),
-    Field("bytes", "Bytes", "decimal bytes"),
-    Field("bytes_per_s", "Bytes/s", "decimal bytes", rank=3),
+    replace(FLOP_RATE, rank=2),
+    replace(BYTES, unit="decimal bytes"),
+    replace(BYTE_RATE, rank=3),
     Field("type", "Type", "text", rank=4),
 )
 _BOUND = (
     Field("compute_share", "Compute", "share", rank=1, whole=_PEAK),
     Field("memory_share", "Memory", "share", rank=1, whole="the peak of the memory"),
-    Field("bound", "Bound", "text", rank=1),
+    replace(BOUND, rank=1),
 )
 NAMED = 0.01  # share of the time from which an op without a cost is named
 # Shares of more than all are none.

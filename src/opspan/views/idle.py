@@ -12,9 +12,9 @@ from opspan.analysis.parts import Part, Parts
 from opspan.questions import Options, Question
 from opspan.views import of_ranges
 from opspan.views.answer import Answer
-from opspan.views.fields import PLACES, Field, share, shares_of_kinds, that_differ
+from opspan.views.fields import IN, PLACES, REASON, Field, share, shares_of_kinds, that_differ
 
-_GAP = (Field("op", "In", "name"), Field("why", "Why", "text"))
+_GAP = (IN, REASON)
 _IDLE = Field("time_ns", "Idle", "ns")
 _GAPS = Field("gaps", "Gaps", "count", rank=5)
 _ELSEWHERE = share("elsewhere_ns", "Others busy", "time_ns", "Idle", 1)

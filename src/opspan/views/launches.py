@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 
 from opspan.analysis import Analysis
@@ -13,7 +15,20 @@ from opspan.analysis.spans import difference, length
 from opspan.questions import Options, Question
 from opspan.views import of_ranges
 from opspan.views.answer import Answer
-from opspan.views.fields import PLACES, Field, share, that_differ
+from opspan.views.fields import (
+    BYTES,
+    COPIES,
+    COPY_TIME,
+    DEVICE_ID,
+    FROM,
+    PLACES,
+    RANK,
+    SPEED,
+    TO,
+    Field,
+    share,
+    that_differ,
+)
 
 FULL = 1000  # about so many launches fit a stream's queue: the next waits
 _NONE = "No work of devices in this trace has a launch call"
@@ -28,15 +43,15 @@ _FIELDS = (
 )
 _QUEUE = (Field("mean_queue", "Queue", "mean", rank=2), Field("longest_queue", "Longest", "count", rank=1))
 COPY = (
-    Field("rank", "Rank", "count"),
-    Field("device_id", "Device", "count"),
+    RANK,
+    DEVICE_ID,
     Field("peer_device_id", "Other device", "count"),
-    Field("copy_from", "From", "text"),
-    Field("copy_to", "To", "text"),
-    Field("count", "Copies", "count", rank=1),
-    Field("bytes", "Bytes", "bytes", bar=True),
-    Field("ns", "Time", "ns", bar=True),
-    Field("bytes_per_s", "Speed", "rate"),
+    FROM,
+    TO,
+    replace(COPIES, rank=1),
+    replace(BYTES, bar=True),
+    replace(COPY_TIME, bar=True),
+    SPEED,
 )
 _MEDIANS = ("delay_ns", "ahead_ns")
 _col = pl.col

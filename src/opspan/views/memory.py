@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 
 from opspan.analysis import Analysis
@@ -12,10 +14,10 @@ from opspan.analysis.spans import DEVICE
 from opspan.questions import Options, Question
 from opspan.views import of_ranges
 from opspan.views.answer import Answer
-from opspan.views.fields import Field
+from opspan.views.fields import DEVICE_ID, MODULE, PHASE, PID, SIZE, Field
 
 _TAKEN_IN = of_ranges.field("Taken in", "op")
-_DEVICE = Field("device_id", "Device", "text", none="host")
+_DEVICE = replace(DEVICE_ID, unit="text", none="host")
 _FIELDS = {
     "op": (
         _TAKEN_IN,
@@ -31,12 +33,12 @@ _FIELDS = {
     "block": (
         _TAKEN_IN,
         _DEVICE,
-        Field("module", "Module", "name", rank=3),
-        Field("phase", "Phase", "text", rank=2),
-        Field("bytes", "Size", "bytes"),
+        replace(MODULE, rank=3),
+        replace(PHASE, unit="text", rank=2),
+        SIZE,
     ),
     "device": (
-        Field("pid", "Process", "text"),
+        PID,
         _DEVICE,
         Field("allocated_bytes", "At most", "bytes"),
         Field("reserved_bytes", "Reserved", "bytes"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 
 import polars as pl
 
@@ -21,7 +22,7 @@ from opspan.printable import printable
 from opspan.questions import Options, Question
 from opspan.views import of_ranges
 from opspan.views.answer import Answer
-from opspan.views.fields import PLACES, STEP, Field, share, shares_of_kinds, that_differ, time_text
+from opspan.views.fields import PLACES, SHARE, STEP, TIME, Field, share, shares_of_kinds, that_differ, time_text
 
 _STEP = ("rank", "pid", "step")
 _TITLES = {
@@ -36,10 +37,10 @@ _TITLES = {
     "wait": "Waits",
     "unknown": "Unknown",
 }
-_TIME = Field("time_ns", "Time", "ns")
+_TIME = TIME
 _AFTER = Field("after_ns", "Would take", "ns")
 _OF_IT = share("after_ns", "Of it", "time_ns", "Time")
-_SHARE = Field("share", "Share", "share", whole="the whole path")
+_SHARE = replace(SHARE, whole="the whole path")
 _PIECES = Field("pieces", "Pieces", "count", rank=5)
 _col = pl.col
 

@@ -17,7 +17,7 @@ from opspan.questions import Options, Question
 from opspan.tables.window import Steps, numbers_of
 from opspan.views import step_words
 from opspan.views.answer import Answer
-from opspan.views.fields import PLACES, STEP, Field, shares_of_kinds, that_differ
+from opspan.views.fields import PLACES, STEP, TIME, Field, shares_of_kinds, that_differ
 
 _TITLES = {
     "computing": "Computing",
@@ -29,7 +29,7 @@ _TITLES = {
     "ops": "Ops",
     "other": "Other",
 }
-_TIME = Field("time_ns", "Time", "ns")
+_TIME = TIME
 _OUTLIER = Field("is_outlier", "Outlier", "flag")
 _HOW = {
     "repeats": "Steps are the ranges {} of the program; say --step NAME for others",

@@ -11,10 +11,10 @@ from opspan.analysis.waits import WHY
 from opspan.questions import Options, Question
 from opspan.views import of_ranges
 from opspan.views.answer import Answer
-from opspan.views.fields import Field, share, shares_of_kinds
+from opspan.views.fields import IN, REASON, Field, share, shares_of_kinds
 
-_CALL = (Field("call", "Call", "name"), Field("op", "In", "name"))
-_WHY = Field("why", "Why", "text")
+_CALL = (Field("call", "Call", "name"), IN)
+_WHY = REASON
 _WAITED = Field("wait_ns", "Waited", "ns")
 _BUSY = share("busy_ns", "Device busy", "wait_ns", "Waited", 1)
 _WAITS = Field("count", "Waits", "count", rank=5)

@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import polars as pl
 
 from opspan.printable import printable, shortened
+from opspan.views.fields import Field
 
 MOST_ROWS = 2_000
 LONGEST_TEXT = 1_000  # characters; a page is no place for names of 10 kB
 
 
-@dataclass(frozen=True)
-class Column:
-    """`unit` is one of those in src/page/format.ts; `bar`: a cell shows its share of the column's sum."""
-
-    name: str
-    title: str
-    unit: str
-    help: str = ""
-    bar: bool = False
-
-
-def table(rows: pl.DataFrame, columns: Sequence[Column], notes: Sequence[str] = ()) -> dict[str, Any]:
+def table(rows: pl.DataFrame, columns: Sequence[Field], notes: Sequence[str] = ()) -> dict[str, Any]:
     """What src/page/table.ts shows: the first rows, and a sentence on the others. Columns that `rows` does not have are
     left out."""
     there = [column for column in columns if column.name in rows.columns]
@@ -39,12 +28,12 @@ def table(rows: pl.DataFrame, columns: Sequence[Column], notes: Sequence[str] = 
     }
 
 
-def known(rows: pl.DataFrame, columns: Sequence[Column]) -> list[Column]:
+def known(rows: pl.DataFrame, columns: Sequence[Field]) -> list[Field]:
     """Returns the columns that have any value: nobody reads a column of nothing."""
     return [column for column in columns if column.name in rows.columns and rows[column.name].count()]
 
 
-def _head(column: Column, rows: pl.DataFrame) -> dict[str, Any]:
+def _head(column: Field, rows: pl.DataFrame) -> dict[str, Any]:
     head: dict[str, Any] = {"name": column.name, "title": column.title, "unit": column.unit}
     if column.help:
         head["help"] = column.help

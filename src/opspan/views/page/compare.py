@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -15,7 +16,22 @@ from opspan.analysis.figures import Figures
 from opspan.analysis.spans import PROCESS
 from opspan.printable import listed, printable
 from opspan.views.diff import of_places, several_of, shown_keys, times_of, total
-from opspan.views.page.columns import Column, table, text, values
+from opspan.views.fields import (
+    CHANGE,
+    CHANGE_SHARE,
+    KIND,
+    MODULE,
+    NAME,
+    NO_AFTER,
+    NO_BEFORE,
+    NUMBER,
+    PHASE,
+    SHARE_AFTER,
+    SHARE_BEFORE,
+    SIZES,
+    Field,
+)
+from opspan.views.page.columns import table, text, values
 from opspan.views.page.section import Section, Subject
 
 _BY = {"op": "op", "module": "module", "kernel": "kernel", "shape": "op and sizes", "phase": "phase", "place": "place"}
@@ -24,33 +40,33 @@ _MOST_BARS = 15
 _LABEL = 120  # characters
 _col = pl.col
 _NAMES = (
-    Column("name", "Name", "name"),
-    Column("kind", "Kind", "text"),
-    Column("sizes", "Sizes", "text"),
-    Column("module", "Module", "name"),
-    Column("phase", "Phase", "name"),
-    Column("place_before", "No. before", "count", "Which of its name and module it was in a step"),
-    Column("place_after", "No. after", "count", "Which of its name and module it is in a step"),
+    NAME,
+    KIND,
+    replace(SIZES, unit="text"),
+    MODULE,
+    PHASE,
+    NO_BEFORE,
+    NO_AFTER,
 )
 _NUMBERS = (
-    Column("change_ns", "Change", "signed ns", "After less before"),
-    Column("change", "Change %", "signed share", "As a share of before"),
-    Column("share_before", "Share before", "share", "Of the time of all rows"),
-    Column("share_after", "Share after", "share", "Of the time of all rows"),
-    Column("real", "Is it real", "text", "Real: more than the noise of the steps"),
-    Column("state", "New or gone", "text", "New: only after. Gone: only before"),
-    Column("count_before", "Count before", "count", "In the whole run"),
-    Column("count_after", "Count after", "count", "In the whole run"),
+    CHANGE,
+    CHANGE_SHARE,
+    SHARE_BEFORE,
+    SHARE_AFTER,
+    Field("real", "Is it real", "text", "Real: more than the noise of the steps"),
+    Field("state", "New or gone", "text", "New: only after. Gone: only before"),
+    Field("count_before", "Count before", "count", "In the whole run"),
+    Field("count_after", "Count after", "count", "In the whole run"),
 )
 _STEPS = (
-    Column("number", "No.", "count"),
-    Column("step_before", "Step before", "name"),
-    Column("step_after", "Step after", "name"),
-    Column("before_ns", "Before", "ns", "Until all that it launched was done"),
-    Column("after_ns", "After", "ns", "Until all that it launched was done"),
-    Column("change_ns", "Change", "signed ns", "After less before"),
-    Column("change", "Change %", "signed share", "As a share of before"),
-    Column("accumulated_ns", "Changes so far", "signed ns", "Of all steps up to this one together"),
+    NUMBER,
+    Field("step_before", "Step before", "name"),
+    Field("step_after", "Step after", "name"),
+    Field("before_ns", "Before", "ns", "Until all that it launched was done"),
+    Field("after_ns", "After", "ns", "Until all that it launched was done"),
+    CHANGE,
+    CHANGE_SHARE,
+    Field("accumulated_ns", "Changes so far", "signed ns", "Of all steps up to this one together"),
 )
 
 
@@ -98,7 +114,7 @@ def _table(by: str, before: Figures, after: Figures, rows: pl.DataFrame) -> dict
         state=pl.when(_col("state") != "same").then("state"),
     )
     shown = shown.drop(name for name in ("real", "state") if not shown[name].count())
-    times = (Column(was, "Before", "ns"), Column(now, "After", "ns"))
+    times = (Field(was, "Before", "ns"), Field(now, "After", "ns"))
     largest = shown.filter(_col("change_ns") != 0).head(_MOST_BARS)
     return {
         "by": by,
@@ -119,7 +135,7 @@ def _time(by: str, before: Figures, after: Figures) -> str:
     return "Self time of devices" if "device" in (before.time, after.time) else "Self time on the host"
 
 
-def _names_of(keys: Sequence[str]) -> list[Column]:
+def _names_of(keys: Sequence[str]) -> list[Field]:
     return [column for key in keys for column in _NAMES if column.name == key]
 
 

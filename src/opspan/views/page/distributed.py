@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -11,8 +12,23 @@ from opspan.analysis import Analysis
 from opspan.analysis.spans import DEVICE
 from opspan.questions import Options
 from opspan.views.comm import KEYS, QUESTION, rows_of_places
-from opspan.views.fields import time_text
-from opspan.views.page.columns import Column, table, text, values
+from opspan.views.fields import (
+    ALGORITHM_BANDWIDTH,
+    BUS_BANDWIDTH,
+    COLLECTIVE,
+    GROUP,
+    NUMBER,
+    RANKS,
+    SIZE,
+    STARTED_IN,
+    TOTAL_LATENCY,
+    TRANSFER,
+    WAITING,
+    WHERE,
+    Field,
+    time_text,
+)
+from opspan.views.page.columns import table, text, values
 from opspan.views.page.overview_steps import TITLES
 from opspan.views.page.places import hosts, places, world_size
 from opspan.views.page.section import Section, Subject
@@ -30,52 +46,52 @@ _KINDS = {
 }
 _HOST_KINDS = {kind: TITLES[kind] for kind in ("calling", "loading", "ops", "other")}
 _COLUMNS = (
-    Column("kind", "Collective", "text"),
-    Column("group", "Group", "name"),
-    Column("group_size", "Ranks", "count", "How many the group has"),
-    Column("members", "Members", "text"),
-    Column("op", "Started in", "name"),
-    Column("bytes_each", "Size", "bytes", "Of one, as NCCL's tests count it"),
-    Column("count", "Count", "count", "Each counts on each rank"),
-    Column("matched", "Matched", "count", "Found on other ranks, too"),
-    Column("bytes", "Total size", "bytes"),
-    Column("mean_bytes", "Mean size", "bytes"),
-    Column("time_ns", "Total latency", "ns", bar=True),
-    Column("mean_time_ns", "Mean latency", "ns"),
-    Column("transfer_ns", "Transfer", "ns", "The shortest time of all ranks"),
-    Column("mean_transfer_ns", "Mean transfer", "ns"),
-    Column("waiting_ns", "Waiting", "ns", "For the rank that came last"),
-    Column("algorithm_bytes_per_s", "Algorithm bandwidth", "rate", "Size by time"),
-    Column("bus_bytes_per_s", "Bus bandwidth", "rate", "What each link had to carry, by time"),
+    COLLECTIVE,
+    GROUP,
+    RANKS,
+    Field("members", "Members", "text"),
+    STARTED_IN,
+    Field("bytes_each", "Size", "bytes", "Of one, as NCCL's tests count it"),
+    Field("count", "Count", "count", "Each counts on each rank"),
+    Field("matched", "Matched", "count", "Found on other ranks, too"),
+    Field("bytes", "Total size", "bytes"),
+    Field("mean_bytes", "Mean size", "bytes"),
+    replace(TOTAL_LATENCY, bar=True),
+    Field("mean_time_ns", "Mean latency", "ns"),
+    TRANSFER,
+    Field("mean_transfer_ns", "Mean transfer", "ns"),
+    WAITING,
+    ALGORITHM_BANDWIDTH,
+    BUS_BANDWIDTH,
 )
 _CALL = (
-    Column("kind", "Collective", "name"),
-    Column("number", "No.", "count", "Which of its group and kind it is there, from 0"),
-    Column("place", "Where", "text"),
-    Column("group", "Group", "text"),
-    Column("op", "Started in", "name"),
-    Column("bytes", "Size", "bytes", "As NCCL's tests count it"),
-    Column("time_ns", "Latency", "ns"),
-    Column("transfer_ns", "Transfer", "ns", "The shortest time of all ranks"),
-    Column("waiting_ns", "Waiting", "ns", "For the rank that came last"),
-    Column("is_last", "Came last", "flag"),
-    Column("algorithm_bytes_per_s", "Algorithm bandwidth", "rate", "Size by time"),
-    Column("bus_bytes_per_s", "Bus bandwidth", "rate", "What each link had to carry, by time"),
+    replace(COLLECTIVE, unit="name"),
+    replace(NUMBER, help="Which of its group and kind it is there, from 0"),
+    WHERE,
+    replace(GROUP, unit="text"),
+    STARTED_IN,
+    replace(SIZE, help="As NCCL's tests count it"),
+    Field("time_ns", "Latency", "ns"),
+    TRANSFER,
+    WAITING,
+    Field("is_last", "Came last", "flag"),
+    ALGORITHM_BANDWIDTH,
+    BUS_BANDWIDTH,
 )
 _RANKS = (
-    Column("place", "Where", "text"),
-    Column("last", "Came last", "count", "Of how many collectives"),
-    Column("matched", "Of", "count", "Collectives that were found on other ranks, too"),
-    Column("waited_for_ns", "Others waited for it", "ns", "All together, in those to which it came last", bar=True),
-    Column("waiting_ns", "It waited for others", "ns", bar=True),
-    Column("transfer_ns", "Transfer", "ns", "The shortest time of all ranks"),
-    Column("time_ns", "Total latency", "ns"),
-    Column("count", "Collectives", "count"),
-    Column("span_ns", "Whole time", "ns", "Of the process"),
-    Column("computing_ns", "Computing", "ns", "On the device"),
-    Column("exposed_ns", "Communication alone", "ns", "While nothing computed"),
-    Column("algorithm_bytes_per_s", "Algorithm bandwidth", "rate", "Size by time"),
-    Column("bus_bytes_per_s", "Bus bandwidth", "rate", "What each link had to carry, by time"),
+    WHERE,
+    Field("last", "Came last", "count", "Of how many collectives"),
+    Field("matched", "Of", "count", "Collectives that were found on other ranks, too"),
+    Field("waited_for_ns", "Others waited for it", "ns", "All together, in those to which it came last", bar=True),
+    Field("waiting_ns", "It waited for others", "ns", bar=True),
+    TRANSFER,
+    TOTAL_LATENCY,
+    Field("count", "Collectives", "count"),
+    Field("span_ns", "Whole time", "ns", "Of the process"),
+    Field("computing_ns", "Computing", "ns", "On the device"),
+    Field("exposed_ns", "Communication alone", "ns", "While nothing computed"),
+    ALGORITHM_BANDWIDTH,
+    BUS_BANDWIDTH,
 )
 
 
@@ -196,7 +212,7 @@ def _with_longest(rows: pl.DataFrame, each: pl.DataFrame, key: Sequence[str]) ->
     )
 
 
-def _linked(rows: pl.DataFrame, columns: Sequence[Column]) -> dict[str, Any]:
+def _linked(rows: pl.DataFrame, columns: Sequence[Field]) -> dict[str, Any]:
     """A table, and for each row the stretch of time that it leads to. As texts: numbers in a page have 53 bits."""
     names = {"kind": "(not known)", "group": "(not told)", "op": "(in none)"}
     shown = rows.with_columns(_col(name).fill_null(said) for name, said in names.items() if name in rows.columns)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -10,8 +11,9 @@ from opspan.analysis.averages import in_order
 from opspan.analysis.kernel_use import KERNELS, USES, figures, launched
 from opspan.analysis.sums import WORK_ORDER
 from opspan.questions import Options
+from opspan.views.fields import COPIES, COPY_TIME, DEVICE_ID, FROM, OCCUPANCY, RANK, SHARE, SIZE, SPEED, TO, Field
 from opspan.views.missing import device_command
-from opspan.views.page.columns import MOST_ROWS, Column, known, table, text, values
+from opspan.views.page.columns import MOST_ROWS, known, table, text, values
 from opspan.views.page.section import Section, Subject
 from opspan.views.table import table_of
 
@@ -21,45 +23,40 @@ MOST_OPS = 10  # of a kernel
 _SIDES = {what: [f"{what}_{side}" for side in "xyz"] for what in ("grid", "block")}
 _LAUNCH = ("full_name", "op", *_SIDES["grid"], *_SIDES["block"], "registers", "shared_bytes")
 _TIMES = (
-    Column("count", "Runs", "count"),
-    Column("device_ns", "Total", "ns", bar=True),
-    Column("share", "Share", "share", "Of the time of all kernels"),
-    Column("average_device_ns", "Mean", "ns"),
-    Column("least_device_ns", "Min", "ns"),
-    Column("most_device_ns", "Max", "ns"),
+    Field("count", "Runs", "count"),
+    Field("device_ns", "Total", "ns", bar=True),
+    replace(SHARE, help="Of the time of all kernels"),
+    Field("average_device_ns", "Mean", "ns"),
+    Field("least_device_ns", "Min", "ns"),
+    Field("most_device_ns", "Max", "ns"),
 )
 _USE = (
-    Column("blocks_per_sm", "Blocks per SM", "number", "Blocks of a launch for each multiprocessor, weighted by time"),
-    Column(
-        "occupancy",
-        "Est. occupancy",
-        "share",
-        "Of the warps that a multiprocessor can hold: estimated from the launch, not measured",
-    ),
-    Column("uses_tensor_cores", "Tensor cores", "text", "As far as the kernel's name says"),
+    Field("blocks_per_sm", "Blocks per SM", "number", "Blocks of a launch for each multiprocessor, weighted by time"),
+    replace(OCCUPANCY, help="Of the warps that a multiprocessor can hold: estimated from the launch, not measured"),
+    Field("uses_tensor_cores", "Tensor cores", "text", "As far as the kernel's name says"),
 )
-_BY_NAME = (Column("name", "Kernel", "name"), *_TIMES, *_USE)
+_BY_NAME = (Field("name", "Kernel", "name"), *_TIMES, *_USE)
 _BY_LAUNCH = (
-    Column("kernel", "Kernel", "name"),
-    Column("op", "Launched in", "name"),
-    Column("grid", "Grid", "text", "Blocks of the launch"),
-    Column("block", "Block", "text", "Threads of a block"),
-    Column("registers", "Registers", "count", "Of a thread"),
-    Column("shared_bytes", "Shared memory", "bytes", "Of a block"),
+    Field("kernel", "Kernel", "name"),
+    Field("op", "Launched in", "name"),
+    Field("grid", "Grid", "text", "Blocks of the launch"),
+    Field("block", "Block", "text", "Threads of a block"),
+    Field("registers", "Registers", "count", "Of a thread"),
+    Field("shared_bytes", "Shared memory", "bytes", "Of a block"),
     *_TIMES,
     *_USE,
 )
 _COPIES = (
-    Column("rank", "Rank", "count"),
-    Column("device_id", "Device", "count"),
-    Column("copy_from", "From", "text"),
-    Column("copy_to", "To", "text"),
-    Column("count", "Copies", "count"),
-    Column("bytes", "Size", "bytes", bar=True),
-    Column("ns", "Time", "ns", bar=True),
-    Column("bytes_per_s", "Speed", "rate"),
+    RANK,
+    DEVICE_ID,
+    FROM,
+    TO,
+    COPIES,
+    replace(SIZE, bar=True),
+    replace(COPY_TIME, bar=True),
+    SPEED,
 )
-_FILLS = (Column("name", "Fill", "name"), *_TIMES[:2], *_TIMES[3:])
+_FILLS = (Field("name", "Fill", "name"), *_TIMES[:2], *_TIMES[3:])
 # What a source may lack, in words.
 _LACKING = {
     "blocks_per_sm": "blocks per multiprocessor",
@@ -116,7 +113,7 @@ def _launches(work: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(*sides, kernel=pl.coalesce("full_name", "name"))
 
 
-def _table(rows: pl.DataFrame, columns: tuple[Column, ...]) -> dict[str, Any]:
+def _table(rows: pl.DataFrame, columns: tuple[Field, ...]) -> dict[str, Any]:
     """Without columns of nothing: what the source does not have is said once, in the notes."""
     share = (_col("device_ns") / _col("device_ns").sum()).fill_nan(0.0)
     rows = rows.with_columns(share=share)

@@ -6,6 +6,7 @@ A window that somebody chooses consists of whole pieces of time, so that its fig
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -17,8 +18,9 @@ from opspan.analysis.nest import innermost
 from opspan.analysis.spans import DEVICE
 from opspan.questions import Options
 from opspan.views import memory
+from opspan.views.fields import SIZE, Field
 from opspan.views.missing import memory_command
-from opspan.views.page.columns import Column, table, text, values
+from opspan.views.page.columns import table, text, values
 from opspan.views.page.section import Section, Subject
 
 _col = pl.col
@@ -29,17 +31,17 @@ MOST_NAMES = 200  # of a place
 MOST_BLOCKS = 2_000  # of a place, and twice as many of all
 _FIGURES = ("calls", *SUMS, *(f"self_{name}" for name in SUMS))
 _BLOCKS = (
-    Column("op", "Taken in", "name"),
-    Column("around", "Around it", "name", "The range around that one"),
-    Column("bytes", "Size", "bytes"),
-    Column("taken_ns", "Taken at", "ns", "Since the begin of the trace; nothing: before it"),
-    Column("given_ns", "Given back at", "ns", "Since the begin of the trace; nothing: not in it"),
-    Column("kept_ns", "Kept for", "ns"),
+    Field("op", "Taken in", "name"),
+    Field("around", "Around it", "name", "The range around that one"),
+    SIZE,
+    Field("taken_ns", "Taken at", "ns", "Since the begin of the trace; nothing: before it"),
+    Field("given_ns", "Given back at", "ns", "Since the begin of the trace; nothing: not in it"),
+    Field("kept_ns", "Kept for", "ns"),
 )
 _AT_PEAK = (
-    Column("name", "Taken in", "name"),
-    Column("blocks", "Blocks", "count"),
-    Column("bytes", "Size", "bytes", bar=True),
+    Field("name", "Taken in", "name"),
+    Field("blocks", "Blocks", "count"),
+    replace(SIZE, bar=True),
 )
 _BY = {"op": "op", "module": "module", "phase": "phase"}
 

@@ -10,8 +10,9 @@ from opspan.analysis.call_tree import call_tree
 from opspan.analysis.module_tree import IN_PHASES, module_frames, module_tree
 from opspan.sources import MODULES
 from opspan.tables import Tables
+from opspan.views.fields import CALLS, Field
 from opspan.views.missing import labelling_command, without
-from opspan.views.page.columns import MOST_ROWS, Column, known, renumbered, sizes, table, values
+from opspan.views.page.columns import MOST_ROWS, known, renumbered, sizes, table, values
 from opspan.views.page.flame import flame
 from opspan.views.page.section import Section, Subject
 
@@ -58,19 +59,19 @@ def _tree(tree: pl.DataFrame, measures: list[str], ranges: pl.Series) -> dict[st
     kept = renumbered(tree.sort("size", descending=True, maintain_order=True).head(MOST_ROWS))
     more = tree.height - kept.height
     shown = [
-        Column("name", "Module", "name"),
-        Column("class_name", "Class", "name"),
-        Column("count", "Calls", "count"),
+        Field("name", "Module", "name"),
+        Field("class_name", "Class", "name"),
+        CALLS,
     ]
     for measure in measures:
         side = _SIDES[measure]
         shown += [
-            Column(
+            Field(
                 measure, "Total", "ns", f"Time on the {side}, with all modules in it, forward and backward", bar=True
             ),
-            Column(f"self_{measure}", "Self", "ns", f"Time on the {side}, without the modules in it"),
+            Field(f"self_{measure}", "Self", "ns", f"Time on the {side}, without the modules in it"),
             *(
-                Column(f"{phase}_{measure}", _TITLES[phase], "ns", _PARTS.get(phase, "Of the total"))
+                Field(f"{phase}_{measure}", _TITLES[phase], "ns", _PARTS.get(phase, "Of the total"))
                 for phase in IN_PHASES
                 if tree[f"{phase}_{measure}"].sum()
             ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -15,9 +16,10 @@ from opspan.analysis.kernels import is_told
 from opspan.analysis.tensor_cores import tensor_cores
 from opspan.events import events_in_columns
 from opspan.questions import Options
+from opspan.views.fields import BOUND, BYTE_RATE, CALLS, FLOP_RATE, MODULE, PHASE, RANK, SIZES, STEP, Field
 from opspan.views.flops import tables_of
 from opspan.views.missing import FUNCTIONS, labelling_command
-from opspan.views.page.columns import MOST_ROWS, Column, known, numbered, renumbered, table, text, values
+from opspan.views.page.columns import MOST_ROWS, known, numbered, renumbered, table, text, values
 from opspan.views.page.section import Section, Subject
 from opspan.views.table import table_of
 
@@ -40,25 +42,25 @@ _OF_OPS = {"name": ["name"], "shape": ["name", "sizes"]}
 _OUTSIDE = {"module": "(in no module)", "phase": "(in no phase)", "step": "(in no step)"}
 _SELF = "without what runs inside it"
 _COLUMNS = (
-    Column("name", "Op", "name"),
-    Column("sizes", "Sizes", "text"),
-    Column("called", "Called in", "text", "The innermost functions of Python, the innermost first"),
-    Column("module", "Module", "name"),
-    Column("phase", "Phase", "name"),
-    Column("step", "Step", "name"),
-    Column("rank", "Rank", "count"),
-    Column("count", "Calls", "count"),
-    Column("ranges", "Ranges", "count", "How many ranges lie in it"),
-    Column("self_device_ns", "Device, self", "ns", f"Time on devices {_SELF}", bar=True),
-    Column("device_ns", "Device, total", "ns", "Time on devices with all that runs inside it"),
-    Column("self_cpu_ns", "Host, self", "ns", f"Time on the host {_SELF}", bar=True),
-    Column("cpu_ns", "Host, total", "ns", "Time on the host with all that runs inside it"),
-    Column("backward_device_ns", "Backward, device", "ns", "Time on devices of the backward of these ops"),
-    Column("backward_cpu_ns", "Backward, host", "ns", "Time on the host of the backward of these ops"),
-    Column("tensor_cores", "Tensor cores", "share", "Share of Device, total; nothing: no products, or not known"),
-    Column("flops_per_s", "FLOP/s", "flop_rate", "Of ops whose cost is known, of all ranks"),
-    Column("bytes_per_s", "Bytes/s", "rate", "Read and written, of ops whose cost is known, of all ranks"),
-    Column("bound", "Bound", "text", "Which peak of the device it is nearer to: of computing or of memory"),
+    Field("name", "Op", "name"),
+    replace(SIZES, unit="text"),
+    Field("called", "Called in", "text", "The innermost functions of Python, the innermost first"),
+    MODULE,
+    PHASE,
+    STEP,
+    RANK,
+    CALLS,
+    Field("ranges", "Ranges", "count", "How many ranges lie in it"),
+    Field("self_device_ns", "Device, self", "ns", f"Time on devices {_SELF}", bar=True),
+    Field("device_ns", "Device, total", "ns", "Time on devices with all that runs inside it"),
+    Field("self_cpu_ns", "Host, self", "ns", f"Time on the host {_SELF}", bar=True),
+    Field("cpu_ns", "Host, total", "ns", "Time on the host with all that runs inside it"),
+    Field("backward_device_ns", "Backward, device", "ns", "Time on devices of the backward of these ops"),
+    Field("backward_cpu_ns", "Backward, host", "ns", "Time on the host of the backward of these ops"),
+    Field("tensor_cores", "Tensor cores", "share", "Share of Device, total; nothing: no products, or not known"),
+    FLOP_RATE,
+    replace(BYTE_RATE, unit="rate"),
+    BOUND,
 )
 _NONE = "There are no ops or ranges in this trace"
 _MOST_BARS = 10

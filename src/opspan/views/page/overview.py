@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -13,9 +14,10 @@ from opspan.analysis.spans import DEVICE, PROCESS
 from opspan.analysis.step_lengths import lengths
 from opspan.questions import Options
 from opspan.views import idle
+from opspan.views.fields import DEVICE_ID, HOST, MEMORY, NAME, OCCUPANCY, PID, RANK, TIME, Field
 from opspan.views.footer import coverage_lines
 from opspan.views.missing import device_command, lines
-from opspan.views.page.columns import Column, known, table, text, values
+from opspan.views.page.columns import known, table, text, values
 from opspan.views.page.overview_findings import findings
 from opspan.views.page.overview_steps import steps
 from opspan.views.page.section import Section, Subject
@@ -25,46 +27,43 @@ _col = pl.col
 _TOP = 8
 _MOST_ISSUES = 200
 _RANKS = (
-    Column("rank", "Rank", "count"),
-    Column("tool", "Recorded by", "text"),
-    Column("host", "Host", "text"),
-    Column("began", "Began", "text", "UTC"),
-    Column("time_ns", "Lasted", "ns"),
-    Column("processes", "Processes", "count"),
-    Column("cycles", "Cycles", "count", "Files that the process wrote one after the other"),
-    Column("files", "Files", "text"),
+    RANK,
+    Field("tool", "Recorded by", "text"),
+    HOST,
+    Field("began", "Began", "text", "UTC"),
+    Field("time_ns", "Lasted", "ns"),
+    Field("processes", "Processes", "count"),
+    Field("cycles", "Cycles", "count", "Files that the process wrote one after the other"),
+    Field("files", "Files", "text"),
 )
 _DEVICES = (
-    Column("rank", "Rank", "count"),
-    Column("pid", "Process", "name"),
-    Column("device_id", "Device", "count"),
-    Column("name", "Name", "name"),
-    Column("memory_bytes", "Memory", "bytes"),
-    Column("capability", "Capability", "text", "Compute capability, or architecture"),
-    Column("time_ns", "Time", "ns", "Of the process"),
-    Column("busy_ns", "Busy", "ns", "In which anything ran on the device"),
-    Column("idle_ns", "Idle", "ns"),
-    Column("utilisation", "Utilisation", "share", "How much of the time a kernel ran"),
-    Column(
+    RANK,
+    replace(PID, unit="name"),
+    DEVICE_ID,
+    NAME,
+    MEMORY,
+    Field("capability", "Capability", "text", "Compute capability, or architecture"),
+    replace(TIME, help="Of the process"),
+    Field("busy_ns", "Busy", "ns", "In which anything ran on the device"),
+    Field("idle_ns", "Idle", "ns"),
+    Field("utilisation", "Utilisation", "share", "How much of the time a kernel ran"),
+    Field(
         "sm_efficiency",
         "Est. SM efficiency",
         "share",
         "Share of the multiprocessors that kernels had blocks for: mean over the time",
     ),
-    Column(
-        "occupancy",
-        "Est. occupancy",
-        "share",
-        "Of the warps that a multiprocessor can hold: mean of the kernels by their time; not measured",
+    replace(
+        OCCUPANCY, help="Of the warps that a multiprocessor can hold: mean of the kernels by their time; not measured"
     ),
-    Column("tensor_core_share", "Tensor cores", "share", "Share of the time of kernels; nothing: not known"),
+    Field("tensor_core_share", "Tensor cores", "share", "Share of the time of kernels; nothing: not known"),
 )
 _ISSUES = (
-    Column("severity", "Severity", "text"),
-    Column("message", "What was found", "name"),
-    Column("advice", "What to do", "name"),
-    Column("count", "Times", "count"),
-    Column("path", "File", "name"),
+    Field("severity", "Severity", "text"),
+    Field("message", "What was found", "name"),
+    Field("advice", "What to do", "name"),
+    Field("count", "Times", "count"),
+    Field("path", "File", "name"),
 )
 
 

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
 
 from opspan.analysis import Analysis
 from opspan.analysis.spans import DEVICE, PROCESS
-from opspan.views.page.columns import Column, known, table
+from opspan.views.fields import DEVICE_ID, HOST, MEMORY, PID, WHERE, Field
+from opspan.views.page.columns import known, table
 
 _col = pl.col
 _COLUMNS = (
-    Column("place", "Where", "text"),
-    Column("own_rank", "Rank in the program", "number", "As collectives say it"),
-    Column("host", "Host", "text"),
-    Column("pid", "Process", "text"),
-    Column("process", "Name", "name"),
-    Column("device_id", "Device", "text"),
-    Column("device", "Name of the device", "name"),
-    Column("memory_bytes", "Memory", "bytes"),
-    Column("file", "File", "name"),
+    WHERE,
+    Field("own_rank", "Rank in the program", "number", "As collectives say it"),
+    HOST,
+    PID,
+    Field("process", "Name", "name"),
+    replace(DEVICE_ID, unit="text"),
+    Field("device", "Name of the device", "name"),
+    MEMORY,
+    Field("file", "File", "name"),
 )
 
 
