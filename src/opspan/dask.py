@@ -1,11 +1,11 @@
-"""Files read by the workers of a cluster of dask.distributed, which alone is known here.
+"""Checks of a cluster of dask.distributed whose workers are to read files. No other module knows dask.
 
     with cluster("tcp://scheduler:8786", files) as (executor, at_once):
         future = executor.submit(function, argument)
 
-What the scheduler does (who works, what is done again when a worker died, what is given up) is its own affair. Here is
-only what has to be asked of it before: is it there, has it workers, have these the same opspan, and do they see the
-files; and, while work is under way, whether anybody is left to do it.
+The executor is dask's own, as in `Ranks(executor=client.get_executor())`: the scheduler decides which worker reads a
+file, and what is repeated when a worker dies. Added to it are checks before the first task (the scheduler answers and
+has workers; these have the same opspan and see the files), and an end of waiting when no worker is left.
 """
 
 from __future__ import annotations
@@ -33,19 +33,20 @@ PATIENCE_S = 10.0  # until a scheduler answers, and has a worker
 ABANDONED_S = 30.0  # without any worker: those that died may have been started again by then
 _LOOKS_S = 0.5
 _ADDRESS = re.compile(r"(tcp|tls|ws|wss|ucx)://[^/\s]+", re.IGNORECASE)
-_MOST_LOOKED_AT = 100  # files of many: where a worker sees none of these, it sees no other
+_MOST_LOOKED_AT = 100  # files that are checked; a worker that sees these sees the others, too
+_LOGGERS = ("distributed", "tornado")
 
 Seen = tuple[str, int]  # path, and bytes or 0
 
 
 def absolute(path: str) -> str:
-    """As it is called everywhere: a worker has a folder of its own."""
-    return path if isinstance(file_of(path), Address) else os.path.abspath(path)  # noqa: PTH100  of links none is followed
+    """Returns the path as every machine knows it, since a worker runs in another folder. Links are not followed."""
+    return path if isinstance(file_of(path), Address) else os.path.abspath(path)  # noqa: PTH100
 
 
 @contextmanager
 def cluster(address: str, files: Sequence[Seen]) -> Iterator[tuple[Executor, int]]:
-    """Who does work there, and how many things at once. ClusterError where that cannot be."""
+    """Yields the executor of the cluster, and how many tasks it runs at once. Raises a ClusterError if it cannot."""
     with _connected(address) as client:
         at_once = _threads(client, address)
         _check_versions(client, address)
@@ -63,15 +64,15 @@ def cluster(address: str, files: Sequence[Seen]) -> Iterator[tuple[Executor, int
 
 @contextmanager
 def _connected(address: str) -> Iterator[Any]:
-    if not _ADDRESS.fullmatch(address):  # without one, dask would start a cluster
+    if not _ADDRESS.fullmatch(address):  # without an address dask would start a cluster
         raise UsageError(f"{address!r} is no address of a scheduler; expected such as tcp://127.0.0.1:8786")
     distributed = _distributed()
-    with ThreadPoolExecutor(1) as thread:  # here asyncio may be at work, as in a notebook
-        thread.submit(_ask, address).result()
+    with ThreadPoolExecutor(1) as thread:  # this thread may run asyncio already, as in a notebook
+        thread.submit(_check_scheduler, address).result()
     try:
         client = distributed.Client(address, timeout=PATIENCE_S, set_as_default=False, name="opspan")
     except (OSError, ValueError, RuntimeError) as error:
-        raise _nobody(address, error) from error
+        raise _no_answer(address, error) from error
     try:
         yield client
     finally:
@@ -86,15 +87,14 @@ def _distributed() -> Any:
 
 
 def quiet() -> None:
-    """For a program whose errors are one line: dask logs to the same terminal."""
+    """Silences dask's log, for a program whose errors are one line on the same terminal."""
     _distributed()
-    theirs = ("distributed", "tornado")
-    for name in [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in theirs]:
+    for name in [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in _LOGGERS]:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
-def _ask(address: str) -> None:
-    """ClusterError where no scheduler answers. Client would wait for ever for what takes connections and is none."""
+def _check_scheduler(address: str) -> None:
+    """Raises a ClusterError if no scheduler answers: Client would wait for ever for a server of another kind."""
     distributed = _distributed()
 
     async def identity() -> None:
@@ -106,12 +106,12 @@ def _ask(address: str) -> None:
     try:
         asyncio.run(asyncio.wait_for(identity(), PATIENCE_S))
     except Exception as error:
-        raise _nobody(address, error) from error
+        raise _no_answer(address, error) from error
 
 
-def _nobody(address: str, error: Exception) -> ClusterError:
-    said = " ".join(str(error).split()) or type(error).__name__
-    return ClusterError(f"no scheduler of dask answers at {address} within {PATIENCE_S:g} s ({shortened(said, 200)})")
+def _no_answer(address: str, error: Exception) -> ClusterError:
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return ClusterError(f"no scheduler of dask answers at {address} within {PATIENCE_S:g} s ({shortened(reason, 200)})")
 
 
 def _threads(client: Any, address: str) -> int:
@@ -127,7 +127,7 @@ def _check_versions(client: Any, address: str) -> None:
     ours = version("opspan")
     workers = client.get_versions(packages=["opspan"])["workers"]
     theirs = {worker: about["packages"].get("opspan") for worker, about in workers.items()}
-    others = [f"{worker} has {found or 'none'}" for worker, found in theirs.items() if found != ours]
+    others = [f"{worker} has {its or 'none'}" for worker, its in theirs.items() if its != ours]
     if others:
         raise ClusterError(
             f"workers of {address} need opspan {ours}, which is running here: {listed(others, 3)}; install it there"
@@ -137,32 +137,32 @@ def _check_versions(client: Any, address: str) -> None:
 def _check_files(client: Any, files: Sequence[Seen]) -> None:
     here = [(path, size) for path, size in files if not isinstance(file_of(path), Address)]
     some = here[:: max(1, len(here) // _MOST_LOOKED_AT)]
-    said: dict[str, str | Exception | None] = client.run(unseen, some, on_error="return")
-    for worker, what in said.items():
-        if isinstance(what, Exception):
-            raise ClusterError(f"the worker {worker} cannot run this opspan ({type(what).__name__}: {what})")
-        if what is not None:
+    answers: dict[str, str | Exception | None] = client.run(unseen, some, on_error="return")
+    for worker, answer in answers.items():
+        if isinstance(answer, Exception):
+            raise ClusterError(f"the worker {worker} cannot run this opspan ({type(answer).__name__}: {answer})")
+        if answer is not None:
             raise ClusterError(
-                f"the worker {worker} {what}; expected the same files there: use a folder that all machines share, or "
-                "addresses such as s3://"
+                f"the worker {worker} {answer}; expected the same files there: use a folder that all machines share, "
+                "or addresses such as s3://"
             )
 
 
 def unseen(files: Sequence[Seen]) -> str | None:
-    """Runs in a worker: what it sees otherwise."""
+    """Runs in a worker. Returns the first difference between these files and those that it sees."""
     for name, size in files:
         path = Path(name)
         try:
-            found = path.stat().st_size
+            its_size = path.stat().st_size
         except OSError as error:
             return f"does not see {name} ({error.strerror})"
-        if size and path.is_file() and found != size:
-            return f"has another {name}, of {found:,} bytes and not {size:,} as here"
+        if size and path.is_file() and its_size != size:
+            return f"has another {name}, of {its_size:,} bytes and not {size:,} as here"
     return None
 
 
 class _Watched(Executor):
-    """Dask's executor. What waits for it does not wait for ever where no worker is left."""
+    """Dask's executor, which cancels all tasks when no worker has been left for a while: they would wait for ever."""
 
     def __init__(self, client: Any) -> None:
         self.why: str | None = None
@@ -180,16 +180,15 @@ class _Watched(Executor):
     def _watch(self) -> None:
         seen = time.monotonic()
         while not self._is_over.wait(_LOOKS_S):
-            what = self._missing()
-            if what is None:
+            problem = self._problem()
+            if problem is None:
                 seen = time.monotonic()
             elif time.monotonic() - seen > ABANDONED_S:
-                self.why = f"{what}, for {ABANDONED_S:g} s"
-                for future in list(self._futures):
-                    future.cancel()
+                self.why = f"{problem}, for {ABANDONED_S:g} s"
+                self._cancel()
                 return
 
-    def _missing(self) -> str | None:
+    def _problem(self) -> str | None:
         try:
             return None if self._client.nthreads() else "no worker is left"
         except (OSError, RuntimeError, TimeoutError):
@@ -197,5 +196,8 @@ class _Watched(Executor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         self._is_over.set()
+        self._cancel()
+
+    def _cancel(self) -> None:
         for future in list(self._futures):
             future.cancel()
