@@ -89,6 +89,10 @@ TOTAL_LATENCY = Field("time_ns", "Total latency", "ns")
 WAITING = Field("waiting_ns", "Waiting", "ns", "For the rank that came last")
 ALGORITHM_BANDWIDTH = Field("algorithm_bytes_per_s", "Algorithm bandwidth", "rate", "Size by time")
 BUS_BANDWIDTH = Field("bus_bytes_per_s", "Bus bandwidth", "rate", "What each link had to carry, by time")
+BLOCKS_PER_SM = Field(
+    "blocks_per_sm", "Blocks per SM", "number", "Blocks of a launch for each multiprocessor, weighted by time"
+)
+TENSOR_CORES = Field("uses_tensor_cores", "Tensor cores", "text", "As far as the kernel's name says")
 # Where rows are: shown as far as they differ.
 PLACES = (
     RANK,
@@ -176,6 +180,7 @@ UNITS: dict[str, Callable[[Any], str]] = {
     "rate": lambda rate: f"{rate / 1e9:,.3f} GB/s",
     "flag": lambda flag: "*" if flag else "",
     "state": lambda state: "" if state == "same" else state,
+    "number": lambda number: f"{number:,.2f}",
     "mean": lambda mean: f"{mean:,.1f}",
     "flop": short_number,
     "flop_rate": short_number,

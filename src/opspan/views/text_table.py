@@ -3,46 +3,42 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import polars as pl
 
-from opspan.events.times import format_memory, format_share, format_time
+from opspan.events.times import format_share, format_time
 from opspan.text_columns import Column, Layout, as_torch, cut, fitted
+from opspan.views.fields import BLOCKS_PER_SM, KIND, MODULE, NAME, PHASE, PLACES, STEP, TENSOR_CORES, Field
 from opspan.views.footer import printable_names
 
 _NAME_WIDTH = 55  # as in torch's
 _WIDTH = 12
 _LEAST_NAME = 24  # this many characters of a name are worth more than another column
-_KEYS = {
-    "module": "Module",
-    "step": "Step",
-    "phase": "Phase",
-    "kind": "Kind",
-    "name": "Name",
-    "rank": "Rank",
-    "device_id": "Device",
-    "context_id": "Context",
-    "stream_id": "Stream",
-}
-_NAMES = ("module", "step", "name")
-# Column -> title, and how early it is dropped if there is little room; {} in a title is the device.
-_TIMES = {
-    "self_cpu_ns": ("Self CPU", 2),
-    "cpu_ns": ("CPU total", 3),
-    "self_device_ns": ("Self {}", 1),
-    "backward_cpu_ns": ("Backward CPU", 4),
-    "backward_device_ns": ("Backward {}", 4),
-    "device_ns": ("{} total", 2),
-    "average_device_ns": ("{} time avg", 5),
-    "least_device_ns": ("{} time min", 8),
-    "most_device_ns": ("{} time max", 7),
-}
-_MEMORY = {"self_cpu_memory_bytes": "Self CPU Mem", "self_device_memory_bytes": "Self {} Mem"}
-_OF_KERNELS = {
-    "blocks_per_sm": ("Blocks per SM", 8),
-    "occupancy": ("Occupancy", 6),
-    "uses_tensor_cores": ("Tensor cores", 6),
-}
+_KEYS = (MODULE, STEP, replace(PHASE, unit="text"), KIND, NAME, *PLACES)
+# {} in a title is the device.
+_TIMES = (
+    Field("self_cpu_ns", "Self CPU", "ns", rank=2),
+    Field("cpu_ns", "CPU total", "ns", rank=3),
+    Field("self_device_ns", "Self {}", "ns", rank=1),
+    Field("backward_cpu_ns", "Backward CPU", "ns", rank=4),
+    Field("backward_device_ns", "Backward {}", "ns", rank=4),
+    Field("device_ns", "{} total", "ns", rank=2),
+    Field("average_device_ns", "{} time avg", "ns", rank=5),
+    Field("least_device_ns", "{} time min", "ns", rank=8),
+    Field("most_device_ns", "{} time max", "ns", rank=7),
+)
+_MEMORY = (
+    Field("self_cpu_memory_bytes", "Self CPU Mem", "bytes", rank=1),
+    Field("self_device_memory_bytes", "Self {} Mem", "bytes", rank=1),
+)
+_OF_KERNELS = (
+    replace(BLOCKS_PER_SM, rank=8),
+    Field("occupancy", "Occupancy", "share", rank=6),
+    replace(TENSOR_CORES, rank=6),
+)
+_COUNT = Field("count", "", "count", rank=1, none="--")
+_RANGES = Field("ranges", "# of Ranges", "count", rank=1, none="--")
 _SHARED = ("self_cpu_ns", "self_device_ns", "device_ns")
 _SHARE_RANK = 6
 
@@ -51,7 +47,9 @@ class SumRows:
     """Rows of sums, and their text. `counted`: the title of their number."""
 
     def __init__(self, rows: pl.DataFrame, device: str, counted: str) -> None:
-        self.rows = printable_names(rows, *(name for name in _NAMES if name in rows.columns))
+        self.rows = printable_names(
+            rows, *(field.name for field in _KEYS if field.unit == "name" and field.name in rows.columns)
+        )
         self._device = device
         self._counted = counted
 
@@ -86,36 +84,32 @@ def _shortened(column: Column) -> Column:
 
 
 def _columns(shown: pl.DataFrame, rows: pl.DataFrame, device: str, counted: str) -> Iterator[Column]:
-    for name, title in _KEYS.items():
-        if name in rows.columns:
-            cells = ["(none)" if value is None else value for value in shown[name].cast(pl.String).to_list()]
-            yield Column(title, cells, least=_LEAST_NAME if name in _NAMES else None)
-    for name, (title, rank) in _TIMES.items():
-        if name not in rows.columns or ("device" in name and not _total(rows, name)):
+    for field in _there(_KEYS, rows):
+        column = replace(field, none="(none)").column(shown)
+        yield column if column.least is None else column._replace(least=_LEAST_NAME)
+    for field in _there(_TIMES, rows):
+        total = _total(rows, field.name)
+        if "device" in field.name and not total:
             continue
-        values = shown[name].to_list()
-        if name in _SHARED:
-            total = _total(rows, name)
-            shares = [format_share(value, total) for value in values]
-            yield Column(f"{title} %".format(device), shares, _SHARE_RANK)
-        yield Column(title.format(device), [format_time(value / 1000) for value in values], rank)
-    for name, title in _MEMORY.items():
-        if name in rows.columns and ("device" not in name or (rows[name] != 0).any()):
-            yield Column(title.format(device), [format_memory(value) for value in shown[name].to_list()], 1)
-    for name, (title, rank) in _OF_KERNELS.items():
-        nothing = "no" if name == "uses_tensor_cores" else 0
-        if name in rows.columns and (rows[name] != nothing).any():
-            yield Column(title, [_of_kernel(name, value) for value in shown[name].to_list()], rank)
-    for name, title in {"count": counted, "ranges": "# of Ranges"}.items():
-        if name in rows.columns:
-            cells = ["--" if value is None else str(value) for value in shown[name].to_list()]
-            yield Column(title, cells, 1 if name == "count" or "count" not in rows.columns else 7)
+        field = replace(field, title=field.title.format(device))
+        if field.name in _SHARED:
+            shares = [format_share(value, total) for value in shown[field.name].to_list()]
+            yield Column(f"{field.title} %", shares, _SHARE_RANK)
+        yield field.column(shown)
+    for field in _there(_MEMORY, rows):
+        if "device" not in field.name or (rows[field.name] != 0).any():
+            yield replace(field, title=field.title.format(device)).column(shown)
+    for field in _there(_OF_KERNELS, rows):
+        if (rows[field.name] != ("no" if field.unit == "text" else 0)).any():
+            yield field.column(shown)
+    if "count" in rows.columns:
+        yield replace(_COUNT, title=counted).column(shown)
+    if "ranges" in rows.columns:
+        yield replace(_RANGES, rank=7 if "count" in rows.columns else 1).column(shown)
 
 
-def _of_kernel(name: str, value: float | str | None) -> str:
-    if value is None or isinstance(value, str):
-        return value or ""
-    return f"{value:.1%}" if name == "occupancy" else f"{value:,.2f}"
+def _there(fields: tuple[Field, ...], rows: pl.DataFrame) -> Iterator[Field]:
+    return (field for field in fields if field.name in rows.columns)
 
 
 def _total(rows: pl.DataFrame, name: str) -> float:

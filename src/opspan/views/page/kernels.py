@@ -11,7 +11,21 @@ from opspan.analysis.averages import in_order
 from opspan.analysis.kernel_use import KERNELS, USES, figures, launched
 from opspan.analysis.sums import WORK_ORDER
 from opspan.questions import Options
-from opspan.views.fields import COPIES, COPY_TIME, DEVICE_ID, FROM, OCCUPANCY, RANK, SHARE, SIZE, SPEED, TO, Field
+from opspan.views.fields import (
+    BLOCKS_PER_SM,
+    COPIES,
+    COPY_TIME,
+    DEVICE_ID,
+    FROM,
+    OCCUPANCY,
+    RANK,
+    SHARE,
+    SIZE,
+    SPEED,
+    TENSOR_CORES,
+    TO,
+    Field,
+)
 from opspan.views.missing import device_command
 from opspan.views.page.columns import MOST_ROWS, known, table, text, values
 from opspan.views.page.section import Section, Subject
@@ -31,9 +45,9 @@ _TIMES = (
     Field("most_device_ns", "Max", "ns"),
 )
 _USE = (
-    Field("blocks_per_sm", "Blocks per SM", "number", "Blocks of a launch for each multiprocessor, weighted by time"),
+    BLOCKS_PER_SM,
     replace(OCCUPANCY, help="Of the warps that a multiprocessor can hold: estimated from the launch, not measured"),
-    Field("uses_tensor_cores", "Tensor cores", "text", "As far as the kernel's name says"),
+    TENSOR_CORES,
 )
 _BY_NAME = (Field("name", "Kernel", "name"), *_TIMES, *_USE)
 _BY_LAUNCH = (
