@@ -110,7 +110,7 @@ def check_causes(analysis: Analysis) -> None:
     pieces = run.idle
     assert set(pieces["cause"]) <= set(CAUSES)
     got = dict(pieces.group_by("device_id").agg(pl.col("ns").sum()).rows())
-    usual = run.usual.select("start_ns", "end_ns").rows()
+    usual = run.usual_steps.select("start_ns", "end_ns").rows()
     first = min((row["start_ns"] for row in every(analysis)), default=0)
     expected: dict[int, int] = {}
     for gap in analysis.gaps.to_dicts():

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from findings.made import Made
-from opspan.findings.hidden import left
+from opspan.findings.hidden import unhidden
 
 KERNEL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL"
 BYTES = json.dumps({"Collective name": "allreduce", "In msg nelems": 1 << 20, "dtype": "Float", "Group size": 1})
@@ -33,12 +33,12 @@ def test_what_overlapping_leaves_is_what_buckets_leave_that_begin_when_they_are_
     for number in range(1, count + 1):
         now = max(now, backward * number // count) + each
 
-    assert left(buckets(count, each, backward))["left_ns"].to_list() == [now - backward]
+    assert unhidden(buckets(count, each, backward))["left_ns"].to_list() == [now - backward]
 
 
 def test_of_what_began_within_the_backward_nothing_is_known_to_be_hidden_otherwise() -> None:
-    assert left(buckets(4, 100, 1000, begun=2)).height == 0
-    assert left(buckets(1, 100, 1000)).height == 0
+    assert unhidden(buckets(4, 100, 1000, begun=2)).height == 0
+    assert unhidden(buckets(1, 100, 1000)).height == 0
 
 
 def run(host: int, waits: int, synchronises: bool = True) -> Made:

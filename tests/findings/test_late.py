@@ -23,7 +23,7 @@ from findings.pipelines import pipeline
 from opspan.analysis.collectives import SCHEMA
 from opspan.analysis.over_ranks import matched
 from opspan.findings import Finding, findings
-from opspan.findings.late import late, late_by_far, lost_to, stragglers
+from opspan.findings.lateness import late_by_far, lateness, loss_to, stragglers
 from opspan.questions import Options, question
 from read_once import ReadOnce
 
@@ -39,9 +39,9 @@ def frame(rows: list[dict[str, Any]]) -> pl.DataFrame:
 
 
 def late_ranks(rows: pl.DataFrame, total_ns: int) -> tuple[list[int], int]:
-    places = late(rows)
+    places = lateness(rows)
     some = stragglers(places, LEAST * total_ns)
-    return sorted(some["rank"]), int(lost_to(places, some)["ns"].sum())
+    return sorted(some["rank"]), int(loss_to(places, some)["ns"].sum())
 
 
 @pytest.mark.parametrize("stages", [2, 4, 6])
@@ -113,13 +113,13 @@ def test_late_ranks_are_told_from_chance(late_by: dict[tuple[int, int], int], ji
 
 def test_who_is_late_in_turn_is_no_straggler_and_others_lose_what_they_wait_in_these_steps() -> None:
     turns = {(step % 4, step): 200 for step in range(20)}
-    places = late(frame(reduces(turns, 5)))
+    places = lateness(frame(reduces(turns, 5)))
 
     some = late_by_far(places)
 
     assert not stragglers(places, LEAST * 20 * 1000).height
     assert sorted(some.select("rank", "step").iter_rows()) == sorted((rank, f"step {at}") for rank, at in turns)
-    assert lost_to(places, some)["ns"].sum() == pytest.approx(20 * 200, rel=0.05)
+    assert loss_to(places, some)["ns"].sum() == pytest.approx(20 * 200, rel=0.05)
 
 
 def test_components_have_late_ranks_of_their_own() -> None:

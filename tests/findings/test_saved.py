@@ -15,7 +15,7 @@ from builders.job import Extra, Job
 from builders.job_program import rows_of
 from builders.training_files import kineto_files, nsys_files
 from opspan.findings import Finding, Run, findings
-from opspan.findings.saved import merged, saved_ns
+from opspan.findings.saved import merge, saved_ns
 
 FILES = {"kineto": kineto_files, "nsys": nsys_files}
 MS = 1_000_000
@@ -106,4 +106,4 @@ def test_work_of_steps_that_overlap_is_merged_once(tmp_path: Path) -> None:
     paths = kineto_files(tmp_path, training_plan.Run(job, *rows_of(job)[:4]))
     run = Run(opspan.load(*paths).analysed)
     rows = run.all_kernels.drop_nulls("call").with_columns(of=pl.lit(0))
-    assert saved_ns(run, merged(run, pl.concat([rows, rows]))) == saved_ns(run, merged(run, rows)) > 0
+    assert saved_ns(run, merge(run, pl.concat([rows, rows]))) == saved_ns(run, merge(run, rows)) > 0

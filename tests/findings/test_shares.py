@@ -14,7 +14,7 @@ from opspan import Trace
 from opspan.analysis.averages import on_device
 from opspan.analysis.busy import KINDS
 from opspan.findings import RULES
-from opspan.findings.rule import shares_said
+from opspan.findings.rule import name_totals
 from opspan.questions import Options, question
 
 _col = pl.col
@@ -136,7 +136,7 @@ def test_parts_add_up_to_their_whole(trace: Trace) -> None:
 
 def test_a_share_in_a_sentence_says_of_what() -> None:
     for rule in RULES:
-        for rest in re.findall(r"\{\w*_share\}(.{0,4})", shares_said(rule.sentence)):
+        for rest in re.findall(r"\{\w*_share\}(.{0,4})", name_totals(rule.sentence)):
             assert rest.startswith(" of "), rule.id
 
 

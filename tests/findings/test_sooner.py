@@ -14,7 +14,7 @@ from builders.job_program import rows_of
 from builders.training_files import kineto_files, nsys_files
 from builders.training_plan import Run as Recorded
 from opspan.findings.run import Run
-from opspan.findings.saved import less, merged, saved_ns
+from opspan.findings.saved import merge, reduce, saved_ns
 
 _col = pl.col
 SOURCES = {"kineto": kineto_files, "nsys": nsys_files}
@@ -37,7 +37,7 @@ def test_kernels_that_take_less(name: str, source: str, tmp_path: Path) -> None:
 
     run = Run(opspan.load(*SOURCES[source](tmp_path, Recorded(job, *rows[:4]))).analysed)
     few = run.computing.filter(_col("blocks") == FEW).with_columns(half_ns=_col("ns") // 2)
-    found = saved_ns(run, less(run, few, "half_ns"))
+    found = saved_ns(run, reduce(run, few, "half_ns"))
 
     assert found == pytest.approx(gain_ns, rel=0.05, abs=0.005 * rows.ns)
 
@@ -51,6 +51,6 @@ def test_kernels_of_an_op_that_are_one(name: str, source: str, tmp_path: Path) -
 
     run = Run(opspan.load(*SOURCES[source](tmp_path, Recorded(job, *rows[:4]))).analysed)
     parts = run.computing.with_columns(of="range").filter(pl.len().over("of") == job.split)
-    found = saved_ns(run, merged(run, parts))
+    found = saved_ns(run, merge(run, parts))
 
     assert found == pytest.approx(gain_ns, rel=0.05, abs=0.005 * rows.ns)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from opspan.findings import RULES, Rule
-from opspan.findings.rule import SEVERITIES, shares_said
+from opspan.findings.rule import SEVERITIES, name_totals
 
 HEAD = """\
 # Findings
@@ -130,7 +130,7 @@ def _section(rule: Rule) -> str:
 
 - **Looks at** {rule.looks_at}.
 - **Speaks from** {_number(rule.threshold)} on: {rule.because}.
-- **Says** "{shares_said(rule.sentence)}"
+- **Says** "{name_totals(rule.sentence)}"
 - **What to do:** {rule.remedy}.
 - **Next:** `{rule.command}`; {_read(rule.read)}
 """

@@ -1,9 +1,9 @@
-"""What is wrong with a run, how much time that costs, and what to do: rules as data over the analyses.
+"""Finds what is wrong with a run, how much time that costs, and what to do: rules as data over the analyses.
 
-    findings(found) -> the findings of a run, the one with most time at stake first; those of no time last
+    findings(analysis) -> the findings of a run, the one with most time at stake first; those without a time last
 
-A rule is a line of data with a function that looks for it, in a file of its subject in rules/. Nothing is said without
-evidence: the figures that a finding rests on are part of it.
+A rule is a line of data with a function that looks for its problem; rules/ has a file for each subject. Each finding
+carries its evidence: the figures that it rests on.
 """
 
 from __future__ import annotations
@@ -17,27 +17,27 @@ from opspan.findings.rule import Evidence, Finding, Rule
 from opspan.findings.rules import RULES
 from opspan.findings.run import Run
 
-_AT_ONCE = 2  # rules: much of each is work for one processor
+_AT_ONCE = 2  # rules that run at once: most of each uses one processor only
 
 __all__ = ["RULES", "Evidence", "Finding", "Rule", "Run", "findings", "looked_for"]
 
 
 def findings(analysis: Analysis) -> list[Finding]:
-    return looked_for(Run(analysis), RULES)
+    return apply_rules(Run(analysis), RULES)
 
 
-def looked_for(run: Run, rules: Iterable[Rule]) -> list[Finding]:
+def apply_rules(run: Run, rules: Iterable[Rule]) -> list[Finding]:
     if run.total_ns <= 0:
         return []
     rules = tuple(rules)
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = list(pool.map(lambda rule: rule.evidence(run), rules))
-    said = []
-    for rule, evidences in zip(rules, found, strict=True):
+        results = list(pool.map(lambda rule: rule.evidence(run), rules))
+    reported = []
+    for rule, evidences in zip(rules, results, strict=True):
         for evidence in evidences:
             ns = evidence.at_stake_ns
-            if ns is not None:  # what several threads did at once may take longer than the run; it can save no more
+            if ns is not None:  # summed over threads it may exceed the run's time, which is the most that can be saved
                 ns = min(max(ns, 0), run.total_ns)
                 evidence = replace(evidence, at_stake_ns=ns)
-            said.append(Finding(rule, evidence, None if ns is None else run.share(ns), run.whole))
-    return sorted(said, key=lambda finding: -(finding.evidence.at_stake_ns or 0))
+            reported.append(Finding(rule, evidence, None if ns is None else run.share(ns), run.total_name))
+    return sorted(reported, key=lambda finding: -(finding.evidence.at_stake_ns or 0))

@@ -1,7 +1,7 @@
-"""Idle time by the steps that it lies in: a gap that begins in one step may end in another, or after the last.
+"""Divides idle time among steps: a gap that begins in one step may end in another, or after the last.
 
-cut_at(steps, trace, gaps, idle) -> `idle` (gap, range, why, ns: the parts of `gaps`) with at_ns, the begin of the gap
-    or of that part of it which lies between two begins or ends of steps: such gaps have their parts once for each
+cut_at(steps, trace, gaps, idle) -> `idle` (gap, range, why, ns: the parts of `gaps`) with `at_ns`. A gap in which steps
+    begin or end is cut there; its parts are repeated for each piece, and `at_ns` is the begin of the piece
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ _col = pl.col
 
 def cut_at(steps: pl.DataFrame, trace: Tables, gaps: pl.DataFrame, idle: pl.DataFrame) -> pl.DataFrame:
     cuts = _cuts(steps, gaps)
-    whole = idle.with_columns(gaps["start_ns"].gather(idle["gap"]).alias("at_ns"))
+    uncut = idle.with_columns(gaps["start_ns"].gather(idle["gap"]).alias("at_ns"))
     if not cuts.height:
-        return whole
-    whole = whole.join(cuts, on="gap", how="anti", maintain_order="left")
+        return uncut
+    uncut = uncut.join(cuts, on="gap", how="anti", maintain_order="left")
     pieces = parts(trace, cuts.drop("gap"))
     of_cut = [cuts[name].gather(pieces["gap"]).alias(to) for name, to in (("gap", "gap"), ("start_ns", "at_ns"))]
-    return pl.concat([whole, pieces.with_columns(of_cut).select(whole.columns)])
+    return pl.concat([uncut, pieces.with_columns(of_cut).select(uncut.columns)])
 
 
 def _cuts(steps: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
-    """The gaps that steps cut, once for each part, with the numbers of the gaps."""
+    """Returns a row for each piece of the gaps that steps cut, with the number of the gap."""
     ends = pl.concat(steps.select(*PROCESS, time_ns=name) for name in ("start_ns", "end_ns")).unique()
     inside = within(ends, "time_ns", gaps, PROCESS)
     times = pl.DataFrame({"gap": inside["stretch"], "at_ns": ends["time_ns"].gather(inside["row"])})
@@ -40,7 +40,7 @@ def _cuts(steps: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
     cut = cut.with_columns(start_ns="at_ns", end_ns=until)
     called_ns = pl.min_horizontal("end_ns", _col("begin_ns") + _col("host_ns"))
     cut = cut.with_columns(host=(called_ns - _col("start_ns")).clip(0))
-    # What is not the host's is all of one other kind.
+    # The host's part is measured; the rest of a piece has one other cause.
     rest = _col("end_ns") - _col("start_ns") - _col("host")
     others = [pl.when(_col(f"{why}_ns") > 0).then(rest).otherwise(0).alias(f"{why}_ns") for why in WHY[1:]]
     return cut.with_columns(*others, host_ns="host").select("gap", *gaps.columns)

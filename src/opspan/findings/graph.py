@@ -1,4 +1,4 @@
-"""graph_of(found) -> Graph: what waited for what in a run, as analysis/sooner.py takes it."""
+"""graph_of(analysis) -> Graph: the dependencies of a run, in the form that analysis/sooner.py takes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HARDLY = 0.1  # of the time in which a device ran something
 
 
 def graph_of(analysis: Analysis) -> Graph:
-    """Where a file has cycles, each is a process of its own, with the rank that it is a cycle of."""
+    """Builds the graph. In a file with cycles each cycle counts as a process, with the cycle's rank."""
     graph, trace = analysis.path_graph, analysis.attributed
     if analysis.lanes is not None:
         back = analysis.lanes.back
@@ -26,8 +26,8 @@ def graph_of(analysis: Analysis) -> Graph:
 
 
 def _is_paced(analysis: Analysis, graph: Graph) -> pl.Series:
-    """For each work whether its device had nothing to do now and then, for reasons that nobody knows: the host may have
-    set the pace."""
+    """Returns for each work whether its device was idle now and then for unknown reasons: then the host may have set
+    the pace."""
     work = on_device(analysis.attributed.work.select(*DEVICE, "start_ns", "end_ns", "kind", "is_overhead"))
     busy = summed_by(work.drop_nulls(("start_ns", "end_ns")), DEVICE, busy_ns=length().sum())
     gaps = summed_by(analysis.gaps.drop_nulls("next"), DEVICE, ns=_col("unknown_ns").sum())

@@ -1,19 +1,20 @@
-"""What a run would gain if computing hid its collectives, or if they took less time.
+"""Estimates what a run would gain if computing hid its collectives, or if they took less time.
 
-    backward_ns(rows, work) -> for each collective how long its device computed for the backward that was launched
-        before it, after the last work of a forward or an optimizer; null: not known
-    left(rows) -> rank, pid, device_id, step, left_ns: what overlapping with the backward would not hide
-    saves(found) -> rank, pid, saves_ns: how much sooner a process would be done, at most, if its devices took no time
-    knows_waits(found, graph, known, times) -> whether it is known when all hosts waited for devices: calls of each
-        synchronise, and launches that took far longer than usual waited for room in a queue whose limit is known
+    backward_ns(rows, work) -> for each collective, how long its device computed the part of the backward that was
+        launched before it, after the last work of a forward or an optimizer; null if unknown
+    unhidden(rows) -> rank, pid, device_id, step, left_ns: the time that overlapping with the backward would not hide
+    savings(analysis) -> rank, pid, saves_ns: how much sooner a process would be done, at most, if its devices took no
+        time
+    knows_waits(analysis, graph, known, times) -> whether the waits of all hosts for devices are known: each has calls
+        that synchronise, and its slow launches can be explained by a queue whose limit is known
 
 `rows`: collectives, as `Run.exposed` gives them.
 
-A bucket of gradients can be sent when its part of the backward is done. So of collectives that all begin after the
-backward, the last one stays exposed: nothing is left that hides it. Of n collectives the first could begin when an nth
-of the backward is done, and what takes longer than the rest of it stays exposed, too.
+A bucket of gradients can be sent when its part of the backward is done. If all collectives begin after the backward,
+the last one stays exposed: no computing is left to hide it. The first of n collectives could begin after an nth of the
+backward; what takes longer than the rest of the backward stays exposed, too.
 
-A host that never waits for its devices sets the pace: the run gains no more than what the host waited.
+A host that never waits for its devices sets the pace: the run gains no more than the time the host waited.
 """
 
 from __future__ import annotations
@@ -26,17 +27,18 @@ from opspan.analysis.path_graph import Graph
 from opspan.analysis.path_threads import FOR_ROOM
 from opspan.analysis.spans import DEVICE, PROCESS, length, numbered, union
 from opspan.analysis.waits import DRAIN, SYNCHRONISE
-from opspan.findings.late import waited_ns
+from opspan.findings.lateness import waited_ns
 
 _col = pl.col
 _THREAD = (*PROCESS, "tid")
 _NEARLY = 0.9
-_HARDLY = 0.01  # of a process's time: what so few launches waited changes no finding
-_LONG = 4  # times the usual time of a launch of that name: longer than launches differ by
+_HARDLY = 0.01  # of a process's time: waits of so few launches change no finding
+_LONG = 4  # times the usual time of a launch of that name: beyond the usual spread
 
 
 def backward_ns(rows: pl.DataFrame, work: pl.DataFrame) -> pl.Series:
-    """`rows`: with `at_ns`, when they were launched; `work`: what computed, with `launched_ns`, `ns` and `phase`."""
+    """`rows` have `at_ns`, the time of their launch; `work` are computing kernels, with `launched_ns`, `ns`,
+    `phase`."""
     if not rows.height:
         return pl.Series("backward_ns", dtype=pl.Int64)
     work = work.drop_nulls("launched_ns").sort("launched_ns")
@@ -44,14 +46,14 @@ def backward_ns(rows: pl.DataFrame, work: pl.DataFrame) -> pl.Series:
     work = work.with_columns(sum_ns=pl.when(is_backward).then("ns").otherwise(0).cum_sum().over(DEVICE))
     before = pl.when(~is_backward).then("sum_ns").forward_fill().over(DEVICE).fill_null(0)
     work = work.select(*DEVICE, "launched_ns", backward_ns=_col("sum_ns") - before)
-    asked, work = numbered(DEVICE, rows.select(*DEVICE, "at_ns").with_row_index("row").sort("at_ns"), work)
-    found = asked.join_asof(work, left_on="at_ns", right_on="launched_ns", by="of", check_sortedness=False)
-    return found.sort("row")["backward_ns"]
+    queries, work = numbered(DEVICE, rows.select(*DEVICE, "at_ns").with_row_index("row").sort("at_ns"), work)
+    rows = queries.join_asof(work, left_on="at_ns", right_on="launched_ns", by="of", check_sortedness=False)
+    return rows.sort("row")["backward_ns"]
 
 
-def left(rows: pl.DataFrame) -> pl.DataFrame:
-    """Has only steps in which nearly all that is exposed is of collectives that began after the whole backward: where
-    some began within it, it is the network that is slow."""
+def unhidden(rows: pl.DataFrame) -> pl.DataFrame:
+    """Returns only steps whose exposed time is nearly all of collectives that began after the whole backward. In other
+    steps the network is slow."""
     at = [*DEVICE, "step"]
     rows = rows.with_columns(ns=_col("exposed_ns") - waited_ns()).filter(_col("backward_ns") > 0, _col("ns") > 0)
     rows = rows.sort("start_ns").with_columns(all_ns=_col("ns").sum().over(at))
@@ -63,17 +65,17 @@ def left(rows: pl.DataFrame) -> pl.DataFrame:
     return sums.select(*at, left_ns=pl.max_horizontal("last_ns", beyond))
 
 
-def saves(analysis: Analysis) -> pl.DataFrame:
-    """At most: what the host waited for devices. Where its launches take far longer than usual ones of their name, it
-    may have waited for room in a full queue. Files without any call that synchronises do not say when the host waited:
-    nothing is known of their processes."""
+def savings_of(analysis: Analysis) -> pl.DataFrame:
+    """Returns the time that hosts waited for devices, an upper bound. Launches that take far longer than usual ones of
+    their name may have waited for room in a full queue. A file without any call that synchronises does not tell when
+    the host waited: its processes are left out."""
     none = pl.DataFrame(schema={"rank": pl.Int32, "pid": pl.Int64, "saves_ns": pl.Int64})
     if not on_device(analysis.complete.work.select("kind", "is_overhead")).height:
         return none
     trace, waits = analysis.attributed, analysis.waits
     drains = waits.filter(_col("why").is_in(DRAIN)).select(*PROCESS, "start_ns", "end_ns")
     calls, long = _launching(analysis)
-    ends = calls.group_by(PROCESS).agg(start_ns=_col("end_ns").max())  # after the last launch nothing is left to do
+    ends = calls.group_by(PROCESS).agg(start_ns=_col("end_ns").max())  # the end of the last launch
     done = trace.work.group_by(PROCESS).agg(_col("end_ns").max())
     tail = ends.join(done, on=PROCESS, nulls_equal=True).filter(length() > 0)
     columns = [*PROCESS, "start_ns", "end_ns"]
@@ -85,8 +87,8 @@ def saves(analysis: Analysis) -> pl.DataFrame:
 
 
 def _launching(analysis: Analysis) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the calls that launched work and are no waits; and of those that took far longer than usual ones of their
-    name the time beyond that."""
+    """Returns the calls that launched work and did not wait for it, and the excess time of those that took far longer
+    than usual ones of their name."""
     trace = analysis.attributed
     launched = trace.work["call"].drop_nulls().unique()
     calls = trace.calls.select(*PROCESS, "tid", "name", "start_ns", "end_ns").with_row_index("call")[launched]
@@ -97,7 +99,7 @@ def _launching(analysis: Analysis) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def knows_waits(analysis: Analysis, graph: Graph, known: pl.DataFrame, times: pl.DataFrame) -> bool:
-    """`known`: what `saves` gives; `times`: rank, pid, time_ns of the processes."""
+    """`known`: the result of `savings`; `times`: rank, pid, time_ns of the processes."""
     if known.height < times.select(PROCESS).n_unique():
         return False
     joins = graph.joins.filter(_col("what") == FOR_ROOM, "is_last").join(graph.threads.drop("process"), on="thread")

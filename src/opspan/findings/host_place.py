@@ -1,9 +1,9 @@
-"""Where the host was while devices had nothing to do, by the closest name that the trace has for it.
+"""Finds where the host was while devices had nothing to do, by the closest name in the trace.
 
     mostly_in(run, pieces) -> the name, or UNKNOWN
 
-The innermost range comes first, but for ranges that are steps, which every moment lies in. Where these have less than
-half of the time it is the innermost function of Python, then the innermost frame of the sampled stacks.
+The innermost range is tried first, except steps, which contain every moment. If ranges cover less than half of the
+time, the innermost function of Python is taken, then the innermost frame of the sampled stacks.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import polars as pl
 
 from opspan.analysis.idle import in_functions
 from opspan.analysis.spans import PROCESS, within
-from opspan.findings.marks import are_steps
+from opspan.findings.marks import is_step_range
 from opspan.findings.run import Run
 
 _col = pl.col
 UNKNOWN = "code that nothing in the trace names"
 
 
-def mostly_in(run: Run, pieces: pl.DataFrame) -> str:
-    """`pieces`: rows of Run.idle, or like them."""
+def main_place(run: Run, pieces: pl.DataFrame) -> str:
+    """Returns the name for `pieces`, rows like those of Run.idle."""
     ranges = run.trace.ranges
-    is_named = ~are_steps(ranges, run.steps).fill_null(value=False).gather(pieces["range"])
+    is_named = ~is_step_range(ranges, run.steps).fill_null(value=False).gather(pieces["range"])
     named = pieces.filter(is_named.fill_null(value=False)).select("op", "ns")
     total = int(pieces["ns"].sum())
     if 2 * int(named["ns"].sum()) >= total and (name := _most(named, "op")):
@@ -39,17 +39,17 @@ def _most(rows: pl.DataFrame, name: str) -> str | None:
 def _functions(run: Run, pieces: pl.DataFrame) -> str | None:
     if not run.trace.functions.height:
         return None
-    gaps = run.found.gaps[pieces["gap"].unique()]
-    rows = in_functions(run.found.attributed, gaps)
+    gaps = run.analysis.gaps[pieces["gap"].unique()]
+    rows = in_functions(run.analysis.attributed, gaps)
     return _most(rows.with_columns(name=run.trace.functions["name"].gather(rows["function"])), "name")
 
 
 def _frames(run: Run, pieces: pl.DataFrame) -> str | None:
-    """Of the samples of the threads that launched too late, the function that most of them are in."""
-    samples = run.found.tables.samples.drop_nulls(("time_ns", "stack"))
+    """Returns the function in most samples of the threads that launched too late."""
+    samples = run.analysis.tables.samples.drop_nulls(("time_ns", "stack"))
     if not samples.height:
         return None
-    gaps = run.found.gaps[pieces["gap"].unique()]
+    gaps = run.analysis.gaps[pieces["gap"].unique()]
     late = gaps.select(*PROCESS, "tid", "start_ns", end_ns=_col("start_ns") + _col("host_ns"))
     rows = within(samples, "time_ns", late, (*PROCESS, "tid"))["row"]
     frames = samples["stack"].gather(rows).cast(pl.String).str.split(";").list.last()

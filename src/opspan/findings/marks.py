@@ -1,13 +1,11 @@
-"""Ranges that say a cause by themselves: for each range, whether it is one of these, or lies in one.
+"""Recognises ranges whose names tell a cause by themselves. Each function takes nested ranges.
 
-    compiling(ranges) -> Boolean: in a range in which torch compiles
-    falling_back(ranges) -> Boolean: in an op that the host runs because a device has no kernel for it
-    compiled_times(ranges, compiling(ranges)) -> rank, pid, name, start_ns, end_ns, module: the outermost of these, and
-        the times of which only marks say that torch compiled
-    are_steps(ranges, steps) -> Boolean: by their kind, or the name of one of the steps; null: it has neither
-    after_first_step(rows, steps) -> the rows that begin in steps, but not in the first one of their process
-
-Ranges must be nested.
+is_compiling(ranges) -> Boolean: in a range in which torch compiles
+is_in_fallback(ranges) -> Boolean: in an op that the host runs because a device has no kernel for it
+compiled_times(ranges, is_compiling(ranges)) -> rank, pid, name, start_ns, end_ns, module: the outermost compiling
+    ranges, and the times of compilations of which only marks remain
+is_step_range(ranges, steps) -> Boolean: by kind, or by the name of a step; null if a range has neither
+after_first_step(rows, steps) -> the rows that begin in steps, but not in the first one of their process
 """
 
 from __future__ import annotations
@@ -18,35 +16,35 @@ from opspan.analysis.nest import nearest
 from opspan.analysis.spans import PROCESS, within
 
 _col = pl.col
-# Ranges in which torch compiles; names of several releases.
+# Ranges in which torch compiles, by the names of several releases.
 _COMPILING = (
     r"^torch\._dynamo\.convert_frame|^_?compile\.|convert_frame|compile_inner|^entire_frame_compile|^backend_compile|"
     r"^entire_backward_compile|inductor_compile|compile_fx|^create_aot_dispatcher_function"
 )
 # backend_compile_data: fn_name=OutputGraph.call_user_compiler, compile_id=0/2
-# Short ranges at the beginning of each of those. Only torch's own profiler gets the others from torch's Python.
+# A short mark at the begin of a compilation. Only torch's own profiler gets the other ranges from torch's Python.
 _MARK = r"^\w+_data: .*\bcompile_id=([^ ,]+)"
 _TIMES = (*PROCESS, "tid", "name", "start_ns", "end_ns", "module")
 _BACKWARD = "^entire_backward_compile"
-# What torch's fallback calls to move an op's inputs to the host; the op is the range around it.
+# Torch's fallback calls this to move an op's inputs to the host; the op is the range around it.
 _MOVES = "aten::_to_cpu"
 
 
-def compiling(ranges: pl.DataFrame) -> pl.Series:
+def is_compiling(ranges: pl.DataFrame) -> pl.Series:
     return _inside(ranges, _named(ranges, _COMPILING) & ~_named(ranges, _MARK))
 
 
-def are_steps(ranges: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
+def is_step_range(ranges: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
     is_named = ranges["name"].is_in(steps["step"].cast(pl.Categorical).implode())
     return is_named | (ranges["kind"] == "step")
 
 
 def compiled_times(ranges: pl.DataFrame, inside: pl.Series) -> pl.DataFrame:
     is_outermost = inside & ~inside.gather(ranges["parent"]).fill_null(value=False)
-    found = ranges.select(_TIMES).filter(is_outermost).drop_nulls(("start_ns", "end_ns"))
+    outermost = ranges.select(_TIMES).filter(is_outermost).drop_nulls(("start_ns", "end_ns"))
     marked = _marked(ranges)
-    known = within(marked, "start_ns", found, PROCESS)["row"].implode()
-    return pl.concat([found, marked.filter(~pl.int_range(pl.len()).is_in(known))])
+    known = within(marked, "start_ns", outermost, PROCESS)["row"].implode()
+    return pl.concat([outermost, marked.filter(~pl.int_range(pl.len()).is_in(known))])
 
 
 def after_first_step(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
@@ -57,7 +55,7 @@ def after_first_step(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _marked(ranges: pl.DataFrame) -> pl.DataFrame:
-    """From the first to the last mark of each frame that was compiled; its backward may be compiled later."""
+    """Returns the time from the first to the last mark of each compiled frame; its backward may be compiled later."""
     marks = ranges.select(_TIMES)
     marks = marks.filter(_named(ranges, _MARK)).drop_nulls(("start_ns", "end_ns"))
     name = _col("name").cast(pl.String)
@@ -72,12 +70,12 @@ def _marked(ranges: pl.DataFrame) -> pl.DataFrame:
     return spans.select(_TIMES)
 
 
-def falling_back(ranges: pl.DataFrame) -> pl.Series:
-    return _inside(ranges, fallbacks(ranges))
+def is_in_fallback(ranges: pl.DataFrame) -> pl.Series:
+    return _inside(ranges, is_fallback(ranges))
 
 
-def fallbacks(ranges: pl.DataFrame) -> pl.Series:
-    """The ops themselves."""
+def is_fallback(ranges: pl.DataFrame) -> pl.Series:
+    """Returns for each range whether it is an op that ran on the host instead."""
     parents = ranges["parent"].filter(_named(ranges, f"^{_MOVES}$")).drop_nulls().unique()
     return pl.Series([False]).new_from_index(0, ranges.height).scatter(parents, True)
 

@@ -1,9 +1,7 @@
-"""Steps that took longer than the others (outliers), apart by what grew most in them.
+"""Steps that took longer than the others (outliers), divided into kinds by what grew most in them (growth.py).
 
-    kinds(run) -> [Kind], for each of which a finding tells what took longer
-    of_steps(run, rows) -> the rows that begin in steps, and those of processes without steps
-
-grown.py says what grew.
+outlier_kinds(run) -> [Kind], a finding for each
+rows_in_steps(run, rows) -> the rows that begin in steps, and those of processes without steps
 """
 
 from __future__ import annotations
@@ -15,47 +13,47 @@ import polars as pl
 
 from opspan.analysis.sooner import Change
 from opspan.analysis.spans import PROCESS
-from opspan.findings.grown import grown
+from opspan.findings.growth import growth_of
 from opspan.findings.run import Run
-from opspan.findings.saved import saved_ns, scaled
+from opspan.findings.saved import saved_ns, scale
 
 _col = pl.col
-THRESHOLD = 0.01  # of the run, from which on a kind of outliers is told
+THRESHOLD = 0.01  # of the run: kinds with less time are not reported
 _KEY = "kinds of outliers"
 _STEP = (*PROCESS, "step")
-_MOST = 0.25  # of the steps: if more are outliers, the steps are of several kinds
-_NEARLY = 0.5  # of what grew most in a step: what grew by so much says as well why it is an outlier
-_KINDS = 3  # of outliers: more are not told apart
+_MOST = 0.25  # of the steps: if more are outliers, they are a usual kind of step
+_NEARLY = 0.5  # of the largest growth in a step: growth of this size also explains the outlier
+_KINDS = 3  # of outliers: further kinds are not reported
 
 
 @dataclass(frozen=True)
 class Kind:
-    steps: pl.DataFrame  # rows of Run.lasted, with the process' usual_ns and with more_ns
-    excess: pl.DataFrame  # what took longer in them (grown.py)
-    change: Change  # all that had taken as long as usually
+    steps: pl.DataFrame  # rows of Run.step_times, with more_ns and the process' usual_ns
+    excess: pl.DataFrame  # the growth in them (growth.py)
+    change: Change  # the run as if all of it had taken its usual time
     at_stake_ns: int
 
 
-def kinds(run: Run) -> list[Kind]:
-    """Returns the kinds of outliers. They are looked for once in a run: several rules ask."""
-    return run.once(_KEY, lambda: _kinds(run))
+def outlier_kinds(run: Run) -> list[Kind]:
+    """Returns the kinds of outliers. They are computed once in a run: several rules ask for them."""
+    return run.memo(_KEY, lambda: _kinds(run))
 
 
-def of_steps(run: Run, rows: pl.DataFrame, *, is_late: bool = False) -> pl.DataFrame:
-    """Returns rows as Run.begun_in_usual does, with those of outliers where usual steps have some, too. Rows that only
-    outliers have make them outliers: they are left out where the outliers' own finding tells them."""
+def rows_in_steps(run: Run, rows: pl.DataFrame, *, is_late: bool = False) -> pl.DataFrame:
+    """Returns rows as Run.rows_in_usual_steps does. Rows of outliers are included if usual steps have some, too. Rows
+    that only outliers have make them outliers: they are left out if a finding about outliers reports them."""
     if not rows.height:
         return rows.with_columns(step=pl.lit(None, dtype=run.steps.schema["step"]))
-    found = run.begun_in_usual(rows, is_late=is_late, odd=True)
-    if run.in_usual(found).height:
-        return found
-    for kind in kinds(run):
-        found = found.join(kind.steps, on=_STEP, how="anti", nulls_equal=True, maintain_order="left")
-    return found
+    inside = run.rows_in_usual_steps(rows, is_late=is_late, odd=True)
+    if run.drop_outliers(inside).height:
+        return inside
+    for kind in outlier_kinds(run):
+        inside = inside.join(kind.steps, on=_STEP, how="anti", nulls_equal=True, maintain_order="left")
+    return inside
 
 
 def _kinds(run: Run) -> Iterator[Kind]:
-    steps = run.lasted
+    steps = run.step_times
     if not steps["is_outlier"].any():
         return
     usual = steps.group_by(PROCESS).agg(usual_ns=_col("took_ns").median())
@@ -63,8 +61,8 @@ def _kinds(run: Run) -> Iterator[Kind]:
     odd = odd.with_columns(more_ns=_col("took_ns") - _col("usual_ns").cast(pl.Int64)).filter(_col("more_ns") > 0)
     if not run.matters(run.longest(odd, "more_ns"), THRESHOLD):
         return
-    found = grown(run, odd)
-    rest = found.excess
+    growth = growth_of(run, odd)
+    rest = growth.excess
     for _ in range(_KINDS):
         if not rest.height:
             return
@@ -73,14 +71,14 @@ def _kinds(run: Run) -> Iterator[Kind]:
         some = odd.join(alike, on=_STEP, how="semi", nulls_equal=True)
         if some.height > _MOST * steps.height:
             continue
-        change = scaled(_of(found.stretches, alike), _of(found.work, alike))
+        change = scale(_rows_in(growth.stretches, alike), _rows_in(growth.work, alike))
         at_stake = saved_ns(run, change)
         if run.matters(at_stake, THRESHOLD):
-            yield Kind(some, _of(found.excess, alike), change, at_stake)
+            yield Kind(some, _rows_in(growth.excess, alike), change, at_stake)
 
 
 def _alike(excess: pl.DataFrame) -> pl.DataFrame:
-    """The steps in which nearly the same grew most as in all of them. Calls of the driver are one thing."""
+    """Returns the steps that share the largest growth. All calls of the driver count as one name."""
     what = pl.when(_col("what") != "calling").then("name")
     sums = excess.group_by(*_STEP, "what", name=what).agg(_col("more_ns").sum())
     most = sums.group_by("what", "name").agg(_col("more_ns").sum())
@@ -90,5 +88,5 @@ def _alike(excess: pl.DataFrame) -> pl.DataFrame:
     return sums.filter(_col("more_ns") >= _NEARLY * _col("most_ns")).select(_STEP)
 
 
-def _of(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+def _rows_in(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     return rows.join(steps, on=_STEP, how="semi", nulls_equal=True, maintain_order="left")

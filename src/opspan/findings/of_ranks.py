@@ -1,7 +1,7 @@
-"""What rules that compare ranks look at, where each rank was analysed by itself: small frames of each.
+"""Small frames with which rules compare ranks that were analysed one by one.
 
-parts_of(run) -> Parts    of one rank
-RunOfRanks(parts)         of all of them: a Run, as far as these rules ask
+rank_parts(run) -> Parts  of one rank
+RunOfRanks(parts)         a Run over all ranks, with only the properties that these rules use
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ _NAMES = ("op", "module", "phase", "step")
 _TIMES = ("start_ns", "end_ns")
 
 
-def parts_of(run: Run) -> Parts:
-    own = run.found.own_collectives.with_row_index("at")
-    exposed = run.exposed(own).select(
+def rank_parts(run: Run) -> Parts:
+    own = run.analysis.own_collectives.with_row_index("at")
+    exposed = run.add_exposed(own).select(
         "at", "exposed_ns", "before_ns", "backward_ns", "held_ns", _col(_NAMES).cast(pl.String)
     )
     ranks = pl.DataFrame({"rank": [one.rank for one in run.trace.ranks]}, schema={"rank": pl.Int32})
     return {
         COLLECTIVES: Part(own.join(exposed, on="at", how="left", maintain_order="left").drop("at"), times=_TIMES),
-        "saves": Part(run.devices_save, PROCESS),
-        "processes": Part(run.of_process, PROCESS, {"devices": "most"}),
+        "saves": Part(run.savings, PROCESS),
+        "processes": Part(run.devices_used, PROCESS, {"devices": "most"}),
         "ranks": Part(ranks, ("rank",)),
         "times": Part(summed_by(run.times, PROCESS, time_ns=_col("time_ns").sum()), PROCESS),
         "steps": Part(pl.DataFrame({"steps": [run.steps.height]}), ()),
@@ -42,7 +42,7 @@ class RunOfRanks(Run):
         self._parts = {name: part.rows for name, part in parts.items()}
 
     @property
-    def is_walked(self) -> bool:
+    def knows_waits(self) -> bool:
         return False
 
     @cached_property
@@ -51,15 +51,15 @@ class RunOfRanks(Run):
 
     @cached_property
     def steps(self) -> pl.DataFrame:
-        """As many rows as there are steps; nothing else is asked of them."""
+        """Returns one row per step; only their number is used."""
         return pl.DataFrame({"step": pl.int_range(self._parts["steps"]["steps"][0], eager=True)})
 
     @cached_property
-    def of_process(self) -> pl.DataFrame:
+    def devices_used(self) -> pl.DataFrame:
         return self._parts["processes"]
 
     @cached_property
-    def devices_save(self) -> pl.DataFrame:
+    def savings(self) -> pl.DataFrame:
         return self._parts["saves"]
 
     @cached_property

@@ -1,4 +1,4 @@
-"""How fast each process launches, and how long what it launches takes."""
+"""Measures how fast each process launches, and how long the launched work takes."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _THREAD = (*PROCESS, "tid")
 
 
 def paces(analysis: Analysis) -> pl.DataFrame:
-    """For each process: rank, pid, the median time from one launch to the next on its thread (apart_ns), that of
-    work (work_ns), how many launches there are and how many of them take longer than their work (short)."""
+    """Returns for each process: rank, pid, the median time between launches on its thread (apart_ns), the median time
+    of the launched work (work_ns), the number of launches, and of those that take longer than their work (short)."""
     rows = analysis.delays.select("call", "work", "is_short")
     calls, work = analysis.attributed.calls, analysis.attributed.work
     is_called = np.zeros(calls.height, dtype=bool)

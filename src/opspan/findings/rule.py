@@ -1,4 +1,4 @@
-"""A rule, and what one says of a run: both are data; only `look` is code."""
+"""A rule, and the findings it gives for a run. Both are data; only `look` is code."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import polars as pl
 
 from opspan.findings.run import Run, ranks_of, top
 
-# How sure a finding is of its cause: the trace says it; the figures fit and little else does; one of several causes.
+# How sure a finding is of its cause: the trace proves it; it fits the figures best; it is one of several causes.
 Confidence = Literal["certain", "likely", "possible"]
 Severity = Literal["high", "medium", "low", "info"]
-# From which share of the run's time on a finding is of a severity: a tenth is what people begin to rewrite for.
+# The share of the run's time from which a finding has each severity: a tenth is what people begin to rewrite for.
 SEVERITIES: tuple[tuple[float, Severity], ...] = ((0.1, "high"), (0.03, "medium"), (0.0, "low"))
 _RANGES = pl.Schema({"rank": pl.Int32, "pid": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64})
 _MOST_RANGES = 10
@@ -22,10 +22,11 @@ _MOST_RANGES = 10
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a rule found. `figures`: what it rests on; names end in what they are: _ns, _bytes, _share, or are counts.
-    `words`: names for the sentence. The first of the names (ops, ...) have most of the time."""
+    """The evidence that a rule found. `figures` has its numbers; their names end in their unit (_ns, _bytes, _share) or
+    are counts. `words` are names for the sentence. `ops`, `modules` and `steps` begin with those that took most
+    time."""
 
-    at_stake_ns: int | None  # of a process; None: it has no time, for the trace cannot answer
+    at_stake_ns: int | None  # in one process; None: the trace cannot answer how much time it is
     figures: Mapping[str, int | float] = field(default_factory=dict)
     words: Mapping[str, str] = field(default_factory=dict)
     confidence: Confidence = "likely"
@@ -34,41 +35,41 @@ class Evidence:
     steps: tuple[str, ...] = ()
     ranks: tuple[int, ...] = ()
     ranges: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_RANGES))
-    command: str = ""  # instead of the rule's
-    sentence: str = ""  # instead of the rule's
+    command: str = ""  # replaces the rule's
+    sentence: str = ""  # replaces the rule's
 
 
 @dataclass(frozen=True)
 class Rule:
     id: str
-    title: str  # in a few words
-    looks_at: str  # what is measured, in a sentence
-    threshold: float  # what `look` compares with: a share of the run's time unless `because` says otherwise
-    because: str  # why the threshold is what it is
-    sentence: str  # with the names of figures and words in braces
+    title: str  # a few words
+    looks_at: str  # a sentence: the measure
+    threshold: float  # passed to `look`: a share of the run's time unless `because` says otherwise
+    because: str  # the reason for the threshold
+    sentence: str  # a template: figures and words stand in braces
     remedy: str
-    command: str  # where to look next; FILE stands for the files
-    read: str  # where to read on
+    command: str  # the command that shows more; FILE stands for the files
+    read: str  # the page that explains it
     look: Callable[[Run, float], Iterable[Evidence]]
-    is_over_ranks: bool = False  # it compares ranks; the others look at each process for itself
-    has_several: bool = False  # it may say several things of a run, each of other ops
-    condition: str = ""  # under which the time at stake is what it is, where the trace cannot say what would be instead
+    is_over_ranks: bool = False  # whether it compares ranks; other rules look at one process at a time
+    has_several: bool = False  # whether it may give several findings for a run, each about other ops
+    condition: str = ""  # an assumption behind the time at stake, where the trace cannot show the alternative
 
     def evidence(self, run: Run) -> list[Evidence]:
-        """Returns what it finds in the run. That is looked for once: another rule may ask, too."""
-        return run.once(self.id, lambda: self.look(run, self.threshold))
+        """Returns its evidence in the run. The result is kept, since other rules may ask for it."""
+        return run.memo(self.id, lambda: self.look(run, self.threshold))
 
 
 @dataclass(frozen=True)
 class Finding:
     rule: Rule
     evidence: Evidence
-    share: float | None  # of the run's time that is at stake
-    whole: str  # what that is a share of, in words
+    share: float | None  # the part of the run's time that is at stake
+    total_name: str  # the name of the total that `share` refers to
 
     @property
     def template(self) -> str:
-        return shares_said(self.evidence.sentence or self.rule.sentence)
+        return name_totals(self.evidence.sentence or self.rule.sentence)
 
     @property
     def severity(self) -> Severity:
@@ -76,16 +77,16 @@ class Finding:
         return "info" if share is None else next(name for least, name in SEVERITIES if share >= least)
 
 
-def shares_said(sentence: str) -> str:
-    """A share that stands in brackets alone is one of the run's time; of what other shares are, their sentence says."""
-    return re.sub(r"\(\{(\w*_share)\}\)", r"({\1} of {whole})", sentence)
+def name_totals(sentence: str) -> str:
+    """Adds the total to each share that stands alone in brackets; sentences name the totals of other shares."""
+    return re.sub(r"\(\{(\w*_share)\}\)", r"({\1} of {total})", sentence)
 
 
 def ranges_of(rows: pl.DataFrame, once: str | None = None) -> pl.DataFrame:
-    """The longest of some rows with rank, pid, start_ns and end_ns, in order of time. `once`: a column of numbers; rows
-    of the same number are of one range."""
+    """Returns the longest of some rows with rank, pid, start_ns and end_ns, in order of time. Rows with the same number
+    in the column `once` belong to one range."""
     longest = rows.with_columns(ns=pl.col("end_ns") - pl.col("start_ns"))
-    # First those that may be among them: sorting a million rows for a few takes long.
+    # Drop shorter ones first: sorting a million rows for a few takes long.
     ns = longest["ns"]
     if once is not None and longest.height:
         count = int(rows[once].max()) + 1  # type: ignore[arg-type]  # a number
@@ -98,7 +99,11 @@ def ranges_of(rows: pl.DataFrame, once: str | None = None) -> pl.DataFrame:
     return longest.select(_RANGES.names()).cast(_RANGES).sort("start_ns")
 
 
-class Where(TypedDict):
+def median(rows: pl.DataFrame, column: str) -> int:
+    return int(rows[column].median() or 0)  # type: ignore[arg-type]  # a number
+
+
+class Places(TypedDict):
     ops: tuple[str, ...]
     modules: tuple[str, ...]
     steps: tuple[str, ...]
@@ -106,8 +111,8 @@ class Where(TypedDict):
     ranges: pl.DataFrame
 
 
-def where(rows: pl.DataFrame, column: str) -> Where:
-    """Where rows lie: who has most of a column, by op, module and step; the ranks, and the longest of the rows."""
+def place_of(rows: pl.DataFrame, column: str) -> Places:
+    """Returns where rows lie: the ops, modules and steps with most of a column, the ranks, and the longest rows."""
     return {
         "ops": top(rows, column, "op"),
         "modules": top(rows, column, "module"),

@@ -1,10 +1,10 @@
-"""What rules look at: the analyses of a trace, cut to the steps that are like the others.
+"""A run as rules see it: the analyses of a trace, cut to the steps that are like the others.
 
-What a step took that is longer than the others (an outlier) is one finding, and no other rule counts it: without that,
-one pause of the machine would be idle time, launches, data loading and waits at once.
+An outlier is a step that took longer than the others. One rule reports outliers, and no other rule counts their time:
+otherwise one pause of the machine would be reported as idle time, launches, data loading and waits at once.
 
-Time at stake is how much sooner the run would have ended. Processes run side by side, so it is the time of one process,
-of the one that lost most: `longest`. What is summed over the devices of a process is divided by how many there are.
+Time at stake is how much sooner the run would have ended. Processes run side by side, so the process that lost most
+counts (`longest`). A sum over the devices of a process is divided by their number.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from opspan.analysis.kept import kept
 from opspan.analysis.path_graph import Graph
 from opspan.analysis.spans import DEVICE, PROCESS, distinct, length, looked_up, only, summed_by, time_in, within
 from opspan.analysis.waits import DRAIN
-from opspan.findings.after_waits import after_waits, given
+from opspan.findings.after_waits import after_waits, assign
 from opspan.findings.cuts import cut_at
 from opspan.findings.graph import graph_of
-from opspan.findings.hidden import backward_ns, knows_waits, saves
-from opspan.findings.late import late, with_held
-from opspan.findings.marks import compiled_times, compiling, falling_back
-from opspan.findings.once import Once
+from opspan.findings.hidden import backward_ns, knows_waits, savings_of
+from opspan.findings.lateness import add_held, lateness
+from opspan.findings.marks import compiled_times, is_compiling, is_in_fallback
+from opspan.findings.memo import Memo
 from opspan.findings.paces import paces
 from opspan.tables import Tables
 
 _col = pl.col
-# Why a device had nothing to do, in the order in which a piece of time is given to one.
+# The causes of idle devices. A piece of time that has several is given to the first of these.
 CAUSES = ("compile", "fallback", "data", "optimizer", "held", "wait", "host", "launch", "queued", "unknown")
 _CAUSE = pl.Enum(CAUSES)
 _THREAD = (*PROCESS, "tid")
@@ -41,15 +41,15 @@ _MOSTLY = 0.5
 
 class Run:
     def __init__(self, analysis: Analysis) -> None:
-        self.found = analysis
+        self.analysis = analysis
 
     @kept
     def trace(self) -> Tables:
-        return self.found.complete
+        return self.analysis.complete
 
     @kept
     def ranges(self) -> pl.DataFrame:
-        """Ranges, with their numbers as `row` and without marks, and of their columns those that rules need."""
+        """Ranges without marks, numbered by `row`, with only the columns that rules need."""
         columns = ("name", "kind", "start_ns", "end_ns", "self_ns", "module", "phase", "sizes")
         rows = self.trace.ranges.select(*_THREAD, *columns, "is_mark").with_row_index("row")
         return rows.filter(~_col("is_mark").fill_null(value=False)).drop("is_mark")
@@ -57,86 +57,85 @@ class Run:
     @kept
     def launches(self) -> pl.DataFrame:
         """Returns the calls that gave devices work."""
-        trace = self.found.attributed
+        trace = self.analysis.attributed
         return trace.calls.select(*_THREAD, "start_ns", "end_ns")[trace.work["call"].drop_nulls().unique()]
 
     @kept
-    def once(self) -> Once:
-        """Looks for what rules find, by their ids, and for what several of them ask for."""
-        return Once()
+    def memo(self) -> Memo:
+        """Keeps evidence by the ids of rules, and other results that several rules use."""
+        return Memo()
 
     # -- steps
 
     @kept
     def steps(self) -> pl.DataFrame:
-        return self.found.iterations
+        return self.analysis.iterations
 
     @kept
-    def lasted(self) -> pl.DataFrame:
-        """Returns the steps, each from when the one before was done until it was done itself (`until_done`)."""
-        steps = self.found.iterations_until_done
+    def step_times(self) -> pl.DataFrame:
+        """Returns the steps, each from the end of the step before until all its work was done (`until_done`)."""
+        steps = self.analysis.iterations_until_done
         rows = steps.with_columns(start_ns=_col("done_ns") - _col("took_ns"), end_ns="done_ns")
         return within_part(rows, self.trace).with_columns(took_ns=length())
 
     @kept
-    def usual(self) -> pl.DataFrame:
-        """The steps without outliers."""
+    def usual_steps(self) -> pl.DataFrame:
+        """Returns the steps that are not outliers."""
         return self.steps.filter(~_col("is_outlier").fill_null(value=False))
 
     @kept
     def breakdown(self) -> pl.DataFrame:
-        """The time of each step; of processes that have none, all of it."""
-        return self.found.breakdown if self.steps.height else self.found.whole_breakdown
+        """Returns the time of each step; for a trace without steps, of each process."""
+        return self.analysis.breakdown if self.steps.height else self.analysis.whole_breakdown
 
     @kept
     def total_ns(self) -> int:
-        """How long the run took: the process that took longest."""
+        """Returns how long the run took: the time of the process that took longest."""
         return self.longest(self.times, "time_ns")
 
     @kept
     def times(self) -> pl.DataFrame:
-        """Returns rank, pid and time_ns: how long the steps of each process took, each until all that it launched was
-        done. A process without steps counts from the first work of a device on; without devices only if none has
-        steps."""
-        lasted = self.lasted.select(*PROCESS, time_ns="took_ns")
+        """Returns rank, pid and time_ns: the length of each step until all its launched work was done. A process
+        without steps counts from the first work of its devices, or, if no process has steps or devices, in full."""
+        lasted = self.step_times.select(*PROCESS, time_ns="took_ns")
         begun = self.begins.select(*PROCESS, time_ns=_col("end_ns") - _col("begin_ns"))
         known = pl.concat([lasted, begun])
         return known if known.height else self.breakdown.select(known.columns)
 
     @kept
     def begins(self) -> pl.DataFrame:
-        """Returns the whole time of each process that has no steps and used devices, with the first work of a device as
-        `begin_ns`: nothing else tells the loop from the start of the program."""
+        """Returns the time of each process that has no steps but used devices. `begin_ns` is the first work of a
+        device: it alone separates the loop from the start of the program."""
         work = on_device(self.trace.work.select(*PROCESS, "start_ns", "kind", "is_overhead"))
         first = summed_by(work, PROCESS, begin_ns=_col("start_ns").min())
-        whole = within_part(whole_times(self.trace), self.trace)
-        whole = whole.join(self.steps, on=PROCESS, how="anti", nulls_equal=True)
-        return whole.join(first, on=PROCESS, nulls_equal=True).filter(_col("begin_ns") >= _col("start_ns"))
+        times = within_part(whole_times(self.trace), self.trace)
+        times = times.join(self.steps, on=PROCESS, how="anti", nulls_equal=True)
+        return times.join(first, on=PROCESS, nulls_equal=True).filter(_col("begin_ns") >= _col("start_ns"))
 
     @property
-    def whole(self) -> str:
-        """What `total_ns` is the time of, in words."""
+    def total_name(self) -> str:
+        """Returns a name for the time that `total_ns` measures."""
         return "the steps' time" if self.steps.height else "the run"
 
     def share(self, ns: float) -> float:
         return ns / self.total_ns if self.total_ns else 0.0
 
     def matters(self, ns: float, threshold: float) -> bool:
-        """Whether it is at least such a share of the run's time, and more than nothing."""
+        """Returns whether a time is above zero and at least such a share of the run's time."""
         return ns > 0 and self.share(ns) >= threshold
 
-    def in_usual(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """The rows of usual steps, and those of processes without steps, by the column `step`."""
+    def drop_outliers(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Returns the rows whose `step` is not an outlier, and those of processes without steps."""
         odd = self.steps.filter(_col("is_outlier").fill_null(value=False)).select(*PROCESS, "step")
         return rows.join(odd, on=[*PROCESS, "step"], how="anti", nulls_equal=True, maintain_order="left")
 
-    def begun_in_usual(
+    def rows_in_usual_steps(
         self, rows: pl.DataFrame, time: str = "start_ns", is_late: bool = False, odd: bool = False
     ) -> pl.DataFrame:
-        """The rows whose `time` is in a usual step, with its name as `step`, and those of processes without steps, with
-        null, from the first work of a device on. `is_late`: not in the first step of a process, which does what is done
-        once. `odd`: in outliers as well."""
-        stretches = self.steps if odd else self.usual
+        """Returns the rows whose `time` is in a usual step, with its name as `step`. Processes without steps keep the
+        rows from the first work of a device on, with null. `is_late` leaves out the first step of each process, in
+        which one-time work is done. `odd` includes outliers."""
+        stretches = self.steps if odd else self.usual_steps
         if is_late and stretches.height:
             first = self.steps.sort("start_ns").unique(PROCESS, keep="first", maintain_order=True)
             stretches = stretches.join(first, on=[*PROCESS, "start_ns"], how="anti", nulls_equal=True)
@@ -160,8 +159,8 @@ class Run:
         return on_device(self.trace.work.select("kind", "is_overhead")).height > 0
 
     @kept
-    def of_process(self) -> pl.DataFrame:
-        """How many devices each process used."""
+    def devices_used(self) -> pl.DataFrame:
+        """Returns the number of devices that each process used."""
         return (
             distinct(on_device(self.trace.work.select(*DEVICE, "kind", "is_overhead")), DEVICE)
             .group_by(PROCESS)
@@ -169,35 +168,35 @@ class Run:
         )
 
     def longest(self, rows: pl.DataFrame, column: str) -> int:
-        """The sum of a column for the process that has most of it."""
+        """Returns the sum of a column for the process that has most of it."""
         return int(summed_by(rows, PROCESS, ns=_col(column).cast(pl.Int64).sum())["ns"].max() or 0)  # type: ignore[arg-type]
 
     def per_process(self, rows: pl.DataFrame, column: str) -> int:
-        """The same for a column that is summed over devices: the mean of the devices that the process used."""
-        return int(self.of_processes(rows, column)[column].max() or 0)  # type: ignore[arg-type]  # a number
+        """Returns the same for a column summed over devices: the mean of the devices that the process used."""
+        return int(self.means_per_process(rows, column)[column].max() or 0)  # type: ignore[arg-type]  # a number
 
-    def of_processes(self, rows: pl.DataFrame, column: str) -> pl.DataFrame:
-        """Returns that for each process, and each `component` where rows have it. The host counts as a device."""
+    def means_per_process(self, rows: pl.DataFrame, column: str) -> pl.DataFrame:
+        """Returns that mean for each process, and each `component` where rows have it. The host counts as a device."""
         by = [*PROCESS, "component"] if "component" in rows.columns else list(PROCESS)
         sums = summed_by(rows, by, **{column: _col(column).cast(pl.Int64).sum()})
-        sums = sums.join(self.of_process, on=PROCESS, how="left", nulls_equal=True)
+        sums = sums.join(self.devices_used, on=PROCESS, how="left", nulls_equal=True)
         return sums.with_columns(_col(column) / _col("devices").fill_null(1)).drop("devices")
 
     @kept
     def kernels(self) -> pl.DataFrame:
-        """What usual steps launched: where the host runs ahead, it runs in later ones."""
-        return self.begun_in_usual(self.busy, self._launched)
+        """Returns the work that usual steps launched. It may run in a later step: the host runs ahead."""
+        return self.rows_in_usual_steps(self.busy, self._launched)
 
     @kept
     def computing(self) -> pl.DataFrame:
-        """Returns the kernels of all steps that are no collectives."""
+        """Returns the kernels of all steps except collectives."""
         return only(self.all_kernels, _col("what") == "computing")
 
     @kept
     def all_kernels(self) -> pl.DataFrame:
-        """What steps launched, those that are outliers as well."""
-        is_same = self.usual.height == self.steps.height
-        return self.kernels if is_same else self.begun_in_usual(self.busy, self._launched, odd=True)
+        """Returns the work that steps launched, outliers included."""
+        is_same = self.usual_steps.height == self.steps.height
+        return self.kernels if is_same else self.rows_in_usual_steps(self.busy, self._launched, odd=True)
 
     @property
     def _launched(self) -> str:
@@ -205,13 +204,13 @@ class Run:
 
     @kept
     def busy(self) -> pl.DataFrame:
-        """What devices ran: `ns`, `what` it is (analysis/busy.py), `blocks`, `multiprocessors`, and of the range that
-        it belongs to `range`, `op`, `module` and `phase`."""
+        """Returns the work of devices: `ns`, `what` (analysis/busy.py names the kinds), `blocks`, `multiprocessors`,
+        and `range`, `op`, `module` and `phase` of the range that it belongs to."""
         more = ("grid_x", "grid_y", "grid_z", "range", "call", "bytes", "copy_from", "copy_to")
         work = only(busy_with(self.trace.work, *more).with_columns(ns=length()), _col("ns") > 0)
         called_ns = self.trace.calls["start_ns"].gather(work["call"])
         work = work.with_columns(launched_ns=pl.coalesce(called_ns, "start_ns"))
-        # What no step launched is of the step in which it ran.
+        # Work that no step launched counts for the step in which it ran.
         in_step = within(work, "launched_ns", self.steps, PROCESS)["row"]
         is_in_step = pl.Series([False]).new_from_index(0, work.height).scatter(in_step, True)
         work = work.with_columns(launched_ns=pl.when(is_in_step).then("launched_ns").otherwise("start_ns"))
@@ -219,20 +218,21 @@ class Run:
         size = size.unique(["rank", "device_id"], keep="first", maintain_order=True)
         work = looked_up(work, size, ("rank", "device_id"))
         blocks = _col("grid_x").cast(pl.Int64) * _col("grid_y") * _col("grid_z")
-        return self.named(work.with_columns(blocks=blocks))
+        return self.add_names(work.with_columns(blocks=blocks))
 
     @kept
-    def is_walked(self) -> bool:
-        """Whether it is known when all hosts waited: only then the graph tells which process would end sooner."""
-        return knows_waits(self.found, self.graph, self.devices_save, self.times)
+    def knows_waits(self) -> bool:
+        """Returns whether the waits of all hosts are known: only then the graph tells which process would end
+        sooner."""
+        return knows_waits(self.analysis, self.graph, self.savings, self.times)
 
     @kept
     def graph(self) -> Graph:
-        """What waited for what: saved.py replays it."""
-        return graph_of(self.found)
+        """Returns the graph of dependencies that saved.py replays."""
+        return graph_of(self.analysis)
 
-    def named(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """With the names of the range whose number is in the column `range`."""
+    def add_names(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Adds the names of the range whose number is in the column `range`."""
         ranges = self.trace.ranges
         names = {"op": "name", "module": "module", "phase": "phase"}
         return rows.with_columns(ranges[column].gather(rows["range"]).alias(name) for name, column in names.items())
@@ -243,84 +243,85 @@ class Run:
     def _names(self) -> pl.Series:
         return self.ranges["name"].unique().drop_nulls()
 
-    def called(self, pattern: str) -> pl.DataFrame:
-        """The ranges in whose names the pattern is found: looked for once in each name."""
+    def ranges_named(self, pattern: str) -> pl.DataFrame:
+        """Returns the ranges whose names match the pattern. It is matched once per distinct name."""
         chosen = self._names.filter(self._names.cast(pl.String).str.contains(pattern))
         return self.ranges.filter(_col("name").is_in(chosen.implode())) if len(chosen) else self.ranges.clear()
 
     @kept
     def has_loop_in_optimizer(self) -> bool:
-        """Whether the optimizer steps one parameter after the other: ops of its step are known, and none takes many."""
+        """Returns whether the optimizer steps parameter by parameter: its ops are known, and none takes many at
+        once."""
         ops = self.ranges.filter(_col("phase") == "optimizer", _col("kind") == "op")["name"].unique().cast(pl.String)
         many = ops.str.contains("_foreach_|fused|multi_tensor")
         return len(ops) > 0 and not many.any()
 
     @kept
     def _is_compiling(self) -> pl.Series:
-        return compiling(self.trace.ranges)
+        return is_compiling(self.trace.ranges)
 
     @kept
     def is_falling_back(self) -> pl.Series:
-        """For each range whether the host runs it, or what it lies in, for a device that has no kernel for it."""
-        return falling_back(self.trace.ranges)
+        """Returns for each range whether it is, or lies in, an op that the host ran because a device has no kernel."""
+        return is_in_fallback(self.trace.ranges)
 
     @kept
-    def compiling(self) -> pl.DataFrame:
-        """The outermost ranges in which torch compiled, and the times of which only marks say so."""
+    def compilations(self) -> pl.DataFrame:
+        """Returns the outermost ranges in which torch compiled, and the times that only marks report."""
         return compiled_times(self.trace.ranges, self._is_compiling)
 
     @kept
     def paces(self) -> pl.DataFrame:
-        return paces(self.found)
+        return paces(self.analysis)
 
     # -- collectives
 
     @kept
     def collectives(self) -> pl.DataFrame:
-        """Returns the collectives of all steps, with the time in which nothing else ran (exposed_ns), the step, and the
-        names of the range that started each."""
-        return self.exposed(self.found.collectives)
+        """Returns the collectives of all steps, with `exposed_ns`, the time in which nothing else ran, the step, and
+        the names of the range that started each."""
+        return self.add_exposed(self.analysis.collectives)
 
-    def exposed(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Returns the same for these collectives. Each is of the step that launched it: the host runs ahead."""
-        # Where there are devices, collectives of the host are another rule's.
+    def add_exposed(self, rows: pl.DataFrame) -> pl.DataFrame:
+        """Adds those columns to collectives. Each counts for the step that launched it: the host runs ahead."""
+        # In a process with devices, another rule looks at collectives of the host.
         is_timed = _col("work").is_not_null() | (_col("time_ns").is_not_null() & ~pl.lit(self.has_devices))
         rows = rows.drop_nulls(("start_ns", "end_ns")).filter(is_timed)
-        trace = self.found.attributed
+        trace = self.analysis.attributed
         calls = trace.work["call"].gather(rows["work"])
         at_ns = pl.coalesce(trace.calls["start_ns"].gather(calls), "start_ns")
         rows = rows.with_columns(exposed(rows, trace), before_ns=bare_before(rows, trace), at_ns=at_ns)
         computed = only(self.busy, _col("what") == "computing")
-        rows = self.named(rows.with_columns(backward_ns(rows, computed).alias("backward_ns")))
-        rows = self.begun_in_usual(rows, "at_ns" if self.steps.height else "start_ns", odd=True).drop("at_ns")
-        return with_held(rows, self.begun_in_usual(self.held, odd=True))
+        rows = self.add_names(rows.with_columns(backward_ns(rows, computed).alias("backward_ns")))
+        rows = self.rows_in_usual_steps(rows, "at_ns" if self.steps.height else "start_ns", odd=True).drop("at_ns")
+        return add_held(rows, self.rows_in_usual_steps(self.holds, odd=True))
 
     @kept
-    def late(self) -> pl.DataFrame:
+    def lateness(self) -> pl.DataFrame:
         """Returns what each place lost to others in each step."""
-        return late(self.collectives)
+        return lateness(self.collectives)
 
     @kept
-    def devices_save(self) -> pl.DataFrame:
-        """Returns rank, pid, saves_ns: how much sooner a process would be done, at most, if its devices took no time;
-        only of processes of which that is known."""
-        return saves(self.found)
+    def savings(self) -> pl.DataFrame:
+        """Returns rank, pid, saves_ns: how much sooner a process would be done, at most, if its devices took no time.
+        Processes for which that is unknown are left out."""
+        return savings_of(self.analysis)
 
     # -- idle time
 
     @kept
     def idle(self) -> pl.DataFrame:
-        """The pieces of the gaps that lie in usual steps, each with its `cause`: gap, range, ns, rank, pid, device_id,
-        wait (the reason), start_ns, end_ns and launched_ns of the gap, op, module, phase, step."""
+        """Returns the pieces of the gaps that lie in usual steps: gap, range, ns, rank, pid, device_id, `cause`, `wait`
+        (the reason), start_ns, end_ns and launched_ns of the gap, op, module, phase, step."""
         gaps = self._gaps
-        pieces = cut_at(self.steps, self.found.attributed, self.found.gaps, self.found.idle)
+        pieces = cut_at(self.steps, self.analysis.attributed, self.analysis.gaps, self.analysis.idle)
         pieces = only(pieces, ~gaps["is_start"].gather(pieces["gap"])).with_row_index("piece")
         whose = (gaps[name].gather(pieces["gap"]) for name in PROCESS)
-        usual = self.begun_in_usual(pieces.select("piece", "at_ns").with_columns(whose), "at_ns")
+        usual = self.rows_in_usual_steps(pieces.select("piece", "at_ns").with_columns(whose), "at_ns")
         pieces = pieces.drop("piece")[usual["piece"]].with_columns(usual["step"].cast(pl.Categorical))
         columns = (*DEVICE, "start_ns", "end_ns", "launched_ns", "held_ns")
         pieces = pieces.hstack(gaps.select(columns)[pieces["gap"]])
-        pieces = self.named(pieces.with_columns(wait=pl.lit(None, dtype=pl.String)))
+        pieces = self.add_names(pieces.with_columns(wait=pl.lit(None, dtype=pl.String)))
         is_compiling, is_falling_back = (
             pl.lit(inside.gather(pieces["range"]).fill_null(value=False)) if inside.any() else pl.lit(value=False)
             for inside in (self._is_compiling, self.is_falling_back)
@@ -340,20 +341,20 @@ class Run:
         )
         hosts = _col("why").is_in(["host", "launch"])
         pieces = pieces.with_columns(cause=pl.when(hosts).then(cause).otherwise(why))
-        pieces = given(pieces, "held_ns", ("gap",), ("host", "launch"), "held")
-        # After a wait even the loading of the next batch, say, is bare: the device has nothing left that would hide it.
+        pieces = assign(pieces, "held_ns", ("gap",), ("host", "launch"), "held")
+        # A wait leaves the device without work, so even the loading of the next batch is exposed after it.
         pieces = after_waits(pieces, self.drains, self.steps, ("host", "launch", "data", "optimizer"))
         return pieces.drop("held_ns", "at_ns")
 
     @kept
     def _gaps(self) -> pl.DataFrame:
-        """The gaps, with `is_start` (of a program without steps), with when what came next was launched, where it came
-        late, and with `held_ns`: for how long, until then, the host was in calls that take memory or load code."""
-        held = self.held.select(*_THREAD, "start_ns", "end_ns")
-        gaps = self.found.gaps.with_row_index("gap")
+        """Returns the gaps with `is_start` (the start of a program without steps), `launched_ns`, the launch of the
+        work that came late, and `held_ns`: how long, until that launch, the host took memory or loaded code."""
+        held = self.holds.select(*_THREAD, "start_ns", "end_ns")
+        gaps = self.analysis.gaps.with_row_index("gap")
         launched = _col("start_ns") + _col("host_ns")
-        asked = gaps.select(*_THREAD, "start_ns", end_ns=launched)
-        held_ns = time_in(held, asked, _THREAD) if held.height else pl.lit(0, dtype=pl.Int64)
+        spans = gaps.select(*_THREAD, "start_ns", end_ns=launched)
+        held_ns = time_in(held, spans, _THREAD) if held.height else pl.lit(0, dtype=pl.Int64)
         is_late = _col("host_ns") + _col("launch_ns") > 0
         gaps = gaps.with_columns(held_ns.alias("held_ns"), launched_ns=pl.when(is_late).then(launched))
         begins = self.begins.select(*PROCESS, "start_ns", is_start=True)
@@ -363,25 +364,25 @@ class Run:
         return gaps.with_columns(_col("is_start").fill_null(value=False))
 
     @kept
-    def held(self) -> pl.DataFrame:
+    def holds(self) -> pl.DataFrame:
         """Returns the calls in which hosts took memory from the driver, gave it back, or loaded code."""
-        return self.found.waits.filter(_col("why").is_in(HOLD))
+        return self.analysis.waits.filter(_col("why").is_in(HOLD))
 
     @kept
     def drains(self) -> pl.DataFrame:
-        """The waits of threads that launch, after which a device may have nothing to do: with `wait`, the reason, and
-        in wait_ns for how long they held up the host. Those of an op that the host runs for a device are that op's.
-        Before the first work of a process without steps no device had anything to run out of."""
-        waits = self.found.waits.with_columns(wait=_col("why").cast(pl.String))
+        """Returns the waits of launching threads after which a device may be idle, with `wait`, the reason, and
+        `wait_ns`, how long they held up the host. Waits in an op that the host runs instead of a device count for that
+        op. In a process without steps, waits before the first work of a device are left out."""
+        waits = self.analysis.waits.with_columns(wait=_col("why").cast(pl.String))
         waits = waits.filter(~self.is_falling_back.gather(waits["range"]).fill_null(value=False))
         waits = waits.filter(_col("wait").is_in(DRAIN)).drop_nulls(("start_ns", "end_ns"))
-        launching = distinct(self.found.gaps, _THREAD)
+        launching = distinct(self.analysis.gaps, _THREAD)
         waits = waits.join(launching, on=_THREAD, how="semi", nulls_equal=True, maintain_order="left")
         begins = self.begins.select(*PROCESS, "begin_ns")
         waits = waits.join(begins, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
         waits = waits.with_columns(start_ns=pl.max_horizontal("start_ns", "begin_ns")).drop("begin_ns")
         waits = waits.filter(length() > 0)
-        # Where other threads launch during most of the waits of one, they do not depend on it.
+        # If other threads launch during most of a thread's waits, their launches do not depend on it.
         pairs = within(self.launches, "start_ns", waits, PROCESS)
         is_other = self.launches["tid"].gather(pairs["row"]).ne_missing(waits["tid"].gather(pairs["stretch"]))
         is_beside = pl.int_range(pl.len()).is_in(pairs["stretch"].filter(is_other).implode())
@@ -390,7 +391,7 @@ class Run:
 
 
 def top(rows: pl.DataFrame, column: str, by: str) -> tuple[str, ...]:
-    """The names that have most of a column, the most first."""
+    """Returns the names that have most of a column, in descending order."""
     sums = rows.filter(_col(column) > 0).group_by(by).agg(_col(column).sum()).drop_nulls(by)
     return tuple(sums.sort(column, by, descending=[True, False]).head(_TOP)[by].cast(pl.String).to_list())
 

@@ -1,19 +1,19 @@
-"""How much sooner a run would have been done if something had not been, or had taken less: analysis/sooner.py.
+"""Computes how much sooner a run would have ended after a change, by replaying it (analysis/sooner.py).
 
-    saved_ns(run, change, threshold) -> ns; 0, too, if less than a share of `threshold` would change
+    saved_ns(run, change, threshold) -> ns; 0 if the change is less than this share of the run's time
     in_time_ns(run, late) -> ns, if these processes were not later than the others that wait for them
-    gaining(run, rows, change, least_ns) -> the rows of processes that would gain at least so much by themselves
+    rows_that_gain(run, rows, change, least_ns) -> the rows of processes that would gain that much by themselves
 
-    less(run, rows, column) -> Change: work would take so much less
-    scaled(stretches, work) -> Change: both would take so many times their time, by their column `factor`
-    without(run, stretches, work, waits) -> Change: threads would do nothing in these stretches (rank, pid, tid,
-        start_ns, end_ns); devices and calls would not do this work; these waits (with the same columns) would not be
-    merged(run, rows) -> Change: works of the same `of` would be one, with one launch: that of the first
+    reduce(run, rows, column) -> Change: work takes less time, by the nanoseconds in a column
+    scale(stretches, work) -> Change: both take their time multiplied by their column `factor`
+    leave_out(run, stretches, work, waits) -> Change: threads do nothing in these stretches (rank, pid, tid, start_ns,
+        end_ns); this work is not done, on devices and in calls; these waits (same columns) are gone
+    merge(run, rows) -> Change: works with the same `of` become one, with the launch of the first
 
-    around(run, ranges) -> stretches: each from the first to the last range of the same `of`
-    launched_in(run, stretches) -> the work that was launched in them
+    spans_around(run, ranges) -> stretches: each from the first to the last range of the same `of`
+    work_launched_in(run, stretches) -> the work that was launched in them
 
-Work is told by the column `work`: a row of the trace's work.
+The column `work` is the number of a row in the trace's work.
 """
 
 from __future__ import annotations
@@ -34,60 +34,60 @@ def saved_ns(run: Run, change: Change, threshold: float = 0.0) -> int:
     if not (change.stretches.height or change.work.height) or not run.matters(_most_ns(run, change), threshold):
         return 0
     is_alone = run.graph.processes.height == 1
-    return _saved_ns(run, sooner(run.graph, change, None if is_alone else run.found.meetings))
+    return _saved_ns(run, sooner(run.graph, change, None if is_alone else run.analysis.meetings))
 
 
 def in_time_ns(run: Run, late: pl.DataFrame) -> int:
-    """`late`: rank, pid of processes. They are taken to be done as soon as the others, which do not wait for them."""
+    """`late`: rank, pid of processes. They are assumed to be done as soon as the others, which do not wait for them."""
     rows = run.trace.work.select(PROCESS).with_row_index("row").join(late, on=PROCESS, how="semi", nulls_equal=True)
-    return _saved_ns(run, sooner(run.graph, without(run), run.found.meetings.without(rows["row"])), late)
+    return _saved_ns(run, sooner(run.graph, leave_out(run), run.analysis.meetings.without(rows["row"])), late)
 
 
-def _saved_ns(run: Run, each: pl.DataFrame, late: pl.DataFrame | None = None) -> int:
+def _saved_ns(run: Run, processes: pl.DataFrame, late: pl.DataFrame | None = None) -> int:
     times = run.times.group_by(PROCESS).agg(_col("time_ns").sum())
     before = int(times["time_ns"].max() or 0)  # type: ignore[arg-type]  # a number
     if late is not None:
         times = times.join(late, on=PROCESS, how="anti", nulls_equal=True)
-    times = times.join(_summed(each), on=PROCESS, how="left", nulls_equal=True)
-    # Processes run side by side: what one saves is nothing if another takes longer. What steps wait for may have lasted
-    # longer than they did.
+    times = times.join(_summed(processes), on=PROCESS, how="left", nulls_equal=True)
+    # Processes run side by side: a saving counts only until the next process is the last one. Work that steps waited
+    # for may have taken longer than the steps did.
     after = int(times.select((_col("time_ns") - _col("ns").fill_null(0)).clip(0).max()).item() or 0)
     return max(before - after, 0)
 
 
-def gaining(run: Run, rows: pl.DataFrame, change: Change, least_ns: float) -> pl.DataFrame:
+def rows_that_gain(run: Run, rows: pl.DataFrame, change: Change, least_ns: float) -> pl.DataFrame:
     some = rows.select(PROCESS).unique()
     if some.height > 1:
         some = _summed(sooner(run.graph, change)).filter(_col("ns") > 0, _col("ns") >= least_ns)
     return rows.join(some, on=PROCESS, how="semi", nulls_equal=True, maintain_order="left")
 
 
-def _summed(each: pl.DataFrame) -> pl.DataFrame:
-    return each.group_by(PROCESS).agg(_col("ns").sum())
+def _summed(processes: pl.DataFrame) -> pl.DataFrame:
+    return processes.group_by(PROCESS).agg(_col("ns").sum())
 
 
 def _most_ns(run: Run, change: Change) -> float:
-    """By how much less all would take, one after the other."""
+    """Returns the sum of all savings, as if everything ran one after the other."""
     ns = (length() * (1 - _col("factor").clip(0, 1))).clip(0, _LONGEST).round().cast(pl.Int64)
     work = run.trace.work.select(*PROCESS, "start_ns", "end_ns")[change.work["row"]].hstack([change.work["factor"]])
     rows = pl.concat([frame.select(*PROCESS, ns=ns) for frame in (change.stretches, work)])
     return run.longest(rows, "ns")
 
 
-def less(run: Run, rows: pl.DataFrame, column: str) -> Change:
+def reduce(run: Run, rows: pl.DataFrame, column: str) -> Change:
     nothing = run.trace.calls.clear().select(_TIMES).with_columns(factor=1.0)
     took = run.trace.work.select(length()).to_series().gather(rows["work"])
-    return scaled(nothing, rows.select("work", factor=(1 - _col(column) / pl.lit(took)).clip(0, 1)))
+    return scale(nothing, rows.select("work", factor=(1 - _col(column) / pl.lit(took)).clip(0, 1)))
 
 
-def scaled(stretches: pl.DataFrame, work: pl.DataFrame) -> Change:
-    # Work of steps that overlap is in `work` once for each of them.
+def scale(stretches: pl.DataFrame, work: pl.DataFrame) -> Change:
+    # `work` repeats the work of overlapping steps, once for each.
     work = work.group_by(row="work", maintain_order=True).agg(_col("factor").cast(pl.Float64).min())
     work = work.with_columns(is_at_once=pl.lit(value=False))
     return Change(stretches.select(*_TIMES, _col("factor").cast(pl.Float64), is_free=pl.lit(value=False)), work)
 
 
-def without(
+def leave_out(
     run: Run,
     *,
     stretches: pl.DataFrame | None = None,
@@ -104,40 +104,40 @@ def without(
 
 
 def _calls_of(run: Run, work: pl.Series) -> pl.DataFrame:
-    """The calls that gave devices this work; of a process without steps what is not before its first work."""
-    found = run.found.attributed
-    calls = found.calls[found.work["call"].gather(work).drop_nulls().unique()]
+    """Returns the calls that launched this work; in processes without steps only from the first work on."""
+    trace = run.analysis.attributed
+    calls = trace.calls[trace.work["call"].gather(work).drop_nulls().unique()]
     calls = calls.select(_TIMES).drop_nulls(("start_ns", "end_ns"))
     calls = calls.join(run.begins.select(*PROCESS, "begin_ns"), on=PROCESS, how="left", nulls_equal=True)
     return calls.select(*_THREAD, pl.max_horizontal("start_ns", "begin_ns").alias("start_ns"), "end_ns")
 
 
 def _own(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
-    """What a call does while no device of its process is at work is its own, and stays."""
+    """Returns the waits, each reduced to the part in which no device of its process worked: the call's own time."""
     busy_ns = time_in(union(run.busy, PROCESS), waits, PROCESS)
     return waits.select(_TIMES).with_columns(factor=1 - busy_ns / length())
 
 
-def merged(run: Run, rows: pl.DataFrame) -> Change:
-    found = run.found.attributed
+def merge(run: Run, rows: pl.DataFrame) -> Change:
+    trace = run.analysis.attributed
     rows = rows.unique("work", keep="first", maintain_order=True)  # steps may overlap
-    calls = found.work["call"].gather(rows["work"])
-    rows = rows.select("of", "start_ns", "work").hstack(found.calls.select(*_THREAD, ended_ns="end_ns")[calls])
+    calls = trace.work["call"].gather(rows["work"])
+    rows = rows.select("of", "start_ns", "work").hstack(trace.calls.select(*_THREAD, ended_ns="end_ns")[calls])
     rows = rows.sort("of", "start_ns").with_columns(is_first=_col("of").is_first_distinct())
     between = rows.group_by(*_THREAD, "of").agg(start_ns=_col("ended_ns").min(), end_ns=_col("ended_ns").max())
     others = rows.filter(~_col("is_first")).select(row="work", factor=pl.lit(1.0), is_at_once=pl.lit(value=True))
-    return Change(without(run, stretches=between.select(_TIMES)).stretches, others)
+    return Change(leave_out(run, stretches=between.select(_TIMES)).stretches, others)
 
 
-def around(run: Run, ranges: pl.DataFrame) -> pl.DataFrame:
-    """`ranges`: `range`, a row of the trace's ranges, and `of`."""
+def spans_around(run: Run, ranges: pl.DataFrame) -> pl.DataFrame:
+    """`ranges` have `range`, a row of the trace's ranges, and `of`."""
     ranges = ranges.drop_nulls().unique("range")
     rows = run.trace.ranges.select(_TIMES)[ranges["range"]].hstack([ranges["of"]])
     return rows.group_by(*_THREAD, "of").agg(_col("start_ns").min(), _col("end_ns").max()).select(_TIMES)
 
 
-def launched_in(run: Run, stretches: pl.DataFrame) -> pl.Series:
-    found = run.found.attributed
-    calls = within(found.calls, "start_ns", union(stretches, _THREAD), _THREAD)["row"]
-    work = found.work.select("call").with_row_index("row")
+def work_launched_in(run: Run, stretches: pl.DataFrame) -> pl.Series:
+    trace = run.analysis.attributed
+    calls = within(trace.calls, "start_ns", union(stretches, _THREAD), _THREAD)["row"]
+    work = trace.work.select("call").with_row_index("row")
     return work.filter(_col("call").is_in(calls.implode()))["row"]

@@ -15,8 +15,8 @@ from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
 from opspan.errors import UsageError
 from opspan.events.times import format_memory
-from opspan.findings import RULES, Finding, Rule, Run, findings, looked_for
-from opspan.findings.of_ranks import RunOfRanks, parts_of
+from opspan.findings import RULES, Finding, Rule, Run, apply_rules, findings
+from opspan.findings.of_ranks import RunOfRanks, rank_parts
 from opspan.printable import plural, printable, shell_path
 from opspan.questions import Options, Question
 from opspan.text_columns import Column, Layout, wrapped
@@ -74,14 +74,14 @@ def _answer(rows: Findings) -> Answer:
 def parts(analysis: Analysis, options: Options) -> Parts:
     """Returns what the rules find that look at each rank by itself, and the figures that the other rules compare."""
     run = Run(analysis)
-    said = looked_for(run, [rule for rule in RULES if not rule.is_over_ranks])
-    return {"found": Part(pl.DataFrame([_row(one, ()) for one in said], schema=pl.Schema(SCHEMA))), **parts_of(run)}
+    said = apply_rules(run, [rule for rule in RULES if not rule.is_over_ranks])
+    return {"found": Part(pl.DataFrame([_row(one, ()) for one in said], schema=pl.Schema(SCHEMA))), **rank_parts(run)}
 
 
 def rows(parts: Parts, options: Options) -> Findings:
     files = options.files
     run = RunOfRanks(parts)
-    over = [_row(one, files) for one in looked_for(run, [rule for rule in RULES if rule.is_over_ranks])]
+    over = [_row(one, files) for one in apply_rules(run, [rule for rule in RULES if rule.is_over_ranks])]
     number = parts["ranks"].rows.height
     several = [rule.id for rule in RULES if rule.has_several]
     about = pl.when(_col("id").is_in(several)).then(_col("ops").list.first())
@@ -174,9 +174,9 @@ def _row(finding: Finding, files: Sequence[File]) -> dict[str, object]:
         "confidence": evidence.confidence,
         "at_stake_ns": evidence.at_stake_ns,
         "share": finding.share,
-        "share_of": None if finding.share is None else finding.whole,
+        "share_of": None if finding.share is None else finding.total_name,
         "condition": rule.condition or None,
-        "sentence": finding.template.format(**said(evidence.figures, evidence.words), whole=finding.whole),
+        "sentence": finding.template.format(**said(evidence.figures, evidence.words), total=finding.total_name),
         "remedy": rule.remedy,
         "command": evidence.command or rule.command.replace("FILE", files_text(files)),
         "read": read_on(rule),

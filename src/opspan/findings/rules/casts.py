@@ -1,6 +1,6 @@
-"""Casts: copies whose only work is to make numbers of one type those of another.
+"""Casts: copies that only convert numbers to another type.
 
-The types of the inputs of aten::copy_ say it; where they are not in the file, the names of torch's kernels do.
+The input types of aten::copy_ show them; if the file has no types, the names of torch's kernels do.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from collections.abc import Iterator
 import polars as pl
 
 from opspan.analysis.nest import nearest
-from opspan.findings.odd_steps import of_steps
+from opspan.findings.odd_steps import rows_in_steps
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
-from opspan.findings.saved import around, saved_ns, without
+from opspan.findings.saved import leave_out, saved_ns, spans_around
 
 _col = pl.col
 _COPY = "aten::copy_"
 # void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16tofloat32_copy_kernel_cuda(...)...
 # void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(...), ... LoadWithCast<1>, ...
-# float8_copy_kernel_cuda copies from float8 to itself as well.
+# float8_copy_kernel_cuda also copies float8 to float8, which is no cast.
 _KERNELS = r"\bb?float16(tofloat32)?_copy_kernel|bfloat16(tofloat32)?_copy_kernel|direct_copy_kernel.*LoadWithCast"
-# What only passes a cast on: the op that asks for it is around it.
+# Ops that only pass a cast on: the op that asks for it is around them.
 _PASSES_ON = (
     r"^aten::(to|_to_copy|copy_|type_as|clone|contiguous|_autocast_to_(reduced|full)_precision)$|^detach$|aten::detach$|"
     r"ToCopyBackward|CopyBackwards"
@@ -30,12 +30,12 @@ _PASSES_ON = (
 
 
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
-    rows = _of_devices(run) if run.has_devices else _of_host(run)
+    rows = _device_casts(run) if run.has_devices else _host_casts(run)
     ns = run.per_process(rows, "ns") if run.has_devices else run.longest(rows, "ns")
-    whole = _whole(run, rows["range"])
-    stretches = around(run, pl.DataFrame({"range": whole, "of": whole}))
+    outermost = _outermost_casts(run, rows["range"])
+    stretches = spans_around(run, pl.DataFrame({"range": outermost, "of": outermost}))
     work = rows["work"] if run.has_devices else None
-    at_stake = saved_ns(run, without(run, stretches=stretches, work=work), threshold)
+    at_stake = saved_ns(run, leave_out(run, stretches=stretches, work=work), threshold)
     if not run.matters(at_stake, threshold):
         return
     rows = rows.with_columns(cause=_causes(run, rows["range"]))
@@ -53,31 +53,31 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     )
 
 
-def _of_devices(run: Run) -> pl.DataFrame:
+def _device_casts(run: Run) -> pl.DataFrame:
     rows = run.computing
-    names = rows.select(pl.coalesce("full_name", "name").alias("whole")).to_series()
+    names = rows.select(pl.coalesce("full_name", "name").alias("full")).to_series()
     casting = names.unique().cast(pl.String)
     casting = casting.filter(casting.str.contains(_KERNELS).fill_null(value=False)).cast(pl.Categorical)
     may_be = (_col("op") == _COPY) | names.is_in(casting.implode())
     rows = rows.with_columns(says_cast=names.is_in(casting.implode())).filter(may_be.fill_null(value=False))
-    rows = _with_types(run, rows)
+    rows = _add_types(run, rows)
     return rows.filter(pl.when(_col("is_known")).then(_col("cast").is_not_null()).otherwise("says_cast"))
 
 
-def _of_host(run: Run) -> pl.DataFrame:
-    rows = of_steps(run, run.ranges.filter(_col("name") == _COPY))
-    rows = _with_types(run, rows.with_columns(range="row", ns="self_ns"))
+def _host_casts(run: Run) -> pl.DataFrame:
+    rows = rows_in_steps(run, run.ranges.filter(_col("name") == _COPY))
+    rows = _add_types(run, rows.with_columns(range="row", ns="self_ns"))
     return rows.filter(_col("cast").is_not_null(), _col("ns") > 0)
 
 
-def _with_types(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
-    """With `is_known`, whether the types of the copy's ends are in the file, and `cast`, the two if they differ."""
+def _add_types(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
+    """Adds `is_known`, whether both types of the copy are in the file, and `cast`, the two types if they differ."""
     types = run.trace.ranges["input_types"].gather(rows["range"]).cast(pl.String).alias("types")
     rows = rows.with_columns(types)
-    said = [(text, *_cast(text)) for text in types.unique().drop_nulls()]
+    casts = [(text, *_cast(text)) for text in types.unique().drop_nulls()]
     schema = {"types": pl.String, "is_known": pl.Boolean, "cast": pl.String}
-    found = pl.DataFrame(said, schema, orient="row")
-    rows = rows.join(found, on="types", how="left", maintain_order="left")
+    by_types = pl.DataFrame(casts, schema, orient="row")
+    rows = rows.join(by_types, on="types", how="left", maintain_order="left")
     is_copy = (_col("op") == _COPY).fill_null(value=False) if "op" in rows.columns else pl.lit(value=True)
     return rows.with_columns(
         is_known=_col("is_known").fill_null(value=False) & is_copy, cast=pl.when(is_copy).then("cast")
@@ -85,21 +85,21 @@ def _with_types(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _cast(types: str) -> tuple[bool, str | None]:
-    """Whether types such as '["float", "c10::BFloat16", "Scalar"]' name those of both ends: to and from; and the cast
-    that they are."""
+    """Returns whether types such as '["float", "c10::BFloat16", "Scalar"]' name both ends of a copy (to, from), and the
+    cast as text if the ends differ."""
     try:
-        found = json.loads(types)
+        names = json.loads(types)
     except ValueError:
         return False, None
-    ends = [one.removeprefix("c10::") for one in found[:2] if isinstance(one, str) and one]
+    ends = [name.removeprefix("c10::") for name in names[:2] if isinstance(name, str) and name]
     if len(ends) < 2:
         return False, None
     to, from_ = ends
     return True, f"{from_} to {to}" if to != from_ else None
 
 
-def _whole(run: Run, range_: pl.Series) -> pl.Series:
-    """The outermost op around each that only passes the cast on."""
+def _outermost_casts(run: Run, range_: pl.Series) -> pl.Series:
+    """Returns the outermost op around each cast that only passes it on."""
     ranges = run.trace.ranges
     passes_on = _passes_on(ranges)
     return nearest(ranges, passes_on & ~passes_on.gather(ranges["parent"]).fill_null(value=False)).gather(range_)
@@ -112,15 +112,15 @@ def _passes_on(ranges: pl.DataFrame) -> pl.Series:
 
 
 def _causes(run: Run, range_: pl.Series) -> pl.Series:
-    """The name of the op that asks for each cast: for the backward of a cast that of its forward; else aten::to."""
+    """Returns the name of the op that asks for each cast. For the backward of a cast it is the op of its forward."""
     ranges = run.trace.ranges
     names = ranges["name"].unique()
     is_optimizer = ranges["name"].is_in(names.filter(names.cast(pl.String).str.starts_with("Optimizer.step")).implode())
-    around = nearest(ranges, (ranges["kind"].is_in(["op", "script"]) & ~_passes_on(ranges)) | is_optimizer)
-    cause = around.gather(range_)
+    spans_around = nearest(ranges, (ranges["kind"].is_in(["op", "script"]) & ~_passes_on(ranges)) | is_optimizer)
+    cause = spans_around.gather(range_)
     if "forward" in ranges.columns and ranges["forward"].count():
         forward = ranges["forward"].gather(nearest(ranges, ranges["forward"].is_not_null()).gather(range_))
-        cause = cause.zip_with(cause.is_not_null(), around.gather(forward))
+        cause = cause.zip_with(cause.is_not_null(), spans_around.gather(forward))
     return ranges["name"].gather(cause).cast(pl.String).fill_null("aten::to")
 
 

@@ -1,4 +1,4 @@
-"""Collectives that nothing hides."""
+"""Collectives that no other work hides."""
 
 from __future__ import annotations
 
@@ -7,47 +7,47 @@ from collections.abc import Callable, Iterator
 import polars as pl
 
 from opspan.analysis.spans import DEVICE, PROCESS, length
-from opspan.findings.hidden import left
-from opspan.findings.late import SIDES, late_by_far, lost_to, stragglers, waited_ns
-from opspan.findings.odd_steps import of_steps
-from opspan.findings.rule import Evidence, Rule, ranges_of
+from opspan.findings.hidden import unhidden
+from opspan.findings.lateness import SIDES, late_by_far, loss_to, stragglers, waited_ns
+from opspan.findings.odd_steps import rows_in_steps
+from opspan.findings.rule import Evidence, Rule, median, ranges_of
 from opspan.findings.run import Run, ranks_of, top
-from opspan.findings.saved import in_time_ns, saved_ns, without
+from opspan.findings.saved import in_time_ns, leave_out, saved_ns
 from opspan.printable import listed
 
 _col = pl.col
-_UNTOLD = 0.1  # of the time that nothing hides: of what the rest says little can be said of all
-_MOST_OF = 0.5  # of what is lost to a rank: in a step that has more than all others it is late once
+_UNTOLD = 0.1  # of the exposed time: if a larger share cannot be explained, the finding says so
+_MOST_OF = 0.5  # of the time lost to a rank: a step with a larger share is named alone
 _STRAGGLER = 0.03
-_SEVERAL, _OFTEN = 2, 0.25  # ranks, and steps of each; of all steps, as many as chance has no rank late in
-# Below these a collective takes as long as its latency: some ten microseconds, in which a link carries a megabyte.
+_SEVERAL, _OFTEN = 2, 0.25  # ranks, and late steps of each; share of all steps, too many for chance
+# Below these a collective takes only its latency: some ten microseconds, in which a link carries a megabyte.
 _SMALL_BYTES, _SMALL_NS = 1 << 20, 30_000
-_MANY = 10  # in a step
-_NEXT_NS = 500_000  # from one to the next on a host: a longer pause is one of the program's
+_MANY = 10  # per step
+_NEXT_NS = 500_000  # between two collectives on a host: a longer pause belongs to the program
 _HARDLY = 0.1  # of the time of a collective
 
 
-def _exposed(*, is_told: bool) -> Callable[[Run, float], Iterator[Evidence]]:
-    """`is_told`: all but a tenth of it is of collectives that the files of all their ranks have. Elsewhere nobody can
-    tell what a rank sent from what it waited for."""
+def _exposed(*, is_explained: bool) -> Callable[[Run, float], Iterator[Evidence]]:
+    """`is_told`: at least nine tenths of the exposed time is of collectives whose ranks' files are all read. For others
+    nobody can separate transfer from waiting."""
 
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
-        rows, places = run.collectives, run.late
+        rows, places = run.collectives, run.lateness
         is_part = (_col("group_size") > _col("ranks")) & ~_col("kind").is_in(SIDES)
         is_alone = _col("match").is_null() | is_part.fill_null(value=False)
         alone_ns, exposed_ns = int(rows.filter(is_alone)["exposed_ns"].sum()), int(rows["exposed_ns"].sum())
-        if not exposed_ns or (alone_ns <= _UNTOLD * exposed_ns) != is_told:
+        if not exposed_ns or (alone_ns <= _UNTOLD * exposed_ns) != is_explained:
             return
         places = places.with_columns(ns=_col("exposed_ns") - _col("waited_ns"))
-        own_ns = _least(run.of_processes(places, "ns"))
-        places = places.join(left(rows), on=[*DEVICE, "step"], how="left", nulls_equal=True, maintain_order="left")
+        own_ns = _least_ns(run.means_per_process(places, "ns"))
+        places = places.join(unhidden(rows), on=[*DEVICE, "step"], how="left", nulls_equal=True, maintain_order="left")
         places = places.with_columns(_col("ns") - _col("left_ns").fill_null(0).clip(0, _col("ns")))
-        at_stake = _least(_saved(run, run.of_processes(places, "ns")))
+        at_stake = _least_ns(_limit_to_savings(run, run.means_per_process(places, "ns")))
         if not run.matters(at_stake, threshold):
             return
         rows = rows.with_columns(ns=length())
         figures = {"exposed_ns": own_ns, "exposed_share": run.share(own_ns), "collectives": rows.height}
-        waits = run.of_processes(places.with_columns(ns=_col("waited_ns")), "ns")
+        waits = run.means_per_process(places.with_columns(ns=_col("waited_ns")), "ns")
         figures |= {"waiting_ns": int(waits["ns"].mean() or 0)}  # type: ignore[arg-type]  # a number
         figures |= {"communicating_ns": run.per_process(rows, "ns")}
         is_one = rows.select(DEVICE).n_unique() == 1 or rows.select(is_part.any()).item()
@@ -55,8 +55,8 @@ def _exposed(*, is_told: bool) -> Callable[[Run, float], Iterator[Evidence]]:
         yield Evidence(
             at_stake,
             figures,
-            {} if is_told else {"why": why},
-            confidence="certain" if is_told else "possible",
+            {} if is_explained else {"why": why},
+            confidence="certain" if is_explained else "possible",
             ops=top(rows, "ns", "op") or top(rows, "ns", "name"),
             modules=top(rows, "ns", "module"),
             steps=top(rows, "exposed_ns", "step"),
@@ -67,31 +67,31 @@ def _exposed(*, is_told: bool) -> Callable[[Run, float], Iterator[Evidence]]:
     return look
 
 
-def _least(sums: pl.DataFrame) -> int:
-    """No sooner would all be done than the one that has least of it; of several components the one with most."""
+def _least_ns(sums: pl.DataFrame) -> int:
+    """Returns the least sum of each component, since none can be done before that; then the most of all components."""
     return int(sums.group_by("component").agg(_col("ns").min())["ns"].max() or 0)  # type: ignore[arg-type]
 
 
-def _saved(run: Run, sums: pl.DataFrame) -> pl.DataFrame:
-    """`sums`: rank, pid, ns; no more than the process would gain if its devices took no time at all."""
-    sums = sums.join(run.devices_save, on=PROCESS, how="left", nulls_equal=True)
+def _limit_to_savings(run: Run, sums: pl.DataFrame) -> pl.DataFrame:
+    """Limits `sums` (rank, pid, ns) to the gain of each process if its devices took no time."""
+    sums = sums.join(run.savings, on=PROCESS, how="left", nulls_equal=True)
     return sums.with_columns(ns=pl.min_horizontal("ns", "saves_ns")).drop("saves_ns")
 
 
 def _has_ranks(run: Run) -> bool:
-    """Whether several processes have collectives: the devices of one process are not ranks."""
+    """Returns whether several processes have collectives: the devices of one process are not ranks."""
     return run.collectives.select(PROCESS).n_unique() >= _SEVERAL
 
 
 def _straggler(run: Run, threshold: float) -> Iterator[Evidence]:
     if not _has_ranks(run):
         return
-    some = stragglers(run.late, threshold * run.total_ns)
-    lost = lost_to(run.late, some)
+    some = stragglers(run.lateness, threshold * run.total_ns)
+    lost = loss_to(run.lateness, some)
     sums = lost.group_by("component").agg(_col("ns").sum())
     waiting_ns = int(sums["ns"].max() or 0)  # type: ignore[arg-type]  # a number
-    at_stake = _no_more_than_others_save(run, sums, some)
-    if run.is_walked and run.matters(at_stake, threshold) and some["device_id"].null_count() == 0:
+    at_stake = _limit_to_others(run, sums, some)
+    if run.knows_waits and run.matters(at_stake, threshold) and some["device_id"].null_count() == 0:
         at_stake = min(at_stake, in_time_ns(run, some.select(PROCESS).unique()))
     if not run.matters(at_stake, threshold):
         return
@@ -116,24 +116,24 @@ def _straggler(run: Run, threshold: float) -> Iterator[Evidence]:
     )
 
 
-def _no_more_than_others_save(run: Run, lost: pl.DataFrame, some: pl.DataFrame) -> int:
-    """`lost`: component, ns. Devices that wait for a rank cost nothing where their hosts are busy for as long."""
-    others = run.late.select(*DEVICE, "component").unique().join(some, on=DEVICE, how="anti", nulls_equal=True)
-    others = others.join(run.devices_save, on=PROCESS, how="left", nulls_equal=True)
-    saves = others.group_by("component").agg(_col("saves_ns").max())
-    lost = lost.join(saves, on="component", how="left")
+def _limit_to_others(run: Run, lost: pl.DataFrame, some: pl.DataFrame) -> int:
+    """Limits `lost` (component, ns): waiting devices cost nothing while their hosts are busy anyway."""
+    others = run.lateness.select(*DEVICE, "component").unique().join(some, on=DEVICE, how="anti", nulls_equal=True)
+    others = others.join(run.savings, on=PROCESS, how="left", nulls_equal=True)
+    savings_of = others.group_by("component").agg(_col("saves_ns").max())
+    lost = lost.join(savings_of, on="component", how="left")
     return int(lost.select(pl.min_horizontal("ns", "saves_ns").max()).item() or 0)
 
 
 def _uneven(run: Run, threshold: float) -> Iterator[Evidence]:
-    """What ranks would not wait if all came when the mean of them does now, but for what they lose to stragglers."""
+    """Finds the waiting that is gone if all ranks come at their mean time, without the time lost to stragglers."""
     if not _has_ranks(run):
         return
     yield from _in_turn(run, threshold)
-    places = run.late.filter(_col("device_id").is_not_null())  # on a host, others that use its processors do the same
+    places = run.lateness.filter(_col("device_id").is_not_null())  # on hosts other programs cause the same
     some = stragglers(places, _STRAGGLER * run.total_ns)
     others = places.join(some, on=DEVICE, how="anti", nulls_equal=True)
-    lost = lost_to(places, some).group_by("component").agg(_col("ns").sum())
+    lost = loss_to(places, some).group_by("component").agg(_col("ns").sum())
     sums = others.group_by(*DEVICE, "component").agg(_col("late_ns").sum())
     sums = sums.group_by("component").agg(_col("late_ns").mean()).join(lost, on="component", how="left")
     at_stake = int(sums.select((_col("late_ns") - _col("ns").fill_null(0)).max()).item() or 0)
@@ -155,13 +155,13 @@ def _uneven(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _in_turn(run: Run, threshold: float) -> Iterator[Evidence]:
-    """Finds what ranks of hosts would not wait if none came late by far, where several do, and in too many steps for
-    chance."""
-    places = run.late.filter(_col("device_id").is_null())
+    """Finds the waiting of hosts that is gone if no rank comes late by far: only where several ranks do, in too many
+    steps for chance."""
+    places = run.lateness.filter(_col("device_id").is_null())
     some = stragglers(places, _STRAGGLER * run.total_ns)
     steps = late_by_far(places).join(some, on=DEVICE, how="anti", nulls_equal=True)
     steps = steps.filter(pl.len().over(DEVICE) >= _SEVERAL)
-    lost = lost_to(places, steps).filter(_col("ns") > 0)
+    lost = loss_to(places, steps).filter(_col("ns") > 0)
     sums = lost.group_by("component").agg(_col("ns").sum())
     at_stake = int(sums["ns"].max() or 0)  # type: ignore[arg-type]  # a number
     whose = steps.group_by("rank", maintain_order=True).agg(steps=_col("step").n_unique())
@@ -185,30 +185,30 @@ def _in_turn(run: Run, threshold: float) -> Iterator[Evidence]:
 def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     if not run.collectives.height:
         return
-    # Sends to another rank cannot be put together: each time the other goes on with what it was sent.
+    # Sends to another rank cannot be merged: each time the receiver goes on with the data.
     rows = run.collectives.filter(~_col("kind").is_in(SIDES).fill_null(value=False))
     rows = rows.with_columns(ns=pl.coalesce("transfer_ns", length()))
-    # Where its size is not known, its time tells.
+    # If the size is unknown, the time decides.
     is_small = pl.when(_col("bytes").is_not_null()).then(_col("bytes") < _SMALL_BYTES).otherwise(_col("ns") < _SMALL_NS)
     rows = rows.filter(is_small, _col("ns") > 0)
-    # A host that does them one after the other waits only for other ranks' calls.
+    # A host that calls them one after the other waits only for other ranks' calls.
     is_next = (_col("before_ns") <= _NEXT_NS).fill_null(value=False)
     bare_ns = _col("exposed_ns") - waited_ns()
     own_ns = pl.when(is_next).then(_col("exposed_ns") + _col("before_ns")).otherwise(bare_ns)
     own = rows.with_columns(own_ns=own_ns, bare_ns=bare_ns).sort("start_ns")
-    own = own.filter(_col("own_ns") > _HARDLY * _col("ns"))  # others are bare between two kernels
+    own = own.filter(_col("own_ns") > _HARDLY * _col("ns"))  # others are exposed only between two kernels
     steps = own.group_by(*DEVICE, "step").agg(_col("own_ns", "bare_ns").sum(), last_ns=_col("own_ns").last())
     exposed_ns = run.per_process(steps, "bare_ns")
-    # Put together they are one, and that is not hidden, either.
+    # Merged they are one collective, which stays exposed.
     at_stake = run.per_process(steps.with_columns(ns=_col("own_ns") - _col("last_ns")), "ns")
-    if run.is_walked and run.matters(at_stake, threshold) and rows["work"].null_count() == 0:
+    if run.knows_waits and run.matters(at_stake, threshold) and rows["work"].null_count() == 0:
         more = rows.filter(_col("start_ns") < _col("start_ns").max().over(*DEVICE, "step"))
-        at_stake = saved_ns(run, without(run, work=more["work"]))
+        at_stake = saved_ns(run, leave_out(run, work=more["work"]))
     per_step = rows.height / max(run.steps.height, 1)
     if not run.matters(at_stake, threshold) or per_step < _MANY:
         return
     figures = {"collectives": rows.height, "exposed_ns": exposed_ns, "exposed_share": run.share(exposed_ns)}
-    figures |= {"each_ns": int(rows["ns"].median() or 0), "per_step": round(per_step)}  # type: ignore[arg-type]
+    figures |= {"each_ns": median(rows, "ns"), "per_step": round(per_step)}
     yield Evidence(
         at_stake,
         figures,
@@ -222,11 +222,11 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
 def _gloo(run: Run, threshold: float) -> Iterator[Evidence]:
     if not run.has_devices:
         return
-    rows = run.called("^gloo:")
+    rows = run.ranges_named("^gloo:")
     if not rows.height:
         return
-    rows = of_steps(run, rows.with_columns(ns=length())).filter(_col("ns") > 0)
-    at_stake = saved_ns(run, without(run, stretches=rows), threshold)
+    rows = rows_in_steps(run, rows.with_columns(ns=length())).filter(_col("ns") > 0)
+    at_stake = saved_ns(run, leave_out(run, stretches=rows), threshold)
     if run.matters(at_stake, threshold):
         ns = run.longest(rows, "ns")
         yield Evidence(
@@ -256,7 +256,7 @@ RULES = (
         "batches, send bfloat16, or make the batch larger",
         command="opspan comm FILE",
         read=_READ,
-        look=_exposed(is_told=True),
+        look=_exposed(is_explained=True),
         is_over_ranks=True,
     ),
     Rule(
@@ -271,7 +271,7 @@ RULES = (
         remedy="Record all ranks of the job and give all files: then waiting is told apart, and the rank that is late",
         command="opspan comm FILE",
         read="docs/analysis.md#communication",
-        look=_exposed(is_told=False),
+        look=_exposed(is_explained=False),
         is_over_ranks=True,
     ),
     Rule(

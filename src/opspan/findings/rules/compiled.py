@@ -1,4 +1,4 @@
-"""Programs under torch.compile: what is compiled again, and graphs that break."""
+"""Programs under torch.compile: repeated compiling, and graphs that break."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import polars as pl
 
 from opspan.analysis.spans import length
 from opspan.findings.marks import after_first_step
-from opspan.findings.odd_steps import of_steps
+from opspan.findings.odd_steps import rows_in_steps
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
-from opspan.findings.saved import launched_in, saved_ns, without
+from opspan.findings.saved import leave_out, saved_ns, work_launched_in
 
 _col = pl.col
 _REGION = r"^Torch-Compiled Region: ([0-9]+)/([0-9]+)"
 
 
 def _again(run: Run, threshold: float) -> Iterator[Evidence]:
-    if not run.compiling.height:
+    if not run.compilations.height:
         return
-    rows = after_first_step(run.compiling, run.steps).with_columns(ns=length())
-    change = without(run, stretches=rows, work=launched_in(run, rows))
+    rows = after_first_step(run.compilations, run.steps).with_columns(ns=length())
+    change = leave_out(run, stretches=rows, work=work_launched_in(run, rows))
     at_stake = saved_ns(run, change, threshold)
     if not run.matters(at_stake, threshold):
         return
@@ -39,21 +39,21 @@ def _again(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _breaks(run: Run, threshold: float) -> Iterator[Evidence]:
-    rows = of_steps(run, run.called(_REGION))
+    rows = rows_in_steps(run, run.ranges_named(_REGION))
     if not rows.height:
         return
-    lookups = of_steps(run, run.called("^TorchDynamo Cache Lookup$")).with_columns(ns=length())
-    frames = {found[1] for name in rows["name"].unique() if (found := re.match(_REGION, str(name)))}
+    lookups = rows_in_steps(run, run.ranges_named("^TorchDynamo Cache Lookup$")).with_columns(ns=length())
+    frames = {match[1] for name in rows["name"].unique() if (match := re.match(_REGION, str(name)))}
     if len(frames) < threshold:
         return
-    at_stake = saved_ns(run, without(run, stretches=lookups))
+    at_stake = saved_ns(run, leave_out(run, stretches=lookups))
     if not at_stake:
         return
     ns = run.longest(lookups, "ns")
     yield Evidence(
         at_stake,
         {"frames": len(frames), "ns": ns, "ns_share": run.share(ns), "calls": rows.height},
-        confidence="possible",  # parts of a program that are compiled each for itself look the same
+        confidence="possible",  # parts of a program that are compiled separately look the same
         ops=tuple(rows["name"].cast(pl.String).unique().sort().head(3)),
         ranks=ranks_of(rows),
         ranges=ranges_of(lookups),

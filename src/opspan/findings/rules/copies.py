@@ -1,4 +1,4 @@
-"""Data that goes where it need not: there and back again, or to the host because a device has no kernel."""
+"""Needless copies: to the host and back, or to the host because a device has no kernel."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from collections.abc import Iterator
 import polars as pl
 
 from opspan.analysis.spans import DEVICE, PROCESS, numbered, only, time_in
-from opspan.findings.marks import fallbacks
-from opspan.findings.odd_steps import of_steps
-from opspan.findings.rule import Evidence, Rule, ranges_of, where
+from opspan.findings.marks import is_fallback
+from opspan.findings.odd_steps import rows_in_steps
+from opspan.findings.rule import Evidence, Rule, place_of, ranges_of
 from opspan.findings.run import Run, ranks_of, top
-from opspan.findings.saved import launched_in, saved_ns, without
+from opspan.findings.saved import leave_out, saved_ns, work_launched_in
 
 _col = pl.col
 _HOST = ["pageable", "pinned", "host", "unknown host"]
-_MOSTLY = 0.5  # of the copies to the device of a size
-_LEAST = 4096  # bytes: smaller ones are values and sizes, of which many are alike
+_MOSTLY = 0.5  # of the copies of a size to the device
+_LEAST = 4096  # bytes: smaller copies are single values and sizes, and many are alike
 
 
 def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
@@ -25,7 +25,7 @@ def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = rows.filter(~is_fallback).with_columns(_col("copy_from", "copy_to").cast(pl.String))
     down = rows.filter(_col("copy_from") == "device", _col("copy_to").is_in(_HOST)).sort("end_ns")
     up = rows.filter(_col("copy_to") == "device", _col("copy_from").is_in(_HOST)).sort("start_ns")
-    # A run without steps has none for either; join_asof takes no null for another.
+    # Copies without steps match each other, too; join_asof does not match nulls.
     up, down = numbered((*DEVICE, "bytes", "step"), up, down)
     back = up.join_asof(
         down.select("of", "end_ns", down_ns="start_ns", down="work"),
@@ -36,38 +36,38 @@ def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
         check_sortedness=False,
         suffix="_down",
     )
-    # What came down once goes up once: of several that follow one copy, the first.
+    # A copy to the host goes back at most once: if several follow it, the first counts.
     is_back = _col("down_ns").is_not_null() & _col("down_ns").is_first_distinct().over("of")
     back = back.with_columns(is_back=is_back)
-    # Where most of what goes up in a size is new, it says nothing that the sizes are the same: inputs and results.
+    # If most copies of a size to the device carry new data, equal sizes are chance: inputs and results.
     trips = back.filter("is_back", _col("is_back").mean().over("of") >= _MOSTLY).with_columns(start_ns="down_ns")
     if not trips.height:
         return
     computing = only(run.all_kernels, _col("what") == "computing")
-    whole = trips["end_ns"] - trips["start_ns"]
-    trips = trips.with_columns(lost_ns=(whole - time_in(computing, trips, DEVICE)).clip(0))
+    trip_ns = trips["end_ns"] - trips["start_ns"]
+    trips = trips.with_columns(lost_ns=(trip_ns - time_in(computing, trips, DEVICE)).clip(0))
     lost_ns = min(run.per_process(trips, "lost_ns"), run.total_ns)
     if not run.matters(lost_ns, threshold):
         return
     copies = pl.concat([trips["down"], trips["work"]])
-    has_calls = run.found.attributed.work["call"].gather(copies).is_not_null().all()
-    # Of copies whose calls are not in the file nobody knows what the host did in between.
-    at_stake = saved_ns(run, without(run, work=copies)) if has_calls else lost_ns
+    has_calls = run.analysis.attributed.work["call"].gather(copies).is_not_null().all()
+    # If the calls of copies are not in the file, the host's work in between is unknown.
+    at_stake = saved_ns(run, leave_out(run, work=copies)) if has_calls else lost_ns
     if not run.matters(at_stake, threshold):
         return
     yield Evidence(
         at_stake,
         {"trips": trips.height, "bytes": int(trips["bytes"].sum()), "lost_ns": lost_ns},
-        confidence="possible",  # the same size, not surely the same tensor
-        **where(trips, "lost_ns"),
+        confidence="possible",  # sizes are equal, tensors may differ
+        **place_of(trips, "lost_ns"),
     )
 
 
 def _fallbacks(run: Run, threshold: float) -> Iterator[Evidence]:
     ranges = run.trace.ranges
-    ops = ranges.select(*PROCESS, "tid", "name", "start_ns", "end_ns", "module").filter(fallbacks(ranges))
-    ops = of_steps(run, ops).with_columns(ns=_col("end_ns") - _col("start_ns")).filter(_col("ns") > 0)
-    change = without(run, stretches=ops, work=launched_in(run, ops))
+    ops = ranges.select(*PROCESS, "tid", "name", "start_ns", "end_ns", "module").filter(is_fallback(ranges))
+    ops = rows_in_steps(run, ops).with_columns(ns=_col("end_ns") - _col("start_ns")).filter(_col("ns") > 0)
+    change = leave_out(run, stretches=ops, work=work_launched_in(run, ops))
     at_stake = saved_ns(run, change, threshold)
     if run.matters(at_stake, threshold):
         names, ns = top(ops, "ns", "name"), run.longest(ops, "ns")

@@ -6,26 +6,26 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from opspan.findings.odd_steps import of_steps
+from opspan.findings.odd_steps import rows_in_steps
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
-from opspan.findings.saved import gaining, saved_ns, without
+from opspan.findings.saved import leave_out, rows_that_gain, saved_ns
 
 _col = pl.col
 
 
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     loads = run.ranges.filter(_col("phase") == "data").with_columns(ns=_col("end_ns") - _col("start_ns"))
-    loads = of_steps(run, loads.drop_nulls("ns"))
-    usual = run.in_usual(loads)
-    # Most runs: nothing more needs to be looked at.
+    loads = rows_in_steps(run, loads.drop_nulls("ns"))
+    usual = run.drop_outliers(loads)
+    # Most runs end here.
     if not run.matters(run.longest(usual, "ns"), threshold):
         return
-    change = without(run, stretches=loads)
+    change = leave_out(run, stretches=loads)
     at_stake = saved_ns(run, change)
     if not run.matters(at_stake, threshold):
         return
-    loads = gaining(run, loads, change, threshold * run.total_ns)
+    loads = rows_that_gain(run, loads, change, threshold * run.total_ns)
     yield Evidence(
         at_stake,
         {"loading_ns": at_stake, "loading_share": run.share(at_stake), "loads": loads.height},

@@ -1,4 +1,4 @@
-"""nn.DataParallel: one process drives several devices, where each could have a process of its own."""
+"""nn.DataParallel: one process drives several devices; a process for each would be faster."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from opspan.analysis.spans import DEVICE, PROCESS, length, only, summed_by, union
-from opspan.findings.hidden import left
+from opspan.findings.hidden import unhidden
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of
 
@@ -15,16 +15,16 @@ _col = pl.col
 
 
 def _data_parallel(run: Run, threshold: float) -> Iterator[Evidence]:
-    several = run.of_process.filter(_col("devices") > 1)  # with one device DataParallel does nothing
-    calls = run.called(r"^DataParallel\.forward$").join(several, on=PROCESS, nulls_equal=True)
+    several = run.devices_used.filter(_col("devices") > 1)  # with one device DataParallel does nothing
+    calls = run.ranges_named(r"^DataParallel\.forward$").join(several, on=PROCESS, nulls_equal=True)
     if not calls.height:
         return
     others_ns = (length() * (1 - 1 / _col("devices"))).sum()
     rows = _busiest(run).join(calls.group_by(PROCESS).agg(others_ns=others_ns), on=PROCESS, nulls_equal=True)
-    rows = rows.join(run.devices_save, on=PROCESS, how="left", nulls_equal=True)
+    rows = rows.join(run.savings, on=PROCESS, how="left", nulls_equal=True)
     lost_ns = _col("idle_ns") + _col("exchange_ns") + _col("more_ns") - _col("left_ns")
     rows = rows.with_columns(ns=pl.min_horizontal(lost_ns, _col("saves_ns") + _col("others_ns")).cast(pl.Int64))
-    for first in rows.sort("ns", descending=True).head(1).rows(named=True):  # none: devices only copied
+    for first in rows.sort("ns", descending=True).head(1).rows(named=True):  # none if devices only copied
         if run.matters(first["ns"], threshold):
             figures = {"calls": calls.height, **{name: first[name] for name in ("idle_ns", "exchange_ns", "more_ns")}}
             figures |= {"idle_share": run.share(first["idle_ns"])}
@@ -32,18 +32,18 @@ def _data_parallel(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _busiest(run: Run) -> pl.DataFrame:
-    """Returns a row for each process, of its device that has most work of its own, which mostly is the first:
-    idle_ns      until and after launches
-    exchange_ns  in which it did nothing but exchange data with the others
-    more_ns      what it has more to do than all have on average, but for the optimizer, which runs on one of them
-    left_ns      how much of adding up gradients would not be hidden by the backward of a process for each device"""
+    """Returns for each process its device with most own work, usually the first:
+    idle_ns      idle before and during launches
+    exchange_ns  only exchanged data with the others
+    more_ns      extra work over the mean of the devices, without the optimizer, which runs on one of them
+    left_ns      the time to add up gradients that a backward in separate processes would not hide"""
     is_exchange = (_col("what") == "communicating") | _col("name").cast(pl.String).str.contains("PtoP")
     own = only(run.all_kernels, ~is_exchange.fill_null(value=False))
     parts = {"busy_ns": run.all_kernels, "own_ns": own, "optimizer_ns": own.filter(_col("phase") == "optimizer")}
     sums = [summed_by(union(part, DEVICE), DEVICE, **{name: length().sum()}) for name, part in parts.items()]
     idle = run.idle.filter(_col("cause").is_in(["host", "launch", "queued"]))
-    # Processes would add up all gradients on each device. That takes as long as on one and then copying them to all.
-    twice = left(run.collectives.with_columns(_col("exposed_ns") * 2))
+    # Separate processes add up all gradients on each device: twice as long as adding on one, as results go to all.
+    twice = unhidden(run.collectives.with_columns(_col("exposed_ns") * 2))
     sums += [summed_by(idle, DEVICE, idle_ns=_col("ns").sum()), summed_by(twice, DEVICE, left_ns=_col("left_ns").sum())]
     rows = sums[0]
     for part in sums[1:]:

@@ -1,4 +1,4 @@
-"""Copies between host and device that nothing hides."""
+"""Copies between host and device that no computing hides."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import polars as pl
 
 from opspan.analysis.spans import PROCESS, only
-from opspan.findings.rule import Evidence, Rule, where
+from opspan.findings.rule import Evidence, Rule, place_of
 from opspan.findings.run import Run
-from opspan.findings.saved import gaining, saved_ns, without
+from opspan.findings.saved import leave_out, rows_that_gain, saved_ns
 
 _col = pl.col
-_KNOWN = ("pageable", "pinned")  # kinds of memory of the host
+_KNOWN = ("pageable", "pinned")  # kinds of host memory
 _ALIKE = (*PROCESS, "op", "bytes", "copy_from", "copy_to")
 _HOST = (*_KNOWN, "host", "unknown host")
 
@@ -21,15 +21,15 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     sides = [_col(name).is_in(pl.Series(_HOST, dtype=pl.Categorical).implode()) for name in ("copy_from", "copy_to")]
     is_one = (_col("kind") == "memcpy") & (sides[0] != sides[1]).fill_null(value=False)
     rows = only(run.kernels, is_one)
-    if not run.matters(run.per_process(rows, "ns") * _devices(run), threshold):
-        return  # most runs: nothing more needs to be looked at
-    # The same copies elsewhere, too: in outliers, whose oddity they are not, and in a validation between steps.
+    if not run.matters(run.per_process(rows, "ns") * _most_devices(run), threshold):
+        return  # most runs end here
+    # The same copies run in outliers, which they do not cause, and in a validation between steps.
     alike = only(run.busy, is_one).join(rows, on=_ALIKE, how="semi", nulls_equal=True)
-    change = without(run, work=alike["work"])
+    change = leave_out(run, work=alike["work"])
     at_stake = saved_ns(run, change)
     if not run.matters(at_stake, threshold):
         return
-    rows, busy = (gaining(run, some, change, threshold * run.total_ns) for some in (rows, run.kernels))
+    rows, busy = (rows_that_gain(run, some, change, threshold * run.total_ns) for some in (rows, run.kernels))
     rows = rows.with_columns(host=pl.when(sides[0]).then("copy_from").otherwise("copy_to"))
     kinds = {kind: int(rows.filter(_col("host") == kind)["ns"].sum()) for kind in _KNOWN}
     ns, to_device_ns = (float(some["ns"].cast(pl.Float64).sum()) for some in (rows, rows.filter(sides[0])))
@@ -45,13 +45,13 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
             **{f"{kind}_ns": kind_ns for kind, kind_ns in kinds.items() if kind_ns},
         },
         {"memory": _memory(kinds, ns), "direction": "to the device" if 2 * to_device_ns >= ns else "to the host"},
-        **where(rows, "ns"),
+        **place_of(rows, "ns"),
     )
 
 
-def _devices(run: Run) -> int:
-    """How many devices a process used at most: of their copies each may be alone at its time."""
-    return int(run.of_process["devices"].max() or 0)  # type: ignore[arg-type]  # a number
+def _most_devices(run: Run) -> int:
+    """Returns the most devices that a process used: each may copy while the others are idle."""
+    return int(run.devices_used["devices"].max() or 0)  # type: ignore[arg-type]  # a number
 
 
 def _memory(kinds: dict[str, int], ns: float) -> str:

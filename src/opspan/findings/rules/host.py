@@ -1,4 +1,4 @@
-"""What the host of a program without devices does when no op runs."""
+"""Time in which the host of a program without devices runs no op."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterator
 import polars as pl
 
 from opspan.analysis.spans import MOST, PROCESS, length, numbered, union, within
-from opspan.findings.rule import Evidence, Rule, ranges_of
-from opspan.findings.run import Run, ranks_of, top
+from opspan.findings.rule import Evidence, Rule, place_of
+from opspan.findings.run import Run, top
 
 _col = pl.col
-_LEAST_NS = 500_000  # a loop's own Python, such as that of an optimizer or a loader, takes up to some 300 us at a time
+_LEAST_NS = 500_000  # the Python of an optimizer or a loader itself takes up to some 300 us at a time
 _OPS = ("op", "script", "static_op", "static_model")
-# What computes without ops. A node of the backward that is none of these has ops inside, or Python of the program.
+# These compute without ops. Other nodes of the backward contain ops, or Python of the program.
 _COMPILED = r"^CompiledFunction|^Torch-Compiled Region|CompiledFxGraph"
 _WHERE = ("module", "user", "backward")
-_MANY = 0.25  # of the steps: of fewer, what each does longer makes it an outlier
-_MOSTLY = 0.5  # of a pause: a range that has as much is where it lies
+_MANY = 0.25  # of the steps: if fewer have it, those steps are outliers
+_MOSTLY = 0.5  # of a pause: the share that a range must cover to be named
 
 
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
@@ -26,7 +26,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     pauses = _pauses(run)
     if not run.matters(run.longest(pauses, "ns"), threshold):
         return
-    pauses = _often(run, _with_places(run, pauses))
+    pauses = _frequent_pauses(run, _add_places(run, pauses))
     outside_ns = run.longest(pauses, "lost_ns")
     if not run.matters(outside_ns, threshold):
         return
@@ -42,26 +42,23 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
         },
         {"place": places[0]},
         confidence="certain",
-        ops=top(pauses, "ns", "op"),
-        modules=top(pauses, "ns", "module"),
-        steps=top(pauses, "ns", "step"),
-        ranks=ranks_of(pauses),
-        ranges=ranges_of(pauses),
+        **place_of(pauses, "ns"),
     )
 
 
 def _pauses(run: Run) -> pl.DataFrame:
-    """Returns the times of usual steps in which no thread of the process was in an op, loaded data, compiled or was in
-    a collective for more than _LEAST_NS: rank, pid, step, start_ns, end_ns, ns."""
+    """Returns the times in usual steps, longer than _LEAST_NS, in which no thread of the process was in an op, loaded
+    data, compiled or was in a collective: rank, pid, step, start_ns, end_ns, ns."""
     span = (*PROCESS, "start_ns", "end_ns")
     works = run.ranges.filter(_col("kind").is_in(_OPS) | (_col("phase") == "data"))
-    others = pl.concat(rows.select(span) for rows in (run.compiling, run.found.collectives, run.called(_COMPILED)))
-    busy = union(works.select(span), PROCESS, others).sort(*PROCESS, "start_ns")
+    others = (run.compilations, run.analysis.collectives, run.ranges_named(_COMPILED))
+    busy = union(works.select(span), PROCESS, pl.concat(rows.select(span) for rows in others))
+    busy = busy.sort(*PROCESS, "start_ns")
     is_same = pl.all_horizontal(_col(name).eq_missing(_col(name).shift(-1)) for name in PROCESS)
     free = busy.select(*PROCESS, start_ns="end_ns", end_ns=pl.when(is_same).then(_col("start_ns").shift(-1)))
     free = free.with_columns(_col("end_ns").fill_null(MOST)).drop_nulls("start_ns")
-    steps = run.usual.select(*span, "step")
-    # A pause ends with its step: what is left of it belongs to the next one.
+    steps = run.usual_steps.select(*span, "step")
+    # A pause ends with its step; the rest counts for the next step.
     begun = within(free, "start_ns", steps, PROCESS)
     parts = pl.concat(
         [free[begun["row"]], steps[begun["stretch"]].select(until_ns="end_ns", step="step")], how="horizontal"
@@ -73,14 +70,14 @@ def _pauses(run: Run) -> pl.DataFrame:
     return pieces.filter(_col("ns") > _LEAST_NS).drop("until_ns")
 
 
-def _with_places(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
-    """With the innermost module, node of the backward or range of the program that most of each pause lies in, as
-    `module`, `op` and `place`; of those that lie in none, the op that ended last before them is the place."""
+def _add_places(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
+    """Adds the innermost module, backward node or user's range that covers most of each pause: `module`, `op`, `place`.
+    For pauses outside of any range, `place` is the op that ended last before."""
     rows = run.ranges.filter(_col("kind").is_in(_WHERE)).drop_nulls("end_ns")
     rows = rows.select(*PROCESS, "name", "kind", "module", "start_ns", "end_ns")
     pauses = pauses.with_row_index("pause")
-    around, begun = within(pauses, "start_ns", rows, PROCESS), within(rows, "start_ns", pauses, PROCESS)
-    pairs = pl.concat([around.select(pause="row", range="stretch"), begun.select(pause="stretch", range="row")])
+    spans_around, begun = within(pauses, "start_ns", rows, PROCESS), within(rows, "start_ns", pauses, PROCESS)
+    pairs = pl.concat([spans_around.select(pause="row", range="stretch"), begun.select(pause="stretch", range="row")])
     both = pauses[pairs["pause"]].select("pause", "ns", from_ns="start_ns", until_ns="end_ns")
     both = both.hstack(rows[pairs["range"]])
     shared = pl.min_horizontal("end_ns", "until_ns") - pl.max_horizontal("start_ns", "from_ns")
@@ -88,10 +85,10 @@ def _with_places(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
     most = both.unique("pause", keep="first", maintain_order=True)
     most = most.select("pause", "module", inside="name", kind="kind")
     ended = run.ranges.filter(_col("kind") != "step").select(*PROCESS, "end_ns", last="name").drop_nulls("end_ns")
-    asked, ended = numbered(
+    queries, ended = numbered(
         PROCESS, pauses.select("pause", *PROCESS, "start_ns").sort("start_ns"), ended.sort("end_ns")
     )
-    before = asked.join_asof(ended, left_on="start_ns", right_on="end_ns", by="of", check_sortedness=False)
+    before = queries.join_asof(ended, left_on="start_ns", right_on="end_ns", by="of", check_sortedness=False)
     pauses = pauses.join(most, on="pause", how="left").join(before.select("pause", "last"), on="pause", how="left")
     inside, last = _col("inside").cast(pl.String), _col("last").cast(pl.String)
     is_module = _col("kind") == "module"
@@ -102,9 +99,9 @@ def _with_places(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _often(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
-    """The pauses at places where many steps of the process pause: elsewhere the machine did something else. With
-    `lost_ns`, in which those that outliers have, too, are counted with these."""
+def _frequent_pauses(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
+    """Returns the pauses at places where many steps of the process pause: single pauses come from the machine.
+    `lost_ns` also counts the pauses of outliers at these places."""
     steps = run.steps.group_by(PROCESS).agg(all=pl.len(), steps=(~_col("is_outlier").fill_null(value=False)).sum())
     pauses = pauses.join(steps, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
     pauses = pauses.with_columns(lost_ns=_col("ns") * _col("all") / _col("steps")).drop("all")

@@ -1,4 +1,4 @@
-"""What devices had nothing to do for most, where no other rule speaks of that cause: idle time is never without one."""
+"""The main cause of idle devices, if no other rule reports it, so that idle time is always explained."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import polars as pl
 
 from opspan.analysis.busy import whole_times, within_part
 from opspan.analysis.spans import DEVICE, PROCESS
-from opspan.findings.host_place import mostly_in
+from opspan.findings.host_place import main_place
 from opspan.findings.pauses import without_pauses
-from opspan.findings.rule import Evidence, Rule, ranges_of, where
+from opspan.findings.rule import Evidence, Rule, place_of, ranges_of
 from opspan.findings.rules import compiled, copies, data_loading, launches, training, waits
 from opspan.findings.run import Run
 from opspan.findings.saved import saved_ns
 
 _col = pl.col
-_SPEAK: dict[str, tuple[Rule, ...]] = {
+_REPORTERS: dict[str, tuple[Rule, ...]] = {
     "compile": tuple(rule for rule in compiled.RULES if rule.id == "recompilation"),
     "fallback": tuple(rule for rule in copies.RULES if rule.id == "cpu-fallback"),
     "data": data_loading.RULES,
@@ -26,7 +26,7 @@ _SPEAK: dict[str, tuple[Rule, ...]] = {
     "host": tuple(rule for rule in launches.RULES if rule.id in ("launch-bound", "late-host")),
     "queued": tuple(rule for rule in launches.RULES if rule.id == "queued"),
 }
-_SAID = {
+_CAUSES = {
     "start": "before the first work of a device",
     "end": "after the last work of a device",
     "compile": "while torch compiled",
@@ -39,17 +39,17 @@ _SAID = {
     "queued": "though work had been launched",
     "unknown": "before work whose launch the trace does not have",
 }
-_OUTSIDE = ("start", "end", "unknown")  # nothing of a loop, or nobody knows: no time that a change would save
+_OUTSIDE = ("start", "end", "unknown")  # outside of the loop, or unknown: no change would save this time
 
 
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
-    whole = run.found.whole_devices
-    time_ns, idle_ns = (run.per_process(whole, name) for name in ("time_ns", "idle_ns"))
+    devices = run.analysis.whole_devices
+    time_ns, idle_ns = (run.per_process(devices, name) for name in ("time_ns", "idle_ns"))
     if idle_ns <= 0:
         return
     outside = _outside(run)
     inside = run.idle.join(outside, on="gap", how="anti")
-    # Without that of outliers among the steps, which have a rule of their own.
+    # Idle time in outliers is left out: another rule reports it.
     sums = pl.concat(
         rows.group_by(*PROCESS, "cause").agg(_col("ns").sum()).with_columns(_col("cause").cast(pl.String))
         for rows in (inside, outside)
@@ -59,14 +59,14 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     sums = sums.with_columns(_col("cause").replace("launch", "host"))
     sums = sums.group_by("cause").agg(_col("ns").sum()).sort("ns", "cause", descending=[True, False])
     cause = str(sums["cause"][0])
-    if any(rule.evidence(run) for rule in _SPEAK.get(cause, ())):
+    if any(rule.evidence(run) for rule in _REPORTERS.get(cause, ())):
         return
     causes = ["host", "launch"] if cause == "host" else [cause]
     rows = (outside if cause in ("start", "end") else inside).filter(_col("cause").is_in(causes))
     ns = run.per_process(rows, "ns")
     figures = {"idle_ns": idle_ns, "idle_share": idle_ns / time_ns, "cause_ns": ns, "cause_share": ns / idle_ns}
-    words = {"cause": _SAID[cause], "where": mostly_in(run, rows)}
-    places = where(rows, "ns")
+    words = {"cause": _CAUSES[cause], "where": main_place(run, rows)}
+    places = place_of(rows, "ns")
     places["ranges"] = ranges_of(rows, once="gap")
     yield Evidence(_at_stake(run, cause, rows, ns), figures, words, "possible", **places)
 
@@ -78,13 +78,13 @@ def _at_stake(run: Run, cause: str, rows: pl.DataFrame, ns: int) -> int | None:
 
 
 def _outside(run: Run) -> pl.DataFrame:
-    """The idle time before the first work of each device, and after its last, in the form of Run.idle."""
+    """Returns the idle time before the first and after the last work of each device, in the form of Run.idle."""
     begins = within_part(whole_times(run.trace), run.trace).select(*PROCESS, "start_ns", is_first=pl.lit(value=True))
-    gaps = run.found.gaps.with_row_index("gap").join(begins, on=[*PROCESS, "start_ns"], how="left", nulls_equal=True)
+    gaps = run.analysis.gaps.with_row_index("gap").join(begins, on=[*PROCESS, "start_ns"], how="left", nulls_equal=True)
     cause = pl.when(_col("next").is_null()).then(pl.lit("end")).when("is_first").then(pl.lit("start"))
     gaps = gaps.with_columns(cause=cause).drop_nulls("cause").select("gap", *DEVICE, "start_ns", "end_ns", "cause")
-    rows = run.found.idle.join(gaps, on="gap").with_columns(step=pl.lit(None, dtype=pl.Categorical))
-    return run.named(rows)
+    rows = run.analysis.idle.join(gaps, on="gap").with_columns(step=pl.lit(None, dtype=pl.Categorical))
+    return run.add_names(rows)
 
 
 RULES = (

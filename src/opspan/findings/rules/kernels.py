@@ -1,4 +1,4 @@
-"""What ran on devices: kernels that are too small for the device, and one that takes most of the time."""
+"""Kernels that are too small for the device, and a kernel that takes most of the time."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import polars as pl
 
 from opspan.analysis.busy import busy_with
 from opspan.analysis.spans import length
-from opspan.findings.rule import Evidence, Rule, ranges_of, where
+from opspan.findings.rule import Evidence, Rule, median, place_of, ranges_of
 from opspan.findings.run import Run, ranks_of, top
-from opspan.findings.saved import less, saved_ns
+from opspan.findings.saved import reduce, saved_ns
 
 _col = pl.col
 
@@ -18,7 +18,7 @@ _col = pl.col
 def _few_blocks(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = run.computing.filter(_col("blocks") > 0, _col("blocks") < _col("multiprocessors"))
     rows = rows.with_columns(lost_ns=_col("ns") * (1 - _col("blocks") / _col("multiprocessors")))
-    at_stake = saved_ns(run, less(run, rows, "lost_ns"), threshold)
+    at_stake = saved_ns(run, reduce(run, rows, "lost_ns"), threshold)
     if not run.matters(at_stake, threshold):
         return
     yield Evidence(
@@ -27,23 +27,19 @@ def _few_blocks(run: Run, threshold: float) -> Iterator[Evidence]:
             "lost_ns": run.per_process(rows, "lost_ns"),
             "kernels": rows.height,
             "ns": int(rows["ns"].sum()),
-            "blocks": _median(rows, "blocks"),
+            "blocks": median(rows, "blocks"),
         }
-        | {"multiprocessors": _median(rows, "multiprocessors")},
+        | {"multiprocessors": median(rows, "multiprocessors")},
         {"kernel": next(iter(top(rows, "lost_ns", "name")), "one without a name")},
-        confidence="possible",  # kernels that run at the same time may fill the rest
-        **where(rows, "lost_ns"),
+        confidence="possible",  # kernels that run at the same time may use the rest
+        **place_of(rows, "lost_ns"),
     )
 
 
-def _median(rows: pl.DataFrame, column: str) -> int:
-    return int(rows[column].median() or 0)  # type: ignore[arg-type]  # a number
-
-
 def _dominates(run: Run, threshold: float) -> Iterator[Evidence]:
-    # Of all steps, and of what is outside of them: a kernel of few steps may be little of what ran.
-    rows = run.named(busy_with(run.trace.work, "range").filter(_col("what") == "computing"))
-    # The arguments of a template are part of the name: elementwise kernels are not all one.
+    # This counts all work, also outside of steps: the main kernel of few steps may be a small part of the run.
+    rows = run.add_names(busy_with(run.trace.work, "range").filter(_col("what") == "computing"))
+    # Template arguments are part of the name: not all elementwise kernels are one.
     rows = rows.with_columns(kernel=pl.coalesce("full_name", "name"), ns=length())
     names = rows.group_by("kernel").agg(_col("ns").sum(), count=pl.len()).sort("ns", "kernel", descending=[True, False])
     total = int(names["ns"].sum())
@@ -51,7 +47,7 @@ def _dominates(run: Run, threshold: float) -> Iterator[Evidence]:
         return
     chosen = rows.filter(_col("kernel") == names["kernel"][0])
     yield Evidence(
-        None,  # what it does may be what the program is for
+        None,  # its work may be the purpose of the program
         {"ns": int(names["ns"][0]), "kernel_share": int(names["ns"][0]) / total, "count": int(names["count"][0])},
         {"kernel": str(names["kernel"][0])},
         confidence="certain",

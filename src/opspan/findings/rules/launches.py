@@ -1,4 +1,4 @@
-"""Devices that had nothing to do, by what kept them: not data, not a wait, which have rules of their own."""
+"""Idle devices by cause, except loading of data and waits, which have rules of their own."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ import numpy as np
 import polars as pl
 
 from opspan.analysis.spans import DEVICE, PROCESS, looked_up, numbered
-from opspan.findings.host_place import mostly_in
+from opspan.findings.host_place import main_place
 from opspan.findings.pauses import faster, without_pauses
-from opspan.findings.rule import Evidence, Rule, ranges_of, where
+from opspan.findings.rule import Evidence, Rule, median, place_of, ranges_of
 from opspan.findings.run import Run, ranks_of, top
-from opspan.findings.saved import merged, saved_ns
+from opspan.findings.saved import merge, saved_ns
 
 _col = pl.col
 
 
-# A gap of so many usual times between two launches is no longer the pace of launching: the host did something else.
+# The factor of the usual time between launches from which a gap is a pause: the host did something else.
 _PACES = 10
-_PART = 0.3  # of what is at stake: idle time that is less says nothing of pauses
-_SEVERAL = 3  # kernels of an op: two are a product and what sums it up
-# Ops of libraries: in ranges of compiled code there are many kernels because there are many ops.
+_PART = 0.3  # of the time at stake: less idle time does not point at pauses
+_SEVERAL = 3  # kernels of an op: two are a product and its sum
+# Ops of libraries: ranges of compiled code have many kernels because they have many ops.
 _OF_LIBRARY = r"^[A-Za-z_]\w*::"
 
 
 def _pieces(run: Run, is_bound: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The idle time until launches and in them: of processes that launch more slowly than their devices work, in gaps
-    as long as launching takes; or all other. And the paces of these processes."""
+    """Returns the idle time before and during launches, and the paces of its processes. `is_bound`: only gaps as short
+    as launching takes, in processes that launch more slowly than their devices work; otherwise all other idle time."""
     rows = run.idle.filter(_col("cause").is_in(["host", "launch"]))
     paces = run.paces.with_columns(is_bound=_col("apart_ns") > _col("work_ns"))
     rows = looked_up(rows, paces.select(*PROCESS, "is_bound", "apart_ns"), PROCESS)
@@ -48,8 +48,8 @@ def _bound(run: Run, threshold: float) -> Iterator[Evidence]:
     figures = {
         "idle_ns": ns,
         "idle_share": run.share(ns),
-        "apart_ns": int(paces["apart_ns"].median() or 0),  # type: ignore[arg-type]  # a number
-        "work_ns": int(paces["work_ns"].median() or 0),  # type: ignore[arg-type]
+        "apart_ns": median(paces, "apart_ns"),
+        "work_ns": median(paces, "work_ns"),
         "short_share": int(paces["short"].sum()) / int(paces["launches"].sum()),
     }
     yield _evidence(rows, at_stake, figures)
@@ -58,13 +58,13 @@ def _bound(run: Run, threshold: float) -> Iterator[Evidence]:
 def _late(run: Run, threshold: float) -> Iterator[Evidence]:
     rows, _ = _pieces(run, is_bound=False)
     ns = run.per_process(rows, "ns")
-    # The same pauses cost more than the idle time after them: elsewhere they use up what the host was ahead.
+    # Pauses cost more than the idle time after them: elsewhere they use up the lead of the host.
     if not run.matters(ns, _PART * threshold):
         return
     at_stake = saved_ns(run, without_pauses(run, rows), threshold)
     if run.matters(at_stake, threshold):
         figures = {"idle_ns": ns, "idle_share": run.share(ns)}
-        yield _evidence(rows, at_stake, figures, {"where": mostly_in(run, rows)})
+        yield _evidence(rows, at_stake, figures, {"where": main_place(run, rows)})
 
 
 def _queued(run: Run, threshold: float) -> Iterator[Evidence]:
@@ -81,30 +81,26 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = rows.filter(_col("op").cast(pl.String).str.contains(_OF_LIBRARY))
     (rows,) = numbered((*DEVICE, "range"), rows)
     rows = rows.filter((pl.len() >= _SEVERAL).over("of"))
-    # What a merger may save at most: what lies between the launches, and between the kernels.
+    # The most that merging can save: the time between the launches, and between the kernels.
     spans = rows.group_by(*DEVICE, "of").agg(ns=_col("end_ns").max() - _col("launched_ns").min() - _col("ns").sum())
     if not run.matters(run.per_process(spans, "ns"), threshold):
         return
-    at_stake = saved_ns(run, merged(run, rows))
+    at_stake = saved_ns(run, merge(run, rows))
     if not run.matters(at_stake, threshold):
         return
     ops = rows["of"].n_unique()
     yield Evidence(
         at_stake,
-        {"kernels": rows.height, "ops": ops, "each": round(rows.height / ops), "work_ns": _median_ns(rows)},
+        {"kernels": rows.height, "ops": ops, "each": round(rows.height / ops), "work_ns": median(rows, "ns")},
         {"op": next(iter(top(rows, "ns", "op")))},
-        **where(rows, "ns"),
+        **place_of(rows, "ns"),
     )
 
 
 def _many_in_range(range_: pl.Series) -> pl.Series:
-    """For each row whether so many are of its range, on whatever device: few rows are left to be grouped."""
+    """Returns for each row whether its range has many rows, on any devices. This leaves few rows to group."""
     numbers = range_.to_numpy()
     return pl.Series(np.bincount(numbers)[numbers] >= _SEVERAL) if numbers.size else pl.Series(dtype=pl.Boolean)
-
-
-def _median_ns(rows: pl.DataFrame) -> int:
-    return int(rows["ns"].median() or 0)  # type: ignore[arg-type]  # a number
 
 
 def _evidence(

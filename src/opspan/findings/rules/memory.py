@@ -1,4 +1,4 @@
-"""Memory that grows from step to step, and memory that the allocator holds in pieces which do not fit."""
+"""Memory that grows from step to step, and memory that the allocator holds in pieces that do not fit."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from opspan.findings.rule import Evidence, Rule
 from opspan.findings.run import Run, ranks_of, top
 
 _col = pl.col
-_WARM_UP = 2  # steps in which optimizers make their state, and caches fill
-_LEAST_STEPS = 5  # after these
-_EVEN = 0.5  # of the usual growth of a step is in each of them: what is kept again and again is of one size
-_LARGE = 1 << 20  # bytes; torch's allocator takes smaller blocks from segments of their own
+_WARM_UP = 2  # steps in which optimizers create their state, and caches fill
+_LEAST_STEPS = 5  # after the warm-up
+_EVEN = 0.5  # of the usual growth, in each step: a leak has the same size each time
+_LARGE = 1 << 20  # bytes; torch's allocator takes smaller blocks from other segments
 
 
 def _grows(run: Run, threshold: float) -> Iterator[Evidence]:
-    curve = run.found.memory_curve if run.steps.height else pl.DataFrame()
+    curve = run.analysis.memory_curve if run.steps.height else pl.DataFrame()
     if not curve.height:
         return
     steps = run.steps.sort(*PROCESS, "start_ns").with_columns(place=pl.int_range(pl.len()).over(PROCESS))
     pairs = within(curve, "time_ns", steps, PROCESS)
     rows = curve.select(*DEVICE, bytes="allocated_bytes")[pairs["row"]]
     rows = rows.hstack(steps.select("place", "step", began_ns="start_ns")[pairs["stretch"]])
-    # What a step needs for itself is gone where least is in use.
+    # Memory that a step needs for itself is free where the least is in use.
     least = rows.group_by(*DEVICE, "place").agg(_col("bytes").min(), _col("step", "began_ns").first())
     most = rows.group_by(DEVICE).agg(most_bytes=_col("bytes").max())
     least = least.filter(_col("place") >= _WARM_UP).sort(*DEVICE, "place")
@@ -45,34 +45,33 @@ def _grows(run: Run, threshold: float) -> Iterator[Evidence]:
         _col("each_bytes") > 0,
     )
     for row in sums.sort("each_bytes", descending=True).head(1).iter_rows(named=True):
-        kept = _kept(run, row)
+        blocks = _leaked_blocks(run, row)
         names = ("each_bytes", "first_bytes", "last_bytes", "steps")
         figures: dict[str, int | float] = {name: int(row[name]) for name in names}
         sizes = run.trace.devices.filter(_same(row, ("rank", "device_id")))["memory_bytes"].drop_nulls()
         if len(sizes):
             figures["steps_left"] = max(int(sizes[0]) - int(row["last_bytes"]), 0) // int(row["each_bytes"])
-        ops = top(kept, "bytes", "op")
+        ops = top(blocks, "bytes", "op")
         device = "the host" if row["device_id"] is None else f"device {row['device_id']}"
         yield Evidence(
             None,
             figures,
             {"where": device, "op": next(iter(ops), "no range")},
             ops=ops,
-            modules=top(kept, "bytes", "module"),
+            modules=top(blocks, "bytes", "module"),
             ranks=ranks_of(sums),
         )
 
 
-def _kept(run: Run, row: Mapping[str, Any]) -> pl.DataFrame:
-    """The blocks that were taken in the steps in which memory grew, and are still there at the end, with the op and the
-    module that took them."""
-    blocks = run.found.allocations.filter(
+def _leaked_blocks(run: Run, row: Mapping[str, Any]) -> pl.DataFrame:
+    """Returns the blocks that were taken while memory grew and are never freed, with their op and module."""
+    blocks = run.analysis.allocations.filter(
         _same(row, DEVICE),
         _col("alloc_ns").is_between(row["began_ns"], row["last_ns"]),
         _col("free_row").is_null() & _col("replaced_row").is_null(),
     )
     taken_in = innermost(run.trace.ranges, blocks.rename({"alloc_ns": "time_ns"}))
-    return run.named(blocks.with_columns(range=taken_in))
+    return run.add_names(blocks.with_columns(range=taken_in))
 
 
 def _same(row: Mapping[str, Any], names: Sequence[str]) -> pl.Expr:
@@ -82,7 +81,7 @@ def _same(row: Mapping[str, Any], names: Sequence[str]) -> pl.Expr:
 def _fragments(run: Run, threshold: float) -> Iterator[Evidence]:
     if not run.trace.memory.height:
         return
-    rows = run.found.memory_curve.drop_nulls(("total_bytes", "reserved_bytes"))
+    rows = run.analysis.memory_curve.drop_nulls(("total_bytes", "reserved_bytes"))
     if not rows.height:
         return
     before = {name: _col(name).shift(1).over(DEVICE) for name in ("total_bytes", "reserved_bytes")}
@@ -92,7 +91,7 @@ def _fragments(run: Run, threshold: float) -> Iterator[Evidence]:
         free_bytes=before["reserved_bytes"] - before["total_bytes"],
     )
     rows = rows.with_columns(most_bytes=_col("reserved_bytes").max().over(DEVICE))
-    # So much was free, and yet more had to be taken.
+    # That much was free, and yet more had to be taken.
     rows = rows.filter(_col("more_bytes") > 0, _col("block_bytes") > _LARGE, _col("free_bytes") >= _col("block_bytes"))
     sums = rows.group_by(DEVICE).agg(
         _col("more_bytes").sum(), _col("most_bytes").first(), _col("free_bytes").max(), times=pl.len()
@@ -103,7 +102,7 @@ def _fragments(run: Run, threshold: float) -> Iterator[Evidence]:
     first = sums.row(0, named=True)
     events = run.trace.memory.select("tid", "time_ns")[rows["row"]]
     taken_in = innermost(run.trace.ranges, rows.select(*PROCESS, "more_bytes").hstack(events))
-    named = run.named(rows.select("more_bytes").with_columns(range=taken_in))
+    named = run.add_names(rows.select("more_bytes").with_columns(range=taken_in))
     yield Evidence(
         None,
         {
@@ -114,7 +113,7 @@ def _fragments(run: Run, threshold: float) -> Iterator[Evidence]:
             "times": first["times"],
         },
         {"device": str(first["device_id"])},
-        confidence="likely",  # blocks of other streams do not fit either
+        confidence="likely",  # blocks of other streams do not fit, either
         ops=top(named, "more_bytes", "op"),
         modules=top(named, "more_bytes", "module"),
         ranks=ranks_of(sums),

@@ -1,4 +1,4 @@
-"""Steps that took longer than the others, by what took longer in them."""
+"""Steps that took longer than the others, by the work that took longer."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from opspan.findings.odd_steps import THRESHOLD, kinds
+from opspan.findings.odd_steps import THRESHOLD, outlier_kinds
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of
-from opspan.findings.saved import gaining
+from opspan.findings.saved import rows_that_gain
 
 _col = pl.col
 _NAMES = 3
@@ -29,15 +29,17 @@ _SAYS = {
 
 
 def _look(run: Run, _threshold: float) -> Iterator[Evidence]:
-    for some in kinds(run):
-        # Processes that only waited for others have no part in it.
-        steps, excess = (gaining(run, rows, some.change, some.at_stake_ns / 2) for rows in (some.steps, some.excess))
-        yield _evidence(run, steps, excess, some.at_stake_ns)
+    for kind in outlier_kinds(run):
+        # Leave out processes that only waited for others.
+        steps, excess = (
+            rows_that_gain(run, rows, kind.change, kind.at_stake_ns / 2) for rows in (kind.steps, kind.excess)
+        )
+        yield _evidence(run, steps, excess, kind.at_stake_ns)
 
 
 def _evidence(run: Run, odd: pl.DataFrame, excess: pl.DataFrame, at_stake: int) -> Evidence:
     odd = odd.sort("more_ns", descending=True, maintain_order=True)
-    kinds = excess.group_by("what").agg(_col("more_ns").sum()).sort("more_ns", "what", descending=[True, False])
+    outlier_kinds = excess.group_by("what").agg(_col("more_ns").sum()).sort("more_ns", "what", descending=[True, False])
     names = excess.group_by("what", "name").agg(_col("ns", "usual_ns", "more_ns").sum())
     names = names.sort("more_ns", "what", "name", descending=[True, False, False])
     figures = {
@@ -50,16 +52,16 @@ def _evidence(run: Run, odd: pl.DataFrame, excess: pl.DataFrame, at_stake: int) 
     }
     words = {
         "which": ", ".join(map(str, odd["step"].unique(maintain_order=True).head(3))),
-        "most": _SAYS[str(kinds["what"][0])],
+        "most": _SAYS[str(outlier_kinds["what"][0])],
     }
     first = names.row(0, named=True)
-    is_named = first["name"] is not None and first["what"] == kinds["what"][0]
+    is_named = first["name"] is not None and first["what"] == outlier_kinds["what"][0]
     if is_named:
         words["name"] = str(first["name"])
         figures |= {
             f"name_{name}": round(first[of] / odd.height) for name, of in (("ns", "ns"), ("usual_ns", "usual_ns"))
         }
-    # Less than a tenth of the most is what any two steps differ by.
+    # Any two steps differ by less than a tenth of the largest growth.
     named = names.filter(_col("more_ns") >= _col("more_ns").max() / 10).drop_nulls("name")
     named = named.unique("name", keep="first", maintain_order=True)
     return Evidence(

@@ -1,9 +1,9 @@
 """Forward ops that run again in the backward: checkpointing, which trades time for memory.
 
-They are told by what no other backward has. An op in a backward that will have a backward of its own has a seq. With
+An op with a `seq` in a backward will have a backward of its own; other backwards have no such op. With
 checkpoint(use_reentrant=True) that backward runs inside the same node, CheckpointFunctionBackward. With
-use_reentrant=False the first node that needs what was not kept runs the forward again, its own op among it, before it
-computes its gradient, whose ops have no seq. Where gradients are to be differentiated again they have.
+use_reentrant=False the first node that needs a dropped tensor runs the forward again, its own op included, before it
+computes its gradient, whose ops have no seq. (If gradients are to be differentiated again, these have a seq, too.)
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from collections.abc import Iterator
 import polars as pl
 
 from opspan.analysis.nest import nearest
-from opspan.findings.odd_steps import of_steps
-from opspan.findings.rule import Evidence, Rule, where
+from opspan.findings.odd_steps import rows_in_steps
+from opspan.findings.rule import Evidence, Rule, place_of
 from opspan.findings.run import Run, top
-from opspan.findings.saved import saved_ns, without
+from opspan.findings.saved import leave_out, saved_ns
 
 _col = pl.col
 _TIMES = ("rank", "pid", "tid", "start_ns", "end_ns")
@@ -30,38 +30,38 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
         rows = run.computing.with_columns(root=root.gather(run.computing["range"])).drop_nulls("root")
         ns, work = run.per_process(rows, "ns"), rows["work"]
     else:
-        rows = of_steps(run, run.ranges)
+        rows = rows_in_steps(run, run.ranges)
         rows = rows.with_columns(root=root.gather(rows["row"]), ns="self_ns", op="name", range="row")
         rows = rows.filter(_col("root").is_not_null(), _col("ns") > 0)
         ns, work = run.longest(rows, "ns"), None
-    at_stake = saved_ns(run, without(run, stretches=stretches, work=work), threshold)
+    at_stake = saved_ns(run, leave_out(run, stretches=stretches, work=work), threshold)
     if not run.matters(at_stake, threshold):
         return
     names = run.trace.ranges["name"].gather(rows["root"])
-    # What a checkpoint adds of its own, such as aten::detach, has no seq.
+    # Ops that a checkpoint adds itself, such as aten::detach, have no seq.
     ranges = run.trace.ranges.select("name", "seq")[rows["root"].unique()].drop_nulls("seq")
     yield Evidence(
         at_stake,
         {"ns": ns, "ns_share": run.share(ns), "ops": ranges.height},
         {"op": next(iter(top(rows.with_columns(root=names), "ns", "root")), "ops without a name")},
         confidence="certain",
-        **where(rows, "ns"),
+        **place_of(rows, "ns"),
     )
 
 
 def _again(run: Run) -> tuple[pl.Series, pl.DataFrame]:
-    """For each range the outermost op around it, or itself, that runs again; and when nodes of the backward did that
-    (rank, pid, tid, start_ns, end_ns): from their begin until they compute gradients."""
+    """Returns for each range the outermost op around it, or itself, that runs again; and when nodes of the backward ran
+    them (rank, pid, tid, start_ns, end_ns): from the begin of the node until it computes gradients."""
     ranges = run.trace.ranges
     nothing = pl.Series([None], dtype=pl.UInt32).new_from_index(0, ranges.height), ranges.clear().select(_TIMES)
     is_backward = (ranges["kind"] == "backward").fill_null(value=False)
     if not is_backward.any():
         return nothing
-    # An op with a seq in a backward: few runs have any.
+    # Few runs have an op with a seq in a backward.
     node = nearest(ranges, is_backward | (ranges["kind"] == "engine").fill_null(value=False))
     has_seq = ranges["seq"].is_not_null() & (ranges["kind"] == "op").fill_null(value=False)
-    has_seq &= (ranges["seq"] != 0) | ranges["op_id"].is_not_null()  # old torch wrote 0 where no node is made
-    # Those that a node calls, in whatever module or function, and not another op.
+    has_seq &= (ranges["seq"] != 0) | ranges["op_id"].is_not_null()  # old torch wrote 0 if there was no node
+    # Ops that a node calls itself, in any module or function, but not inside another op.
     is_op = (ranges["kind"] == "op").fill_null(value=False)
     is_own = is_op & node.is_not_null() & ~is_op.gather(ranges["parent"]).fill_null(value=False)
     will_have = ranges.select("start_ns", "end_ns", "name", "sizes", node=node, is_own=is_own).with_row_index("row")
@@ -70,7 +70,7 @@ def _again(run: Run) -> tuple[pl.Series, pl.DataFrame]:
     if not will_have.height:
         return nothing
     nodes = pl.concat([_reentrant(ranges, node), _unpacking(ranges, is_backward, will_have, own)])
-    # Until the last of these ops that the node itself calls: what follows in it computes gradients.
+    # The last op with a seq that the node calls itself: later ops compute gradients.
     until = own.filter("has_seq").group_by("node").agg(until_ns=_col("start_ns").max())
     own = own.join(nodes.unique("node").join(until, on="node"), on="node")
     is_again = _col("start_ns") <= _col("until_ns")
@@ -87,20 +87,20 @@ def _again(run: Run) -> tuple[pl.Series, pl.DataFrame]:
 
 
 def _reentrant(ranges: pl.DataFrame, node: pl.Series) -> pl.DataFrame:
-    """The nodes that run the backward of ops which they ran themselves."""
+    """Returns the nodes that run the backward of ops which they ran themselves."""
     inner = ranges.select("forward", "parent").with_columns(of=node.gather(ranges["forward"])).drop_nulls("of")
-    # The backward of the op is in an engine's range, and that in the node.
-    around = node.gather(inner["parent"])
-    further = node.gather(ranges["parent"].gather(around))
-    is_inside = (around == inner["of"]).fill_null(value=False) | (further == inner["of"]).fill_null(value=False)
+    # The backward of the op is in a range of the engine, which is in the node.
+    spans_around = node.gather(inner["parent"])
+    further = node.gather(ranges["parent"].gather(spans_around))
+    is_inside = (spans_around == inner["of"]).fill_null(value=False) | (further == inner["of"]).fill_null(value=False)
     return inner.filter(is_inside).select(node="of").unique()
 
 
 def _unpacking(
     ranges: pl.DataFrame, is_backward: pl.Series, will_have: pl.DataFrame, own: pl.DataFrame
 ) -> pl.DataFrame:
-    """The nodes that run their own forward op again, with the same sizes, and then compute gradients without a seq.
-    `own`: the ops that nodes call themselves."""
+    """Returns the nodes that run their own forward op again, with the same sizes, and then compute gradients without a
+    seq. `own`: the ops that nodes call themselves."""
     forward = ranges["forward"].gather(will_have["node"])
     same = ranges.select("name", "sizes")[forward.fill_null(0)]
     is_same = forward.is_not_null()

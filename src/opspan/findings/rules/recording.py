@@ -1,4 +1,4 @@
-"""The recording itself: what the profiler cost, what memory was near its end, and what the file cannot answer."""
+"""The recording itself: the cost of the profiler, memory near its limit, and missing information."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from opspan.analysis.busy import within_whole
 from opspan.analysis.spans import PROCESS, length, numbered, union
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
-from opspan.findings.saved import saved_ns, without
+from opspan.findings.saved import leave_out, saved_ns
 from opspan.sources import MODULES, SHAPES, source_of
 
 _col = pl.col
 
 
-# What CUPTI calls overhead and is not its own: the driver's queue was full, or code was loaded when first needed.
+# CUPTI reports these as overhead, but they are not its own: a full queue of the driver, and loading of code.
 _NOT_ITS_OWN = r"(?i)command buffer full|lazy (function|module) loading|module loading"
 
 
@@ -24,10 +24,10 @@ def _overhead(run: Run, threshold: float) -> Iterator[Evidence]:
     work = run.trace.work.select("rank", "pid", "tid", "start_ns", "end_ns", "name", "is_overhead")
     is_own = ~_col("name").cast(pl.String).str.contains(_NOT_ITS_OWN).fill_null(value=False)
     rows = within_whole(work.filter(_col("is_overhead").fill_null(value=False)).filter(is_own), run.trace)
-    rows = run.begun_in_usual(rows, odd=True).with_columns(ns=length())
+    rows = run.rows_in_usual_steps(rows, odd=True).with_columns(ns=length())
     if not rows.height:
         return
-    at_stake = saved_ns(run, without(run, stretches=_on_threads(run, rows)), threshold)
+    at_stake = saved_ns(run, leave_out(run, stretches=_add_threads(run, rows)), threshold)
     if not run.matters(at_stake, threshold):
         return
     ns = run.longest(union(rows, PROCESS).with_columns(ns=length()), "ns")
@@ -42,9 +42,9 @@ def _overhead(run: Run, threshold: float) -> Iterator[Evidence]:
     )
 
 
-def _on_threads(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
-    """With the thread that each was on: where the file does not say, the one whose call into the driver was the next
-    to end, as the profiler takes its time in these."""
+def _add_threads(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
+    """Adds the thread of each row. If the file does not have it, it is the thread whose call into the driver ends next:
+    the profiler works in these calls."""
     calls = run.trace.calls.select(*PROCESS, "end_ns", called="tid").drop_nulls("end_ns").sort("end_ns")
     rows, calls = numbered(PROCESS, rows.sort("end_ns"), calls)
     rows = rows.join_asof(
@@ -54,7 +54,7 @@ def _on_threads(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _memory(run: Run, threshold: float) -> Iterator[Evidence]:
-    peaks = run.found.memory_peaks
+    peaks = run.analysis.memory_peaks
     sizes = run.trace.devices.select("rank", "device_id", "memory_bytes").drop_nulls()
     used = "reserved_bytes" if "reserved_bytes" in peaks.columns else "allocated_bytes"
     rows = peaks.join(sizes, on=["rank", "device_id"])
@@ -67,22 +67,22 @@ def _memory(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _unlabelled(run: Run, threshold: float) -> Iterator[Evidence]:
-    share, graphs = run.found.coverage.work_in_range, run.found.coverage.work_in_whole_graphs
+    share, graphs = run.analysis.coverage.work_in_range, run.analysis.coverage.work_in_whole_graphs
     known = share.fraction + (graphs.fraction if graphs.of else 0)
     if share.of and known < threshold:
-        yield _missing(run, "", {"known_share": known, "kernels": share.of - share.count - graphs.count})
+        yield _missing_labels(run, "", {"known_share": known, "kernels": share.of - share.count - graphs.count})
 
 
 def _without_sizes(run: Run, threshold: float) -> Iterator[Evidence]:
     ops = run.ranges.select("kind", "sizes").filter(_col("kind") == "op")
     if ops.height and ops["sizes"].count() < threshold * ops.height:
-        yield _missing(run, SHAPES, {"known_share": ops["sizes"].count() / ops.height, "ops": ops.height})
+        yield _missing_labels(run, SHAPES, {"known_share": ops["sizes"].count() / ops.height, "ops": ops.height})
 
 
 def _without_modules(run: Run, threshold: float) -> Iterator[Evidence]:
     ops = run.ranges.select("kind", "module").filter(_col("kind") == "op")
     if ops.height and ops["module"].count() < threshold * ops.height:
-        yield _missing(run, MODULES, {"known_share": ops["module"].count() / ops.height, "ops": ops.height})
+        yield _missing_labels(run, MODULES, {"known_share": ops["module"].count() / ops.height, "ops": ops.height})
 
 
 def _without_steps(run: Run, threshold: float) -> Iterator[Evidence]:
@@ -98,7 +98,7 @@ def _whole_graphs(run: Run, threshold: float) -> Iterator[Evidence]:
         yield Evidence(None, figures, confidence="certain", ranks=ranks_of(graphs))
 
 
-def _missing(run: Run, options: str, figures: dict[str, float]) -> Evidence:
+def _missing_labels(run: Run, options: str, figures: dict[str, float]) -> Evidence:
     source = source_of(run.trace.ranks[0].source if run.trace.ranks else "")
     command = source.labelling(options) if source is not None else ""
     return Evidence(None, figures, confidence="certain", command=command)

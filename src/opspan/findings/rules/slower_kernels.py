@@ -7,18 +7,18 @@ from collections.abc import Iterator
 import polars as pl
 
 from opspan.analysis.spans import DEVICE, numbered
-from opspan.findings.rule import Evidence, Rule, where
+from opspan.findings.rule import Evidence, Rule, place_of
 from opspan.findings.run import Run, top
-from opspan.findings.saved import less, saved_ns
+from opspan.findings.saved import reduce, saved_ns
 
 _col = pl.col
 _SAME = (*DEVICE, "name", "full_name", "grid_x", "grid_y", "grid_z", "sizes")
-_LEAST = 32  # runs of a kernel: fewer say nothing of a change
-_PARTS = 8  # of its runs, in order of time, as many in each
-_LONGER = 1.1  # times: what differs by less does so for many reasons
-_MIRRORED = 3  # times as much is lost after the quickest part as before it: noise loses as much on both sides
-_CHANCE = 2.33  # usual deviations: what is in no order looks this much in order once in a hundred times
-_MOST = 0.8  # of the time of the kernels that can be compared: from here on it is the device that got slower
+_LEAST = 32  # runs of a kernel: fewer do not show a change
+_PARTS = 8  # equal parts of its runs, in order of time
+_LONGER = 1.1  # times: smaller changes have many reasons
+_MIRRORED = 3  # times: the loss after the quickest part over the loss before it; noise gives 1
+_CHANCE = 2.33  # standard deviations: values in random order exceed this once in a hundred times
+_MOST = 0.8  # of the compared kernels' time: from here on the whole device got slower
 
 
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
@@ -36,13 +36,13 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     is_whole = slower_ns >= _MOST * compared_ns
     if is_whole:
         later = _all_slower(run, _levels(rows))
-    at_stake = saved_ns(run, less(run, later, "more_ns"), threshold)
+    at_stake = saved_ns(run, reduce(run, later, "more_ns"), threshold)
     if not run.matters(at_stake, threshold):
         return
     kernel = top(later, "more_ns", "name")[0]
     first = later.filter(_col("name").cast(pl.String) == kernel).sort("start_ns").row(0, named=True)
-    whole = rows.select(_col("start_ns").min(), _col("end_ns").max()).row(0)
-    since = (first["start_ns"] - whole[0]) / (whole[1] - whole[0])
+    begin_ns, end_ns = rows.select(_col("start_ns").min(), _col("end_ns").max()).row(0)
+    since = (first["start_ns"] - begin_ns) / (end_ns - begin_ns)
     ns = int(later["ns"].sum())
     yield Evidence(
         at_stake,
@@ -58,15 +58,15 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
             "since": str(first["step"]) if first["step"] is not None else f"{since:.0%} of the run",
             "which": "the device as a whole" if is_whole else "some kernels alone",
         },
-        confidence="possible",  # clocks, heat, neighbours, data: the trace has none of them
-        **where(later, "more_ns"),
+        confidence="possible",  # clocks, heat, neighbours and data are not in the trace
+        **place_of(later, "more_ns"),
     )
 
 
 def _comparable(run: Run) -> pl.DataFrame:
-    """The kernels that nothing ran beside of, in order of time, with `of`: which of them are the same. Kernels are the
-    same that have name, grid and the sizes of their op. Where sizes are not known those are the same that have the same
-    place among those of their name and grid, in steps that have as many of these."""
+    """Returns the kernels that ran alone, in order of time, with `of`, equal for runs of the same kernel: with the same
+    name, grid and sizes of their op. Without sizes, kernels with the same name and grid are the same if they have the
+    same place among these in their steps, and the steps have equally many."""
     if not run.steps.height and not run.trace.ranges["sizes"].count():
         return run.all_kernels.clear()
     columns = (*_SAME[:-1], "start_ns", "end_ns", "ns", "what", "kind", "work", "range", "step", "op", "module")
@@ -90,8 +90,8 @@ def _comparable(run: Run) -> pl.DataFrame:
 
 
 def _compared(rows: pl.DataFrame) -> pl.DataFrame:
-    """With `more_ns`, how much longer each took than the quickest part of the runs of its kernel, if it is of a part
-    that is slower beyond doubt, else null; and `is_later`, whether it ran after that."""
+    """Adds `more_ns`, the time beyond the kernel's quickest part, null unless its own part is slower beyond doubt; and
+    `is_later`, whether it ran after the quickest part."""
     part = pl.int_range(pl.len()) * _PARTS // pl.len()
     rows = rows.with_columns(part=part.over("of").cast(pl.Int8))
     ns = _col("ns")
@@ -106,8 +106,8 @@ def _compared(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _levels(rows: pl.DataFrame) -> pl.DataFrame:
-    """Of each step (where there are few: of each eighth of the runs) and device how long kernels took, as a part of
-    what they take usually: *DEVICE, start_ns, level, in order of time."""
+    """Returns *DEVICE, start_ns, level, in order of time: how long kernels took in each step, as a multiple of their
+    usual time. With few steps, in each eighth of the runs."""
     rows = rows.with_columns(level=_col("ns") / _col("ns").median().over("of"))
     is_few = rows["step"].n_unique() < _PARTS or rows["step"].has_nulls()
     key = "part" if is_few else "step"
@@ -116,9 +116,9 @@ def _levels(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_in_order(rows: pl.DataFrame) -> bool:
-    """Whether a step takes about as long as the one before it, on some device. Where batches differ, all kernels of a
-    step are slow together, and the next step is no more like it than any other. The test of von Neumann: squares of
-    what differs from one to the next, and of what differs from the mean."""
+    """Returns whether a step takes about as long as the one before, on some device. If batches differ, all kernels of a
+    step are slow together, but the next step is unrelated. Von Neumann's test compares the squared differences between
+    neighbours with those from the mean."""
     count, level = _col("level").len(), _col("level")
     ratios = (
         _levels(rows)
@@ -132,8 +132,8 @@ def _is_in_order(rows: pl.DataFrame) -> bool:
 
 
 def _all_slower(run: Run, levels: pl.DataFrame) -> pl.DataFrame:
-    """The kernels that ran after the quickest step of their device, with `more_ns`: by how much their step is slower,
-    also of those that cannot be compared themselves."""
+    """Returns the kernels after the quickest step of their device, with `more_ns`: by how much their step is slower. It
+    includes kernels that cannot be compared themselves."""
     quickest = _col("level").arg_min()
     quick = levels.group_by(DEVICE).agg(since_ns=_col("start_ns").get(quickest), least=_col("level").min())
     rows = run.computing.filter(_col("kind") == "kernel").sort("start_ns")

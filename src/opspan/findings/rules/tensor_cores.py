@@ -1,7 +1,7 @@
 """Matrix products and convolutions that do not run on tensor cores, and those whose sizes do not fit them.
 
-That work is a product is told by its kernel's name. Which numbers it multiplies is told by the types of its op, where
-these are known and the op is one of products, else by the kernel's name, too.
+The kernel's name shows whether work is a product. The types of its op tell which numbers it multiplies; if they are
+unknown or the op is not a product, the kernel's name tells that, too.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ import polars as pl
 from opspan.analysis.kernels import is_told
 from opspan.analysis.spans import looked_up
 from opspan.analysis.tensor_cores import ELIGIBLE
-from opspan.findings.rule import Evidence, Rule, ranges_of, where
+from opspan.findings.rule import Evidence, Rule, place_of, ranges_of
 from opspan.findings.run import Run, ranks_of, top
-from opspan.findings.saved import less, saved_ns
+from opspan.findings.saved import reduce, saved_ns
 from opspan.labels import parse_sizes
 
 _col = pl.col
-# Kernels that multiply matrices, among all that ops of products launch.
+# Kernels that multiply matrices, among all kernels that ops of products launch.
 _PRODUCT = r"(?i)gemm|conv|wgrad|dgrad|fprop|xmma|cutlass|implicit|nvjet|^cijk_"
-# Not what tensor cores are for: a product with a vector reads more than it multiplies; complex numbers, transforms and
-# convolutions of each channel by itself have other ways; what prepares and sums up a product multiplies nothing.
+# Tensor cores do not help these: a product with a vector reads more than it multiplies; complex numbers, transforms
+# and depthwise convolutions work differently; kernels that prepare and sum up a product do not multiply.
 _OTHERS = (
     r"(?i)gemv|gemmk1|gemmsn|dot_kernel|wvsplitk|[^a-z]g?[cz]gemm|winograd|fft|depthwise|grouped_direct|"
     r"splitkreduce|reducesplitk|im2col|^cijk_[a-z]+_[a-z]+_[cz]b_"
 )
-# Numbers by the names of kernels: volta_fp16_sgemm_fp16_... multiplies half precision. Tensile says HHS, BBS, SB.
+# Number types in kernel names: volta_fp16_sgemm_fp16_... multiplies half precision. Tensile writes HHS, BBS, SB.
 _HALF = r"(?i)hgemm|_f16|fp16|half|bf16|bfloat16|^cijk_[a-z]+_[a-z]+_(hb|hhs|hss|bb|bbs|bss)_"
 _SINGLE = (
     r"(?i)(^|[^a-z])sgemm|f32f32_f32f32|simt_f?32|scudnn|_fp?32_fp?32_fp?32|[dw]grad\w*_engine<float|"
@@ -37,29 +37,29 @@ _SINGLE = (
 _HALF_TYPES = r"(?i)half|bfloat16|BFloat16|float16"
 _AMD = r"(?i)amd|radeon|instinct|gfx"
 _AMD_KERNEL = r"(?i)^cijk_|miopen|_gtcx|ck_tile|\baiter::"
-# Architectures without a capability that says it, by what kernels are called: code for one runs on no older one.
+# Architectures in kernel names, for devices without a capability: code for one runs on no older one.
 _FROM_AMPERE_ON = r"(?i)ampere|hopper|blackwell|(sm|cutlass_)(8[0-9]|9[0-9]|1[0-9][0-9])_"
 _FROM_VOLTA_ON = rf"{_FROM_AMPERE_ON}|(?i)volta|turing|(sm|cutlass_)7[05]_"
-_HALF_OF_IT = 0.5  # of the time: how long products would take instead no trace says
-_SAME = ("whole", "grid_x", "grid_y", "grid_z")
-_LEAST_ROWS = 16  # products of fewer rows wait for memory on every device: 8 operations a byte in float32, and fewer
+_HALF_OF_IT = 0.5  # of the time: an assumption, as no trace shows how long products would take instead
+_SAME = ("full", "grid_x", "grid_y", "grid_z")
+_LEAST_ROWS = 16  # products with fewer rows wait for memory on every device: at most 8 operations a byte in float32
 
 
 def _products(run: Run, which: pl.Series, threshold: float) -> pl.DataFrame:
-    """Those of some kernels that multiply, by their names: with `number`, single or half, as far as is known. None
-    where it is not known of too much of the time whether it is spent on tensor cores, or where they do not matter."""
+    """Returns the kernels among `which` that multiply, with `number`, half or single, if known. Returns none if too
+    much of the time is unknown, on tensor cores or not, or if they do not matter."""
     rows = run.computing
     ns = _col("ns").sum()
     is_known = rows.select(is_told(_col("ns").filter(_col("on_tensor_cores").is_null()).sum(), ns)).item()
-    whole = rows.select(pl.coalesce("full_name", "name")).to_series()
-    names = whole.unique().to_frame("name").select("name", text=_col("name").cast(pl.String))
-    names = names.filter(_matches(_col("text"), _PRODUCT), ~_matches(_col("text"), _OTHERS))
-    rows = rows.filter(which & whole.is_in(names["name"].implode()))
+    names = rows.select(pl.coalesce("full_name", "name")).to_series()
+    products = names.unique().to_frame("name").select("name", text=_col("name").cast(pl.String))
+    products = products.filter(_matches(_col("text"), _PRODUCT), ~_matches(_col("text"), _OTHERS))
+    rows = rows.filter(which & names.is_in(products["name"].implode()))
     if not is_known or not run.matters(_HALF_OF_IT * run.per_process(rows, "ns"), threshold):
         rows = rows.clear()
     types, sizes = (run.trace.ranges[name].gather(rows["range"]) for name in ("input_types", "sizes"))
     rows = rows.with_columns(types.alias("types"), sizes)
-    # Each distinct one is looked at once.
+    # Match each distinct combination once.
     key = ["name", "full_name", "op", "types"]
     numbers = rows.select(key).unique()
     rows = rows.join(numbers.with_columns(_number()), on=key, nulls_equal=True, maintain_order="left")
@@ -67,7 +67,7 @@ def _products(run: Run, which: pl.Series, threshold: float) -> pl.DataFrame:
 
 
 def _whole() -> pl.Expr:
-    return pl.coalesce("full_name", "name").cast(pl.String).alias("whole")
+    return pl.coalesce("full_name", "name").cast(pl.String).alias("full")
 
 
 def _matches(text: pl.Expr, pattern: str) -> pl.Expr:
@@ -77,7 +77,7 @@ def _matches(text: pl.Expr, pattern: str) -> pl.Expr:
 def _number() -> pl.Expr:
     types = _col("types").cast(pl.String)
     by_type = (
-        # The inputs of another op need not be those of the product.
+        # The inputs of another op may differ from those of the product.
         pl.when(~_matches(_col("op").cast(pl.String), ELIGIBLE))
         .then(None)
         .when(_matches(types, _HALF_TYPES))
@@ -94,20 +94,19 @@ def _number() -> pl.Expr:
 
 
 def _has_cores(run: Run, rows: pl.DataFrame, least: float, by_name: str, amd: str) -> pl.Series:
-    """Says whether the devices of `rows` have these cores: NVIDIA's by their compute capability or, where that is not
-    known, by the kernel's name; AMD's, whose capabilities are numbers of their own, by `amd`, a pattern of what they
-    are called."""
+    """Returns whether the devices of `rows` have these cores. NVIDIA's have them from a compute capability on; if that
+    is unknown, the kernel's name tells it. AMD's are matched by `amd`, a pattern of device names."""
     devices = run.trace.devices.select("rank", "device_id", device=_col("name").cast(pl.String))
     rows = looked_up(rows, devices.unique(["rank", "device_id"], keep="first"), ("rank", "device_id"))
-    said = pl.concat_str(pl.lit(" "), "device", "capability", separator=" ", ignore_nulls=True)
+    text = pl.concat_str(pl.lit(" "), "device", "capability", separator=" ", ignore_nulls=True)
     capability = _col("capability").str.extract(r"^(?:sm_?)?([0-9]+\.[0-9]+)$").cast(pl.Float64)
-    is_amd = said.str.contains(_AMD) | _matches(_col("whole"), _AMD_KERNEL)
+    is_amd = text.str.contains(_AMD) | _matches(_col("full"), _AMD_KERNEL)
     return rows.select(
         pl.when(is_amd)
-        .then(said.str.contains(amd))
-        .when(said.str.contains("GTX 16"))  # Turing without these cores
+        .then(text.str.contains(amd))
+        .when(text.str.contains("GTX 16"))  # Turing without these cores
         .then(pl.lit(value=False))
-        .otherwise(pl.coalesce(capability >= least, _matches(_col("whole"), by_name)))
+        .otherwise(pl.coalesce(capability >= least, _matches(_col("full"), by_name)))
         .fill_null(value=False)
         .alias("has_cores")
     ).to_series()
@@ -115,7 +114,7 @@ def _has_cores(run: Run, rows: pl.DataFrame, least: float, by_name: str, amd: st
 
 def _single(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = _products(run, ~run.computing["on_tensor_cores"], threshold).filter(_col("number") == "single")
-    # Of AMD's devices those of the MI300 series alone round to it.
+    # Among AMD's devices only the MI300 series rounds to TF32.
     rows = rows.filter(_has_cores(run, rows, 8.0, _FROM_AMPERE_ON, r"MI3[0-3][0-9]|gfx94| 9\.4"))
     yield from _unused(run, rows, threshold)
 
@@ -127,7 +126,7 @@ def _half(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _unused(run: Run, rows: pl.DataFrame, threshold: float) -> Iterator[Evidence]:
-    rows = _of_sizes(rows, lambda numbers: min(numbers, default=_LEAST_ROWS) >= _LEAST_ROWS, unknown=True)
+    rows = _rows_of_sizes(rows, lambda numbers: min(numbers, default=_LEAST_ROWS) >= _LEAST_ROWS, unknown=True)
     at_stake = _saved_ns(run, rows, threshold)
     if not run.matters(at_stake, threshold):
         return
@@ -136,18 +135,18 @@ def _unused(run: Run, rows: pl.DataFrame, threshold: float) -> Iterator[Evidence
         at_stake,
         {"ns": ns, "ns_share": run.share(ns), "kernels": rows.height},
         {"kernel": top(rows, "ns", "name")[0]},
-        **where(rows, "ns"),
+        **place_of(rows, "ns"),
     )
 
 
 def _saved_ns(run: Run, rows: pl.DataFrame, threshold: float) -> int:
-    """How much sooner the run would have ended if each had taken half of its time."""
+    """Returns how much sooner the run would have ended if each kernel had taken half of its time."""
     rows = rows.with_columns(saved_ns=(_HALF_OF_IT * _col("ns")).cast(pl.Int64))
-    return saved_ns(run, less(run, rows, "saved_ns"), threshold)
+    return saved_ns(run, reduce(run, rows, "saved_ns"), threshold)
 
 
-def _of_sizes(rows: pl.DataFrame, fits: Callable[[list[int]], bool], *, unknown: bool) -> pl.DataFrame:
-    """The rows whose sizes fit; `unknown`: whether those without sizes do."""
+def _rows_of_sizes(rows: pl.DataFrame, fits: Callable[[list[int]], bool], *, unknown: bool) -> pl.DataFrame:
+    """Returns the rows whose sizes fit. `unknown`: the answer for rows without sizes."""
     distinct = rows.select("op", "sizes").unique()
     flags = [unknown if numbers is None else fits(numbers) for numbers in (_numbers(*one) for one in distinct.rows())]
     distinct = distinct.filter(pl.Series(flags, dtype=pl.Boolean))
@@ -159,9 +158,9 @@ def _odd(run: Run, threshold: float) -> Iterator[Evidence]:
         return
     products = _products(run, pl.Series([True]).new_from_index(0, run.computing.height), threshold)
     known = products.filter(_col("sizes").is_not_null(), _col("number") == "half")
-    # 1 is a vector, which no size makes fit.
-    rows = _of_sizes(known, lambda numbers: any(one % 8 and one != 1 for one in numbers), unknown=False)
-    # Replays of a graph have no ops: kernels and grids are those of ops that ran before it was captured.
+    # A size of 1 is a vector, which no other size would fix.
+    rows = _rows_of_sizes(known, lambda numbers: any(one % 8 and one != 1 for one in numbers), unknown=False)
+    # Replays of a graph have no ops: their kernels and grids match ops that ran before the capture.
     same = rows.select(_SAME).unique().join(known.join(rows, on="work", how="anti"), on=_SAME, how="anti")
     rows = pl.concat([rows, products.filter(_col("sizes").is_null()).join(same, on=_SAME, how="semi")])
     at_stake = _saved_ns(run, rows, threshold)
@@ -181,8 +180,8 @@ def _odd(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _numbers(op: str | None, sizes: str | None) -> list[int] | None:
-    """The sizes of the matrices that an op multiplies, of "[[64, 1023], [1023, 64]]" the last two of each tensor; of a
-    convolution the channels of its weight. None where they are not known, or the op is none of a product."""
+    """Returns the sizes of the matrices that an op multiplies: in "[[64, 1023], [1023, 64]]" the last two of each
+    tensor, for a convolution the channels of its weight. None if they are unknown or the op is not a product."""
     if op is None or sizes is None or not re.match(ELIGIBLE, op):
         return None
     try:

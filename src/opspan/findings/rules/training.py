@@ -1,4 +1,4 @@
-"""What a training loop does: its optimizer, and a backward that takes far longer than its forward."""
+"""Training loops: the optimizer, and a backward that takes far longer than its forward."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ import polars as pl
 from opspan.analysis.autograd import LINKED
 from opspan.analysis.nest import nearest
 from opspan.analysis.spans import DEVICE, PROCESS, numbered, summed_by
-from opspan.findings.odd_steps import of_steps
-from opspan.findings.rule import Evidence, Rule, ranges_of, where
+from opspan.findings.odd_steps import rows_in_steps
+from opspan.findings.rule import Evidence, Rule, place_of, ranges_of
 from opspan.findings.run import Run, ranks_of, top
-from opspan.findings.saved import less, merged, saved_ns
+from opspan.findings.saved import merge, reduce, saved_ns
 
 _col = pl.col
 _STEP = r"^Optimizer\.step#"
-_TWICE = 2  # what a backward may take of its forward's time: a gradient for the input and one for the weight
+_TWICE = 2  # times the forward: a backward computes a gradient for the input and one for the weight
 
 
 def _loop(run: Run, threshold: float) -> Iterator[Evidence]:
     if not run.has_devices or not run.has_loop_in_optimizer:
-        return  # on the host torch itself goes one by one
+        return  # torch's optimizers on the host always go parameter by parameter
     ranges = run.trace.ranges
-    steps = run.called(_STEP)
+    steps = run.ranges_named(_STEP)
     is_step = pl.Series([False]).new_from_index(0, ranges.height).scatter(steps["row"], True)
     kernels = run.all_kernels.filter(_col("call").is_not_null())
     kernels = kernels.with_columns(within=nearest(ranges, is_step).gather(kernels["range"])).drop_nulls("within")
     (kernels,) = numbered((*DEVICE, "within"), kernels)
-    at_stake = saved_ns(run, merged(run, kernels))
+    at_stake = saved_ns(run, merge(run, kernels))
     if not run.matters(at_stake, threshold):
         return
     ns = run.per_process(run.idle.filter(_col("cause") == "optimizer"), "ns")
     figures = {"idle_ns": ns, "idle_share": run.share(ns), "steps": steps.height, "kernels": kernels.height}
-    yield Evidence(at_stake, figures, **(where(kernels, "ns") | {"ranges": ranges_of(steps)}))
+    yield Evidence(at_stake, figures, **(place_of(kernels, "ns") | {"ranges": ranges_of(steps)}))
 
 
 def _backward(run: Run, threshold: float) -> Iterator[Evidence]:
@@ -41,11 +41,11 @@ def _backward(run: Run, threshold: float) -> Iterator[Evidence]:
     is_linked = ranges["link"] == LINKED
     if not is_linked.any():
         return
-    # What computed, on devices or on the host, and the range that it belongs to: a collective is nobody's gradient.
+    # Computing work, on devices or on the host, with its range. Collectives are not part of any gradient.
     if run.has_devices:
         took = run.computing.select(*PROCESS, "range", "ns", "work")
     else:
-        took = of_steps(run, run.ranges).select(*PROCESS, range="row", ns="self_ns")
+        took = rows_in_steps(run, run.ranges).select(*PROCESS, range="row", ns="self_ns")
     target = ranges["forward"].set(~is_linked.fill_null(value=False), None)
     is_target = pl.Series([False]).new_from_index(0, ranges.height).scatter(target.drop_nulls().unique(), True)
     backward_of = target.gather(nearest(ranges, target.is_not_null())).gather(took["range"])
@@ -71,7 +71,7 @@ def _backward(run: Run, threshold: float) -> Iterator[Evidence]:
             more, on=[*PROCESS, "backward"], nulls_equal=True
         )
         rows = rows.with_columns(more_ns=(_col("ns") * _col("part")).cast(pl.Int64))
-        at_stake = saved_ns(run, less(run, rows, "more_ns"), _LEAST)
+        at_stake = saved_ns(run, reduce(run, rows, "more_ns"), _LEAST)
         if at_stake < least:
             return
     sums = sums.sort("more_ns", "name", descending=[True, False])
@@ -92,7 +92,7 @@ def _backward(run: Run, threshold: float) -> Iterator[Evidence]:
     )
 
 
-_LEAST = 0.02  # of the time: an op is not named whose backward takes less more than that, or whose forward half of it
+_LEAST = 0.02  # of the time: the least excess of a backward over its forward, and twice the least time of the forward
 
 RULES = (
     Rule(

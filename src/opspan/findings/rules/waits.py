@@ -1,4 +1,4 @@
-"""Calls inside a step that let the device run dry, or hold up the host each time."""
+"""Calls inside a step that let the device run out of work, or hold up the host each time."""
 
 from __future__ import annotations
 
@@ -7,51 +7,47 @@ from collections.abc import Callable, Iterator
 import polars as pl
 
 from opspan.analysis.spans import PROCESS
-from opspan.findings.odd_steps import of_steps
-from opspan.findings.rule import Evidence, Rule, ranges_of
-from opspan.findings.run import Run, ranks_of, top
-from opspan.findings.saved import gaining, saved_ns, without
+from opspan.findings.odd_steps import rows_in_steps
+from opspan.findings.rule import Evidence, Rule, place_of, ranges_of
+from opspan.findings.run import Run
+from opspan.findings.saved import leave_out, rows_that_gain, saved_ns
 
 _col = pl.col
 
 
 def _drained(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
-    """What the run would gain, had the host not waited for devices: it would be ahead of them by as much."""
+    """Finds the gain if the host had not waited for devices: it would be ahead of them by that time."""
 
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
         waits = run.drains.filter(_col("wait").is_in(reasons), _col("wait_ns") > 0)
-        waits = run.named(of_steps(run, waits))
+        waits = run.add_names(rows_in_steps(run, waits))
         is_step = _col("op").cast(pl.String).is_in(run.steps["step"].implode())
         waits = waits.with_columns(op=pl.when(~is_step).then("op"))
-        # Those of outliers too, where usual steps wait in the same op.
+        # Waits of outliers count if usual steps wait in the same op.
         waits = waits.join(
-            run.in_usual(waits), on=[*PROCESS, "op"], how="semi", nulls_equal=True, maintain_order="left"
+            run.drop_outliers(waits), on=[*PROCESS, "op"], how="semi", nulls_equal=True, maintain_order="left"
         )
         if not run.matters(run.longest(waits, "wait_ns"), threshold):
             return
-        change = without(run, stretches=_fetching(run, waits), waits=_with_same_ops(run, waits))
+        change = leave_out(run, stretches=_fetching(run, waits), waits=_add_same_ops(run, waits))
         at_stake = saved_ns(run, change)
         if not run.matters(at_stake, threshold):
             return
-        waits = gaining(run, waits, change, threshold * run.total_ns)
+        waits = rows_that_gain(run, waits, change, threshold * run.total_ns)
         idle = run.idle.filter(_col("cause") == "wait", _col("wait").is_in(reasons))
         figures = {"saved_ns": at_stake, "saved_share": run.share(at_stake), "waits": waits.height}
         figures |= {"wait_ns": int(waits["wait_ns"].sum()), "idle_ns": run.per_process(idle, "ns")}
         yield Evidence(
             at_stake,
             figures,
-            ops=top(waits, "wait_ns", "op"),
-            modules=top(waits, "wait_ns", "module"),
-            steps=top(waits, "wait_ns", "step"),
-            ranks=ranks_of(waits),
-            ranges=ranges_of(waits),
+            **place_of(waits, "wait_ns"),
         )
 
     return look
 
 
-def _with_same_ops(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
-    """With the other waits of the ops that these are in: a copy that waits may be followed by a call that does, too."""
+def _add_same_ops(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
+    """Adds the other waits of the same ops: a copy that waits may be followed by another call that waits."""
     is_op = (run.trace.ranges["kind"] == "op").fill_null(value=False)
     ops = waits["range"].drop_nulls().unique()
     ops = ops.filter(is_op.gather(ops))
@@ -61,7 +57,7 @@ def _with_same_ops(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
 
 
 def _fetching(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
-    """The ops that fetch a value, of those that waited: without the wait there is no op."""
+    """Returns the ops among the waiting ones that fetch a value: without the wait they would not exist."""
     ops = run.trace.ranges.select(*PROCESS, "tid", "start_ns", "end_ns", "name", "parent")
     mine = ops[waits["range"].drop_nulls().unique()]
     both = pl.concat([mine, ops[mine["parent"].drop_nulls().unique()]])
@@ -69,14 +65,14 @@ def _fetching(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
 
 
 def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
-    """The time of the calls themselves, after the first step: what is done once is not counted."""
+    """Finds the time of the calls themselves, after the first step: one-time work is not counted."""
 
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
         if not run.steps.height:
-            return  # a run without steps has its start in it, where all this belongs
-        waits = run.found.waits.filter(_col("why").is_in(reasons))
-        waits = run.named(of_steps(run, waits, is_late=True))
-        at_stake = saved_ns(run, without(run, stretches=waits), threshold)
+            return  # a run without steps includes its start, where these calls belong
+        waits = run.analysis.waits.filter(_col("why").is_in(reasons))
+        waits = run.add_names(rows_in_steps(run, waits, is_late=True))
+        at_stake = saved_ns(run, leave_out(run, stretches=waits), threshold)
         if not run.matters(at_stake, threshold):
             return
         wait_ns = run.longest(waits, "wait_ns")
@@ -86,11 +82,7 @@ def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
             {"wait_ns": wait_ns, "wait_share": run.share(wait_ns), "calls": waits.height},
             {"names": ", ".join(names.value_counts(sort=True).head(2)["name"].to_list())},
             confidence="certain",
-            ops=top(waits, "wait_ns", "op"),
-            modules=top(waits, "wait_ns", "module"),
-            steps=top(waits, "wait_ns", "step"),
-            ranks=ranks_of(waits),
-            ranges=ranges_of(waits.drop_nulls("end_ns")),
+            **(place_of(waits, "wait_ns") | {"ranges": ranges_of(waits.drop_nulls("end_ns"))}),
         )
 
     return look

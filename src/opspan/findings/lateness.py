@@ -1,25 +1,25 @@
-"""Who waits for whom: the time that each rank lost to others in collectives, and the ranks that it was lost to.
+"""Finds who waits for whom in collectives: the time that each rank lost to others, and the ranks that it waited for.
 
-    with_held(rows, held) -> with held_ns: for how long the host of each was held up in its step
-    late(rows) -> rank, pid, device_id, component, step, and in ns
-        exposed_ns  in which a collective ran and nothing else did (analysis/exposed.py)
-        waited_ns   how much of it the rank waited for others
-        late_ns     the same without the fill of an even pipeline, and without what ranks begin at different times
-    stragglers(late, least_ns) -> rank, pid, device_id, component of those that others wait for
-    late_by_far(late) -> the same, and step: of each step those that came later than most by far
-    lost_to(late, some) -> component, step, ns: what others lose to them; if `some` has steps, in these
+    add_held(rows, held) -> adds held_ns: how long the host of each row was held up in its step
+    lateness(rows) -> rank, pid, device_id, component, step, and in ns
+        exposed_ns  a collective ran and nothing else did (analysis/exposed.py)
+        waited_ns   the part of it in which the rank waited for others
+        late_ns     the same without filling an even pipeline, and without different start times of the ranks
+    stragglers(lateness, least_ns) -> rank, pid, device_id, component of the places that others wait for
+    late_by_far(lateness) -> the same and step: the places that came later than most by far in a step
+    loss_to(lateness, some) -> component, step, ns: the time others lose to these places (in these steps, if given)
 
 `rows`: collectives with `match`, `ranks`, `waiting_ns`, `exposed_ns`, `held_ns`, `kind` and `step`. A place is a
 device of a process, or a process; a component has the places that collectives connect.
 
-Where the places of a component have the same collectives in a step, that step is as long for all of them, and the place
-that exposes least has most work of its own: it waits for nobody, and what another exposes more is waiting, too. That
-counts transfers that the other would have hidden, had it not waited before.
+If all places of a component take part in the same collectives of a step, the step is equally long for all. The place
+that exposes least has most work of its own and waits for nobody, so the excess of the others is waiting, too. It
+includes transfers that another place would have hidden, had it not waited before.
 
-In a pipeline each stage waits for the first to fill it and for the last to drain it: all for the same time if they have
-the same work. Only what a stage exposes more than the one that exposes least is lost to another; of waiting alone those
-have less that are in the middle, and send and receive on both sides. While a stage waits, its host may be held up as
-others are, by taking memory or loading kernels in a warm-up, say: that much it would be late itself.
+In a pipeline each stage waits for the first to fill it and for the last to drain it. Stages with the same work wait
+equally long for that. So only the excess over the stage that exposes least is lost to another stage; waiting alone
+would not do as measure, as stages in the middle, with neighbours on both sides, have less of it. A waiting stage may be
+held up itself, by taking memory or loading kernels in a warm-up, say; that part is its own lateness.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ from opspan.analysis.spans import DEVICE, PROCESS
 _col = pl.col
 SIDES = ("send", "recv", "send_recv")
 _FEW = 2  # steps
-_OF_NORMAL = 1.4826  # times the median distance from the median is the usual deviation of what is normally spread
-_MOSTLY = 0.5  # of what a place is late by far, as much it is late in all, or others are as often
-_STEADY, _FAR = 3, 6  # usual deviations: of the sum of all steps, which chance exceeds once in a thousand; of a step
+_OF_NORMAL = 1.4826  # factor from the median absolute deviation to the standard deviation of a normal distribution
+_MOSTLY = 0.5  # share of the far lateness of a place that must remain over all its steps
+_STEADY, _FAR = 3, 6  # standard deviations: of the sum of all steps (chance: one in a thousand), and of one step
 _PLACE = (*DEVICE, "component")
 _STEP = ("component", "step")
 
 
 def waited_ns() -> pl.Expr:
-    """How much of what a collective exposes would be gone, had it not waited: the transfer would then begin sooner, and
-    be hidden as long as something computes."""
+    """Returns the exposed time of a collective that would be gone without waiting: the transfer would begin earlier and
+    be hidden while something computes."""
     return pl.min_horizontal("exposed_ns", _col("waiting_ns").fill_null(0))
 
 
-def with_held(rows: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
-    """`held`: calls that hold up hosts, with wait_ns and step."""
+def add_held(rows: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
+    """Adds `held_ns`. `held`: the calls that hold up hosts, with wait_ns and step."""
     at = [*PROCESS, "step"]
     sums = held.group_by(at).agg(held_ns=_col("wait_ns").sum())
     rows = rows.join(sums, on=at, how="left", nulls_equal=True, maintain_order="left")
     return rows.with_columns(_col("held_ns").fill_null(0))
 
 
-def late(rows: pl.DataFrame) -> pl.DataFrame:
-    # The same step for all ranks: their files may count from different steps.
+def lateness(rows: pl.DataFrame) -> pl.DataFrame:
+    # Use one step for all ranks of a match: their files may count from different steps.
     step = pl.when(_col("match").is_not_null()).then(_col("step").first().over("match")).otherwise("step")
     is_side = _col("kind").is_in(SIDES) & _col("match").is_not_null()
     rows = rows.with_columns(
@@ -83,7 +83,7 @@ def late(rows: pl.DataFrame) -> pl.DataFrame:
     uneven = (uneven - _col("held_ns")).clip(0)
     is_pipeline = _col("sides").sum().over("component") > 0
     sums = sums.with_columns(late_ns=pl.when(is_pipeline).then(uneven).otherwise("waited_ns"))
-    # Ranks begin at different times, and fill a pipeline that none had to drain before: that is no step's lateness.
+    # Ranks begin at different times, and the first step fills the pipeline without a drain before. Neither is lateness.
     is_first = (_col("start_ns") == _col("start_ns").min().over(_PLACE)) & (pl.len().over(_PLACE) > _FEW)
     most = _col("late_ns").filter(~is_first).max().over(_PLACE)
     sums = sums.with_columns(late_ns=pl.when(is_first).then(pl.min_horizontal("late_ns", most)).otherwise("late_ns"))
@@ -91,9 +91,9 @@ def late(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _components(rows: pl.DataFrame) -> pl.Series:
-    """The number of the component of each row's place."""
+    """Returns the number of the component of each row's place."""
     places = rows.select(place=pl.struct(DEVICE).rank("dense").cast(pl.Int64), match="match")
-    # Each collective connects its places with the first of them.
+    # Link the places of each collective to the first of them.
     edges = places.drop_nulls().with_columns(first=_col("place").min().over("match")).select("place", "first").unique()
     leader = {place: place for place in places["place"].unique().to_list()}
 
@@ -110,10 +110,10 @@ def _components(rows: pl.DataFrame) -> pl.Series:
 
 
 def stragglers(rows: pl.DataFrame, least_ns: float) -> pl.DataFrame:
-    """*DEVICE, component, of who waits at least so much less than most places of its component do, and either in most
-    steps, beyond what chance gives, or in a few by far. Who is late as often as others waits as much as they do."""
+    """Returns *DEVICE, component of the places that wait less than most of their component by at least `least_ns`:
+    either beyond chance over all steps, or by far in a few. A place that is late as often as others waits as long."""
     sums = (
-        _less(rows)
+        _add_less(rows)
         .group_by(_PLACE)
         .agg(
             _col("late_ns").sum(),
@@ -121,7 +121,7 @@ def stragglers(rows: pl.DataFrame, least_ns: float) -> pl.DataFrame:
             far_ns=_col("less_ns").filter("is_far").sum(),
         )
     )
-    sums = sums.with_columns(less_ns=_usual().over("component") - _col("late_ns"))
+    sums = sums.with_columns(less_ns=_usual_ns().over("component") - _col("late_ns"))
     is_much = (_col("less_ns") > 0) & (_col("less_ns") >= least_ns)
     is_far = (_col("far_ns") >= least_ns) & (_col("less_ns") >= _MOSTLY * _col("far_ns"))
     is_no_chance = (_col("less_ns") >= _col("chance_ns")) | is_far
@@ -129,29 +129,29 @@ def stragglers(rows: pl.DataFrame, least_ns: float) -> pl.DataFrame:
 
 
 def late_by_far(rows: pl.DataFrame) -> pl.DataFrame:
-    return _less(rows).filter("is_far").sort(*DEVICE).select(*_PLACE, "step")
+    return _add_less(rows).filter("is_far").sort(*DEVICE).select(*_PLACE, "step")
 
 
-def _less(rows: pl.DataFrame) -> pl.DataFrame:
-    """With less_ns, how much less than most a place waits in a step, and whether that is far beyond what the
-    place's steps differ by."""
-    rows = rows.with_columns(less_ns=_usual().over(_STEP) - _col("late_ns"))
+def _add_less(rows: pl.DataFrame) -> pl.DataFrame:
+    """Adds `less_ns`, how much less than most a place waits in a step, and `is_far`, whether that is far beyond the
+    spread of the place's steps."""
+    rows = rows.with_columns(less_ns=_usual_ns().over(_STEP) - _col("late_ns"))
     apart = (_col("less_ns") - _col("less_ns").median().over(_PLACE)).abs()
     spread = _OF_NORMAL * apart.median().over(_PLACE)
     return rows.with_columns(is_far=_col("less_ns") > _FAR * spread)
 
 
-def _usual() -> pl.Expr:
-    """The median; of an even number the upper of the two in the middle: of two ranks the one that waits is usual."""
+def _usual_ns() -> pl.Expr:
+    """Returns the median; of an even number the upper middle: of two ranks the one that waits is the usual one."""
     return _col("late_ns").sort().get(pl.len() // 2)
 
 
-def lost_to(rows: pl.DataFrame, some: pl.DataFrame) -> pl.DataFrame:
-    """component, step, ns: what all the others waited for these places, beyond what these waited themselves."""
+def loss_to(rows: pl.DataFrame, some: pl.DataFrame) -> pl.DataFrame:
+    """Returns component, step, ns: how long all the others waited for these places, beyond what these waited."""
     step = ["step"] if "step" in some.columns else []
     rows = rows.join(some.select("component", *step).unique(), on=["component", *step], how="semi", nulls_equal=True)
     others = rows.join(some, on=[*DEVICE, *step], how="anti", nulls_equal=True)
     others = others.group_by(_STEP).agg(_col("late_ns").min())
     least = rows.group_by(_STEP).agg(least_ns=_col("late_ns").min())
-    found = others.join(least, on=_STEP, nulls_equal=True)
-    return found.select(*_STEP, ns=_col("late_ns") - _col("least_ns"))
+    both = others.join(least, on=_STEP, nulls_equal=True)
+    return both.select(*_STEP, ns=_col("late_ns") - _col("least_ns"))

@@ -1,16 +1,16 @@
-"""What took longer in some steps than in usual ones: on threads of the host, and on devices.
+"""Finds what took longer in some steps than in usual ones: on threads of the host, and on devices.
 
-    grown(run, odd) -> Grown
+    growth(run, odd) -> Growth
 
     excess      rank, pid, step, what, name, ns, usual_ns, more_ns: how much longer than in a usual step
-    stretches   rank, pid, tid, start_ns, end_ns, step, factor: of threads, by which factor they would be as usual
-    work        work (a row of the trace's), rank, pid, step, factor: the same
+    stretches   rank, pid, tid, start_ns, end_ns, step, factor: time of threads; times the factor it would be usual
+    work        work (a row of the trace's), rank, pid, step, factor: the same for devices
 
-What a thread does has the name of the op that the program called, or else of the innermost range, but for calls of a
-driver outside of ops, which have their own, and for the steps themselves: then it is the innermost function of Python
-that took long, or null. That a step after the first one compiles is not counted, nor is that a thread waits for a
-device, for room in a full queue of launches, or for another thread: then it does nothing. Work of devices is of the op
-and the step that launched it. Collectives are not counted: they may wait for other ranks.
+The work of a thread is named after the op that the program called, else after the innermost range. Calls of a driver
+outside of ops keep their own names. Where only the step itself is around, the innermost long function of Python gives
+the name, or it is null. Three things are not counted: compiling in steps after the first; waiting of a thread for a
+device, for room in a full queue of launches, or for another thread; and collectives, which may wait for other ranks.
+Work of devices counts for the op and the step that launched it.
 """
 
 from __future__ import annotations
@@ -23,69 +23,69 @@ from opspan.analysis.functions import spans_of
 from opspan.analysis.nest import innermost, nearest
 from opspan.analysis.path_threads import FOR_ROOM, FOR_THREAD, FOR_WORK, is_driving
 from opspan.analysis.spans import PROCESS, length, only, union, within
-from opspan.findings.marks import after_first_step, are_steps
+from opspan.findings.marks import after_first_step, is_step_range
 from opspan.findings.run import Run
 
 _col = pl.col
 _THREAD = (*PROCESS, "tid")
 _STEP = (*PROCESS, "step")
 _WHAT = (*PROCESS, "what", "name")
-_LONG = 0.1  # of what a step took longer: shorter functions are told by the one around them
-_NO_OPS = ("module", "user", "step")  # kinds of ranges that say where a call is, not what it is for
+_LONG = 0.1  # of a step's excess: shorter functions are reported as part of their caller
+_NO_OPS = ("module", "user", "step")  # kinds of ranges that say where a call is made, not why
 DEVICES = ("computing", "copying", "filling")
 
 
 @dataclass(frozen=True)
-class Grown:
+class Growth:
     excess: pl.DataFrame
     stretches: pl.DataFrame
     work: pl.DataFrame
 
 
-def grown(run: Run, odd: pl.DataFrame) -> Grown:
-    """`odd`: rank, pid, step, more_ns of the steps."""
+def growth_of(run: Run, odd: pl.DataFrame) -> Growth:
+    """Compares the steps `odd` (rank, pid, step, more_ns) with usual ones."""
     marked = odd.select(*_STEP, is_odd=pl.lit(value=True))
     steps = run.steps.join(marked, on=_STEP, how="left", nulls_equal=True, maintain_order="left")
     steps = steps.with_columns(_col("is_odd").fill_null(value=False))
     steps = steps.join(odd.select(PROCESS).unique(), on=PROCESS, how="semi", nulls_equal=True, maintain_order="left")
-    # Outliers that are not asked for are not usual, either.
-    outliers = run.lasted.filter("is_outlier").join(odd, on=_STEP, how="anti", nulls_equal=True)
+    # Outliers outside of `odd` are not usual, either.
+    outliers = run.step_times.filter("is_outlier").join(odd, on=_STEP, how="anti", nulls_equal=True)
     steps = steps.join(outliers, on=_STEP, how="anti", nulls_equal=True, maintain_order="left")
     least_ns = int(_LONG * int(odd["more_ns"].min() or 0))  # type: ignore[arg-type]  # a number
     host, work = _pieces(run, steps, least_ns), _work(run, steps)
     excess = _excess(pl.concat([rows.select(*_WHAT, "step", "is_odd", "ns") for rows in (host, work)]), steps)
     factors = excess.select(*_STEP, "what", "name", factor=1 - _col("more_ns") / _col("ns"))
-    stretches, scaled = (
+    stretches, scale = (
         rows.filter("is_odd").join(factors, on=[*_STEP, "what", "name"], nulls_equal=True) for rows in (host, work)
     )
-    return Grown(
+    return Growth(
         excess,
         stretches.select(*_THREAD, "start_ns", "end_ns", "step", "factor"),
-        scaled.select("work", *_STEP, "factor"),
+        scale.select("work", *_STEP, "factor"),
     )
 
 
 def _excess(done: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """What is there in another form is not more: as kernels of a graph, say. So all names of threads, and all of
-    devices, grew by no more than these did altogether."""
+    """Returns by how much each name grew. Work that only changed its form, into kernels of a graph, say, is no growth:
+    so growth is scaled to the net growth of all threads, and of all devices."""
     counts = steps.group_by(PROCESS).agg(usual=(~_col("is_odd")).sum())
     usual = done.filter(~_col("is_odd")).group_by(_WHAT).agg(usual_ns=_col("ns").sum())
     usual = usual.join(counts, on=PROCESS, nulls_equal=True)
     usual = usual.select(*_WHAT, usual_ns=_col("usual_ns") / _col("usual"))
-    each = steps.filter("is_odd").select(_STEP).join(usual.select(_WHAT), on=PROCESS, nulls_equal=True)
+    rows = steps.filter("is_odd").select(_STEP).join(usual.select(_WHAT), on=PROCESS, nulls_equal=True)
     own = done.filter("is_odd").group_by(*_STEP, "what", "name").agg(_col("ns").sum())
     key = [*_STEP, "what", "name"]
-    each = pl.concat([each.select(key), own.select(key)]).unique()
-    each = each.join(own, on=key, how="left", nulls_equal=True)
-    each = each.join(usual, on=_WHAT, how="left", nulls_equal=True)
-    each = each.with_columns(_col("ns", "usual_ns").fill_null(0), is_device=_col("what").is_in(DEVICES))
-    each = each.with_columns(more_ns=_col("ns") - _col("usual_ns"))
+    rows = pl.concat([rows.select(key), own.select(key)]).unique()
+    rows = rows.join(own, on=key, how="left", nulls_equal=True)
+    rows = rows.join(usual, on=_WHAT, how="left", nulls_equal=True)
+    rows = rows.with_columns(_col("ns", "usual_ns").fill_null(0), is_device=_col("what").is_in(DEVICES))
+    rows = rows.with_columns(more_ns=_col("ns") - _col("usual_ns"))
     all_of = [*_STEP, "is_device"]
     net, gross = _col("more_ns").sum().over(all_of).clip(0), _col("more_ns").clip(0).sum().over(all_of)
-    each = each.with_columns(more_ns=pl.when(gross > 0).then(_col("more_ns") * (net / gross)).otherwise(0.0)).filter(
+    rows = rows.with_columns(more_ns=pl.when(gross > 0).then(_col("more_ns") * (net / gross)).otherwise(0.0)).filter(
         _col("more_ns") > 0
     )
-    return each.drop("is_device").sort("more_ns", "name", descending=[True, False])
+    return rows.drop("is_device").sort("more_ns", "name", descending=[True, False])
 
 
 def _work(run: Run, steps: pl.DataFrame) -> pl.DataFrame:
@@ -97,17 +97,17 @@ def _work(run: Run, steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _pieces(run: Run, steps: pl.DataFrame, least_ns: int) -> pl.DataFrame:
-    """Returns what threads did in the steps: *_THREAD, start_ns, end_ns, ns, step, is_odd, what and name."""
-    ranges = run.trace.ranges.with_columns(_called(run.trace.ranges))
+    """Returns the work of threads in the steps: *_THREAD, start_ns, end_ns, ns, step, is_odd, what and name."""
+    ranges = run.trace.ranges.with_columns(_called_names(run.trace.ranges))
     ranges = ranges.filter(~_col("is_mark").fill_null(value=False)).drop_nulls(("start_ns", "end_ns"))
     waits, calls, functions = _waits(run), _calls(run), _functions(run, least_ns)
     main = run.graph.processes.select(*PROCESS, thread="main")
     main = main.join(run.graph.threads.select("thread", "tid"), on="thread").select(_THREAD).unique()
     bounds = steps.join(main, on=PROCESS, nulls_equal=True)
-    pieces = _between((ranges, waits, calls, functions, bounds), steps)
+    pieces = _pieces_between((ranges, waits, calls, functions, bounds), steps)
     in_range, in_call, in_function = (innermost(spans, pieces) for spans in (ranges, calls, functions))
     kind, phase = (ranges[name].cast(pl.String).gather(in_range) for name in ("kind", "phase"))
-    is_step = are_steps(ranges, run.steps).gather(in_range)
+    is_step = is_step_range(ranges, run.steps).gather(in_range)
     pieces = pieces.with_columns(
         is_waiting=innermost(waits, pieces).is_not_null(),
         is_step=is_step.fill_null(value=True),
@@ -126,27 +126,27 @@ def _pieces(run: Run, steps: pl.DataFrame, least_ns: int) -> pl.DataFrame:
     )  # fmt: skip
     name = pl.when(is_call).then("call").when("is_step").then("function").otherwise("range")
     pieces = pieces.with_columns(what=what, name=name, ns=length())
-    # A thread that has nothing to do does nothing; of the main thread nobody knows.
+    # Threads without work are idle. The main thread is kept: it may run Python that no range shows.
     pieces = pieces.join(main.with_columns(is_main=pl.lit(value=True)), on=_THREAD, how="left", nulls_equal=True)
     pieces = pieces.filter(
         ~_col("is_waiting"), _col("ns") > 0, _col("is_main").is_not_null() | (_col("what") != "other")
     )
-    later = after_first_step(run.compiling, run.steps)
+    later = after_first_step(run.compilations, run.steps)
     compiled = within(pieces, "start_ns", union(later, PROCESS), PROCESS)["row"]
     pieces = pieces.filter(~pl.int_range(pl.len(), dtype=pl.UInt32).is_in(compiled.implode()))
     return pieces.select(*_THREAD, "start_ns", "end_ns", "ns", "step", "is_odd", "what", "name")
 
 
-def _called(ranges: pl.DataFrame) -> pl.Series:
-    """For each range the name of the outermost op around it, or its own if it is in none."""
+def _called_names(ranges: pl.DataFrame) -> pl.Series:
+    """Returns for each range the name of the outermost op around it, or its own name outside of ops."""
     is_op = (ranges["kind"] == "op").fill_null(value=False)
     is_inner = nearest(ranges, is_op).gather(ranges["parent"]).is_not_null()
     op = ranges["name"].gather(nearest(ranges, is_op & ~is_inner)).cast(pl.String)
     return op.zip_with(op.is_not_null(), ranges["name"].cast(pl.String)).alias("called")
 
 
-def _between(frames: tuple[pl.DataFrame, ...], steps: pl.DataFrame) -> pl.DataFrame:
-    """The pieces of threads in steps, cut where anything begins or ends."""
+def _pieces_between(frames: tuple[pl.DataFrame, ...], steps: pl.DataFrame) -> pl.DataFrame:
+    """Returns the time of threads in steps, cut wherever anything begins or ends."""
     times = [frame.select(*_THREAD, time_ns=name) for frame in frames for name in ("start_ns", "end_ns")]
     moments = pl.concat(times).unique().sort(*_THREAD, "time_ns")
     is_same = pl.all_horizontal(_col(name).eq_missing(_col(name).shift(-1)) for name in _THREAD)
@@ -159,10 +159,10 @@ def _between(frames: tuple[pl.DataFrame, ...], steps: pl.DataFrame) -> pl.DataFr
 
 
 def _waits(run: Run) -> pl.DataFrame:
-    """When threads did nothing but wait."""
+    """Returns the times in which threads only waited."""
     joins = run.graph.joins.filter(_col("what").is_in([FOR_WORK, FOR_ROOM, FOR_THREAD]), _col("is_last"))
     rows = joins.join(run.graph.threads.drop("process"), on="thread")
-    # A thread is busy by itself from the end of another's work until its own next call.
+    # After another thread's work has ended, a thread counts as busy until its own next call.
     until = pl.when(_col("what") == FOR_THREAD).then("target_ns").otherwise("time_ns")
     return _open(rows.select(*_THREAD, start_ns="own_ns", end_ns=until))
 

@@ -1,4 +1,4 @@
-"""Looks once in a run for what several rules ask, in whichever threads these are looked for."""
+"""A memo for results that several rules of a run use, on any threads."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 
-class Once:
-    """once(key, find) -> what `find` finds; the second thread that asks waits for what the first has begun."""
+class Memo:
+    """memo(key, compute) -> the rows of `compute`; a second thread waits for the one that computes them."""
 
     def __init__(self) -> None:
         self._found: dict[str, list[Any]] = {}

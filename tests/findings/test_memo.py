@@ -8,19 +8,19 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from opspan.findings.once import Once
+from opspan.findings.memo import Memo
 
 
-def test_what_two_threads_ask_for_is_looked_for_once() -> None:
-    once, began, asked = Once(), threading.Barrier(8), []
+def test_what_two_threads_ask_for_is_looked_for_memo() -> None:
+    memo, began, asked = Memo(), threading.Barrier(8), []
 
     def find() -> Iterator[int]:
         asked.append(threading.get_ident())
-        yield from once("what it needs", lambda: [1, 2])
+        yield from memo("what it needs", lambda: [1, 2])
 
     def ask(_: int) -> list[int]:
         began.wait(10)
-        return once("key", find)
+        return memo("key", find)
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(ask, range(8))) == [[1, 2]] * 8
@@ -28,8 +28,8 @@ def test_what_two_threads_ask_for_is_looked_for_once() -> None:
 
 
 def test_what_fails_is_looked_for_again() -> None:
-    once = Once()
+    memo = Memo()
 
     with pytest.raises(ZeroDivisionError):
-        once("key", lambda: [1 // 0])
-    assert once("key", lambda: [3]) == [3]
+        memo("key", lambda: [1 // 0])
+    assert memo("key", lambda: [3]) == [3]
