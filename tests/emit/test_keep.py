@@ -11,24 +11,24 @@ import pytest
 
 from opspan.emit import dumps
 from opspan.emit.dumps import Dumping
-from opspan.emit.keep import Keep, parse
+from opspan.emit.keep import Retention, parse
 from opspan.errors import CaptureError, UsageError
 
 
 @pytest.mark.parametrize(
     ("asked", "expected"),
     [
-        ("30s", Keep(ns=30_000_000_000)),
-        ("0.5 min", Keep(ns=30_000_000_000)),
-        ("2h", Keep(ns=7_200_000_000_000)),
-        ("2GB", Keep(bytes=2_000_000_000)),
-        ("1.5 GB", Keep(bytes=1_500_000_000)),
-        (["30s", "2GB"], Keep(ns=30_000_000_000, bytes=2_000_000_000)),
-        ("1 step", Keep(steps=1, bytes=4_000_000_000)),
-        (("50 steps", "16MB"), Keep(steps=50, bytes=16_000_000)),
+        ("30s", Retention(ns=30_000_000_000)),
+        ("0.5 min", Retention(ns=30_000_000_000)),
+        ("2h", Retention(ns=7_200_000_000_000)),
+        ("2GB", Retention(bytes=2_000_000_000)),
+        ("1.5 GB", Retention(bytes=1_500_000_000)),
+        (["30s", "2GB"], Retention(ns=30_000_000_000, bytes=2_000_000_000)),
+        ("1 step", Retention(steps=1, bytes=4_000_000_000)),
+        (("50 steps", "16MB"), Retention(steps=50, bytes=16_000_000)),
     ],
 )
-def test_amounts(asked: str, expected: Keep) -> None:
+def test_amounts(asked: str, expected: Retention) -> None:
     assert parse(asked) == expected
 
 

@@ -21,7 +21,7 @@ import pytest
 from emit.running import environment
 from opspan.app import attaching, processes
 from opspan.emit import asking
-from opspan.emit.asking import Asked, answer_of, asked_of, line_of
+from opspan.emit.asking import Request, line_of, reply_of, request_of
 from opspan.errors import EmitError, UsageError
 
 LISTENS = "import opspan, sys; opspan.listen(); print('ready', flush=True); sys.stdin.read()"
@@ -56,13 +56,13 @@ def said_to(path: Path, line: bytes) -> str:
         connection.connect(str(path))
         connection.sendall(line)
         with pytest.raises(EmitError) as caught:
-            answer_of(asking.read_line(connection, 30))
+            reply_of(asking.read_line(connection, 30))
     return str(caught.value)
 
 
-def asked(folder: str = "/no/such", **more: object) -> Asked:
+def asked(folder: str = "/no/such", **more: object) -> Request:
     values = {"steps": 0, "seconds": 1.0, "shapes": False, "stacks": False, "memory": False, "modules": False}
-    return Asked(folder, **{**values, "devices": False, **more})  # type: ignore[arg-type]
+    return Request(folder, **{**values, "devices": False, **more})  # type: ignore[arg-type]
 
 
 @pytest.fixture
@@ -127,16 +127,16 @@ def test_a_process_without_torch_says_so() -> None:
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        (b"\n", "no JSON object"),
-        (b"[1, 2]\n", "no JSON object"),
-        (b"[" * 60_000 + b"\n", "no JSON object"),
+        (b"\n", "not a JSON object"),
+        (b"[1, 2]\n", "not a JSON object"),
+        (b"[" * 60_000 + b"\n", "not a JSON object"),
         (b'{"folder": "/tmp"}\n', "other fields than expected"),
         (line_of(asked(folder="relative")), "an absolute path"),
         (line_of(asked(folder="/with\0zero")), "an absolute path"),
         (line_of(asked(seconds=-1.0)), "cannot be recorded"),
         (line_of(asked(seconds=float("nan"))), "cannot be recorded"),
         (line_of(asked(steps=True)), "other fields than expected"),
-        (b"x" * 100_000, "more was said than"),
+        (b"x" * 100_000, "the line is longer than"),
         (b"\x1b[2J\n", r"b'\\x1b[2J\\n'"),
     ],
 )
@@ -178,12 +178,12 @@ def lies(answer: Callable[[socket.socket], None], folder: Path, name: str = aski
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (b"rubbish\n", "no JSON object"),
+        (b"rubbish\n", "not a JSON object"),
         (b"", "it ended while it was recorded"),
         (b'{"file": 1}\n', "other fields"),
         (b'{"file": "f", "steps": 1, "ranges": 1, "notes": [1]}\n', "other fields"),
-        (b"y" * 1_000_000, "more was said than"),
-        (json.dumps({"error": "\x1b[2Jlong" * 9_000}).encode() + b"\n", "more was said|characters more"),
+        (b"y" * 1_000_000, "the line is longer than"),
+        (json.dumps({"error": "\x1b[2Jlong" * 9_000}).encode() + b"\n", "the line is longer than|characters more"),
         (b'{"error": "\\u001b[2J"}\n', r"\\x1b\[2J"),
     ],
 )
@@ -199,7 +199,7 @@ def test_one_that_never_answers_is_waited_for_so_long_and_no_longer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attaching, "_MORE_SECONDS", -0.9)
-    with pytest.raises(EmitError, match="nothing was said for"):
+    with pytest.raises(EmitError, match="no answer within"):
         lies(lambda connection: connection.recv(1), tmp_path)
 
 
@@ -291,4 +291,4 @@ def test_a_process_that_was_not_made_ready_is_reached() -> None:
 
 def test_a_line_is_what_it_was() -> None:
     told = asked(folder="/\udcff", steps=3)
-    assert asked_of(line_of(told)) == told
+    assert request_of(line_of(told)) == told

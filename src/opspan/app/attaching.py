@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from opspan.app import processes, reaching
-from opspan.emit.asking import Answer, answer_of, line_of, read_line, send
-from opspan.emit.asking import Asked as Asked
+from opspan.emit.asking import Reply, line_of, read_line, reply_of, send
+from opspan.emit.asking import Request as Request
 from opspan.errors import EmitError, OpspanError
 
 # To build the observer, which takes some ten seconds and more on a busy machine, and to write what devices did.
@@ -33,7 +33,7 @@ class Asking:
 
     pid: int
     connection: socket.socket
-    answer: Answer | None = None
+    answer: Reply | None = None
     error: OpspanError | None = None
 
     def wait(self, seconds: float) -> None:
@@ -41,7 +41,7 @@ class Asking:
             line = read_line(self.connection, seconds)
             if not line:
                 raise EmitError("it ended while it was recorded")
-            self.answer = answer_of(line)
+            self.answer = reply_of(line)
         except OpspanError as error:
             self.error = EmitError(f"process {self.pid}: {error}")
         finally:
@@ -60,7 +60,7 @@ def connected(pids: Sequence[int]) -> Iterator[list[Asking]]:
         yield found
 
 
-def ask(all_: Sequence[Asking], asked: Asked) -> None:
+def ask(all_: Sequence[Asking], asked: Request) -> None:
     """Have them record, all at once, until each has answered. Ctrl-C ends the recordings early, another the wait."""
     threads = [threading.Thread(target=one.wait, args=(asked.seconds + _MORE_SECONDS,), daemon=True) for one in all_]
     for one in all_:

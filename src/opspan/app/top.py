@@ -84,7 +84,7 @@ class Recorder:
 
     def _recorded(self, by: str) -> Path:
         folder = private_files.folder("opspan-top-")
-        asked = attaching.Asked(
+        asked = attaching.Request(
             str(folder), 0, self._seconds, False, by == "lines", False, by == "modules", devices=True
         )
         with attaching.connected([self._pid]) as self._asking:

@@ -72,7 +72,7 @@ def command(
     count = steps if steps is not None else 0 if seconds is not None else _STEPS
     most = seconds if seconds is not None else _SECONDS
     with attaching.connected(pids) as all_, capturing.capture_folder(wanted) as folder:
-        asked = attaching.Asked(str(folder), count, most, shapes, stacks, memory, modules, not no_devices)
+        asked = attaching.Request(str(folder), count, most, shapes, stacks, memory, modules, not no_devices)
         attaching.ask(all_, asked)
         captured = capturing.look(folder)
     for note in _notes(all_):

@@ -1,10 +1,11 @@
-"""annotate, mark, record_function: ranges of a user's own, to whatever listens. Not torch's ops: that is `sessions`.
+"""annotate, mark, record_function: a user's own ranges, for every tool that listens. `sessions` labels torch's ops.
 
-Plain code is pushed and popped on its thread, so that it nests with the ops inside. A coroutine or a generator leaves
-its thread in the middle and others run there meanwhile, so its range is started and ended, and belongs to no stack.
+A range around plain code is pushed and popped on its thread, so that it nests with the ops inside. A coroutine or a
+generator leaves its thread in the middle and others run there meanwhile: its range is started and ended, outside of any
+stack.
 
-Every function that user code calls may be met by torch.compile, and asks for that first: all that stands after
-`compiling()` need not be anything that torch.compile understands.
+torch.compile may trace every function that user code calls. Each asks `compiling()` first, so torch.compile need not
+understand the code after it.
 """
 
 from __future__ import annotations
@@ -63,21 +64,21 @@ class Annotation:
         self._color = color
         self._category = category
         self._payload = payload
-        self._ref: Ref = None  # made when somebody listens
-        # What the innermost push of each thread answered, and the one around it. What is not here is not popped:
-        # nothing is, while nobody listens.
+        self._ref: Ref = None  # created when somebody listens
+        # Per thread: the result of the innermost push, and of the one around it. Without an entry nothing is popped:
+        # while nobody listens, nothing is pushed.
         self._pushed: dict[int, tuple[int, Any]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # To copy and to pickle: what is open here is not open there, and a C structure stays in its process.
+        # For copying and pickling: ranges that are open here are not open in a copy, and C structures cannot be copied.
         return _again, (self.name, self._color, self._category, self.args, self._payload)
 
     def __enter__(self) -> Annotation:
         if compiling():
             return self
-        # Also when nobody listens any more: the blocks that are open around this one leave after it.
+        # This also runs when nobody listens any more: open blocks around this one are left later.
         if ranges.listening() or self._pushed or self.name is None:
-            pushed, thread = ranges.push(self._ref or self._made()), get_ident()
+            pushed, thread = ranges.push(self._ref or self._ensure_ref()), get_ident()
             self._pushed[thread] = (pushed, self._pushed.get(thread))
         return self
 
@@ -86,7 +87,7 @@ class Annotation:
             return
         thread = get_ident()
         innermost = self._pushed.pop(thread, None)
-        if innermost is None:  # entered when nobody listened, or on another thread, where alone it can be popped
+        if innermost is None:  # entered while nobody listened, or on another thread, which alone can pop it
             return
         pushed, around = innermost
         if around is not None:
@@ -96,12 +97,12 @@ class Annotation:
 
     async def __aenter__(self) -> Annotation:
         if not compiling() and (ranges.listening() or uses.are_open() or self.name is None):
-            uses.begun(self, ranges.range_start(self._ref or self._made()))
+            uses.note_begin(self, ranges.range_start(self._ref or self._ensure_ref()))
         return self
 
     async def __aexit__(self, *_: object) -> None:
         if not compiling():
-            ranges.range_end(uses.ended(self))
+            ranges.range_end(uses.note_end(self))
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         if compiling():
@@ -109,9 +110,9 @@ class Annotation:
         if inspect.isclass(function) or not callable(function):
             raise TypeError(f"annotate decorates functions, not {function!r}: decorate the class' methods")
         name = self.name if self.name is not None else getattr(function, "__qualname__", repr(function))
-        return _wrap(function, self._made(name))
+        return _wrap(function, self._ensure_ref(name))
 
-    def _made(self, name: str | None = None) -> Ref:
+    def _ensure_ref(self, name: str | None = None) -> Ref:
         name = name if name is not None else self.name
         if name is None:
             raise TypeError("annotate() in a with statement needs a name; without one it decorates a function")
@@ -156,7 +157,7 @@ def annotate(
         return Annotation(None)(name)
     if category is not None and not isinstance(category, str):
         raise TypeError(f"a category is text, not {type(category).__name__}")
-    # Written out for the many that have a name alone, and are made for each block: a call costs as much as the rest.
+    # Repeated from Annotation for speed: most ranges have a name alone and are made for each block.
     kind = of_torch(Annotation) if "torch" in sys.modules else Annotation
     if color is None and payload is None:
         return kind(name, 0, category)
@@ -193,12 +194,12 @@ record_function.__prepare_scriptable__ = for_torchscript("record_function")  # t
 
 
 def _again(*args: Any) -> Annotation:
-    """Unpickled, where torch may be here or not."""
+    """Restores an unpickled annotation, with or without torch."""
     return of_torch(Annotation)(*args)
 
 
 def color_of(color: int | str | None) -> int:
-    """ARGB; a colour without transparency is made opaque."""
+    """Returns the colour as ARGB; opaque if it has no transparency."""
     if color is None:
         return 0
     if isinstance(color, str):
@@ -225,7 +226,7 @@ def _wrap(function: Callable[..., Any], ref: Ref) -> Callable[..., Any]:
     def push() -> int:
         return ranges.push(ref)
 
-    # torch.compile looks at all that a method encloses, whether or not it comes to use it: so not at the C structure.
+    # torch.compile inspects all variables in a method's closure, even unused ones: so the C structure is not one.
     @functools.wraps(function)
     def plain(*args: Any, **kwargs: Any) -> Any:
         if compiling() or not ranges.listening():
@@ -274,14 +275,14 @@ def _wrap_async_generator(function: Callable[..., Any], ref: Ref) -> Callable[..
         started = ranges.range_start(ref)
         inner = function(*args, **kwargs)
         try:
-            # `yield from` by hand: async generators have none. What the user sends or throws goes to the inner one.
+            # This is `yield from` by hand, which async generators lack: values and errors go on to the inner generator.
             value = await anext(inner)
             while True:
                 try:
                     sent = yield value
                 except GeneratorExit:
                     raise
-                except BaseException as error:  # noqa: BLE001  # handed over, not handled
+                except BaseException as error:  # noqa: BLE001  # passed on to the inner generator
                     value = await inner.athrow(error)
                 else:
                     value = await inner.asend(sent)

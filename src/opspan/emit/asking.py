@@ -1,11 +1,11 @@
-"""What `opspan attach` and a process that listens say to each other: a line of JSON each way, through a Unix socket.
+"""The protocol between `opspan attach` and a listening process: a line of JSON each way, through a Unix socket.
 
-    {"folder": "/tmp/out", "steps": 3, "seconds": 60.0, "shapes": true, ...}      asked, once, when the socket is open
-    {"file": "/tmp/out/12-3.opspan", "steps": 3, "ranges": 1234, "notes": [], "ended": false}     the answer
-    {"error": "one sentence"}                                                     or this
+    {"folder": "/tmp/out", "steps": 3, "seconds": 60.0, "shapes": true, ...}      the request, sent once
+    {"file": "/tmp/out/12-3.opspan", "steps": 3, "ranges": 1234, "notes": [], "ended": false}     the reply
+    {"error": "one sentence"}                                                     or an error instead
 
-Who asked ends the recording early by closing its half of the socket. Neither side believes the other: a line has an
-end and a limit, each of its fields the type that it should have, and the system says which process and user it is of.
+The requester ends the recording early by closing its half of the socket. Neither side trusts the other: a line has a
+limited length, its fields must have the right types, and the system tells the process and the user at the other end.
 """
 
 from __future__ import annotations
@@ -20,60 +20,60 @@ from typing import Any, Final, TypeVar
 
 from opspan.errors import EmitError
 
-SOCKET: Final = "opspan.sock"  # in a folder that is the user's alone
+SOCKET: Final = "opspan.sock"  # in a folder that only the user can enter
 LONGEST: Final = 64 * 1024
 MOST_SECONDS: Final = 86_400.0
 MOST_STEPS: Final = 1_000_000
 _CREDENTIALS = struct.Struct("3i")
 
-S = TypeVar("S", "Asked", "Answer")
+S = TypeVar("S", "Request", "Reply")
 
 
 @dataclass(frozen=True)
-class Asked:
-    folder: str  # absolute; the process that listens may stand elsewhere
-    steps: int  # to record; 0: as long as `seconds` says
-    seconds: float  # at most
+class Request:
+    folder: str  # absolute: the listening process may have another working directory
+    steps: int  # to record; 0: record until `seconds` are over
+    seconds: float  # the most time
     shapes: bool
     stacks: bool
     memory: bool
     modules: bool
-    devices: bool  # where the process uses some
+    devices: bool  # if the process uses any
 
 
 @dataclass(frozen=True)
-class Answer:
+class Reply:
     file: str
-    steps: int  # that were recorded from begin to end
+    steps: int  # fully recorded
     ranges: int
-    notes: list[str]  # what is not as it was asked for
-    ended: bool = False  # the program did, before all was recorded that was asked for
+    notes: list[str]  # differences from the request
+    ended: bool = False  # whether the program ended before all was recorded
 
 
 _TYPES: Final[dict[str, type]] = {"str": str, "int": int, "float": float, "bool": bool, "list[str]": list}
 
 
-def line_of(said: Asked | Answer | EmitError) -> bytes:
-    data = {"error": str(said)} if isinstance(said, EmitError) else asdict(said)
+def line_of(message: Request | Reply | EmitError) -> bytes:
+    data = {"error": str(message)} if isinstance(message, EmitError) else asdict(message)
     line = json.dumps(data).encode() + b"\n"
     return line if len(line) <= LONGEST else line_of(EmitError(f"there is too much to say ({len(line):,} bytes)"))
 
 
-def asked_of(line: bytes) -> Asked:
-    asked = _checked(Asked, _object(line))
-    if not asked.folder.startswith("/") or "\0" in asked.folder:
+def request_of(line: bytes) -> Request:
+    request = _checked(Request, _object(line))
+    if not request.folder.startswith("/") or "\0" in request.folder:
         raise EmitError("the folder to record into is to be an absolute path")
-    if not 0 <= asked.steps <= MOST_STEPS or not 0 < asked.seconds <= MOST_SECONDS:
-        raise EmitError(f"{asked.steps} steps and {asked.seconds} s cannot be recorded")
-    return asked
+    if not 0 <= request.steps <= MOST_STEPS or not 0 < request.seconds <= MOST_SECONDS:
+        raise EmitError(f"{request.steps} steps and {request.seconds} s cannot be recorded")
+    return request
 
 
-def answer_of(line: bytes) -> Answer:
-    """Or the error that it answers."""
+def reply_of(line: bytes) -> Reply:
+    """Returns the reply, or raises the error that was sent instead."""
     data = _object(line)
     if set(data) == {"error"} and isinstance(data["error"], str):
         raise EmitError(data["error"])
-    return _checked(Answer, data)
+    return _checked(Reply, data)
 
 
 def _object(line: bytes) -> dict[str, Any]:
@@ -82,39 +82,39 @@ def _object(line: bytes) -> dict[str, Any]:
     except (ValueError, RecursionError):
         data = None
     if not isinstance(data, dict):
-        raise EmitError(f"what was said is no JSON object: {line[:80]!r}")
+        raise EmitError(f"the line is not a JSON object: {line[:80]!r}")
     return data
 
 
 def _checked(kind: type[S], data: dict[str, Any]) -> S:
-    wanted = {field.name: _TYPES[str(field.type)] for field in fields(kind)}
-    right = set(data) == set(wanted) and all(type(data[name]) is type_ for name, type_ in wanted.items())
+    types = {field.name: _TYPES[str(field.type)] for field in fields(kind)}
+    right = set(data) == set(types) and all(type(data[name]) is type_ for name, type_ in types.items())
     if not right or not all(isinstance(note, str) for note in data.get("notes", [])):
-        raise EmitError("what was said has other fields than expected: use one version of opspan on both sides")
+        raise EmitError("the line has other fields than expected: use one version of opspan on both sides")
     return kind(**data)
 
 
 def read_line(connection: socket.socket, seconds: float) -> bytes:
-    """Up to its end. EmitError where none comes in time, or one that is too long; b"" where the other side closed."""
+    """Returns a line with its end; b"" if the other side closed. Raises EmitError for a late or too long line."""
     until, line = time.monotonic() + seconds, b""
     while not line.endswith(b"\n"):
         connection.settimeout(max(until - time.monotonic(), 0.001))
         try:
             part = connection.recv(LONGEST)
         except TimeoutError:
-            raise EmitError(f"nothing was said for {seconds:.0f} s") from None
+            raise EmitError(f"no answer within {seconds:.0f} s") from None
         except ConnectionError:
             part = b""
         if not part:
             return b""
         line += part
         if len(line) > LONGEST:
-            raise EmitError(f"more was said than the {LONGEST:,} bytes that are expected")
+            raise EmitError(f"the line is longer than the {LONGEST:,} bytes that are expected")
     return line
 
 
 def send(connection: socket.socket, line: bytes) -> None:
-    """To somebody who may have gone. A signal of that must not end the program that we are in."""
+    """Sends a line. If the other side is gone, no signal ends the program."""
     with contextlib.suppress(OSError):
         connection.settimeout(5)
         while line:
@@ -122,7 +122,7 @@ def send(connection: socket.socket, line: bytes) -> None:
 
 
 def peer(connection: socket.socket) -> tuple[int, int]:
-    """The process and the user at the other end, as the system says."""
-    found = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    pid, user, _ = _CREDENTIALS.unpack(found)
+    """Returns the process and the user at the other end, as the system tells them."""
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, user, _ = _CREDENTIALS.unpack(credentials)
     return pid, user

@@ -1,7 +1,7 @@
-"""Which sessions are on, and how that changes: one change at a time, none of them cut in two by a fork.
+"""The active sessions. They change one at a time, and no fork interrupts a change halfway.
 
-A fork takes part in the sessions it was made inside. native/sinks sees that one is over, wherever an op runs; what
-Python did for it in the fork is undone here, in the main thread.
+A fork shares the sessions that were active when it was made. native/sinks notices in the fork that one is over,
+wherever an op runs; the main thread of the fork then undoes here what Python did for the session.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from collections.abc import Iterator
 from typing import Protocol
 
 
-class Active(Protocol):
+class ActiveSession(Protocol):
     def __exit__(self, *_: object) -> None: ...
     def _is_owner(self) -> bool: ...
     def _in_fork(self) -> None: ...
 
 
-active: dict[int, Active] = {}  # by sink
+active: dict[int, ActiveSession] = {}  # by sink
 _lock = threading.RLock()
-_inside = 0  # how many changes the thread that has the lock is inside of
-_over: list[int] = []  # sinks whose sessions this fork has seen to be over
+_inside = 0  # nested changes of the thread that holds the lock
+_over: list[int] = []  # sinks whose sessions are over, as this fork has noticed
 
 
 @contextlib.contextmanager
 def change() -> Iterator[None]:
-    """Around every change of a session."""
+    """Guards every change of a session."""
     global _inside
     with _lock:
         _inside += 1
@@ -38,14 +38,15 @@ def change() -> Iterator[None]:
     _leave_what_is_over()
 
 
-def told_over(sink: int) -> None:
-    """The interpreter calls this between two lines of whatever the main thread is at, which may be a change."""
+def note_over(sink: int) -> None:
+    """Notes a session that is over. The interpreter calls it between any two lines of the main thread, even in a
+    change."""
     _over.append(sink)
     _leave_what_is_over()
 
 
 def _leave_what_is_over() -> None:
-    # Without waiting: who holds the lock comes by here afterwards.
+    # Do not wait: the holder of the lock comes here when it is done.
     while _over and _lock.acquire(blocking=False):
         try:
             if _inside:

@@ -1,7 +1,7 @@
-"""What torch.compile, torch.export and TorchScript see in place of our ranges: torch.profiler.record_function.
+"""Replaces our ranges by torch.profiler.record_function for torch.compile, torch.export and TorchScript.
 
-So an annotation is to a compiled model what torch's own is: nothing, unless torch is told to keep them
-(`torch._dynamo.config.capture_profiler_record_function`). Nothing here imports torch before a program did.
+So an annotation in a compiled model does the same as torch's own: nothing, unless torch is told to keep them
+(`torch._dynamo.config.capture_profiler_record_function`). This module never imports torch before the program does.
 """
 
 from __future__ import annotations
@@ -14,21 +14,22 @@ T = TypeVar("T")
 
 
 def compiling() -> bool:
-    """Does torch.compile trace this code? All that user code calls asks it first: it need not trace what follows."""
+    """Returns whether torch.compile traces this code. All our functions in user code ask first: the rest is not
+    traced."""
     return False
 
 
-def _compiling_traced() -> bool:
+def _return_true() -> bool:
     return True
 
 
-# torch.compile traces this function wherever it meets the other. Not torch.compiler.is_compiling: it can be named once
-# torch is imported, and `from opspan import annotate` mostly comes before that; nor can each range look for torch.
-compiling._torchdynamo_inline = _compiling_traced  # type: ignore[attr-defined]
+# torch.compile traces `_return_true` wherever it meets `compiling`. torch.compiler.is_compiling would need torch,
+# but `from opspan import annotate` mostly comes before torch is imported, and each range cannot look for torch.
+compiling._torchdynamo_inline = _return_true  # type: ignore[attr-defined]
 
 
 def torchs_range(name: Any, args: str | None = None) -> Any:
-    """In compiled code: the range to use instead."""
+    """Returns the range that compiled code uses instead of ours."""
     from torch.profiler import record_function
 
     return record_function(name, args)
@@ -38,13 +39,13 @@ _of_torch: dict[type, type] = {}
 
 
 def of_torch(kind: type[T]) -> type[T]:
-    """`kind`, with torch's record_function as a base once torch is here.
+    """Returns `kind`, with torch's record_function as a base once torch is imported.
 
-    torch.compile can enter an object that stood outside of the compiled code only when it is one of those: then it
-    asks for `name` and `args`, and calls nothing else.
+    torch.compile can enter an object from outside of the compiled code only if it is a record_function: then it reads
+    `name` and `args`, and calls nothing else.
     """
-    found = _of_torch.get(kind)
-    if found is None:
+    subclass = _of_torch.get(kind)
+    if subclass is None:
         torch = sys.modules.get("torch")
         if torch is None:
             return kind
@@ -52,12 +53,12 @@ def of_torch(kind: type[T]) -> type[T]:
         if record_function is None:  # torch is being imported
             return kind
         members = {"__slots__": (), "__doc__": kind.__doc__, "__module__": kind.__module__}
-        found = _of_torch.setdefault(kind, type(kind.__name__, (kind, record_function), members))
-    return found
+        subclass = _of_torch.setdefault(kind, type(kind.__name__, (kind, record_function), members))
+    return subclass
 
 
 def for_torchscript(name: str) -> Callable[[], Any]:
-    """The hook of a function that torch.jit.script asks before it reads the function's source."""
+    """Returns the hook that torch.jit.script calls before it reads the function's source."""
 
     def prepare() -> Any:
         from opspan.emit import torchscript

@@ -1,6 +1,6 @@
-"""Has a recording label whole steps of a program, so many, each from one end of a step (`step_ends`) to the next.
+"""Makes a recording label a number of whole steps of a program, each from one end of a step (`step_ends`) to the next.
 
-Who is heard first counts, and nobody else: one of several optimizers.
+The first source that reports a step is counted, and no other: one of several optimizers.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from opspan.emit.record import record
 from opspan.emit.sinks import KIND_STEP
 
 
-def begun_step(recording: record, number: int) -> int:
-    """The range of a step that begins, for `ranges.range_end`. Started, not pushed: an optimizer's own range is open
-    here, and ends inside of it."""
+def begin_step(recording: record, number: int) -> int:
+    """Begins the range of a step and returns its id for `ranges.range_end`. It is started, not pushed: the range of an
+    optimizer is open here and ends inside of it."""
     return ranges.range_start(ranges.ref_of(f"ProfilerStep#{number}", kind=KIND_STEP), recording._sink.bit)
 
 
 class StepCount:
-    """`recording` is entered, and labels nothing yet. `done` is called when it has all steps, or can have no more."""
+    """Counts steps for an entered `recording` that is not labelling yet; calls `done` after the last step, or if no
+    more come."""
 
     def __init__(self, recording: record, steps: int, notes: list[str], done: Callable[[], None]) -> None:
         self.recorded = 0
@@ -41,7 +42,7 @@ class StepCount:
 
     @contextlib.contextmanager
     def counting(self) -> Iterator[None]:
-        with step_ends.counted_by(self._step_is_over):
+        with step_ends.set_counter(self._step_is_over):
             try:
                 yield
             finally:
@@ -49,21 +50,21 @@ class StepCount:
                     self._is_over = True
 
     def _step_is_over(self, by: int) -> None:
-        """On a thread of the program, which must not notice whatever goes wrong."""
+        """Runs on a thread of the program, which must not notice any error."""
         if self._is_over or os.getpid() != self._pid:
             return
         with self._lock:
             try:
-                with notices.collected(self._notes):
+                with notices.collect(self._notes):
                     self._count(by)
             except Exception as error:  # noqa: BLE001
                 self.failed = error
                 self._end()
 
     def _count(self, by: int) -> None:
-        if self._is_over:  # by now
+        if self._is_over:  # meanwhile
             return
-        if not self._recording._is_running():  # the program has ended it
+        if not self._recording._is_running():  # the program has ended the recording
             self._end()
         elif self.begun:
             if by == self._by and threading.get_ident() == self._thread:
@@ -71,13 +72,13 @@ class StepCount:
         else:
             self.begun, self._by, self._thread = True, by, threading.get_ident()
             self._recording.turn(True)
-            self._range = begun_step(self._recording, self.recorded)
+            self._range = begin_step(self._recording, self.recorded)
 
     def _next(self) -> None:
         ranges.range_end(self._range)
         self.recorded += 1
         if self.recorded < self._steps:
-            self._range = begun_step(self._recording, self.recorded)
+            self._range = begin_step(self._recording, self.recorded)
         else:
             self._recording.turn(False)
             self._end()

@@ -1,6 +1,6 @@
-"""Kernels, copies and calls of CUDA, ROCm or XPU: torch's own collection, run beside the observer for them alone.
+"""Kernels, copies and calls of CUDA, ROCm or XPU: torch's own collection runs beside the observer for these alone.
 
-It leaves a torch.profiler trace beside the capture for each time that it was on; `opspan.loading` puts them together.
+It leaves a torch.profiler trace beside the capture each time it was on; `opspan.loading` merges them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from torch.profiler import ProfilerActivity
 
-# What tools set in the programs that they run. A device serves one of them at a time.
+# Tools set these in the programs that they run. A device serves one tool at a time.
 _TOOLS: Final = {
     "NSYS_PROFILING_SESSION_ID": "nsys",
     "QUADD_INJECTION_CONFIG": "nsys",
@@ -35,22 +35,22 @@ _TOOLS: Final = {
 
 
 def activities() -> set[ProfilerActivity]:
-    """What torch can collect on the devices that are here."""
+    """Returns what torch can collect on the devices of this machine."""
     from torch.profiler import ProfilerActivity, supported_activities
 
     return set(supported_activities()) - {ProfilerActivity.CPU}
 
 
 def other_tool() -> str | None:
-    """Who the device's part is left to."""
+    """Returns the tool that already records devices, so that we leave them to it."""
     return next((tool for variable, tool in _TOOLS.items() if os.environ.get(variable)), None)
 
 
 class Devices:
-    """Collects what devices do during one recording.
+    """Collects the work of devices during one recording.
 
-    torch has one collection in a process, and ends the process with a segmentation fault where it is stopped twice,
-    exported empty, or left on at exit. So it is asked before whatever could be one of these.
+    torch has one collection per process. Stopping it twice, exporting an empty one or leaving it on at exit ends the
+    process with a segmentation fault, so its state is checked before each of these.
     """
 
     def __init__(self) -> None:
@@ -59,11 +59,11 @@ class Devices:
         self._times = 0
 
     def start(self) -> None:
-        """Or one sentence on why not: the program and the rest of the recording go on."""
+        """Starts the collection. If that fails, one sentence says why, and the rest of the recording goes on."""
         if tool := other_tool():
             _left_out(f"{tool} collects on them, and they serve one tool at a time")
             return
-        if not (wanted := activities()):
+        if not (requested := activities()):
             _left_out("torch finds none that it can collect on")
             return
         if torch_profiles() or _is_on_here():
@@ -73,18 +73,18 @@ class Devices:
 
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # that events of the cycle before are gone
-                running = profile(activities=wanted)
+                warnings.simplefilter("ignore")  # of events of the cycle before, which are gone
+                running = profile(activities=requested)
                 running.start()
             load().threads(on=True)
-        except Exception as error:  # noqa: BLE001  # another profiler may be on; whatever it is
+        except Exception as error:  # noqa: BLE001  # another profiler may be on, or anything else
             _left_out(f"torch's collection did not start: {error}")
             return
         self._running, self._began = running, _now()
         atexit.register(self._end)
 
     def stop(self, capture: Path) -> None:
-        """Write what was collected beside the capture."""
+        """Writes the collected trace beside the capture."""
         running = self._running
         if running is None:
             return
@@ -100,28 +100,28 @@ class Devices:
             names = ("monotonic_ns", "utc_ns")
             running.add_metadata_json(SESSION, json.dumps(dict(zip(names, map(list, pairs), strict=True))))
             running.stop()
-            with private_files.unfinished(device_file(capture, self._times), overwrite=False) as made:
-                running.export_chrome_trace(str(made))
-                made.chmod(0o600)  # as the capture
-        except Exception as error:  # noqa: BLE001  # the program has done nothing wrong
+            with private_files.unfinished(device_file(capture, self._times), overwrite=False) as unfinished:
+                running.export_chrome_trace(str(unfinished))
+                unfinished.chmod(0o600)  # like the capture
+        except Exception as error:  # noqa: BLE001  # an error of ours must not reach the program
             _left_out(str(error))
 
     def _end(self) -> None:
-        """Nobody has stopped it."""
+        """Ends a collection that nobody has stopped."""
         if self._running is not None and _is_on_here():
             try:
                 self._running.stop()
-            except Exception as error:  # noqa: BLE001  # the program has done nothing wrong
+            except Exception as error:  # noqa: BLE001  # an error of ours must not reach the program
                 _left_out(str(error))
 
-    def toggle(self, enable: bool, wanted: Iterable[ProfilerActivity]) -> None:
-        """Collect no more of these for a while, or go on."""
-        if self._running is not None and (ours := set(wanted) & set(self._running.activities)):
+    def toggle(self, enable: bool, requested: Iterable[ProfilerActivity]) -> None:
+        """Pauses the collection of these activities, or resumes it."""
+        if self._running is not None and (ours := set(requested) & set(self._running.activities)):
             self._running.toggle_collection_dynamic(enable, ours)
 
 
 def _is_on_here() -> bool:
-    """Collects torch for this thread?"""
+    """Returns whether torch collects for this thread."""
     from torch.autograd import _profiler_enabled
 
     return bool(_profiler_enabled())

@@ -1,7 +1,7 @@
-"""Copies of what a rolling recording keeps: written when the program asks for one, or when something has happened.
+"""Copies of a rolling recording: written when the program asks for one, or when something has happened.
 
-A dump is a folder of captures, as any recording leaves it. It appears whole or not at all, and whatever goes wrong with
-one that nobody called for is a warning: the program that is recorded has done nothing wrong.
+A dump is a folder of captures like that of any recording. It appears complete or not at all. If a dump fails that
+nobody called for, there is a warning only: the program has done nothing wrong.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from opspan.emit import notices
 from opspan.emit.keep import EXCEPTION, EXIT, REASONS, SIGNAL, SLOW_STEP
 from opspan.errors import CaptureError, UsageError
 
-# A step is slow against so many before it; so many are needed to say so; and after so many the next dump may come.
+# A slow step is compared with the steps before it; fewer than the least give no answer; then dumps are spaced apart.
 _WINDOW: Final = 50
 _ENOUGH: Final = 10
 # In the header of a capture: close_monotonic_ns, close_utc_ns, state (docs/formats/capture.md).
@@ -35,7 +35,7 @@ _CLOSED: Final = struct.Struct("<2qI")
 
 
 def write(files: Sequence[Path], target: Path) -> None:
-    """Copies of these captures in a new folder. The newest first: it is being written, and the others are not."""
+    """Copies these captures to a new folder. The newest comes first: it is being written, the others are complete."""
     try:
         _refuse_if_no_room(sum(file.stat().st_size for file in files), target.parent)
         with private_files.unfinished(target, overwrite=False) as folder:
@@ -49,8 +49,8 @@ def write(files: Sequence[Path], target: Path) -> None:
 
 
 def _copied(file: Path, folder: Path) -> Path:
-    """As long as the file is now. What threads append meanwhile would follow on what they had not yet written to the
-    pieces that they had, of which the copy has less."""
+    """Copies the file up to its present size. Bytes that threads append meanwhile would continue pieces that the copy
+    has only in part."""
     copy = folder / file.name
     with file.open("rb") as source, copy.open("xb") as target:
         left = os.fstat(source.fileno()).st_size
@@ -61,7 +61,7 @@ def _copied(file: Path, folder: Path) -> Path:
 
 
 def _refuse_if_no_room(size: int, folder: Path) -> None:
-    """Before it takes the room that the recording itself needs to go on."""
+    """Raises an error if the copy would take the space that the recording itself needs."""
     facts = os.statvfs(folder)
     free = facts.f_bavail * facts.f_frsize
     if size + size // 8 > free:
@@ -71,7 +71,7 @@ def _refuse_if_no_room(size: int, folder: Path) -> None:
 
 
 def _close(copy: Path) -> None:
-    """As of now: the copy of a file that is still being written ends here."""
+    """Closes the copy as of now: the file is still being written, and its copy ends here."""
     with copy.open("r+b") as file:
         file.seek(_CLOSED_AT)
         if _CLOSED.unpack(file.read(_CLOSED.size))[2] == 0:
@@ -80,7 +80,7 @@ def _close(copy: Path) -> None:
 
 
 class Dumping:
-    """Dumps that come by themselves: into `folder`, for these reasons, of which the last `most` stay."""
+    """Writes dumps into `folder` when a reason in `on` occurs; the last `most` of them stay."""
 
     def __init__(self, folder: str | os.PathLike[str], on: Collection[str], slow: float, most: int) -> None:
         self.on = frozenset([on] if isinstance(on, str) else on)
@@ -94,14 +94,14 @@ class Dumping:
         self.written: list[Path] = []
         self._slow, self._most = slow, most
         self._numbers = count(1)
-        self._write: Callable[[Path], object] | None = None  # while the recording is on
-        self._before: Any = None  # SIGUSR2's handler
+        self._write: Callable[[Path], object] | None = None  # set while the recording is on
+        self._before: Any = None  # the previous handler of SIGUSR2
         self._took: deque[float] = deque(maxlen=_WINDOW)
         self._began = 0.0
-        self._steps_left = 0  # until the next slow step may be dumped
+        self._steps_left = 0  # until a slow step may be dumped again
 
     def check(self) -> None:
-        """Before the recording begins: can it be done?"""
+        """Raises an error before the recording begins if dumps cannot be written."""
         if SIGNAL not in self.on:
             return
         if signal.getsignal(signal.SIGUSR2) is None:
@@ -122,15 +122,15 @@ class Dumping:
         self._write = None
         atexit.unregister(self._at_exit)
         if SIGNAL in self.on and signal.getsignal(signal.SIGUSR2) == self._on_signal:
-            with contextlib.suppress(ValueError):  # left on another thread: it stays, and hands every signal on
+            with contextlib.suppress(ValueError):  # on another thread it cannot be changed
                 signal.signal(signal.SIGUSR2, self._before)
 
     def leaving(self, error: type[BaseException] | None) -> None:
-        """The `with` block is over."""
+        """Handles the end of the `with` block."""
         self.dump(EXIT if error is None or issubclass(error, SystemExit) else EXCEPTION)
 
     def step(self) -> None:
-        """A training step is over."""
+        """Handles the end of a training step."""
         took = time.perf_counter() - self._began
         self._steps_left = max(0, self._steps_left - 1)
         is_slow = len(self._took) >= _ENOUGH and took > self._slow * statistics.median(self._took)
@@ -140,7 +140,7 @@ class Dumping:
         self._began = time.perf_counter()
 
     def dump(self, reason: str) -> bool:
-        """Was one asked for, for this reason, and written?"""
+        """Returns whether a dump was wanted for this reason, and written."""
         if self._write is None or reason not in self.on:
             return False
         name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{reason.replace(' ', '-')}"
@@ -151,7 +151,7 @@ class Dumping:
         except (CaptureError, OSError) as error:
             notices.warn_at_end(f"{reason}: {error}", stacklevel=2)
             return False
-        except Exception as error:  # noqa: BLE001  # a signal or a step must not raise what the program has not done
+        except Exception as error:  # noqa: BLE001  # a signal or a step must not raise an error of ours
             notices.warn_at_end(f"{reason}: no dump was written ({error!r}): the recording goes on", stacklevel=2)
             return False
         self.written.append(target)

@@ -1,4 +1,4 @@
-"""What emit_nvtx and emit_itt share: forms of labels, and torch's own emitter in place of ours."""
+"""The common part of emit_nvtx and emit_itt: forms of labels, and torch's own emitter in place of ours."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from opspan.errors import ObserverError
 
 
 class Emitter(Session):
-    """A session for a tool. A subclass is named as torch names its emitter."""
+    """A session for a tool. Subclasses are named like torch's emitters."""
 
-    _lost: ClassVar[str]  # where torch's emitter labels instead: a part of a sentence
+    _lost: ClassVar[str]  # the place where torch's emitter labels instead, as a part of a sentence
 
     def __init__(
         self,
@@ -48,5 +48,5 @@ class Emitter(Session):
         return emitter
 
     def _torch_can(self) -> bool:
-        """Does torch's emitter work, and without starting anything?"""
+        """Returns whether torch's emitter works without starting anything."""
         raise NotImplementedError

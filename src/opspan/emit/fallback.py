@@ -1,4 +1,4 @@
-"""torch's own emitters, where there is no compiler to build the observer with. Poorer, but something."""
+"""torch's own emitters, used if there is no compiler to build the observer with. Their labels say less."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 class TorchEmitter:
-    """torch.autograd.profiler.emit_nvtx or emit_itt, a fresh one each time it is turned on."""
+    """torch.autograd.profiler.emit_nvtx or emit_itt, created anew each time it is turned on."""
 
     def __init__(self, name: str, record_shapes: bool) -> None:
         self._name = name
@@ -14,7 +14,7 @@ class TorchEmitter:
         self._on: Any = None
 
     def is_there(self) -> bool:
-        """Not every torch has each."""
+        """Returns whether this torch has the emitter."""
         import torch
 
         return hasattr(torch.autograd.profiler, self._name)

@@ -1,4 +1,4 @@
-"""What a rolling recording is asked for: when it is copied, and how much it keeps ("30s", "2GB", "50 steps")."""
+"""Options of a rolling recording: when it is copied, and how much it keeps ("30s", "2GB", "50 steps")."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Final
 
 from opspan.errors import UsageError
 
-# Why a copy is written by itself.
+# Reasons for an automatic copy.
 EXCEPTION, SIGNAL, SLOW_STEP, EXIT = REASONS = ("exception", "signal", "slow step", "exit")
 _AMOUNT: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*", re.ASCII)
-# What it is an amount of, one of each unit, and the least that is worth keeping.
+# The unit that each suffix stands for, and the least useful amount.
 _UNITS: Final = {
     "s": ("ns", 1e9),
     "min": ("ns", 60e9),
@@ -25,13 +25,13 @@ _UNITS: Final = {
 }
 _LEAST: Final = {"ns": (1e8, "0.1s"), "bytes": (16e6, "16MB"), "steps": (1, "1 step")}
 _MOST: Final = 1 << 62
-# With steps alone, nothing would bound a program that never says that a step is over.
+# A limit in steps alone would not bound a program that never reports a step.
 _BYTES_OF_STEPS: Final = 4_000_000_000
 
 
 @dataclass(frozen=True)
-class Keep:
-    """At least so much; of several that are given, whichever is least. 0: not given."""
+class Retention:
+    """How much a rolling recording keeps at least; the lowest of several limits counts. 0: no limit."""
 
     ns: int = 0
     bytes: int = 0
@@ -41,34 +41,34 @@ class Keep:
         return self != EVERYTHING
 
 
-EVERYTHING: Final = Keep()
+EVERYTHING: Final = Retention()
 
 
-def parse(asked: str | Sequence[str]) -> Keep:
+def parse(keep: str | Sequence[str]) -> Retention:
     amounts: dict[str, int] = {}
-    texts = [asked] if isinstance(asked, str) else list(asked)
+    texts = [keep] if isinstance(keep, str) else list(keep)
     for text in texts:
         what, amount = _parse_one(text)
         if what in amounts:
-            raise UsageError(f"keep={asked!r} names an amount of the same kind twice: expected one")
+            raise UsageError(f"keep={keep!r} names an amount of the same kind twice: expected one")
         amounts[what] = amount
     if not amounts:
-        raise UsageError(f"keep={asked!r} names no amount: expected one such as '30s', '2GB' or '50 steps'")
+        raise UsageError(f"keep={keep!r} names no amount: expected one such as '30s', '2GB' or '50 steps'")
     if list(amounts) == ["steps"]:
         amounts["bytes"] = _BYTES_OF_STEPS
-    return Keep(**amounts)
+    return Retention(**amounts)
 
 
 def _parse_one(text: object) -> tuple[str, int]:
-    found = _AMOUNT.fullmatch(text) if isinstance(text, str) else None
-    unit = _UNITS.get(found[2]) if found is not None else None
-    if found is None or unit is None:
+    match = _AMOUNT.fullmatch(text) if isinstance(text, str) else None
+    unit = _UNITS.get(match[2]) if match is not None else None
+    if match is None or unit is None:
         raise UsageError(
             f"keep={text!r} is no amount: expected a number and one of {', '.join(_UNITS)}, such as '30s', '2GB' or "
             "'50 steps'"
         )
     what, one = unit
-    amount, (least, called) = float(found[1]) * one, _LEAST[what]
+    amount, (least, called) = float(match[1]) * one, _LEAST[what]
     if not least <= amount < _MOST or (what == "steps" and amount != int(amount)):
         raise UsageError(f"keep={text!r} cannot be kept: expected at least {called}, and whole steps")
     return what, int(amount)

@@ -1,6 +1,6 @@
-"""What is on while ops are labelled, and off again afterwards: torch's flag, the observer, ranges of modules.
+"""Turns on everything that labelling ops needs, and off again: torch's flag, the observer, ranges of modules.
 
-A session turns it on once, or with a schedule for each active step. Who may enter a session is `sessions`.
+A session turns it on once, or with a schedule for each active step. `sessions` decides who may enter a session.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ NO_STACKS = (
 )
 
 _observing = 0  # sessions that label
-_torch_thought: bool | None = None  # what torch's flag was before the first of them
+_torch_thought: bool | None = None  # torch's flag before the first of them
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """What is told beside the ops themselves."""
+class Details:
+    """The details that are recorded beside the ops themselves."""
 
-    inputs: int  # as observer.py numbers it
+    inputs: int  # a number from observer.py
     memory: bool
     stacks: bool
     overloads: bool
@@ -37,29 +37,29 @@ class Wanted:
 
 
 class Labelling:
-    """Labels ops for one session. `by` tells ops to the sink; `collect`, if given, has the tool collect meanwhile."""
+    """Labels ops for one session. `by` sends ops to the sink; `collect`, if given, makes the tool collect meanwhile."""
 
     def __init__(
         self,
         sink: Sink,
         native: Sinks,
         by: Observer | TorchEmitter,
-        wanted: Wanted,
+        details: Details,
         collect: Callable[[bool], None] | None,
     ) -> None:
         self.by = by
         self.native = native
         self._sink = sink
-        self._wanted = wanted
+        self._wanted = details
         self._collect = collect
-        self._undo: contextlib.ExitStack | None = None  # what turning on did
+        self._undo: contextlib.ExitStack | None = None  # reverts what turning on did
 
     @property
     def is_on(self) -> bool:
         return self._undo is not None
 
     def turn(self, on: bool) -> None:
-        """Label from here on, or no more. What has begun still ends."""
+        """Starts or stops labelling. Ranges that have begun still end."""
         if not on:
             undo, self._undo = self._undo, None
             if undo is not None:
@@ -70,7 +70,7 @@ class Labelling:
                 self._undo = undo.pop_all()
 
     def _turn_on(self, undo: contextlib.ExitStack) -> None:
-        """Turn everything on, and note what turns it off."""
+        """Turns everything on, and registers how to turn it off."""
         if self._collect is not None:
             undo.callback(self._collect, False)
             self._collect(True)
@@ -93,31 +93,31 @@ class Labelling:
             modules.start(to)
 
     def _attach(self, by: Observer, undo: contextlib.ExitStack) -> None:
-        number, wanted = self._sink.number, self._wanted
+        number, details = self._sink.number, self._wanted
         undo.callback(by.detach, number)
-        if wanted.stacks:
+        if details.stacks:
             undo.callback(by.stacks, number, on=False)
             if not by.stacks(number, on=True):
                 notices.warn(NO_STACKS, stacklevel=4)
-        if wanted.overloads:
+        if details.overloads:
             undo.callback(by.overloads, number, on=False)
             by.overloads(number, on=True)
-        by.attach(number, wanted.inputs)
-        if wanted.memory:
+        by.attach(number, details.inputs)
+        if details.memory:
             undo.callback(by.memory, number, on=False)
             if not by.memory(number, on=True):
                 notices.warn(NO_MEMORY, stacklevel=4)
 
 
 def torch_profiles() -> bool:
-    """Is a profiler of torch's own on?"""
+    """Returns whether one of torch's own profilers is on."""
     from torch.autograd import profiler
 
     return bool(_torch_thought if _observing else getattr(profiler, "_is_profiler_enabled", False))
 
 
 def _tell_torch(on: bool) -> None:
-    """torch's own flag that somebody profiles: Dynamo and Inductor add record_function ranges when it is set."""
+    """Sets torch's flag that a profiler is on: Dynamo and Inductor then add record_function ranges."""
     global _observing, _torch_thought
     from torch.autograd import profiler
 

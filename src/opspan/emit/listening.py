@@ -1,8 +1,8 @@
 """listen: makes this process ready to be recorded whenever `opspan attach` asks. Until then nothing is observed.
 
-A thread waits in the kernel at a Unix socket, in a folder that nobody but this user can enter. Whoever asks gets a
-thread for as long as it is recorded. None of them takes a signal that is meant for the program. A fork does not listen:
-it closes what it has of its parent's.
+A thread waits in the kernel at a Unix socket, in a folder that only this user can enter. Each requester gets a thread
+while it is recorded. These threads block all signals, which are meant for the program. A fork does not listen: it
+closes the descriptors that it has from its parent.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from typing import Final
 
 from opspan import private_files
 from opspan.emit import notices
-from opspan.emit.asking import SOCKET, asked_of, line_of, peer, read_line, send
+from opspan.emit.asking import SOCKET, line_of, peer, read_line, request_of, send
 from opspan.emit.on_demand import Bell, record_for
 from opspan.emit.step_ends import watch_optimizers
 from opspan.emit.torch_import import when_torch_is_imported
 from opspan.errors import EmitError, OpspanError
 
-_MOST_AT_ONCE: Final = 64  # four of them can record, see sink_list; others are told so
+_MOST_AT_ONCE: Final = 64  # four of them can record, see sink_list; others get an error
 _TO_ASK_SECONDS: Final = 5.0
 _TO_END_SECONDS: Final = 10.0
-# What a thread does to itself is not for others to take.
+# Signals that a thread raises in itself must stay with it.
 _OWN_SIGNALS: Final = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP}
 
 _lock = threading.RLock()
@@ -42,7 +42,7 @@ _listener: _Listener | None = None
 def listen() -> None:
     """Let `opspan attach` and `opspan top` of the same user record this process.
 
-    Call it once. A fork asks anew by itself.
+    Call it once. A fork listens again by itself.
     """
     global _listener
     with _lock:
@@ -66,7 +66,7 @@ class _Listener:
         try:
             path = self._folder.enter_context(private_files.claimed(_short_parent(), "opspan-listen-")) / SOCKET
             self._socket.bind(str(path))
-            path.chmod(0o600)  # until now the folder's own mode keeps others out
+            path.chmod(0o600)  # until now the folder's mode keeps others out
             self._socket.listen(_MOST_AT_ONCE)
             _start_thread(self._serve)
         except BaseException:
@@ -80,14 +80,14 @@ class _Listener:
             try:
                 connection, _ = self._socket.accept()
             except OSError:
-                if self._over.wait(1):  # else no descriptor is free for now
+                if self._over.wait(1):  # no descriptor is free for now
                     return
                 continue
             try:
                 if len(self._asking) < _MOST_AT_ONCE:
                     _start_thread(functools.partial(self._answer, connection))
                     continue
-            except RuntimeError:  # no more threads here
+            except RuntimeError:  # no more threads can start
                 pass
             connection.close()
 
@@ -95,28 +95,28 @@ class _Listener:
         bell = Bell()
         self._asking[threading.current_thread()] = connection, bell
         try:
-            send(connection, self._answered(connection, bell))
+            send(connection, self._reply_to_request(connection, bell))
         finally:
             del self._asking[threading.current_thread()]
             connection.close()
             bell.close()
 
-    def _answered(self, connection: socket.socket, bell: Bell) -> bytes:
+    def _reply_to_request(self, connection: socket.socket, bell: Bell) -> bytes:
         try:
             line = read_line(connection, _TO_ASK_SECONDS)
             if peer(connection)[1] != os.geteuid():
                 raise EmitError("that process is another user's")
-            asked, began = asked_of(line), time.monotonic()
-            answer = record_for(asked, connection, bell)
-            is_less = answer.steps < asked.steps if asked.steps else time.monotonic() - began < asked.seconds
+            request, began = request_of(line), time.monotonic()
+            answer = record_for(request, connection, bell)
+            is_less = answer.steps < request.steps if request.steps else time.monotonic() - began < request.seconds
             return line_of(replace(answer, ended=self._over.is_set() and is_less))
         except OpspanError as error:
             return line_of(EmitError(f"it ended meanwhile: {error}" if self._over.is_set() else str(error)))
-        except Exception as error:  # noqa: BLE001  # it is who asked who is to know, and not the program
+        except Exception as error:  # noqa: BLE001  # the requester gets the error, the program does not
             return line_of(EmitError(f"the recording failed: {type(error).__name__}: {error}"))
 
     def _end(self) -> None:
-        """The program ends: what is being recorded is ended as if its time was over."""
+        """Ends all recordings at the end of the program, as if their time was over."""
         if self._owner != os.getpid():
             return
         self._over.set()
@@ -139,7 +139,7 @@ class _Listener:
 
 
 def _short_parent() -> Path | None:
-    """Where temporary folders are, unless a socket's path, of 107 bytes at most, would not fit."""
+    """Returns the folder for temporary files unless a socket's path there would exceed its limit of 107 bytes."""
     return None if len(os.fsencode(tempfile.gettempdir())) < 64 else Path("/tmp")
 
 

@@ -1,11 +1,11 @@
-"""Puts two calls of ours around every call of an nn.Module, by the code of the one function that they all go through.
+"""Adds two calls of ours to every call of an nn.Module, by changing the code of the one function that all go through.
 
-That is `nn.Module._wrapped_call_impl`, which torch also calls `nn.Module.__call__`. The function stays the same object
-and gets other code. So nothing that holds or compares it notices: torch.fx and Dynamo keep it from their import on,
-Dynamo skips it where it finds this very function (no graph break, no recompiling, strict export works), and a program
-may replace `nn.Module.__call__` before, meanwhile and afterwards. Global forward hooks do change what Dynamo does, and
-cost more. The code does what torch's does, so there is no further frame: what is as deep in calls as the recursion
-limit allows still runs. It claims torch's file and line, because Dynamo looks at the file, and people at tracebacks.
+That is `nn.Module._wrapped_call_impl`, which torch also calls `nn.Module.__call__`. The function object stays, only its
+code changes, so everything that holds or compares it keeps working: torch.fx and Dynamo hold it from their import on,
+Dynamo skips exactly this function (no graph break, no recompiling, strict export works), and a program may replace
+`nn.Module.__call__` before, meanwhile and afterwards. Global forward hooks would change what Dynamo does, and cost
+more. The new code does what torch's does without a further frame, so calls nest as deep as before within the recursion
+limit. It keeps torch's file and line, since Dynamo looks at the file, and people read tracebacks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any, Final
 
-# As torch has it since 2.1, in a class for its qualified name.
+# torch's code since 2.1, in a class for its qualified name.
 _TORCHS: Final = """
 class Module:
     def _wrapped_call_impl(self, *args, **kwargs):
@@ -25,7 +25,7 @@ class Module:
         else:
             return self._call_impl(*args, **kwargs)
 """
-# Dynamo traces this where a class has a `__call__` of its own, or a module has hooks; `opspan_enter` is None there.
+# Dynamo traces this if a class has its own `__call__` or a module has hooks; `opspan_enter` is None there.
 _OURS: Final = """
 class Module:
     def _wrapped_call_impl(self, *args, **kwargs):
@@ -45,9 +45,9 @@ _around: CodeType
 
 
 def start(enter: Callable[[Any, Any], Any], leave: Callable[[Any, Any], None]) -> bool:
-    """From here on, or not at all where torch calls modules in another way. `enter(module, inputs)` answers None, or
-    what `leave(answer, outputs)` is called with on the same thread, outputs being None after an exception. Neither may
-    raise, and they are the same in every call of this function."""
+    """Starts the calls, and returns whether torch calls modules in the known way. `enter(module, inputs)` returns None
+    or a value for `leave(value, outputs)` on the same thread; `outputs` is None after an exception. Neither may raise.
+    Each call of `start` must pass the same two."""
     global _function, _before, _around
     if _function is None:
         from torch.nn import Module
@@ -55,7 +55,7 @@ def start(enter: Callable[[Any, Any], Any], leave: Callable[[Any, Any], None]) -
         function = vars(Module).get("_wrapped_call_impl")
         if not isinstance(function, FunctionType) or not _is_known(function.__code__):
             return False
-        # Names of torch's file from now on: calls that have begun look them up after `stop`, too.
+        # These names stay in torch's module: calls that have begun look them up after `stop`, too.
         function.__globals__.update(opspan_enter=enter, opspan_leave=leave)
         _before, _around = function.__code__, _code_like(function.__code__)
         _function = function
@@ -64,7 +64,7 @@ def start(enter: Callable[[Any, Any], Any], leave: Callable[[Any, Any], None]) -
 
 
 def stop() -> None:
-    """Calls that have begun still leave."""
+    """Stops the calls of `enter`. Calls that have begun still call `leave`."""
     if _function is not None and _function.__code__ is _around:
         _function.__code__ = _before
 
@@ -75,7 +75,7 @@ def _is_known(code: CodeType) -> bool:
 
 
 def _code_like(code: CodeType) -> CodeType:
-    """Ours, all of which is said to be at the place of torch's last call."""
+    """Returns our code, with all of it at the position of torch's last call."""
     tree = ast.parse(_OURS)
     last = [one for one in dis.get_instructions(code) if one.opname.startswith("CALL")][-1]
     line = max(filter(None, (line for _, line in dis.findlinestarts(code))))

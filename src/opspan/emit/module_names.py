@@ -1,7 +1,7 @@
-"""Qualified names of modules, `MLP.layers.0`, as they are when first called. Runs nothing of the program's.
+"""Qualified names of modules, `MLP.layers.0`, as of their first call. No code of the program runs for that.
 
-A module may answer attributes by functions of its own (`__getattr__`, `__getattribute__`, properties, `__eq__`,
-`__len__`), which may raise, take long or be counted. So all is read from the dictionary of the object itself.
+A module may define attribute access by functions (`__getattr__`, `__getattribute__`, properties, `__eq__`, `__len__`)
+that raise, take long or count calls. So everything is read from the dictionary of the object itself.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from opspan.emit.sinks import KIND_MODULE
 
 V = TypeVar("V")
 
-# A model that makes new modules in every forward would have its names looked up for ever.
+# Otherwise a model that creates modules in every forward would have names looked up without end.
 _MAX_LOOKUPS: Final = 8
-# Bounds a name: it grows with every level, and a linked list of modules has as many levels as modules.
+# The limit of a name: it grows with each level, and a linked list of modules has as many levels as modules.
 _LONGEST: Final = 1024
-_class_name = type.__dict__["__name__"].__get__  # a metaclass may have another
+_class_name = type.__dict__["__name__"].__get__  # a metaclass may define another `__name__`
 
 
-class ByModule(Generic[V]):
-    """A value for each module that lives. By identity: a module may have `__eq__`, and then often no `__hash__`."""
+class ModuleMap(Generic[V]):
+    """Maps living modules to values, by identity: a module may have `__eq__`, and then often no `__hash__`."""
 
     def __init__(self) -> None:
         self._entries: dict[int, tuple[weakref.ref[Any], V]] = {}
@@ -45,8 +45,8 @@ class ByModule(Generic[V]):
 
 
 class Names:
-    """Names from the outermost module that was seen to contain one. Without a lock, which a fork or a signal's handler
-    might find held: two threads that look up the same names find the same."""
+    """Names of modules, from the outermost module that contains them. No lock is used, as a fork or a signal handler
+    might find it held; two threads that look up the same module get the same name."""
 
     def __init__(self) -> None:
         from torch.jit import ScriptModule
@@ -55,22 +55,22 @@ class Names:
         self._script_module = ScriptModule
         self._module = Module
         self._dict_of = Module.__dict__["__dict__"].__get__
-        self._found: ByModule[tuple[Ref, str]] = ByModule()
-        self._lookups: ByModule[int] = ByModule()
-        self.get = self._found.get  # the range and the name of a module, where they are known
+        self._found: ModuleMap[tuple[Ref, str]] = ModuleMap()
+        self._lookups: ModuleMap[int] = ModuleMap()
+        self.get = self._found.get  # returns the range and the name of a known module
 
     def learn(self, module: Any, outermost: Any) -> tuple[Ref, str]:
-        """The same of one that is not known. `outermost` is the one whose call this call is inside, on this thread."""
+        """Looks up an unknown module. `outermost` is the module whose call contains this call, on this thread."""
         lookups = _MAX_LOOKUPS if outermost is None else self._lookups.get(outermost) or 0
         if lookups < _MAX_LOOKUPS:
             self._lookups.set(outermost, lookups + 1)
             self._learn_parts(outermost)
-        if (found := self.get(module)) is None:  # not a part of it: the outermost of its own
-            found = self._learn_parts(module)
-        return found
+        if (entry := self.get(module)) is None:  # it is not a part of `outermost`, but an outermost module itself
+            entry = self._learn_parts(module)
+        return entry
 
     def _learn_parts(self, root: Any) -> tuple[Ref, str]:
-        """named_modules, each once. torch's own asks modules whether they are equal, and calls itself at each level."""
+        """Learns each part once. torch's named_modules compares modules, and recurses at each level."""
         compiled = dict.get(self._parts_of(root), "_orig_mod")
         root_name = self._class_of(root if compiled is None else compiled)
         seen: set[int] = set()
@@ -84,30 +84,30 @@ class Names:
         return self._learn_one(root, root_name)
 
     def _learn_one(self, module: Any, name: str) -> tuple[Ref, str]:
-        found = ranges.ref_of(name, kind=KIND_MODULE, detail=self._class_of(module)), name
-        self._found.set(module, found)
-        return found
+        entry = ranges.ref_of(name, kind=KIND_MODULE, detail=self._class_of(module)), name
+        self._found.set(module, entry)
+        return entry
 
     def _named_parts(self, module: Any, name: str) -> Iterator[tuple[str, Any]]:
         for part_name, part in list(dict.items(self._parts_of(module))):
             if issubclass(type(part), self._module):
-                # torch.compile wraps a module in another one, which is no part of the model.
+                # torch.compile wraps a module in another one, which does not belong to the model.
                 yield (name if part_name == "_orig_mod" else _bounded(f"{name}.{part_name}")), part
 
     def _parts_of(self, module: Any) -> dict[str, Any]:
-        """To be read by dict's own methods: a program's kind of dictionary may have others."""
+        """Returns the parts, to be read with dict's own methods: a program's subclass of dict may change them."""
         parts = self._state_of(module).get("_modules")
-        if not issubclass(type(parts), dict):  # a scripted module's, which has a dictionary inside
+        if not issubclass(type(parts), dict):  # scripted modules have a dictionary inside
             parts = getattr(parts, "_python_modules", {})
         return cast("dict[str, Any]", parts)
 
     def _state_of(self, module: Any) -> dict[str, Any]:
         state: dict[str, Any] = self._dict_of(module)
-        scripted = state.get("_actual_script_module")  # torch.jit.trace wraps it
+        scripted = state.get("_actual_script_module")  # torch.jit.trace wraps the scripted module
         return state if scripted is None else self._dict_of(scripted)
 
     def _class_of(self, module: Any) -> str:
-        # A scripted module's class is RecursiveScriptModule; it knows what it was.
+        # A scripted module's class is RecursiveScriptModule; it remembers the original class.
         inside = self._state_of(module).get("_c") if issubclass(type(module), self._script_module) else None
         return (str(inside._type().name()) if inside is not None else "") or str(_class_name(type(module)))
 

@@ -1,7 +1,7 @@
 """Labels threads with the module that they run, forward and backward, and with the phase forward.
 
-Backward has no modules: there the nodes of torch's graph at which a module's call begins and ends are hooked, and say
-so to the thread that reaches them. Neither a tensor nor the graph is changed; the hooks go with the graph.
+Modules have no calls in backward. So the nodes of torch's graph where a module's call begins and ends get hooks, which
+tell the thread that reaches them. Neither tensors nor the graph change; the hooks are freed with the graph.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from opspan.emit import unharmed
 from opspan.emit.phase_tags import FORWARD
 from opspan.emit.thread_tags import ThreadTags
 
-DEEPEST: Final = 4  # modules inside of each other; what is inside of these has the label of the one around it
+DEEPEST: Final = 4  # levels of modules; deeper ones have the label of the module around them
 _MARK: Final = "opspan.module"
-_MOST_VALUES: Final = 256  # of the inputs or outputs of a module, among which a tensor is looked for
+_MOST_VALUES: Final = 256  # inputs or outputs of a module to search for a tensor
 
 
 class ModuleTags:
-    """Labels threads: `modules` calls it at the begin and at the end of each call of a module."""
+    """Labels threads: `modules` calls it at the begin and the end of each call of a module."""
 
     def __init__(self, tags: ThreadTags, named: bool, forward: bool) -> None:
         from torch import Tensor
@@ -36,7 +36,7 @@ class ModuleTags:
         self._is_transformed = _functorch.is_functorch_wrapped_tensor
         self._is_over = False
 
-    def entered(self, name: str, depth: int, inputs: object) -> int | None:
+    def on_enter(self, name: str, depth: int, inputs: object) -> int | None:
         tags = self._tags
         if depth >= (DEEPEST if self._named else 1):
             return None
@@ -49,21 +49,22 @@ class ModuleTags:
             labels["module"] = name
         return tags.push(labels)
 
-    def returned(self, name: str, outputs: object) -> None:
+    def on_return(self, name: str, outputs: object) -> None:
         if self._named:
             self._mark(outputs, name)
 
-    def left(self, entered: int) -> None:
+    def on_leave(self, entered: int) -> None:
         self._tags.cut(entered)
 
     def end(self) -> None:
-        """Ends the labelling of backward: graphs that live on label nothing any more."""
+        """Ends the labelling of backward: hooks of graphs that still live do nothing any more."""
         self._is_over = True
 
     def _mark(self, values: object, name: str) -> None:
-        """Backward runs in the order of forward reversed: from this node on, and until the next one, it is in `name`.
+        """Makes backward label this node and those after it with `name`, up to the next mark.
 
-        The outputs of a module are those of its last part as well: who was first is the innermost.
+        Backward runs in the reverse order of forward. The outputs of a module are also those of its last part: the
+        first mark of a node is the innermost module.
         """
         node = self._first_node(values)
         if node is not None and node.metadata.get(_MARK) is not self:
@@ -71,12 +72,12 @@ class ModuleTags:
             node.register_prehook(partial(unharmed.call, "labelling modules in backward", self._reached, name))
 
     def _reached(self, name: str, _gradients: object) -> None:
-        if not self._is_over and self._tags.depth():  # else it is no backward pass that we know of
+        if not self._is_over and self._tags.depth():  # otherwise it is in no backward pass that we know of
             self._tags.change({"module": name})
 
     def _first_node(self, values: object) -> Any:
-        """Returns the node of the first tensor that has one. Calls nothing of the program's: its tensors, tuples and
-        dictionaries may be of classes that have functions of their own for all of this."""
+        """Returns the node of the first tensor that has one. No code of the program runs: its tensors, tuples and
+        dictionaries may be of classes that redefine access."""
         waiting, looked_at = [values], 0
         while waiting and looked_at < _MOST_VALUES:
             value = waiting.pop()

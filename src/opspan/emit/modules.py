@@ -1,8 +1,8 @@
 """A range for every nn.Module call: `MLP.layers.0`, and its class. No model is changed, and no exception gets out.
 
-What is here serves every session that asked for modules, and who watches them. Where torch.compile traces a model it
-does nothing, so there is no graph break and nothing is left of it in the compiled code: a compiled model shows as one
-range, the outermost, and what runs eagerly around it shows as usual.
+One set of hooks serves all sessions that want modules, and the watcher. Where torch.compile traces a model they do
+nothing: there is no graph break, and compiled code contains nothing of them. A compiled model shows as one range, the
+outermost; modules that run eagerly around it show as usual.
 
 Sessions start and end inside `changes.change`, which is the lock.
 """
@@ -18,21 +18,21 @@ from opspan.emit.module_names import Names
 
 
 class Watcher(Protocol):
-    """Is told of calls on the thread that makes them; `depth` counts those around."""
+    """Receives calls on the thread that makes them; `depth` is the number of calls around."""
 
-    def entered(self, name: str, depth: int, inputs: object) -> int | None: ...
-    def returned(self, name: str, outputs: object) -> None: ...
-    def left(self, entered: int) -> None: ...
+    def on_enter(self, name: str, depth: int, inputs: object) -> int | None: ...
+    def on_return(self, name: str, outputs: object) -> None: ...
+    def on_leave(self, entered: int) -> None: ...
 
 
 class _Frame:
-    """A call that has begun."""
+    """A call in progress."""
 
     __slots__ = ("module", "to", "watched")
 
     module: Any
-    to: int  # the sinks it was pushed to, 0 when it reached nobody
-    watched: tuple[Watcher, str, int] | None  # by whom, its name, and what `entered` answered
+    to: int  # the sinks it was pushed to, 0 if nobody listened
+    watched: tuple[Watcher, str, int] | None  # the watcher, the name, and the result of `on_enter`
 
 
 _DOING: Final = "labelling modules"
@@ -41,35 +41,35 @@ _UNKNOWN: Final = (
 )
 
 _local = threading.local()
-_is_compiling: Callable[[], bool]  # torch's: also true in what the compiler itself runs to make code
+_is_compiling: Callable[[], bool]  # torch's function: also true in code that the compiler itself runs
 _names: Names
-_to = 0  # the sinks that asked for modules
+_to = 0  # the sinks that get modules
 _watcher: Watcher | None = None
 
 
 def start(to: int) -> None:
-    """Modules to this sink too."""
+    """Adds a sink that gets modules."""
     global _to
     if _start():
         _to |= to
 
 
 def stop(to: int) -> None:
-    """No more modules to this sink."""
+    """Removes a sink."""
     global _to
     _to &= ~to
     _stop()
 
 
 def watch(watcher: Watcher) -> None:
-    """Tell it of modules too. One at a time."""
+    """Sets the watcher; there is one at a time."""
     global _watcher
     if _start():
         _watcher = watcher
 
 
 def unwatch() -> None:
-    """Tell it only of the ends of calls that it was told of."""
+    """Removes the watcher. It still gets the ends of calls whose begin it got."""
     global _watcher
     _watcher = None
     _stop()
@@ -92,13 +92,13 @@ def _stop() -> None:
     if _to or _watcher is not None:
         return
     module_calls.stop()
-    _unwind(_stack(), 0)  # on other threads what has begun ends when it ends
+    _unwind(_stack(), 0)  # other threads end their calls as they return
 
 
 def _enter(module: Any, inputs: object) -> _Frame | None:
     frame = None
     try:
-        if _is_compiling() or not (_to or _watcher):  # none: a call began as the last session ended
+        if _is_compiling() or not (_to or _watcher):  # a call began while the last session ended
             return None
         stack = _stack()
         ref, name = _names.get(module) or _names.learn(module, stack[0].module if stack else None)
@@ -109,13 +109,13 @@ def _enter(module: Any, inputs: object) -> _Frame | None:
         if ranges.push(ref, _to) >= 0:
             frame.to = _to
         if (watcher := _watcher) is not None:
-            entered = watcher.entered(name, len(stack) - 1, inputs)
+            entered = watcher.on_enter(name, len(stack) - 1, inputs)
             if entered is not None:
                 frame.watched = watcher, name, entered
-    except Exception as error:  # noqa: BLE001  # the program has done nothing wrong
+    except Exception as error:  # noqa: BLE001  # an error of ours must not reach the program
         try:
             unharmed.keep(_DOING, error)
-        except Exception:  # noqa: BLE001  # no room even for that
+        except Exception:  # noqa: BLE001  # the stack has no room even for that
             unharmed.too_deep += 1
     return frame
 
@@ -124,18 +124,18 @@ def _leave(frame: _Frame, outputs: object) -> None:
     try:
         stack = _stack()
         depth = len(stack) - 1
-        # Normally the top. What is above it has ended without saying so, as a greenlet that was switched away from.
+        # Mostly the top. Frames above it never ended, as in a greenlet that was switched away from.
         while depth >= 0 and stack[depth] is not frame:
             depth -= 1
         if depth < 0:  # its session ended inside the call
             return
         if frame.watched is not None:
-            frame.watched[0].returned(frame.watched[1], outputs)
+            frame.watched[0].on_return(frame.watched[1], outputs)
         _unwind(stack, depth)
-    except Exception as error:  # noqa: BLE001  # the program has done nothing wrong
+    except Exception as error:  # noqa: BLE001  # an error of ours must not reach the program
         try:
             unharmed.keep(_DOING, error)
-        except Exception:  # noqa: BLE001  # no room even for that
+        except Exception:  # noqa: BLE001  # the stack has no room even for that
             unharmed.too_deep += 1
 
 
@@ -145,7 +145,7 @@ def _unwind(stack: list[_Frame], depth: int) -> None:
         if frame.to:
             ranges.pop(frame.to)
         if frame.watched is not None:
-            frame.watched[0].left(frame.watched[2])
+            frame.watched[0].on_leave(frame.watched[2])
 
 
 def _stack() -> list[_Frame]:

@@ -1,4 +1,4 @@
-"""What `opspan.nvtx` and `opspan.itt` share: pushes and pops to one kind of tool, with depths as torch promises."""
+"""The common part of `opspan.nvtx` and `opspan.itt`: pushes and pops for one kind of tool, with torch's depths."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ R = TypeVar("R")
 class Namespace:
     """Push, pop and mark for one sink's bit.
 
-    The stack kept here remembers which pushes reached a tool: a pop must undo its own push, also when a session
-    started or ended in between. It also gives a depth while nobody listens.
+    A stack remembers which pushes reached a tool: a pop must undo its own push, even if a session started or ended in
+    between. It also counts depths while nobody listens.
     """
 
     def __init__(self, to: int) -> None:
@@ -62,7 +62,8 @@ class Namespace:
             ranges.mark(ranges.ref_of(text), self.to)
 
     def range(self, message: str, *args: object, **kwargs: object) -> Range:
-        """For a `with` block or a function. With further arguments, `message.format(*args, **kwargs)`."""
+        """Returns a range for a `with` block or a function, named `message.format(*args, **kwargs)` with further
+        arguments."""
         if compiling():
             return cast(Range, torchs_range(message))
         text = ranges.text_of(message)
@@ -77,7 +78,7 @@ class Namespace:
 
 
 class Range:
-    """A push and its pop. Nothing is kept here, so that all may share it."""
+    """A push and its pop. It has no state, so that all may share it."""
 
     __slots__ = ("_namespace", "args", "name")
 

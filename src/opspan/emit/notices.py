@@ -1,7 +1,7 @@
-"""What the live side says to a person while a program runs: warnings, and lines on standard error.
+"""Messages of the live side while a program runs: warnings, and lines on standard error.
 
-A program that opspan was put into from outside (`opspan run --emit`, `opspan exec`) asked for nothing: there a
-warning is a line on standard error, which no filter such as `python -W error` turns into an exception.
+`opspan run --emit` and `opspan exec` put opspan into programs that never asked for it: there a warning is a line on
+standard error, which no filter such as `python -W error` turns into an exception.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _here = threading.local()
 
 
 def put_in() -> None:
-    """From here on this process is one that opspan was put into."""
+    """Notes that opspan was put into this process from outside."""
     global _put_in
     _put_in = True
 
 
 @contextlib.contextmanager
-def collected(into: list[str]) -> Iterator[None]:
-    """Warnings of this thread go there: who asked is another process, and the program is not to be told."""
+def collect(into: list[str]) -> Iterator[None]:
+    """Collects the warnings of this thread: the requester, another process, gets them, and the program does not."""
     before, _here.into = getattr(_here, "into", None), into
     try:
         yield
@@ -45,7 +45,7 @@ def warn(message: str, stacklevel: int) -> None:
 
 
 def warn_at_end(message: str, stacklevel: int) -> None:
-    """Where a session ends: that must not raise, where warnings are errors either."""
+    """Warns at the end of a session, which must not raise, even if warnings are errors."""
     try:
         warn(message, stacklevel + 1)
     except Warning:
@@ -53,9 +53,9 @@ def warn_at_end(message: str, stacklevel: int) -> None:
 
 
 def say(text: str) -> None:
-    """To standard error, where there is one: it may be closed, or a full disk."""
+    """Writes to standard error if possible: it may be closed, or the disk full."""
     try:
         sys.stderr.write(printable_lines(text))
         sys.stderr.flush()
-    except (AttributeError, OSError, ValueError):  # None; not writable; closed
+    except (AttributeError, OSError, ValueError):  # stderr is None, not writable, or closed
         pass

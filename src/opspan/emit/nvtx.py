@@ -31,7 +31,7 @@ class emit_nvtx(Emitter):  # noqa: N801  # torch's name
     _sinks = (sink_list.NVTX,)
     _what = "NVTX annotation"
     _lost = "torch's text labels, without forward threads, none in forks"
-    _untold = False  # to collect, as CUDA was not in use yet
+    _untold = False  # the tool, to collect, since CUDA was not in use yet
 
     def __init__(
         self,
@@ -55,10 +55,11 @@ class emit_nvtx(Emitter):  # noqa: N801  # torch's name
             self._tell(True)
 
     def _tell(self, on: bool) -> None:
-        """In CUDA's words, where a program uses CUDA. What it begins to use in an active step counts from the next."""
+        """Tells the tool by CUDA's functions if the program uses CUDA. A first use in an active step counts from the
+        next."""
         import torch
 
-        # Not is_available(): it starts the driver, which forks then cannot use, and warns where that is too old.
+        # is_available() would start the driver, which forks then cannot use, and warn if it is too old.
         self._untold = on and not torch.cuda.is_initialized()
         if torch.cuda.is_initialized():
             (torch.cuda.profiler.start if on else torch.cuda.profiler.stop)()
@@ -66,4 +67,4 @@ class emit_nvtx(Emitter):  # noqa: N801  # torch's name
     def _torch_can(self) -> bool:
         import torch
 
-        return bool(torch.cuda.is_initialized())  # it waits for the device first, and must not be what starts CUDA
+        return bool(torch.cuda.is_initialized())  # torch's emitter synchronizes first, and must not start CUDA

@@ -1,8 +1,8 @@
 """Finds, builds and loads the observer, the only native code that knows torch. Its C face: native/observer/observer.h.
 
-It is compiled once for the torch that is installed and kept in a cache. A cached file ends with the SHA-256 of what
-stands before it (a loader ignores bytes past the end of an ELF file): one that was cut off is never opened, because
-opening it could crash. Nor is one that somebody else could have written (private_files.py): it would run as this user.
+It is compiled once for the installed torch and kept in a cache. A cached file ends with the SHA-256 of the bytes before
+(a loader ignores bytes past the end of an ELF file), so a truncated file is never opened, which could crash. A file
+that somebody else could have written is not opened, either (private_files.py): it would run as this user.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NO_COMPILER: Final = (
 )
 _LOG: Final = "build.log"
 
-# What a sink is told of inputs: nothing, sizes, those and addresses of tensors, or all that torch.profiler knows.
+# The inputs that a sink gets: none, sizes, sizes and addresses of tensors, or all that torch.profiler records.
 NO_INPUTS, SIZES, TENSORS, ALL_INPUTS = range(4)
 
 _loaded: Observer | None = None
@@ -42,63 +42,63 @@ _lock = threading.Lock()
 
 @dataclass(frozen=True)
 class Torch:
-    """What of a torch decides whether an observer fits it."""
+    """The properties of a torch that decide whether an observer fits it."""
 
     version: str
     git: str
     cxx11_abi: bool
     debug: bool
-    root: Path  # of the package: include/ and lib/ are below
+    root: Path  # the package's folder: include/ and lib/ are below
 
     @classmethod
     def here(cls) -> Torch:
         try:
             import torch
-        except (ImportError, OSError) as error:  # OSError: a library that torch needs
+        except (ImportError, OSError) as error:  # OSError: a library that torch needs is missing
             raise TorchUnsupported(f"torch cannot be imported ({error}): pip install torch") from error
-        found = cls(
+        here = cls(
             version=str(torch.__version__),
             git=str(torch.version.git_version),
             cxx11_abi=bool(torch.compiled_with_cxx11_abi()),
             debug=bool(torch.version.debug),
             root=Path(torch.__file__).parent,
         )
-        if found.number < OLDEST_TORCH:
+        if here.number < OLDEST_TORCH:
             oldest = ".".join(map(str, OLDEST_TORCH))
-            raise TorchUnsupported(f"torch {found.version} found, opspan needs {oldest} or newer: pip install -U torch")
-        return found
+            raise TorchUnsupported(f"torch {here.version} found, opspan needs {oldest} or newer: pip install -U torch")
+        return here
 
     @property
     def number(self) -> tuple[int, ...]:
-        found = re.match(r"(\d+)\.(\d+)", self.version)
-        if found is None:
+        match = re.match(r"(\d+)\.(\d+)", self.version)
+        if match is None:
             raise TorchUnsupported(f"torch says that its version is {self.version!r}: that is no number")
-        return tuple(map(int, found.groups()))
+        return tuple(map(int, match.groups()))
 
 
 class Observer:
-    """The loaded library. It stays loaded: torch may still be inside one of its callbacks."""
+    """The loaded library. It is never unloaded: torch may still be inside one of its callbacks."""
 
     def __init__(self, path: Path, descriptor: int, native: sinks.Sinks, lies_at: Path | None = None) -> None:
-        """What the descriptor is of is loaded; `path` is its name, though it may still lie elsewhere. The
-        descriptor stays open with it, as libraries.load says."""
+        """Loads the file of the descriptor; `path` is its name, though it may still lie elsewhere. The descriptor stays
+        open, as libraries.load requires."""
         try:
             library = libraries.load(lies_at or path, descriptor)
-            found = library.opspan_observer_abi()
-            if found != ABI:
-                raise ObserverError(f"{path} speaks version {found} of observer.h, this opspan version {ABI}")
+            version = library.opspan_observer_abi()
+            if version != ABI:
+                raise ObserverError(f"{path} speaks version {version} of observer.h, this opspan version {ABI}")
             pointers = (ctypes.c_void_p * len(SINKS))(*(native.sink_of(sink.number) for sink in SINKS))
             failed = library.opspan_observer_init(pointers)
         except (OSError, AttributeError) as error:
-            said = str(error).replace(f"/proc/self/fd/{descriptor}", path.name)
-            raise ObserverError(f"{path} cannot be loaded ({said})") from error
+            reason = str(error).replace(f"/proc/self/fd/{descriptor}", path.name)
+            raise ObserverError(f"{path} cannot be loaded ({reason})") from error
         if failed:
             raise ObserverError(f"{path} refused to start (error number {failed})")
         self.path = path
         self._library: Any = library
 
     def attach(self, sink: int, inputs: int) -> None:
-        """From now on every op of every thread is told to this sink."""
+        """Sends every op of every thread to this sink from now on."""
         failed = self._library.opspan_observer_attach(sink, inputs)
         if failed:
             raise ObserverError(f"the observer could not be attached (error number {failed})")
@@ -107,28 +107,29 @@ class Observer:
         self._library.opspan_observer_detach(sink)
 
     def memory(self, sink: int, on: bool) -> bool:
-        """Memory of the host that torch takes and gives back is told to this sink. False: it cannot be watched here."""
+        """Sends host memory that torch takes and gives back to this sink. Returns False if it cannot be watched
+        here."""
         return int(self._library.opspan_observer_memory(sink, int(on))) == 0
 
     def stacks(self, sink: int, on: bool) -> bool:
-        """Ops come with the functions of Python that they are called in. False: not from this Python."""
+        """Adds the calling functions of Python to ops. Returns False if this Python's stacks cannot be read."""
         return int(self._library.opspan_observer_stacks(sink, int(on))) == 0
 
     def threads(self, on: bool) -> None:
-        """Torch's own collection hears of each thread that runs an op, so that it knows them by the numbers we have."""
+        """Tells torch's own collection of each thread that runs an op, so that both use the same numbers of threads."""
         self._library.opspan_observer_threads(int(on))
 
     def overloads(self, sink: int, on: bool) -> None:
-        """Ops come with the name of their overload."""
+        """Adds the name of their overload to ops."""
         self._library.opspan_observer_overloads(sink, int(on))
 
     def empty(self, on: int) -> None:
-        """An observer that does nothing: the floor against which the others are measured. 2: it asks for inputs."""
+        """Attaches callbacks that do nothing: the least cost, to measure the others against. 2: they ask for inputs."""
         self._library.opspan_observer_empty(on)
 
 
 def load() -> Observer:
-    """The observer for the torch of this process, built if need be. Raises an ObserverError, never less."""
+    """Returns the observer for this process' torch, built if necessary. All failures raise ObserverError."""
     global _loaded
     with _lock:
         if _loaded is None:
@@ -138,24 +139,24 @@ def load() -> Observer:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What the cache has for a torch: an observer, or why what is there cannot be used."""
+class CacheEntry:
+    """The cache's entry for a torch: an observer, or the reason why the file there cannot be used."""
 
     path: Path | None = None
-    descriptor: int = -1  # of the checked file
+    descriptor: int = -1  # the checked file
     refused: str = ""
 
 
-def find(torch: Torch) -> Found:
-    """A good observer for this torch in the cache. Without a compiler, whichever compiler built it."""
+def find(torch: Torch) -> CacheEntry:
+    """Returns a good observer for this torch from the cache. Without a compiler, one of any compiler will do."""
     try:
         folder = private_files.check_folder(private_files.cache_folder())
-        built_by = compiler.find()
-        names = [_name(torch, built_by)] if built_by is not None else _names(folder, _prefix(torch))
+        cxx = compiler.find()
+        names = [_name(torch, cxx)] if cxx is not None else _names(folder, _prefix(torch))
     except PermissionError as error:
-        return Found(refused=_why(error))
+        return CacheEntry(refused=_why(error))
     except OSError:
-        return Found()
+        return CacheEntry()
     refused = ""
     for path in (folder / name for name in names):
         try:
@@ -164,22 +165,22 @@ def find(torch: Torch) -> Found:
             refused = _why(error)
         else:
             if descriptor is not None:
-                return Found(path, descriptor)
-    return Found(refused=refused)
+                return CacheEntry(path, descriptor)
+    return CacheEntry(refused=refused)
 
 
 def cached(torch: Torch) -> Path | None:
-    """Where the cache has a good observer for this torch."""
-    found = find(torch)
-    if found.path is not None:
-        os.close(found.descriptor)
-    return found.path
+    """Returns the path of a good observer for this torch in the cache."""
+    entry = find(torch)
+    if entry.path is not None:
+        os.close(entry.descriptor)
+    return entry.path
 
 
 def stale(torch: Torch) -> list[Path]:
-    """Observers that serve nobody any more: cut off, or of another version of this very torch or opspan.
+    """Returns observers that are useless by now: truncated, or of another version of this very torch or opspan.
 
-    The cache is shared. What another environment's torch needs looks strange from here, and is none of our business.
+    Environments share the cache. Observers for the torch of another environment are left alone.
     """
     good = _prefix(torch)
     ours = f"observer-{_environment(torch)}-"
@@ -194,39 +195,39 @@ def stale(torch: Torch) -> list[Path]:
 
 
 def _load(torch: Torch, native: sinks.Sinks) -> Observer:
-    found = find(torch)
-    if found.path is not None:
+    entry = find(torch)
+    if entry.path is not None:
         try:
-            return Observer(found.path, found.descriptor, native)
+            return Observer(entry.path, entry.descriptor, native)
         except ObserverError as error:
             if compiler.find() is None:
                 raise
             notices.warn(f"{error}: building it anew", stacklevel=2)
-    return build(torch, native, over=found.path, refused=found.refused)
+    return build(torch, native, over=entry.path, refused=entry.refused)
 
 
 def build(torch: Torch, native: sinks.Sinks, over: Path | None = None, refused: str = "") -> Observer:
-    """Build into the cache and load. `over`: a cached file that was found bad; `refused`: why one was not opened."""
-    found = compiler.find()
-    if found is None:
+    """Builds into the cache and loads. `over`: a cached file that is bad; `refused`: why a file was not opened."""
+    cxx = compiler.find()
+    if cxx is None:
         also = f"; an observer that was built is not used, for {refused}" if refused else ""
         raise NoCompiler(f"{compiler.why_none()}, {NO_COMPILER}{also}")
     try:
         folder = private_files.kept_folder(private_files.cache_folder())
-        path = folder / _name(torch, found)
+        path = folder / _name(torch, cxx)
         with private_files.locked(path.with_suffix(".lock"), waiting=_say_waiting):
             # Another process may have built it while this one waited.
             descriptor = None if path == over else _opened_if_ours(path)
             if descriptor is None:
                 with private_files.claimed(folder, "building-") as inner:
                     try:
-                        made, descriptor = _compile(torch, found, inner, path.with_suffix(".log"))
+                        built, descriptor = _compile(torch, cxx, inner, path.with_suffix(".log"))
                     finally:
                         if (log := inner / _LOG).is_file():
                             log.replace(path.with_suffix(".log"))
-                    # Loaded before it is shown to others: who finds it there may rely on it.
-                    observer = Observer(path, descriptor, native, lies_at=made)
-                    made.replace(path)
+                    # It is loaded before others can see it: they may rely on a file that they find.
+                    observer = Observer(path, descriptor, native, lies_at=built)
+                    built.replace(path)
                     return observer
     except OSError as error:
         wanted = "that can be written" if error.strerror is not None else "that only you can write"
@@ -235,15 +236,15 @@ def build(torch: Torch, native: sinks.Sinks, over: Path | None = None, refused: 
             f"set OPSPAN_CACHE_DIR to a folder {wanted}",
             stacklevel=2,
         )
-        return _build_privately(torch, found, native)
+        return _build_privately(torch, cxx, native)
     return Observer(path, descriptor, native)
 
 
-def _build_privately(torch: Torch, found: Compiler, native: sinks.Sinks) -> Observer:
+def _build_privately(torch: Torch, cxx: Compiler, native: sinks.Sinks) -> Observer:
     try:
         with private_files.claimed(None, "opspan-observer-") as folder:  # the loaded file lives on without its name
-            made, descriptor = _compile(torch, found, folder, None)
-            return Observer(made, descriptor, native)
+            built, descriptor = _compile(torch, cxx, folder, None)
+            return Observer(built, descriptor, native)
     except OSError as error:
         raise BuildFailed(f"there is no place to build the observer: {_why(error)}") from error
 
@@ -253,15 +254,14 @@ def _say_waiting() -> None:
 
 
 def _why(error: OSError) -> str:
-    """The sentences of private_files.py have no error number."""
+    """Returns the reason; the sentences of private_files.py have no error number."""
     if error.strerror is None:
         return str(error)
     return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
 
 
-def _compile(torch: Torch, found: Compiler, folder: Path, log: Path | None) -> tuple[Path, int]:
-    """A library in this folder, and a descriptor of it. `log`: where what the compiler says will be in the end, if
-    anywhere."""
+def _compile(torch: Torch, cxx: Compiler, folder: Path, log: Path | None) -> tuple[Path, int]:
+    """Returns a library in this folder, and its descriptor. `log`: the final place of the compiler's output, if any."""
     source = libraries.observer_sources() / "observer.cpp"
     if not source.is_file():
         raise ObserverError(f"{source} is missing: opspan's native part was not installed; pip install opspan")
@@ -273,14 +273,14 @@ def _compile(torch: Torch, found: Compiler, folder: Path, log: Path | None) -> t
         "-shared",
         "-fPIC",
         "-fvisibility=hidden",
-        # RecordFunction has a member more in a debug build: the observer must be of the same mind as its torch.
+        # RecordFunction has one more member in a debug build: the observer must be built like its torch.
         "-UNDEBUG" if torch.debug else "-DNDEBUG",
-        "-w",  # what could be warned of is in torch's headers
+        "-w",  # all warnings would be about torch's headers
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.cxx11_abi)}",
         f"-I{source.parent}",
         f"-isystem{include}",
         f"-isystem{include / 'torch/csrc/api/include'}",
-        f"-idirafter{source.parent / 'otherwise'}",  # what neither torch nor the system has
+        f"-idirafter{source.parent / 'otherwise'}",  # headers that neither torch nor the system has
         f"-L{lib}",
         f"-Wl,-rpath,{lib}",
         "-Wl,--no-as-needed",
@@ -292,44 +292,45 @@ def _compile(torch: Torch, found: Compiler, folder: Path, log: Path | None) -> t
     notices.say(f"opspan: building the observer for torch {torch.version} (once, about 10 s) ... ")
     done = "failed"
     try:
-        _compile_what_can_be(found, source, library, options, folder / _LOG, log)
+        _compile_what_can_be(cxx, source, library, options, folder / _LOG, log)
         content = library.read_bytes()
-        # A file of our own making, whatever mode the linker gives its own: others may read it, not write it.
-        made = library.with_name("whole.so")
+        # Write the file ourselves, whatever mode the linker gives its own: others may read it, but not write it.
+        built = library.with_name("whole.so")
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(made, "wb", opener=lambda path, _: os.open(path, flags, 0o644)) as file:  # no opener
+        with open(built, "wb", opener=lambda path, _: os.open(path, flags, 0o644)) as file:  # no opener
             file.write(content + hashlib.sha256(content).digest())
-        # To be read: a file that is being written cannot be run everywhere. Nobody else can enter the folder.
-        descriptor = os.open(made, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        # Reopen it for reading: some systems refuse to run a file that is open for writing. Nobody else can enter the
+        # folder.
+        descriptor = os.open(built, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         done = f"done in {time.monotonic() - start:.0f} s"
     finally:
         notices.say(done + "\n")
-    return made, descriptor
+    return built, descriptor
 
 
 def _compile_what_can_be(
-    found: Compiler, source: Path, library: Path, options: list[str], log: Path, log_later: Path | None
+    cxx: Compiler, source: Path, library: Path, options: list[str], log: Path, log_later: Path | None
 ) -> None:
-    """Rather no stacks (headers of Python), or no threads of what runs on devices (of Kineto), than no ops."""
+    """Compiles, if necessary without stacks (headers of Python) or device threads (headers of Kineto)."""
     stacks, no_kineto = python_frames.options(), ["-DOPSPAN_NO_KINETO"]
     for more in (stacks, [*stacks, *no_kineto], []):
         with contextlib.suppress(BuildFailed):
-            compiler.compile_library(found, source, library, [*options, *more], log, log_later)
+            compiler.compile_library(cxx, source, library, [*options, *more], log, log_later)
             return
-    compiler.compile_library(found, source, library, [*options, *no_kineto], log, log_later)
+    compiler.compile_library(cxx, source, library, [*options, *no_kineto], log, log_later)
 
 
 def _opened(path: Path) -> int | None:
-    """A descriptor of a whole file, None for one that is cut or not there; PermissionError for one of somebody else."""
+    """Returns a descriptor of a complete file; None if it is cut or missing. PermissionError: it is of another user."""
     try:
         descriptor = private_files.opened(path)
     except PermissionError:
         raise
     except OSError as error:
-        if error.errno in (errno.EMFILE, errno.ENFILE):  # not the file's fault: building it anew would not help
+        if error.errno in (errno.EMFILE, errno.ENFILE):  # too many open files: building anew would not help
             raise ObserverError(f"{path} cannot be read ({error.strerror}): raise the limit (ulimit -n)") from error
         return None
-    with open(descriptor, "rb", closefd=False) as file:  # of a descriptor
+    with open(descriptor, "rb", closefd=False) as file:  # the descriptor stays open
         content = file.read()
     if len(content) > 32 and hashlib.sha256(content[:-32]).digest() == content[-32:]:
         return descriptor
@@ -361,18 +362,18 @@ def _names(folder: Path, prefix: str) -> list[str]:
 
 
 def _environment(torch: Torch) -> str:
-    """Which installation of torch: environments share the cache."""
+    """Identifies the installation of torch: environments share the cache."""
     return hashlib.sha256(str(torch.root).encode(errors="surrogateescape")).hexdigest()[:8]
 
 
 def _prefix(torch: Torch) -> str:
-    """Names every observer for this torch and these sources, whoever compiled it."""
+    """Returns the common prefix of all observers for this torch and these sources, for any compiler."""
     hashed = hashlib.sha256(f"{torch.version} {torch.git} {torch.cxx11_abi} {python_frames.options()}".encode())
-    # This file holds the compiler's options.
+    # This file is included, as it holds the compiler's options.
     for source in (Path(__file__), *(libraries.observer_sources() / name for name in libraries.OBSERVER_SOURCES)):
         hashed.update(source.read_bytes() if source.is_file() else b"")
     return f"observer-{_environment(torch)}-{torch.version}-{hashed.hexdigest()[:16]}-"
 
 
-def _name(torch: Torch, found: Compiler) -> str:
-    return _prefix(torch) + hashlib.sha256(found.identity.encode()).hexdigest()[:8] + ".so"
+def _name(torch: Torch, cxx: Compiler) -> str:
+    return _prefix(torch) + hashlib.sha256(cxx.identity.encode()).hexdigest()[:8] + ".so"

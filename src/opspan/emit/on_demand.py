@@ -1,7 +1,7 @@
-"""A recording that somebody asked for from outside of this process: begun, ended, and what there is to say of it.
+"""A recording that another process asks for: begins it, ends it, and collects notes about it.
 
-All that can wait is done on a thread of our own. The program's thread does no more than what turns labelling on and
-off, between two of its steps.
+Work that can wait is done on our own thread. The program's thread only turns labelling on and off, between two of its
+steps.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import time
 from collections.abc import Iterator
 
 from opspan.emit import notices
-from opspan.emit.asking import Answer, Asked
+from opspan.emit.asking import Reply, Request
 from opspan.emit.counting import StepCount
 from opspan.emit.record import record
 from opspan.emit.schedule import ProfilerAction
 from opspan.errors import EmitError
 
-# Until the optimizer's range ends in which the last step did: labelling is off by then, what has begun still ends.
+# Wait for the end of the optimizer's range that contains the last step: labelling is off, but open ranges still end.
 _LINGER_SECONDS = 0.02
 
 
@@ -35,8 +35,8 @@ class Bell:
         os.eventfd_write(self._descriptor, 1)
 
     def wait(self, connection: socket.socket, seconds: float) -> None:
-        """Until it rings, or who is at the other end has something to say, as that it is gone."""
-        poll = select.poll()  # unlike select it takes descriptors of any number
+        """Waits until it rings, or the other end sends something or closes."""
+        poll = select.poll()  # unlike select it takes descriptors above 1023
         poll.register(self._descriptor, select.POLLIN)
         poll.register(connection, select.POLLIN)
         poll.poll(seconds * 1000)
@@ -45,40 +45,40 @@ class Bell:
         os.close(self._descriptor)
 
 
-def record_for(asked: Asked, connection: socket.socket, bell: Bell) -> Answer:
-    """Until all is recorded that was asked for, its time is over, or who asked closes the connection."""
+def record_for(request: Request, connection: socket.socket, bell: Bell) -> Reply:
+    """Records until the request is fulfilled, its time is over, or the requester closes the connection."""
     if "torch" not in sys.modules:
         raise EmitError("that process has not imported torch: there are no ops to record")
     notes: list[str] = []
     recording = record(
-        asked.folder,
-        asked.shapes,
-        add=True,  # ranks share it, and one may begin when another has ended; who asked has seen that it is empty
-        memory=asked.memory,
-        stacks=asked.stacks,
-        modules=asked.modules,
-        device=asked.devices and _uses_devices(),
-        schedule=lambda _: ProfilerAction.NONE,  # turned on and off here
+        request.folder,
+        request.shapes,
+        add=True,  # ranks share it, and one may begin after another; the requester has checked that it was empty
+        memory=request.memory,
+        stacks=request.stacks,
+        modules=request.modules,
+        device=request.devices and _uses_devices(),
+        schedule=lambda _: ProfilerAction.NONE,  # labelling is turned on and off here
     )
     recording.gives_way = True
-    count = StepCount(recording, asked.steps, notes, bell.ring)
+    count = StepCount(recording, request.steps, notes, bell.ring)
     with _entered(recording, notes):
         began = time.monotonic()
-        if asked.steps:
+        if request.steps:
             with count.counting():
-                bell.wait(connection, asked.seconds)
+                bell.wait(connection, request.seconds)
             time.sleep(_LINGER_SECONDS)
         else:
-            with notices.collected(notes):
+            with notices.collect(notes):
                 recording.turn(True)
-            bell.wait(connection, asked.seconds)
+            bell.wait(connection, request.seconds)
         was_ended = not recording._is_running()
         seconds = time.monotonic() - began
     if was_ended:
         notes.append("the program began a recording of its own and there was no room for more: this one gave way to it")
-    if asked.steps and count.recorded < asked.steps:
+    if request.steps and count.recorded < request.steps:
         _said_too_few_steps(recording, count, seconds, notes)
-    return Answer(str(recording.file), count.recorded, recording.stats.ranges, notes)
+    return Reply(str(recording.file), count.recorded, recording.stats.ranges, notes)
 
 
 def _said_too_few_steps(recording: record, count: StepCount, seconds: float, notes: list[str]) -> None:
@@ -97,17 +97,17 @@ def _said_too_few_steps(recording: record, count: StepCount, seconds: float, not
 
 @contextlib.contextmanager
 def _entered(recording: record, notes: list[str]) -> Iterator[None]:
-    with notices.collected(notes):
+    with notices.collect(notes):
         recording.__enter__()
     try:
         yield
     finally:
-        with notices.collected(notes):
+        with notices.collect(notes):
             recording.__exit__()
 
 
 def _uses_devices() -> bool:
-    """It must not be us who starts one."""
+    """Returns whether the program uses devices. Asking must not start one."""
     import torch
 
     return bool(torch.cuda.is_initialized() or torch.xpu.is_initialized())

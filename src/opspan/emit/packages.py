@@ -1,6 +1,6 @@
-"""A user's own ranges through the packages nvtx and ittapi: only where opspan has no native library. No torch ops.
+"""Sends a user's own ranges through the packages nvtx and ittapi if opspan has no native library. No ops are labelled.
 
-Poorer than the native way: nsys before 2024 does not record what nvtx 0.2.13 and newer write, and ITT gets names only.
+This way has limits: nsys before 2024 does not record what nvtx 0.2.13 and newer write, and ITT gets names only.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from opspan.emit.sinks import CRange
 
 @dataclass(frozen=True)
 class Package:
-    """What a package calls its functions. `start` returns what ends the range."""
+    """The functions of a package. `start` returns a function that ends the range."""
 
     sink: Sink
     name: str
@@ -83,14 +83,14 @@ _ids = itertools.count(1)
 
 
 def listening() -> int:
-    """Which package is there and has been given a tool by its environment variable."""
+    """Returns the packages that are installed and have a tool in their environment variable, as bits of sinks."""
     return sum(package.sink.bit for package in _listening(TO_ALL))
 
 
 def push(ref: Any, to: int) -> int:
-    found, depths, name = _listening(to), _depths(), _name(ref)
-    depth = depths[found[0].name] if found else -1
-    for package in found:
+    packages, depths, name = _listening(to), _depths(), _name(ref)
+    depth = depths[packages[0].name] if packages else -1
+    for package in packages:
         package.push(package.module, name)
         depths[package.name] += 1
     return depth
@@ -98,11 +98,11 @@ def push(ref: Any, to: int) -> int:
 
 def pop(to: int) -> int:
     depths = _depths()
-    found = [package for package in _listening(to) if depths[package.name]]
-    for package in found:
+    packages = [package for package in _listening(to) if depths[package.name]]
+    for package in packages:
         package.pop(package.module)
         depths[package.name] -= 1
-    return depths[found[0].name] if found else -1
+    return depths[packages[0].name] if packages else -1
 
 
 def mark(ref: Any, to: int) -> None:
@@ -126,12 +126,12 @@ def _listening(to: int) -> list[Package]:
 
 
 def _name(ref: Any) -> str:
-    made: CRange = ref._obj
-    return str(made.name.decode())
+    range_: CRange = ref._obj
+    return str(range_.name.decode())
 
 
 def _depths() -> Counter[str]:
-    """How many ranges of this thread are open, by package."""
+    """Returns the number of open ranges of this thread, by package."""
     try:
         depths: Counter[str] = _local.depths
     except AttributeError:

@@ -1,8 +1,8 @@
 """Labels threads that are in the backward pass, the optimizer or the data loader: once for each, never per op.
 
-Phases have the names that opspan.analysis.phases gives to those of a trace. torch has hooks for the optimizer alone: of
-the two functions that every backward pass and every batch go through, ours stand in place while a session is on.
-Forward is what modules do while no phase says otherwise: `module_tags` says it.
+The names are those of opspan.analysis.phases. torch has hooks for the optimizer only. For backward passes and batches,
+ours replace the two functions that all of them go through while a session is on. Forward is any module outside of these
+phases: `module_tags` labels it.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _DOING: Final = "labelling phases"
 
 
 def start(tags: ThreadTags, named: bool) -> contextlib.ExitStack:
-    """Closing the answer ends it; what is open then still ends in its thread. Not `named`: what is inside of a backward
-    pass gets labels, the phase itself none."""
+    """Starts the labels; closing the result ends them, though open phases still end in their threads. `named`: whether
+    the backward pass itself gets a label, beside those of the modules inside."""
     from torch import autograd
     from torch.optim import optimizer
     from torch.utils.data import dataloader
@@ -51,8 +51,8 @@ def start(tags: ThreadTags, named: bool) -> contextlib.ExitStack:
 def _replace(
     undo: contextlib.ExitStack, owner: Any, name: str, begin: Callable[..., T], end: Callable[[T], None]
 ) -> None:
-    """Has `begin` called before each call of the function, with its arguments, and `end` after it, with what `begin`
-    answered."""
+    """Calls `begin` before each call of the function, with its arguments, and `end` after it, with the result of
+    `begin`."""
     original = getattr(owner, name, None)
     if original is None:
         notices.warn(f"this torch has no {owner.__name__}.{name}: its phase gets no label", stacklevel=5)
@@ -70,7 +70,7 @@ def _replace(
                 unharmed.call(_DOING, end, begun)
 
     def restore() -> None:
-        if getattr(owner, name) is replaced:  # else another's function is around ours, which goes on to call torch's
+        if getattr(owner, name) is replaced:  # otherwise another function wraps ours, which passes calls on to torch's
             setattr(owner, name, original)
 
     undo.callback(restore)
@@ -92,7 +92,7 @@ class _Backward:
         self._bare = DisableTorchFunction
 
     def begin(self, outputs: Any = (), *_: object) -> tuple[int, list[Any]]:
-        # What is on the CPU runs on this thread; what is on a device, on a thread that autograd has for the device.
+        # Work on the CPU runs on this thread; work on a device runs on autograd's thread for the device.
         hook = functools.partial(unharmed.call, _DOING, self._on_engine_thread)
         roots = outputs if type(outputs) in (tuple, list) else ()
         handles = [node.register_prehook(hook) for root in roots if (node := self._node_elsewhere(root)) is not None]
@@ -105,8 +105,8 @@ class _Backward:
         self._tags.cut(depth)
 
     def _node_elsewhere(self, root: Any) -> Any:
-        """Returns the node of a tensor that is not on the CPU, or None. A class of the program's may have a function
-        that says where it is; that is not called."""
+        """Returns the node of a tensor that is not on the CPU, or None. A function of the program's class that would
+        tell the device is not called."""
         if not issubclass(type(root), self._tensor):
             return None
         with self._bare():
@@ -114,18 +114,19 @@ class _Backward:
             return None if is_here else self._tensor.grad_fn.__get__(root)
 
     def _on_engine_thread(self, _gradients: object) -> None:
-        if self._tags.depth():  # a backward pass inside of another one, and that is this thread's already
+        if self._tags.depth():  # this is a backward pass inside of another one, and the label is this thread's already
             return
         from torch.autograd import Variable
 
         depth = self._tags.push(self._labels)
-        # It is called on the thread that runs the last of this pass: this one, where no other device takes part.
+        # torch calls it on the thread that runs the last of this pass: on this one if no other device takes part.
         cut = functools.partial(unharmed.call, _DOING, self._tags.cut, depth)
         Variable._execution_engine.queue_callback(cut)
 
 
 class _OptimizerSteps:
-    """torch calls no hook after a step that raises: then it is over when the function around it has gone."""
+    """Labels steps of optimizers. torch calls no hook after a step that raises: it ends when its function has
+    returned."""
 
     def __init__(self, tags: ThreadTags) -> None:
         self._tags = tags
@@ -153,7 +154,7 @@ class _OptimizerSteps:
 
 
 def _is_running(number: int, code: object) -> bool:
-    # By its number: to keep the frame would keep all that it holds.
+    # Look for its id: keeping the frame would keep all its variables.
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not (id(frame) == number and frame.f_code is code):
         frame = frame.f_back

@@ -1,7 +1,7 @@
-"""emit_pyroscope: what a running pyroscope-io agent samples is labelled with the phase, the module and the step.
+"""emit_pyroscope: labels the samples of a running pyroscope-io agent with the phase, the module and the step.
 
-It labels threads and no ops, so it needs neither the observer nor the sinks, and is no Session. Its number among the
-active ones is no sink's.
+It labels threads and no ops, so it needs neither the observer nor the sinks, and is not a Session. Among the active
+sessions it has a number that no sink has.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ class emit_pyroscope:  # noqa: N801  # stands beside emit_nvtx and emit_itt
         self.enabled = enabled
         self.entered = False
         self.run_id = secrets.token_hex(6)
-        self.by = _checked_by(by)
-        self.tags = _checked_tags(tags or {})
+        self.by = _check_by(by)
+        self.tags = _check_tags(tags or {})
         self._step = 0
-        self._told: ThreadTags | None = None  # while it is on, where an agent runs
-        self._listened = 0  # who was told of the run
+        self._told: ThreadTags | None = None  # set while it is on and an agent runs
+        self._listened = 0  # the listeners that know the run
         self._owner = 0
         self._undo = contextlib.ExitStack()
 
@@ -87,7 +87,7 @@ class emit_pyroscope:  # noqa: N801  # stands beside emit_nvtx and emit_itt
         try:
             with change():
                 self._undo.close()
-        except Exception as error:  # noqa: BLE001  # the program has done nothing wrong
+        except Exception as error:  # noqa: BLE001  # an error of ours must not reach the program
             notices.warn_at_end(f"emit_pyroscope is off, but not all of its end went well: {error!r}", stacklevel=2)
         unharmed.say("emit_pyroscope", stacklevel=2)
         if tags.too_many:
@@ -136,7 +136,8 @@ class emit_pyroscope:  # noqa: N801  # stands beside emit_nvtx and emit_itt
         self._name_run()
 
     def _name_run(self) -> None:
-        """To every tool and recording that listens, once: a trace of this run says which labels are its own."""
+        """Sends the run's id to each listening tool and recording once, so that a trace tells which labels belong to
+        it."""
         listening = ranges.listening()
         if listening & ~self._listened:
             ranges.mark(ranges.ref_of(f"{PYROSCOPE_RUN}{self.run_id}"), listening & ~self._listened)
@@ -151,19 +152,19 @@ class emit_pyroscope:  # noqa: N801  # stands beside emit_nvtx and emit_itt
 
 
 def step_range(step: int) -> str:
-    """0, 1, 2-3, 4-7, 8-15, ...: few, however many steps there are."""
+    """Returns a range that contains the step: 0, 1, 2-3, 4-7, 8-15, ...; the number of ranges stays small."""
     first = 1 << step.bit_length() - 1 if step else 0
     return str(step) if step < 2 else f"{first}-{2 * first - 1}"
 
 
-def _checked_by(by: Iterable[str]) -> tuple[str, ...]:
-    wanted = (by,) if isinstance(by, str) else tuple(by)
-    if unknown := [name for name in wanted if name not in BY]:
+def _check_by(by: Iterable[str]) -> tuple[str, ...]:
+    labels = (by,) if isinstance(by, str) else tuple(by)
+    if unknown := [name for name in labels if name not in BY]:
         raise UsageError(f"emit_pyroscope(by=...): {unknown[0]!r} is none of {', '.join(BY)}")
-    return wanted
+    return labels
 
 
-def _checked_tags(tags: Mapping[Any, Any]) -> dict[str, str]:
+def _check_tags(tags: Mapping[Any, Any]) -> dict[str, str]:
     if len(tags) > MOST_TAGS:
         raise UsageError(f"emit_pyroscope(tags=...) takes up to {MOST_TAGS} tags, not {len(tags)}")
     for key, value in tags.items():

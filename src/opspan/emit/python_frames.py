@@ -1,4 +1,5 @@
-"""For which Pythons the observer can read stacks, and how it is compiled then: native/observer/python_frames.h."""
+"""The Pythons whose stacks the observer can read, and the options to compile it for:
+native/observer/python_frames.h."""
 
 from __future__ import annotations
 
@@ -16,12 +17,12 @@ WANTED: Final = (
 
 
 def options() -> list[str]:
-    """None where stacks cannot be read: another Python, or one without its headers."""
+    """Returns the options, none if stacks cannot be read: for another Python, or one without its headers."""
     include = Path(sysconfig.get_path("include"))
     is_known = (
         sys.implementation.name == "cpython"
         and OLDEST <= sys.version_info[:2] <= NEWEST
-        # Free-threaded: each thread has a copy of the code that it runs, and offsets are those of the copy.
+        # Free-threaded Python: each thread has a copy of the code that it runs, and offsets refer to the copy.
         and not sysconfig.get_config_var("Py_GIL_DISABLED")
     )
     return ["-DOPSPAN_PYTHON", f"-isystem{include}"] if is_known and (include / "Python.h").is_file() else []

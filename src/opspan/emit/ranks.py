@@ -1,6 +1,7 @@
-"""Which rank this process is among others: what torch.distributed says, for the capture to say it, too.
+"""The rank of this process in torch.distributed, written into the capture.
 
-What launchers said is in the capture from its beginning (native/capture); but a program may join its group without any.
+The capture has the variables of launchers from the begin (native/capture), but a program may join its group without
+one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from opspan.capture_files import ENVIRONMENT_AT, ENVIRONMENT_BYTES
 
 
 def distributed() -> dict[str, Any] | None:
-    """Where torch.distributed runs, as torch.profiler has it."""
+    """Returns the state of torch.distributed if it runs, in the form of torch.profiler."""
     dist = sys.modules.get("torch.distributed")
     if dist is None or not dist.is_available() or not dist.is_initialized():
         return None
@@ -22,16 +23,16 @@ def distributed() -> dict[str, Any] | None:
 
 
 def tell(capture: Path) -> None:
-    """Into the capture of this process, which is closed by now."""
-    said = distributed()
-    if said is None:
+    """Writes the rank into the closed capture of this process."""
+    state = distributed()
+    if state is None:
         return
-    text = f"TORCH_RANK={said['rank']}\0TORCH_WORLD_SIZE={said['world_size']}\0".encode()
-    with contextlib.suppress(OSError), capture.open("r+b") as file:  # gone, or on a disk that is read-only by now
+    text = f"TORCH_RANK={state['rank']}\0TORCH_WORLD_SIZE={state['world_size']}\0".encode()
+    with contextlib.suppress(OSError), capture.open("r+b") as file:  # the file is gone, or the disk is read-only by now
         file.seek(ENVIRONMENT_AT)
         before = file.read(ENVIRONMENT_BYTES)
         used = len(before.rstrip(b"\0"))
-        used += 1 if used else 0  # the NUL that ends the last one
+        used += 1 if used else 0  # the NUL at the end of the last entry
         if len(before) == ENVIRONMENT_BYTES and used + len(text) < ENVIRONMENT_BYTES:
             file.seek(ENVIRONMENT_AT + used)
             file.write(text)

@@ -1,4 +1,4 @@
-"""record: what `opspan run` captures, in process and with no tool at all. Reading it is readers.capture's."""
+"""record: captures in process what `opspan run` captures, without any tool. readers.capture reads it."""
 
 from __future__ import annotations
 
@@ -66,11 +66,11 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
 
     _sinks = CAPTURES
     _what = "recording"
-    _recording = Recording(None, False)  # of one that was made in compiled code: it records nothing
+    _recording = Recording(None, False)  # for one made in compiled code: it records nothing
     _trace: Trace | None = None
     _devices: Devices | None = None
     _dumping: Dumping | None = None
-    _was_deleted = False  # by somebody, while it was recorded
+    _was_deleted = False  # whether somebody deleted it during the recording
 
     def __init__(
         self,
@@ -91,16 +91,16 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         dumps: int = 10,
         enabled: bool = True,
     ) -> None:
-        if compiling():  # as torch.profiler.profile there: it cannot be entered
+        if compiling():  # like torch.profiler.profile there: it cannot be entered
             return
-        kept = EVERYTHING if keep is None else parse(keep)
+        limits = EVERYTHING if keep is None else parse(keep)
         if dump_to is not None:
             self._dumping = Dumping(dump_to, dump_on, slow, dumps)
-        if device and kept:
+        if device and limits:
             raise UsageError("keep= and device=True: torch's collection of devices cannot roll; leave one of them out")
-        if dump_to is not None and not kept:
+        if dump_to is not None and not limits:
             raise UsageError("dump_to= is of a recording that keeps the last alone: expected keep= as well")
-        if schedule is None and (kept.steps or (self._dumping is not None and SLOW_STEP in self._dumping.on)):
+        if schedule is None and (limits.steps or (self._dumping is not None and SLOW_STEP in self._dumping.on)):
             schedule = _every_step
         super().__init__(enabled, record_shapes, modules, schedule)
         self.memory, self.stacks, self.overloads = memory, stacks, overloads
@@ -109,7 +109,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
             raise TypeError(f"record({path}): the first argument is the folder: write record(record_shapes={path})")
         if path is not None and not os.fspath(path):
             raise ValueError("record(path=''): name a folder, or leave path out for a temporary one")
-        self._recording = Recording(None if path is None else check_local(Path(path)).absolute(), add, kept)
+        self._recording = Recording(None if path is None else check_local(Path(path)).absolute(), add, limits)
 
     def __enter__(self) -> record:
         if compiling():
@@ -135,7 +135,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
             self._dumping.step()
 
     def _step_was_counted(self) -> None:
-        """Somebody else counts the steps, and gives them their ranges."""
+        """Notes a step that somebody else counts, who also gives it its range."""
         self._step_is_over()
         if self._dumping is not None:
             self._dumping.step()
@@ -169,7 +169,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
 
     @property
     def trace(self) -> Trace:
-        """Returns what was recorded, read when first asked for."""
+        """Returns the recording, read at the first use."""
         if self._trace is None:
             if self._is_running():
                 raise RuntimeError("still recording: leave the context manager first")
@@ -179,7 +179,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         return self._trace
 
     def events(self) -> EventList:
-        """Returns what was recorded as torch's kind of list."""
+        """Returns the recording as torch's kind of list."""
         return self.trace.events()
 
     def _start_sink(self, native: Sinks) -> str:
@@ -212,7 +212,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         return ALL_INPUTS
 
     def turn_devices(self, on: bool, activities: Iterable[ProfilerActivity]) -> None:
-        """Have torch collect no more of these for a while, or go on."""
+        """Pauses torch's collection of these activities, or resumes it."""
         if self._devices is not None and self._is_running() and self._is_owner():
             self._devices.toggle(on, activities)
 

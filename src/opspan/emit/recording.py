@@ -1,6 +1,6 @@
-"""The folder and the file of one recording: made, kept apart from other recordings, read, taken away.
+"""The folder and the file of one recording: created, kept apart from other recordings, read, deleted.
 
-Who records, and when, is `record`. The bytes are the capture sink's (native/capture).
+`record` decides when to record. The capture sink writes the bytes (native/capture).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from opspan import capture_files, private_files
 from opspan.emit import dumps
-from opspan.emit.keep import EVERYTHING, Keep
+from opspan.emit.keep import EVERYTHING, Retention
 from opspan.emit.sink_list import Sink
 from opspan.emit.sinks import Sinks
 from opspan.errors import CaptureError, EmitError, NotReadable
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
 
 
 class Recording:
-    """Into `folder`, or without one into a temporary folder, which goes once the recording was read, or at exit."""
+    """A recording in `folder`, or in a temporary folder, which is deleted after it was read, or at exit."""
 
-    def __init__(self, folder: Path | None, add: bool, keep: Keep = EVERYTHING) -> None:
+    def __init__(self, folder: Path | None, add: bool, keep: Retention = EVERYTHING) -> None:
         self.folder = folder
         self.keep = keep
-        self._file: Path | None = None  # the one of the process that started it, or the first of them
+        self._file: Path | None = None  # the file of the process that started it, or the first of them
         self._add = add
         self._temporary = folder is None
-        self._created: list[Path] = []  # folders, the innermost first
+        self._created: list[Path] = []  # created folders, the innermost first
         self._others: set[Path] = set()  # files that were there before
 
     @property
     def file(self) -> Path | None:
-        """The one of the process that started it; of a rolling recording the newest of them."""
+        """Returns the file of the process that started it; in a rolling recording the newest."""
         if not self.keep or self._file is None:
             return self._file
         return next(reversed(capture_files.segments(self._file)), self._file)
@@ -60,14 +60,14 @@ class Recording:
             raise CaptureError(str(error)) from error
         self._file = Path(os.fsdecode(file))
         if not self._temporary:
-            self._refuse_others()  # one that began at this very moment
+            self._refuse_others()  # one may have begun at this very moment
 
     def is_gone(self) -> bool:
-        """Whether somebody has deleted what is being recorded, or its folder."""
+        """Returns whether somebody has deleted the file, or its folder, during the recording."""
         return self._file is not None and not (self.file or self._file).exists()
 
     def read(self, keep: bool) -> Trace:
-        """What was recorded. Unless the files are to be kept, a temporary folder goes now."""
+        """Reads the recording. Unless `keep` is set, a temporary folder is deleted now."""
         file = self.file
         if file is None:
             raise RuntimeError("nothing was recorded: enter the context manager first, outside of compiled code")
@@ -81,15 +81,15 @@ class Recording:
         return trace
 
     def dump(self, target: Path) -> None:
-        """A copy of what a rolling recording keeps."""
+        """Copies the files that a rolling recording keeps."""
         files = [] if self._file is None else capture_files.segments(self._file)
         if not files:
             raise CaptureError("there is nothing to dump: nothing was recorded, or the temporary folder is gone")
         dumps.write(files, target)
 
     def discard(self) -> None:
-        """It did not come to be: leave no files. Raises nothing that would hide why."""
-        # Not self.file: an interrupt may have come before that was known.
+        """Deletes the files of a recording that failed to start, without errors that would hide the reason."""
+        # self.file is not used: an interrupt may have come before it was set.
         with contextlib.suppress(OSError):
             for file in {*self._files(), *capture_files.device_files(self.folder or Path())} - self._others:
                 if file.name.startswith(f"{os.getpid()}-"):
@@ -99,7 +99,7 @@ class Recording:
             private_files.remove(self.folder)
             self.folder = None
         for folder in self._created:
-            with contextlib.suppress(OSError):  # somebody else uses it by now
+            with contextlib.suppress(OSError):  # somebody else uses the folder by now
                 folder.rmdir()
 
     def _refuse_others(self) -> None:
@@ -118,6 +118,6 @@ class Recording:
 
 
 def _is_of_same_job(file: Path) -> bool:
-    """Ranks of one job record side by side: of another process that still runs, so of no earlier run, and not ours."""
+    """Returns whether another running process wrote the file: ranks of one job record side by side."""
     pid = file.name.partition("-")[0]
     return pid.isascii() and pid.isdigit() and int(pid) != os.getpid() and private_files.is_alive(int(pid))

@@ -1,6 +1,6 @@
-"""A rolling recording of a program that was not edited: from when torch is imported until the process ends.
+"""A rolling recording of an unedited program: from the import of torch until the process ends.
 
-Its steps are what lies between two calls of `optimizer.step()`, of the first optimizer that is heard, on its thread.
+A step lies between two calls of `optimizer.step()`, of the optimizer that is heard first, on its thread.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ import threading
 from collections.abc import Sequence
 
 from opspan.emit import notices, ranges
-from opspan.emit.counting import begun_step
+from opspan.emit.counting import begin_step
 from opspan.emit.keep import EXCEPTION
 from opspan.emit.record import record
 from opspan.emit.schedule import ProfilerAction
-from opspan.emit.step_ends import counted_by, watch_optimizers
+from opspan.emit.step_ends import set_counter, watch_optimizers
 
 
 class Rolling:
@@ -32,9 +32,9 @@ class Rolling:
         self._recording = record(
             folder,
             shapes,
-            add=True,  # processes share it; who was asked has seen that it is empty
+            add=True,  # processes share it; the command has checked that it was empty
             modules=modules,
-            schedule=lambda _: ProfilerAction.NONE,  # turned on here, and its steps are counted here
+            schedule=lambda _: ProfilerAction.NONE,  # labelling is turned on here, and steps are counted here
             keep=keep,
             dump_to=dump_to,
             dump_on=dump_on or (EXCEPTION,),
@@ -49,21 +49,21 @@ class Rolling:
     def start(self) -> None:
         self._recording.__enter__()
         self._recording.turn(True)
-        self._range = begun_step(self._recording, self._steps)
+        self._range = begin_step(self._recording, self._steps)
         watch_optimizers()
-        self._counting.enter_context(counted_by(self._step_is_over))
+        self._counting.enter_context(set_counter(self._step_is_over))
 
     def end(self) -> None:
-        """As the program ends: if it does so by an exception, that is why it is dumped."""
+        """Ends the recording with the program: an exception that ends it is the reason of a dump."""
         if os.getpid() != self._pid:
             return
         self._counting.close()
         ranges.range_end(self._range)
-        error = getattr(sys, "last_value", None)  # what the interpreter has just reported
+        error = getattr(sys, "last_value", None)  # the error that the interpreter has just reported
         self._recording.__exit__(type(error) if error is not None else None, error, None)
 
     def _step_is_over(self, by: int) -> None:
-        """On a thread of the program, which must not notice whatever goes wrong."""
+        """Runs on a thread of the program, which must not notice any error."""
         who = by, threading.get_ident()
         self._by = self._by or who
         if who != self._by or os.getpid() != self._pid or not self._recording._is_running():
@@ -72,7 +72,7 @@ class Rolling:
             ranges.range_end(self._range)
             self._steps += 1
             self._recording._step_was_counted()
-            self._range = begun_step(self._recording, self._steps)
+            self._range = begin_step(self._recording, self._steps)
         except Exception as error:  # noqa: BLE001
-            self._by = (-1, 0)  # nobody
+            self._by = (-1, 0)  # no optimizer has this id
             notices.warn_at_end(f"steps are not counted any more: {type(error).__name__}: {error}", stacklevel=2)

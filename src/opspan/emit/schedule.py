@@ -1,4 +1,4 @@
-"""Which training steps are labelled: torch.profiler's schedule, and the labels and commands that go with a step.
+"""Chooses the training steps to label: torch.profiler's schedule, with the labels and commands of a step.
 
 The numbers are torch's: the first step is 0, and `wait`, `warmup` and `active` steps follow one another `repeat` times.
 """
@@ -18,7 +18,7 @@ class ProfilerAction(enum.Enum):
     WARMUP = 1
     RECORD = 2
     RECORD_AND_SAVE = 3
-    DEVICE_STOPPED = 4  # no schedule answers it: torch.profiler uses it within itself
+    DEVICE_STOPPED = 4  # no schedule returns it: torch.profiler uses it internally
 
 
 def schedule(
@@ -60,5 +60,5 @@ def schedule(
 
 
 def is_active(action: object) -> bool:
-    """Also for torch.profiler's own enum, which has the same names: its schedules can be handed over as they are."""
+    """Returns whether an action labels. It takes torch.profiler's own enum, too, which has the same names."""
     return getattr(action, "name", None) in ("RECORD", "RECORD_AND_SAVE")

@@ -1,14 +1,13 @@
-"""What emit_nvtx, emit_itt and record have in common: entering and leaving, so many of each, schedules, forks.
+"""The common part of emit_nvtx, emit_itt and record: entering and leaving, limits on their number, schedules, forks.
 
-    Session            the contract (torch's: once, one at a time but for recordings, nothing when not enabled)
+    Session            the contract (like torch's: used once, one at a time except recordings, no effect if not enabled)
     |-- Emitter        for a tool, in emitters.py
     |   |-- emit_nvtx  in nvtx.py
     |   `-- emit_itt   in itt.py
     `-- record         in record.py
 
-What is on between entering and leaving is `labelling`. How an op is told to a sink is `observer`, what the sink makes
-of it native/sinks. A fork takes part in the sessions that it was made in: their end and their schedule's turns reach
-it.
+`labelling` is on between entering and leaving. `observer` sends ops to a sink, native/sinks has the sinks. A fork takes
+part in the sessions in which it was made: it follows their end and the turns of their schedule.
 """
 
 from __future__ import annotations
@@ -18,45 +17,45 @@ import os
 from typing import Any, ClassVar
 
 from opspan.emit import compiled, notices, observer, ranges, sinks, step_ends, tools, unharmed
-from opspan.emit.changes import active, change, told_over
+from opspan.emit.changes import active, change, note_over
 from opspan.emit.fallback import TorchEmitter
-from opspan.emit.labelling import Labelling, Wanted
+from opspan.emit.labelling import Details, Labelling
 from opspan.emit.observer import Observer
 from opspan.emit.schedule import Schedule
 from opspan.emit.sink_list import Sink
 from opspan.emit.sinks import Sinks, Stats
-from opspan.emit.steps import EndedSteps, Steps
+from opspan.emit.steps import StepMarks, Steps
 from opspan.errors import AlreadyActive, ObserverError
 
-_warned: set[type] = set()  # who has said that nobody listens
+_warned: set[type] = set()  # kinds of sessions that have warned that nobody listens
 
 
 class Session:
-    """A subclass says which sink it is for, how that starts and what to tell its tool."""
+    """A session. Subclasses define the sink, how it starts, and the messages to the tool."""
 
-    _sinks: ClassVar[tuple[Sink, ...]]  # as many sessions of its kind can be on at a time
-    _sink: Sink  # the one of them that it has, from entering on
+    _sinks: ClassVar[tuple[Sink, ...]]  # their number limits the sessions of its kind that are on at a time
+    _sink: Sink  # the sink that it uses, from entering on
     _what: ClassVar[str]  # for messages
     _owner = 0  # the process that entered it
-    failed = ""  # why it could not be entered; compiled code enters sessions that were never initialised
+    failed = ""  # the reason why it cannot be entered; compiled code enters sessions that were never initialised
     # Only a recording can have these.
-    memory = False  # memory that torch takes and gives back
-    stacks = False  # the functions of Python that ops are called in
-    overloads = False  # which overload of an op it is
-    _labelling: Labelling | None = None  # from entering until the session is over, where somebody listens
+    memory = False  # records memory that torch takes and gives back
+    stacks = False  # records the functions of Python that call ops
+    overloads = False  # records the overloads of ops
+    _labelling: Labelling | None = None  # from entering until the end of the session, if somebody listens
 
     def __init__(self, enabled: bool, record_shapes: bool, modules: bool, schedule: Schedule | None) -> None:
         self.enabled = enabled
         self.entered = False
         self.record_shapes = record_shapes
         self.modules = modules
-        self.labels: str | None = None  # the form in use; None when nothing was labelled
-        self.stats = Stats()  # of the whole session, once it is over
-        self.gives_way = False  # to one that the program itself enters, which did not enter this one
-        self.in_each_process = False  # a fork has one for itself: `opspan exec` started this one
+        self.labels: str | None = None  # the form in use; None if nothing was labelled
+        self.stats = Stats()  # of the complete session, set at its end
+        self.gives_way = False  # to a session that the program itself enters; this one was put in from outside
+        self.in_each_process = False  # forks have sessions of their own: `opspan exec` started this one
         self._steps = Steps(schedule, self._turn, self._step_is_over) if schedule is not None else None
-        self._ended_steps = EndedSteps()
-        self._undo = contextlib.ExitStack()  # what entering did
+        self._ended_steps = StepMarks()
+        self._undo = contextlib.ExitStack()  # reverts what entering did
 
     def __enter__(self) -> Any:
         if not self.enabled:
@@ -81,7 +80,7 @@ class Session:
             self._start()
         except BaseException as error:
             self.failed = str(error) or type(error).__name__
-            with contextlib.suppress(Exception):  # the first one says what is wrong
+            with contextlib.suppress(Exception):  # the first error says what is wrong
                 self._stop()
             self._discard()
             raise
@@ -93,15 +92,15 @@ class Session:
         name = type(self).__name__
         try:
             self._stop()
-        except Exception as error:  # noqa: BLE001  # the program has done nothing wrong
+        except Exception as error:  # noqa: BLE001  # an error of ours must not reach the program
             notices.warn_at_end(f"{name} is off, but not all of its end went well: {error!r}", stacklevel=2)
         if losses := self._losses():
             notices.warn_at_end(f"{name}: {'; '.join(losses)}", stacklevel=2)
         unharmed.say(name, stacklevel=2)
 
     def step(self) -> None:
-        """A training step is over. With a schedule, this is what turns labelling on and off. Nothing in a fork, and
-        without a schedule nothing in compiled code: a mark would break the graph."""
+        """Say that a training step is over. With a schedule, this turns labelling on and off. It does nothing in a
+        fork, nor, without a schedule, in compiled code: a mark would break the graph."""
         if self._steps is None and compiled.compiling():
             return
         if not (self._is_running() and self._is_owner()):
@@ -114,13 +113,13 @@ class Session:
         step_ends.tell()
 
     def turn(self, on: bool) -> None:
-        """Label no more for a while, or go on. What has begun still ends. Nothing in a fork."""
+        """Pause labelling, or resume it. Ranges that have begun still end. It does nothing in a fork."""
         if self._is_running() and self._is_owner():
             with change():
                 self._turn(on)
 
     def _start(self) -> None:
-        observer.Torch.here()  # a clear error, before anything else asks for torch
+        observer.Torch.here()  # a clear error, before other code needs torch
         _synchronize()
         native = sinks.require()
         if not tools.listens(native, self._sink):
@@ -137,7 +136,7 @@ class Session:
             if isinstance(by, TorchEmitter):
                 self.labels = "torch"
             else:
-                native.tell_forks(told_over)
+                native.tell_forks(note_over)
                 self._undo.callback(self._stop_sink, native)
                 self.labels = self._start_sink(native)
             if self._sink.tool is None:
@@ -149,7 +148,7 @@ class Session:
                 self._sink,
                 native,
                 by,
-                Wanted(
+                Details(
                     inputs=self._inputs() if self.record_shapes else observer.NO_INPUTS,
                     memory=self.memory,
                     stacks=self.stacks,
@@ -165,12 +164,12 @@ class Session:
                 native.turn(self._sink.number, False)
                 self._tell(False)
                 if not self.gives_way:
-                    self._undo.enter_context(step_ends.said_by_program())
+                    self._undo.enter_context(step_ends.ignore_optimizers())
                 self._undo.callback(self._stop_steps, self._steps)
                 self._steps.start(self._sink.bit)
 
     def _stop(self) -> None:
-        """Leave this process as it was, whatever goes wrong on the way; then the error comes out."""
+        """Restores the process, even after errors on the way; the error is raised afterwards."""
         with change():
             undo, self._undo = self._undo, contextlib.ExitStack()
             if self._is_running():
@@ -178,24 +177,24 @@ class Session:
             undo.close()
 
     def _stop_steps(self, steps: Steps) -> None:
-        if self._is_owner():  # the step that is open is its own
+        if self._is_owner():  # a fork does not own the open step
             steps.stop()
 
     def _stop_sink(self, native: Sinks) -> None:
         self.stats = native.stop(self._sink.number)
 
     def _losses(self) -> list[str]:
-        """Returns what the user has to know of it, in words."""
+        """Returns sentences about losses for the user."""
         return self.stats.losses()
 
     def _ended(self) -> None:
         self._labelling = None
 
     def _step_is_over(self) -> None:
-        """Between two steps."""
+        """Runs between two steps."""
 
     def _discard(self) -> None:
-        """Entering failed: leave no files."""
+        """Deletes files after entering has failed."""
 
     def _free(self) -> Sink | None:
         return next((sink for sink in self._sinks if sink.number not in active), None)
@@ -224,14 +223,14 @@ class Session:
             self._labelling.turn(on)
 
     def _collect(self, on: bool) -> None:
-        """Have the tool collect what is active. That is not a fork's business."""
+        """Makes the tool collect, or stop; a fork does neither."""
         if self._is_owner():
             if not on:
                 _synchronize()
             self._tell(on)
 
     def _in_fork(self) -> None:
-        """In the child, first of all."""
+        """Runs in the child at once after a fork."""
         if self.in_each_process:
             if self._labelling is not None:
                 self._labelling.native.adopt(self._sink.number)
@@ -255,30 +254,30 @@ class Session:
             return f"{name} is already active in this process: one at a time, for all its threads"
         return f"{name} is already active {most} times in this process: no more at a time, for all its threads"
 
-    # What differs
+    # The parts in which sessions differ
 
     def _start_sink(self, native: Sinks) -> str:
-        """Start it; the form of its labels."""
+        """Starts the sink and returns the form of its labels."""
         raise NotImplementedError
 
     def _inputs(self) -> int:
-        """Returns what the sink is told of them, if anything."""
+        """Returns which inputs the sink gets."""
         return observer.TENSORS if self.labels == "torch" else observer.SIZES
 
     def _without_observer(self, error: ObserverError) -> TorchEmitter:
-        """Returns what labels where the observer cannot be had, or raises the error."""
+        """Returns the emitter to use instead of the observer, or raises the error."""
         raise error
 
     def _collects(self) -> bool:
-        """Is the tool told to collect, or not, when labelling is turned on and off?"""
+        """Returns whether the tool is told to collect when labelling is turned on and off."""
         return self._steps is not None
 
     def _tell(self, on: bool) -> None:
-        """Tell the tool to collect, or not."""
+        """Tells the tool to collect, or to stop."""
 
 
 def _synchronize() -> None:
-    """What was launched before belongs before. Only where a device is in use: this must not be what starts it."""
+    """Waits for work that was launched before, if a device is in use; it must not start one."""
     import torch
 
     for device in (torch.cuda, torch.xpu):

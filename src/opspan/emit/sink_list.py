@@ -1,6 +1,6 @@
-"""Where labels can go: one entry a sink. All that has to know which sinks there are asks here, natively native/sinks.
+"""The sinks for labels, an entry each. All code that needs the list takes it from here; the native one is native/sinks.
 
-This is data and imports nothing of ours: what a sink does stands in its session's module and in native/sinks.
+This is data and imports nothing of ours: the module of its session and native/sinks say what a sink does.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ from typing import Final
 
 @dataclass(frozen=True)
 class Tool:
-    """What listens to a sink from inside of the labelled process, and is somebody else's."""
+    """Somebody else's library that listens to a sink from inside of the labelled process."""
 
     command: str  # runs a program under it
     variable: str  # of the environment: names the library that listens. `opspan run` names opspan's collectors
-    function: str  # that such a library has
+    function: str  # a function that such a library has
 
 
 @dataclass(frozen=True)
 class Sink:
     number: int  # its place in this list, and in that of native/sinks/sinks.h
-    name: str  # there, and on the command line
-    session: str  # "module:class" of what labels for it
-    forms: tuple[str, ...]  # that labels= may ask for
+    name: str  # its name there and on the command line
+    session: str  # "module:class" of the session that labels for it
+    forms: tuple[str, ...]  # the values of labels=
     tool: Tool | None = None  # None: opspan itself, which takes ranges while a session is on
 
     @property
     def bit(self) -> int:
-        """In what push, pop and mark take."""
+        """The bit of this sink in the arguments of push, pop and mark."""
         return 1 << self.number
 
 

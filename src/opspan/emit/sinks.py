@@ -1,7 +1,7 @@
-"""libopspan_sinks.so by ctypes: the functions of native/sinks/sinks.h. Who may start what is `sessions`.
+"""libopspan_sinks.so by ctypes: the functions of native/sinks/sinks.h. `sessions` decides who may start a sink.
 
-Two handles on one library. Calls that can take long (a tool attaching, a session starting) release Python's lock;
-pushes and pops keep it, because handing it over and taking it back costs more than they do.
+There are two handles on one library. Calls that can take long (a tool attaching, a session starting) release Python's
+lock; pushes and pops keep it, because releasing it would cost more than they do.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from opspan import libraries
-from opspan.emit.keep import EVERYTHING, Keep
+from opspan.emit.keep import EVERYTHING, Retention
 from opspan.emit.sink_list import SINKS
 from opspan.errors import EmitError
 
@@ -35,18 +35,18 @@ _SAID_BYTES: Final = 4096  # a sentence, or a path
 
 @dataclass(frozen=True)
 class Stats:
-    """Holds what one session counted, read when it ended."""
+    """The counts of one session, read at its end."""
 
     ranges: int = 0  # begun while the session was on
     late_ends: int = 0  # ended on another thread than they began
     sizes_dropped: int = 0  # labels whose sizes were left out: the table of distinct strings was full
     relations_missed: int = 0  # backward ops whose forward was not found
-    lost: int = 0  # capture: events that could not be written
+    lost: int = 0  # events that a capture could not write
     given_up: int = 0  # ranges that stay open: their thread had begun 16,384 more and ended none of them
-    fields_dropped: int = 0  # annotations whose category, colour, payload or args labels="torch" has no place for
+    fields_dropped: int = 0  # annotations whose category, colour, payload or args labels="torch" cannot carry
 
     def losses(self) -> list[str]:
-        """Returns what a user has to know of it, in words."""
+        """Returns sentences about losses for the user."""
         counted = {
             "sizes_dropped": "labels are without their sizes: there were too many distinct ones",
             "relations_missed": "backward ops are not linked to their forward: it was not labelled, or too long ago",
@@ -77,7 +77,7 @@ class _Payload(ctypes.Union):
     _fields_ = (("i", ctypes.c_int64), ("u", ctypes.c_uint64), ("d", ctypes.c_double))
 
 
-_Told = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+_ForkCallback = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
 class CRange(ctypes.Structure):
@@ -96,7 +96,7 @@ class CRange(ctypes.Structure):
 
 
 class Sinks:
-    """The open library. One a process, from `load`."""
+    """The open library; there is one per process, from `load`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -112,19 +112,19 @@ class Sinks:
             raise EmitError(f"{path} has other sinks than this opspan, or in another order: reinstall opspan")
         self._declare("opspan_sink_of", ctypes.c_void_p, ctypes.c_int)
         self._declare("opspan_listening", ctypes.c_int, ctypes.c_int)
-        said = (ctypes.c_char_p, ctypes.c_size_t)
-        self._declare("opspan_start", ctypes.c_int, ctypes.c_int, ctypes.POINTER(_Settings), *said)
+        text = (ctypes.c_char_p, ctypes.c_size_t)
+        self._declare("opspan_start", ctypes.c_int, ctypes.c_int, ctypes.POINTER(_Settings), *text)
         self._declare("opspan_stop", None, ctypes.c_int, ctypes.POINTER(_Stats))
-        self._declare("opspan_itt_open", ctypes.c_int, ctypes.c_char_p, *said)
+        self._declare("opspan_itt_open", ctypes.c_int, ctypes.c_char_p, *text)
         self._declare("opspan_itt_collect", None, ctypes.c_int)
         self._declare("opspan_labelling", None, ctypes.c_int, ctypes.c_int)
         self._declare("opspan_session_turn", None, ctypes.c_int, ctypes.c_int)
         self._declare("opspan_session_adopt", ctypes.c_int, ctypes.c_int)
-        self._declare("opspan_tell_forks", None, ctypes.c_void_p, _Told)
+        self._declare("opspan_tell_forks", None, ctypes.c_void_p, _ForkCallback)
         self._declare("opspan_capture_step", None, ctypes.c_int)
         self._declare("opspan_capture_hold", None, ctypes.c_int, ctypes.c_int)
         self._told: Any = None
-        # No argument types: a ready-made byref() and a small int need no conversion, and checking them costs.
+        # Argument types are not declared: byref() and small ints need no conversion, and checking them costs time.
         self.push: Any = quick.opspan_push
         self.pop: Any = quick.opspan_pop
         self.mark: Any = quick.opspan_mark
@@ -141,64 +141,64 @@ class Sinks:
         function.argtypes = arguments
 
     def sink_of(self, sink: int) -> int:
-        """The address of the two functions the observer calls."""
+        """Returns the address of the two functions that the observer calls."""
         return int(self._slow.opspan_sink_of(sink) or 0)
 
     def listening(self, sink: int) -> bool:
         return bool(self._slow.opspan_listening(sink))
 
     def one_tool(self) -> bool:
-        """NVTX and ITT both reach the same collector of opspan's: one of them is enough."""
+        """Returns whether NVTX and ITT both reach the same collector of opspan's: then one of them is enough."""
         return bool(self._slow.opspan_one_tool())
 
     def labelling(self, sink: int, on: bool) -> None:
-        """Ops go to this sink from here on, or no more."""
+        """Starts or stops sending ops to this sink."""
         self._slow.opspan_labelling(sink, int(on))
 
     def itt_open(self, library: str) -> None:
-        said = ctypes.create_string_buffer(_SAID_BYTES)
-        _check(self._slow.opspan_itt_open(library.encode(), said, _SAID_BYTES), said)
+        text = ctypes.create_string_buffer(_SAID_BYTES)
+        _check(self._slow.opspan_itt_open(library.encode(), text, _SAID_BYTES), text)
 
     def itt_collect(self, on: bool) -> None:
         self._slow.opspan_itt_collect(int(on))
 
     def start(
-        self, sink: int, form: int = 0, max_strings: int = 0, folder: bytes = b"", keep: Keep = EVERYTHING
+        self, sink: int, form: int = 0, max_strings: int = 0, folder: bytes = b"", keep: Retention = EVERYTHING
     ) -> tuple[int, bytes]:
-        """Start a session; the form of its labels, and what the sink has to tell: the capture, its file."""
-        said = ctypes.create_string_buffer(_SAID_BYTES)
+        """Starts a session. Returns the form of its labels, and a text from the sink: for a capture, its file."""
+        text = ctypes.create_string_buffer(_SAID_BYTES)
         settings = _Settings(form, max_strings, folder, keep.ns, keep.bytes, keep.steps)
-        return _check(self._slow.opspan_start(sink, ctypes.byref(settings), said, _SAID_BYTES), said), said.value
+        return _check(self._slow.opspan_start(sink, ctypes.byref(settings), text, _SAID_BYTES), text), text.value
 
     def turn(self, sink: int, on: bool) -> None:
-        """The session pauses or goes on, in this process and its forks. Nothing in a fork."""
+        """Pauses or resumes the session, in this process and its forks. It does nothing in a fork."""
         self._slow.opspan_session_turn(sink, int(on))
 
     def adopt(self, sink: int) -> bool:
-        """In a fork: the session that came with it is its own from here on."""
+        """Makes the session of the parent the fork's own from here on."""
         return bool(self._slow.opspan_session_adopt(sink))
 
     def capture_step(self, sink: int) -> None:
-        """To a capture that keeps the last alone: a training step is over."""
+        """Tells a rolling capture that a training step is over."""
         self._slow.opspan_capture_step(sink)
 
     @contextlib.contextmanager
     def capture_held(self, sink: int) -> Iterator[None]:
-        """Meanwhile such a capture takes none of its files away."""
+        """Keeps a rolling capture from deleting its files meanwhile."""
         self._slow.opspan_capture_hold(sink, 1)
         try:
             yield
         finally:
             self._slow.opspan_capture_hold(sink, 0)
 
-    def tell_forks(self, told: Callable[[int], None]) -> None:
-        """Call this, in the main thread of a fork, once the fork has seen that the session of a sink is over."""
+    def tell_forks(self, callback: Callable[[int], None]) -> None:
+        """Sets the function that the main thread of a fork calls once it notices that the session of a sink is over."""
 
         def call(sink: int | None) -> int:
-            told(sink or 0)  # a null pointer is None
+            callback(sink or 0)  # ctypes gives None for a null pointer
             return 0
 
-        self._told = _Told(call)  # kept for as long as it may be called
+        self._told = _ForkCallback(call)  # referenced as long as it may be called
         self._slow.opspan_tell_forks(ctypes.cast(ctypes.pythonapi.Py_AddPendingCall, ctypes.c_void_p), self._told)
 
     def stop(self, sink: int) -> Stats:
@@ -207,40 +207,40 @@ class Sinks:
         return Stats(*(getattr(stats, field.name) for field in dataclasses.fields(Stats)))
 
 
-def _check(result: int, said: ctypes.Array[ctypes.c_char]) -> int:
+def _check(result: int, text: ctypes.Array[ctypes.c_char]) -> int:
     if result < 0:
-        raise EmitError(said.value.decode(errors="replace") or f"a sink failed with error number {-result}")
+        raise EmitError(text.value.decode(errors="replace") or f"a sink failed with error number {-result}")
     return result
 
 
 @functools.cache
 def _open() -> Sinks | EmitError:
-    """The library, or why there is none: another C library, an older glibc, another processor, a cut file."""
+    """Returns the library, or an error: another C library, an older glibc, another processor, a truncated file."""
     path = libraries.sinks()
     if not path.is_file():
         return EmitError(f"{path} is missing: opspan's native part was not installed; pip install opspan")
     try:
         return Sinks(path)
-    except (OSError, AttributeError) as error:  # not a library; a library without our functions
+    except (OSError, AttributeError) as error:  # not a library, or one without our functions
         return EmitError(f"cannot open {path} ({error}): reinstall opspan")
     except EmitError as error:
         return error
 
 
 def load() -> Sinks | None:
-    """The library; None where it is missing or cannot be loaded."""
+    """Returns the library; None if it is missing or cannot be loaded."""
     opened = _open()
     return None if isinstance(opened, EmitError) else opened
 
 
 def why_not() -> str | None:
-    """Why the library cannot be loaded; None: it is loaded."""
+    """Returns why the library cannot be loaded; None if it is loaded."""
     opened = _open()
     return str(opened) if isinstance(opened, EmitError) else None
 
 
 def require() -> Sinks:
-    """The library, or a clear error."""
+    """Returns the library, or raises a clear error."""
     opened = _open()
     if isinstance(opened, EmitError):
         raise EmitError(str(opened))

@@ -1,8 +1,8 @@
-"""Where a program's steps end: told to whoever counts them (`counting`), by its own step(), else by its optimizers.
+"""Reports the ends of a program's steps to the counter (`counting`): from its own step(), else from its optimizers.
 
-torch calls `_after_optimizer` after each step of any optimizer, from when this process began to listen. It is put there
-once: who goes through torch's hooks while another thread changes them gets an exception. Where nobody counts it does
-nothing, and torch.compile leaves nothing of it.
+torch calls `_after_optimizer` after each step of any optimizer, from when this process began to listen. The hook is set
+once and stays: changing torch's hooks while another thread iterates over them raises there. It does nothing without a
+counter, and compiled code does not contain it.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from typing import Any, Final
 from opspan.emit import unharmed
 
 _HOOK_ID: Final = 0x6F70_7370_616E_0001  # far from torch's own, which count from 0
-PROGRAM: Final = 0  # who says that a step is over: the program itself, or the id of an optimizer
+PROGRAM: Final = 0  # a source of steps: the program itself; otherwise the id of an optimizer
 
 _counting: list[Callable[[int], None]] = []
 _is_counted = False
-_speakers = 0  # sessions of the program that are on, and that it says its steps to
+_speakers = 0  # active sessions of the program to which it reports its steps
 
 
 def watch_optimizers() -> None:
-    """Once torch is imported."""
+    """Adds the hook; torch must be imported."""
     from torch.optim import optimizer
 
     optimizer._global_optimizer_post_hooks[_HOOK_ID] = _after_optimizer
 
 
 @contextlib.contextmanager
-def counted_by(count: Callable[[int], None]) -> Iterator[None]:
-    """`count` is called on the threads of the program."""
+def set_counter(count: Callable[[int], None]) -> Iterator[None]:
+    """Makes `count` the counter; it is called on the threads of the program."""
     global _is_counted, _tell_uncompiled
     _tell_uncompiled = _uncompiled()
     _counting.append(count)
@@ -44,8 +44,8 @@ def counted_by(count: Callable[[int], None]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def said_by_program() -> Iterator[None]:
-    """Meanwhile nobody counts what optimizers do."""
+def ignore_optimizers() -> Iterator[None]:
+    """Ignores the steps of optimizers meanwhile."""
     global _speakers
     _speakers += 1
     try:
@@ -63,7 +63,7 @@ _tell_uncompiled = tell
 
 
 def _uncompiled() -> Callable[[int], None]:
-    """`tell` for an optimizer whose step is compiled: else torch.compile would trace all that it calls, us."""
+    """Returns `tell` for a compiled step of an optimizer: torch.compile must not trace our code."""
     disable = getattr(sys.modules.get("torch._dynamo"), "disable", None)
     return tell if disable is None else disable(tell)
 

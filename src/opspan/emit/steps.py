@@ -1,8 +1,8 @@
-"""What a session does at a training step.
+"""Marks training steps for a session.
 
-With a schedule: a range `ProfilerStep#N` around it, and labelling on and off as the schedule says. Without one: a mark
-where it ends. A range would have to begin before anybody knows that the program calls step() at all, and the last one
-would hold whatever follows the last step.
+With a schedule, a step gets a range `ProfilerStep#N`, and labelling is turned on and off. Without one, a mark shows its
+end: a range would have to begin before it is known that the program calls step() at all, and the last range would
+include everything after the last step.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from opspan.labels import END_OF_STEP
 
 
 class Steps:
-    """Counts steps and turns labelling on for the active ones. `over` is told between two of them."""
+    """Counts steps and turns labelling on for the active ones. `over` is called between two of them."""
 
     def __init__(self, schedule: Schedule, turn: Callable[[bool], None], over: Callable[[], None]) -> None:
         self.number = 0
@@ -59,14 +59,14 @@ class Steps:
             self._pushed = ranges.push(ref, self._to) >= 0
 
     def _leave(self) -> None:
-        # A range can only be popped where it was pushed; one that is left open ends with its thread.
+        # A range can only be popped on its thread; if it is left open, it ends with its thread.
         if self._pushed and threading.get_ident() == self._thread:
             ranges.pop(self._to)
         self._pushed = False
 
 
-class EndedSteps:
-    """Counts the steps of a session without a schedule, and marks where each ends; on whatever thread that is said."""
+class StepMarks:
+    """Counts the steps of a session without a schedule, and marks the end of each, on whatever thread reports it."""
 
     def __init__(self) -> None:
         self._numbers = itertools.count()

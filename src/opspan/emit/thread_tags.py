@@ -1,10 +1,10 @@
-"""Labels of threads, as a running pyroscope-io agent takes them: the only code that knows this library.
+"""Labels of threads for a running pyroscope-io agent: the only code that knows this library.
 
-    start(base) -> ThreadTags, where an agent runs in this process; None where none does
-    depth = tags.push({"phase": "backward"}), tags.cut(depth): on the thread that calls
+    start(base) -> ThreadTags if an agent runs in this process, else None
+    depth = tags.push({"phase": "backward"}), tags.cut(depth): on the thread to label
 
-The agent can be told of the calling thread alone, remembers it by its pthread (which a later thread may get again), and
-samples one value where a key has two: so a value goes before another comes, and all of them before a thread ends.
+The agent labels only the calling thread, knows it by its pthread (which a later thread may get again), and samples one
+value if a key has two. So a value is removed before another is set, and all are removed before a thread ends.
 """
 
 from __future__ import annotations
@@ -17,43 +17,43 @@ from importlib.util import find_spec
 
 from opspan.errors import EmitError, MissingPackage
 
-MOST_VALUES = 100  # of a key; each is a series of the server's
+MOST_VALUES = 100  # per key; each is a series on the server
 OTHER = "other"
 
 IsOpen = Callable[[], bool]
-_Tell = Callable[[str, str], bool]
+_SetTag = Callable[[str, str], bool]
 
 
 class _Thread:
-    """What the agent was told of one thread. It goes with its thread, and takes what is left with it."""
+    """The labels of one thread. They are removed when the thread ends."""
 
-    def __init__(self, add: _Tell, remove: _Tell) -> None:
-        self.told: dict[str, str] = {}
-        self.around: list[tuple[dict[str, str], IsOpen | None]] = []  # what was told before each push
+    def __init__(self, add: _SetTag, remove: _SetTag) -> None:
+        self.tags: dict[str, str] = {}
+        self.around: list[tuple[dict[str, str], IsOpen | None]] = []  # the labels before each push
         self._add = add
         self._remove = remove
 
-    def tell(self, wanted: Mapping[str, str]) -> None:
-        told = self.told
-        for key in [key for key, value in told.items() if wanted.get(key) != value]:
-            self._remove(key, told[key])
-            del told[key]
-        for key, value in wanted.items():
-            if key not in told:
-                told[key] = value  # first: what an interrupt leaves half done is removed all the same
+    def set(self, tags: Mapping[str, str]) -> None:
+        own = self.tags
+        for key in [key for key, value in own.items() if tags.get(key) != value]:
+            self._remove(key, own[key])
+            del own[key]
+        for key, value in tags.items():
+            if key not in own:
+                own[key] = value  # noted first, so that a label is removed even if an interrupt comes now
                 self._add(key, value)
 
     def __del__(self) -> None:
-        if self.told:
-            self.tell({})
+        if self.tags:
+            self.set({})
 
 
 class ThreadTags:
-    """`base`: what each thread has that has any. After a fork the child has no agent, and nothing is told any more."""
+    """Tags of all threads; `base` is added to each thread that has tags. A forked child has no agent, and sets none."""
 
-    def __init__(self, add: _Tell, remove: _Tell, base: Mapping[str, str]) -> None:
+    def __init__(self, add: _SetTag, remove: _SetTag, base: Mapping[str, str]) -> None:
         self.base = dict(base)
-        self.too_many: set[str] = set()  # keys of which values were told as OTHER
+        self.too_many: set[str] = set()  # keys with values that were replaced by OTHER
         self._add = add
         self._remove = remove
         self._values: dict[str, set[str]] = {}
@@ -62,62 +62,62 @@ class ThreadTags:
         self._is_gone = False
 
     def push(self, tags: Mapping[str, str], is_open: IsOpen | None = None) -> int:
-        """How many were open before: what `cut` takes to end this one, and what is left inside. `is_open` is for one
-        whose end may not be told: it is over when that says so, at the thread's next push."""
+        """Returns the depth before the push; pass it to `cut` to end this push and everything inside it. `is_open` is
+        for pushes that may never be cut: at the thread's next push it tells whether this one is still open."""
         thread = self._here()
         before = len(thread.around)
         if not self._is_gone:
-            thread.around.append((dict(thread.told), is_open))
+            thread.around.append((dict(thread.tags), is_open))
             try:
                 self.change(tags)
             except BaseException:
-                del thread.around[before:]  # nobody will cut it
+                del thread.around[before:]  # nobody will cut these
                 raise
         return before
 
     def change(self, tags: Mapping[str, str]) -> None:
-        """Within what was pushed last. An empty value is none."""
+        """Changes values of the innermost push. An empty value removes the key."""
         thread = self._here()
         if self._is_gone or not thread.around:
             return
-        wanted = dict(thread.told or self.base)
+        changed = dict(thread.tags or self.base)
         for key, value in tags.items():
             if value:
-                wanted[key] = self._bounded(key, value)
+                changed[key] = self._bounded(key, value)
             else:
-                wanted.pop(key, None)
-        thread.tell(wanted)
+                changed.pop(key, None)
+        thread.set(changed)
 
     def depth(self) -> int:
-        """How many pushes are open on this thread."""
+        """Returns the number of open pushes on this thread."""
         return len(self._here().around)
 
     def cut(self, depth: int) -> None:
-        """End the innermost, until no more than these are open."""
+        """Ends the innermost pushes until no more than `depth` are open."""
         thread = self._here()
         while len(thread.around) > depth:
-            told, _ = thread.around.pop()
+            tags, _ = thread.around.pop()
             if len(thread.around) == depth and not self._is_gone:
-                thread.tell(told)
+                thread.set(tags)
 
     def settle(self) -> None:
-        """End what is over by now without having said so."""
+        """Ends pushes that are over without having been cut."""
         around = self._here().around
         while around and (is_open := around[-1][1]) is not None and not is_open():
             self.cut(len(around) - 1)
 
     def get(self, key: str) -> str | None:
-        return self._here().told.get(key)
+        return self._here().tags.get(key)
 
     def clear(self) -> None:
-        """Ends all of this thread's."""
+        """Removes all tags of this thread."""
         self.cut(0)
 
     def forget(self) -> None:
-        """In a fork: the agent is not there, and its locks may be held for ever."""
+        """Forgets all tags in a fork: the agent is not there, and its locks may be held for ever."""
         self._is_gone = True
         for thread in list(self._threads):
-            thread.told = {}
+            thread.tags = {}
 
     def _here(self) -> _Thread:
         try:

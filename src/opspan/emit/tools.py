@@ -1,4 +1,4 @@
-"""The tools that listen from inside of this process, or why one does not. Attaching is NVTX's and ITT's own doing."""
+"""Finds the tools that listen from inside of this process, or why one does not. NVTX and ITT themselves attach them."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from opspan.errors import EmitError
 
 
 def listening(native: Sinks) -> int:
-    """The sinks that a tool listens at, as bits. Makes it attach."""
-    found = 0
+    """Returns the sinks with a listening tool, as bits. It makes tools attach."""
+    bits = 0
     for sink in SINKS:
         # ITT looks for a tool in these two variables only; without them there is no reason to open a library.
         if sink is ITT and not any(map(os.environ.get, ("INTEL_LIBITTNOTIFY64", "INTEL_ITTNOTIFY_GROUPS"))):
             continue
         if sink.tool is not None and listens(native, sink):
-            found |= sink.bit
-    return found
+            bits |= sink.bit
+    return bits
 
 
 def listens(native: Sinks, sink: Sink) -> bool:
-    """Is there anybody to label for?"""
+    """Returns whether anybody listens to the sink."""
     return (sink is not ITT or open_itt(native)) and native.listening(sink.number)
 
 
 def open_itt(native: Sinks) -> bool:
-    """Open the ITT that is in this process: torch's if torch is here, else the one of the package ittapi."""
+    """Opens the ITT of this process: torch's if torch is imported, else that of the package ittapi."""
     for library in filter(None, (_torch_library(), _ittapi_library())):
         try:
             native.itt_open(library)
-        except EmitError:  # a torch built without ITT
+        except EmitError:  # this torch was built without ITT
             continue
         return True
     return False
@@ -59,7 +59,7 @@ def _ittapi_library() -> str | None:
 
 
 def problem(sink: Sink) -> str | None:
-    """What is wrong with the tool that was asked for, where none listens; None if none was asked for."""
+    """Returns what is wrong with a requested tool that does not listen; None if none was requested."""
     if sink.tool is None:
         return None
     variable, function = sink.tool.variable, sink.tool.function

@@ -1,4 +1,5 @@
-"""Calls back once a program has imported torch. Importing it ourselves would come before what it sets up for torch."""
+"""Calls back once a program has imported torch. Importing it ourselves would be too early for the program's
+settings."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from opspan.emit import notices
 
 
 def when_torch_is_imported(call: Callable[[], None]) -> None:
-    """Once `import torch` has run; now, if it has."""
+    """Calls after `import torch` has run; now, if it already has."""
     if "torch" in sys.modules:
         call()
     else:
@@ -25,7 +26,7 @@ def _say(error: Exception) -> None:
 
 
 class _TorchFinder:
-    """Finds torch through the others, and has its loader call back. Goes away when that is done."""
+    """A finder that finds torch through the others and hooks its loader. It removes itself afterwards."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         self._call = call
@@ -41,9 +42,9 @@ class _TorchFinder:
             spec = importlib.util.find_spec(name)
             if spec is not None and spec.loader is not None:
                 self._watch(spec.loader)
-        except Exception as error:  # noqa: BLE001  # a finder or a loader of the program's own
+        except Exception as error:  # noqa: BLE001  # a finder or a loader of the program may raise anything
             _say(error)
-            return None  # the others find it, as without us
+            return None  # the other finders handle it, as without us
         finally:
             self._asking = False
         return spec
@@ -52,13 +53,13 @@ class _TorchFinder:
         run = loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
-            del loader.exec_module  # as if we had never been here
+            del loader.exec_module  # restore the loader first
             run(module)
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
             try:
                 self._call()
-            except Exception as error:  # noqa: BLE001  # importing torch went well
+            except Exception as error:  # noqa: BLE001  # torch itself was imported successfully
                 _say(error)
 
-        loader.exec_module = exec_module  # of this one loader, which is made for torch alone
+        loader.exec_module = exec_module  # this loader object is made for torch alone

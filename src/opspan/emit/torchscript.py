@@ -1,7 +1,7 @@
-"""What TorchScript compiles where it meets annotate and record_function: torch's own range.
+"""The functions that TorchScript compiles in place of annotate and record_function: torch's own range.
 
-TorchScript reads the source below, and knows neither our classes nor annotations that are text: so there is no
-`from __future__ import annotations` here. Imported when a program scripts a function that uses them.
+TorchScript reads the source below, and knows neither our classes nor annotations as text, so `from __future__ import
+annotations` is missing here. It is imported when a program scripts a function that uses them.
 """
 
 from typing import Any, Optional

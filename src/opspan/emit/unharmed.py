@@ -1,7 +1,7 @@
-"""Errors of opspan's own in what runs inside a program, as a hook does: kept from it, counted, said at the end.
+"""Keeps opspan's own errors from the program that it runs in: counts them, and reports them at the end of a session.
 
-Whatever torch or the interpreter calls of opspan's while a program runs goes through `call`, or hands its exceptions to
-`keep`. Nothing of an error is held but its text: its traceback would keep the program's tensors.
+Everything of opspan's that torch or the interpreter calls while a program runs goes through `call`, or hands its
+exceptions to `keep`. Only the text of an error is stored: its traceback would keep the program's tensors alive.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ T = TypeVar("T")
 
 _LONGEST: Final = 200  # characters of an error's text
 
-# Calls that Python's recursion limit left no room for. A counter that its users add to by hand: there is no room for
-# a call of a function either.
+# Calls that failed for Python's recursion limit. Users add to this counter by hand: there is no room for a function
+# call, either.
 too_deep = 0
-_kept: dict[str, tuple[int, str]] = {}  # by what was going on: how many errors, and the first of them
+_kept: dict[str, tuple[int, str]] = {}  # by activity: the number of errors, and the first of them
 
 
 def keep(doing: str, error: Exception) -> None:
-    """`doing`: what failed, as in "labelling modules"."""
+    """Counts an error. `doing` names the failed activity, such as "labelling modules"."""
     global too_deep
     if isinstance(error, RecursionError):
         too_deep += 1
@@ -32,37 +32,37 @@ def keep(doing: str, error: Exception) -> None:
 
 
 def call(doing: str, function: Callable[..., T], *args: Any) -> T | None:
-    """Returns what it answers; None after an error."""
+    """Returns the function's result; None after an error."""
     global too_deep
     try:
         return function(*args)
-    except Exception as error:  # noqa: BLE001  # the program has done nothing wrong
+    except Exception as error:  # noqa: BLE001  # an error of ours must not reach the program
         try:
             keep(doing, error)
-        except Exception:  # noqa: BLE001  # no room even for that
+        except Exception:  # noqa: BLE001  # the stack has no room even for that
             too_deep += 1
         return None
 
 
 def say(session: str, stacklevel: int) -> None:
-    """One warning at the end of a session, where there were errors; then they are forgotten."""
+    """Warns once at the end of a session if there were errors, and forgets them."""
     global too_deep
-    said = []
+    parts = []
     for doing in list(_kept):
         count, first = _kept.pop(doing)
-        said.append(f"{count} {'error' if count == 1 else 'errors'} inside opspan while {doing}, the first: {first}")
+        parts.append(f"{count} {'error' if count == 1 else 'errors'} inside opspan while {doing}, the first: {first}")
     if too_deep:
-        said.append(f"{too_deep} calls are not labelled: the program was as deep in calls as Python's recursion limit")
+        parts.append(f"{too_deep} calls are not labelled: the program was as deep in calls as Python's recursion limit")
         too_deep = 0
-    if said:
+    if parts:
         notices.warn_at_end(
-            f"{session}: {'; '.join(said)}. The program was not changed; labels may be missing", stacklevel + 1
+            f"{session}: {'; '.join(parts)}. The program was not changed; labels may be missing", stacklevel + 1
         )
 
 
 def _text_of(error: Exception) -> str:
     try:
         text = " ".join(str(error).split())
-    except Exception:  # noqa: BLE001  # an exception of the program's own class
+    except Exception:  # noqa: BLE001  # the exception may be of the program's own class
         text = ""
     return f"{type(error).__name__}{': ' * bool(text)}{text}"[:_LONGEST]

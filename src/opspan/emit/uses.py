@@ -1,7 +1,7 @@
-"""Which `async with` of an annotation began which range: tasks, threads and generators share one, at the same time.
+"""Finds which range an `async with` of an annotation began: tasks, threads and generators share one at the same time.
 
-`__aexit__` is told nothing but its object. So a use is known by the frame of the `async with` that entered it: that
-leaves it as well, and is one frame for as long as a coroutine or a generator lives. Blocks in one frame end in turn.
+`__aexit__` gets nothing but its object. So a use is identified by the frame of the `async with` that entered it: the
+same frame leaves it, and it exists as long as its coroutine or generator. Blocks in one frame end in order.
 """
 
 from __future__ import annotations
@@ -18,25 +18,26 @@ _CONTEXTLIB = vars(contextlib)
 
 
 def are_open() -> bool:
-    """Then what reaches nobody is told here as well: it must not be taken for one that did."""
+    """Returns whether any use is open: then uses that reach nobody are noted, too, so that none takes another's
+    range."""
     return bool(_open)
 
 
-def begun(owner: object, range_id: int) -> None:
-    """For `__aenter__` to call, and no other function in between."""
+def note_begin(owner: object, range_id: int) -> None:
+    """Notes a range. `__aenter__` must call it directly."""
     _open.setdefault((id(owner), _task(), _caller()), []).append(range_id)
 
 
-def ended(owner: object) -> int:
-    """For `__aexit__` to call: which range is over. 0 for a use that nobody listened to."""
+def note_end(owner: object) -> int:
+    """Returns the range that ends, 0 if nobody listened. `__aexit__` must call it directly."""
     if not _open:
         return 0
     key = (id(owner), _task(), _caller())
     if key not in _open:
-        found = _elsewhere(*key)
-        if found is None:
+        elsewhere = _elsewhere(*key)
+        if elsewhere is None:
             return 0
-        key = found
+        key = elsewhere
     ids = _open[key]
     range_id = ids.pop()
     if not ids:
@@ -46,14 +47,14 @@ def ended(owner: object) -> int:
 
 def _elsewhere(owner: int, task: int, frame: int) -> tuple[int, int, int] | None:
     keys = [key for key in list(_open)[::-1] if key[0] == owner]
-    # A generator may be closed by another task than the one that began it. And a block may be entered and left by hand,
-    # in two functions: then it is the last one of this task.
+    # Another task may close a generator than the one that began it. A block may also be entered and left by hand, in
+    # two functions: then it is the last one of this task.
     return next((key for key in keys if key[2] == frame), None) or next((key for key in keys if key[1] == task), None)
 
 
 def _task() -> int:
-    """The task of asyncio's that runs, else the thread."""
-    current_task = getattr(sys.modules.get("asyncio"), "current_task", None)  # who has a task has imported it
+    """Returns the id of asyncio's running task, else of the thread."""
+    current_task = getattr(sys.modules.get("asyncio"), "current_task", None)  # tasks need asyncio
     if current_task is not None:
         try:
             running = current_task()
@@ -65,7 +66,8 @@ def _task() -> int:
 
 
 def _caller() -> int:
-    """Who awaits the function that called us. An ExitStack enters and leaves in frames of its own: who called that."""
+    """Returns the frame that awaits the caller. An ExitStack enters and leaves in frames of its own: its caller
+    counts."""
     frame: FrameType | None = sys._getframe(2).f_back
     while frame is not None and frame.f_globals is _CONTEXTLIB:
         frame = frame.f_back

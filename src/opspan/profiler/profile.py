@@ -88,7 +88,7 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
 
     def start(self) -> None:
         if self.record_steps:
-            self._speaking.enter_context(step_ends.said_by_program())
+            self._speaking.enter_context(step_ends.ignore_optimizers())
         self._go(ProfilerAction.NONE, self.current_action)
         self._begin_step()
 
