@@ -50,7 +50,7 @@ def test_a_start_that_takes_most_of_the_idle_time_is_said(name: str, traces_dir:
     if not (traces_dir / name).exists():
         pytest.skip(f"{name} is not among the recorded traces")
     run = Run(opspan.load(traces_dir / name).analysed)
-    found = {one.rule.id: one for one in findings(run.found)}["idle"].evidence
+    found = {one.rule.id: one for one in findings(run.analysis)}["idle"].evidence
     work = run.trace.work.filter(~run.trace.work["is_overhead"].fill_null(value=False))
     begin = min(frame["start_ns"].min() for frame in (run.trace.ranges, run.trace.calls, work))
     first = work.filter(work["kind"] != "sync")["start_ns"].min()

@@ -155,6 +155,6 @@ def test_a_run_takes_as_long_as_its_longest_process(length: int, total_ns: int) 
     # Ten steps of 1000; and a process of which only kernels are known, which repeat: from 0 to 9600, or to 10,100.
     made = Made().work("gemm", 0, 500).work("one", 0, 300, pid=2).work("two", 300, length, pid=2)
     found = Run(made.analysed())
-    assert found.found.iterations["how"].unique().to_list() == ["step"]
-    assert found.found.patterns["pid"].to_list() == [2]
+    assert found.analysis.iterations["how"].unique().to_list() == ["step"]
+    assert found.analysis.patterns["pid"].to_list() == [2]
     assert found.total_ns == total_ns
