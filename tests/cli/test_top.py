@@ -22,7 +22,7 @@ import pytest
 from cli.listening import TRAIN, losses_alone, running, until
 from emit.running import environment, opspan
 from opspan import Metadata, Trace
-from opspan.app.top_rows import Row, ordered, shown_of
+from opspan.app.top_rows import Row, snapshot_of, sort_rows
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.usefixtures("nothing_to_build")
@@ -48,24 +48,24 @@ def made() -> Trace:
 
 
 def test_rows_of_lines_are_a_programs_own_lines() -> None:
-    shown = shown_of(made(), "lines")
+    shown = snapshot_of(made(), "lines")
 
     assert sorted(shown.rows, key=lambda row: row.name) == [
         Row("/me.py(1): a", 1, 30, 50),
         Row("/me.py(9): b", 1, 20, 20),
     ]
-    assert [row.name[-1] for row in ordered(shown, by_total=False)] == ["a", "b"]
+    assert [row.name[-1] for row in sort_rows(shown, by_total=False)] == ["a", "b"]
 
 
 def test_a_module_has_in_total_what_the_modules_inside_it_have() -> None:
-    rows = {row.name: row for row in shown_of(made(), "modules").rows}
+    rows = {row.name: row for row in snapshot_of(made(), "modules").rows}
 
     assert rows["A.b"].total_ns == rows["A.b"].self_ns == 40
     assert (rows["A"].self_ns, rows["A"].total_ns) == (60, 100)
 
 
 def test_rows_of_ops_and_the_time_of_steps() -> None:
-    shown = shown_of(made(), "ops")
+    shown = snapshot_of(made(), "ops")
 
     assert {row.name: (row.self_ns, row.total_ns) for row in shown.rows if row.name.startswith("aten")} == {
         "aten::mm": (20, 20),

@@ -13,7 +13,7 @@ import pytest
 
 import opspan
 from builders import kineto
-from opspan.tensorboard.pages import Failed, Pages, Waiting
+from opspan.tensorboard.pages import PageError, PageNotReady, Pages
 from opspan.views.page.document import page_parts
 from opspan.views.page.section import Subject, as_json
 from views.sources import nsys
@@ -34,7 +34,7 @@ def head(pages: Pages, *files: Path, others: tuple[Path, ...] = ()) -> Any:
     while True:
         try:
             return json.loads(pages.head(files, others))
-        except Waiting:
+        except PageNotReady:
             assert time.monotonic() < until
             time.sleep(0.05)
 
@@ -54,29 +54,29 @@ def test_a_damaged_file_is_said_to_be_one(pages: Pages, tmp_path: Path) -> None:
     path = tmp_path / "a.pt.trace.json"
     path.write_text('{"traceEvents": [{"ph": "X", "name":')
 
-    with pytest.raises(Failed, match=r"a\.pt\.trace\.json"):
+    with pytest.raises(PageError, match=r"a\.pt\.trace\.json"):
         head(pages, path)
-    with pytest.raises(Failed, match="No such file"):
+    with pytest.raises(PageError, match="No such file"):
         head(pages, tmp_path / "missing.json")
 
 
 def test_a_process_that_is_killed_is_no_page_and_no_harm(pages: Pages, tmp_path: Path) -> None:
     path = kineto.write(tmp_path / "a.json")
-    with pytest.raises(Waiting):
+    with pytest.raises(PageNotReady):
         pages.head((path,))
     (made,) = pages._made.values()
     assert made.process
     made.process.kill()
     made.process.wait()
 
-    with pytest.raises(Failed, match="killed by signal 9"):
+    with pytest.raises(PageError, match="killed by signal 9"):
         pages.head((path,))
 
 
 def test_a_file_that_is_written_again_is_read_again(pages: Pages, tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text("[")
-    with pytest.raises(Failed):
+    with pytest.raises(PageError):
         head(pages, path)
 
     kineto.write(path)

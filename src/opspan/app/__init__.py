@@ -1,1 +1,1 @@
-"""What the command line does that is no view: run another program, run a script, look at the machine, the demo."""
+"""The work of commands that show no view: run another program, run a script, examine the machine, train the demo."""

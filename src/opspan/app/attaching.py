@@ -1,4 +1,4 @@
-"""Asks running processes to record: what `opspan attach` does, without its words."""
+"""Asks running processes to record, for `opspan attach`."""
 
 from __future__ import annotations
 
@@ -13,23 +13,24 @@ from opspan.emit.asking import Reply, line_of, read_line, reply_of, send
 from opspan.emit.asking import Request as Request
 from opspan.errors import EmitError, OpspanError
 
-# To build the observer, which takes some ten seconds and more on a busy machine, and to write what devices did.
+# Building the observer takes ten seconds and more on a busy machine; the device's events are written at the end.
 _MORE_SECONDS = 300.0
 
 
 def listening(pid: int) -> list[int]:
-    """`pid` and those below it that listen. A process that was forked just now still has its parent's socket."""
+    """Returns those of `pid` and its descendants that listen. A process that was just forked still has its parent's
+    socket, so only the first process of each socket counts."""
     processes.check_exists(pid)
-    found: dict[str, int] = {}
+    by_path: dict[str, int] = {}
     for one in processes.descendants(pid):
         if (path := processes.listens_at(one)) is not None:
-            found.setdefault(path, one)
-    return list(found.values())
+            by_path.setdefault(path, one)
+    return list(by_path.values())
 
 
 @dataclass
-class Asking:
-    """One process that is asked. What it answers is there when `ask` is over."""
+class Attachment:
+    """One process that is asked to record. Its reply is set when `ask` returns."""
 
     pid: int
     connection: socket.socket
@@ -49,22 +50,23 @@ class Asking:
 
 
 @contextlib.contextmanager
-def connected(pids: Sequence[int]) -> Iterator[list[Asking]]:
-    """All of them, or none is asked."""
+def connected(pids: Sequence[int]) -> Iterator[list[Attachment]]:
+    """Connects to all of the processes, or raises an error before any is asked."""
     with contextlib.ExitStack() as open_:
-        found = []
+        attachments = []
         for pid in pids:
             processes.check(pid)
             path = processes.listens_at(pid) or reaching.reach(pid)
-            found.append(Asking(pid, open_.enter_context(processes.connect(pid, path))))
-        yield found
+            attachments.append(Attachment(pid, open_.enter_context(processes.connect(pid, path))))
+        yield attachments
 
 
-def ask(all_: Sequence[Asking], asked: Request) -> None:
-    """Have them record, all at once, until each has answered. Ctrl-C ends the recordings early, another the wait."""
-    threads = [threading.Thread(target=one.wait, args=(asked.seconds + _MORE_SECONDS,), daemon=True) for one in all_]
+def ask(all_: Sequence[Attachment], request: Request) -> None:
+    """Makes all of them record at once, and waits for the replies. Ctrl-C ends the recordings, a second one the
+    wait."""
+    threads = [threading.Thread(target=one.wait, args=(request.seconds + _MORE_SECONDS,), daemon=True) for one in all_]
     for one in all_:
-        send(one.connection, line_of(asked))
+        send(one.connection, line_of(request))
     for thread in threads:
         thread.start()
     try:
@@ -74,8 +76,8 @@ def ask(all_: Sequence[Asking], asked: Request) -> None:
         _join(threads)
 
 
-def end(all_: Sequence[Asking]) -> None:
-    """Have those end that still record."""
+def end(all_: Sequence[Attachment]) -> None:
+    """Ends the recordings that still run."""
     for one in all_:
         with contextlib.suppress(OSError):
             one.connection.shutdown(socket.SHUT_WR)

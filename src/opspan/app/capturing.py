@@ -1,4 +1,4 @@
-"""Runs another program and its children with opspan's collectors in them: what `opspan run` does, without its words."""
+"""Runs another program and its children with opspan's collectors, for `opspan run`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from opspan.errors import UsageError, WriteError
 from opspan.files import exists
 from opspan.printable import path_text
 
-# As far as is needed to see whether a file holds anything: native/capture/format.h has all of its bytes.
+# These bytes suffice to see whether a file holds anything: native/capture/format.h describes all of them.
 _PAGE, _UNIT_BYTES = 4096, 64
 _CHUNK = struct.Struct("<2IQ48x")
 _CHUNK_MAGIC, _TEXTS = 0x4B4E4843, 2
-_EVENT_KINDS = frozenset((1, 2, 3, 10, 13, 15))  # ranges, marks, counters, frames: not what only describes them
-# What somebody may send to us and means for the program. Stop and continue go to a terminal's whole group anyway.
+_EVENT_KINDS = frozenset((1, 2, 3, 10, 13, 15))  # ranges, marks, counters, frames; other kinds only describe these
+# Signals that are sent to us but meant for the program. Stop and continue reach a terminal's whole group anyway.
 _FORWARDED = (
     signal.SIGINT,
     signal.SIGTERM,
@@ -36,31 +36,31 @@ _FORWARDED = (
 
 
 @dataclass(frozen=True)
-class Captured:
-    """What lies in a capture folder."""
+class CaptureContents:
+    """The contents of a capture folder."""
 
     processes: int
     bytes: int
-    ranges: bool  # is there a single one
+    ranges: bool  # whether there is at least one
 
 
 def collectors() -> Path:
-    """The library that listens inside of programs. What is wrong with it must not wait until it is in one."""
+    """Returns the library that listens inside of programs. It is checked here, before a program loads it."""
     path = libraries.collectors()
     if not path.is_file():
         raise UsageError(f"{path_text(path)} is missing: opspan's native part was not installed; pip install opspan")
     try:
         libraries.check_for_others(path)
-    except OSError as error:  # it would kill the program, not us, or be left out without a word
+    except OSError as error:  # in the program it would end the program, or be ignored silently
         raise UsageError(f"{path_text(path)} cannot be given to a program ({error}): reinstall opspan") from error
     return path
 
 
 @contextlib.contextmanager
 def capture_folder(wanted: Path | None) -> Iterator[Path]:
-    """A capture folder that holds nothing yet: `wanted`, or the first free `opspan-capture-N` here.
+    """Provides an empty capture folder: `wanted`, or the first free `opspan-capture-N` in the working directory.
 
-    One that was not there before, and that nothing was written to, is removed in the end.
+    A folder that is created here and stays empty is removed in the end.
     """
     ours = wanted is None or not exists(wanted)
     folder = _make_folder(wanted)
@@ -68,7 +68,7 @@ def capture_folder(wanted: Path | None) -> Iterator[Path]:
         yield folder
     finally:
         if ours:
-            with contextlib.suppress(OSError):  # something is in it
+            with contextlib.suppress(OSError):  # the folder is not empty
                 folder.rmdir()
 
 
@@ -104,8 +104,9 @@ def _make_folder(wanted: Path | None) -> Path:
 
 
 def become(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    """Run it in place of this process: its number, its signals and its exit code are those of the caller's child."""
-    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # by Python, for itself; who is run would go on ignoring them
+    """Replaces this process by the program, so that its number, signals and exit code are those of the caller's
+    child."""
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # the program would inherit that Python ignores them
         signal.signal(ignored, signal.SIG_DFL)
     try:
         os.execvpe(command[0], list(command), environment)
@@ -114,7 +115,7 @@ def become(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
 
 
 def start(command: Sequence[str], environment: Mapping[str, str], output: BinaryIO) -> subprocess.Popen[bytes]:
-    """Run it beside this process, which may end before it: keys that are pressed here are no signals to it."""
+    """Runs the program beside this process, which may end earlier. Keys that are pressed here send no signals to it."""
     try:
         return subprocess.Popen(
             list(command),
@@ -129,11 +130,11 @@ def start(command: Sequence[str], environment: Mapping[str, str], output: Binary
 
 
 def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Run it and wait; the exit code as a shell gives it, 128 + the signal for one that was killed."""
-    # Blocked, not handled: sigwaitinfo tells who sent a signal, and nothing can slip in between.
+    """Runs the program, waits, and returns its exit code as a shell does: 128 + the signal if it was killed."""
+    # Signals are blocked, not handled: sigwaitinfo tells the sender, and no signal is lost in between.
     waited = {*_FORWARDED, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
-    # Who ignores SIGCHLD is not told of a child's end, and its exit code is lost. The program still gets what we got.
+    # If SIGCHLD is ignored, the end of a child and its exit code are lost. The program still inherits the old setting.
     inherited = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
     def as_without_us() -> None:
@@ -142,13 +143,13 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
     try:
         try:
-            # restore_signals: Python ignores SIGPIPE for itself, and what it ignores its children would ignore.
+            # restore_signals: Python ignores SIGPIPE for itself, and the program would inherit that.
             child = subprocess.Popen(
                 list(command), env=environment, close_fds=False, restore_signals=True, preexec_fn=as_without_us
             )
         except OSError as error:
             raise _not_run(command[0], error) from error
-        child.returncode = _wait(child.pid, waited)  # said to it as well: it must not look for a child that is gone
+        child.returncode = _wait(child.pid, waited)  # set here: Popen must not look for the child, which is gone
         return child.returncode
     finally:
         as_without_us()
@@ -162,26 +163,26 @@ def _not_run(command: str, error: OSError) -> UsageError:
 
 def _wait(child: int, waited: set[signal.Signals]) -> int:
     while True:
-        told = signal.sigwaitinfo(waited)
-        if told.si_signo == signal.SIGCHLD:
+        info = signal.sigwaitinfo(waited)
+        if info.si_signo == signal.SIGCHLD:
             ended, status = os.waitpid(child, os.WNOHANG)
             if ended:
                 return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-        elif told.si_pid:  # from a process. Ctrl-C comes from the terminal, which has told the program as well
-            os.kill(child, told.si_signo)
+        elif info.si_pid:  # a process sent it. Ctrl-C comes from the terminal, which signals the program as well
+            os.kill(child, info.si_signo)
 
 
-def look(folder: Path) -> Captured:
+def look(folder: Path) -> CaptureContents:
     files = captures(folder)
     pids = {file.name.partition("-")[0] for file in files}
-    return Captured(len(pids), sum(file.stat().st_size for file in files), any(map(_holds_a_range, files)))
+    return CaptureContents(len(pids), sum(file.stat().st_size for file in files), any(map(_holds_a_range, files)))
 
 
 def _holds_a_range(path: Path) -> bool:
-    """Looks no further than the first: the file may be as large as the disk."""
+    """Returns whether the file has a range. It reads up to the first one: the file may be as large as the disk."""
     try:
         return _finds_a_range(path)
-    except OSError:  # another user's, or no file: who reads the capture is told of it, the command has its exit code
+    except OSError:  # another user's file, or none: the reader reports it, and the command keeps its exit code
         return True
 
 

@@ -1,4 +1,4 @@
-"""What `opspan demo` trains under `record`: a small model. And the ranges of a trace as an indented text."""
+"""The demo: trains a small model under `record`, and shows the ranges of a trace as an indented text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ STEPS = 2
 
 
 def train(folder: Path) -> Trace:
-    """Two steps of a multilayer perceptron, recorded into `folder`."""
+    """Records two steps of a multilayer perceptron into `folder`."""
     try:
         import torch
     except ImportError as error:
@@ -58,7 +58,7 @@ def write_tree(trace: Trace, text: Path) -> Path:
 
 
 def tree(trace: Trace) -> Iterator[str]:
-    """A line a range, indented below the range that encloses it on its thread."""
+    """Yields a line for each range, indented below the range that encloses it on its thread."""
     ranges = trace.ranges.sort("pid", "tid", "start_ns", "id")
     thread: tuple[int, int] | None = None
     ends: list[int] = []

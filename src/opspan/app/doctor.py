@@ -1,4 +1,4 @@
-"""What works on this machine, what does not, and the command that helps: a list of facts. cli/doctor prints it."""
+"""Checks what works on this machine, and names commands that help: a list of facts. cli/doctor prints it."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ State = Literal["ok", "optional", "WRONG"]
 
 @dataclass(frozen=True)
 class Check:
-    """One line. WRONG: something does not work, or what opspan needs is not there. optional: not there, and one may do
-    without."""
+    """One line. WRONG: something that opspan needs is missing or does not work. optional: something is missing that is
+    not needed."""
 
     name: str
     state: State
     found: str
-    todo: str = ""  # fixes it, or brings what is optional
+    todo: str = ""  # a command that fixes it, or installs what is optional
 
 
 def checks() -> Iterator[Check]:
@@ -66,12 +66,12 @@ def checks() -> Iterator[Check]:
     for name, look in looks.items():
         try:
             yield look()
-        except Exception as error:  # noqa: BLE001  # who asks what is wrong wants an answer, not a traceback
+        except Exception as error:  # noqa: BLE001  # doctor reports errors instead of failing
             yield Check(name, "WRONG", launch.why(error))
 
 
 def fix() -> None:
-    """Do all that can be done here. Where something fails the rest is done nevertheless."""
+    """Does all repairs. If one fails, the others are done nevertheless."""
     failed: list[OpspanError] = []
     for step in (page.build_missing, _fix_observer):
         try:
@@ -85,7 +85,7 @@ def fix() -> None:
 
 
 def _fix_observer() -> None:
-    """Build the observer, and remove the ones that serve nobody any more."""
+    """Builds the observer, and removes those that are useless by now."""
     torch = observer.Torch.here()
     observer.load()
     for path in observer.stale(torch):
@@ -126,7 +126,7 @@ def _observer(torch: observer.Torch | None) -> Check:
 
 
 def _devices(torch: observer.Torch | None) -> Check:
-    """What `record(device=True)` and opspan.profiler can collect on."""
+    """Checks which devices `record(device=True)` and opspan.profiler can collect on."""
     found = sorted(activity.name for activity in device.activities()) if torch is not None else []
     if not found:
         return Check("devices", "optional", "torch finds none that it can collect on: ops of the host alone")
@@ -145,14 +145,14 @@ def _cache() -> Check:
                 "" if libraries.may_run(file.fileno()) else "; mounted noexec: the observer is loaded from a copy of it"
             )
     except OSError as error:
-        # Without an error number: it is there and can be written, and is not this user's alone.
+        # Errors without a number: the folder exists and can be written, but others can enter it.
         found = str(error) if error.strerror is None else f"{error.filename} cannot be written ({error.strerror})"
         return Check("cache", "WRONG", found, "export OPSPAN_CACHE_DIR=a folder of yours")
     return Check("cache", "ok", f"{folder}{more}")
 
 
 def _page() -> Check:
-    """The program of `opspan report`."""
+    """Checks the program of `opspan report`."""
     path = libraries.page("page.js")
     if path.is_file():
         return Check("page", "ok", str(path.parent))
@@ -194,17 +194,17 @@ def _tool(name: str, source: str) -> Check:
     if path is None:
         return Check(name, "optional", "not on the PATH (`opspan run` needs no tool)", source)
     try:
-        asked = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60)
+        version = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired) as error:
         return Check(
             name, "WRONG", f"{path} does not run: {error}", f"install it again, or take it off the PATH: {source}"
         )
-    said = (asked.stdout or asked.stderr).strip().splitlines()
-    if asked.returncode:
+    lines = (version.stdout or version.stderr).strip().splitlines()
+    if version.returncode:
         return Check(
-            name, "WRONG", f"{path} does not run: {' '.join(said[:1]) or f'exit code {asked.returncode}'}", source
+            name, "WRONG", f"{path} does not run: {' '.join(lines[:1]) or f'exit code {version.returncode}'}", source
         )
-    return Check(name, "ok", f"{said[0] if said else 'it does not say its version'} ({path})")
+    return Check(name, "ok", f"{lines[0] if lines else 'it does not say its version'} ({path})")
 
 
 def _attached(name: str, sink: Sink, tool: Tool) -> Check:

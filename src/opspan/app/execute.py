@@ -1,7 +1,7 @@
 """Runs a script or a module in this process as `python` would: argv, sys.path, __main__, exit codes, tracebacks.
 
-What cannot be the same: opspan is imported already, and its frames lie below the script's (inspect.stack() shows
-them; a traceback does not).
+Two things differ: opspan is imported already, and its frames lie below the script's (inspect.stack() shows them; a
+traceback does not).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from opspan.printable import path_text
 
 
 def script(name: str, arguments: Sequence[str]) -> Callable[[], NoReturn]:
-    """`python NAME ARGUMENTS`, ready to run; a folder or an archive with a __main__.py as well."""
+    """Prepares `python NAME ARGUMENTS`; NAME may also be a folder or an archive with a __main__.py."""
     path = Path(name)
     if pkgutil.get_importer(name) is not None:
         return functools.partial(_run_container, name, arguments)
-    # Not resolved: python too shows a linked script under the name it was called by.
+    # Not resolved: python, too, shows a linked script under the name it was called by.
     file = str(Path.cwd() / path)
     try:
         with io.open_code(file) as source:
@@ -63,18 +63,18 @@ def _run_text(text: bytes, file: str, argv: list[str]) -> NoReturn:
 
 
 def run_module(module: str, arguments: Sequence[str]) -> NoReturn:
-    """`python -m MODULE ARGUMENTS`."""
+    """Runs `python -m MODULE ARGUMENTS`."""
     sys.argv = ["-m", *arguments]
     _new_main()
     _set_first_path(str(Path.cwd()))
-    # What python itself calls for -m, so that even the frames in a traceback are the same.
+    # The function that python itself calls for -m, so that even the frames in a traceback are the same.
     _as_python(lambda: runpy._run_module_as_main(module))  # type: ignore[attr-defined]
 
 
 def _new_main() -> ModuleType:
-    """An empty __main__ in the place of ours: what pickles and spawned processes refer to."""
+    """Replaces our __main__ by an empty one, which pickles and spawned processes refer to."""
     global _our_main
-    _our_main = sys.modules["__main__"]  # kept: clearing it would break whoever still runs in it
+    _our_main = sys.modules["__main__"]  # kept: clearing it would break code that still runs in it
     main = sys.modules["__main__"] = ModuleType("__main__")
     vars(main).update(__builtins__=sys.modules["builtins"], __annotations__={})
     return main
@@ -84,26 +84,26 @@ _our_main: ModuleType | None = None
 
 
 def _set_first_path(entry: str) -> None:
-    # Python puts a first entry there for `opspan` as it would for the script, unless it was told not to.
+    # Python puts a first entry there for `opspan` as it would for the script, unless an option forbids it.
     if getattr(sys.flags, "safe_path", False) or sys.flags.isolated:
         return
     sys.path[0] = entry
 
 
 def _as_python(run: Callable[[], Any]) -> NoReturn:
-    """Call it, and end as the interpreter ends after its main script."""
+    """Calls it, and ends as the interpreter ends after its main script."""
     caught: BaseException | None = None
     try:
         run()
     except SystemExit:
         raise
-    except BaseException as error:  # noqa: BLE001  # this is the last one there is, as in the interpreter
+    except BaseException as error:  # noqa: BLE001  # the outermost handler, as in the interpreter
         caught = error
     if caught is None:
         sys.exit(0)
     _report(caught)
     if isinstance(caught, KeyboardInterrupt):
-        # Only the interpreter can end as one that was interrupted does: by the signal, after cleaning up.
+        # Only the interpreter can end like an interrupted program: by the signal, after cleaning up.
         sys.excepthook = lambda *_: None
         raise caught
     sys.exit(1)
@@ -120,7 +120,7 @@ def _report(error: BaseException) -> None:
         sys.excepthook(type(error), error, trace)
     except SystemExit:
         raise
-    except BaseException as second:  # noqa: BLE001  # as the interpreter says it
+    except BaseException as second:  # noqa: BLE001  # reported as the interpreter does
         sys.stderr.write("Error in sys.excepthook:\n")
         second = second.with_traceback(_without_us(second.__traceback__))
         sys.__excepthook__(type(second), second, second.__traceback__)

@@ -1,6 +1,7 @@
-"""Sends a profile to a server of Pyroscope's, by its interface for others: POST /ingest, all in one request.
+"""Sends a profile to a server of Pyroscope's by its public interface: POST /ingest, all in one request.
 
-No library for HTTP: it is one request, without redirects, which credentials would follow, and without proxies.
+No HTTP library is needed for one request. It follows no redirects, which would send credentials on, and uses no
+proxies.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ from opspan.printable import path_text, shell_path, shortened
 
 CREDENTIALS = "OPSPAN_PYROSCOPE_CREDENTIALS"
 PAUSES_S = (0.5, 1.0, 2.0)  # before each further try
-_FOR_NOW = (429, 500, 502, 503, 504)  # what a server answers that may take it later
+_FOR_NOW = (429, 500, 502, 503, 504)  # answers of a server that may accept it later
 _REFUSED = (401, 403)
-_LONGEST = 4096  # bytes of credentials, and of an answer that are read
-_SHOWN = 300  # characters of an answer
+_LONGEST = 4096  # bytes of credentials, and of an answer
+_MOST_CHARACTERS = 300  # characters of an answer
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -48,12 +49,13 @@ class Server:
 
     @property
     def is_overheard(self) -> bool:
-        """Do credentials go through a network as they are?"""
+        """Returns whether credentials would go through a network unencrypted."""
         return bool(self.credentials) and self.address.scheme == "http" and self.address.hostname not in _LOOPBACK
 
     def post(self, query: dict[str, str], parts: dict[str, tuple[str, bytes]]) -> None:
-        """A form of `parts`, each with a file's name: all of it, or PushError. What may not have arrived is sent again;
-        what has, and was not answered, is not: the server may have it."""
+        """Sends a form of `parts`, each with a file's name, or raises PushError. A request that may not have arrived is
+            sent
+        again. One that has arrived without an answer is not: the server may have stored it."""
         boundary = secrets.token_hex(16)
         body = _form(parts, boundary)
         headers = {"Content-Type": f"multipart/form-data; boundary={boundary}", "User-Agent": "opspan"}
@@ -78,7 +80,7 @@ class Server:
         return f"{self.address.scheme}://{self.address.netloc}{self.address.path}"
 
     def _try(self, target: str, body: bytes, headers: dict[str, str]) -> str | None:
-        """None if it was taken, what is wrong if it may be tried again, PushError if not."""
+        """Returns None on success, or the reason for another try. Raises PushError if a further try cannot help."""
         is_sent = False
         kind = http.client.HTTPSConnection if self.address.scheme == "https" else http.client.HTTPConnection
         connection = kind(self.address.hostname or "", self.address.port, timeout=self.timeout_s)
@@ -98,14 +100,14 @@ class Server:
             ) from error
         finally:
             connection.close()
-        return self._judged(answer, text)
+        return self._judge(answer, text)
 
-    def _judged(self, answer: http.client.HTTPResponse, text: str) -> str | None:
-        said = f"{self.where} answered {answer.status} {answer.reason} ({self._shown(text)})"
+    def _judge(self, answer: http.client.HTTPResponse, text: str) -> str | None:
+        summary = f"{self.where} answered {answer.status} {answer.reason} ({self._without_secrets(text)})"
         if 200 <= answer.status < 300:
             return None
         if answer.status in _FOR_NOW:
-            return said
+            return summary
         if answer.status in _REFUSED:
             todo = f"put TOKEN or USER:PASSWORD into {CREDENTIALS}, or name a file of it with --credentials"
         elif 300 <= answer.status < 400:
@@ -114,18 +116,18 @@ class Server:
             todo = "name the server of Pyroscope that has /ingest"
         else:
             todo = "it does not take this profile; where that is for its age, --now places it at the present"
-        raise PushError(f"{said}: nothing was pushed; {todo}")
+        raise PushError(f"{summary}: nothing was pushed; {todo}")
 
-    def _shown(self, text: str) -> str:
+    def _without_secrets(self, text: str) -> str:
         for secret in (self.credentials or "").split(":"):
             text = text.replace(secret, "***") if secret else text
-        return shortened(" ".join(text.split()), _SHOWN) or "without a word"
+        return shortened(" ".join(text.split()), _MOST_CHARACTERS) or "without a word"
 
 
 @contextlib.contextmanager
 def _no_longer_than(seconds: float, connected: socket.socket) -> Iterator[None]:
-    """Ends the connection after so long, with a TimeoutError: the time-out of a socket begins again with each byte, and
-    a server may send them one at a time."""
+    """Ends the connection after this time with a TimeoutError. A socket's own time-out restarts with each byte, and a
+    server may send them one at a time."""
     is_over = False
 
     def end() -> None:
@@ -165,14 +167,14 @@ def _address(url: str) -> SplitResult:
 
 
 def credentials(file: Path | None) -> tuple[str | None, list[str]]:
-    """From the file, or else the environment; and what is to be said of the file. Never shown in an error."""
+    """Returns credentials from the file or the environment, and notes about the file. Errors never show them."""
     if file is None:
-        name, text, said = CREDENTIALS, os.environ.get(CREDENTIALS) or None, list[str]()
+        name, text, notes = CREDENTIALS, os.environ.get(CREDENTIALS) or None, list[str]()
     else:
-        name, (text, said) = f"{file}", _read(file)
+        name, (text, notes) = f"{file}", _read(file)
     if text is not None and not re.fullmatch(r"[\x21-\x7e]+", text):
         raise UsageError(f"{name} holds no credentials: expected TOKEN or USER:PASSWORD on one line, in ASCII")
-    return text, said
+    return text, notes
 
 
 def _read(file: Path) -> tuple[str, list[str]]:
@@ -184,8 +186,8 @@ def _read(file: Path) -> tuple[str, list[str]]:
     if len(data) > _LONGEST:
         raise UsageError(f"--credentials {file} has more than {_LONGEST} bytes: expected one line")
     is_open = mode & (stat.S_IRGRP | stat.S_IROTH)
-    said = [f"others can read {path_text(file)}: `chmod 600 {shell_path(file)}`"] if is_open else []
-    return data.decode("utf-8", "replace").strip(), said
+    notes = [f"others can read {path_text(file)}: `chmod 600 {shell_path(file)}`"] if is_open else []
+    return data.decode("utf-8", "replace").strip(), notes
 
 
 def _authorization(text: str) -> str:

@@ -1,5 +1,5 @@
-"""How labels get into a program that was not edited: its environment, and a hook that starts an emitter once torch is
-imported. Runs no program itself: that is `execute` (this process) and `capturing` (another one).
+"""Puts labels into a program that was not edited, by its environment: a hook starts an emitter once torch is imported.
+`execute` and `capturing` run the program, in this process or in another one.
 
 Imports nothing heavy: every Python process under `opspan run --emit` comes through here.
 """
@@ -25,8 +25,8 @@ from opspan.errors import OpspanError, UsageError
 if TYPE_CHECKING:
     from opspan.emit.sessions import Session
 
-SITE = Path(__file__).parent / "launch_site"  # holds a sitecustomize.py for Python children
-TOOLS = {sink.name: sink.tool for sink in SINKS if sink.tool is not None}  # that --emit can name
+SITE = Path(__file__).parent / "launch_site"  # has a sitecustomize.py for Python children
+TOOLS = {sink.name: sink.tool for sink in SINKS if sink.tool is not None}  # the values of --emit
 _VARIABLE = "OPSPAN_EMIT"
 _IDLE = "OPSPAN_IDLE"
 _KEEP = "OPSPAN_KEEP"
@@ -36,7 +36,7 @@ _TOOL_VARIABLES = [tool.variable for tool in TOOLS.values()]
 
 @dataclass(frozen=True)
 class Emit:
-    """Which emitter to start. `tool` is the name of a sink that has one, or "auto": the one that is attached."""
+    """The emitter to start. `tool` is the name of a sink that has one, or "auto" for the attached tool."""
 
     tool: str = "auto"
     record_shapes: bool = False
@@ -53,7 +53,7 @@ class Emit:
 
 
 @dataclass(frozen=True)
-class Kept:
+class RollingOptions:
     """A rolling recording of each process: the arguments of `record`."""
 
     keep: tuple[str, ...]
@@ -64,7 +64,7 @@ class Kept:
     folder: str = ""
 
     def check(self) -> None:
-        """UsageError, before anything runs."""
+        """Raises UsageError before anything runs."""
         parse(self.keep)
         if self.dump_on and self.dump_to is None:
             raise UsageError("--dump-on says when dumps are written: add --dump-to, the folder for them")
@@ -73,7 +73,7 @@ class Kept:
 def environment(
     before: Mapping[str, str], collectors: Path, captures: Path, emit: Emit | None, notes: Path | None = None
 ) -> dict[str, str]:
-    """The environment of a captured program and its children. `notes`: the file for what they have to say."""
+    """Returns the environment of a captured program and its children. `notes`: the file that their notes go to."""
     after = dict(before)
     after |= dict.fromkeys(_TOOL_VARIABLES, str(collectors))
     after["OPSPAN_CAPTURE_DIR"] = str(captures)
@@ -85,24 +85,26 @@ def environment(
 
 
 def idle_environment(before: Mapping[str, str], notes: Path | None = None) -> dict[str, str]:
-    """The environment of a program that is to be ready for `opspan attach`, and of its children."""
+    """Returns the environment of a program that waits for `opspan attach`, and of its children."""
     return {**before, _IDLE: "1", **_with_site(before, notes)}
 
 
-def rolling_environment(before: Mapping[str, str], kept: Kept, folder: Path, notes: Path) -> dict[str, str]:
-    """The environment of a program of which the last is kept in the folder, and of its children."""
-    asked = json.dumps(asdict(replace(kept, folder=str(folder))))
-    return {**before, _KEEP: asked, **_with_site(before, notes)}
+def rolling_environment(
+    before: Mapping[str, str], options: RollingOptions, folder: Path, notes: Path
+) -> dict[str, str]:
+    """Returns the environment of a program with a rolling recording in the folder, and of its children."""
+    text = json.dumps(asdict(replace(options, folder=str(folder))))
+    return {**before, _KEEP: text, **_with_site(before, notes)}
 
 
 def _with_site(before: Mapping[str, str], notes: Path | None) -> dict[str, str]:
-    """Variables that have each Python run what is in `SITE`."""
-    found = {"PYTHONPATH": os.pathsep.join(filter(None, [str(SITE), before.get("PYTHONPATH")]))}
-    return found if notes is None else {**found, run_notes.VARIABLE: str(notes)}
+    """Returns variables that make each Python run the code in `SITE`."""
+    variables = {"PYTHONPATH": os.pathsep.join(filter(None, [str(SITE), before.get("PYTHONPATH")]))}
+    return variables if notes is None else {**variables, run_notes.VARIABLE: str(notes)}
 
 
 def other_tools(tool: str | None) -> Iterator[str]:
-    """Who else wants to listen to a captured program, and who of the two will."""
+    """Yields notes about other tools that want to listen to a captured program, and which of the two will."""
     # nsys puts itself into every program below it, and sets NVTX's variable anew in each.
     if "NSYS_PROFILING_SESSION_ID" in os.environ or "libToolsInjection" in os.environ.get("LD_PRELOAD", ""):
         left = "NVTX goes to nsys" if tool == "nvtx" else "NVTX goes to nsys, opspan captures ITT alone"
@@ -114,11 +116,11 @@ def other_tools(tool: str | None) -> Iterator[str]:
 
 
 def start_from_environment() -> None:
-    """For the sitecustomize.py of `SITE`."""
-    if asked := os.environ.get(_VARIABLE):
-        _for_torch(lambda: start(Emit.from_text(asked)), "this process is not labelled")
-    if kept := os.environ.get(_KEEP):
-        _for_torch(lambda: _keep(Kept(**json.loads(kept))), "this process is not recorded")
+    """Starts what the environment asks for; the sitecustomize.py of `SITE` calls it."""
+    if labels := os.environ.get(_VARIABLE):
+        _for_torch(lambda: start(Emit.from_text(labels)), "this process is not labelled")
+    if options := os.environ.get(_KEEP):
+        _for_torch(lambda: _keep(RollingOptions(**json.loads(options))), "this process is not recorded")
     if os.environ.get(_IDLE):
         _for_torch(_listen, "nobody can attach to this process")
 
@@ -134,19 +136,19 @@ def _for_torch(act: Callable[[], object], lost: str) -> None:
 
 
 def start(emit: Emit) -> None:
-    """Start the emitter for the rest of this process, its non-daemon threads and atexit functions included."""
+    """Starts the emitter for the rest of this process, its non-daemon threads and atexit functions included."""
     from opspan.emit import notices, ranges, sinks
 
     notices.put_in()
     listening = ranges.listening()
-    wanted = [sink for sink in SINKS if sink.name == emit.tool]
+    chosen = [sink for sink in SINKS if sink.name == emit.tool]
     if emit.tool == "auto":
-        # The first one last: it speaks where two tools are one. Nobody there: emit_nvtx says so, once.
-        wanted = [sink for sink in reversed(SINKS) if sink.tool is not None and listening & sink.bit] or [NVTX]
+        # The first sink comes last: it reports where two tools are one. Without a tool, emit_nvtx says so, once.
+        chosen = [sink for sink in reversed(SINKS) if sink.tool is not None and listening & sink.bit] or [NVTX]
         native = sinks.load()
-        if {ITT, NVTX} <= set(wanted) and native is not None and native.one_tool():
-            wanted.remove(ITT)  # one collector under both protocols: telling it twice would only cost
-    for sink in wanted:
+        if {ITT, NVTX} <= set(chosen) and native is not None and native.one_tool():
+            chosen.remove(ITT)  # one collector under both protocols: labels for the second would only cost time
+    for sink in chosen:
         module, _, name = sink.session.partition(":")
         kind = getattr(importlib.import_module(module), name)
         session: Session = kind(record_shapes=emit.record_shapes, modules=emit.modules)
@@ -155,12 +157,12 @@ def start(emit: Emit) -> None:
         atexit.register(_unharmed(session.__exit__, _MAY_LACK))
 
 
-def _keep(kept: Kept) -> None:
+def _keep(options: RollingOptions) -> None:
     from opspan.emit import notices
     from opspan.emit.rolling import Rolling
 
     notices.put_in()
-    rolling = Rolling(**asdict(kept))
+    rolling = Rolling(**asdict(options))
     rolling.start()
     atexit.register(_unharmed(rolling.end, _MAY_LACK))
 
@@ -172,7 +174,7 @@ def _listen() -> None:
 
 
 def _unharmed(act: Callable[[], object], lost: str) -> Callable[[], None]:
-    """Does it inside a program that goes on, or ends, as it would without us: an error is a sentence."""
+    """Makes `act` safe inside a program, which must go on, or end, as without us: an error becomes a sentence."""
 
     def acts() -> None:
         try:
@@ -185,11 +187,11 @@ def _unharmed(act: Callable[[], object], lost: str) -> Callable[[], None]:
 
 
 def why(error: Exception) -> str:
-    """One line. What we did not foresee is named, and `opspan doctor` looks further."""
+    """Returns one line. Unforeseen errors are named, and `opspan doctor` looks further."""
     if isinstance(error, OpspanError):
         return str(error)
-    said = " ".join(str(error).split())
-    return f"{type(error).__name__}{': ' * bool(said)}{said}. `opspan doctor` says what works here"
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}{': ' * bool(text)}{text}. `opspan doctor` says what works here"
 
 
 def _say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""Builds the page into the user's cache, where it could not be built when opspan was installed."""
+"""Builds the page into the user's cache if it could not be built when opspan was installed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from opspan.printable import printable
 
 
 def why() -> str:
-    """Why the page was not built when opspan was installed."""
+    """Returns why the page was not built when opspan was installed."""
     return printable((libraries.page_sources() / "why.txt").read_text(encoding="utf-8").strip())
 
 
 def build_missing() -> None:
-    """Does nothing where there is a page. MissingPackage where it cannot be built now either."""
+    """Builds the page if it is missing. Raises MissingPackage if it cannot be built now, either."""
     sources = libraries.page_sources()
     if libraries.page("page.js").is_file() or not sources.is_dir():
         return
@@ -39,8 +39,8 @@ def _build(program: Path, out: Path) -> None:
             [sys.executable, program, out, "--required"], capture_output=True, text=True, errors="replace"
         )
         if done.returncode != 0:
-            said = done.stderr.strip().splitlines() or [f"{program} ended with {done.returncode}"]
-            raise MissingPackage(printable(said[-1].removeprefix("error: ")))
+            lines = done.stderr.strip().splitlines() or [f"{program} ended with {done.returncode}"]
+            raise MissingPackage(printable(lines[-1].removeprefix("error: ")))
         end = "done"
     finally:
         notices.say(f"{end}\n")

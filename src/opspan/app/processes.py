@@ -1,4 +1,5 @@
-"""Processes of this machine, as /proc says: whose they are, who descends from whom, and where they listen for us."""
+"""Processes of this machine, from /proc: their owners, their descendants, and the sockets at which they listen for
+us."""
 
 from __future__ import annotations
 
@@ -16,10 +17,10 @@ _CONNECT_SECONDS = 5
 
 
 def check(pid: int) -> None:
-    """UsageError where there is no such process, or it is not for us."""
+    """Raises UsageError if there is no such process, or we may not use it."""
     check_exists(pid)
     try:
-        # Uid: real, effective, ... The folder itself may belong to root where a process shows nothing of itself.
+        # Uid: real, effective, ... The folder itself may belong to root if a process hides its data.
         owner = int(_status(pid, "Uid:").split()[1])
         if owner != os.geteuid():
             raise _of_another(pid)
@@ -36,7 +37,7 @@ def check(pid: int) -> None:
 
 
 def check_exists(pid: int) -> None:
-    """UsageError where there is no such process, or it cannot be seen."""
+    """Raises UsageError if there is no such process, or it cannot be seen."""
     if not (_PROC / "self").exists():
         raise UsageError("/proc is not mounted here, and processes are found by it: mount -t proc proc /proc")
     if not (_PROC / str(pid)).exists():
@@ -54,15 +55,15 @@ def _of_another(pid: int) -> UsageError:
 
 
 def descendants(pid: int) -> list[int]:
-    """`pid`, its children, theirs and so on."""
+    """Returns `pid`, its children, their children and so on."""
     children: dict[int, list[int]] = {}
     for entry in _PROC.iterdir():
         if entry.name.isdecimal() and (parent := _parent(entry)) is not None:
             children.setdefault(parent, []).append(int(entry.name))
-    found = [pid]
-    for known in found:  # which grows
-        found += sorted(children.get(known, []))
-    return found
+    family = [pid]
+    for known in family:  # the list grows meanwhile
+        family += sorted(children.get(known, []))
+    return family
 
 
 def _parent(process: Path) -> int | None:
@@ -74,7 +75,7 @@ def _parent(process: Path) -> int | None:
 
 
 def listens_at(pid: int) -> str | None:
-    """The path of the socket at which it listens, if it does: one that it has open, whatever lies about elsewhere."""
+    """Returns the path of the socket at which it listens, if any. It must be open there; files on disk do not count."""
     process = _PROC / str(pid)
     try:
         lines = (process / "net" / "unix").read_text(encoding="utf-8", errors="surrogateescape").splitlines()[1:]
@@ -100,14 +101,14 @@ def _link(path: Path) -> str:
 
 
 def connect(pid: int, path: str) -> socket.socket:
-    """UsageError where it is not that process who listens."""
+    """Connects to the process. Raises UsageError if another process listens there."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.settimeout(_CONNECT_SECONDS)
         connection.connect(path)
-        found = peer(connection)
-        if found != (pid, os.geteuid()):
-            raise UsageError(f"at the socket of process {pid} listens process {found[0]}: attach to that one")
+        credentials = peer(connection)
+        if credentials != (pid, os.geteuid()):
+            raise UsageError(f"at the socket of process {pid} listens process {credentials[0]}: attach to that one")
     except OSError as error:
         connection.close()
         raise UsageError(f"process {pid} does not answer at {path} ({error.strerror or error})") from error

@@ -1,4 +1,4 @@
-"""A trace's tree as a profile at a server of Pyroscope's: host time and device time, as two types of one profile."""
+"""Pushes a trace's tree to a server of Pyroscope's: host time and device time, as two types of one profile."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from opspan.views.merged_stacks import FUNCTION
 from opspan.views.missing import FUNCTIONS, labelling
 from opspan.views.pprof import profile_of
 
-# What --by may say, and the kind of frames that it leaves; None: all.
+# The values of --by, and the kind of frames that each keeps; None: all.
 BY: Final[dict[str, str | None]] = {"op": None, "module": "module", "function": FUNCTION}
 RUN: Final = "run_id"
 _SAMPLES = json.dumps(
@@ -29,27 +29,27 @@ _SAMPLES = json.dumps(
 _APP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,199}")
 _KEY = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]{0,99}")
 _VALUE = re.compile(r"[^\x00-\x20\x7f,{}=\"]{1,200}")
-_MOST = 10  # tags
+_MOST = 10  # of tags
 
 
 @dataclass(frozen=True)
-class Pushed:
-    query: str  # what finds it there
+class Receipt:
+    query: str  # the query that finds it there
     bytes: int
-    said: list[str]
+    notes: list[str]
 
 
-def push(analysis: Analysis, server: Server, app: str, tags: Sequence[str], by: str, is_now: bool) -> Pushed:
+def push(analysis: Analysis, server: Server, app: str, tags: Sequence[str], by: str, is_now: bool) -> Receipt:
     labels = _labels(analysis, app, tags)
     _check_contents(analysis, by)
     trace = analysis.tables
     begin = trace.begin_ns("ranges", "functions", "work") or 0
     duration = max(trace_end_ns(trace.ranges, trace.functions, trace.work) - begin, 0)
-    said = []
+    notes = []
     if is_now or trace.origin_utc_ns is None:
         begin_utc = time.time_ns() - duration
         if not is_now:
-            said.append("the trace does not say at which time of day it was: it is pushed as if it had ended now")
+            notes.append("the trace does not say at which time of day it was: it is pushed as if it had ended now")
     else:
         begin_utc = trace.origin_utc_ns + begin
     data, left_out = profile_of(analysis, BY[by], begin_utc)
@@ -66,7 +66,7 @@ def push(analysis: Analysis, server: Server, app: str, tags: Sequence[str], by: 
         {"profile": ("profile.pprof", data), "sample_type_config": ("sample_type_config.json", _SAMPLES.encode())},
     )
     query = ", ".join(f'{key}="{value}"' for key, value in {"service_name": app, **labels}.items())
-    return Pushed(f"{{{query}}}", len(data), [*said, *left_out])
+    return Receipt(f"{{{query}}}", len(data), [*notes, *left_out])
 
 
 def _labels(analysis: Analysis, app: str, tags: Sequence[str]) -> dict[str, str]:

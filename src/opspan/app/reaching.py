@@ -1,4 +1,4 @@
-"""Makes a process listen that was not made ready: Python 3.14 can have another process of its own version run a file.
+"""Makes a process listen that was not prepared: Python 3.14 can make another process of its own version run a file.
 
 That needs the right to trace it: the same user, and in containers often CAP_SYS_PTRACE.
 """
@@ -15,10 +15,10 @@ from opspan.app import processes
 from opspan.errors import UsageError
 from opspan.printable import printable
 
-_SECONDS = 10.0  # the other process runs it between two lines of Python, and may be in the middle of a long one
+_SECONDS = 10.0  # the other process runs it between two lines of Python, and a line may take long
 _READY = "start it with `opspan run --idle -- python train.py`, or call opspan.listen() in it"
 
-# Run by the other process, whose Python may lack opspan. What is wrong is written beside it, not to its terminal.
+# The other process runs this, and its Python may lack opspan. Errors go to a file beside it, not to its terminal.
 _SCRIPT = """\
 def _opspan():
     import sys
@@ -41,7 +41,7 @@ del _opspan
 
 
 def reach(pid: int) -> str:
-    """The path of the socket at which it listens from now on."""
+    """Returns the path of the socket at which it listens from now on."""
     remote_exec: Callable[[int, str], None] | None = getattr(sys, "remote_exec", None)
     if remote_exec is None:
         raise UsageError(f"process {pid} does not listen: {_READY} (or use Python 3.14 on both sides)")
@@ -56,7 +56,7 @@ def reach(pid: int) -> str:
                 f"process {pid} does not listen, and the system does not let us into it ({error}): {_READY}; "
                 "in a container, sys.remote_exec needs the capability SYS_PTRACE"
             ) from error
-        except (OSError, RuntimeError, ValueError) as error:  # no Python, another version, it is switched off there
+        except (OSError, RuntimeError, ValueError) as error:  # no Python, another version, or it is switched off there
             raise UsageError(f"process {pid} does not listen, and cannot be made to ({error}): {_READY}") from error
         return _wait(pid, said)
 

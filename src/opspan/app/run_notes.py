@@ -1,8 +1,8 @@
-"""What the Python processes below `opspan run` say to it, for its last sentence to be true: a line each in a file that
-it made, `PID <tab> KIND <tab> TEXT`.
+"""Notes of the Python processes below `opspan run`, which its last sentence reports: a line each in a file that it
+made, `PID <tab> KIND <tab> TEXT`.
 
     4242    python  3.11                      it was reached: launch_site/sitecustomize.py writes this
-    4242    without /usr/bin/python3          it has no opspan; so does this
+    4242    without /usr/bin/python3          it has no opspan; the same file writes this
     4242    torch                             it has imported torch
     4242    failed  no C++ compiler was ...   and could not be labelled, recorded or made to listen
 
@@ -28,15 +28,15 @@ _OLDEST = (3, 10)
 
 @dataclass
 class Notes:
-    """By process."""
+    """The notes by process."""
 
     pythons: dict[int, str] = field(default_factory=dict)  # its version
-    without: dict[int, str] = field(default_factory=dict)  # what it is called
+    without: dict[int, str] = field(default_factory=dict)  # its name
     torch: set[int] = field(default_factory=set)
-    failed: dict[int, str] = field(default_factory=dict)  # why
+    failed: dict[int, str] = field(default_factory=dict)  # the reason
 
     def why_nothing(self, wanted: str) -> str:
-        """Why there is nothing of any of them. `wanted`: what was to be done, as "labelled"."""
+        """Returns why none of them could be used. `wanted`: the verb, such as "labelled"."""
         if self.failed:
             reasons = dict.fromkeys(self.failed.values())
             return f"{_processes(len(self.failed))} imported torch and could not be {wanted}: {'; '.join(reasons)}"
@@ -53,10 +53,10 @@ class Notes:
 
 
 @contextlib.contextmanager
-def collected(folder: Path) -> Iterator[tuple[Path, Notes]]:
-    """A file in the folder for them, and what it has said by the end of the `with`."""
+def collect(folder: Path) -> Iterator[tuple[Path, Notes]]:
+    """Provides a file for notes in the folder, and the notes in it by the end of the `with`."""
     path, notes = folder / _NAME, Notes()
-    with contextlib.suppress(OSError):  # a full disk: then nothing is said
+    with contextlib.suppress(OSError):  # if the disk is full, there are no notes
         path.touch(mode=0o600)
     try:
         yield path, notes
@@ -67,7 +67,7 @@ def collected(folder: Path) -> Iterator[tuple[Path, Notes]]:
 
 
 def note(kind: str, text: str = "") -> None:
-    """Writes a line about this process, if somebody asked for it."""
+    """Writes a line about this process if there is a file for it."""
     line = f"{os.getpid()}\t{kind}\t{printable(text)[:_LONGEST]}\n"
     with contextlib.suppress(KeyError, OSError):
         number = os.open(os.environ[VARIABLE], os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)
@@ -82,8 +82,8 @@ def _read(path: Path, notes: Notes) -> None:
     with contextlib.suppress(OSError), path.open("rb") as file:
         text = file.read(_MOST_BYTES).decode(errors="replace")
     for line in text.splitlines():
-        pid, _, said = line.partition("\t")
-        kind, _, what = said.partition("\t")
+        pid, _, rest = line.partition("\t")
+        kind, _, what = rest.partition("\t")
         if not (pid.isascii() and pid.isdigit()):
             continue
         if kind == "python":

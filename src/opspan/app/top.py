@@ -1,7 +1,7 @@
-"""opspan top: one short recording after another of a process that runs, and what is in each, until somebody ends it.
+"""opspan top: makes short recordings of a running process, one after another, until somebody ends it.
 
-The next recording begins before the one before is read, so that little is missed. Each goes into a temporary folder of
-this user's, and is removed once it was read.
+The next recording begins before the last one is read, so that little is missed. Each goes into a temporary folder of
+this user, which is removed after reading.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from typing import BinaryIO
 
 from opspan import capture_files, private_files
 from opspan.app import attaching, capturing, launch, run_notes
-from opspan.app.top_rows import Shown, shown_of
+from opspan.app.top_rows import Snapshot, snapshot_of
 from opspan.errors import EmitError, OpspanError, UsageError, WriteError
 from opspan.trace import Trace
 
 
 @dataclass
 class Wish:
-    """What is to be shown, which may change at any time."""
+    """The user's choice of what to show. It may change at any time."""
 
     by: str = "ops"
     by_total: bool = False
@@ -41,26 +41,26 @@ class Recorder:
         self._wish = wish
         self._done: queue.Queue[tuple[str, Path] | OpspanError] = queue.Queue(maxsize=1)
         self._over = threading.Event()
-        self._asking: list[attaching.Asking] = []
+        self._asking: list[attaching.Attachment] = []
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
 
-    def next(self, seconds: float) -> Shown | None:
-        """The next recording, if there is one within this time. OpspanError where there will be none any more."""
+    def next(self, seconds: float) -> Snapshot | None:
+        """Returns the next recording, if there is one within this time. Raises OpspanError if there will be no more."""
         try:
-            found = self._done.get(timeout=seconds)
+            result = self._done.get(timeout=seconds)
         except queue.Empty:
             return None
-        if isinstance(found, OpspanError):
-            raise found
-        by, folder = found
+        if isinstance(result, OpspanError):
+            raise result
+        by, folder = result
         try:
-            return shown_of(_read(folder), by)
+            return snapshot_of(_read(folder), by)
         finally:
             private_files.remove(folder)
 
     def close(self) -> None:
-        """What is being recorded ends now."""
+        """Ends the present recording."""
         self._over.set()
         attaching.end(self._asking)
         while self._thread.is_alive():
@@ -76,21 +76,21 @@ class Recorder:
                     self._over.wait(0.1)
                 else:
                     by = self._wish.by
-                    self._done.put((by, self._recorded(by)))
+                    self._done.put((by, self._record(by)))
         except OpspanError as error:
             self._done.put(error)
-        except OSError as error:  # a full disk
+        except OSError as error:  # the disk is full
             self._done.put(EmitError(f"nothing more can be recorded: {error}"))
 
-    def _recorded(self, by: str) -> Path:
+    def _record(self, by: str) -> Path:
         folder = private_files.folder("opspan-top-")
-        asked = attaching.Request(
+        request = attaching.Request(
             str(folder), 0, self._seconds, False, by == "lines", False, by == "modules", devices=True
         )
         with attaching.connected([self._pid]) as self._asking:
             if self._over.is_set():
                 return folder
-            attaching.ask(self._asking, asked)
+            attaching.ask(self._asking, request)
         if (error := self._asking[0].error) is not None:
             private_files.remove(folder)
             raise error
@@ -98,14 +98,14 @@ class Recorder:
 
 
 def start(command: Sequence[str]) -> tuple[int, Path]:
-    """Start a program that listens; the first of its processes that does, and the file that its output goes to."""
+    """Starts a program that listens. Returns its first listening process, and the file that its output goes to."""
     log, file = _new_log()
-    with private_files.claimed(None, "opspan-top-") as folder, run_notes.collected(folder) as (path, notes):
+    with private_files.claimed(None, "opspan-top-") as folder, run_notes.collect(folder) as (path, notes):
         with file:
             child = capturing.start(command, launch.idle_environment(os.environ, path), file)
         while child.poll() is None:
-            if found := attaching.listening(child.pid):
-                return found[0], log
+            if listeners := attaching.listening(child.pid):
+                return listeners[0], log
             time.sleep(0.1)
     why = f": {notes.why_nothing('attached to')}" if notes.failed or not notes.torch else ""
     raise UsageError(

@@ -1,4 +1,4 @@
-"""What `opspan top` shows of one short recording: rows of ops, modules or lines, and how long steps take."""
+"""The rows of ops, modules or lines that `opspan top` shows of one short recording, and the length of steps."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Shown:
+class Snapshot:
     by: str
     rows: tuple[Row, ...]
-    is_device: bool  # the time of devices, where any was used; else that of the host
+    is_device: bool  # whether times are those of devices, if any was used, or of the host
     steps: int
     step_ns: int | None  # the median
 
 
-def shown_of(trace: Trace, by: str) -> Shown:
+def snapshot_of(trace: Trace, by: str) -> Snapshot:
     ranges = trace.analysed.attributed.ranges
     part = "device" if ranges["self_device_ns"].sum() else "cpu"
     steps = lengths(trace.analysed)
-    return Shown(
+    return Snapshot(
         by,
         tuple(_ROWS[by](trace, part)),
         part == "device",
@@ -46,8 +46,8 @@ def shown_of(trace: Trace, by: str) -> Shown:
     )
 
 
-def ordered(shown: Shown, by_total: bool) -> list[Row]:
-    return sorted(shown.rows, key=lambda row: (-row.ns(by_total), row.name))
+def sort_rows(snapshot: Snapshot, by_total: bool) -> list[Row]:
+    return sorted(snapshot.rows, key=lambda row: (-row.ns(by_total), row.name))
 
 
 def _ops(trace: Trace, part: str) -> list[Row]:
@@ -56,7 +56,7 @@ def _ops(trace: Trace, part: str) -> list[Row]:
 
 
 def _modules(trace: Trace, part: str) -> list[Row]:
-    """In total: with all modules inside of it."""
+    """Returns rows of modules. The total of a module includes the modules inside of it."""
     table = trace.table("module").rows.drop_nulls("module").select("module", "count", f"self_{part}_ns")
     rows = list(table.iter_rows())
     return [
@@ -66,20 +66,20 @@ def _modules(trace: Trace, part: str) -> list[Row]:
 
 
 def _lines(trace: Trace, part: str) -> list[Row]:
-    """A line itself has the time of the ops that it calls, be it through torch's own Python; in total, that of all ops
-    which are called below it."""
+    """Returns rows of lines. A line's own time is that of the ops that it calls, also through torch's own Python; its
+    total adds all ops that are called below it."""
     own = "self_ns" if part == "cpu" else "self_device_ns"
     ranges = trace.analysed.attributed.ranges.drop_nulls("stack")
     stacks = ranges.group_by("stack").agg(count=pl.len(), ns=pl.col(own).sum())
-    found: dict[str, list[int]] = {}
+    sums: dict[str, list[int]] = {}
     for stack, count, ns in stacks.iter_rows():
         all_ = str(stack).split("\n")  # the outermost first
         lines = [line for line in all_ if _TORCH not in line] or all_
         for line in dict.fromkeys(lines):
-            found.setdefault(line, [0, 0, 0])[2] += ns
-        found[lines[-1]][0] += count
-        found[lines[-1]][1] += ns
-    return [Row(line, *values) for line, values in found.items()]
+            sums.setdefault(line, [0, 0, 0])[2] += ns
+        sums[lines[-1]][0] += count
+        sums[lines[-1]][1] += ns
+    return [Row(line, *values) for line, values in sums.items()]
 
 
 _ROWS: dict[str, Callable[[Trace, str], list[Row]]] = {"ops": _ops, "modules": _modules, "lines": _lines}

@@ -13,7 +13,7 @@ from opspan.errors import UsageError
 from opspan.printable import path_text, plural, shell_path
 
 if TYPE_CHECKING:
-    from opspan.app.attaching import Asking
+    from opspan.app.attaching import Attachment
 
 _STEPS, _SECONDS = 3, 60.0
 
@@ -95,7 +95,7 @@ def command(
     return 2 if failed else 0
 
 
-def _notes(all_: list[Asking]) -> list[str]:
+def _notes(all_: list[Attachment]) -> list[str]:
     """Once what all of them say alike."""
     said = [
         (f"process {one.pid}: " if len(all_) > 1 else "", note)

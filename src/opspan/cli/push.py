@@ -80,5 +80,5 @@ def command(
         found = load(files, progress, between, step, cycle=cycle, unnamed=not_named(files, given))
         progress.step(f"pushing to {server.where}")
         pushed = push(found, server, app, tags, by, is_now)
-    show("".join(f"{line}\n" for line in [*issue_lines(found.tables), *pushed.said]), err=True)
+    show("".join(f"{line}\n" for line in [*issue_lines(found.tables), *pushed.notes]), err=True)
     show(f"Pushed {pushed.bytes:,} bytes to {server.where}: {pushed.query}\n")

@@ -84,7 +84,7 @@ def command(
         if tool is not None:
             raise UsageError("--keep records ops itself, without NVTX or ITT: leave out --emit")
         to = None if dump_to is None else str(dump_to.absolute())
-        return _keep(launch.Kept(keep, to, dump_on, record_shapes, modules), wanted, cmd)
+        return _keep(launch.RollingOptions(keep, to, dump_on, record_shapes, modules), wanted, cmd)
     collectors = capturing.collectors()
     if (record_shapes or modules) and tool is None:
         raise UsageError("--record-shapes and --modules say what --emit labels: add --emit nvtx (or itt)")
@@ -92,7 +92,7 @@ def command(
         show(f"note: {note}\n", err=True)
     emit = launch.Emit(tool, record_shapes, modules) if tool is not None else None
     with capturing.capture_folder(wanted) as folder:
-        with run_notes.collected(folder) as (file, notes):
+        with run_notes.collect(folder) as (file, notes):
             code = capturing.run(cmd, launch.environment(os.environ, collectors, folder, emit, file))
         captured = capturing.look(folder)
     processes = plural(captured.processes, "process", "processes")
@@ -107,12 +107,12 @@ def command(
     return code
 
 
-def _keep(kept: launch.Kept, wanted: Path | None, cmd: tuple[str, ...]) -> int:
+def _keep(kept: launch.RollingOptions, wanted: Path | None, cmd: tuple[str, ...]) -> int:
     from opspan.app import capturing, launch, run_notes
 
     kept.check()
     with capturing.capture_folder(wanted) as folder:
-        with run_notes.collected(folder) as (file, notes):
+        with run_notes.collect(folder) as (file, notes):
             code = capturing.run(cmd, launch.rolling_environment(os.environ, kept, folder, file))
         captured = capturing.look(folder)
     processes = plural(captured.processes, "process", "processes")

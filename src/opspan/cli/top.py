@@ -13,7 +13,7 @@ from opspan.printable import path_text, plural
 
 if TYPE_CHECKING:
     from opspan.app.top import Recorder, Wish
-    from opspan.app.top_rows import Shown
+    from opspan.app.top_rows import Snapshot
 
 _KEYS = "q quit   o ops   m modules   l lines   s self or total   space pause"
 _BY = {"o": "ops", "m": "modules", "l": "lines"}
@@ -69,7 +69,7 @@ def _live(recorder: Recorder, wish: Wish, pid: int, count: int | None) -> str | 
     """Returns why it ended, or nothing if the user ended it."""
     from opspan.cli import live
 
-    shown: Shown | None = None
+    shown: Snapshot | None = None
     seen = 0
     with live.screen() as screen:
         while count is None or seen < count:
@@ -122,7 +122,7 @@ def _ended(pid: int, error: OpspanError, seen: int, count: int | None) -> str:
 _COLUMNS = ("Self", "%", "Total", "Count", "Name")
 
 
-def _title(shown: Shown | None, wish: Wish, pid: int) -> str:
+def _title(shown: Snapshot | None, wish: Wish, pid: int) -> str:
     from opspan.views.fields import time_text
 
     head = f"opspan top: process {pid}, {wish.by} by {'total' if wish.by_total else 'self'}"
@@ -136,8 +136,8 @@ def _title(shown: Shown | None, wish: Wish, pid: int) -> str:
     )
 
 
-def _rows(shown: Shown | None, wish: Wish, limit: int) -> list[tuple[str, ...]]:
-    from opspan.app.top_rows import ordered
+def _rows(shown: Snapshot | None, wish: Wish, limit: int) -> list[tuple[str, ...]]:
+    from opspan.app.top_rows import sort_rows
     from opspan.views.fields import time_text
 
     if shown is None or shown.by != wish.by:
@@ -151,7 +151,7 @@ def _rows(shown: Shown | None, wish: Wish, limit: int) -> list[tuple[str, ...]]:
             f"{row.count:,}",
             row.name,
         )
-        for row in ordered(shown, wish.by_total)[:limit]
+        for row in sort_rows(shown, wish.by_total)[:limit]
     ]
 
 

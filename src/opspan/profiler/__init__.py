@@ -1,6 +1,6 @@
 """torch.profiler's names over opspan's recorder: a user of torch.profiler changes the import line.
 
-Only says where each name lives, as opspan itself does: importing this module loads neither torch nor polars.
+It only maps each name to its module, as opspan itself does: importing this module loads neither torch nor polars.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from opspan.profiler.handlers import tensorboard_trace_handler as tensorboard_trace_handler
     from opspan.profiler.profile import profile as profile
 
-# name -> "module:attribute", or "module" where the name is the module itself. What is torch's alone is torch's.
+# name -> "module:attribute", or "module" where the name is the module itself. Names of torch alone lead to torch.
 _HOMES = {
     "DeviceType": "torch.profiler:DeviceType",
     "ExecutionTraceObserver": "torch.profiler:ExecutionTraceObserver",
@@ -43,7 +43,7 @@ _HOMES = {
 __all__ = sorted(name for name in _HOMES if not name.startswith("_"))
 
 
-if not TYPE_CHECKING:  # else a name that is misspelt would be any
+if not TYPE_CHECKING:  # otherwise a type checker would accept misspelt names
     __getattr__ = finder(__name__, _HOMES)
 
 

@@ -1,4 +1,4 @@
-"""What `activities=` asks for: torch's form of it, checked as torch checks it."""
+"""The argument `activities=`: torch's form of it, checked as torch checks it."""
 
 from __future__ import annotations
 
@@ -12,34 +12,34 @@ if TYPE_CHECKING:
     from torch.profiler import ProfilerActivity
 
 
-def parsed(asked: Iterable[object] | None) -> set[ProfilerActivity]:
-    """The activities; each may be asked for once. A mapping names kinds of one, an empty list is none of them."""
+def parse_activities(requested: Iterable[object] | None) -> set[ProfilerActivity]:
+    """Returns the activities; each may occur once. A mapping lists kinds of one; an empty list turns it off."""
     from torch.profiler import ProfilerActivity, supported_activities
 
-    if asked is None:
+    if requested is None:
         return set(supported_activities())
-    found: dict[ProfilerActivity, bool] = {}
-    for item in asked:
+    flags: dict[ProfilerActivity, bool] = {}
+    for item in requested:
         if not isinstance(item, (ProfilerActivity, Mapping)):
             raise TypeError(f"activities={item!r}: expected a ProfilerActivity or a dict of them")
         kinds = dict(item) if isinstance(item, Mapping) else {item: None}
         for activity, names in kinds.items():
-            if activity in found:
+            if activity in flags:
                 raise ValueError(f"activities= has {activity} more than once")
-            found[activity] = names is None or len(names) > 0
-    return {activity for activity, is_wanted in found.items() if is_wanted}
+            flags[activity] = names is None or len(names) > 0
+    return {activity for activity, is_wanted in flags.items() if is_wanted}
 
 
 def has_devices(activities: set[ProfilerActivity], stacklevel: int) -> bool:
-    """Is there a device that is asked for? Whoever asked for one that is not hears of it, in torch's words."""
+    """Returns whether a requested device exists. If one does not, there is a warning in torch's words."""
     from torch.profiler import ProfilerActivity
 
-    asked = activities - {ProfilerActivity.CPU}
-    if not asked:
+    requested = activities - {ProfilerActivity.CPU}
+    if not requested:
         return False
     there = device.activities()
-    for missing in sorted(activity.name for activity in asked - there):
+    for missing in sorted(activity.name for activity in requested - there):
         warnings.warn(
             f"{missing} is not available, disabling {missing} profiling", UserWarning, stacklevel=stacklevel + 1
         )
-    return bool(asked & there)
+    return bool(requested & there)

@@ -1,4 +1,4 @@
-"""torch.autograd.profiler.profile over opspan's recorder: one recording, and the list that comes of it."""
+"""torch.autograd.profiler.profile over opspan's recorder: one recording, and its list of events."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DEVICES = ("cuda", "xpu", "mtia", "hpu")
 
 @dataclass
 class ProfilerStats:
-    """What profiling itself took: torch's names of it. Reading the capture is parsing; the tree comes with it."""
+    """The cost of profiling itself, under torch's names. Reading the capture counts as parsing, with the tree."""
 
     profiling_window_duration_sec: float = 0
     number_of_events: int = 0
@@ -34,13 +34,13 @@ class ProfilerStats:
 
 
 class profile:  # noqa: N801  # torch's name
-    """torch.autograd.profiler.profile: what runs inside is recorded, and is a list of events afterwards.
+    """torch.autograd.profiler.profile: records its block, and is a list of events afterwards.
 
         with profile(record_shapes=True) as prof:
             model(x).sum().backward()
         print(prof.key_averages().table(sort_by="self_cpu_time_total"))
 
-    Most people want `opspan.profiler.profile`. Not `enabled`, it does nothing.
+    Most people want `opspan.profiler.profile`. With `enabled=False` it does nothing.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class profile:  # noqa: N801  # torch's name
 
     @property
     def trace(self) -> Trace:
-        """What was recorded as a Trace: every table, export and analysis of opspan takes it."""
+        """The recording as a Trace: every table, export and analysis of opspan takes it."""
         return self._ended().trace
 
     @property
@@ -203,7 +203,7 @@ class profile:  # noqa: N801  # torch's name
 
 
 def _timed(call: Callable[[], object]) -> int:
-    """Microseconds."""
+    """Returns the duration in microseconds."""
     began_ns = time.perf_counter_ns()
     call()
     return (time.perf_counter_ns() - began_ns) // 1000

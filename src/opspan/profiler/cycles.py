@@ -1,6 +1,6 @@
-"""The lower half of torch.profiler's face: cycles of recording, one after another, and what is made of the last.
+"""The lower half of torch.profiler's interface: cycles of recording, one after another, and the results of the last.
 
-A cycle is a recording of its own (emit/record.py). It is read when somebody asks for what is in it.
+Each cycle is a recording (emit/record.py). It is read when somebody uses its contents.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from opspan import forked
 from opspan.emit.ranks import distributed
 from opspan.emit.record import record
 from opspan.profiler import experimental
-from opspan.profiler.activities import has_devices, parsed
+from opspan.profiler.activities import has_devices, parse_activities
 
 if TYPE_CHECKING:
     from torch.profiler import ProfilerActivity
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class _KinetoProfile:
-    """Records from `start` to `stop`; `profile` adds the schedule to it.
+    """Records from `start` to `stop`; `profile` adds the schedule.
 
     `path` is the folder that keeps the captures, a file for each cycle; without one they are temporary.
     """
@@ -48,7 +48,7 @@ class _KinetoProfile:
         post_processing_timeout_s: float | None = None,
         path: str | os.PathLike[str] | None = None,
     ) -> None:
-        self.activities = parsed(activities)
+        self.activities = parse_activities(activities)
         self.record_shapes = record_shapes
         self.profile_memory = profile_memory
         self.with_stack = with_stack
@@ -68,8 +68,8 @@ class _KinetoProfile:
         self._events: EventList | None = None
         self._earlier: list[Any] = []  # events of earlier cycles, if they are accumulated
         self._trace_id: str | None = None
-        self._experimental = experimental.asked(experimental_config)
-        self._is_trace_only = "trace_only" in self._experimental and not with_stack  # with stacks torch takes it back
+        self._experimental = experimental.fields_of(experimental_config)
+        self._is_trace_only = "trace_only" in self._experimental and not with_stack  # with stacks torch ignores it
         self._collections: experimental.GarbageCollections | None = None
         self._has_devices = has_devices(self.activities, stacklevel=3)
         experimental.note_unused(self._experimental, stacklevel=3)
@@ -84,10 +84,10 @@ class _KinetoProfile:
         self.stop_trace()
 
     def prepare_trace(self) -> None:
-        """A new cycle: what the one before has recorded is no longer to be had, unless `path` keeps it."""
+        """Begins a new cycle: the recording of the one before is gone, unless `path` keeps it."""
         from torch.profiler import ProfilerActivity
 
-        self._end()  # of one that was started, and is started again
+        self._end()  # ends a cycle that is started again
         self._cycle = record(
             self._path,
             self.record_shapes or self.with_flops,
@@ -127,10 +127,10 @@ class _KinetoProfile:
             self.execution_trace_observer.stop()
         self._end()
         if self.acc_events and not self._is_trace_only:
-            self.events()  # before the next cycle takes the place of this one
+            self.events()  # before the next cycle replaces this one
 
     def toggle_collection_dynamic(self, enable: bool, activities: Iterable[ProfilerActivity]) -> None:
-        """Record no more of these for a while, or go on."""
+        """Pauses the recording of these activities, or resumes it."""
         from torch.profiler import ProfilerActivity
 
         if self._cycle is None:
@@ -142,7 +142,7 @@ class _KinetoProfile:
     def get_trace_id(self) -> str | None:
         return self._trace_id
 
-    # --- what was recorded
+    # --- the recording
 
     @property
     def trace(self) -> Trace:
@@ -150,14 +150,15 @@ class _KinetoProfile:
         cycle = self._prepared("asking for what it recorded")
         if self._trace is None:
             self._trace = cycle.trace if cycle.enabled else _nothing()
-        kept = self._trace.ranks[0].options.get("metadata", {})
-        if kept != self._metadata:
+        metadata = self._trace.ranks[0].options.get("metadata", {})
+        if metadata != self._metadata:
             self._trace = _with_metadata(self._trace, self._metadata)
         return self._trace
 
     def events(self) -> EventList:
-        """The last cycle as torch.profiler lists it: an op within one of its own name is one op. With `acc_events` the
-        earlier cycles too."""
+        """Returns the last cycle as torch.profiler lists it: an op directly inside an op of the same name is merged
+            with it.
+        With `acc_events` it includes the earlier cycles."""
         if self._is_trace_only:
             raise RuntimeError("trace_only=True was asked for: there are no events, only export_chrome_trace()")
         if self._events is None:
@@ -179,7 +180,7 @@ class _KinetoProfile:
         )
 
     def export_chrome_trace(self, path: str | os.PathLike[str], use_python_export: bool = False) -> None:
-        """A Chrome trace, whatever the file is called; gzipped if the name ends with .gz."""
+        """Writes a Chrome trace, whatever the name; gzipped if it ends with .gz."""
         from opspan.views import export
 
         export(self.trace.analysed, Path(path), overwrite=True, name="chrome")
@@ -188,7 +189,7 @@ class _KinetoProfile:
         self.events().export_stacks(Path(path), metric)
 
     def export_memory_timeline(self, path: str | os.PathLike[str], device: str | None = None) -> None:
-        """How much memory was in use over time: a page with a picture, or torch's form of it as JSON
+        """Writes how much memory was in use over time: a page with a picture, or torch's form of it as JSON
         (docs/profiler.md)."""
         from opspan.profiler.memory_timeline import write
 
@@ -196,31 +197,30 @@ class _KinetoProfile:
             raise ValueError("export_memory_timeline() needs profile_memory=True")
         write(self.trace, device, Path(path))
 
-    # From 2.14 on torch may write what one of its backends collects of devices later. Here a file is there when its
-    # export returns.
+    # From 2.14 on torch may write a backend's events of devices later. Here a file is complete when its export returns.
     def wait_for_exports(self) -> None:
-        """Nothing is left to wait for."""
+        """Returns at once, as no export is pending."""
 
     def take_pending_cupti_export(self) -> None:
-        """Nothing is left to be taken."""
+        """Returns None, as no export is pending."""
 
-    # --- what is said beside it
+    # --- metadata
 
     def add_metadata(self, key: str, value: str) -> None:
-        """A text that is written into Chrome traces."""
+        """Adds a text that is written into Chrome traces."""
         self._metadata[key] = str(value)
 
     def add_metadata_json(self, key: str, value: str) -> None:
-        """The same of any JSON value, which has to be valid."""
+        """Adds a JSON value, which has to be valid."""
         try:
-            found = json.loads(value)
-            json.dumps(found, allow_nan=False)  # NaN and Infinity are Python's own
-            self._metadata[key] = found
+            parse_activities = json.loads(value)
+            json.dumps(parse_activities, allow_nan=False)  # only Python accepts NaN and Infinity
+            self._metadata[key] = parse_activities
         except (TypeError, ValueError) as error:
             raise ValueError(f"add_metadata_json({key!r}): {str(value)[:80]!r} is not JSON ({error})") from None
 
     def preset_metadata_json(self, key: str, value: str) -> None:
-        """Add it when recording starts."""
+        """Adds it when recording starts."""
         self.preset_metadata[key] = value
 
     def _end(self) -> None:
@@ -250,12 +250,12 @@ def _with_metadata(trace: Trace, metadata: Mapping[str, Any]) -> Trace:
     from opspan.tables.told import from_distributed
     from opspan.trace import Trace
 
-    told = from_distributed(metadata.get("distributedInfo"))
+    distributed = from_distributed(metadata.get("distributedInfo"))
     ranks = [
         replace(
             rank,
             options={**rank.options, "metadata": {**metadata}},
-            told=rank.told if told.rank is None else told,
+            told=rank.told if distributed.rank is None else distributed,
         )
         for rank in trace.ranks
     ]

@@ -1,4 +1,5 @@
-"""What `experimental_config=` asks for: torch's _ExperimentalConfig, field by field, honoured or said to be not."""
+"""The argument `experimental_config=`: torch's _ExperimentalConfig. Each field has its effect, or a warning says
+not."""
 
 from __future__ import annotations
 
@@ -10,15 +11,15 @@ from typing import Any, Literal
 from opspan.emit import unharmed
 from opspan.emit.annotate import record_function
 
-# What is done, whether it is asked for or not, or what there is nothing to do for without a device.
+# Fields that have no effect here: opspan always does them, or they need a device.
 _ALWAYS = ("verbose", "profile_all_threads", "disable_external_correlation")
 _DONE = ("capture_overload_names", "record_python_gc_info", "trace_only")
 GC = "Python GC"
-_OTHERS: dict[str, Any] = {"False": True, "True": False, "[]": ["x"], "''": "x"}  # than the values by default
+_OTHERS: dict[str, Any] = {"False": True, "True": False, "[]": ["x"], "''": "x"}  # another value than the default
 
 
-def asked(config: object) -> dict[str, Any]:
-    """The fields that are not what they are by default."""
+def fields_of(config: object) -> dict[str, Any]:
+    """Returns the fields that differ from their default."""
     if config is None:
         return {}
     from torch._C._profiler import _ExperimentalConfig
@@ -31,7 +32,7 @@ def asked(config: object) -> dict[str, Any]:
 
 
 def note_unused(fields: dict[str, Any], stacklevel: int) -> None:
-    """Whoever asked for what is not done hears of it."""
+    """Warns about fields without effect."""
     if unused := [f"{name}={value!r}" for name, value in fields.items() if name not in (*_ALWAYS, *_DONE)]:
         warnings.warn(
             f"opspan.profiler does not use these of experimental_config: {', '.join(unused)}",
@@ -41,19 +42,19 @@ def note_unused(fields: dict[str, Any], stacklevel: int) -> None:
 
 
 class GarbageCollections:
-    """A range for each time that Python looks for garbage, on the thread that does."""
+    """A range for each run of Python's garbage collector, on the thread that runs it."""
 
     def __init__(self) -> None:
-        self._range = record_function(GC)  # made now, because in the middle of a collection as little as may be is done
+        self._range = record_function(GC)  # created now, as little may be done in the middle of a collection
 
     def start(self) -> None:
-        gc.callbacks.append(self._told)
+        gc.callbacks.append(self._on_collection)
 
     def stop(self) -> None:
-        if self._told in gc.callbacks:
-            gc.callbacks.remove(self._told)
+        if self._on_collection in gc.callbacks:
+            gc.callbacks.remove(self._on_collection)
 
-    def _told(self, phase: Literal["start", "stop"], _: dict[str, int]) -> None:
+    def _on_collection(self, phase: Literal["start", "stop"], _: dict[str, int]) -> None:
         unharmed.call("recording Python's garbage collections", self._begin if phase == "start" else self._end)
 
     def _begin(self) -> None:
@@ -64,18 +65,18 @@ class GarbageCollections:
 
 
 def _places(config_type: Any) -> dict[str, int]:
-    """Which of the values each field is. torch shows most fields only to pickle, and up to 2.9 not in the order of the
-    arguments: so each is set once."""
+    """Returns the place of each field among the values. torch shows most fields only through pickle, up to 2.9 in
+    another order than the arguments: so each field is set once."""
     defaults = _values(config_type())
-    # What pybind writes: __init__(self: ..., profiler_metrics: list[str] = [], verbose: bool = False) -> None
+    # pybind's docstring: __init__(self: ..., profiler_metrics: list[str] = [], verbose: bool = False) -> None
     signature = (config_type.__init__.__doc__ or "").partition("\n")[0].partition(",")[2]
-    found = {}
+    places = {}
     for name, default in re.findall(r"(\w+): [^=]*= ([^,)]*)", signature):
         other = _values(config_type(**{name: _OTHERS[default]})) if default in _OTHERS else defaults
         changed = [place for place, value in enumerate(other) if value != defaults[place]]
         if changed:
-            found[name] = changed[0]
-    return found
+            places[name] = changed[0]
+    return places
 
 
 def _values(config: Any) -> list[Any]:

@@ -1,11 +1,11 @@
-"""torch.profiler's memory timeline: how much memory was in use at each time, or each event of it.
+"""torch.profiler's memory timeline: how much memory was in use over time, or each event of it.
 
     .json, .json.gz     [times in microseconds, [[0, bytes of each category ...], ...]]
     .raw.json.gz        [[time in nanoseconds, action, bytes, category], ...]
     .html               a picture of it (timeline_page.py)
 
-Torch sorts memory into parameters, gradients, activations and so on by following every tensor. Here its category is
-what the ranges around it say (analysis/categories.py), and unknown where they do not.
+Torch sorts memory into parameters, gradients, activations and so on by following every tensor. Here the ranges around
+an event give its category (analysis/categories.py); without such ranges it is unknown.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from opspan.errors import WriteError
 from opspan.profiler.timeline_page import page
 from opspan.trace import Trace
 
-# In the order of torch's numbers, which are those of the columns after the first.
+# In the order of torch's numbers, which are the columns after the first.
 CATEGORIES = (
     "parameter",
     "optimizer_state",
@@ -32,14 +32,14 @@ CATEGORIES = (
     "autograd_detail",
     "unknown",
 )
-BEFORE, TAKEN, GIVEN_BACK = 1, 2, 4  # torch's numbers of what happened; it has no time for what was there before
+BEFORE, TAKEN, GIVEN_BACK = 1, 2, 4  # torch's numbers of the actions; BEFORE means before the recording
 NO_TIME = -1
 _col = pl.col
 
 
 @forked.elsewhere
 def write(trace: Trace, device: str | None, path: Path) -> None:
-    """`device`: "cpu", or "cuda:0" and the like; None is the host."""
+    """`device`: "cpu", "cuda:0" and the like; None is the host."""
     changes = changes_of(trace, device or "cpu")
     if path.suffixes[-3:] == [".raw", ".json", ".gz"]:
         _write(json.dumps([list(row) for row in changes.iter_rows()]), path)
@@ -54,7 +54,7 @@ def write(trace: Trace, device: str | None, path: Path) -> None:
 
 
 def changes_of(trace: Trace, device: str) -> pl.DataFrame:
-    """time_ns, action, bytes (less than 0 where it is given back) and category, in order of time."""
+    """Returns time_ns, action, bytes (negative if given back) and category, in order of time."""
     kind, _, number = device.partition(":")
     on_device = _col("device_id").is_null() if kind == "cpu" else _col("device_id") == int(number or 0)
     blocks = trace.analysed.allocations
@@ -68,19 +68,19 @@ def changes_of(trace: Trace, device: str) -> pl.DataFrame:
     is_free = _col("event") == "free"
     category = _col("category").replace_strict({name: number for number, name in enumerate(CATEGORIES)})
     columns = ("time_ns", "action", "bytes", "category")
-    found = memory.with_columns(
+    events = memory.with_columns(
         _col("time_ns") + (trace.origin_utc_ns or 0),
         category.cast(pl.Int64),
         action=pl.when(is_free).then(GIVEN_BACK).otherwise(TAKEN),
         bytes=pl.when(is_free).then(-_col("bytes")).otherwise("bytes"),
     )
-    there = found.filter("was_there").with_columns(-_col("bytes"), time_ns=pl.lit(NO_TIME), action=pl.lit(BEFORE))
-    return pl.concat([there.select(columns), found.select(columns)], how="vertical_relaxed")
+    there = events.filter("was_there").with_columns(-_col("bytes"), time_ns=pl.lit(NO_TIME), action=pl.lit(BEFORE))
+    return pl.concat([there.select(columns), events.select(columns)], how="vertical_relaxed")
 
 
 def in_use(changes: pl.DataFrame) -> pl.DataFrame:
-    """time_us and the bytes of each category after what happened then. What was there before is there from the
-    beginning, which is a row of its own, as in torch."""
+    """Returns time_us and the bytes of each category after each event. Memory from before the recording gets a row of
+    its own at the beginning, as in torch."""
     happened = changes.filter(_col("time_ns") != NO_TIME)["time_ns"]
     first = happened.min()
     is_before = _col("time_ns") == NO_TIME
@@ -96,7 +96,7 @@ def in_use(changes: pl.DataFrame) -> pl.DataFrame:
 def _write(text: str, path: Path) -> None:
     content = text.encode()
     try:
-        with private_files.unfinished(path, overwrite=True) as made:
-            made.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+        with private_files.unfinished(path, overwrite=True) as file:
+            file.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
     except OSError as error:
         raise WriteError(f"cannot write {path}: {error.strerror or error}") from error

@@ -1,4 +1,4 @@
-"""torch.profiler.profile: cycles of recording as a schedule asks for them."""
+"""torch.profiler.profile: cycles of recording that follow a schedule."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from opspan.emit import step_ends
 from opspan.emit.annotate import record_function
 from opspan.emit.schedule import ProfilerAction
-from opspan.profiler.activities import parsed
+from opspan.profiler.activities import parse_activities
 from opspan.profiler.cycles import _KinetoProfile
 from opspan.profiler.transitions import INCORRECT, TRANSITIONS, action_of
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class profile(_KinetoProfile):  # noqa: N801  # torch's name
-    """torch.profiler.profile over opspan's recorder: the same arguments and methods, and `trace` beside them.
+    """torch.profiler.profile over opspan's recorder: the same arguments and methods, plus `trace`.
 
         with profile(schedule=schedule(wait=1, warmup=1, active=3), on_trace_ready=handler) as prof:
             for batch in loader:
@@ -28,7 +28,7 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
                 prof.step()
         print(prof.key_averages().table(sort_by="self_cpu_time_total"))
 
-    Without a schedule all of it is recorded, and `on_trace_ready` is called at the end.
+    Without a schedule it records everything, and calls `on_trace_ready` at the end.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
     ) -> None:
         if use_cuda is not None:
             warnings.warn("`use_cuda` is deprecated: use `activities`", FutureWarning, stacklevel=2)
-            activities = _with_cuda(parsed(activities), use_cuda)
+            activities = _with_cuda(parse_activities(activities), use_cuda)
         super().__init__(
             activities=activities,
             record_shapes=record_shapes,
@@ -98,7 +98,7 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
         self._go(self.current_action, None)
 
     def step(self) -> None:
-        """The next step begins. The schedule is asked first: if it fails, nothing has changed."""
+        """Begins the next step. The schedule is called first: if it fails, nothing has changed."""
         self._end_step()
         following = action_of(self.schedule(self.step_num + 1))
         last, self.current_action = self.current_action, following
@@ -108,7 +108,7 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
         step_ends.tell()
 
     def set_custom_trace_id_callback(self, callback: Callable[[], str] | None) -> None:
-        """From the next cycle on."""
+        """Sets the callback for later cycles."""
         self.custom_trace_id_callback = callback
 
     def _go(self, last: ProfilerAction, following: ProfilerAction | None) -> None:

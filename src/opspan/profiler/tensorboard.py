@@ -1,4 +1,4 @@
-"""torch.utils.tensorboard's SummaryWriter, under a name that snippets import it by: torch.profiler never had it."""
+"""torch.utils.tensorboard's SummaryWriter under a name that code snippets use; torch.profiler itself never had it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The picture of a memory timeline: one page with an SVG in it, areas of bytes over time on top of each other.
+"""The picture of a memory timeline: one page with an SVG, areas of bytes over time on top of each other.
 
-It is one file that asks for nothing, and no larger for a long recording: a column of the picture shows the moment of
-its time at which most memory was in use, so that no peak is lost.
+The file loads nothing, and does not grow with the recording: a column of the picture shows the moment of its time at
+which most memory was in use, so that no peak is lost.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from html import escape
 
 import polars as pl
 
-_COLUMNS = 1000  # of the picture: no more points than a screen shows
+_COLUMNS = 1000  # of the picture: more than a screen shows would be useless
 _LEFT, _TOP, _WIDTH, _HEIGHT = 90, 20, 1000, 420
 _TICKS = 5
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
 _col = pl.col
 
-# A colour of each category, for light pages and for dark ones.
+# The colours of the categories, for light pages and for dark ones.
 _COLOURS = {
     "parameter": ("#1b7837", "#5aae61"),
     "optimizer_state": ("#b8860b", "#e6c34c"),
@@ -66,7 +66,7 @@ li span {{ display: inline-block; width: 1em; height: 1em; margin-right: 0.4em; 
 
 
 def size(count: float) -> str:
-    """Bytes as people read them."""
+    """Returns bytes as people read them."""
     if count < 1024:
         return f"{count:.0f} B"
     power = min(int(math.log(count, 1024)), len(_UNITS))
@@ -98,13 +98,13 @@ def _picture(used: pl.DataFrame, shown: Sequence[str], peak: float, title: str) 
 
 
 def _points(used: pl.DataFrame, lasted_us: float) -> pl.DataFrame:
-    """A row for each column of the picture in which something happened: the moment with most in use."""
+    """Returns a row for each column of the picture with an event: the moment with most in use."""
     column = (_col("time_us") * (_COLUMNS - 1) // max(int(lasted_us), 1)).alias("column")
     return used.with_columns(column).sort("total", maintain_order=True).unique("column", keep="last").sort("column")
 
 
 def _area(columns: pl.Series, below: pl.Series, above: pl.Series, peak: float) -> str:
-    """Steps: what is in use stays so until something happens."""
+    """Returns a path of steps: memory in use stays constant until the next event."""
     scale = _HEIGHT / max(peak, 1)
     xs = [_LEFT + column * _WIDTH / _COLUMNS for column in [*columns, _COLUMNS]]
     upper = [_TOP + _HEIGHT - value * scale for value in above]

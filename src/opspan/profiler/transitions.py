@@ -1,4 +1,4 @@
-"""What a profiler does when one step's action is followed by another's: torch.profiler's table, as data."""
+"""The actions of a profiler between one step's action and the next: torch.profiler's table, as data."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _ready(profiler: Cycles) -> None:
     profiler._trace_ready()
 
 
-# (the action of the last step, that of the next one; None: the profiler is stopped) -> what is done in between
+# (the action of the last step, of the next one; None: the profiler stops) -> the calls in between
 TRANSITIONS: dict[tuple[ProfilerAction, ProfilerAction | None], tuple[Callable[[Cycles], None], ...]] = {
     (NONE, WARMUP): (_prepare,),
     (NONE, RECORD): (_prepare, _start),
@@ -54,12 +54,13 @@ TRANSITIONS: dict[tuple[ProfilerAction, ProfilerAction | None], tuple[Callable[[
     (SAVE, SAVE): (_stop, _ready, _prepare, _start),
     (SAVE, None): (_stop, _ready),
 }
-# Schedules that throw away what they warmed up for, or recorded: torch warns of them.
+# Schedules that discard a warmup or a recording: torch warns about them.
 INCORRECT = {(WARMUP, NONE), (RECORD, NONE), (RECORD, WARMUP)}
 
 
 def action_of(answer: object) -> ProfilerAction:
-    """What a schedule answered, which may be torch's own enum. DEVICE_STOPPED is no schedule's to answer."""
+    """Returns the action of a schedule's answer, which may be torch's own enum. Schedules may not answer
+    DEVICE_STOPPED."""
     name = getattr(answer, "name", None)
     if name == ProfilerAction.DEVICE_STOPPED.name:
         raise ValueError("a schedule answered DEVICE_STOPPED, which only the profiler itself may set")

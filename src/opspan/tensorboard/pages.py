@@ -1,4 +1,4 @@
-"""The pages that were asked for: each is made by a process of its own, and its parts are kept in a temporary folder."""
+"""The pages that were asked for: a process of its own makes each, and its parts stay in a temporary folder."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HEAD = "head.json"
-MOST_PAGES = 16  # that are kept; the one that was not asked for the longest goes
+MOST_PAGES = 16  # to keep; the page that was not used for longest is dropped
 AT_ONCE = 2  # processes
-_SAID = "said"  # what the process wrote to stderr
+_ERRORS = "said"  # the file of the process' stderr
 
 Files = tuple[Path, ...]
-_Key = tuple[tuple[str, int, int], ...]  # path, size and time of each file; an empty path before those compared to
+_Key = tuple[tuple[str, int, int], ...]  # path, size and time of each file; an empty path precedes files to compare
 
 
 @dataclass
-class _Made:
+class _Page:
     folder: Path
     process: subprocess.Popen[bytes] | None = None
     began: float = 0.0
@@ -33,20 +33,20 @@ def part_file(name: str) -> str:
     return f"{name}.json.gz"
 
 
-class Waiting(Exception):
-    """The page is not there yet: a sentence to show."""
+class PageNotReady(Exception):
+    """The page is not ready yet; the text is shown."""
 
 
-class Failed(Exception):
-    """There is no page of these files: a sentence that says why."""
+class PageError(Exception):
+    """These files have no page; the text says why."""
 
 
 class Pages:
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="opspan-tensorboard-"))
-        self._made: dict[_Key, _Made] = {}  # the one that was asked for last comes last
+        self._pages: dict[_Key, _Page] = {}  # the page used last comes last
         self._lock = threading.Lock()
-        self._ended = weakref.finalize(self, _end, self._made, self._folder)  # at exit, too
+        self._ended = weakref.finalize(self, _end, self._pages, self._folder)  # at exit, too
 
     def close(self) -> None:
         self._ended()
@@ -55,7 +55,7 @@ class Pages:
         return (self._ready(files, others) / HEAD).read_bytes()
 
     def part(self, name: str, files: Files, others: Files = ()) -> bytes:
-        """Gzipped JSON. KeyError where the page has no such part."""
+        """Returns gzipped JSON. Raises KeyError if the page has no such part."""
         path = self._ready(files, others) / part_file(name)
         if not path.is_file():
             raise KeyError(name)
@@ -64,54 +64,54 @@ class Pages:
     def _ready(self, files: Files, others: Files) -> Path:
         key = _key(files, others)
         with self._lock:
-            made = self._made.pop(key, None)
-            if made is None:
-                made = _Made(Path(tempfile.mkdtemp(dir=self._folder)))
+            page = self._pages.pop(key, None)
+            if page is None:
+                page = _Page(Path(tempfile.mkdtemp(dir=self._folder)))
                 self._drop_old()
-            self._made[key] = made
-            if made.process is None:
-                running = [one for one in self._made.values() if one.process and one.process.poll() is None]
+            self._pages[key] = page
+            if page.process is None:
+                running = [one for one in self._pages.values() if one.process and one.process.poll() is None]
                 if len(running) >= AT_ONCE:
-                    raise Waiting("Other traces are being read; this one is next")
-                made.process, made.began = _started(made.folder, files, others), time.monotonic()
-            process = made.process
+                    raise PageNotReady("Other traces are being read; this one is next")
+                page.process, page.began = _start(page.folder, files, others), time.monotonic()
+            process = page.process
         code = process.poll()
         if code is None:
-            raise Waiting(f"Reading {_names(files)}: {time.monotonic() - made.began:.0f} s")
+            raise PageNotReady(f"Reading {_names(files)}: {time.monotonic() - page.began:.0f} s")
         if code != 0:
-            raise Failed(_why(made.folder, code, files))
-        return made.folder
+            raise PageError(_why(page.folder, code, files))
+        return page.folder
 
     def _drop_old(self) -> None:
-        for key in list(self._made)[: max(0, len(self._made) - MOST_PAGES + 1)]:
-            _stop(self._made.pop(key))
+        for key in list(self._pages)[: max(0, len(self._pages) - MOST_PAGES + 1)]:
+            _stop(self._pages.pop(key))
 
 
 def _key(files: Files, others: Files) -> _Key:
-    """A file that was written again is another: its page is made again."""
+    """Returns a key of the files. A file that was rewritten has another key, so its page is made again."""
     try:
         facts = [(str(path), path.stat()) for path in (*files, *others)]
     except OSError as error:
-        raise Failed(f"{error.filename}: {error.strerror}") from error
+        raise PageError(f"{error.filename}: {error.strerror}") from error
     keys = [(name, fact.st_size, fact.st_mtime_ns) for name, fact in facts]
     return (*keys[: len(files)], ("", 0, 0), *keys[len(files) :])
 
 
-def _started(folder: Path, files: Files, others: Files) -> subprocess.Popen[bytes]:
+def _start(folder: Path, files: Files, others: Files) -> subprocess.Popen[bytes]:
     command: list[str | Path] = [sys.executable, "-m", "opspan.tensorboard.work", folder, *files]
-    with (folder / _SAID).open("wb") as said:
+    with (folder / _ERRORS).open("wb") as errors:
         return subprocess.Popen(
             [*command, "--against", *others] if others else command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
-            stderr=said,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},  # the opspan that this one is
+            stderr=errors,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},  # the same opspan
         )
 
 
 def _why(folder: Path, code: int, files: Files) -> str:
     if code == 2:
-        lines = (folder / _SAID).read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = (folder / _ERRORS).read_text(encoding="utf-8", errors="replace").splitlines()
         return lines[-1] if lines else f"{_names(files)} cannot be read"
     what = f"was killed by signal {-code}" if code < 0 else f"ended with {code}"
     return f"Reading {_names(files)} {what}: `opspan report` of it may say more"
@@ -121,14 +121,14 @@ def _names(files: Files) -> str:
     return files[0].name if len(files) == 1 else f"{len(files)} traces"
 
 
-def _stop(made: _Made) -> None:
-    if made.process is not None and made.process.poll() is None:
-        made.process.kill()
-        made.process.wait()
-    shutil.rmtree(made.folder, ignore_errors=True)
+def _stop(page: _Page) -> None:
+    if page.process is not None and page.process.poll() is None:
+        page.process.kill()
+        page.process.wait()
+    shutil.rmtree(page.folder, ignore_errors=True)
 
 
-def _end(made: dict[_Key, _Made], folder: Path) -> None:
-    for one in made.values():
+def _end(page: dict[_Key, _Page], folder: Path) -> None:
+    for one in page.values():
         _stop(one)
     shutil.rmtree(folder, ignore_errors=True)

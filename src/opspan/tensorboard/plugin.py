@@ -1,4 +1,4 @@
-"""What TensorBoard asks for. It loads this by the entry point tensorboard_plugins of opspan."""
+"""Answers TensorBoard's requests. It loads this by the entry point tensorboard_plugins of opspan."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from werkzeug import wrappers
 
 from opspan.errors import MissingPackage
 from opspan.printable import printable
-from opspan.tensorboard.pages import Failed, Pages, Waiting
-from opspan.tensorboard.runs import Run, Span, Worker, runs_in
+from opspan.tensorboard.pages import PageError, PageNotReady, Pages
+from opspan.tensorboard.runs import LogRun, LogWorker, Span, runs_in
 
 if TYPE_CHECKING:
     from werkzeug.wrappers import Request, Response
 
-T = TypeVar("T", Run, Span, Worker)
+T = TypeVar("T", LogRun, Span, LogWorker)
 
-_PATIENCE_S = 10.0  # that a question for the runs waits for the folder to be looked through
+_PATIENCE_S = 10.0  # to look through the folder before a request for the runs is answered
 
 
 class Opspan(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no types
@@ -31,14 +31,15 @@ class Opspan(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no 
     def __init__(self, context: Any) -> None:
         super().__init__(context)
         self._folders = _folders(context)
-        self._runs: list[Run] = []
+        self._runs: list[LogRun] = []
         self._said = ""
         self._looking: threading.Thread | None = None
         self._pages = Pages()
         self._look()  # so that is_active knows early
 
     def is_active(self) -> bool:
-        """Never looks itself: TensorBoard asks before it shows anything at all."""
+        """Returns whether traces are known. It never looks for them: TensorBoard asks before it shows anything at
+        all."""
         self._look()
         return bool(self._runs)
 
@@ -54,10 +55,10 @@ class Opspan(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no 
             "/part": wrappers.Request.application(self._serve_part),
         }
 
-    # --- what lies in the log folder
+    # --- the log folder
 
     def _look(self) -> threading.Thread:
-        """Looks through the folder beside whatever else goes on, one at a time."""
+        """Looks through the folder in the background, one at a time."""
         looking = self._looking
         if looking is None or not looking.is_alive():
             looking = self._looking = threading.Thread(target=self._find_runs, daemon=True)
@@ -65,21 +66,21 @@ class Opspan(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no 
         return looking
 
     def _find_runs(self) -> None:
-        found: list[Run] = []
-        said = []
+        runs: list[LogRun] = []
+        notes = []
         for folder in self._folders:
             try:
-                found += runs_in(folder)
+                runs += runs_in(folder)
             except OSError as error:
-                said.append(f"{folder}: {error.strerror}")
+                notes.append(f"{folder}: {error.strerror}")
         where = ", ".join(map(str, self._folders)) or "the log folder, which is not on this machine"
-        said.append(f"There are no traces in {where}. opspan.profiler.tensorboard_trace_handler writes some")
-        self._runs, self._said = found, printable("; ".join(said))
+        notes.append(f"There are no traces in {where}. opspan.profiler.tensorboard_trace_handler writes some")
+        self._runs, self._said = runs, printable("; ".join(notes))
 
     def _serve_runs(self, request: Request) -> Response:
         looking = self._look()
         looking.join(_PATIENCE_S)
-        said = "Still looking for traces" if looking.is_alive() else self._said
+        notes = "Still looking for traces" if looking.is_alive() else self._said
         runs = [
             {
                 "name": run.name,
@@ -90,9 +91,9 @@ class Opspan(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no 
             }
             for run in self._runs
         ]
-        return _respond(request, json.dumps({"runs": runs, "said": said}), "application/json")
+        return _respond(request, json.dumps({"runs": runs, "said": notes}), "application/json")
 
-    # --- a page
+    # --- pages
 
     def _serve_head(self, request: Request) -> Response:
         return self._serve(request, lambda *files: _respond(request, self._pages.head(*files), "application/json"))
@@ -106,17 +107,17 @@ class Opspan(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no 
         return self._serve(request, part)
 
     def _serve(self, request: Request, respond: Callable[..., Response]) -> Response:
-        """What is asked for is a name in the list of runs, and never a path."""
-        asked = {name: request.args.get(name, "") for name in ("run", "span", "worker", "against")}
+        """Responds to a request. It names entries in the list of runs, never paths."""
+        names = {name: request.args.get(name, "") for name in ("run", "span", "worker", "against")}
         try:
-            files = _worker(self._runs, asked["run"], asked["span"], asked["worker"]).files
-            others = _worker(self._runs, asked["against"]).files if asked["against"] else ()
+            files = _worker(self._runs, names["run"], names["span"], names["worker"]).files
+            others = _worker(self._runs, names["against"]).files if names["against"] else ()
             return respond(files, others)
         except KeyError as error:
             return _respond(request, f"There is no {error.args[0]!r} any more", "text/plain", code=404)
-        except Waiting as waiting:
+        except PageNotReady as waiting:
             return _respond(request, printable(str(waiting)), "text/plain", code=202)
-        except Failed as failed:
+        except PageError as failed:
             return _respond(request, printable(str(failed)), "text/plain", code=422)
 
 
@@ -128,8 +129,9 @@ def _folders(context: Any) -> list[Path]:
     return [Path(name).expanduser() for name in named if name and "://" not in name]
 
 
-def _worker(runs: Iterable[Run], run: str, span: str = "", worker: str = "") -> Worker:
-    """By their names; of a run alone, what is shown of it first. KeyError with the name that is not there."""
+def _worker(runs: Iterable[LogRun], run: str, span: str = "", worker: str = "") -> LogWorker:
+    """Returns a worker by names; for a run alone its first worker. Raises KeyError with the name that does not
+    exist."""
     return _by_name(_by_name(_by_name(runs, run).spans, span).workers, worker)
 
 
@@ -143,7 +145,7 @@ def _by_name(of: Iterable[T], name: str) -> T:
 def _asset(name: str, kind: str) -> Callable[..., Any]:
     @wrappers.Request.application
     def serve(request: Request) -> Response:
-        from opspan.views.page.document import asset  # late: TensorBoard starts without what makes pages
+        from opspan.views.page.document import asset  # late: TensorBoard starts without the code of pages
 
         try:
             return _respond(request, asset(name), kind)

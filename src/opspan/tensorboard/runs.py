@@ -1,7 +1,7 @@
-"""Which traces lie in a log folder: a run is a folder, a span a cycle of the profiler's schedule, a worker a file.
+"""Finds the traces in a log folder: a run is a folder, a span a cycle of the profiler's schedule, a worker a file.
 
-log/resnet/worker0.1700000000000000000.pt.trace.json   what tensorboard_trace_handler writes
-log/resnet/report.nsys-rep                             whatever else opspan reads, told by its content
+log/resnet/worker0.1700000000000000000.pt.trace.json   written by tensorboard_trace_handler
+log/resnet/report.nsys-rep                             any other file that opspan reads, recognised by content
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from opspan.readers import trace_source
 from opspan.tables.cycles import HANDLED
 from opspan.tables.ranks import of_names
 
-MOST_FILES = 10_000  # that are looked at; a log folder may be a home folder by mistake
+MOST_FILES = 10_000  # to look at; a log folder may be a home folder by mistake
 TOGETHER = "all together"  # the workers of a span as the ranks of one run
 _EVENTS = ".tfevents."  # TensorBoard's own files
 
 
 @dataclass(frozen=True)
-class Worker:
+class LogWorker:
     name: str
     files: tuple[Path, ...]
 
@@ -30,23 +30,23 @@ class Worker:
 @dataclass(frozen=True)
 class Span:
     name: str
-    workers: tuple[Worker, ...]
+    workers: tuple[LogWorker, ...]
 
 
 @dataclass(frozen=True)
-class Run:
+class LogRun:
     name: str
     spans: tuple[Span, ...]
 
 
-def runs_in(folder: Path) -> list[Run]:
-    """By name. OSError where the folder cannot be read."""
+def runs_in(folder: Path) -> list[LogRun]:
+    """Returns runs by name. Raises OSError if the folder cannot be read."""
     folder.stat()
-    found: dict[Path, list[Path]] = {}
+    folders: dict[Path, list[Path]] = {}
     for path in _traces(folder):
-        found.setdefault(path.parent, []).append(path)
-    runs = ((as_utf8(_name(place, folder)), paths) for place, paths in found.items())
-    return [Run(printable(name), tuple(_spans(sorted(paths)))) for name, paths in sorted(runs)]
+        folders.setdefault(path.parent, []).append(path)
+    runs = ((as_utf8(_name(place, folder)), paths) for place, paths in folders.items())
+    return [LogRun(printable(name), tuple(_spans(sorted(paths)))) for name, paths in sorted(runs)]
 
 
 def _name(place: Path, folder: Path) -> str:
@@ -60,7 +60,7 @@ def _traces(folder: Path) -> Iterator[Path]:
         for name in sorted(folders):
             path = Path(place, name)
             source = trace_source(path)
-            # A folder of captures is looked into: each of them is a worker.
+            # Each capture in a folder of captures is a worker.
             if source is not None and not source.is_folder_of_traces:
                 yield path
             else:
@@ -71,13 +71,14 @@ def _traces(folder: Path) -> Iterator[Path]:
             if looked_at > MOST_FILES:
                 return
             path = Path(place, name)
-            # What the handler named is listed even if its content is damaged: whoever opens it is told.
+            # Files with the handler's names are listed even if they are damaged: opening one shows the error.
             if _EVENTS not in name and (HANDLED.fullmatch(name) or trace_source(path) is not None):
                 yield path
 
 
 def _spans(paths: list[Path]) -> Iterator[Span]:
-    """The first files of all workers, the second files of all, and so on. Files that no handler wrote have one span."""
+    """Yields the first files of all workers, the second files of all, and so on. Files of other writers share one
+    span."""
     by_worker: dict[str, list[tuple[int, Path]]] = {}
     for path in paths:
         handled = HANDLED.fullmatch(path.name)
@@ -86,11 +87,11 @@ def _spans(paths: list[Path]) -> Iterator[Span]:
     files = {worker: [path for _, path in sorted(timed)] for worker, timed in by_worker.items()}
     for number in range(max(map(len, files.values()))):
         workers = [
-            Worker(printable(as_utf8(worker)), (spans[number],))
+            LogWorker(printable(as_utf8(worker)), (spans[number],))
             for worker, spans in files.items()
             if number < len(spans)
         ]
-        together = [Worker(TOGETHER, tuple(worker.files[0] for worker in workers))] if len(workers) > 1 else []
+        together = [LogWorker(TOGETHER, tuple(worker.files[0] for worker in workers))] if len(workers) > 1 else []
         first = [worker.files[0] for worker in workers]
         are_ranks = all(HANDLED.fullmatch(path.name) for path in first) or None not in of_names([*map(str, first)])
         yield Span(f"{number + 1}", tuple([*together, *workers] if are_ranks else [*workers, *together]))

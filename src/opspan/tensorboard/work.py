@@ -1,9 +1,10 @@
-"""Makes one page's parts, in a process of its own: a large trace takes neither TensorBoard's time nor its memory, and
-one that ends this process does not end TensorBoard.
+"""Makes one page's parts in a process of its own: a large trace takes neither TensorBoard's time nor its memory, and a
+trace that ends this process does not end TensorBoard.
 
     python -m opspan.tensorboard.work FOLDER FILE... [--against FILE...]
 
-writes FOLDER/head.json, and FOLDER/NAME.json.gz for each section. Exit code 2: the last line of stderr says why not.
+It writes FOLDER/head.json, and FOLDER/NAME.json.gz for each section. After exit code 2 the last line of stderr has the
+reason.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ def main(arguments: Sequence[str]) -> int:
     at = names.index("--against") if "--against" in names else len(names)
     files, others = ([Path(name) for name in part] for part in (names[:at], names[at + 1 :]))
     try:
-        found = load(*files).analysed
+        analysis = load(*files).analysed
         other = load(*others).analysed if others else None
-        head, data = page_parts(Subject(found, tuple(files), other, tuple(others)))
+        head, data = page_parts(Subject(analysis, tuple(files), other, tuple(others)))
     except OpspanError as error:
-        print(printable(str(error)), file=sys.stderr)  # noqa: T201  # it is this program's answer
+        print(printable(str(error)), file=sys.stderr)  # noqa: T201  # the answer of this program
         return 2
     for name, part in data.items():
         Path(folder, part_file(name)).write_bytes(gzip.compress(as_json(part).encode(), 6))
