@@ -1,6 +1,6 @@
 """opspan: labels for every PyTorch op under any profiler, and any profiler's result read back as one table.
 
-This file only says where each public name lives. A name is imported when it is first used, so `import opspan` costs
+This file only maps each public name to its module. A name is imported when it is first used, so `import opspan` costs
 nothing: no polars, no torch. Editors and type checkers read the imports, a running program the table below them.
 """
 
@@ -88,7 +88,7 @@ __version__: str
 __all__ = sorted(_HOMES)
 
 
-if not TYPE_CHECKING:  # else a name that is misspelt would be any
+if not TYPE_CHECKING:  # otherwise a type checker would accept misspelt names
     _find = finder(__name__, _HOMES)
 
     def __getattr__(name: str) -> Any:

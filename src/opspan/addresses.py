@@ -1,10 +1,10 @@
-"""Addresses of files on other machines, as texts: which of them can be read, and what is said of them.
+"""Addresses of files on other machines, as texts: which of them can be read, and how they are shown.
 
     file_of("run/rank0.json")                     -> Path
     file_of("https://me:word@host/rank0.json?k=1") -> Address; as text: https://host/rank0.json?...
 
-What may be a secret (a user, a password, the query of a signed address) is in Address.text alone. Nothing is fetched
-here: that is remote.py.
+Only Address.text holds possible secrets (a user, a password, the query of a signed address). remote.py fetches files;
+nothing is fetched here.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from urllib.parse import unquote, urlsplit
 from opspan.errors import UsageError, WriteError
 from opspan.printable import shortened
 
-# Scheme -> the package that fetches it. No other is passed on: fsspec knows schemes that open files of this machine,
+# Scheme -> the package that fetches it. Other schemes are refused: fsspec knows some that open files of this machine,
 # start programs or refer from one address to another.
 SCHEMES = {
     "https": "aiohttp",
@@ -35,16 +35,16 @@ _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]+"
 _ADDRESS = re.compile(rf"{_SCHEME}(://|::.*://)", re.DOTALL)
 _PARTED = rf"({_SCHEME}):/+(?=[^/])"  # as pathlib writes an address: with one slash
 _SECRET = r"(?s)(?<=://)[^/?#@]*@|[?#].*"
-_LONGEST = 1_000  # of an address that is shown
-MOST_BYTES = 16 << 30  # that are fetched of an address, unless more are allowed
+_LONGEST = 1_000  # characters of an address that are shown
+MOST_BYTES = 16 << 30  # the most to fetch from an address, unless more are allowed
 
 
 @dataclass(frozen=True, repr=False)
 class Address:
-    """`str()` of it is for people and files, and has no secrets."""
+    """A file of another machine. `str()` of it is for people and files, and has no secrets."""
 
     text: str = field()
-    most_bytes: int = field(default=MOST_BYTES, compare=False)  # that may be fetched of it
+    most_bytes: int = field(default=MOST_BYTES, compare=False)  # the most that may be fetched
 
     @property
     def scheme(self) -> str:
@@ -52,22 +52,22 @@ class Address:
 
     @property
     def name(self) -> str:
-        """Returns the name that the file has there."""
+        """Returns the file's name on that machine."""
         return unquote(urlsplit(self.text).path.rstrip("/").rpartition("/")[2]) or self.scheme
 
     @property
     def is_folder(self) -> bool:
-        """A folder of files, as the last slash says."""
+        """Whether it is a folder of files: it ends with a slash."""
         return urlsplit(self.text).path.endswith("/")
 
     @property
     def is_several(self) -> bool:
-        """It stands for several files: a folder or a pattern."""
+        """Whether it stands for several files: it is a folder or a pattern."""
         return self.is_folder or not {"*", "["}.isdisjoint(urlsplit(self.text).path)
 
     def secrets(self) -> list[str]:
         """Returns the parts that must not be shown: user, password, and the values of the query."""
-        parts = [part for found in re.findall(_SECRET, self.text) for part in re.split("[&#:]", found.strip("?#@"))]
+        parts = [part for match in re.findall(_SECRET, self.text) for part in re.split("[&#:]", match.strip("?#@"))]
         return [value for part in parts if (value := part.partition("=")[2] or part)]
 
     def __str__(self) -> str:
@@ -84,13 +84,12 @@ File: TypeAlias = Path | Address
 
 
 def shown(address: str) -> str:
-    """Without who asks for it, and without a query, of which only is said that there is one."""
-    return shortened(re.sub(_SECRET, lambda found: "?..." if found[0][0] == "?" else "", address), _LONGEST)
+    """Returns the address without user and password; a query becomes an ellipsis."""
+    return shortened(re.sub(_SECRET, lambda match: "?..." if match[0][0] == "?" else "", address), _LONGEST)
 
 
 def file_of(path: str | os.PathLike[str], most_bytes: int | None = None) -> File:
-    """What is meant by it: a file of this machine, or an address of one that can be read, of which no more than
-    `most_bytes` are fetched."""
+    """Returns the file of this machine, or the address to read. At most `most_bytes` are fetched from an address."""
     text = os.fspath(path)
     if isinstance(path, Address):
         return path
@@ -108,7 +107,7 @@ def file_of(path: str | os.PathLike[str], most_bytes: int | None = None) -> File
         raise UsageError(f"{shown(text)} is of no kind that is read; expected one of {known} or a path")
     try:
         is_whole = bool(urlsplit(text).netloc)
-    except ValueError:  # [ without ]
+    except ValueError:  # a [ without ]
         is_whole = False
     if not is_whole:
         raise UsageError(f"{shown(text)} is no whole address; expected such as {scheme}://host/rank0.json.gz")
@@ -128,15 +127,15 @@ def _local(text: str) -> Path:
 
 
 def check_local(path: Path) -> Path:
-    """The path of a result. WriteError where it is an address."""
+    """Returns the path for a result. Raises WriteError if it is an address."""
     if (address := _as_address(str(path))) is not None:
         raise WriteError(f"{address} is an address, and only files of this machine are written: choose a path")
     return path
 
 
 def _as_address(text: str) -> str | None:
-    """What a Path was made of, if that was an address; there may also be a folder that ends with a colon."""
-    found = re.match(_PARTED, text)
-    if found is None or os.path.exists(f"{found[1]}:"):  # noqa: PTH110  raises for no path
+    """Returns the address that a Path was made of, if any; a folder may also end with a colon."""
+    match = re.match(_PARTED, text)
+    if match is None or os.path.exists(f"{match[1]}:"):  # noqa: PTH110  raises for no path
         return None
-    return shown(f"{found[1]}://{text[found.end() :]}")
+    return shown(f"{match[1]}://{text[match.end() :]}")

@@ -1,6 +1,7 @@
-"""SQLite's tables as Arrow's columns: the driver's own connections, for what reads a database and what writes one.
+"""SQLite's tables as Arrow's columns by the driver's own connections, for reading and writing databases.
 
-Not its DB-API module: that imports pyarrow wherever it is installed, and with it pandas, for most of a second.
+The driver's DB-API module is not used: it imports pyarrow wherever it is installed, and with it pandas: most of a
+second.
 """
 
 from __future__ import annotations
@@ -22,5 +23,5 @@ def connected(uri: str) -> Iterator[AdbcConnection]:
 
 @contextmanager
 def statement(uri: str) -> Iterator[AdbcStatement]:
-    with connected(uri) as connection, AdbcStatement(connection) as made:
-        yield made
+    with connected(uri) as connection, AdbcStatement(connection) as prepared:
+        yield prepared

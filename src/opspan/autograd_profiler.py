@@ -1,6 +1,6 @@
 """torch.autograd.profiler's names: changing an import line is all a user does.
 
-Only says where each name lives, as opspan itself does: importing this module loads neither torch nor polars.
+It only maps each name to its module, as opspan itself does: importing this module loads neither torch nor polars.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 
-if not TYPE_CHECKING:  # else a name that is misspelt would be any
+if not TYPE_CHECKING:  # otherwise a type checker would accept misspelt names
     __getattr__ = finder(__name__, _HOMES)
 
 

@@ -1,9 +1,9 @@
-"""What the files of a recording are called, for those who write them and those who read them.
+"""The names of a recording's files, for the code that writes them and the code that reads them.
 
 PID-TIME.opspan                 a capture: the host's part of one process (docs/formats/capture.md)
-PID-TIME.000001.opspan          or a segment of it, where it keeps the last alone
-PID-TIME.N.device.json          what torch's own collection saw of devices meanwhile: a torch.profiler trace, for the
-                                N-th time that it was on
+PID-TIME.000001.opspan          or a segment of it, if it is a rolling recording
+PID-TIME.N.device.json          the events that torch's own collection saw on devices meanwhile: a torch.profiler trace,
+                                for the N-th time that it was on
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Final
 
 CAPTURE: Final = ".opspan"
 DEVICE: Final = ".device.json"
-MAGIC: Final = b"OPSPANCP"  # what a capture begins with
-# The member of the device's file that says when it was collected: {"monotonic_ns": [begin, end], "utc_ns": [the same]}.
+MAGIC: Final = b"OPSPANCP"  # the first bytes of a capture
+# The member of the device's file with its time: {"monotonic_ns": [begin, end], "utc_ns": [the same]}.
 SESSION: Final = "opspan"
-# Where a capture's header has what the process was told of its rank, and how much room there is.
+# The place of the launcher's rank variables in a capture's header, and its size.
 ENVIRONMENT_AT: Final = 3232
 ENVIRONMENT_BYTES: Final = 832
 
@@ -27,18 +27,18 @@ def device_file(capture: Path, number: int) -> Path:
 
 
 def segments(one: Path) -> list[Path]:
-    """Returns the files that there are of a rolling recording, in their order."""
+    """Returns the existing files of a rolling recording, in order."""
     return sorted(one.parent.glob(f"{one.name.partition('.')[0]}.*{CAPTURE}"))
 
 
 def captures(folder: Path) -> list[Path]:
-    """In the order in which they were opened, as far as the names show it."""
+    """Returns captures in the order in which they were opened, as far as the names show it."""
     return sorted(folder.glob(f"*{CAPTURE}"))
 
 
 def device_files(path: Path) -> list[Path]:
     """Returns the files of devices that belong to a capture, or to any capture of a folder."""
-    is_folder = os.path.isdir(path)  # noqa: PTH112  raises for no path: who reads it says what is wrong
+    is_folder = os.path.isdir(path)  # noqa: PTH112  # raises for no path: the reader reports what is wrong
     of = captures(path) if is_folder else [path] if path.suffix == CAPTURE else []
     if not of:
         return []

@@ -1,4 +1,4 @@
-"""The types of tensors' elements, as torch, compilers and libraries of collectives name them: how large one is.
+"""The types of tensors' elements, as torch, compilers and libraries of collectives name them, and their sizes.
 
     type_of("c10::BFloat16") -> ElementType("float", 2, "bf16")
     type_of("long int"), type_of("__int64"), type_of("long long") -> ElementType("integer", 8, None)
@@ -16,7 +16,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-# Types of arguments that are no tensors: Kineto's own, and how torch's IValue names what else an argument may be.
+# Types of arguments other than tensors: Kineto's own, and the names of torch's IValue for further arguments.
 NO_TENSOR = frozenset(
     "Scalar ScalarList GenericList GenericDict None Storage Double ComplexDouble Int UInt SymInt SymFloat SymBool Bool "
     "Tuple String Blob Future Await Device Stream Object PyObject Uninitialized Capsule RRef Quantizer Generator "
@@ -28,8 +28,8 @@ TENSOR_LIST = "TensorList"
 class ElementType(NamedTuple):
     kind: str  # integer, float or complex
     bytes: int
-    precision: str | None = None  # as tables of devices call what they compute in
-    values: int = 1  # that one element holds
+    precision: str | None = None  # the name that tables of devices use for the precision
+    values: int = 1  # packed into one element
 
 
 DOUBLE, FLOAT = ElementType("float", 8, "fp64"), ElementType("float", 4, "fp32")
@@ -51,14 +51,14 @@ _OF_MSVC = re.compile(r"\b(struct|class|enum) ")
 _SCOPES = re.compile(r"\b(c10|at|torch)(::|\.)")
 _FLOAT8 = re.compile(r"float8_e[0-9]m[0-9]\w*|f8e[0-9]m[0-9]")
 _SIZED = re.compile(r"q?u?int(8|16|32|64)(_t)?|__int(8|16|32|64)|[iu](8|16|32|64)|bits(8|16)")
-# Less than a byte each: torch gives one of them, or what it packs together, a byte.
+# These are smaller than a byte: torch gives one of them, or several packed together, a byte.
 _IN_A_BYTE = re.compile(r"dummy_u?int1_7_t<[1-7]u?>|u?int[1-7]|quint[24]x[24]|bits[124]x[248]")
 _INTEGER_WORDS = frozenset(("signed", "unsigned", "short", "int", "long", "__int64"))
 
 
 @lru_cache(1024)
 def type_of(name: str) -> ElementType | None:
-    """None: not known."""
+    """Returns the type; None if it is unknown."""
     plain = _SCOPES.sub("", _OF_MSVC.sub("", name.lower()))
     if plain.startswith("complex<") and plain.endswith(">"):
         part = _NAMED.get(plain[len("complex<") : -1])
@@ -79,21 +79,21 @@ def _integer(plain: str) -> ElementType | None:
         return INT8
     if not words or not _INTEGER_WORDS.issuperset(words):
         return None
-    # A `long` of MSVC is half as long, but no type of torch's is one.
+    # A `long` of MSVC is half as long, but torch has no such type.
     return ElementType("integer", 2 if "short" in words else 8 if {"long", "__int64"} & set(words) else 4)
 
 
 def names_in(text: str | None) -> list[str]:
-    """The names in a text such as ["float", "TensorList", ""]; ValueError where it is no such text."""
+    """Returns the names in a text such as ["float", "TensorList", ""]. Raises ValueError for other texts."""
     try:
-        found = json.loads(text or "[]")
+        names = json.loads(text or "[]")
     except RecursionError as error:
         raise ValueError("brackets that are thousands deep") from error
-    if not isinstance(found, list) or not all(isinstance(name, str) for name in found):
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ValueError("not a list of types")
-    return found
+    return names
 
 
 def is_known(name: str) -> bool:
-    """Whether this is a type of an argument of which opspan knows all that it needs."""
+    """Returns whether opspan knows this type of an argument well enough to compute with it."""
     return name in NO_TENSOR or name in (TENSOR_LIST, "Tensor") or type_of(name) is not None

@@ -1,6 +1,6 @@
 """Files that somebody else wrote or named, opened so that none of them can hold the program up.
 
-A FIFO, a device or a socket may stand wherever a file is expected, above all in a folder: to open a FIFO waits for a
+A FIFO, a device or a socket may stand wherever a file is expected, above all in a folder. Opening a FIFO waits for a
 writer, and a device has no end.
 """
 
@@ -25,14 +25,14 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-# Signals that tell a process to end, which may still do something before.
+# Signals that ask a process to end; handlers may run first.
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 _live: list[Path] = []  # temporary folders
 
 
 def open_file(path: str | os.PathLike[str], buffering: int = -1) -> IO[bytes]:
-    """The file, to be read; OSError where it is none."""
-    # O_NONBLOCK: a FIFO without a writer is opened at once. It means nothing for a file.
+    """Opens a file for reading. Raises OSError if it is not a file."""
+    # O_NONBLOCK opens a FIFO without a writer at once. It has no effect on a file.
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         kind = stat.S_IFMT(os.fstat(number).st_mode)
@@ -48,40 +48,40 @@ def open_file(path: str | os.PathLike[str], buffering: int = -1) -> IO[bytes]:
 
 @contextmanager
 def named_file(path: str | os.PathLike[str]) -> Iterator[str]:
-    """A name of the open file, for a library that opens files by names: of ASCII, and of this file, whatever becomes of
-    the path meanwhile. (Where there is no /proc it is the path.)"""
+    """Provides a name of the open file for a library that opens files by name. It is ASCII, and stays valid if the path
+    changes meanwhile. (Without /proc it is the path.)"""
     with open_file(path) as file:
         yield private_files.path_of(file.fileno(), Path(path))
 
 
 def exists(path: str | os.PathLike[str]) -> bool:
-    """Whether something is there, as far as this user can see. Path.exists raises where a folder on the way may not be
-    searched; who then opens the path has the reason, as an error that is for people."""
+    """Returns whether something is there, as far as this user can see. Path.exists would raise if a folder on the way
+    is not searchable; opening the path gives a readable error for that."""
     return os.path.exists(path)  # noqa: PTH110
 
 
 def is_folder(path: str | os.PathLike[str]) -> bool:
-    """The same of a folder."""
+    """Returns the same for a folder."""
     return os.path.isdir(path)  # noqa: PTH112
 
 
 def check_folder(folder: Path) -> None:
-    """OSError where this user may not list the folder, or may not look at what is in it."""
+    """Raises OSError if this user may not list the folder, or may not look at its contents."""
     with os.scandir(folder) as entries:
         next(entries, None)
     try:
-        os.stat(f"{os.fspath(folder)}/.")  # noqa: PTH116  a Path has no dot at its end
+        os.stat(f"{os.fspath(folder)}/.")  # noqa: PTH116  # a Path has no dot at its end
     except OSError as error:
         raise OSError(error.errno, error.strerror, os.fspath(folder)) from None
 
 
 def size_on_disk(facts: os.stat_result) -> int:
-    """The bytes that a file has, without its holes: what may be worked out of it is measured by these."""
+    """Returns the bytes of a file without its holes: they bound the work that the file can cause."""
     return min(facts.st_size, facts.st_blocks * 512) if facts.st_blocks else facts.st_size
 
 
 def copy_file(source: Path, target: Path) -> None:
-    """A copy with the holes that the source has."""
+    """Copies a file with its holes."""
     with open_file(source, 0) as original, target.open("xb", 0) as copy:
         size, at = os.fstat(original.fileno()).st_size, 0
         while at < size:
@@ -91,7 +91,7 @@ def copy_file(source: Path, target: Path) -> None:
             except OSError as error:
                 if error.errno != errno.ENXIO:
                     raise
-                break  # nothing but a hole is left
+                break  # only a hole is left
             os.lseek(copy.fileno(), at, os.SEEK_SET)
             while at < end and (count := os.sendfile(copy.fileno(), original.fileno(), at, end - at)):
                 at += count
@@ -102,7 +102,7 @@ def copy_file(source: Path, target: Path) -> None:
 
 @contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
-    """A folder that is gone afterwards, also where the process is told to end meanwhile."""
+    """Provides a folder that is deleted afterwards, even if the process is told to end meanwhile."""
     with private_files.claimed(None, prefix) as folder:
         _live.append(folder)
         changed = [number for number in _ENDING if _takes(number)]
@@ -115,7 +115,7 @@ def temporary_folder(prefix: str) -> Iterator[Path]:
 
 
 def _takes(number: signal.Signals) -> bool:
-    """Handle the signal, if nobody else does; only the main thread can."""
+    """Handles the signal unless another handler exists; only the main thread can."""
     if signal.getsignal(number) is not signal.SIG_DFL:
         return False
     try:

@@ -1,9 +1,8 @@
 """Reading in a process that was forked after polars had started its threads.
 
-A fork has one thread, and most of what polars does waits for the others for ever. In such a process a function that is
-marked `elsewhere` runs in a process that is started for it: its arguments go there, and its result comes back. This
-begins where users begin to read, and nowhere deeper, so that little goes to and fro. In any other process the mark
-costs a comparison.
+A fork has one thread, and most of polars would wait for the others for ever. In such a process, functions that are
+marked `elsewhere` run in a process that is started for them: arguments go there, and results come back. The marks are
+at the functions that users call first, so that little is transferred. In other processes a mark costs a comparison.
 """
 
 from __future__ import annotations
@@ -23,26 +22,27 @@ from opspan.errors import OpspanError
 F = TypeVar("F", bound="Callable[..., Any]")
 C = TypeVar("C", bound=type)
 
-_PATIENCE_S = 1.0  # until threads that were started just now have their names
-carried: dict[str, tuple[Callable[..., Any], Any]] = {}  # what another process has to call first, such as formulas
-_has_started = False  # polars' threads, in this process or the one it was forked of
+_PATIENCE_S = 1.0  # until new threads have names
+carried: dict[str, tuple[Callable[..., Any], Any]] = {}  # calls to repeat in another process first, such as formulas
+_has_started = False  # polars' threads, in this process or the one that it was forked from
 _is_cut_off = False
 _answers = False
-_was_before_us = "polars" in sys.modules  # so a fork may have been, too
+_was_before_us = "polars" in sys.modules  # so a fork may have come before us, too
 
 
 def is_cut_off() -> bool:
-    """Whether polars cannot be used here, because its threads had been started before this process was forked."""
+    """Returns whether polars cannot be used here, because this process was forked after polars had started its
+    threads."""
     return _is_cut_off or (_was_before_us and not _has_threads())
 
 
 def answers() -> bool:
-    """Whether this process was started to read for one that cannot."""
+    """Returns whether this process was started to read for one that cannot."""
     return _answers
 
 
 def elsewhere(function: F) -> F:
-    """Run it in a process of its own where polars cannot be used. It must lie at the top of its module."""
+    """Runs the function in another process if polars cannot be used here. It must be at the top level of its module."""
 
     @wraps(function)
     def run(*arguments: Any, **named: Any) -> Any:
@@ -52,7 +52,7 @@ def elsewhere(function: F) -> F:
 
 
 def methods_elsewhere(kind: C) -> C:
-    """The same for the public methods and properties of a class, but not for its class methods."""
+    """Marks the public methods and properties of a class, but not its class methods."""
     for name, member in list(vars(kind).items()):
         if name.startswith("_") and name not in ("__repr__", "_repr_html_"):
             continue
@@ -64,12 +64,12 @@ def methods_elsewhere(kind: C) -> C:
 
 
 def method_elsewhere(function: F) -> F:
-    """The same for one method of a class."""
+    """Marks one method of a class."""
     return cast("F", _method(function.__name__, function))
 
 
 def ask(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """Calls the function in a process that is started for it. Returns or raises what it does; repeats its warnings."""
+    """Calls the function in a new process. Returns or raises the same as the function, and repeats its warnings."""
     from opspan.workers import Worker
 
     try:
@@ -88,8 +88,8 @@ def ask(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
             worker.end()
     if failed is not None:
         raise _impossible(f"the process that read for it failed: {failed}")
-    result, raised, said = pickle.loads(answer)
-    for message, category in said:
+    result, raised, caught = pickle.loads(answer)
+    for message, category in caught:
         warnings.warn(message, category, stacklevel=3)
     if raised is not None:
         raise raised
@@ -103,18 +103,18 @@ def refuse(what: str) -> None:
 
 
 def _answer(job: bytes) -> bytes:
-    """In the other process."""
+    """Runs a job in the other process."""
     global _answers
     _answers = True
     result, error = None, None
-    with warnings.catch_warnings(record=True) as said:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
             result = _called(job)
         except Exception as raised:  # noqa: BLE001  the caller raises it
             error = raised
-    told = [(str(one.message), one.category) for one in said]
-    return pickle.dumps((result, error, told), protocol=pickle.HIGHEST_PROTOCOL)
+    messages = [(str(one.message), one.category) for one in caught]
+    return pickle.dumps((result, error, messages), protocol=pickle.HIGHEST_PROTOCOL)
 
 
 def _called(job: bytes) -> Any:
@@ -158,7 +158,7 @@ def _call(of: Any, name: str, *arguments: Any, **named: Any) -> Any:
 
 @cache
 def _has_threads() -> bool:
-    """Whether polars' threads run in this process: to ask for their number starts them where they never were."""
+    """Returns whether polars' threads run in this process. Asking polars for their number would start them."""
     import polars as pl
 
     pl.thread_pool_size()
@@ -171,16 +171,18 @@ def _has_threads() -> bool:
 
 
 def _threads_run() -> bool:
-    """By their names; where these cannot be read, yes."""
+    """Returns whether such threads exist, by their names; True if these cannot be read."""
     name = f"{os.environ.get('POLARS_THREAD_NAME', 'polars')}-"
     try:
-        tasks = os.listdir("/proc/self/task")  # noqa: PTH208  before every fork: this is the quickest
+        tasks = os.listdir("/proc/self/task")  # noqa: PTH208  # it runs before every fork: this is the quickest
     except OSError:
         return True
     for task in tasks:
         with suppress(OSError), open(f"/proc/self/task/{task}/comm") as comm:  # noqa: PTH123
-            before, said, number = comm.read().rstrip().partition(name)
-            if said and not before and number.isdigit():  # polars has other threads, which a fork can do without
+            before, is_named, number = comm.read().rstrip().partition(name)
+            if (
+                is_named and not before and number.isdigit()
+            ):  # polars has other threads, too, which a fork can do without
                 return True
     return False
 

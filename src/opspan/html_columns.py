@@ -1,7 +1,7 @@
-"""Columns of text as an HTML table, for a notebook: what text_columns.py makes for a terminal.
+"""Columns of text as an HTML table for a notebook; text_columns.py makes the same for a terminal.
 
-Nothing in it has a colour, a script or a style sheet: it looks as the notebook's other tables do, in the dark as well.
-What it says may come from a trace, so all of it is escaped, and none of it is longer than a reader can use.
+It uses no colour, script or style sheet, so it looks like the notebook's other tables, in dark mode as well. Texts may
+come from a trace, so all are escaped, and cut to a useful length.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from xml.etree import ElementTree
 
 ROWS = 10  # as many as polars shows
-LONGEST_NAME = 60  # characters; the whole name is shown when the mouse is over it
+LONGEST_NAME = 60  # characters; the full name is shown when the mouse is over it
 LONGEST_SENTENCE = 500
 LONGEST_WHOLE = 1_000
-# Dollars in a name are no formula: these are the classes that MathJax leaves alone.
+# Dollars in a name are not formulas: MathJax skips these classes.
 _CLASSES = "tex2jax_ignore mathjax_ignore"
 _ALIGN = {"<": "text-align: left", ">": "text-align: right"}
 
 
 def table(columns: Sequence[Column], above: str, below: Iterable[str] = (), longest: int = LONGEST_NAME) -> str:
-    """The columns between sentences. Texts (those that a terminal may cut) stand at the left, numbers at the right; a
-    cell is cut to `longest` characters."""
+    """Returns the columns between sentences. Texts (which a terminal may cut) are left-aligned, numbers right; a cell
+    is cut to `longest` characters."""
     from xml.etree import ElementTree  # only a notebook needs it
 
     frame = ElementTree.Element("div", {"class": _CLASSES, "style": "overflow-x: auto"})
@@ -46,12 +46,12 @@ def table(columns: Sequence[Column], above: str, below: Iterable[str] = (), long
                 _cell(row, "td", cell, column, longest)
     for text in below:
         _sentence(frame, text)
-    # As XML, and no element without its end: what HTML is too, and stricter in what it escapes.
+    # Written as XML with explicit end tags, which is also valid HTML and escaped more strictly.
     return ElementTree.tostring(frame, encoding="unicode", short_empty_elements=False)
 
 
 def more(count: int, how: str) -> list[str]:
-    """A sentence on the rows that are not shown, if there are any."""
+    """Returns a sentence about rows that are not shown, if there are any."""
     return [f"{count - ROWS:,} more: {how}"] if count > ROWS else []
 
 
@@ -60,23 +60,23 @@ def sentence(text: str) -> str:
 
 
 def or_why_not(make: Callable[[], str], what: str, say: Callable[[str], str] = sentence) -> str:
-    """What `make` makes. Where it cannot, a sentence that says why: who looks at a broken trace wants to know that, and
-    IPython would print a traceback."""
+    """Returns the result of `make`, or a sentence about its error: for a broken trace that is useful, while IPython
+    would print a traceback."""
     try:
         return make()
-    except Exception as error:  # noqa: BLE001  # whatever it is, it is what there is to say
+    except Exception as error:  # noqa: BLE001  # the sentence reports any error
         return say(printable(f"{what} cannot be shown. {type(error).__name__}: {error}"))
 
 
 def _cell(row: ElementTree.Element, tag: str, text: str, column: Column, longest: int) -> None:
     from xml.etree import ElementTree
 
-    whole = printable(text.strip())
+    full = printable(text.strip())
     align = "<" if column.least is not None else column.align
     cell = ElementTree.SubElement(row, tag, {"style": _ALIGN[align]})
-    cell.text = cut(whole, longest, column.cut_end, dots="…")
-    if cell.text != whole:
-        cell.set("title", shortened(whole, LONGEST_WHOLE))
+    cell.text = cut(full, longest, column.cut_end, dots="…")
+    if cell.text != full:
+        cell.set("title", shortened(full, LONGEST_WHOLE))
 
 
 def _sentence(frame: ElementTree.Element, text: str) -> None:

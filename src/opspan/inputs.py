@@ -1,7 +1,7 @@
-"""The values that ops were given beside their tensors, as texts: opspan's, and those that torch.profiler writes.
+"""The values of ops' arguments other than tensors, as texts: opspan's, and those that torch.profiler writes.
 
     opspan's        [null, [4, 4], 0.1, false, "inf", "1.0+2.0j"]                 JSON, an entry an argument
-    torch.profiler  ["", "[4, 4]", "0.10000000000000001", "False", "inf", ...]   texts; empty where nothing is known
+    torch.profiler  ["", "[4, 4]", "0.10000000000000001", "False", "inf", ...]   texts; empty if unknown
 
 A value is None, a number, a bool, or a list of these. Numbers that JSON does not have are texts that Python reads.
 """
@@ -14,38 +14,38 @@ from typing import Any
 
 import polars as pl
 
-# What a text of torch.profiler's means that is no number.
+# Texts of torch.profiler that are not numbers, and their values.
 _WORDS = {"": None, "True": True, "False": False}
 
 
 def values_of(text: str | None) -> list[Any]:
-    """The values in opspan's text; none where it is no such text."""
+    """Returns the values in opspan's text; an empty list for other texts."""
     try:
-        found = json.loads(text or "[]")
+        entries = json.loads(text or "[]")
     except (ValueError, RecursionError):
         return []
-    return _read(found) if isinstance(found, list) else []
+    return _read(entries) if isinstance(entries, list) else []
 
 
 def from_torch(text: str) -> str | None:
-    """opspan's text for torch.profiler's; None where it is no list, or nothing is known of any argument."""
+    """Converts torch.profiler's text to opspan's. None if it is not a list, or no argument is known."""
     try:
-        found = json.loads(text)
+        entries = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, list):
+    if not isinstance(entries, list):
         return None
-    values = [_of_torch(value) if isinstance(value, str) else value for value in found]
+    values = [_of_torch(value) if isinstance(value, str) else value for value in entries]
     return json.dumps(_written(values)) if any(value is not None for value in values) else None
 
 
 def to_torch(text: str) -> str:
-    """torch.profiler's text for opspan's."""
+    """Converts opspan's text to torch.profiler's."""
     return json.dumps([_to_torch(value) for value in values_of(text)])
 
 
 def each(column: pl.Series, how: Callable[[str], str | None]) -> pl.Series:
-    """The column with `how` done to its texts, once to each distinct one."""
+    """Applies `how` to the texts of a column, once per distinct text."""
     distinct = column.unique().drop_nulls()
     if not len(distinct):
         return column.cast(pl.Categorical)
@@ -60,7 +60,7 @@ def _read(value: Any) -> Any:
 
 
 def _written(value: Any) -> Any:
-    """With texts for what JSON has no numbers for."""
+    """Returns the value with texts for numbers that JSON does not have."""
     if isinstance(value, list):
         return [_written(item) for item in value]
     if isinstance(value, complex):
@@ -83,7 +83,7 @@ def _to_torch(value: Any) -> str:
 
 
 def _number(text: str) -> Any:
-    """As Python reads it; the text itself where it is none."""
+    """Returns the number that Python reads; the text itself if it is not one."""
     for kind in (int, float, complex):
         try:
             return kind(text)

@@ -12,9 +12,9 @@ _itt = Namespace(sink_list.ITT.bit)
 
 
 def is_available() -> bool:
-    """Is there an ITT in this process to send to, torch's or the package ittapi's? Not whether a tool listens now.
+    """Whether this process has an ITT to send to, torch's or the package ittapi's. A tool need not listen now.
 
-    Not in compiled code.
+    In compiled code it is always False.
     """
     if compiling():
         return False
@@ -39,7 +39,7 @@ def range_pop() -> int:
 
 
 def mark(msg: str) -> None:
-    """A moment, not a range."""
+    """Mark a moment; it has no end."""
     _itt.mark(msg)
 
 

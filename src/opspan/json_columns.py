@@ -1,5 +1,5 @@
-"""JSON written in columns: an expression gives the text of a value for every row at once. Texts are escaped, whatever
-is in them. Whole objects, a row each, are native.json_items.
+"""JSON written in columns: an expression gives the JSON text of a value for every row at once. Texts are escaped, with
+any content. native.json_items writes objects, a row each.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-# What JSON must have escaped. The three last are line ends to JavaScript, or end a script to HTML.
+# The characters that JSON must escape. The last three are line ends to JavaScript, or end a script in HTML.
 _ESCAPED = [*(chr(number) for number in range(0x20)), '"', "\\", "\x7f", "\u2028", "\u2029"]
 _ESCAPES = [json.dumps(char)[1:-1] if char != "\x7f" else "\\u007f" for char in _ESCAPED]
 
@@ -25,19 +25,19 @@ def text(value: pl.Expr) -> pl.Expr:
 
 
 def real(value: pl.Expr) -> pl.Expr:
-    """JSON knows no infinities and no NaN: those become texts."""
+    """Returns JSON numbers; infinities and NaN, which JSON does not have, become texts."""
     shown = value.cast(pl.String)
     return pl.when(value.is_finite()).then(shown).otherwise(pl.concat_str(pl.lit('"'), shown, pl.lit('"')))
 
 
 def written(values: pl.Series, how: Callable[[pl.Expr], pl.Expr]) -> pl.Series:
-    """One of the above, of a column that is there: `written(names, text)`."""
+    """Applies one of the above to a column: `written(names, text)`."""
     return values.to_frame("").select(how(pl.col(""))).to_series()
 
 
 def hexes(raw: npt.NDArray[np.uint8], counts: npt.NDArray[Any] | int) -> pl.Series:
-    """The first `counts` bytes of each row as a JSON string of hex digits."""
-    import numpy as np  # whoever has bytes as an array has it already
+    """Returns the first `counts` bytes of each row as a JSON string of hex digits."""
+    import numpy as np  # bytes in an array need it anyway
 
     width = raw.shape[1]
     if not len(raw) or not width:

@@ -1,12 +1,12 @@
-"""What the text of a range label says: its fields, its sizes, and the kind of range. docs/labels.md has the grammar.
+"""The text of a range label: its fields, its sizes, and the kind of range. docs/labels.md has the grammar.
 
     aten::linear, seq = 3, op_id = 1, sizes = [[2, 4], [3, 4], [3]], input_op_ids = [(0,-1), (0,-1), (0,-1)]
     AddmmBackward0, seq = 4, op_id = 39, fwd_tid = 812, sizes = [[2, 3]]
 
-The same grammar reads torch's labels of every age and opspan's own. It is written once to write labels
-(native/sinks/text.cpp), once to read columns of them (native/columns/grammar.cpp), and once more for the tests, which
-hold all three to one file of examples. Not here: which field a form of label carries beside its text (payload,
-metadata), which is the readers' business, and any meaning across ranges.
+The same grammar reads torch's labels of every age and opspan's own. There are three implementations: one writes labels
+(native/sinks/text.cpp), one reads columns of them (native/columns/grammar.cpp), one is for tests, which hold all three
+to one file of examples. Readers know which fields a form of label carries beside its text (payload, metadata);
+analyses know the meaning across ranges.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import polars as pl
 
-PYROSCOPE_RUN = "pyroscope run_id="  # a mark: what follows is the label of this run in a server of Pyroscope's
+PYROSCOPE_RUN = "pyroscope run_id="  # a mark that is followed by the label of this run on a server of Pyroscope's
 
 
 class Kind(enum.IntEnum):
-    """What a range is. native/capture/format.h and native/sinks/sinks.h hold the same numbers."""
+    """The kind of a range. native/capture/format.h and native/sinks/sinks.h have the same numbers."""
 
     UNKNOWN = 0
     OP = 1
@@ -43,8 +43,7 @@ class Kind(enum.IntEnum):
 
 KIND_NAMES = tuple(kind.name.lower() for kind in Kind)
 
-# What the text of a `sizes` field may be: a list of ints for a tensor, a list of such lists for a TensorList, [] for
-# anything else.
+# The text of a `sizes` field: a list of ints for a tensor, a list of such lists for a TensorList, [] for anything else.
 _INTS = "-?[0-9]+(?:, -?[0-9]+)*"
 _TENSOR = rf"\[(?:{_INTS})?\]"
 _INPUT = rf"\[(?:{_INTS}|{_TENSOR}(?:, {_TENSOR})*)?\]"
@@ -52,7 +51,7 @@ SIZES = rf"\[(?:{_INPUT}(?:, {_INPUT})*)?\]"
 
 
 def parse_sizes(text: str) -> list[list[int] | list[list[int]]]:
-    """The text of a `sizes` field as nested lists."""
+    """Returns the text of a `sizes` field as nested lists."""
     import json
 
     if re.fullmatch(SIZES, text) is None:
@@ -61,23 +60,23 @@ def parse_sizes(text: str) -> list[list[int] | list[list[int]]]:
     return sizes
 
 
-# --- what a name says about its range, where nothing better is known
+# --- kinds by name, if nothing better is known
 
 _ENGINE = "autograd::engine::evaluate_function"
-# AccumulateGrad, CopySlices, ...; the second is how torch 0.4 wrote them.
+# AccumulateGrad, CopySlices, ...; torch 0.4 wrote the second pattern.
 _NODES = ("torch::autograd::", "N5torch8autograd")
-# Generated nodes end in a digit. Those of old torch and of a custom Function do not: their seq tells them from a
-# user's "MyBackward".
+# Names of generated nodes end in a digit. Those of old torch and of a custom Function do not: their seq distinguishes
+# them from a user's "MyBackward".
 _NODE = "[^ ]+Backward[0-9]+"
 _NODE_WITH_SEQ = "[^ ]+Backward"
-# The second is what torch itself records inside aten::detach, without a namespace.
+# torch itself records the second inside aten::detach, without a namespace.
 _OP = "[a-z_][a-z0-9_]*::[A-Za-z0-9_.]+|detach_?"
 _STEP = "ProfilerStep#[0-9]+"
-END_OF_STEP = "end of ProfilerStep#"  # and a number: a mark where a session without a schedule was told of a step's end
+END_OF_STEP = "end of ProfilerStep#"  # and a number: the mark of a step's end in a session without a schedule
 
 
 def kind_of(name: str, seq: int | None, class_name: str | None = None) -> Kind:
-    """The most likely kind of a range from its label. Forms that carry the kind itself do not need this."""
+    """Returns the most likely kind of a range from its label. Forms that carry the kind itself do not need this."""
     if class_name is not None:
         return Kind.MODULE
     if name.startswith(_ENGINE):
@@ -92,7 +91,7 @@ def kind_of(name: str, seq: int | None, class_name: str | None = None) -> Kind:
 
 
 def kind_expr(name: pl.Expr, seq: pl.Expr, class_name: pl.Expr) -> pl.Expr:
-    """kind_of for columns, as numbers; null where there is no name."""
+    """Returns kind_of as an expression of numbers; null where there is no name."""
     import polars as pl
 
     def kind(value: Kind) -> pl.Expr:
@@ -123,14 +122,14 @@ def kind_expr(name: pl.Expr, seq: pl.Expr, class_name: pl.Expr) -> pl.Expr:
 
 
 def parse_column(texts: pl.Series) -> pl.DataFrame:
-    """Labels taken apart: one row a text, in order, with a column a field; names, classes and sizes as Categoricals.
-    Beside them `kind` (a number) and `text`, which is null where it is just the name. Null text: a row of nulls.
+    """Splits labels into fields: one row a text, in order, with a column a field; names, classes and sizes are
+    Categoricals. `kind` is a number; `text` is null if it is only the name. A null text gives a row of nulls.
     """
     import polars as pl
 
     from opspan import native
 
-    found = native.labels(texts.cast(pl.String), threads=len(os.sched_getaffinity(0)))
-    # Most fields are in no label. As a literal a column of nothing takes no memory.
-    empty = (column for column in found.iter_columns() if column.null_count() == len(column))
-    return found.with_columns(pl.lit(None, dtype=column.dtype).alias(column.name) for column in empty)
+    fields = native.labels(texts.cast(pl.String), threads=len(os.sched_getaffinity(0)))
+    # Most fields are in no label. An empty column as a literal takes no memory.
+    empty = (column for column in fields.iter_columns() if column.null_count() == len(column))
+    return fields.with_columns(pl.lit(None, dtype=column.dtype).alias(column.name) for column in empty)

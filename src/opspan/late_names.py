@@ -15,9 +15,9 @@ def finder(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
         if name not in homes:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         home, _, attribute = homes[name].partition(":")
-        found = import_module(home)
-        value = getattr(found, attribute) if attribute else found
-        setattr(sys.modules[module], name, value)  # found without us the next time
+        source = import_module(home)
+        value = getattr(source, attribute) if attribute else source
+        setattr(sys.modules[module], name, value)  # later uses find it without us
         return value
 
     return find

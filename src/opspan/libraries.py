@@ -1,10 +1,10 @@
-"""What was built beside the package: opspan's shared libraries and the program of its page, where they lie, and whether
-a library is whole. Who opens them: `native`, emit's `sinks`, views.page.
+"""Files that were built beside the package: where opspan's shared libraries and the program of its page lie, and
+whether a library is complete. `native`, emit's `sinks` and views.page open them.
 
-To be asked before one is opened: the loader maps what the file's head promises, and a program that touches what a cut
-file does not have is killed by SIGBUS. No error of Python's comes of that.
+Check a library before opening it: the loader maps the size that the file's head promises, and a program that touches
+the missing part of a truncated file is killed by SIGBUS, without an error of Python's.
 
-A file system may be mounted so that nothing in it runs (noexec): homes and /tmp often are. There a copy is loaded.
+A file system may be mounted so that nothing in it runs (noexec): homes and /tmp often are. Then a copy is loaded.
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ PAGE = (
     "tensorboard.js",
     "tensorboard.css",
     "LICENSES.txt",
-)  # of src/page, where it could be built
+)  # of src/page, if it could be built
 
-_HEAD = struct.Struct("<40xQ6xHHHH")  # of a 64-bit ELF: where the sections are, then sizes and counts
+_HEAD = struct.Struct("<40xQ6xHHHH")  # of a 64-bit ELF: the offset of the sections, then sizes and counts
 _PHDR = struct.Struct("<I4xQ16xQ")  # type, offset in the file, and (after two addresses) bytes in the file
 _ELF = b"\x7fELF"
 _ELF64 = _ELF + b"\x02\x01"
@@ -64,7 +64,7 @@ _ENOUGH = 4096  # the head, and the table of segments behind it
 
 
 def folder() -> Path:
-    """The installed package's `lib`, or OPSPAN_LIB_DIR: for those who build opspan's native part by hand."""
+    """Returns the installed package's `lib`, or OPSPAN_LIB_DIR, for native parts that were built by hand."""
     chosen = os.environ.get("OPSPAN_LIB_DIR")
     if chosen:
         return Path(chosen)
@@ -92,28 +92,28 @@ def observer_sources() -> Path:
 
 
 def page(name: str) -> Path:
-    """One of PAGE: as it was installed or, where it was not, as `opspan doctor --fix` built it later."""
+    """Returns a file of PAGE: as installed or, if it is missing, as `opspan doctor --fix` built it later."""
     installed = folder() / "page" / name
     if installed.is_file() or not page_sources().is_dir():
         return installed
     try:
         later = page_built_later()
         private_files.check_folder(later)
-    except OSError:  # there is none, or one that somebody else could have written
+    except OSError:  # it is missing, or somebody else could have written it
         return installed
     return later / name
 
 
 def page_sources() -> Path:
-    """The folder that is installed in place of a page that could not be built: its sources, and why.txt."""
+    """Returns the folder that replaces a page that could not be built: its sources, and why.txt."""
     return folder() / "page" / "unbuilt"
 
 
 def page_built_later() -> Path:
-    """The folder of the cache for the page of these sources. OSError where this user has no cache."""
+    """Returns the folder of the cache for the page of these sources. Raises OSError if this user has no cache."""
     digest = hashlib.sha256()
     for path in sorted(page_sources().rglob("*")):
-        # What pip compiles of build.py differs from Python to Python.
+        # Bytecode of build.py that pip compiles differs from Python to Python.
         if path.is_file() and path.name != "why.txt" and path.suffix != ".pyc":
             digest.update(path.name.encode() + path.read_bytes())
     return private_files.cache_folder() / f"page-{digest.hexdigest()[:16]}"
@@ -159,7 +159,7 @@ def _own_machine() -> str | None:
 
 
 def check_for_others(path: Path) -> None:
-    """An OSError where a program that is told to load this library could not, or would be killed by it."""
+    """Raises OSError if a program that loads this library would fail, or be killed by it."""
     check_whole(path)
     with path.open("rb") as file:
         if not may_run(file.fileno()):
@@ -167,21 +167,22 @@ def check_for_others(path: Path) -> None:
 
 
 def may_run(descriptor: int) -> bool:
-    """Whether the file system lets code of this file run."""
+    """Returns whether the file system lets code of this file run."""
     try:
         mmap.mmap(descriptor, 1, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_EXEC).close()
     except PermissionError:
         return False
     except ValueError:
-        pass  # the file is empty: not its file system is what is wrong
+        pass  # the file is empty: the file system is not the problem
     return True
 
 
 def load(path: Path, descriptor: int | None = None) -> ctypes.CDLL:
-    """The open library. `descriptor`: of a file that was checked, which is loaded whatever has taken its name. It is to
-    stay open: the loader knows the library by that path, and would take another file of that path for it.
+    """Returns the open library. `descriptor`: of a checked file, which is loaded even if its name now belongs to
+    another. It must stay open: the loader knows the library by that path, and would mistake another file of that path
+    for it.
 
-    Where its file system lets nothing run, a copy is loaded: from memory, else from a temporary folder.
+    If its file system lets nothing run, a copy is loaded: from memory, else from a temporary folder.
     """
     opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if descriptor is None else descriptor
     try:
@@ -190,7 +191,7 @@ def load(path: Path, descriptor: int | None = None) -> ctypes.CDLL:
         except OSError:
             if may_run(opened):
                 raise
-            with open(opened, "rb", closefd=False) as file:  # of a descriptor
+            with open(opened, "rb", closefd=False) as file:  # the descriptor stays open
                 file.seek(0)
                 return _load_copy(path.name, file.read())
     finally:
@@ -200,9 +201,9 @@ def load(path: Path, descriptor: int | None = None) -> ctypes.CDLL:
 
 def _load_copy(name: str, content: bytes) -> ctypes.CDLL:
     try:
-        memory = os.memfd_create(name, os.MFD_CLOEXEC)  # and stays open, as `load` says
+        memory = os.memfd_create(name, os.MFD_CLOEXEC)  # it stays open, see `load`
         try:
-            with open(memory, "wb", closefd=False) as file:  # of a descriptor
+            with open(memory, "wb", closefd=False) as file:  # the descriptor stays open
                 file.write(content)
             return ctypes.CDLL(f"/proc/self/fd/{memory}")
         except OSError:

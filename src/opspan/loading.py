@@ -1,10 +1,10 @@
-"""Files -> what a user holds.
+"""Loads files as the objects that users work with.
 
-    load(path, ...)   -> Trace: columns, of any source, told by its content; several files are the ranks of one run
-    load_nsys(path)   -> EventList: torch's kind of list, of a file that must be that vendor's; and so for the others
+    load(path, ...)   -> Trace: columns, of any source, recognised by content; several files are the ranks of one run
+    load_nsys(path)   -> EventList: torch's kind of list, for a file of one vendor; likewise for the others
 
-`load_nsys(path)` is `load(path, source="nsys").events()`, and takes `strict` and `most_bytes` as `load` does. They
-stand here by name for those who come from torch, whose load_nvprof is one of them: a new source needs none.
+`load_nsys(path)` is `load(path, source="nsys").events()`, and takes `strict` and `most_bytes` like `load`. These names
+are for people who come from torch, whose load_nvprof is one of them: a new source needs none.
 """
 
 from __future__ import annotations
@@ -63,20 +63,20 @@ def load(
     if not paths:
         raise UsageError("nothing to load; expected the path of at least one trace")
     from opspan.analysis import Analysis
-    from opspan.remote import each
+    from opspan.remote import expand
     from opspan.tables import Tables
     from opspan.trace import Trace
 
-    asked = each(file_of(path, most_bytes) for path in paths)
-    tables, found = read_all(asked, source, window_of(between, step), cycle=cycle)
+    files = expand(file_of(path, most_bytes) for path in paths)
+    tables, steps = read_all(files, source, window_of(between, step), cycle=cycle)
     trace = Trace.of(tables.check() if strict else tables)
-    if found is not None:
-        trace.analysed = Analysis(Tables(trace.ranks, **trace.frames), iterations=found)
+    if steps is not None:
+        trace.analysed = Analysis(Tables(trace.ranks, **trace.frames), iterations=steps)
     return trace
 
 
 def window_of(between: tuple[int, int] | None, step: int | tuple[int, int] | str | None) -> Window | None:
-    """None where all is asked for."""
+    """Returns the window to read; None for all."""
     if between is None and step is None:
         return None
     from opspan.tables.window import Window
@@ -96,10 +96,10 @@ def load_nvprof(path: str | os.PathLike[str], *, strict: bool = False, most_byte
     from opspan.readers import sniffed
     from opspan.remote import local
 
-    with local(file_of(path, most_bytes)) as found:
-        is_nsys = sniffed(found.path, "nsys")
-        trace = load(found.path, source="nsys" if is_nsys else "nvprof", strict=strict)
-        return found.said_by(trace).events()
+    with local(file_of(path, most_bytes)) as copy:
+        is_nsys = sniffed(copy.path, "nsys")
+        trace = load(copy.path, source="nsys" if is_nsys else "nvprof", strict=strict)
+        return copy.name_address(trace).events()
 
 
 @forked.elsewhere
@@ -142,8 +142,8 @@ def load_vtune_report(path: str | os.PathLike[str], *, most_bytes: int | None = 
     from opspan.readers.vtune.reports import read_report
     from opspan.remote import local
 
-    with local(file_of(path, most_bytes)) as found:
-        return read_report(found.path)
+    with local(file_of(path, most_bytes)) as copy:
+        return read_report(copy.path)
 
 
 def parse_nvprof_trace(path: str | os.PathLike[str], *, most_bytes: int | None = None) -> list[FunctionEvent]:
@@ -153,7 +153,7 @@ def parse_nvprof_trace(path: str | os.PathLike[str], *, most_bytes: int | None =
 
 @forked.elsewhere
 def load_recording(file: Path) -> Trace:
-    """What a process began to record with this capture: by itself and its forks, and on devices; no other recording."""
+    """Returns the recording of a process that began with this capture, with its forks and devices, and no other."""
     from opspan.readers.capture import read_recording
     from opspan.tables import side_by_side
     from opspan.trace import Trace
@@ -169,9 +169,9 @@ def read_all(
     cycle: int | None = None,
     unnamed: Collection[File] = (),
 ) -> tuple[Tables, pl.DataFrame | None]:
-    """The traces side by side, and their steps, as far as the window needed them. `kept`: what is needed of a trace;
-    `cycle`: the one that is wanted of those that processes wrote. `unnamed`: files that were found in a folder. One of
-    these that cannot be read is an issue, if another can."""
+    """Returns the traces side by side, and their steps as far as the window needed them. `kept` reduces each trace to
+    the needed part; `cycle` picks one of those that processes wrote. If a file of `unnamed`, which came from a folder,
+    cannot be read, that is an issue as long as another file can."""
     from opspan.analysis import side_by_side
 
     parts, iterations = [], []
@@ -189,7 +189,7 @@ def read_all(
             failed.append(error)
             continue
         parts.append(tables if kept is None else kept(tables))
-        del tables  # a large one is not kept whole beside what is kept of it
+        del tables  # frees a large trace; only the part that `kept` returned is held
         if steps is not None:
             iterations.append(steps)
     for file, no_step in without:
@@ -197,23 +197,23 @@ def read_all(
             raise no_step
     if failed and not parts:
         raise failed[0]
-    whole = _with_failed(side_by_side(parts), failed)
+    trace = _with_failed(side_by_side(parts), failed)
     steps = None
     if len(iterations) == len(parts):
         from opspan.analysis.narrowed import steps_of_all
 
-        steps = steps_of_all(parts, iterations, whole)
+        steps = steps_of_all(parts, iterations, trace)
     if cycle is not None:
         from opspan.tables.tables import of_cycle
 
-        whole = of_cycle(whole, cycle)
+        trace = of_cycle(trace, cycle)
         if steps is not None and "cycle" in steps.columns:
             steps = steps.filter(steps["cycle"] == cycle).drop("cycle")
-    return whole, steps
+    return trace, steps
 
 
 def _has_other_cycle(trace: Tables, others: Sequence[Tables]) -> bool:
-    """Whether one of the others is of the same process: if a step is in that one, it need not be in this."""
+    """Returns whether another trace is of the same process: then a missing step may be in that one."""
     from opspan.tables.ranks import have_other_cycles
     from opspan.tables.tables import recorded_of
 
@@ -224,9 +224,9 @@ def _has_other_cycle(trace: Tables, others: Sequence[Tables]) -> bool:
     return have_other_cycles(own, rest)
 
 
-def _with_failed(whole: Tables, failed: Sequence[ReadError]) -> Tables:
+def _with_failed(trace: Tables, failed: Sequence[ReadError]) -> Tables:
     if not failed:
-        return whole
+        return trace
     import polars as pl
 
     from opspan.tables import Issues
@@ -234,20 +234,20 @@ def _with_failed(whole: Tables, failed: Sequence[ReadError]) -> Tables:
     issues = Issues()
     for error in failed:
         issues.add("unreadable_file", detail=str(error))
-    return whole.replace(issues=pl.concat([whole.issues, issues.frame()]))
+    return trace.replace(issues=pl.concat([trace.issues, issues.frame()]))
 
 
 def read(file: File, source: str | None, window: Window | None) -> PartAndSteps:
-    """One trace, and its steps, as far as the window needed them."""
+    """Returns one trace, and its steps as far as the window needed them."""
     from opspan.remote import local
 
-    with local(file) as found:
-        tables, steps = _read(found.path, source, window)
-        return found.said_by(tables), steps
+    with local(file) as copy:
+        tables, steps = _read(copy.path, source, window)
+        return copy.name_address(tables), steps
 
 
 def _read(path: Path, source: str | None, window: Window | None) -> PartAndSteps:
-    """With what of it was recorded on devices, which lies in files beside a capture."""
+    """Reads a trace with its recordings of devices, which lie in files beside a capture."""
     from opspan.readers import read_file
 
     devices = capture_files.device_files(path) if source in (None, "capture") else []
@@ -258,8 +258,8 @@ def _read(path: Path, source: str | None, window: Window | None) -> PartAndSteps
 
     if not devices:
         return narrowed(lambda window: read_file(path, source, window), window)
-    whole = _with_devices(read_file(path, source), devices)
-    return narrowed(lambda window: whole if window is None else cut(whole, window), window)
+    trace = _with_devices(read_file(path, source), devices)
+    return narrowed(lambda window: trace if window is None else cut(trace, window), window)
 
 
 def _with_devices(host: Tables, files: Sequence[Path]) -> Tables:

@@ -1,8 +1,8 @@
-"""What is done natively over whole columns: libopspan_columns.so, by native/columns/interface.h. One function a call.
+"""Native functions over whole columns: libopspan_columns.so, by native/columns/interface.h. Each function is one call.
 
-Frames go in and come out by the Arrow C data interface: one is read where it lies, and a result is owned by the frame
-that is made of it. Python's lock is not held meanwhile, so two calls may run side by side. What the columns mean is in
-docs/analysis.md; one that is missing or of another type is an error.
+Frames are passed by the Arrow C data interface: native code reads an argument in place, and the resulting frame owns
+the result. Python's lock is released meanwhile, so calls may run side by side. docs/analysis.md explains the columns; a
+missing column or one of another type is an error.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from opspan.errors import OpspanError
 ABI: Final = 16
 _ERROR_BYTES: Final = 512
 
-# Bounds a mangled name: the demangler takes memory of the stack for each letter, and one of a hundred letters may
-# stand for more text than there is memory.
+# The longest mangled name: the demangler uses the stack for each letter, and a hundred letters may stand for more text
+# than fits into memory.
 _LONGEST_MANGLED: Final = 16 << 10
 NO_KIND: Final = 16  # of `cut`: kinds are less
 _SPARE_BYTES: Final = 1024
@@ -98,7 +98,7 @@ _pointer_of.argtypes = (ctypes.py_object, ctypes.c_char_p)
 
 
 class _Result:
-    """A frame that native code made, until somebody takes it. What nobody took is given back."""
+    """A frame that native code made. If nobody takes it, it is freed."""
 
     def __init__(self) -> None:
         self.schema = _Schema()
@@ -111,7 +111,7 @@ class _Result:
         )
 
     def columns(self) -> list[pl.Series]:
-        """Each by itself: of a whole frame, all columns would be there as long as one of them is."""
+        """Returns columns one by one: in one frame all of them would live as long as the last."""
         count = self.schema.n_children
         schemas = ctypes.cast(self.schema.children, ctypes.POINTER(ctypes.POINTER(_Schema)))
         arrays = ctypes.cast(self.array.children, ctypes.POINTER(ctypes.POINTER(_Array)))
@@ -143,17 +143,17 @@ def _load() -> dict[str, Any]:
     try:
         libraries.check_whole(path)
         library = libraries.load(path)
-        found = library.opspan_columns_abi()
+        version = library.opspan_columns_abi()
         functions = {name: getattr(library, f"opspan_columns_{name}") for name in _FRAMES}
         demangle = library.opspan_demangle
         items, next_items, end_items = (library[f"opspan_json_items{what}"] for what in ("", "_next", "_end"))
-    except (OSError, AttributeError) as error:  # not a library; a library without our functions
+    except (OSError, AttributeError) as error:  # not a library, or one without our functions
         raise OpspanError(
             f"cannot open {path} ({error}): without it only traces that opspan saved are read; reinstall opspan"
         ) from error
-    if found != ABI:
+    if version != ABI:
         raise OpspanError(
-            f"{path} is of another version of opspan (interface {found}, expected {ABI}): reinstall opspan"
+            f"{path} is of another version of opspan (interface {version}, expected {ABI}): reinstall opspan"
         )
     for function in functions.values():
         function.restype = ctypes.c_int
@@ -182,7 +182,7 @@ def _call(name: str, first: pl.DataFrame, second: pl.DataFrame | None = None, nu
 
 
 def _columns(name: str, first: pl.DataFrame, second: pl.DataFrame | None = None, number: int = 0) -> list[pl.Series]:
-    """Run one of interface.h's functions. Columns go by name; a frame in pieces is put together first."""
+    """Calls a function of interface.h. Columns are found by name; a frame in several chunks is rechunked first."""
     forked.refuse("this analysis")
     function = _load()[name]
     # The capsules own the streams: they live until the call is over.
@@ -208,73 +208,75 @@ def _columns(name: str, first: pl.DataFrame, second: pl.DataFrame | None = None,
 
 
 def nest(ranges: pl.DataFrame, end_ns: int) -> pl.DataFrame:
-    """For each range its parent, depth and own time, and its end, if that of any is not as it was. `end_ns`: the end of
-    the trace, where open ranges are closed."""
+    """Returns the parent, depth and own time of each range, and the ends if any differ from before. `end_ns`: the end
+    of the trace, where open ranges are closed."""
     return _call("nest", ranges, number=end_ns)
 
 
 def enclose(ranges: pl.DataFrame) -> pl.DataFrame:
-    """The parent and own time that torch.profiler would give each range."""
+    """Returns the parent and own time that torch.profiler would give each range."""
     return _call("enclose", ranges)
 
 
 def innermost(ranges: pl.DataFrame, points: pl.DataFrame) -> pl.Series:
-    """For each point in time of a thread the row of the innermost range that is open there."""
+    """Returns for each point in time of a thread the row of the innermost range that is open there."""
     return _call("innermost", ranges, points)["range"]
 
 
 def cover(spans: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
-    """The time that the spans of both frames cover together: stretches that do not touch, group by group, in order.
-    `row`: a row of the group, counted through both frames. Groups differ in the columns by0, by1, ..., if any."""
+    """Returns the time that the spans of both frames cover together: stretches that do not touch, group by group, in
+    order. `row`: a row of the group, counted through both frames. The columns by0, by1, ... define groups, if
+    present."""
     return _call("cover", spans, others)
 
 
 def covered(spans: pl.DataFrame, stretches: pl.DataFrame) -> pl.Series:
-    """How much of each stretch the spans of its group cover together, in ns; null where it has no begin or no end."""
+    """Returns how much of each stretch the spans of its group cover together, in ns; null if it has no begin or no
+    end."""
     return _call("covered", spans, stretches)["ns"]
 
 
 def within(points: pl.DataFrame, stretches: pl.DataFrame) -> pl.DataFrame:
-    """Pairs of a row of `points`, by `time_ns`, and the row of a stretch of its group that it lies in."""
+    """Returns pairs: a row of `points`, by `time_ns`, and the row of a stretch of its group that contains it."""
     return _call("within", points, stretches)
 
 
 def cut(stretches: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
-    """Stretches of time on threads in pieces, cut where a span of their thread begins or ends: stretch, start_ns,
-    end_ns, and of what is open the row of the innermost `range`, which is a span without a kind, and the highest kind.
-    Where no kind is open a piece has that of its stretch, or NO_KIND; on no thread it has the range of its stretch."""
+    """Cuts stretches of time on threads where a span of their thread begins or ends. Returns stretch, start_ns, end_ns,
+    `range`, the row of the innermost open span without a kind, and the highest open kind. Without an open kind, a piece
+    has the kind of its stretch, or NO_KIND; without a thread it has the range of its stretch."""
     return _call("cut", stretches, spans)
 
 
 def match(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """For each work the row of the call that launched it, and whether others might have."""
+    """Returns for each work the row of the call that launched it, and whether other calls might have."""
     return _call("match", calls, work)
 
 
 def nearest(parents: pl.DataFrame) -> pl.Series:
-    """For each row the nearest one up the tree that is marked, itself first. `parents`: parent and marked."""
+    """Returns for each row its nearest marked ancestor, itself included. `parents`: parent and marked."""
     return _call("nearest", parents)["nearest"]
 
 
 def rollup(parents: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """For each row the time of the work that is its own, and of that with all below it."""
+    """Returns for each row the time of its own work, and of that with all rows below it."""
     return _call("rollup", parents, work)
 
 
 def link(ranges: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
-    """For each backward range the row of its forward op, and the number of how it was found."""
+    """Returns for each backward range the row of its forward op, and a number for the way it was matched."""
     return _call("link", ranges, names)
 
 
 def labels(texts: pl.Series, threads: int) -> pl.DataFrame:
-    """Texts of labels taken apart, a row each."""
+    """Splits texts of labels into fields, a row each."""
     return _call("labels", texts.alias("text").to_frame(), number=threads)
 
 
 def chrome_events(text: bytes | memoryview, args: pl.DataFrame, state: int, is_last: bool) -> pl.DataFrame:
-    """The events in a piece of a Chrome trace, which begins in `state`; `args`: which of their args are wanted. A view
-    must be one of memory that may be written."""
-    where = pl.DataFrame({"address": [_address(text)], "bytes": [len(text)]})  # a column of it would be a copy
+    """Returns the events in a piece of a Chrome trace, which begins in `state`; `args` lists the args to keep. The
+    memory of a memoryview must be writable."""
+    where = pl.DataFrame({"address": [_address(text)], "bytes": [len(text)]})  # a column of the text would be a copy
     return _call("events", where, args, 2 * state + is_last)
 
 
@@ -285,19 +287,18 @@ def _address(text: bytes | memoryview) -> int:
 
 
 def metadata(texts: pl.Series, threads: int) -> pl.DataFrame:
-    """seq, op_id, forward_tid and sizes, as a text of any making says them: native/columns/metadata.cpp."""
+    """Returns seq, op_id, forward_tid and sizes from metadata in any known form: native/columns/metadata.cpp."""
     return _call("metadata", texts.alias("text").to_frame(), number=threads)
 
 
 def json_objects(texts: pl.Series, threads: int) -> pl.Series:
-    """Each text as a JSON object with one member, which is called like the column."""
+    """Returns each text as a JSON object with one member, named like the column."""
     return _call("json_objects", texts.to_frame(), number=threads)["json"]
 
 
 def json_items(rows: pl.DataFrame, before: int = 0) -> Iterator[memoryview]:
-    """The bytes of items of a JSON list, an object a row as native/columns/json_items.cpp says, some at a time: each is
-    there until the next is asked for. `before`: how many items the list has already; if there are any, a comma comes
-    first."""
+    """Yields the bytes of items of a JSON list, an object a row (native/columns/json_items.cpp), in pieces. A piece is
+    valid until the next one. `before`: the number of items that the list already has; if any, a comma comes first."""
     library = _load()
     bytes_at, error = ctypes.c_void_p(), ctypes.create_string_buffer(_ERROR_BYTES)
     capsule = rows.rechunk().__arrow_c_stream__()
@@ -313,50 +314,52 @@ def json_items(rows: pl.DataFrame, before: int = 0) -> Iterator[memoryview]:
 
 
 def protobuf(rows: pl.DataFrame, number: int) -> memoryview:
-    """The bytes of messages, each a field of that number, as native/columns/protobuf.cpp says. Columns are called after
-    the numbers of fields."""
+    """Returns the bytes of messages, each a field with this number (native/columns/protobuf.cpp). The names of columns
+    are the numbers of fields."""
     return _call("protobuf", rows, number=number)["bytes"].to_numpy().data
 
 
 def timeline(slices: pl.DataFrame) -> pl.DataFrame:
-    """Begins and ends of slices in the order of time: the row of each, its lane beside the track, whether it ends."""
+    """Returns begins and ends of slices in order of time: the row, its lane beside the track, and whether it is an
+    end."""
     return _call("timeline", slices)
 
 
 def places(shapes: pl.DataFrame, rows_of_lane: int) -> pl.DataFrame:
-    """Shapes (lane, start_ns from 0, length_ns) in the order in which they are drawn: the row of each as `shape`, its
-    place (rows_of_lane * lane + row of the lane), its time, and `is_crowded`: it is on the last row, with any others.
-    No two shapes of another row overlap."""
+    """Returns shapes (lane, start_ns from 0, length_ns) in drawing order: `shape`, the row; the place (rows_of_lane *
+    lane + row of the lane); its time; and `is_crowded`: it is on the last row, where shapes may overlap. Other rows
+    have no overlaps."""
     return _call("places", shapes, number=rows_of_lane)
 
 
 def blocks(shapes: pl.DataFrame, most: int) -> pl.DataFrame:
-    """What of `places` is drawn as one, so that no more than `most` are: first and longest of them, how many, until
-    when, how long together; and under_ns, which is the same for all: shorter ones are drawn with their neighbours."""
+    """Merges shapes of `places` into at most `most` blocks: first and longest shape, count, end, total length, and
+    under_ns, one value for all: shapes shorter than that are merged with their neighbours."""
     return _call("blocks", shapes, number=most)
 
 
-def latest(asked: pl.DataFrame, known: pl.DataFrame, *, strict: bool) -> pl.Series:
-    """For each point in time (by, time_ns) the last row of `known` of the same `by` that is not after it, or, if
-    `strict`, that is before it; -1: there is none. `known` is in order of time for each `by`, and has no nulls."""
-    return _call("latest", asked, known, int(strict))["found"]
+def latest(queries: pl.DataFrame, known: pl.DataFrame, *, strict: bool) -> pl.Series:
+    """Returns for each point in time (by, time_ns) the last row of `known` of the same `by` that is not after it
+    (`strict`: before it), or -1. `known` is in order of time for each `by`, and has no nulls."""
+    return _call("latest", queries, known, int(strict))["found"]
 
 
 def replay(work: pl.DataFrame, joins: pl.DataFrame, count: int) -> pl.DataFrame:
-    """When work would begin and end, and after it for each join when its thread goes on, and how much later that is
+    """Replays work: returns its begin and end, then for each join when its thread goes on and how much later that is
     than the thread's clock: begun_ns, end_ns. The first `count` rows of `work` are work; the others are edges. Joins
-    are walked as their column `in_order` says, each after as much work as `work_between` has in the same place."""
+    run in the order of their column `in_order`, each after as much work as `work_between` has in the same place."""
     return _call("replay", work, joins, count)
 
 
-def sqlite(wanted: pl.DataFrame, table: pl.DataFrame, descriptor: int) -> list[pl.Series]:
-    """Columns of a table of an SQLite file, from its pages, as native/sqlite/table.h says; or why not. A column of one
-    row stands for all of them."""
-    return _columns("sqlite", wanted, table, descriptor)
+def sqlite(columns: pl.DataFrame, table: pl.DataFrame, descriptor: int) -> list[pl.Series]:
+    """Returns columns of a table of an SQLite file from its pages (native/sqlite/table.h), or the reason why not. A
+    column of one row stands for all rows."""
+    return _columns("sqlite", columns, table, descriptor)
 
 
 def demangled(name: str) -> str:
-    """The name of a C++ function or type as its source has it; one that is not mangled, or too long, as it is."""
+    """Returns the name of a C++ function or type as in its source; names that are not mangled, or too long,
+    unchanged."""
     mangled = name.encode(errors="surrogatepass")
     if len(mangled) > _LONGEST_MANGLED or b"\0" in mangled:
         return name

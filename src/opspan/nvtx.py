@@ -12,7 +12,7 @@ _nvtx = Namespace(sink_list.NVTX.bit)
 
 
 def is_available() -> bool:
-    """Can ranges be sent at all? Not whether a tool is listening now. Not in compiled code."""
+    """Whether ranges can be sent at all; a tool need not listen now. In compiled code it is always False."""
     if compiling():
         return False
     if sinks.load() is not None:
@@ -45,7 +45,7 @@ def range_end(range_id: int) -> None:
 
 
 def mark(msg: str) -> None:
-    """A moment, not a range."""
+    """Mark a moment; it has no end."""
     _nvtx.mark(msg)
 
 

@@ -1,6 +1,6 @@
-"""Which outputs there are, a line each: `trace.export(path)` and `opspan export` choose by the name of the file.
+"""The outputs, a line each: `trace.export(path)` and `opspan export` choose by the name of the file.
 
-What writes one is the module of its name in views/.
+The module of its name in views/ writes an output.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 
 class Output(NamedTuple):
-    name: str  # of the module in views/
+    name: str  # the module in views/
     suffixes: tuple[str, ...]
-    writes: str  # in words, for help and messages
-    is_folder: bool = False  # which replaces a saved trace and nothing else
+    writes: str  # a description for help and messages
+    is_folder: bool = False  # it is a folder, which replaces only a saved trace
     pattern: str = ""  # of names that mean this output whatever their suffix
-    shows: tuple[str, ...] = ()  # tables whose rows it can show ("marks" and "ranges" apart); empty: all
+    shows: tuple[str, ...] = ()  # the tables whose rows it can show ("marks" and "ranges" apart); empty: all
 
 
 _ON_A_TIMELINE = ("ranges", "marks", "calls", "functions", "work", "counters")
@@ -58,7 +58,7 @@ OUTPUTS = (
 
 
 def all_of_them() -> str:
-    """A line each: its suffixes, what it is."""
+    """Returns a line for each: its suffixes and a description."""
     names = [" ".join([*output.suffixes, *filter(None, [output.pattern.replace("?*", "*")])]) for output in OUTPUTS]
     width = max(map(len, names))
     return "\n".join(f"  {name:{width}} {output.writes}" for name, output in zip(names, OUTPUTS, strict=True))

@@ -1,12 +1,12 @@
-"""Files and folders that are this user's alone: the cache, temporary folders, locks, and results until they are whole.
+"""Files and folders of this user alone: the cache, temporary folders, locks, and results until they are complete.
 
-Everything that opspan writes under a name that was not asked for goes through here, so that on a shared machine nobody
-can plant a link, a pipe or a library where opspan is about to write or to load. docs/security.md says what is promised.
+Everything that opspan writes under names of its own goes through here, so that on a shared machine nobody can plant a
+link, a pipe or a library where opspan is about to write or to load. docs/security.md has the promises.
 
-A temporary folder's name says which process it is of, and cannot be guessed; that process holds a lock on it, and it
-goes when the process does. Those of a process that was killed go at the next use, once both are gone: a process of
-another container is not seen by its number, and one that became a daemon may have closed its locks. Nobody else may
-look into such a folder, so what lies in it (a socket as well) may have any name.
+A temporary folder's name tells its process and cannot be guessed. That process holds a lock on it, and deletes it at
+its end. The next use deletes folders of killed processes, if neither the process nor its lock exists: the number of a
+process in another container is not visible here, and a daemon may have closed its locks. Nobody else may look into such
+a folder, so files in it (a socket as well) may have any name.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from typing import NamedTuple
 CACHE = "OPSPAN_CACHE_DIR"
 _UNFINISHED = ".opspan-unfinished-"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-# NONBLOCK: a pipe that somebody put there would be waited for.
+# NONBLOCK: opening a pipe that somebody put there would wait.
 _AS_IT_IS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_MOST_LINKS = 40  # in a row, as the kernel has it
-# What a file system says that knows no hard links, or not this one.
+_MOST_LINKS = 40  # in a row, the kernel's limit
+# The errors of a file system that knows no hard links, or not this one.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EINVAL, errno.EXDEV)
 
 
-# --- what is kept: the cache, and whether it is this user's
+# --- the cache, and whether it is this user's
 
 
 def cache_folder() -> Path:
-    """Where what took long to make is kept. OSError where there is no such folder: no variable, no home."""
+    """Returns the folder for results that took long. Raises OSError if there is none: no variable, no home."""
     chosen = os.environ.get(CACHE)
     if chosen:
         return Path(chosen)
@@ -52,7 +52,8 @@ def cache_folder() -> Path:
 
 
 def kept_folder(path: Path, mode: int = 0o755) -> Path:
-    """The folder without links in its path, made if need be. PermissionError where others could change its files."""
+    """Returns the folder without links in its path, created if missing. PermissionError: others could change its
+    files."""
     path = Path(os.path.realpath(path))
     missing = [folder for folder in path.parents if not folder.exists()]
     for folder in reversed(missing):
@@ -62,8 +63,8 @@ def kept_folder(path: Path, mode: int = 0o755) -> Path:
 
 
 def check_folder(path: Path) -> Path:
-    """The folder without links in its path. PermissionError where somebody else could change what is in it, or put
-    another in its place."""
+    """Returns the folder without links in its path. Raises PermissionError if somebody else could change its contents,
+    or replace it."""
     path = Path(os.path.realpath(path))
     wrong = _why_not_ours(path, path.stat())
     for folder in path.parents if wrong is None else ():
@@ -74,9 +75,9 @@ def check_folder(path: Path) -> Path:
 
 
 def opened(path: Path) -> int:
-    """A descriptor of a file to read. PermissionError for one that somebody else wrote, or could write.
+    """Returns a descriptor of a file to read. Raises PermissionError if somebody else wrote it, or could write it.
 
-    The checks are of what the descriptor is of, so whoever loads that loads what was checked.
+    The checks apply to the descriptor, so reading from it gets exactly the file that was checked.
     """
     descriptor = _plain_file(path, os.O_RDONLY)
     wrong = _why_not_ours(path, os.fstat(descriptor))
@@ -87,11 +88,11 @@ def opened(path: Path) -> int:
 
 
 def path_of(descriptor: int, path: Path) -> str:
-    """A path to open what this descriptor is of, wherever it may have been moved to. `path`: what it was opened by,
-    which has to do where there is no /proc. OSError where that is another file by now."""
-    found = f"/proc/self/fd/{descriptor}"
-    if os.path.exists(found):  # noqa: PTH110  it is a text in any case
-        return found
+    """Returns a path that opens the descriptor's file, wherever it was moved to. `path` is its old path, which is used
+    without /proc; OSError if that is another file by now."""
+    name = f"/proc/self/fd/{descriptor}"
+    if os.path.exists(name):  # noqa: PTH110  # it is always a text
+        return name
     if not os.path.samestat(os.fstat(descriptor), path.stat()):
         raise FileNotFoundError(errno.ENOENT, "another file has taken its name, and there is no /proc", str(path))
     return str(path)
@@ -99,8 +100,8 @@ def path_of(descriptor: int, path: Path) -> str:
 
 @contextlib.contextmanager
 def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """One process at a time. The lock goes with the process that holds it, also if it is killed."""
-    descriptor = _plain_file(path, os.O_RDWR | os.O_CREAT)  # whose it is does not matter: nothing is in it
+    """Holds a lock that one process can have. The lock goes with its process, even if it is killed."""
+    descriptor = _plain_file(path, os.O_RDWR | os.O_CREAT)  # its owner does not matter: it has no contents
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -126,7 +127,7 @@ def _plain_file(path: Path, flags: int) -> int:
 
 
 def _why_not_ours(path: Path, facts: os.stat_result, is_above: bool = False) -> str | None:
-    """Who but this user and root could change it. `is_above`: it is only on the way to what matters."""
+    """Returns who else, besides this user and root, could change it. `is_above`: it is only a folder on the way."""
     owners = {0, os.geteuid()}
     if is_above and (unseen := _owner_of_the_unseen()) is not None:
         owners.add(unseen)
@@ -134,14 +135,15 @@ def _why_not_ours(path: Path, facts: os.stat_result, is_above: bool = False) -> 
         return f"{path} belongs to {_user(facts.st_uid)}"
     others = facts.st_mode & _OTHERS_WRITE
     if is_above and facts.st_mode & stat.S_ISVTX:
-        others = 0  # as /tmp: nobody takes away there what is not theirs
+        others = 0  # as in /tmp: nobody can delete files of others there
     elif others == stat.S_IWGRP and _is_alone(facts.st_uid, facts.st_gid):
         others = 0
     return f"{path} can be written by others (chmod go-w mends that)" if others else None
 
 
 def _owner_of_the_unseen() -> int | None:
-    """In a container without root's number, what is the machine's own, as / and /home, belongs to this one."""
+    """Returns the user that owns the machine's own files, as / and /home, in a container that cannot see root's
+    number."""
     try:
         if any(int(line.split()[1]) == 0 for line in _lines("/proc/self/uid_map")):
             return None
@@ -155,17 +157,17 @@ def _lines(path: str) -> list[str]:
 
 
 def _is_alone(user: int, group: int) -> bool:
-    """A group of the user's own, as many systems have one for each, and let the group write what the user can.
+    """Returns whether the group has only this user, as many systems create one for each. Such a group may write.
 
-    Root's is no such: who is in it is not said by its list alone.
+    Root's group is not such: its list does not name all its members.
     """
     if user == 0:
         return False
     try:
-        name, found = pwd.getpwuid(user).pw_name, grp.getgrgid(group)
+        name, entry = pwd.getpwuid(user).pw_name, grp.getgrgid(group)
     except KeyError:
         return False
-    return found.gr_name == name and set(found.gr_mem) <= {name}
+    return entry.gr_name == name and set(entry.gr_mem) <= {name}
 
 
 def _user(number: int) -> str:
@@ -175,18 +177,18 @@ def _user(number: int) -> str:
         return f"user {number}"
 
 
-# --- what is being written: seen by others once it is whole
+# --- unfinished results: visible to others once they are complete
 
 
 @contextlib.contextmanager
 def unfinished(target: Path, *, overwrite: bool) -> Iterator[Path]:
-    """A path for a file or folder that becomes `target` at the end of the `with`; after an exception nothing is left.
+    """Provides a path for a file or folder that becomes `target` at the end of the `with`; an exception leaves nothing.
 
-    It has the target's name, in a folder beside the target that is this process' alone, together with whatever else
-    comes to be there, as a database's journal. FileExistsError where there is a target by now and no `overwrite`.
+    It has the target's name, in a folder beside the target that only this process can use, together with further files
+    there, such as a database's journal. Raises FileExistsError if the target exists by then without `overwrite`.
 
-    Only files and folders are replaced, and the new one gets the mode of the old one. A link stays, and what it leads
-    to is replaced. A FIFO or a device, such as /dev/null, is written to.
+    Only files and folders are replaced, and the new one gets the mode of the old one. A link stays, and its target is
+    replaced. A FIFO or a device, such as /dev/null, is written to.
     """
     is_sent = is_stream(target)
     real = _behind_links(target) if overwrite and not is_sent else target
@@ -204,7 +206,8 @@ def unfinished(target: Path, *, overwrite: bool) -> Iterator[Path]:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether it is written to and never replaced: a FIFO or a device. OSError for what opspan does not write to."""
+    """Returns whether to write into it rather than replace it: a FIFO or a device. OSError: opspan does not write to
+    it."""
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116
     except OSError:
@@ -229,7 +232,7 @@ def _send(path: Path, target: Path) -> None:
 
 
 def _behind_links(target: Path) -> Path:
-    """The path itself, or what a link there leads to. PermissionError where another user made the link, who would
+    """Returns the path itself, or the target of a link. Raises PermissionError if another user made the link, who could
     choose which of this user's files is replaced."""
     path = target
     for _ in range(_MOST_LINKS):
@@ -242,17 +245,17 @@ def _behind_links(target: Path) -> Path:
 
 
 def _keep_mode(path: Path, target: Path) -> None:
-    """Give the file the mode of what it replaces, and as root its owner."""
+    """Gives the file the mode of the one it replaces, and as root its owner."""
     try:
         facts = target.lstat()
     except OSError:
-        return  # nothing is there
+        return  # there is no file yet
     if stat.S_ISLNK(facts.st_mode):
         return
     if os.geteuid() == 0:
         with contextlib.suppress(OSError):  # a file system without owners
             os.chown(path, facts.st_uid, facts.st_gid)
-    # A folder can be moved only where this user may write in it.
+    # A folder can be moved only if this user may write in it.
     path.chmod(facts.st_mode & 0o777 | (0o700 if path.is_dir() else 0))
 
 
@@ -261,7 +264,7 @@ def _bring_file(path: Path, target: Path, overwrite: bool) -> None:
         path.replace(target)
         return
     try:
-        os.link(path, target, follow_symlinks=False)  # unlike a rename it takes nobody's place
+        os.link(path, target, follow_symlinks=False)  # unlike a rename, it fails if the target exists
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
@@ -273,14 +276,14 @@ def _bring_file(path: Path, target: Path, overwrite: bool) -> None:
 def _bring_folder(path: Path, target: Path, overwrite: bool) -> None:
     for number in count():
         try:
-            path.rename(target)  # over an empty folder at most
+            path.rename(target)  # it replaces an empty folder at most
             return
         except OSError as error:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
                 raise
             if not overwrite:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
-        with contextlib.suppress(FileNotFoundError):  # somebody else, who writes the same, has moved it
+        with contextlib.suppress(FileNotFoundError):  # another process, which writes the same, has moved it
             target.rename(path.with_name(f"replaced-{number}"))
 
 
@@ -297,11 +300,11 @@ class _Claim(NamedTuple):
         os.close(self.lock)
 
 
-_home: _Claim | None = None  # what this process' temporary folders are in: one lock for all of them
+_home: _Claim | None = None  # the folder of all temporary folders of this process: one lock for them
 
 
 def folder(prefix: str) -> Path:
-    """A new temporary folder, until `remove` or the end of the process."""
+    """Returns a new temporary folder, which exists until `remove` or the end of the process."""
     global _home
     if _home is None or _home.owner != os.getpid() or not _home.path.is_dir():
         _home = _claim(Path(tempfile.gettempdir()), prefix)
@@ -310,7 +313,7 @@ def folder(prefix: str) -> Path:
 
 
 def remove(path: Path) -> None:
-    """A folder that `folder` gave."""
+    """Deletes a folder from `folder`."""
     shutil.rmtree(path, ignore_errors=True)
     with contextlib.suppress(OSError):  # the process has others
         path.parent.rmdir()
@@ -319,7 +322,7 @@ def remove(path: Path) -> None:
 
 @contextlib.contextmanager
 def claimed(parent: Path | None, prefix: str) -> Iterator[Path]:
-    """A folder in `parent`, else where temporary ones are, for as long as the `with` lasts."""
+    """Provides a folder in `parent`, or among temporary ones, during the `with`."""
     claim = _claim(Path(tempfile.gettempdir()) if parent is None else parent, prefix)
     try:
         yield claim.path
@@ -329,7 +332,7 @@ def claimed(parent: Path | None, prefix: str) -> Iterator[Path]:
 
 def _release_home(owner: int) -> None:
     global _home
-    # A fork must not take its parent's recordings away.
+    # A fork must not delete its parent's recordings.
     if _home is not None and _home.owner == owner == os.getpid():
         _home.release()
         _home = None
@@ -340,7 +343,7 @@ def _claim(parent: Path, prefix: str) -> _Claim:
         path = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=parent))
         try:
             lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | _AS_IT_IS)
-        except FileNotFoundError:  # swept by another container's process before it was locked
+        except FileNotFoundError:  # a process of another container swept it before it was locked
             continue
         except OSError:
             path.rmdir()
@@ -350,7 +353,7 @@ def _claim(parent: Path, prefix: str) -> _Claim:
         except BlockingIOError:  # it is being swept
             os.close(lock)
             continue
-        except OSError:  # a file system without locks: then the number has to do
+        except OSError:  # a file system without locks: then the process' number must do
             pass
         if path.is_dir():  # nobody swept it in between
             _sweep(parent, prefix, os.fstat(lock).st_uid)
@@ -359,7 +362,7 @@ def _claim(parent: Path, prefix: str) -> _Claim:
 
 
 def _sweep(parent: Path, prefix: str, user: int) -> None:
-    """Take away what killed processes of this user left."""
+    """Deletes what killed processes of this user left."""
     try:
         names = [entry.name for entry in os.scandir(parent) if entry.name.startswith(prefix)]
     except OSError:

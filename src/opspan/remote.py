@@ -1,11 +1,11 @@
-"""Files of other machines, by address: fetched to a temporary folder, read there like any other, and gone afterwards.
+"""Files of other machines, by address: fetched to a temporary folder, read like local ones, and deleted afterwards.
 
-    with local(file_of("https://host/rank0.json.gz")) as found:
-        tables = found.said_by(read_file(found.path))
+    with local(file_of("https://host/rank0.json.gz")) as copy:
+        tables = copy.name_address(read_file(copy.path))
 
-This is the only module that knows fsspec, which is loaded when the first address is read. What is said of a file names
-its address, and never where it lay meanwhile. An address may hold secrets, and so may the errors of those who fetch:
-no such error is passed on as the cause of ours.
+This is the only module that knows fsspec, which is loaded when the first address is read. Texts about a file name its
+address, and never its temporary path. An address may hold secrets, and so may errors of the packages that fetch: these
+errors are not chained as causes of ours.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ T = TypeVar("T")
 SomeTables = TypeVar("SomeTables", bound=Tables)
 
 PATIENCE_S = 30.0  # without a byte
-LEAST_RATE, RATED_S = 1_000, 60.0  # bytes a second, over so many seconds: a slower server is left
+LEAST_RATE, RATED_S = 1_000, 60.0  # bytes a second, over so many seconds: slower servers are given up
 ANSWER_S = (
     60.0  # until an answer has begun: connecting, TLS, redirects and the headers, which may come a byte at a time
 )
-PAGE_BYTES, PAGE_S = 64 << 20, 60.0  # of a page whose links are the files of a folder
-PAUSES_S = (0.5, 2.0)  # before it is tried again
+PAGE_BYTES, PAGE_S = 64 << 20, 60.0  # limits of a page whose links are the files of a folder
+PAUSES_S = (0.5, 2.0)  # before further tries
 SPARE_BYTES = 64 << 20  # of the disk: others need it, too
 MOST_FILES = 10_000  # of a folder or a pattern
 _LONGEST_NAME = 100
-# Finds, in a page, addresses and what an <a> leads to. fsspec's own pattern takes hours for a megabyte of "<a <a <a".
+# Finds, in a page, addresses and the targets of <a>. fsspec's own pattern takes hours for a megabyte of "<a <a <a".
 _LINK = re.compile(
     r"""<a\s[^<>]{0,2000}?href=["']([^"'<>]{1,4000})["']|(https?://[-a-z0-9@:%_+.~#?&/=]{1,4000})""", re.IGNORECASE
 )
@@ -51,32 +51,32 @@ _HTTP = ("http", "https")
 
 
 class _Refused(Exception):
-    """Its text is for people."""
+    """A refusal; its text is for people."""
 
 
 class _BrokeOff(Exception):
-    """Says that only a part of the file came."""
+    """Only a part of the file came."""
 
 
-# --- one file, as one of this machine
+# --- one file, read like a local one
 
 
 class Local(NamedTuple):
     path: Path
     address: Address | None = None
 
-    def said_by(self, tables: SomeTables) -> SomeTables:
+    def name_address(self, tables: SomeTables) -> SomeTables:
         """Returns the tables with the address in place of the temporary path."""
         if self.address is None:
             return tables
         import polars as pl
 
-        ranks = tuple(replace(rank, paths=tuple(map(self.said, rank.paths))) for rank in tables.ranks)
+        ranks = tuple(replace(rank, paths=tuple(map(self.name_address_in, rank.paths))) for rank in tables.ranks)
         texts = pl.col("message", "path").str.replace_all(str(self.path), str(self.address), literal=True)
         frames = {**tables.frames, "issues": tables.issues.with_columns(texts)}
         return type(tables)(ranks, **frames)
 
-    def said(self, text: str) -> str:
+    def name_address_in(self, text: str) -> str:
         if self.address is None:
             return text
         return said_of(text, self.path, str(self.address), "fetch the file")
@@ -84,26 +84,26 @@ class Local(NamedTuple):
 
 @contextlib.contextmanager
 def local(file: File) -> Iterator[Local]:
-    """The file itself, or what was fetched of its address, for as long as the `with` lasts."""
+    """Provides the file itself, or the fetched copy of its address, during the `with`."""
     if isinstance(file, Path):
         yield Local(file)
         return
     with temporary_folder("opspan-remote-") as folder:
-        found = Local(_fetched(file, folder), file)
+        copy = Local(_fetched(file, folder), file)
         try:
-            yield found
+            yield copy
         except OpspanError as error:
-            raise type(error)(found.said(str(error))) from error.__cause__
+            raise type(error)(copy.name_address_in(str(error))) from error.__cause__
 
 
 def _fetched(address: Address, folder: Path) -> Path:
     system = _system(address)
     target = folder / _local_name(address.name)
     parts: dict[str, Any] = {}
-    if address.scheme not in _HTTP:  # there an address is of a file, and asking first is one more thing that may fail
-        about = _asked(address, lambda: system.info(address.text))
+    if address.scheme not in _HTTP:  # HTTP addresses are files, and asking first is one more request that may fail
+        about = _request(address, lambda: system.info(address.text))
         if about.get("type") == "directory":
-            parts = _asked(address, lambda: system.find(address.text, detail=True))
+            parts = _request(address, lambda: system.find(address.text, detail=True))
             _check_count(address, parts)
     if not parts:
         _fetch(system, address, address.text, target, address.most_bytes)
@@ -121,12 +121,12 @@ def _fetched(address: Address, folder: Path) -> Path:
 
 
 def _local_name(name: str) -> str:
-    """A plain name, whatever it is called there: of one folder, not hidden, and with the suffix that it has."""
+    """Returns a safe name for any remote name: one part, not hidden, with the same suffix."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", name)[-_LONGEST_NAME:].lstrip(".-") or "trace"
 
 
 def _fetch(system: Any, address: Address, name: str, target: Path, most: int) -> None:
-    """The whole file `name`, of which the address is, or the folder in which it lies; else an error. `most`: bytes."""
+    """Fetches `name`, the file of the address or one in its folder, or raises an error. `most`: bytes."""
     for pause in (*PAUSES_S, None):
         try:
             _fetch_once(system, address, name, target, most)
@@ -140,7 +140,7 @@ def _fetch(system: Any, address: Address, name: str, target: Path, most: int) ->
 def _fetch_once(system: Any, address: Address, name: str, target: Path, most: int) -> None:
     watch = _Watch(target, most)
     try:
-        _asked(address, lambda: system.get_file(name, str(target), callback=watch.callback()), may_again=True)
+        _request(address, lambda: system.get_file(name, str(target), callback=watch.callback()), may_again=True)
         watch.check_whole()
     finally:
         watch.is_over = True
@@ -148,7 +148,7 @@ def _fetch_once(system: Any, address: Address, name: str, target: Path, most: in
 
 
 class _Watch:
-    """Checks size, rate and room while a file comes, which happens in another thread."""
+    """Checks size, rate and free space while a file is fetched, on another thread."""
 
     def __init__(self, target: Path, most: int) -> None:
         self._target = target
@@ -200,38 +200,38 @@ class _Watch:
             raise _BrokeOff(f"{came:,} of {self._size:,} bytes came")
 
 
-# --- several
+# --- several files
 
 
-def each(files: Iterable[File]) -> list[File]:
-    """The files, with those that a folder or a pattern stands for."""
-    found: list[File] = []
+def expand(files: Iterable[File]) -> list[File]:
+    """Returns the files, with folders and patterns replaced by their files."""
+    paths: list[File] = []
     for file in files:
-        found += [file] if isinstance(file, Path) or not file.is_several else [one for one, _ in listed(file)]
-    return found
+        paths += [file] if isinstance(file, Path) or not file.is_several else [one for one, _ in listed(file)]
+    return paths
 
 
 def listed(address: Address) -> list[tuple[Address, int]]:
-    """The files of a folder or a pattern, and the bytes of each; 0: not known."""
+    """Returns the files of a folder or a pattern, and the bytes of each; 0 if unknown."""
     system = _system(address)
     pattern = f"{address.text}*" if address.is_folder else address.text
-    found: dict[str, Any] = _asked(address, lambda: system.glob(pattern, detail=True))
+    files: dict[str, Any] = _request(address, lambda: system.glob(pattern, detail=True))
     if address.is_folder:
-        found = {name: about for name, about in found.items() if about.get("type") != "directory"}
-    found = {name: about for name, about in found.items() if name.rpartition("/")[2][:1] not in (".", "?")}
-    if not found:
+        files = {name: about for name, about in files.items() if about.get("type") != "directory"}
+    files = {name: about for name, about in files.items() if name.rpartition("/")[2][:1] not in (".", "?")}
+    if not files:
         raise NotReadable(f"there is no file {address}{'*' if address.is_folder else ''}")
-    _check_count(address, found)
+    _check_count(address, files)
     most = address.most_bytes
-    return [(Address(system.unstrip_protocol(name), most), about.get("size") or 0) for name, about in found.items()]
+    return [(Address(system.unstrip_protocol(name), most), about.get("size") or 0) for name, about in files.items()]
 
 
-def _check_count(address: Address, found: Sequence[str] | dict[str, Any]) -> None:
-    if len(found) > MOST_FILES:
-        raise TooLarge(f"{address} stands for {len(found):,} files, more than {MOST_FILES:,}; expected fewer at a time")
+def _check_count(address: Address, files: Sequence[str] | dict[str, Any]) -> None:
+    if len(files) > MOST_FILES:
+        raise TooLarge(f"{address} stands for {len(files):,} files, more than {MOST_FILES:,}; expected fewer at a time")
 
 
-# --- who fetches, and what may go wrong with it
+# --- the packages that fetch, and their errors
 
 
 def _system(address: Address) -> Any:
@@ -239,20 +239,20 @@ def _system(address: Address) -> Any:
     try:
         import fsspec
 
-        found = fsspec.get_filesystem_class(scheme)
-        return found(**_http_options(), skip_instance_cache=True) if scheme in _HTTP else fsspec.filesystem(scheme)
+        kind = fsspec.get_filesystem_class(scheme)
+        return kind(**_http_options(), skip_instance_cache=True) if scheme in _HTTP else fsspec.filesystem(scheme)
     except ImportError:
         missing = "'opspan[remote]'" if scheme in _HTTP else f"'opspan[remote]' {package}"
         raise MissingPackage(f"{scheme}:// needs {package}: pip install {missing}") from None
-    except Exception as error:  # noqa: BLE001  of whatever package it is: no credentials, no settings
+    except Exception as error:  # noqa: BLE001  # the packages raise anything: missing credentials, missing settings
         raise NotReadable(f"cannot read {address}: {_why(error, address)}") from None
 
 
 def _http_options() -> dict[str, Any]:
     import aiohttp
 
-    async def stays_safe(_session: Any, _context: Any, asked: aiohttp.TraceRequestRedirectParams) -> None:
-        if asked.url.scheme == "https" and asked.response.headers.get("Location", "").lower().startswith("http:"):
+    async def stays_safe(_session: Any, _context: Any, redirect: aiohttp.TraceRequestRedirectParams) -> None:
+        if redirect.url.scheme == "https" and redirect.response.headers.get("Location", "").lower().startswith("http:"):
             raise _Refused("it leads from https:// to http://, which others can read and change on the way")
 
     ends_s = 0.0
@@ -268,8 +268,7 @@ def _http_options() -> dict[str, Any]:
         return await _within(ends_s - time.monotonic(), send(request), why)
 
     class Page(aiohttp.ClientResponse):
-        """A page of links, of which fsspec takes the whole text: it is bounded in bytes and in time, and fsspec gets
-        nothing of it but the links."""
+        """A page of links. fsspec takes its full text, so it is limited in bytes and time, and reduced to its links."""
 
         async def text(self, encoding: str | None = None, errors: str = "strict") -> str:
             why = f"the page of its files took more than {PAGE_S:g} s"
@@ -294,7 +293,7 @@ def _http_options() -> dict[str, Any]:
     timeout = aiohttp.ClientTimeout(total=None, connect=PATIENCE_S, sock_connect=PATIENCE_S, sock_read=PATIENCE_S)
     return {
         "client_kwargs": {
-            # As the file lies there: then its length is the one that is told, and the readers unpack it.
+            # No content encoding: then the length is that of the stored file, and the readers unpack it.
             "headers": {"Accept-Encoding": "identity"},
             "auto_decompress": False,
             "timeout": timeout,
@@ -307,7 +306,7 @@ def _http_options() -> dict[str, Any]:
 
 
 async def _within(seconds: float, awaited: Awaitable[T], why: str) -> T:
-    """Returns what was waited for; _Refused if that takes longer."""
+    """Awaits a result; raises _Refused if it takes longer."""
     try:
         return await asyncio.wait_for(awaited, seconds)
     except asyncio.TimeoutError as error:
@@ -316,13 +315,13 @@ async def _within(seconds: float, awaited: Awaitable[T], why: str) -> T:
         raise _Refused(f"its server is too slow: {why}") from None
 
 
-def _asked(address: Address, ask: Callable[[], T], *, may_again: bool = False) -> T:
-    """Returns the answer of the other side; raises _BrokeOff where it may be asked again."""
+def _request(address: Address, ask: Callable[[], T], *, may_again: bool = False) -> T:
+    """Returns the answer of the other side. Raises _BrokeOff if another try may help."""
     try:
         return ask()
     except OpspanError:
         raise
-    except Exception as error:  # noqa: BLE001  of whatever package it is
+    except Exception as error:  # noqa: BLE001  # the packages raise anything
         if isinstance(error, OSError) and error.errno in _DISK:
             raise ReadError(f"cannot keep {address} here: {error.strerror}; choose another disk with TMPDIR") from None
         if may_again and _may_pass(error):
@@ -350,7 +349,7 @@ def _why(error: Exception, address: Address) -> str:
     if "TooManyRedirects" in kinds:
         return "it leads from one address to another without an end"
     if isinstance(status, int) and status >= 400:
-        # aiohttp gives the number 400 also to an answer that it cannot read.
+        # aiohttp also uses the number 400 for answers that it cannot read.
         if any(kind.__name__ == "HttpProcessingError" for kind in type(error.__cause__).__mro__):
             return "its server does not keep to HTTP: what came has another length, or another form, than was announced"
         return f"its server answers {status}; try again later"
@@ -362,7 +361,7 @@ def _why(error: Exception, address: Address) -> str:
         return "the connection broke off in the middle"
     if "ClientConnectorError" in kinds:
         return "there is no connection to its server"
-    said = " ".join(str(error).split())
+    text = " ".join(str(error).split())
     for secret in (address.text, *address.secrets()):
-        said = said.replace(secret, "...")
-    return f"{type(error).__name__}{': ' if said else ''}{shortened(said, 200)}"
+        text = text.replace(secret, "...")
+    return f"{type(error).__name__}{': ' if text else ''}{shortened(text, 200)}"

@@ -1,6 +1,6 @@
-"""Which sources there are, a line each: whatever help and messages say of a source comes from here.
+"""The sources, a line each: all help and messages about a source come from here.
 
-Its reader is the module of its name in readers/, docs/formats/NAME.md describes its files.
+Its reader is the module of its name in readers/; docs/formats/NAME.md describes its files.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-# The options of opspan's that a sentence on what is missing may ask for; "" asks for labels alone.
+# The options that a sentence about missing information may name; "" means labels alone.
 SHAPES, MODULES = " --record-shapes", " --modules"
 
 
 class Source(NamedTuple):
-    name: str  # of the module in readers/, and for opspan.load(source=...)
-    reads: str  # in words
-    # Memory that reading and a table surely take, for each byte of a large file (tools/bench measures it). 0: the size
-    # of the file does not tell, as in a folder of which little is read.
+    name: str  # the module in readers/, and the value of opspan.load(source=...)
+    reads: str  # a description
+    # Memory that reading and a table need at least, per byte of a large file (tools/bench measures it). 0: the size
+    # does not tell, as in a folder that is mostly left unread.
     memory: float = 2.0
-    is_folder_of_traces: bool = False  # a folder of its files is one trace of several, and no file a part of one
-    # The command that captures an unedited script with labels; {} are further options of opspan's. Or, of a tool that
-    # takes no labels of opspan's, what is to be written into the program, by option.
+    is_folder_of_traces: bool = False  # a folder of its files is one trace of several, and no file is a part of one
+    # The command that captures an unedited script with labels; {} stands for further options. For a tool that takes no
+    # labels from opspan: the code to add to the program, by option.
     labelled_by: str | Mapping[str, str] = "opspan run --emit nvtx{} -o capture -- python train.py"
 
     def labelling(self, options: str = "") -> str:
@@ -33,7 +33,7 @@ _ROCPD = (
     "rocprofv3 --hip-trace --kernel-trace --marker-trace --output-format rocpd -- python train.py`, with "
     "`torch.autograd.profiler.emit_nvtx(record_shapes=True)"
 )
-# A reader is imported when it is asked whether it knows a file, so what people have most comes first.
+# Readers are imported one by one until one knows the file, so the most common come first.
 SOURCES = (
     Source(
         "nsys",

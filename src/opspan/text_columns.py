@@ -1,7 +1,7 @@
-"""Columns of text that fit a terminal: what matters least goes, long names are cut in the middle, and both are said.
+"""Columns of text that fit a terminal: the least important are left out, long names are cut, and a note says so.
 
 Name             Self CPU %  Self CPU  # of Calls
-aten::convolu...backward 41.20%  1.204ms          3
+4:aten::convolu...backward 41.20%  1.204ms          3
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from typing import NamedTuple
 
 GAP = "  "  # as in torch's table
 _DOTS = "..."
-_NARROWEST = 8  # texts are cut down to this where nothing else is left to give
+_NARROWEST = 8  # texts are cut down to this if nothing else can give way
 _UNKNOWN_TERMINAL = 80
 _COMMAND = "`[^`]*`"
 
 
 class Layout(NamedTuple):
-    """How wide a table may be; None: as wide as it gets. And whether names are left as they are, however long."""
+    """The width of a table (None: unlimited), and whether names stay complete, however long."""
 
     width: int | None = None
     whole_names: bool = False
 
     def lines(self, sentences: Iterable[str]) -> list[str]:
-        """Sentences within that width: what is longer goes on below, indented."""
+        """Returns sentences within that width; longer ones continue below, indented."""
         if self.width is None:
             return list(sentences)
         texts = (text for sentence in sentences for text in sentence.split("\n"))
@@ -37,9 +37,9 @@ class Layout(NamedTuple):
 class Column(NamedTuple):
     title: str
     cells: Sequence[str]
-    rank: int = 0  # the highest goes first where room is short; what has 0 stays
-    least: int | None = None  # of a text that may be cut: so much of it is worth more than another column
-    cut_end: bool = False  # at its end; else in the middle
+    rank: int = 0  # columns with the highest rank are left out first; those with 0 stay
+    least: int | None = None  # of a text that may be cut: this much is worth more than another column
+    cut_end: bool = False  # cut at the end, else in the middle
     align: str = ">"
 
     @property
@@ -52,7 +52,7 @@ class Column(NamedTuple):
 
 
 def terminal() -> Layout:
-    """That of what the output goes to: $COLUMNS, else the terminal's; into a file or a pipe, all there is."""
+    """Returns the layout of the output: $COLUMNS, else the terminal's width; a file or a pipe has no limit."""
     known = shutil.get_terminal_size((0, 0)).columns
     if known or sys.stdout is None or not sys.stdout.isatty():
         return Layout(known or None)
@@ -60,15 +60,15 @@ def terminal() -> Layout:
 
 
 def fitted(columns: Sequence[Column], width: int) -> tuple[list[str], list[str]]:
-    """The lines (a rule, the titles, a rule, the cells, a rule), and in words what is not in them."""
-    # The wider the terminal, the more of a name is worth more than another column.
+    """Returns the lines (a rule, the titles, a rule, the cells, a rule), and notes about what is left out."""
+    # On a wider terminal more of a name is worth keeping than another column.
     columns = [
         column if column.least is None else column._replace(least=max(column.least, width * 3 // 10))
         for column in columns
     ]
     shown = list(columns)
     while _least(shown) > width and any(column.rank for column in shown):
-        # A name without any figure says nothing: the last of them stays where there is room if the name is cut.
+        # A name alone is useless: the last column of figures stays if it fits beside a cut name.
         narrow = [column if column.least is None else column._replace(least=_NARROWEST) for column in shown]
         if sum(column.rank > 0 for column in shown) == 1 and _least(narrow) <= width:
             break
@@ -77,7 +77,7 @@ def fitted(columns: Sequence[Column], width: int) -> tuple[list[str], list[str]]
     notes = []
     if hidden := [column.title for column in columns if column not in shown]:
         notes.append(f"Hidden to fit {width} columns: {', '.join(hidden)}; --wide shows them")
-    elif any(column.width > given for column, given in zip(shown, widths, strict=True)):
+    elif any(column.width > final for column, final in zip(shown, widths, strict=True)):
         notes.append(f"Texts are cut to fit {width} columns; --wide shows all of them")
     return lines_of(shown, widths), notes
 
@@ -85,8 +85,8 @@ def fitted(columns: Sequence[Column], width: int) -> tuple[list[str], list[str]]
 def as_torch(
     columns: Sequence[Column], widths: Sequence[int], measure: Callable[[str], int] | None = None
 ) -> list[str]:
-    """The same lines as torch prints them: a gap after every column, the last too, and nothing is cut. `measure`: how
-    wide a text is; torch counts characters."""
+    """Returns the lines as torch prints them: a gap after every column, the last too, and nothing is cut. `measure`:
+    the width of a text; torch counts characters."""
     how_wide = measure or width_of
     pairs = list(zip(columns, widths, strict=True))
     rule = "".join("-" * width + GAP for width in widths)
@@ -116,26 +116,27 @@ def _least(columns: Sequence[Column]) -> int:
 
 
 def _widths(columns: Sequence[Column], width: int) -> list[int]:
-    """Numbers have what they need, names share the rest: what one does not need is the others'."""
+    """Returns widths: numbers get what they need, names share the rest; space that a name does not need goes to
+    others."""
     widths = {number: column.width for number, column in enumerate(columns) if column.least is None}
     room = width - sum(widths.values()) - len(GAP) * (len(columns) - 1)
     names = sorted((column.width, number) for number, column in enumerate(columns) if column.least is not None)
-    for done, (wanted, number) in enumerate(names):
-        widths[number] = min(wanted, max(_NARROWEST, room // (len(names) - done)))
+    for done, (needed, number) in enumerate(names):
+        widths[number] = min(needed, max(_NARROWEST, room // (len(names) - done)))
         room -= widths[number]
     return [widths[number] for number in range(len(columns))]
 
 
 def wrapped(first: str, text: str, width: int, rest: str | None = None) -> list[str]:
-    """Lines of words, the first one after `first`, the others after `rest`, or as far from the left. A word that is too
-    long, and a command between backticks, stays in one piece: it is to be copied."""
-    kept = re.sub(_COMMAND, lambda command: command[0].replace(" ", "\0"), text)
+    """Wraps words into lines, the first after `first`, the others after `rest`, or indented as far. Long words, and
+    commands between backticks, stay in one piece: people copy them."""
+    glued = re.sub(_COMMAND, lambda command: command[0].replace(" ", "\0"), text)
     lines = textwrap.wrap(
-        kept,
+        glued,
         width,
         initial_indent=first,
         subsequent_indent=" " * len(first) if rest is None else rest,
-        expand_tabs=False,  # what a terminal obeys is escaped later, if it is still there
+        expand_tabs=False,  # control characters are escaped later, if they are still there
         replace_whitespace=False,
         break_on_hyphens=False,
         break_long_words=False,
@@ -144,7 +145,7 @@ def wrapped(first: str, text: str, width: int, rest: str | None = None) -> list[
 
 
 def width_of(text: str) -> int:
-    """The columns that it takes on a terminal: two a character of Chinese, Japanese and Korean."""
+    """Returns the columns of a terminal that it takes: Chinese, Japanese and Korean characters take two each."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -153,18 +154,18 @@ def width_of(text: str) -> int:
 
 
 def cut(text: str, width: int, cut_end: bool, dots: str = _DOTS) -> str:
-    """No wider than that: dots stand at its end, else in its middle."""
+    """Returns the text in at most this width, with dots at its end, else in its middle."""
     if width_of(text) <= width:
         return text
     if width <= len(dots):
         return _start(text, width)
-    kept = width - len(dots)
-    end = 0 if cut_end else kept // 2
-    return _start(text, kept - end) + dots + _start(text[::-1], end)[::-1]
+    room = width - len(dots)
+    end = 0 if cut_end else room // 2
+    return _start(text, room - end) + dots + _start(text[::-1], end)[::-1]
 
 
 def _start(text: str, width: int) -> str:
-    """As much of it as is no wider."""
+    """Returns the longest prefix that fits `width` columns."""
     start = text[:width]
     while width_of(start) > width:
         start = start[:-1]

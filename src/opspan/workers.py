@@ -1,6 +1,6 @@
-"""A process of Python that is started afresh and never imports a user's program: it calls functions and answers.
+"""A fresh process of Python that never imports the user's program: it calls functions and returns results.
 
-multiprocessing's import the program's own file again, which runs it again where it has no `if __name__ == "__main__"`.
+multiprocessing's processes import the program's file, which runs it again if it has no `if __name__ == "__main__"`.
 """
 
 from __future__ import annotations
@@ -20,27 +20,28 @@ _PYTHON: Final = re.compile(r"(python|pypy)[\d.]*[a-z]*(\.exe)?", re.IGNORECASE)
 
 
 class WorkerEnded(Exception):
-    """The process was ended before it had an answer."""
+    """The process ended before it had a result."""
 
 
 class WorkerError(Exception):
-    """The function raised in its process: only the text comes back."""
+    """The function raised an error in its process; only the text comes back."""
 
 
 def has_python() -> bool:
-    """Whether `sys.executable` is a Python. A frozen program, or one that embeds Python, would be started again."""
+    """Returns whether `sys.executable` is a Python. A frozen program, or one that embeds Python, would be started
+    again."""
     return not getattr(sys, "frozen", False) and bool(_PYTHON.fullmatch(Path(sys.executable or "").name))
 
 
 class Worker:
-    """The process, from the side of the program. Raises EOFError or OSError where it has gone: `why` says how."""
+    """The process, as the program sees it. If it has gone, EOFError or OSError is raised, and `why` explains it."""
 
     def __init__(self, count: int) -> None:
-        """`count`: how many of them share the processors."""
+        """`count`: how many workers share the processors."""
         if not has_python():
             raise OSError(f"{sys.executable or 'this program'} is no Python")
         self._pipe, its = Pipe()
-        # Threads of its own for its share of the processors: two that both use all of them wait for each other.
+        # Limit its threads to its share of the processors: two workers that both use all of them wait for each other.
         # One thread for each process would take as much processor time.
         share = max(1, len(os.sched_getaffinity(0)) // count)
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
@@ -59,13 +60,13 @@ class Worker:
             its.close()
 
     def ask(self, job: tuple[Any, ...]) -> tuple[Any, str | None]:
-        """`job`: a function, its arguments, and those by name. Returns its result, and what it raised, as text."""
+        """Runs `job`: a function, its arguments, and keyword arguments. Returns its result, and its error as text."""
         self._pipe.send(job)
         answer: tuple[Any, str | None] = self._pipe.recv()
         return answer
 
     def why(self) -> str:
-        """In words, how it was ended."""
+        """Returns a sentence about how the process ended."""
         self._pipe.close()
         code = self.process.wait()
         if code >= 0:
@@ -75,7 +76,7 @@ class Worker:
         return f"its process was ended by {name}{hint}"
 
     def end(self) -> None:
-        """It ends when the pipe does."""
+        """Ends the process by closing the pipe."""
         self._pipe.close()
         self.process.wait()
 
@@ -84,12 +85,12 @@ class Worker:
 
 
 def main(descriptor: int) -> None:
-    """What runs in the process. `descriptor` is its end of the pipe: it ends with the program at the other end."""
-    # Who interrupts the program interrupts all of its group: the program then ends this process.
+    """The main function of the process. `descriptor` is its end of the pipe: it ends when the other end closes."""
+    # Ctrl-C interrupts the whole group: the program then ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if descriptor > 2:  # else the program had closed one of its three
+    if descriptor > 2:  # otherwise the program had closed one of the first three descriptors
         with suppress(OSError):
-            os.dup2(2, 1)  # what a library prints is no result of the program's
+            os.dup2(2, 1)  # output that a library prints is not a result
     pipe = Connection(descriptor)
     while True:
         try:
@@ -98,7 +99,7 @@ def main(descriptor: int) -> None:
             return
         try:
             result, error = function(*arguments, **named), None
-        except BaseException as raised:  # noqa: BLE001  whatever it is, the program is told
+        except BaseException as raised:  # noqa: BLE001  # the program gets any error
             result, error = None, f"{type(raised).__name__}: {raised}"
         try:
             pipe.send((result, error))

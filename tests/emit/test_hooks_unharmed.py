@@ -116,7 +116,7 @@ from opspan.emit import step_ends
 step_ends.watch_optimizers()
 def count(by): raise OSError("no bell")
 def act():
-    with opspan.record(), step_ends.counted_by(count):
+    with opspan.record(), step_ends.set_counter(count):
         parameter = torch.nn.Parameter(torch.ones(2))
         optimizer = torch.optim.SGD([parameter], lr=0.5)
         for _ in range(2):
