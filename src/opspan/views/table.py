@@ -182,26 +182,32 @@ def _parts(analysis: Analysis, options: Options, events: ColumnEvents | None) ->
     trace = _with_columns_for(analysis, options)
     known = [] if options.op is None else names_of(trace.ranges)
     names = None if options.op is None else matching(known, options.op)
+    more: Parts = {}
+    if by in OF_EVENTS:
+        rows, of_all = op_rows(analysis, events or events_in_columns(analysis), by, names)
+        part, is_empty = _of_ops(rows, by), not (rows["device"] == "cpu").any()
+        whole = pl.DataFrame([] if of_all is None else [of_all._asdict()], schema=_TYPES)
+        more["of all"] = Part(whole, (), _RULES)
+    else:
+        part = _averaged(trace, options, names)
+        texts = [name for name, dtype in part.rows.schema.items() if dtype == pl.Categorical]
+        part = replace(part, rows=part.rows.with_columns(_col(texts).cast(pl.String)))
+        is_empty = not part.rows.height
     facts = {
         "ranks": len(analysis.tables.ranks),
         "is_xpu": bool((trace.devices["kind"].cast(pl.String) == "xpu").any()),
         "has_memory": trace.memory.height > 0,
-        "nothing": _nothing(trace, options),
+        "nothing": _nothing(trace, options) if is_empty else None,  # it counts all rows of the trace
         "without": missing.without(trace, by),
     }
     rules = {"ranks": "most", "is_xpu": "any", "has_memory": "any", "nothing": "first", "without": "first"}
-    common = {
-        "facts": Part(pl.DataFrame([facts]), (), rules),
+    return {
+        "facts": Part(pl.DataFrame([facts], schema_overrides={"nothing": pl.String}), (), rules),
         "names": _texts(known),
         "missing": _texts(missing.lines(analysis, by)),
+        "rows": part,
+        **more,
     }
-    if by not in OF_EVENTS:
-        part = _averaged(trace, options, names)
-        texts = [name for name, dtype in part.rows.schema.items() if dtype == pl.Categorical]
-        return common | {"rows": replace(part, rows=part.rows.with_columns(_col(texts).cast(pl.String)))}
-    rows, of_all = op_rows(analysis, events or events_in_columns(analysis), by, names)
-    whole = pl.DataFrame([] if of_all is None else [of_all._asdict()], schema=_TYPES)
-    return common | {"rows": _of_ops(rows, by), "of all": Part(whole, (), _RULES)}
 
 
 def _check(options: Options) -> None:
