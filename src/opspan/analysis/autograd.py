@@ -3,9 +3,8 @@
     autograd(ranges) -> ranges with
         forward  UInt32  row of the forward op; null where there is none
         link     Enum    how certain that is, one of LINKS; null for ranges that are not backward or engine ranges
-
-Ranges must be nested (`nest`) and their labels read (`ops`) first. What runs inside a backward range (its aten ops) has
-no link of its own: `within_backward` says under which backward range it runs.
+ Ranges must be nested (`nest`) and their labels read (`ops`) first. Ranges inside a backward range (its aten ops) have
+no link of their own: `within_backward` gives the backward range around them.
 """
 
 from __future__ import annotations
@@ -28,24 +27,24 @@ LINKS = pl.Enum([LINKED, BY_NESTING, SEVERAL_THREADS, USED_AGAIN, NO_FORWARD, NO
 _NUMBERS = [None, LINKED, SEVERAL_THREADS, USED_AGAIN, NO_FORWARD, NO_SEQ, ROOT, BY_NESTING]
 _OF_NUMBER = pl.Series("link", _NUMBERS, dtype=LINKS)
 
-# Ops that make no autograd node. Old torch gave them the seq of the node that the op around them was about to make.
+# Ops that create no autograd node. Old torch gave them the seq of the node that the op around them was about to create.
 _NO_NODE = (
     r"^(aten::)?((new_)?(empty|zeros|ones|full|rand|randn|randint)(_like|_strided)?|arange|linspace|scalar_tensor|eye"
     r"|detach_?|item|_local_scalar_dense|is_floating_point|is_complex|is_nonzero|result_type|resize_)$"
 )
-# The engine's own first node: its seq is that of no op.
+# The engine's own first node, whose seq belongs to no op.
 _ROOTS = r"^(torch::autograd::|N5torch8autograd9)GraphRootE?$"
 
 _col = pl.col
 
 
 def within_backward(ranges: pl.DataFrame) -> pl.Series:
-    """For each range the row of the nearest backward range around it; its own row if it is one."""
+    """Returns, for each range, the row of the nearest backward range around it, or its own row if it is one."""
     return nearest(ranges, ranges["kind"] == "backward")
 
 
 def handed_on(ranges: pl.DataFrame, values: pl.Series) -> pl.Series:
-    """The value of each range; if it has none and runs in a backward, the value of the forward op."""
+    """Returns the value of each range, or, if it has none and runs in a backward, the value of the forward op."""
     if "forward" not in ranges.columns or not ranges["forward"].count():
         return values
     handed = values.gather(ranges["forward"].gather(within_backward(ranges)))
@@ -61,20 +60,17 @@ def autograd(ranges: pl.DataFrame) -> pl.DataFrame:
     if not is_backward.any():
         none = pl.Series([None], dtype=pl.UInt32).new_from_index(0, ranges.height)
         return ranges.with_columns(none.alias("forward"), none.alias("link").cast(LINKS))
-    found = native.link(_columns(ranges, is_backward), _names(ranges))
-    return ranges.with_columns(found["forward"], _OF_NUMBER.gather(found["link"]).alias("link"))
+    links = native.link(_columns(ranges, is_backward), _names(ranges))
+    return ranges.with_columns(links["forward"], _OF_NUMBER.gather(links["link"]).alias("link"))
 
 
 def _columns(ranges: pl.DataFrame, is_backward: pl.Series) -> pl.DataFrame:
-    # Old torch wrote `seq = 0` on every op inside a backward, where no node is made.
-    says_nothing = ranges.select(((_col("seq") == 0) & _col("op_id").is_null()).fill_null(value=False)).to_series()
-    if says_nothing.any():
-        says_nothing &= nearest(ranges, is_backward).is_not_null()
+    # Old torch wrote `seq = 0` for every op inside a backward, where no nodes are created.
+    has_no_seq = ranges.select(((_col("seq") == 0) & _col("op_id").is_null()).fill_null(value=False)).to_series()
+    if has_no_seq.any():
+        has_no_seq &= nearest(ranges, is_backward).is_not_null()
     is_forward = (
-        _col("seq").is_not_null()
-        & ~_col("kind").is_in(["engine", "backward"])
-        & ~_col("is_mark")
-        & ~pl.lit(says_nothing)
+        _col("seq").is_not_null() & ~_col("kind").is_in(["engine", "backward"]) & ~_col("is_mark") & ~pl.lit(has_no_seq)
     )
     return ranges.select(
         *thread_key(ranges),
@@ -90,7 +86,9 @@ def _columns(ranges: pl.DataFrame, is_backward: pl.Series) -> pl.DataFrame:
 
 
 def _names(ranges: pl.DataFrame) -> pl.DataFrame:
-    """What each name says, by its code; op is the same for aten::native_layer_norm and NativeLayerNormBackward0."""
+    """Returns what each name tells, by its code. `op` is equal for aten::native_layer_norm and
+    NativeLayerNormBackward0.
+    """
     text = _col("name").cast(pl.String)
     op = text.str.replace(r"^.*::", "").str.replace(r"Backward[0-9]*$", "").str.replace_all("_", "").str.to_lowercase()
     return (

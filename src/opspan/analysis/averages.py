@@ -4,11 +4,12 @@
         self_device_ns  Int64  time of the work that belongs to the range itself
         device_ns       Int64  the same for the range and all ranges inside it: each work counts once
 
-    averages(ranges, work, by="name", names=None) -> the keys, count, and sums over each group
-        cpu_ns, self_cpu_ns, device_ns, self_device_ns             where groups are of ranges
-        backward_cpu_ns, backward_device_ns                        of their backward, if `autograd` was called before
-        self_cpu_memory, self_device_memory                        if `memory` was called before
-        count, device_ns                                           by stream and by kernel, where groups are of work
+    averages(ranges, work, by="name", names=None) -> the keys, count, and sums over each group. For ranges:
+        cpu_ns, self_cpu_ns, device_ns, self_device_ns
+        backward_cpu_ns, backward_device_ns     the time of their backward, if `autograd` was called before
+        self_cpu_memory, self_device_memory     if `memory` was called before
+    and for work, by stream and by kernel:
+        count, device_ns
 
 `names`: only ranges with these names count; by stream and by kernel, only the work that such a range, or one inside it,
 launched.
@@ -33,7 +34,7 @@ BY = (*sums.OF_RANGES, *sums.OF_WORK)
 
 
 def on_device(work: pl.DataFrame) -> pl.DataFrame:
-    """The work that kept a device busy: no waits, and no activity of the profiler."""
+    """Returns the work that kept a device busy, without waits and activity of the profiler."""
     busy = _col("kind").is_in(sums.DEVICE_KINDS) & ~_col("is_overhead").fill_null(value=False)
     flags = work.select(busy.fill_null(value=False).alias("busy"))["busy"]
     return work if flags.all() else work.filter(flags)
@@ -50,7 +51,7 @@ def device_time(ranges: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
 def averages(
     ranges: pl.DataFrame, work: pl.DataFrame, by: str | Sequence[str] = "name", names: Sequence[str] | None = None
 ) -> pl.DataFrame:
-    """`by`: one of BY, or several of name, shape, module, step and phase. The largest group first."""
+    """Returns the sums, the largest group first. `by`: one of BY, or several of name, shape, module, step and phase."""
     chosen = [by] if isinstance(by, str) else list(by)
     unknown = [name for name in chosen if name not in BY]
     if unknown or not chosen or (len(chosen) > 1 and set(chosen) & set(sums.OF_WORK)):
@@ -68,7 +69,7 @@ def averages(
 
 
 def launched_in(ranges: pl.DataFrame, work: pl.DataFrame, names: Sequence[str] | None) -> pl.DataFrame:
-    """The work that ranges with these names launched, or ranges inside them; None: all of it."""
+    """Returns the work that ranges with these names, or ranges inside them, launched; with None, all work."""
     if names is None:
         return work
     return work.filter(nearest(ranges, _named(ranges, names)).gather(work["range"]).is_not_null())
@@ -82,7 +83,7 @@ def _of_ranges(ranges: pl.DataFrame, keys: list[str], wanted: pl.Series | None) 
     is_range = ~_col("is_mark").fill_null(value=False)
     rows = ranges if wanted is None else ranges.filter(wanted)
     rows = rows.filter(is_range) if rows["is_mark"].any() else rows
-    # The streaming engine takes half of the default engine's time and less memory; it keeps no order.
+    # The streaming engine takes half of the default engine's time and less memory, and does not keep the order.
     totals = summed((*RANGE_SUMS, *MEMORY_SUMS), rows.columns)
     grouped = rows.lazy().group_by(keys).agg(totals).collect(engine="streaming")
     if "forward" in ranges.columns and ranges["forward"].count():
@@ -97,7 +98,8 @@ def in_order(grouped: pl.DataFrame, order: Sequence[str], keys: Sequence[str]) -
 
 
 def _backward(ranges: pl.DataFrame, keys: list[str], wanted: pl.Series | None) -> pl.DataFrame:
-    """The time of the backward of each group's ops: of nested ranges with the same forward op, only the outermost."""
+    """Returns the time of each group's backward. If ranges with the same forward op are nested, only the outermost one
+    counts."""
     linked = ranges.select("forward", "parent", "device_ns", DURATION.alias("cpu_ns")).filter(
         ranges["forward"].is_not_null()
     )
@@ -105,9 +107,9 @@ def _backward(ranges: pl.DataFrame, keys: list[str], wanted: pl.Series | None) -
     linked = linked.filter(around.ne_missing(linked["forward"]))
     if wanted is not None:
         linked = linked.filter(wanted.gather(linked["forward"]))
-    of = ranges.select(keys)[linked["forward"]]
+    groups = ranges.select(keys)[linked["forward"]]
     return (
-        pl.concat([of, linked.select("cpu_ns", "device_ns")], how="horizontal")
+        pl.concat([groups, linked.select("cpu_ns", "device_ns")], how="horizontal")
         .group_by(keys)
         .agg(_col("cpu_ns").sum().alias("backward_cpu_ns"), _col("device_ns").sum().alias("backward_device_ns"))
     )

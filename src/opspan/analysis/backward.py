@@ -1,10 +1,10 @@
 """Forward ops beside their backward.
 
-    pairs(ranges) -> for each op and sizes, and each backward op that was linked to it, the largest first
+    pairs(ranges) -> a row for each op, sizes and backward op that is linked to it, the largest first
         op, sizes, backward, count
         forward_ns           time of the forward ops
         backward_ns          time of the backward ops
-        backward_device_ns   device time of all within them
+        backward_device_ns   device time of the backward ops and all ranges inside
 
 Ranges must be linked (`autograd`) and have their device time.
 """

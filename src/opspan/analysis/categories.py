@@ -1,13 +1,13 @@
-"""What memory was taken for, as far as ranges say: torch.profiler's categories without following every tensor.
+"""The purpose of memory, as far as ranges tell: torch.profiler's categories without following every tensor.
 
-    categories(ranges, events) -> a category for each row of the table memory, null where nothing says it:
+    categories(ranges, events) -> a category for each row of the table memory, or null:
         temporary        taken in an op, and given back before the outermost op around it ended
         autograd_detail  taken in a backward, and given back in a backward
         gradient         taken in a backward, and given back outside of it, or not at all
         activation       taken in an op of the forward that a backward was recorded for
         optimizer_state  taken in an optimizer's step, and not given back in it
 
-What was given back has the category that it was taken with. docs/profiler.md says what is left out, and
+A free has the category of its allocation. docs/profiler.md says which categories are left out, and
 tests/profiler/test_categories.py compares with torch. Ranges must be nested, and linked (`autograd`), first.
 """
 
@@ -23,19 +23,19 @@ _col = pl.col
 
 
 def categories(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.Series:
-    """`events`: the table memory."""
+    """Returns the categories. `events`: the table memory."""
     taken = _taken(ranges, events)
-    said = taken.with_columns(_around(ranges, taken)).select("row", "next_row", category=_rule())
-    found = pl.Series("category", [None], dtype=CATEGORY).new_from_index(0, events.height)
+    known = taken.with_columns(_around(ranges, taken)).select("row", "next_row", category=_rule())
+    column = pl.Series("category", [None], dtype=CATEGORY).new_from_index(0, events.height)
     for row in ("row", "next_row"):
-        some = said.select(row, "category").drop_nulls()
-        found = found.scatter(some[row], some["category"])
-    return found
+        some = known.select(row, "category").drop_nulls()
+        column = column.scatter(some[row], some["category"])
+    return column
 
 
 def _taken(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """The allocations: row, range (the innermost around it), next_row, next_time_ns and next_range of when it was given
-    back, null if it was not. Without an address nobody can say whether it was."""
+    """Returns the allocations with an address: row, range (the innermost around it), and next_row, next_time_ns,
+    next_range of the free, which are null if there is none."""
     inside = innermost(ranges, events)
     blocks = allocations(events).drop_nulls(["alloc_row", "alloc_ns", "address"])
     return blocks.select(
@@ -48,11 +48,11 @@ def _taken(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _around(ranges: pl.DataFrame, taken: pl.DataFrame) -> list[pl.Series]:
-    """What is known of the ranges in which memory was taken, and given back."""
+    """Returns facts about the ranges in which memory was taken, and given back."""
     at, next_at = taken["range"], taken["next_range"]
     name, end_ns = ranges["name"].cast(pl.String), ranges["end_ns"]
     is_backward = ranges["kind"].is_in(["backward", "engine"])
-    # An op has a namespace. Calls of a torch.autograd.Function have none: the ops in them are the outermost.
+    # Ops have a namespace. Calls of a torch.autograd.Function have none, so the ops in them count as the outermost.
     is_op = (ranges["kind"] == "backward") | ((ranges["kind"] == "op") & name.str.contains("::", literal=True))
     outermost = nearest(ranges, is_op & nearest(ranges, is_op).gather(ranges["parent"]).is_null())
     is_forward = pl.Series([False]).new_from_index(0, ranges.height).scatter(ranges["forward"].drop_nulls(), True)
@@ -71,18 +71,19 @@ def _around(ranges: pl.DataFrame, taken: pl.DataFrame) -> list[pl.Series]:
 
 
 def _rule() -> pl.Expr:
+    """Returns the category by these facts."""
     in_backward, is_forward = _col("in_backward"), _col("is_forward")
     gone_in_op, gone_in_step = (
         (_col("next_time_ns") <= _col(name)).fill_null(value=False) for name in ("op_end_ns", "step_end_ns")
     )
     return (
-        # What is resized was made somewhere else.
+        # A tensor that is resized was created somewhere else.
         pl.when(_col("is_resized"))
         .then(None)
         .when(gone_in_op)
         .then(pl.lit("temporary", dtype=CATEGORY))
-        # A backward that is itself differentiated, or runs a forward again, is both at once; and what AccumulateGrad
-        # takes or gives back is a gradient or what was added to one.
+        # A backward that is itself differentiated, or runs a forward again, is both at once. Memory that AccumulateGrad
+        # takes or frees may be a gradient, or something that was added to one.
         .when(in_backward & (is_forward | _col("accumulates")))
         .then(None)
         .when(in_backward & _col("next_in_backward"))

@@ -1,13 +1,13 @@
-"""How much was copied, and how fast, by direction.
+"""Bytes and speed of copies, by direction.
 
     copies(work) -> a row for each direction
         rank, device_id, peer_device_id, copy_from, copy_to    peer_device_id: the other device of a copy between two
-        count        Int64    copies
-        bytes        Int64    what they copied
-        ns           Int64    how long they took, all together
+        count        Int64    number of copies
+        bytes        Int64    bytes that they copied
+        ns           Int64    how long they took together
         bytes_per_s  Float64
 
-A copy of which the size or the duration is not known, or is nothing, says nothing about speed and does not count.
+A copy does not count if its size or its duration is unknown or 0.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ def copies(work: pl.DataFrame) -> pl.DataFrame:
     rows = on_device(work.select(*DIRECTION, "kind", "is_overhead", "bytes", ns=took)).filter(kind="memcpy")
     grouped = rows.filter(_col("bytes") > 0, _col("ns") > 0).group_by(DIRECTION)
     sums = grouped.agg(pl.len().cast(pl.Int64).alias("count"), _col("bytes", "ns").cast(pl.Int128).sum())
-    found = sums.with_columns(
+    rows_by_direction = sums.with_columns(
         bytes_per_s=_col("bytes").cast(pl.Float64) / _col("ns").cast(pl.Float64) * 1e9,
         bytes=bounded(_col("bytes")),
         ns=bounded(_col("ns")),
     )
-    # As text, so that the order does not depend on which name was seen first.
-    return found.sort(*DIRECTION[:3], *(_col(name).cast(pl.String) for name in DIRECTION[3:]))
+    # Sorts by text, so that the order does not depend on which name was seen first.
+    return rows_by_direction.sort(*DIRECTION[:3], *(_col(name).cast(pl.String) for name in DIRECTION[3:]))

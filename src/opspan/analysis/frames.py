@@ -1,9 +1,8 @@
-"""The functions of Python that ops were called in, where the recorder read them: the column stack as a tree.
+"""Turns the column `stack`, the Python functions that ops were called in, into a tree.
 
-    frames(ranges) -> for each range the row of the innermost function in the tree; and the tree: name, parent (a row)
-
-What runs in a backward has the functions of its forward op: its own would be those that called for the backward. Ranges
-must be nested and linked (`autograd`) first.
+    frames(ranges) -> for each range, the row of its innermost function in the tree; and the tree: name, parent (a row)
+ Ranges in a backward have the functions of their forward op, because their own stack only shows who started the
+backward. Ranges must be nested and linked (`autograd`) first.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ def _of_forward(ranges: pl.DataFrame, own: pl.Series) -> pl.Series:
     # The engine's ranges stand around the backward op, not in it.
     forward = ranges["forward"].gather(within_backward(ranges))
     forward = forward.zip_with(forward.is_not_null(), ranges["forward"])
-    found = own
+    functions = own
     for _ in range(2):  # a forward op may run in a backward itself
-        handed = found.gather(forward)
-        found = handed.zip_with(handed.is_not_null(), own)
-    return found
+        handed = functions.gather(forward)
+        functions = handed.zip_with(handed.is_not_null(), own)
+    return functions

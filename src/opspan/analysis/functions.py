@@ -1,10 +1,9 @@
-"""The functions of the program that ranges run in, if the tool traced them (torch.profiler does for Python).
+"""Finds the functions of the program that ranges run in, if the tool traced them (torch.profiler does for Python).
 
     functions(ranges, calls_of_functions) -> ranges with function, UInt32: row of the innermost call that was open on
-        the range's thread when it began; for what runs in a backward, that of its forward op
+        the range's thread when it began; ranges in a backward have that of their forward op
     parents(calls_of_functions) -> for each call, the row of the call that it was made from
-    module_paths(calls_of_functions) -> the modules that each call is in: Net_0.Linear_1, where torch has
-        nn.Module: Linear_1
+    module_paths(calls_of_functions) -> the modules that each call is in: Net_0.Linear_1 for torch's nn.Module: Linear_1
 
 Ranges must be nested, and linked (`autograd`), first.
 """
@@ -18,7 +17,7 @@ from opspan.analysis.nest import innermost, nearest, trace_end_ns
 
 _col = pl.col
 MODULE = "nn.Module: "
-_DEEPEST = 100  # a path grows with every module; only a damaged file has deeper nests
+_DEEPEST = 100  # only damaged files nest modules deeper
 
 
 def functions(ranges: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
@@ -29,7 +28,7 @@ def functions(ranges: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def spans_of(calls: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
-    """The calls as `innermost` takes them; what did not return ends with the trace."""
+    """Returns the calls as `innermost` takes them. A call that did not return ends with the trace."""
     end_ns = trace_end_ns(ranges, calls)
     times = calls.select("rank", "pid", "tid", "start_ns", "end_ns", is_async=pl.lit(value=False))
     return times.with_columns(_col("end_ns").fill_null(end_ns))
@@ -48,7 +47,7 @@ def module_paths(calls: pl.DataFrame) -> pl.Series:
     parent = parents(calls)
     around = nearest(pl.DataFrame({"parent": parent}), is_module)
     own = calls["name"].cast(pl.String).str.strip_prefix(MODULE)
-    # First the paths of the modules themselves, from the outermost in: the path of the level above, then the own name.
+    # Builds the paths of modules level by level, from the outermost in: the path of the level above and the own name.
     above = around.gather(parent)
     path = own.zip_with(is_module & above.is_null(), pl.Series([None], dtype=pl.String))
     level = is_module & above.is_null()

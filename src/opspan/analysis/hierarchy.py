@@ -1,11 +1,11 @@
-"""The modules that a range is in as one text, the outermost first: torch.profiler's form, which it has for TorchScript.
+"""The modules that a range is in as one text, the outermost first, in the form that torch.profiler has for TorchScript.
 
     TOP(Net)::forward.layers(Sequential)::forward.0(Linear)::forward.
 
-    hierarchy(ranges) -> a text for each range; null outside of modules whose class is known; None if there are none
+    hierarchy(ranges) -> a text for each range, null outside of modules whose class is known; None if there are none
 
-Which module that is, is what `modules` says; the modules around it are those that its name goes through and that were
-called themselves: a list of modules is not. Ranges must be nested and linked (`autograd`) first.
+`modules` decides which module a range is in. The modules around it are those in its name that were called themselves; a
+list of modules is never called. Ranges must be nested and linked (`autograd`) first.
 """
 
 from __future__ import annotations

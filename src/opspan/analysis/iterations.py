@@ -1,26 +1,24 @@
-"""The steps of a run, a row each, as the program says them: by a profiler's step(), its own ranges or its optimizer.
+"""The steps of a run, one row each, as the program marks them: by a profiler's step(), its own ranges or its optimizer.
 
     iterations(ranges, names=None) -> rank, pid, step, start_ns, end_ns, how, is_outlier
 
-They are, for each process, the first of these that there is:
+For each process, the first of these that exists counts:
 
     how         the iterations are
-    named       the ranges of `names`, if they are given
-    step        the ranges ProfilerStep#N, or what lies between the marks that a session's step() leaves (`steps`)
-    repeats     the ranges that the program gave one name, but for numbers in it, three times or more, outside of all
-                others, and that hold the training: three in four of all steps of optimizers lie in such ranges, and
-                three in four of the ranges have one; without optimizers it is backwards that count. Where nothing is
-                trained, they take half of the time of the process, each without the longest of them, which may be
-                what came before: of several such names, the one that takes most
-    optimizer   what lies between the ends of the ranges Optimizer.step#...
+    named       the ranges of `names`, if the caller names some
+    step        the ranges ProfilerStep#N, or the times between the marks of a session's step() (`steps`)
+    repeats     ranges of the program with one name (except for numbers in it), at least three, that lie in no other
+                range and hold the training: three in four of all optimizer steps lie in such ranges, and three in four
+                of the ranges have one; without optimizers, backwards count. If nothing is trained, they take half of
+                the time of the process; both times are counted without the longest range, which may be a start-up.
+                If several names fit, the one that takes most time counts
+    optimizer   the times between the ends of the ranges Optimizer.step#...
+ Other things that repeat are not steps, such as kernels (`repeating`), modules or calls of a DataLoader. If only the
+ends of steps are known (marks, optimizers), the time before their own work does not belong to them (`own_work`).
 
-What only repeats is no step, be it kernels (`repeating`), modules or calls of a DataLoader. Of steps of which only the
-ends are known (marks, optimizers), what is before their own work is not theirs (`own_work`).
-
-`step` is the name of the range, with a number behind it where all have the same. An iteration is an outlier that takes
-longer than the median by a tenth and by three times the usual deviation (1.4826 times the median one). That is about
-the host; `until_done.with_outliers` looks at what devices did, too.
-Ranges must be nested (`nest`) first.
+`step` is the name of the range, with a number if several have the same name. An iteration is an outlier if it takes
+longer than the median by a tenth and by three times the usual deviation (1.4826 times the median deviation). This looks
+at the host; `until_done.with_outliers` looks at devices, too. Ranges must be nested (`nest`) first.
 """
 
 from __future__ import annotations
@@ -35,10 +33,10 @@ from opspan.analysis.steps import matching, torch_steps
 
 _col = pl.col
 _OPTIMIZER = r"^Optimizer\.step#"
-_LEAST = 3  # iterations that no name says
+_LEAST = 3  # so many ranges must repeat
 _SHARE = 0.5
 _MOST = 0.75
-_DEVIATIONS = 3 * 1.4826  # median ones: what differs from the median by more is no noise
+_DEVIATIONS = 3 * 1.4826  # a difference of more than so many median deviations is more than noise
 COLUMNS = (*PROCESS, "step", "start_ns", "end_ns", "how", "is_outlier")
 _RANGE = (*PROCESS, "tid", "name", "start_ns", "end_ns", "kind", "depth", "parent", "is_async", "is_mark")
 
@@ -46,15 +44,15 @@ _RANGE = (*PROCESS, "tid", "name", "start_ns", "end_ns", "kind", "depth", "paren
 def iterations(ranges: pl.DataFrame, names: pl.Series | None = None) -> pl.DataFrame:
     rows = ranges.select(_RANGE)
     is_range = ~_col("is_mark").fill_null(value=False)
-    whole = only(rows, is_range & (_col("end_ns") >= _col("start_ns")))
+    closed = only(rows, is_range & (_col("end_ns") >= _col("start_ns")))
     if names is not None:
-        steps = _numbered(_called(whole, names), "named")
+        steps = _numbered(_called(closed, names), "named")
     else:
         steps = _numbered(torch_steps(rows), "step")
         if steps.height:
-            whole = whole.join(steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
-        optimizers = _called(whole, matching(whole, _OPTIMIZER))
-        named = _named(whole, optimizers)
+            closed = closed.join(steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
+        optimizers = _called(closed, matching(closed, _OPTIMIZER))
+        named = _named(closed, optimizers)
         optimizers = optimizers.join(named, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
         steps = pl.concat([steps, named, _between(optimizers, rows)])
     return _with_outliers(steps.sort(*PROCESS, "start_ns", "end_ns")).select(COLUMNS)
@@ -65,7 +63,7 @@ def _called(ranges: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
 
 
 def _named(ranges: pl.DataFrame, optimizers: pl.DataFrame) -> pl.DataFrame:
-    """The ranges of a thread to which the program gave one name, and that hold its work."""
+    """Returns the ranges of a thread with one name of the program that hold its work."""
     outside = ranges.filter(_col("depth") == 0, ~_col("is_async"), _col("kind") == "user")
     outside = outside.filter(of_program(outside) & ~says_phase(outside["name"]))
     alike = _col("name").cast(pl.String).str.replace_all("[0-9]+", "#")
@@ -88,8 +86,8 @@ def _named(ranges: pl.DataFrame, optimizers: pl.DataFrame) -> pl.DataFrame:
 
 
 def _trained(outside: pl.DataFrame, ranges: pl.DataFrame, optimizers: pl.DataFrame) -> pl.DataFrame:
-    """For each name: of how many steps of optimizers of its process (of), else backwards, how many lie in its ranges
-    (inside), and how many of the ranges have any (busy)."""
+    """Returns, for each name, the number of optimizer steps of its process, or else of backwards (of), how many of them
+    lie in ranges of the name (inside), and how many of these ranges have any (busy)."""
     moments = only(ranges, _col("kind") == "backward").select(*PROCESS, "start_ns")
     many = optimizers.filter(pl.len().over(PROCESS) >= _LEAST).select(*PROCESS, "start_ns")
     moments = pl.concat([many, moments.join(many, on=PROCESS, how="anti", nulls_equal=True)])
@@ -97,16 +95,16 @@ def _trained(outside: pl.DataFrame, ranges: pl.DataFrame, optimizers: pl.DataFra
     key = (*PROCESS, "tid", "alike")
     inside = outside.select(key)[pairs["stretch"]].with_columns(pairs["row"], pairs["stretch"])
     sums = inside.group_by(key).agg(inside=_col("row").n_unique(), busy=_col("stretch").n_unique())
-    of = moments.group_by(PROCESS).agg(of=pl.len())
-    each = outside.select(key).unique().join(of, on=PROCESS, how="left", nulls_equal=True)
-    each = each.join(sums, on=key, how="left", nulls_equal=True)
-    return each.with_columns(_col("of", "inside", "busy").fill_null(0).cast(pl.Int64))
+    totals = moments.group_by(PROCESS).agg(of=pl.len())
+    names = outside.select(key).unique().join(totals, on=PROCESS, how="left", nulls_equal=True)
+    names = names.join(sums, on=key, how="left", nulls_equal=True)
+    return names.with_columns(_col("of", "inside", "busy").fill_null(0).cast(pl.Int64))
 
 
 def _between(optimizers: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     if not optimizers.height:
         return _numbered(optimizers, "optimizer")
-    # With several optimizers an iteration ends with the last of those that are called as often as the first of all.
+    # With several optimizers, those that are called most often count, and an iteration ends with the last of them.
     often = optimizers.group_by(*PROCESS, "tid", "name").agg(count=pl.len(), last_ns=_col("end_ns").max())
     last = often.sort("count", "last_ns", descending=True).unique(PROCESS, keep="first", maintain_order=True)
     ends = optimizers.join(last, on=[*PROCESS, "tid", "name"], how="semi", nulls_equal=True)

@@ -1,4 +1,4 @@
-"""Kernels, and copies if asked for, each with the op, module, step and stack that it belongs to.
+"""Kernels, and copies on request, each with the op, module, step and stack that it belongs to.
 
     kernel_rows(trace, copies) -> COLUMNS, a row for each work of a device, in the order in which it began
 

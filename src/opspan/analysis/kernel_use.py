@@ -1,15 +1,15 @@
-"""How long kernels took, and how much of their device they could use: sums by name, by launch, or by any column more.
+"""The time of kernels, and how much of their device they could use: sums by name, by launch, or by further columns.
 
     launched(work, devices) -> the work that kept a device busy, with
         duration_ns
-        shared_bytes                of a block
-        blocks_per_sm, occupancy    analysis/occupancy.py
-    figures(rows, by) -> `by`, which has kind and name, and over each group, the one with most time first
+        shared_bytes                shared memory of a block
+        blocks_per_sm, occupancy    see analysis/occupancy.py
+    figures(rows, by) -> the columns `by`, which include kind and name; and for each group, the one with most time first
         count, device_ns, average_device_ns, least_device_ns, most_device_ns
-        blocks_per_sm, occupancy    their means, in which each kernel counts by its time
-        uses_tensor_cores           yes, no or unknown, as far as names say; null: it is no kernel
+        blocks_per_sm, occupancy    their means, weighted by the kernels' time
+        uses_tensor_cores           yes, no or unknown, by the names; null for copies and fills
 
-What the source does not have is null.
+Columns that the source does not have are null.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def figures(rows: pl.DataFrame, by: Sequence[str] = OF_WORK["kernel"]) -> pl.Dat
 
 
 def sums(rows: pl.DataFrame, by: Sequence[str] = OF_WORK["kernel"]) -> pl.DataFrame:
-    """What figures are made of: sums and bounds, which add up over parts of a run."""
+    """Returns the sums and bounds that figures are made of; those of parts of a run can be put together."""
     ns = _col("duration_ns")
     rows = rows.with_columns(
         **{f"{name}_ns": pl.when(_col(name).is_not_null()).then(ns).otherwise(0) for name in MEANS},

@@ -1,17 +1,17 @@
-"""What a kernel's name says: is it a collective, does it use tensor cores. Vendors' names, as data.
+"""Reads names of kernels: is the kernel a collective, does it use tensor cores? Names of vendors are data here.
 
     with_facts(work) -> work with
         is_communication  Boolean
-        on_tensor_cores   Boolean  null: the name does not say it
-        rounds_to_tf32    Boolean  it does, if it multiplies float32
-    is_told(unknown, of) -> whether so little is unknown that a share may be said
-    product_type(name) -> the type that a product on tensor cores multiplies; null: the name does not say it
+        on_tensor_cores   Boolean  null if the name does not tell
+        rounds_to_tf32    Boolean  it rounds float32 products to tf32
+    is_told(unknown, total) -> whether so little time is unknown that a share can be stated
+    product_type(name) -> the type that a product on tensor cores multiplies; null if the name does not tell
 
-Names are the only thing that every source has: the whole name, with the arguments of its template, where that is known.
-The name of a product that Triton compiles does not say what instructions it has. A name in C++ that says nothing of
-products is of a kernel that computes with the ordinary units. A name in C, which is all of its full name, was chosen by
-whoever wrote the kernel, in Triton as well: only a name of a known family, or with a word for what is no product, says
-so. tests/data/tensor_cores_h100.json has what a card's own counters say.
+Names are the only thing that every source has: the full name, with template arguments, if the source has it. Names of
+products that Triton compiles do not tell which instructions they use. A full name in C++ without a word for products
+belongs to a kernel that computes with ordinary units. A full name in C (a plain identifier, also in Triton) was chosen
+freely by the author of the kernel. So it tells only if it is of a known family, or has a word for something that is not
+a product. tests/data/tensor_cores_h100.json has the results of a card's own counters.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from opspan.tables.same import rows_once
 
 Time = TypeVar("Time", int, pl.Expr)
 _col = pl.col
-# Collectives: NVIDIA's and AMD's library (ncclDevKernel_AllReduce_..., ncclKernel_..., rccl), and those that servers of
-# language models bring along.
+# Collectives of NVIDIA's and AMD's libraries (ncclDevKernel_AllReduce_..., ncclKernel_..., rccl), and those of servers
+# of language models.
 COMMUNICATION = (
     r"nccl",
     r"rccl",
@@ -37,9 +37,9 @@ COMMUNICATION = (
     r"^ccl_|oneccl",
 )
 
-# AMD's matrix cores, which compute in float32 without rounding it: Tensile names the shape of the instruction
-# (Cijk_..._MI16x16x1_...), composable kernels say xdl, as AMD calls these units, and MIOpen's igemm gtcx: contraction
-# on xdl. ck_tile's and aiter's products have no others.
+# Kernels for AMD's matrix cores, which do not round float32. Tensile's names have the shape of the instruction
+# (Cijk_..._MI16x16x1_...), composable kernels have xdl, AMD's word for these units, and MIOpen's igemm has gtcx
+# (contraction on xdl). All products of ck_tile and aiter use them.
 MATRIX_CORES = (
     r"^cijk_.*_mi[0-9]+x[0-9]+x",
     r"_xdl|mfma",
@@ -47,8 +47,8 @@ MATRIX_CORES = (
     r"ck_tile.*(gemm|fmha)",
     r"\baiter::(fmha|mla|fmoe|\w*gemm|flatmm)",
 )
-# Parts of names of kernels for tensor cores: the shape of the instruction (s16816 is m16n8k16, summed up in float32),
-# its name, or a family that has no others.
+# Kernels for tensor cores: their names have the shape of the instruction (s16816 is m16n8k16, summed up in float32),
+# its name, or the name of a family that always uses tensor cores.
 TENSOR_CORES = (
     r"(^|[^a-z0-9])[hiscdz](884|8816|1688|16816|16832|161616)[a-z_]",
     r"_tensor[0-9]+x[0-9]+x[0-9]+_",
@@ -57,26 +57,26 @@ TENSOR_CORES = (
     r"nvjet",
     r"flash_(fwd|bwd)_\w*kernel|flashattn(fwd|bwd)sm[0-9]|fmha|sdpa_sm[0-9]+_flash",
     r"deep_gemm::|\bmarlin",
-    # TensorRT-LLM's, for Blackwell alone, and Triton's for mixture of experts with numbers of at most 16 bits.
+    # TensorRT-LLM's kernels for Blackwell, and Triton's for mixture of experts with types of at most 16 bits
     r"^(bmm|gemm)_\w+_sm1[0-9][0-9]",
     r"^_matmul_ogs_\w*(bf16|fp16|fp8|fp4|e4m3|e5m2)",
     *MATRIX_CORES,
 )
-# Kernels that do not multiply on tensor cores though their name has one of the above: with ordinary units
-# (sm80_xmma_gemm_f32f32_..._ffma_...), what prepares or sums up a product, and inductor's kernels without products,
-# which are named after the ops that they belong to.
+# Kernels that do not multiply on tensor cores, though their name has one of the above: they use ordinary units
+# (sm80_xmma_gemm_f32f32_..._ffma_...), prepare or sum up a product, or are inductor's kernels without products, which
+# are named after their ops.
 NO_TENSOR_CORES = (
     r"_ffma_|(^|[^a-z])simt([^a-z]|$)|mmasimt|universalfma",
     r"fmha_cutlass[fb]_(f32\w*_sm(50|70|75)|\w*_sm50)",
     r"dot_do_o|convert_d|combine|splitkreduce|reducesplitk",
     r"^triton_(poi|per|red|for)_",
 )
-# Products with ordinary units, by families: cuBLAS' and cuDNN's, Tensile's without a matrix instruction, vLLM's.
+# Families of products with ordinary units: cuBLAS', cuDNN's, Tensile's without a matrix instruction, vLLM's.
 ORDINARY = (
     r"(^|[^a-z0-9])g?[sdchz]gemm|gemv|gemmk1|gemmsn_|scudnn|winograd|plicit_convolve|(dgrad|wgrad)\w*_engine",
     r"direct_kernel|depthwise|^cijk_|_dl_|wvsp?lt?k",
 )
-# Words of products, and of what goes with products, in short names.
+# Words in short names that stand for products, and (below) for work around products.
 PRODUCT = (
     r"gemm|matmul|attention|attn|convolution|[dw]grad|fprop|mlp|triton_tem|_mm_|nvfuser_(none|matmul)",
     r"(^|_)(mm|bmm|addmm|dot|mla|moe|conv[123]?d?|sdpa)(_|$)|flash(_|$)",
@@ -85,14 +85,14 @@ _AROUND = (
     r"reduce|cache|rout(e|ing)|finali[sz]e|align|topk|scatter|gather",
     r"permute|offset|pointer|norm|softmax|copy|index|prepare|workspace|repack",
 )
-# Names in C of kernels without products: MIOpen's, ROCm's, and words for what is no product.
+# Names in C of kernels without products: MIOpen's, ROCm's, and words for other work than products.
 ORDINARY_IN_C = (
     r"subtensorop|^im2d2col|^col2im|^__amd_rocclr_|^batched_transpose_",
     r"(^|_)(fill|memset|memcpy|transpose|cast|dropout|embedding|rotary|adamw?|sort)(_|$)",
 )
-# Types in names of products on tensor cores, the first that fits: how cuBLAS, cutlass, Triton and flash attention write
-# them (ampere_bf16_s16816gemm_bf16_..., cutlass::half_t), then nvjet (tst: bf16 summed up in fp32), the instruction,
-# and Tensile (HHS_BH).
+# Types in names of products on tensor cores; the first pattern that fits counts. cuBLAS, cutlass, Triton and flash
+# attention write them out (ampere_bf16_s16816gemm_bf16_..., cutlass::half_t); others use letters: nvjet (tst is bf16
+# summed up in fp32), instructions, and Tensile (HHS_BH).
 PRODUCT_TYPES = (
     ("fp8", r"e4m3|e5m2|fp8|float8|[qu]gmma|qmma"),
     ("bf16", r"bf16|bfloat16|nvjet(_[a-z0-9]+)?_tst_|_bbs_bh?_"),
@@ -101,7 +101,7 @@ PRODUCT_TYPES = (
     ("int8", r"int8|imma|_i8|s8s8"),
 )
 _WHOLE = pl.coalesce("full_name", "name").alias("whole")
-_MOST_UNKNOWN = 0.1  # of the kernels' time: more of it than most differences between two programs
+_MOST_UNKNOWN = 0.1  # a larger share of the kernels' time is more than most differences between two programs
 
 
 def is_communication(name: pl.Expr) -> pl.Expr:
@@ -109,13 +109,13 @@ def is_communication(name: pl.Expr) -> pl.Expr:
 
 
 def on_tensor_cores(full: pl.Expr, short: pl.Expr) -> pl.Expr:
-    """`full`: null where only the short name is known."""
+    """Returns whether kernels use tensor cores, or null. `full` is null if only the short name is known."""
     name = pl.coalesce(full, short)
     is_around = _any(short, _AROUND)
     in_c = _any(full, (r"^\w+$",)) & ~_any(full, (r"^_Z",))
     is_known = is_around | _any(name, (*COMMUNICATION, *ORDINARY_IN_C))
     return (
-        # What goes with a product has the product's types in its template: its own name counts.
+        # Kernels around a product have the product's types in their template, so only their own name counts.
         pl.when(_any(name, NO_TENSOR_CORES) | (is_around & ~_any(short, TENSOR_CORES)))
         .then(pl.lit(value=False))
         .when(_any(name, TENSOR_CORES))
@@ -130,7 +130,7 @@ def product_type(name: pl.Expr) -> pl.Expr:
 
 
 def with_facts(work: pl.DataFrame) -> pl.DataFrame:
-    """Each distinct name is looked at once."""
+    """Adds the facts. Each distinct name is looked at only once."""
     names = rows_once(work, "name", "full_name").with_columns(_WHOLE)
     names = names.with_columns(on_tensor_cores=on_tensor_cores(_col("full_name"), _col("name")))
     is_on_cores = _col("on_tensor_cores").fill_null(value=False)
@@ -150,10 +150,10 @@ def with_facts(work: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def is_told(unknown: Time, of: Time) -> Any:
-    """Whether at most a tenth of the kernels' time is of kernels whose names do not say whether they use tensor cores.
-    Where it is more, no share of tensor cores is said."""
-    return unknown <= _MOST_UNKNOWN * of
+def is_told(unknown: Time, total: Time) -> Any:
+    """Whether at most a tenth of the kernels' time belongs to kernels whose names do not tell whether they use tensor
+    cores. If it is more, no share of tensor cores is stated."""
+    return unknown <= _MOST_UNKNOWN * total
 
 
 def _any(name: pl.Expr, patterns: tuple[str, ...]) -> pl.Expr:

@@ -1,19 +1,19 @@
-"""From the call to its work on the device: how long a launch takes, how far the host is ahead, and what is in a queue.
+"""The time from a call to its work on the device, how far the host is ahead, and how long the queues of streams are.
 
     delays(calls, work) -> a row for each work of a device that has a call, in the order of the work
         work      UInt32   row of the work
         call      UInt32   row of its call
         is_first  Boolean  no other work of the call began before it
-        delay_ns  Int64    from the end of the call to the begin of the work; negative if it began before that
+        delay_ns  Int64    from the end of the call to the begin of the work; negative if the work began before that
         ahead_ns  Int64    from the begin of the call to the begin of the work: how far the host is ahead of the device
-        is_short  Boolean  all of the call's work together took less time than the call
+        is_short  Boolean  all work of the call together took less time than the call
 
     queues(calls, work) -> a row for each time at which the length of a queue changed
         rank, pid, device_id, context_id, stream_id    the stream
         time_ns   Int64
-        queued    Int64    how many calls the host has begun whose work on this stream has not begun, from then on
+        queued    Int64    from then on, the number of calls that have begun and whose work on this stream has not
 
-docs/analysis.md, "launched", says what is what. Work must be attributed (`launches`) first.
+docs/analysis.md, "launched", has the rules. Work must be attributed (`launches`) first.
 """
 
 from __future__ import annotations
@@ -56,20 +56,21 @@ def queues(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
         waiting = waiting.join(streams, on=STREAM, nulls_equal=True)
     else:
         waiting = waiting.with_columns(stream=pl.lit(0, dtype=pl.UInt32))
-    found = _queues(waiting.select("stream", "called_ns", "start_ns"), is_one=streams.height < 2).join(
+    changes = _queues(waiting.select("stream", "called_ns", "start_ns"), is_one=streams.height < 2).join(
         streams, on="stream", maintain_order="left"
     )
-    return found.select(*STREAM, "time_ns", "queued")
+    return changes.select(*STREAM, "time_ns", "queued")
 
 
 def _queues(waiting: pl.DataFrame, *, is_one: bool) -> pl.DataFrame:
-    """How many have been called by each time, less how many have begun. All streams at once: there may be thousands."""
-    # Work that began before its call, by clocks that differ, has not been in the queue at all.
+    """Returns the number of calls until each time, minus the number of works that have begun. All streams are counted
+    at once, as there may be thousands."""
+    # If clocks differ, work may begin before its call; then it was not in the queue at all.
     begun = pl.max_horizontal("called_ns", "start_ns")
-    each = ((_col("called_ns"), 1), (begun, -1))
-    changes = pl.concat(waiting.select("stream", time_ns=time, change=pl.lit(by, pl.Int64)) for time, by in each)
+    ends = ((_col("called_ns"), 1), (begun, -1))
+    changes = pl.concat(waiting.select("stream", time_ns=time, change=pl.lit(by, pl.Int64)) for time, by in ends)
     changes = changes.sort("time_ns") if is_one else changes.sort("stream", "time_ns")
-    # Each stream's changes add up to nothing: the sum over all of them begins anew with every stream.
+    # The changes of a stream add up to 0, so a sum over all streams begins anew with each of them.
     changes = changes.with_columns(queued=_col("change").cum_sum())
     is_last = _col("stream").ne_missing(_col("stream").shift(-1)) | _col("time_ns").ne_missing(
         _col("time_ns").shift(-1)
@@ -78,7 +79,7 @@ def _queues(waiting: pl.DataFrame, *, is_one: bool) -> pl.DataFrame:
 
 
 def _with_calls(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """The work of devices that has a call, with when the call began and ended."""
+    """Returns the work of devices that has a call, with the begin and end of the call."""
     columns = work.select("kind", "is_overhead", *STREAM, "start_ns", "end_ns", "call").with_row_index("work")
     rows = on_device(columns).filter(_col("call").is_not_null())
     return rows.with_columns(

@@ -1,12 +1,12 @@
-"""Which range launched what: finds the range that a call was made in, and the call and the range that caused a work.
+"""Attributes calls and work to ranges: finds the range that a call was made in, and the call and range of work.
 
-    launches(ranges, calls, work) -> Launches, row for row as given, with
-        calls.range        UInt32   row of the innermost range on the call's own thread when it began
-        work.call          UInt32   row of the call, by process and correlation id; one call may own many
-        work.ambiguous     Boolean  several calls of the process have that id: the last one before the work was taken
-        work.launch_range  UInt32   the range of the call; where there is none, the one that the tool itself names
-        work.range         UInt32   the range that the work belongs to: launch_range, or, if the work is a run of a CUDA
-                                    graph's node whose creation is known, the range in which the node was captured
+    launches(ranges, calls, work) -> Launches: calls and work in the same order, with
+        calls.range        UInt32   row of the innermost range on the call's own thread when it began work.call
+        UInt32   row of the call, by process and correlation id; one call may own many works work.ambiguous     Boolean
+        several calls of the process have that id, and the last one before the work was taken work.launch_range  UInt32
+        the range of the call, or, without one, the range that the tool itself names work.range         UInt32   the
+        range that the work belongs to: launch_range; or, if the work is a node of a CUDA
+                                    graph and its creation is in the trace, the range in which the node was captured
 
 Ranges must be nested (`nest`) first. Nothing is joined across processes.
 """
@@ -20,8 +20,8 @@ import polars as pl
 from opspan import native
 from opspan.analysis.nest import innermost, thread_key
 
-# From an instance of a graph to its graph, then to one that it was cloned from or is a child of. Only a damaged file
-# has a longer way.
+# The way from a graph's node to its original goes from an instance to its graph, and to graphs that it was cloned from
+# or is a child of. Only damaged files have longer ways.
 _MOST_HOPS = 16
 _NODE = ["rank", "pid", "graph_node_id"]
 _ORIGINAL = r'"original_?[gG]raph_?[nN]ode_?[iI]d"\s*:\s*"?(-?[0-9]{1,19})'
@@ -39,8 +39,9 @@ def launches(
     nodes: pl.DataFrame | None = None,
     matched: pl.DataFrame | None = None,
 ) -> Launches:
-    """`nodes`: every graph node that was made (rank, pid, tid, start_ns, graph_node_id, original_graph_node_id); if not
-    given, the calls that made one. `matched`: what `matches` gives for them, if the caller has it already."""
+    """Attributes calls and work. `nodes`: all graph nodes that were created (rank, pid, tid, start_ns, graph_node_id,
+    original_graph_node_id), by default from the calls that created one. `matched`: the result of `matches`, if the
+    caller has it already."""
     matched = matches(calls, work) if matched is None else matched
     called_in = innermost(ranges, calls.rename({"start_ns": "time_ns"}))
     launch_range = _or_named(called_in.gather(matched["call"]), ranges, work)
@@ -59,7 +60,7 @@ def launches(
 
 
 def matches(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """`call` and `ambiguous` of each work, for which no range is needed."""
+    """Returns `call` and `ambiguous` of each work, which do not depend on ranges."""
     *process, _ = thread_key(calls, work)
     id_columns = (*process, pl.col("correlation_id"), pl.col("start_ns"))
     return native.match(calls.select(id_columns), work.select(id_columns))
@@ -74,40 +75,41 @@ def _or_named(launch_range: pl.Series, ranges: pl.DataFrame, work: pl.DataFrame)
 
 
 def graph_nodes(calls: pl.DataFrame) -> pl.DataFrame:
-    """The calls that made a node of a graph, with the node that it is a copy of."""
-    made = calls.filter(pl.col("graph_node_id").is_not_null())
-    if "original_graph_node_id" not in made.columns:
+    """Returns the calls that created a node of a graph, with the node that it is a copy of."""
+    nodes = calls.filter(pl.col("graph_node_id").is_not_null())
+    if "original_graph_node_id" not in nodes.columns:
         original = pl.col("payload_json").str.extract(_ORIGINAL).cast(pl.Int64, strict=False)
-        made = made.with_columns(original.alias("original_graph_node_id"))
-    return made.select("rank", "pid", "tid", "start_ns", "graph_node_id", "original_graph_node_id")
+        nodes = nodes.with_columns(original.alias("original_graph_node_id"))
+    return nodes.select("rank", "pid", "tid", "start_ns", "graph_node_id", "original_graph_node_id")
 
 
 def _captured_in(ranges: pl.DataFrame, work: pl.DataFrame, nodes: pl.DataFrame) -> pl.Series | None:
-    """For each work the range in which its graph node was first made; None: no work has a known node."""
+    """Returns, for each work, the range in which its graph node was first created; None if no work has a known node."""
     if not nodes.height or not work["graph_node_id"].count():
         return None
     nodes = nodes.sort("start_ns", "tid", "original_graph_node_id")
-    # A node that was made as a copy has two events: one says that it was made, the other what it is a copy of. If a
-    # number was used again, it has two events as well; then the first is as good as any.
-    made = nodes.unique(_NODE, keep="first", maintain_order=True)
+    # A node that was created as a copy has two events: one for its creation, one that names its original. A number that
+    # was used again has two events as well; then the first one is as good as the other.
+    created = nodes.unique(_NODE, keep="first", maintain_order=True)
     copied = nodes.drop_nulls("original_graph_node_id").unique(_NODE, keep="first", maintain_order=True)
-    roots = _roots(made, copied)
-    times = made.rename({"graph_node_id": "root", "start_ns": "time_ns"}).drop("original_graph_node_id")
+    roots = _roots(created, copied)
+    times = created.rename({"graph_node_id": "root", "start_ns": "time_ns"}).drop("original_graph_node_id")
     points = roots.join(times, on=["rank", "pid", "root"], how="left", nulls_equal=True, maintain_order="left")
-    found = roots.select(_NODE).with_columns(innermost(ranges, points).alias("captured_in"))
+    ranges_of_nodes = roots.select(_NODE).with_columns(innermost(ranges, points).alias("captured_in"))
     rows = work.select(_NODE)
-    return rows.join(found, on=_NODE, how="left", nulls_equal=True, maintain_order="left")["captured_in"]
+    return rows.join(ranges_of_nodes, on=_NODE, how="left", nulls_equal=True, maintain_order="left")["captured_in"]
 
 
-def _roots(made: pl.DataFrame, copied: pl.DataFrame) -> pl.DataFrame:
-    """_NODE and `root`: the last node from copy to original whose creation is in the trace; null in a ring."""
+def _roots(created: pl.DataFrame, copied: pl.DataFrame) -> pl.DataFrame:
+    """Returns _NODE and `root`: the last node on the way from copy to original whose creation is in the trace; null if
+    the way is a ring."""
     up = copied.select("rank", "pid", root="graph_node_id", above="original_graph_node_id")
     # The way ends before an original that is not in the trace, and at a node that is its own original.
-    known = made.select("rank", "pid", above="graph_node_id")
+    known = created.select("rank", "pid", above="graph_node_id")
     up = up.filter(pl.col("above") != pl.col("root")).join(
         known, on=["rank", "pid", "above"], how="semi", nulls_equal=True
     )
-    way = made.select(*_NODE, root="graph_node_id")
+    way = created.select(*_NODE, root="graph_node_id")
     for _ in range(_MOST_HOPS):
         way = way.join(up, on=["rank", "pid", "root"], how="left", nulls_equal=True, maintain_order="left")
         moved = way["above"].count()

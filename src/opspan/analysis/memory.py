@@ -1,10 +1,10 @@
-"""Memory that was allocated while a range lasted, minus what was freed.
+"""Adds to ranges the memory that was allocated while they lasted, minus what was freed.
 
     memory(ranges, events) -> ranges with
         cpu_memory, device_memory            Int64  bytes: the change while the range lasted, on any thread
         self_cpu_memory, self_device_memory  Int64  the same minus that of its children
 
-This is how torch.profiler counts: two ranges of a process that are open at the same time both have what was allocated
+This is how torch.profiler counts: if two ranges of a process are open at the same time, both count what was allocated
 then. Ranges must be nested (`nest`) first.
 """
 
@@ -20,7 +20,7 @@ SELF = tuple(f"self_{name}" for name in TOTALS)
 
 
 def changes(events: pl.DataFrame) -> pl.DataFrame:
-    """What was allocated (+) and freed (-), in order of time: bytes of the host and of devices."""
+    """Returns the bytes of the host and of devices that were allocated (+) and freed (-), in order of time."""
     signed = _col("bytes") * pl.when(_col("event") == "free").then(-1).otherwise(1)
     on_device = _col("device_id").is_not_null()
     rows = events.filter(_col("event").is_in(["alloc", "free"]), _col("time_ns").is_not_null())
@@ -35,16 +35,16 @@ def changes(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def during(changed: pl.DataFrame, start_ns: pl.Series, end_ns: pl.Series, of: pl.Series | None = None) -> pl.DataFrame:
-    """For each stretch of time the sums over what happened in it, both ends included. If its begin or its end is null,
-    they are 0. `of`: whose stretch it is, as the column `of` of `changed` says it; None: all is of one."""
+    """Returns, for each stretch of time, the sums of the changes in it, both ends included; 0 if an end is null. `of`:
+    the process of each stretch, a number as in the column `of` of `changed`; None: all belong to one process."""
     if of is None:
         of, changed = (
             pl.zeros(len(start_ns), dtype=pl.UInt32, eager=True),
             changed.with_columns(of=pl.lit(0, pl.UInt32)),
         )
-    asked = pl.DataFrame({"of": of, "start_ns": start_ns.fill_null(0), "end_ns": end_ns.fill_null(-1)})
-    asked = asked.with_columns(_col("end_ns").clip(lower_bound=_col("start_ns") - 1))
-    # What happened in a stretch is the sum up to its end less the sum before its begin.
+    spans = pl.DataFrame({"of": of, "start_ns": start_ns.fill_null(0), "end_ns": end_ns.fill_null(-1)})
+    spans = spans.with_columns(_col("end_ns").clip(lower_bound=_col("start_ns") - 1))
+    # The sum over a stretch is the sum up to its end minus the sum before its begin.
     sums = changed.sort("of", "time_ns", maintain_order=True).with_columns(_col(TOTALS).cum_sum().over("of"))
     sums = (
         sums.unique(("of", "time_ns"), keep="last", maintain_order=True)
@@ -53,29 +53,29 @@ def during(changed: pl.DataFrame, start_ns: pl.Series, end_ns: pl.Series, of: pl
     )
 
     def until(time: pl.Expr) -> pl.DataFrame:
-        rows = asked.select("of", time_ns=time).with_row_index("row").sort("time_ns")
-        found = rows.join_asof(sums, on="time_ns", by="of", check_sortedness=False).sort("row")
-        return found.select(_col(TOTALS).fill_null(0))
+        rows = spans.select("of", time_ns=time).with_row_index("row").sort("time_ns")
+        rows = rows.join_asof(sums, on="time_ns", by="of", check_sortedness=False).sort("row")
+        return rows.select(_col(TOTALS).fill_null(0))
 
     ends, begins = until(_col("end_ns")), until(_col("start_ns") - 1)
     return pl.DataFrame({name: ends[name] - begins[name] for name in TOTALS})
 
 
 def without_children(totals: pl.DataFrame, parent: pl.Series, is_child: pl.Series) -> pl.DataFrame:
-    """For each row its totals minus those of its children, as columns self_*."""
+    """Returns the totals of each row minus those of its children, as columns self_*."""
     inside = summed(totals, parent, is_child)
     return totals.select((_col(name) - inside[name]).alias(f"self_{name}") for name in TOTALS)
 
 
 def summed(values: pl.DataFrame, row: pl.Series, chosen: pl.Series) -> pl.DataFrame:
-    """For each row the sums over the chosen rows that refer to it; `row`: which row each refers to."""
+    """Returns, for each row, the sums over the chosen rows that refer to it. `row`: the row that each one refers to."""
     sums = values.with_columns(row.alias("row")).filter(chosen).drop_nulls("row").group_by("row").agg(pl.all().sum())
     rows = pl.DataFrame({"row": pl.int_range(values.height, dtype=pl.UInt32, eager=True)})
     return rows.join(sums, on="row", how="left", maintain_order="left").drop("row").fill_null(0)
 
 
 def memory(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """`events`: the table memory."""
+    """Returns ranges with the columns. `events`: the table memory."""
     (of_ranges, changed) = numbered(PROCESS, ranges.select(*PROCESS, "start_ns", "end_ns"), changes(events))
     totals = during(changed, of_ranges["start_ns"], of_ranges["end_ns"], of_ranges["of"])
     apart = (ranges["is_async"] | ranges["is_mark"].fill_null(value=False)).fill_null(value=False)

@@ -1,24 +1,24 @@
-"""How much memory was in use, who took it, and what there was of it when it was most.
+"""Memory in use over time: how much there was, which ranges took it, and which blocks existed at the peak.
 
     curve(events, counters) -> a row for each allocation and free, in order of time, and one before the first of each
     rank, process and device:
         rank, pid, device_id, time_ns
-        row              UInt32  row of the event in the table memory; null: the state before it
-        allocated_bytes  Int64   bytes of the blocks that there were after the event
-        total_bytes      Int64   in use after the event, as the tool says
-        reserved_bytes   Int64   held by torch's allocator, as the tool said last
+        row              UInt32  row of the event in the table memory; null for the state before the first event
+        allocated_bytes  Int64   bytes of the blocks that existed after the event
+        total_bytes      Int64   bytes in use after the event, as recorded by the tool
+        reserved_bytes   Int64   bytes that torch's allocator held, as the tool recorded last
 
-    peaks(events, counters) -> of each rank, process and device the first row of the curve with the most allocated bytes
+    peaks(events, counters) -> for each rank, process and device, the first row of the curve with most allocated bytes
 
-    operators(ranges, events) -> a row for each rank, device and name of a range; name null: in no range
+    operators(ranges, events) -> a row for each rank, device and name of a range; the name is null outside of ranges
         rank, device_id, name, calls
-        size_increase, allocation_count, allocation_bytes               in these ranges and all that they contain
+        size_increase, allocation_count, allocation_bytes               in these ranges and all ranges inside them
         self_size_increase, self_allocation_count, self_allocation_bytes  in the ranges themselves
 
-    at_peak(ranges, events) -> the blocks that there were at the peaks, the largest first:
+    at_peak(ranges, events) -> the blocks that existed at the peaks, the largest first:
         rank, pid, device_id, peak_ns, peak_bytes, address, bytes, alloc_row, alloc_ns, tid
-        range            UInt32  the innermost range open on the thread that took the block, when it did
-        name, module, phase      of that range, as far as the ranges have these columns
+        range            UInt32  the innermost range that was open on the thread when it took the block
+        name, module, phase      of that range, if the ranges have these columns
 
 The rules are in docs/analysis.md, "Memory in use". Ranges must be nested (`nest`) first.
 """
@@ -35,15 +35,15 @@ from opspan.analysis.spans import DEVICE
 SUMS = ("size_increase", "allocation_count", "allocation_bytes")
 COUNTED = ("event_count", "freed_bytes", "allocation_count", "allocation_bytes")
 SELF_SUMS, SELF_COUNTED = (tuple(f"self_{name}" for name in names) for names in (SUMS, COUNTED))
-_BEFORE, _NEVER = -1, 2**32  # where blocks stand in the order of events that were there before, or stayed
+_BEFORE, _NEVER = -1, 2**32  # the places, in the order of events, of blocks that were there before, or that stayed
 _col = pl.col
 
 
 def curve(
     events: pl.DataFrame, counters: pl.DataFrame | None = None, blocks: pl.DataFrame | None = None
 ) -> pl.DataFrame:
-    """`events`: the table memory. `counters`: the table of that name, where readers put what the allocator reserved.
-    `blocks`: what `allocations` gives of the events, if the caller has it."""
+    """Returns the curve. `events`: the table memory; `counters`: the table of that name, which has the reserved bytes;
+    `blocks`: the result of `allocations`, if the caller has it."""
     return _curve(events, allocations(events) if blocks is None else blocks, counters)
 
 
@@ -59,9 +59,9 @@ def of_peaks(blocks: pl.DataFrame) -> pl.DataFrame:
     return kept.filter(_col("peak_ns") == _col("peak_ns").min().over(DEVICE))
 
 
-def highest(found: pl.DataFrame) -> pl.DataFrame:
-    """The peaks of a curve."""
-    most = found.filter(_col("allocated_bytes") == _col("allocated_bytes").max().over(DEVICE))
+def highest(rows: pl.DataFrame) -> pl.DataFrame:
+    """Returns the peaks of a curve."""
+    most = rows.filter(_col("allocated_bytes") == _col("allocated_bytes").max().over(DEVICE))
     return most.unique(DEVICE, keep="first", maintain_order=True).sort(DEVICE)
 
 
@@ -78,9 +78,9 @@ def _curve(events: pl.DataFrame, blocks: pl.DataFrame, counters: pl.DataFrame | 
 
 
 def _changes(blocks: pl.DataFrame) -> pl.DataFrame:
-    """By row of the events: what blocks came and went then, and what did that nobody can pair."""
+    """Returns, by row of the events, the change by blocks (known) and by events that cannot be paired (unpaired)."""
     known, unpaired = (blocks.filter(_col("address").is_null() == is_null) for is_null in (False, True))
-    found = pl.concat(
+    changes = pl.concat(
         [
             known.select(row="alloc_row", known="bytes"),
             known.select(row=pl.coalesce("free_row", "replaced_row"), known=-_col("bytes")),
@@ -89,51 +89,51 @@ def _changes(blocks: pl.DataFrame) -> pl.DataFrame:
         ],
         how="diagonal",
     )
-    return found.drop_nulls("row").group_by("row").agg(_col("known", "unpaired").sum())
+    return changes.drop_nulls("row").group_by("row").agg(_col("known", "unpaired").sum())
 
 
 def _begins(rows: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
-    """A row before the first of each place: the blocks that were freed later, and of what nobody can pair as much as
-    must have been there, so that it never became less than nothing."""
+    """Returns a row before the first event of each device: the blocks that are freed later without an allocation, and
+    as many unpaired bytes as must have existed for their sum never to be negative."""
     lowest = _col("unpaired").cum_sum().min()
     first = rows.group_by(DEVICE, maintain_order=True).agg(
         _col("time_ns").first(), unpaired=-pl.min_horizontal(lowest, pl.lit(0))
     )
     was_there = _col("alloc_row").is_null() & _col("address").is_not_null() & _col("free_ns").is_not_null()
     before = blocks.filter(was_there).group_by(DEVICE).agg(known=_col("bytes").sum())
-    found = first.join(before, on=DEVICE, how="left", nulls_equal=True, maintain_order="left")
-    return found.with_columns(_col("known").fill_null(0))
+    rows_before = first.join(before, on=DEVICE, how="left", nulls_equal=True, maintain_order="left")
+    return rows_before.with_columns(_col("known").fill_null(0))
 
 
 def _with_reserved(rows: pl.DataFrame, counters: pl.DataFrame) -> pl.DataFrame:
     is_reserved = (_col("name") == "reserved bytes") & (_col("domain") == "torch allocator")
-    said = counters.filter(is_reserved, _col("time_ns").is_not_null())
-    said = said.select(*DEVICE, "time_ns", reserved_bytes=_col("value").cast(pl.Int64, strict=False))
-    # Of the same moment, what was reserved is said with the event, and holds after it.
-    both = pl.concat([said.with_columns(is_said=True), rows], how="diagonal").sort("time_ns", maintain_order=True)
-    return both.with_columns(_col("reserved_bytes").forward_fill().over(DEVICE)).filter(_col("is_said").is_null())
+    values = counters.filter(is_reserved, _col("time_ns").is_not_null())
+    values = values.select(*DEVICE, "time_ns", reserved_bytes=_col("value").cast(pl.Int64, strict=False))
+    # A counter of the same time belongs to the event, and gives the state after it.
+    both = pl.concat([values.with_columns(is_counter=True), rows], how="diagonal").sort("time_ns", maintain_order=True)
+    return both.with_columns(_col("reserved_bytes").forward_fill().over(DEVICE)).filter(_col("is_counter").is_null())
 
 
 def operators(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """`events`: the table memory."""
+    """Returns the sums by name. `events`: the table memory."""
     keys = ("rank", "device_id")
     own = changes_in(ranges, events).group_by(*keys, "range").agg(_col(COUNTED).sum())
-    found = by_name(ranges, own, keys)
+    rows = by_name(ranges, own, keys)
     is_call = ~_col("is_mark").fill_null(value=False)
     calls = ranges.filter(is_call).group_by("rank", "name").agg(calls=pl.len().cast(pl.Int64))
-    found = found.join(calls, on=["rank", "name"], how="left", nulls_equal=True)
-    found = found.with_columns(
+    rows = rows.join(calls, on=["rank", "name"], how="left", nulls_equal=True)
+    rows = rows.with_columns(
         _col("calls").fill_null(0),
         size_increase=_col("allocation_bytes") - _col("freed_bytes"),
         self_size_increase=_col("self_allocation_bytes") - _col("self_freed_bytes"),
     )
-    found = found.select(*keys, "name", "calls", *SUMS, *SELF_SUMS)
+    rows = rows.select(*keys, "name", "calls", *SUMS, *SELF_SUMS)
     order = ("self_allocation_bytes", "allocation_bytes", "calls")
-    return found.sort(*order, *keys, "name", descending=[True] * len(order) + [False] * (len(keys) + 1))
+    return rows.sort(*order, *keys, "name", descending=[True] * len(order) + [False] * (len(keys) + 1))
 
 
 def changes_in(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """A row for each allocation and free in order of time: COUNTED of it, and `range`, its innermost."""
+    """Returns a row for each allocation and free in order of time: the columns COUNTED, and `range`, the innermost."""
     rows = in_order(events)
     is_alloc = _col("event") == "alloc"
     return rows.select(
@@ -148,9 +148,9 @@ def changes_in(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
 
 
 def by_name(ranges: pl.DataFrame, own: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-    """Returns sums of COUNTED for each of the keys and each name of a range: of the ranges themselves as self_*, and of
-    all that they contain, where a range within another of its name counts once. `own`: COUNTED of ranges by the keys;
-    where `range` is null, they are of no range, and the name is null."""
+    """Returns sums of COUNTED for each of the keys and each name of a range: those of the ranges themselves as self_*,
+    and those of all ranges inside, too, where a range within another of the same name counts once. `own`: COUNTED by
+    the keys and `range`, which is null outside of ranges; then the name is null, too."""
     parts = [
         _named(own, ranges).rename({name: f"self_{name}" for name in COUNTED}),
         _named(own.filter(_col("range").is_null()), ranges),
@@ -164,13 +164,13 @@ def _named(rows: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _around(ranges: pl.DataFrame, own: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-    """Returns rows like those of `own` for the outermost ranges of each name around them, or for themselves, with what
-    comes of all rows below; a range may have several.
+    """Returns rows like those of `own` for the outermost range of each name, with the sums of the range and of all
+    ranges inside it.
 
-    Goes up the tree from each row at once, and adds up what meets on the way, so that it soon becomes little. Other
-    ways take as long as there are devices times ranges. Arrays serve, as a tree may be thousands of ranges deep.
+    The rows go up the tree all at once, and rows that meet are added up, so they soon become few. Other ways take time
+    in proportion to devices times ranges. Arrays of numpy serve here, as a tree may be thousands of ranges deep.
     """
-    import numpy as np  # takes longer to import than findings of a small trace
+    import numpy as np  # late, as the import takes longer than the findings of a small trace
 
     marked = outermost(ranges).alias("marked").to_frame()
     nearest = native.nearest(pl.concat([ranges.select("parent"), marked], how="horizontal")).cast(pl.Int64)
@@ -178,21 +178,21 @@ def _around(ranges: pl.DataFrame, own: pl.DataFrame, keys: tuple[str, ...]) -> p
     places = own.select(keys).unique(maintain_order=True).with_row_index("place")
     rows = own.join(places, on=keys, how="left", nulls_equal=True, maintain_order="left")
     rows = rows.with_columns(nearest.gather(rows["range"]).alias("row")).drop_nulls("row")
-    # A number for each place and range.
+    # One number stands for a place and a range.
     at = rows["place"].cast(pl.Int64).to_numpy() * ranges.height + rows["row"].to_numpy()
     sums = rows.select(COUNTED).to_numpy()
-    found = []
+    levels = []
     while at.size:
         order = np.argsort(at, kind="stable")
         at = at[order]
         first = np.flatnonzero(np.diff(at, prepend=-1))
         at, sums = at[first], np.add.reduceat(sums[order], first)
-        found.append((at, sums))
+        levels.append((at, sums))
         up = above[at % ranges.height]
         at, sums = (at - at % ranges.height + up)[up >= 0], sums[up >= 0]
-    if not found:
+    if not levels:
         return own.clear()
-    at, sums = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    at, sums = (np.concatenate(parts) for parts in zip(*levels, strict=True))
     return places[at // ranges.height].select(
         *keys,
         pl.Series("range", at % ranges.height, dtype=own.schema["range"]),
@@ -201,7 +201,7 @@ def _around(ranges: pl.DataFrame, own: pl.DataFrame, keys: tuple[str, ...]) -> p
 
 
 def outermost(ranges: pl.DataFrame) -> pl.Series:
-    """For each range whether none of its name is around it: whether no earlier one of the tree lasts as long."""
+    """Returns, for each range, whether it lies in no other range of its name."""
     same = ("rank", "pid", "tid", "name")
     in_tree = ~(_col("is_async") | _col("is_mark")).fill_null(value=False)
     rows = ranges.select(*same, "start_ns", "end_ns", in_tree.alias("in_tree")).with_row_index("row")
@@ -213,10 +213,10 @@ def outermost(ranges: pl.DataFrame) -> pl.Series:
 
 
 def at_peak(ranges: pl.DataFrame, events: pl.DataFrame, blocks: pl.DataFrame | None = None) -> pl.DataFrame:
-    """`events`: the table memory. `blocks`: what `allocations` gives of it, if the caller has it."""
+    """Returns the blocks. `events`: the table memory; `blocks`: the result of `allocations`, if the caller has it."""
     blocks = allocations(events) if blocks is None else blocks
     rows = in_order(events)["row"]
-    # Times may be the same; places in the order of events are not.
+    # Events are compared by their place in the order, because times may be equal.
     order = pl.Series([None], dtype=pl.Int64).new_from_index(0, events.height)
     order = order.scatter(rows, pl.int_range(len(rows), eager=True))
     tops = highest(_curve(events, blocks, None))
@@ -235,7 +235,7 @@ def at_peak(ranges: pl.DataFrame, events: pl.DataFrame, blocks: pl.DataFrame | N
     alive = known.filter(_col("taken_at") <= _col("peak_at"), _col("peak_at") < _col("gone_at"))
     alive = alive.sort(*DEVICE, "bytes", descending=[False, False, False, True], nulls_last=True, maintain_order=True)
     taken_in = innermost(ranges, alive.rename({"alloc_ns": "time_ns"}))
-    said = [name for name in ("name", "module", "phase") if name in ranges.columns]
+    facts = [name for name in ("name", "module", "phase") if name in ranges.columns]
     return alive.select(
         *DEVICE,
         "peak_ns",
@@ -246,5 +246,5 @@ def at_peak(ranges: pl.DataFrame, events: pl.DataFrame, blocks: pl.DataFrame | N
         "alloc_ns",
         "tid",
         taken_in.alias("range"),
-        *(ranges[name].gather(taken_in).alias(name) for name in said),
+        *(ranges[name].gather(taken_in).alias(name) for name in facts),
     )

@@ -1,13 +1,12 @@
-"""What ranges allocated and freed in each of many equal pieces of time: any window of whole pieces is a sum of them.
+"""The memory that ranges took and freed in each of many equal pieces of time: any window of whole pieces is their sum.
 
     Pieces.of(times, count) -> the pieces of equal length that these times lie in: first_ns, length_ns, count
-    in_pieces(ranges, events, pieces) -> a row for each piece, place and name of a range in which anything was taken,
-        freed or called: rank, pid, device_id, piece, name (null: in no range), calls, and what memory_use.operators
-        has: SUMS in ranges of this name and all that they contain, self_SUMS in these alone
-
-Added up over all pieces and processes these are the figures of `operators`, but for events without a time. A call is in
-the piece in which it begins; one that begins before the first event is in the first piece, one after the last in the
-last. Ranges must be nested (`nest`) first.
+    in_pieces(ranges, events, pieces) -> a row for each piece, device and name of a range in which memory was taken or
+        freed, or that was called: rank, pid, device_id, piece, name (null outside of ranges), calls, and the sums of
+        memory_use.operators: SUMS for ranges of this name and all ranges inside, self_SUMS for these alone
+ Added up over all pieces and processes, these are the figures of `operators`, except for events without a time. A call
+counts in the piece in which it begins. If it begins before the first event or after the last one, it counts in the
+first or last piece. Ranges must be nested (`nest`) first.
 """
 
 from __future__ import annotations
@@ -25,6 +24,8 @@ _KEY = (*DEVICE, "piece")
 
 @dataclass(frozen=True)
 class Pieces:
+    """Equal pieces of time."""
+
     first_ns: int
     length_ns: int
     count: int
@@ -35,8 +36,8 @@ class Pieces:
         return cls(first, (last - first) // count + 1, count)
 
     def piece(self, time: str) -> pl.Expr:
-        """Returns the number of the piece that a time is in: the first or the last if it is in none."""
-        since = _col(time).cast(pl.Int128) - self.first_ns  # no 64 bits: damaged times may be anywhere
+        """Returns the number of the piece that a time is in, or the first or last piece if it lies outside."""
+        since = _col(time).cast(pl.Int128) - self.first_ns  # damaged times may not fit in 64 bits
         return (since // self.length_ns).clip(0, self.count - 1).cast(pl.Int64)
 
 
@@ -54,7 +55,7 @@ def in_pieces(ranges: pl.DataFrame, events: pl.DataFrame, pieces: Pieces) -> pl.
 
 
 def _calls(ranges: pl.DataFrame, rows: pl.DataFrame, pieces: Pieces) -> pl.DataFrame:
-    """How many ranges of the names in `rows` began in each piece; for each device on which a name has anything."""
+    """Counts the ranges of the names in `rows` that began in each piece, for each device that the name occurs with."""
     of_device = ["rank", "device_id", "name"]
     names = rows.select(of_device).unique()
     calls = ranges.filter(~_col("is_mark").fill_null(value=False))

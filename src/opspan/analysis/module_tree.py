@@ -1,15 +1,16 @@
-"""The modules of a model as the tree that their names make: what each took itself, and with all modules in it.
+"""The modules of a model as a tree by their names, with the time of each and that of all modules inside.
 
-    module_tree(trace) -> a row for each module, after the one that it is in; the last is of what is in no module
-        module          its whole name: layers.0.linear; null: what is in no module
-        name, parent    the last part of it; the row of the module that it is in
-        class_name      where the trace has it
-        count           how often it was called; null: not at all, as a list of modules
-        self_cpu_ns, self_device_ns, cpu_ns, device_ns      of its ranges; of these and those of all modules in it
-        PHASE_cpu_ns, PHASE_device_ns                       how much of the latter was forward, backward, ...
+    module_tree(trace) -> a row for each module, after its parent; the last row stands for time outside of modules
+        module          its full name, such as layers.0.linear; null outside of modules
+        name, parent    the last part of the name; the row of the parent
+        class_name      null if the trace does not have it
+        count           how often it was called; null if never, such as for a list of modules
+        self_cpu_ns, self_device_ns     time of its ranges
+        cpu_ns, device_ns               time of its ranges and those of all modules inside
+        PHASE_cpu_ns, PHASE_device_ns   how much of that was forward, backward, ...
 
     module_frames(trace, tree) -> the tree with the ops of each module below it, for flame graphs
-        parent, name, kind (module, or the phase of the op), cpu_ns, device_ns: of its own
+        parent, name, kind (module, or the phase of the op), cpu_ns, device_ns (self times)
 
 A backward op belongs to the module of its forward op. The trace must have gone through `analyse`.
 """
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 NO_PHASE = "other"
 IN_PHASES = (*PHASES.categories, NO_PHASE)
-_DEEPEST = 100  # a name grows with every level; only a damaged file has deeper ones
+_DEEPEST = 100  # only damaged files have deeper modules
 _MEASURES = ("cpu_ns", "device_ns")
 _col = pl.col
 
@@ -65,7 +66,7 @@ def module_frames(trace: Tables, tree: pl.DataFrame) -> pl.DataFrame:
     row = tree.select("module").with_row_index("parent")
     ops = sums.with_columns(_col("module", "name").cast(pl.String), _col("phase").cast(pl.String).fill_null(NO_PHASE))
     ops = ops.join(row, on="module", how="left", nulls_equal=True, maintain_order="left")
-    # The range that is the call of the module itself is no op in it.
+    # The range with the name of the module is the call of the module itself, not an op in it.
     itself = (
         ops.filter(_col("name") == _col("module")).group_by("module").agg(_col("self_cpu_ns", "self_device_ns").sum())
     )
@@ -73,14 +74,14 @@ def module_frames(trace: Tables, tree: pl.DataFrame) -> pl.DataFrame:
     nodes = tree.select("module", "parent", "name", kind=pl.lit("module"))
     nodes = nodes.join(itself, on="module", how="left", maintain_order="left")
     columns = ("parent", "name", "kind", "self_cpu_ns", "self_device_ns")
-    found = pl.concat([nodes.select(columns), below.rename({"phase": "kind"}).select(columns)])
-    return found.rename({f"self_{measure}": measure for measure in _MEASURES}).with_columns(
+    frames = pl.concat([nodes.select(columns), below.rename({"phase": "kind"}).select(columns)])
+    return frames.rename({f"self_{measure}": measure for measure in _MEASURES}).with_columns(
         _col(_MEASURES).fill_null(0)
     )
 
 
 def _tree(modules: Iterable[str]) -> pl.DataFrame:
-    """Each module after the one that it is in, otherwise in order."""
+    """Returns the modules in order, each after the one that it is in."""
     rows: dict[str, tuple[str, int | None]] = {}
     place: dict[str, int] = {}
     for module in modules:

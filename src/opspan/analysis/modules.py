@@ -1,15 +1,15 @@
-"""Which module of the model a range belongs to.
+"""Finds the module of the model that a range belongs to.
 
     modules(ranges) -> ranges with module, Categorical: name of the innermost module around it, null outside of modules
 
 A module is recognised by
     a range of kind module                      its name, which is qualified: MLP.layers.0
     FSDP::pre_forward (blocks.3)                blocks.3, from there to its FSDP::post_forward on the same thread, but
-                                                not in a range of kind module that is of the same module
+                                                not inside a range of the same module with the kind module
     {'traceMarker': ..., 'funcStack': '...'}    DLProf's stack of calls: Net::forward/Conv2d::forward is Net.Conv2d
     a Python call, nn.Module: Linear_1          Net_0.Linear_1, with the modules that it was called from
-A range inside a backward belongs to the module of its forward op. Ranges must be nested first. Call `autograd` before
-this function if the backward should have modules.
+A range inside a backward belongs to the module of its forward op. Ranges must be nested first. Call `autograd` first if
+ranges in the backward should have modules.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from opspan.analysis.nest import innermost, nearest
 
 _col = pl.col
 _FSDP = r"^FSDP::(pre|post)_forward \(([^)]*)\)$"
-# Wrappers, which are not part of the model's own names.
+# Names of wrappers, which are not part of the model's own names.
 _WRAPPERS = r"\.?_(?:checkpoint_wrapped|fsdp_wrapped|orig)_mod(?:ule)?\b"
 _STACK = "[\"']funcStack[\"']: [\"']([^\"']*)[\"']"
 _FORWARD = r"[^/:]+::forward"
@@ -30,14 +30,14 @@ _THREAD = ["rank", "pid", "tid"]
 
 
 def modules(ranges: pl.DataFrame, calls: pl.DataFrame | None = None) -> pl.DataFrame:
-    """`calls`: the table `functions`, if the ranges have a column `function`."""
+    """Adds the modules. `calls`: the table `functions`, if the ranges have a column `function`."""
     own = _own(ranges)
     around = nearest(ranges, own.is_not_null())
     module = own.gather(around)
     spans = fsdp_spans(ranges)
     if spans.height:
         inside = innermost(spans, ranges.rename({"start_ns": "time_ns"}))
-        # If both a module's range and a span are around a range, the inner one is the one that began later.
+        # If a module's range and a span are both around a range, the one that began later is the inner one.
         inner = spans["start_ns"].gather(inside) > ranges["start_ns"].gather(around)
         module = spans["module"].gather(inside).zip_with(inside.is_not_null() & inner.fill_null(value=True), module)
     if calls is not None and calls.height and "function" in ranges.columns:
@@ -46,7 +46,7 @@ def modules(ranges: pl.DataFrame, calls: pl.DataFrame | None = None) -> pl.DataF
 
 
 def _own(ranges: pl.DataFrame) -> pl.Series:
-    """The module that a range itself is a call of."""
+    """Returns the module of ranges that are themselves the call of a module."""
     is_module = (ranges["kind"] == "module").fill_null(value=False)
     own = ranges["name"].zip_with(is_module, pl.Series([None], dtype=pl.Categorical))
     has_stack = ranges["text"].str.contains("funcStack", literal=True) if ranges["text"].count() else None
@@ -60,13 +60,13 @@ def _own(ranges: pl.DataFrame) -> pl.Series:
 
 
 def fsdp_spans(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Ranges from each pre_forward to the post_forward that follows it for the same module and thread, without
-    those in a range of kind module that is of the same module."""
+    """Returns spans from each pre_forward to the post_forward that follows it for the same module and thread, without
+    spans inside a range of the same module with the kind module."""
     is_fsdp = ranges["name"].cat.starts_with("FSDP::p")
     if not is_fsdp.any():
         return ranges.clear().select(*_THREAD, "start_ns", "end_ns", "is_async", module="name")
     label = _col("name").cast(pl.String)
-    found = ranges.filter(is_fsdp).select(
+    marks = ranges.filter(is_fsdp).select(
         *_THREAD,
         "start_ns",
         "end_ns",
@@ -74,13 +74,13 @@ def fsdp_spans(ranges: pl.DataFrame) -> pl.DataFrame:
         label.str.extract(_FSDP, 2).str.replace_all(_WRAPPERS, "").alias("module"),
     )
     key = [*_THREAD, "module"]
-    found = found.drop_nulls(["when", "start_ns"]).sort("start_ns", maintain_order=True)
-    found = found.with_columns(
+    marks = marks.drop_nulls(["when", "start_ns"]).sort("start_ns", maintain_order=True)
+    marks = marks.with_columns(
         _col("when").shift(-1).over(key).alias("next"), _col("end_ns").shift(-1).over(key).alias("next_end_ns")
     )
-    # A pre_forward without a post_forward, as when a checkpoint recomputes, is a module only for its own duration.
+    # A pre_forward without a post_forward (a checkpoint recomputes) stands for the module only as long as it lasts.
     end_ns = pl.when(_col("next") == "post").then("next_end_ns").otherwise("end_ns")
-    spans = found.filter(_col("when") == "pre").select(
+    spans = marks.filter(_col("when") == "pre").select(
         *_THREAD,
         "start_ns",
         end_ns.alias("end_ns"),
@@ -91,10 +91,10 @@ def fsdp_spans(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_own_range(spans: pl.DataFrame, of_modules: pl.DataFrame) -> pl.Series:
-    """Whether the innermost module's range around the begin of a span is of the same module: FSDP names modules from
-    the one that it shards, so that its name is the end of the other."""
+    """Returns, for each span, whether the innermost module's range around its begin is that of the same module. FSDP's
+    name of a module starts at the module that it shards, so it is the end of the range's name."""
     around = innermost(of_modules, spans.rename({"start_ns": "time_ns"}))
     names = pl.DataFrame({"span": spans["module"], "range": of_modules["name"].gather(around)})
-    whole = pl.lit(".") + _col("range").cast(pl.String).str.replace_all(_WRAPPERS, "")
-    same = whole.str.ends_with(pl.lit(".") + _col("span").cast(pl.String))
+    full_name = pl.lit(".") + _col("range").cast(pl.String).str.replace_all(_WRAPPERS, "")
+    same = full_name.str.ends_with(pl.lit(".") + _col("span").cast(pl.String))
     return names.select(same.fill_null(value=False)).to_series()

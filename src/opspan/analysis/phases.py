@@ -1,10 +1,11 @@
-"""Phases of training: forward, backward, optimizer, data.
+"""Finds the phase of training of each range: forward, backward, optimizer or data.
 
-    phases(ranges) -> ranges with phase, Enum; null where nothing says which
+    phases(ranges) -> ranges with phase, Enum, or null
 
-A range has the phase that it says itself, or else the one that the nearest range around it says. A backward or engine
-range says backward; torch's Optimizer.step#... and enumerate(DataLoader)#... say optimizer and data; a range that the
-program named after a phase says that phase. If no range says one, ops, modules and scripts are forward.
+Some ranges state a phase: backward and engine ranges state backward, torch's Optimizer.step#... and
+enumerate(DataLoader)#... state optimizer and data, and ranges that the program named after a phase state that phase. A
+range has its own phase, or that of the nearest range around it that states one. Ops, modules and scripts without any
+are forward.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from opspan.analysis.nest import nearest
 
 PHASES = pl.Enum(["forward", "backward", "optimizer", "data"])
 
-# Names that say a phase, in lower case. A user's own name has to match as a whole.
+# Names that state a phase, in lower case. A name of the program has to match as a whole.
 _SAYS = {
     "optimizer": r"^(optimizer\.(step|zero_grad)(#.*)?|optimizer|optimizer[ _]step|zero[ _]grad)$",
     "data": r"^(enumerate\(dataloader\)#.*|data|data[ _]?load(ing|er)?|load[ _](data|batch))$",
@@ -26,19 +27,19 @@ _FORWARD_KINDS = ("op", "module", "script", "static_op", "static_model")
 
 
 def phases(ranges: pl.DataFrame) -> pl.DataFrame:
-    said = _said(ranges)
-    phase = said.gather(nearest(ranges, said.is_not_null()))
+    own = _own_phases(ranges)
+    phase = own.gather(nearest(ranges, own.is_not_null()))
     may_be_forward = ranges["kind"].is_in(_FORWARD_KINDS).fill_null(value=False) & phase.is_null()
     return ranges.with_columns(phase.set(may_be_forward, "forward").alias("phase"))
 
 
 def says_phase(names: pl.Series) -> pl.Series:
-    """For each name whether it says a phase: a part of a step."""
+    """Returns, for each name, whether it states a phase, which is a part of a step."""
     return names.is_in(_phase_of(names)["name"].implode()).fill_null(value=False)
 
 
 def _phase_of(names: pl.Series) -> pl.DataFrame:
-    """The names that say a phase, once each, and which they say."""
+    """Returns the distinct names that state a phase, with the phase."""
     lower = pl.col("name").cast(pl.String).str.to_lowercase()
     says = pl.lit(None, dtype=PHASES)
     for phase, pattern in _SAYS.items():
@@ -47,7 +48,7 @@ def _phase_of(names: pl.Series) -> pl.DataFrame:
     return rows.with_columns(says.alias("says")).filter(pl.col("says").is_not_null())
 
 
-def _said(ranges: pl.DataFrame) -> pl.Series:
+def _own_phases(ranges: pl.DataFrame) -> pl.Series:
     names = _phase_of(ranges["name"])
     is_backward = ranges["kind"].is_in(["backward", "engine"]).fill_null(value=False)
     if names.height:

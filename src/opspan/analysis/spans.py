@@ -1,16 +1,15 @@
-"""Stretches of time: how long they are, and what they cover together.
+"""Stretches of time: how long they are, and how much time they cover together.
 
-    difference(start, end) -> an expression: from the one time to the other, negative if `end` is earlier
+    difference(start, end) -> an expression: the time from start to end, negative if `end` is earlier
     length(start, end)     -> the same, at least 0
-    union(rows, by) -> *by, start_ns, end_ns: the same time, in stretches that do not touch, in order; union(rows, by,
-        others): that of both
-    within(rows, time, spans, by) -> row, stretch: which rows of `rows` lie in which rows of `spans`
-    time_in(rows, spans, by) -> for each of `spans`, how much of it `rows` cover together
-
-What is longer than 292 years becomes the largest number; where a time is null, so is what is computed from it.
-Rows with no begin, no end or no length cover nothing. `by`: columns that tell one row of time from another (a device, a
-process); nulls are a value like any other. What several sets have in common is a difference of what they cover
-together: utilisation, overlaps and breakdowns are found without a look at each moment.
+    union(rows, by, others=None) -> *by, start_ns, end_ns: the time that the rows (and others) cover together, as
+        stretches in order that do not touch
+    within(rows, time, spans, by) -> row, stretch: the pairs of `rows` and `spans` in which the row's time is in the
+    span time_in(rows, spans, by) -> for each of `spans`, how much of it `rows` cover together
+ A time of more than 292 years becomes the largest number; if a time is null, so is everything that is computed from it.
+Rows without a begin, an end or a length cover nothing. `by` are the columns whose time is one, such as those of a
+device or a process; null is a value like any other. The overlap of sets is a difference of times that they cover
+together, so utilisation, overlaps and breakdowns are found without looking at each moment.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from opspan.tables.same import unlike
 
 _col = pl.col
 _START, _END = _col("start_ns"), _col("end_ns")
-PROCESS = ("rank", "pid")  # whose time it is, mostly
+PROCESS = ("rank", "pid")
 DEVICE = (*PROCESS, "device_id")
 LEAST, MOST = -(2**63), 2**63 - 1
 
@@ -36,30 +35,27 @@ def difference(start: pl.Expr = _START, end: pl.Expr = _END) -> pl.Expr:
 
 
 def length(start: pl.Expr = _START, end: pl.Expr = _END) -> pl.Expr:
-    return _bounded(_between(start, end), end <= start)
+    ns = _between(start, end)
+    return pl.when(end <= start).then(0).when(ns < 0).then(MOST).otherwise(ns)
 
 
 def bounded(number: pl.Expr) -> pl.Expr:
-    """Int128 as Int64: what is too large as the largest number, what is too small as the smallest."""
+    """Casts Int128 to Int64, and clips numbers that do not fit."""
     return number.clip(LEAST, MOST).cast(pl.Int64)
 
 
 def _between(start: pl.Expr, end: pl.Expr) -> pl.Expr:
-    """In 64 bits, which take a tenth of the time of 128: where it is too long for them its sign is not that of time."""
+    """Subtracts in 64 bits, ten times faster than in 128 bits. If a time is too long for them, its sign is wrong."""
     return end.cast(pl.Int64) - start.cast(pl.Int64)
-
-
-def _bounded(ns: pl.Expr, is_nothing: pl.Expr) -> pl.Expr:
-    """Time that is not negative, but for what is too long."""
-    return pl.when(is_nothing).then(0).when(ns < 0).then(MOST).otherwise(ns)
 
 
 def union(rows: pl.DataFrame, by: Sequence[str], others: pl.DataFrame | None = None) -> pl.DataFrame:
     others = rows.clear() if others is None else others
     groups = grouped(by, rows, others)
-    found = native.cover(rows.select("start_ns", "end_ns", *groups), others.select("start_ns", "end_ns", *groups))
-    whose = pl.concat([rows.select(by), others.select(by)]) if by else rows.select(by)
-    return whose[found["row"]].hstack(found.drop("row")) if by else found.drop("row")
+    cover = native.cover(rows.select("start_ns", "end_ns", *groups), others.select("start_ns", "end_ns", *groups))
+    if not by:
+        return cover.drop("row")
+    return pl.concat([rows.select(by), others.select(by)])[cover["row"]].hstack(cover.drop("row"))
 
 
 def time_in(rows: pl.DataFrame, spans: pl.DataFrame, by: Sequence[str]) -> pl.Series:
@@ -68,14 +64,14 @@ def time_in(rows: pl.DataFrame, spans: pl.DataFrame, by: Sequence[str]) -> pl.Se
 
 
 def grouped(by: Sequence[str], *frames: pl.DataFrame) -> list[pl.Expr]:
-    """The columns that tell the groups of native code apart: those of `by` that are not the same in all rows."""
+    """Returns the columns that tell groups apart in native code: those of `by` that are not the same in all rows."""
     some = [frame for frame in frames if frame.height]
     told_by = unlike(by, *some) if some else []
     return [_col(name).cast(pl.Int64).alias(f"by{number}") for number, name in enumerate(told_by)]
 
 
 def numbered(by: Sequence[str], *frames: pl.DataFrame) -> list[pl.DataFrame]:
-    """The frames with a column `of`: the number of what `by` says, which is the same in all of them."""
+    """Adds a column `of` to the frames: a number for each value of `by`, which means the same in all of them."""
     some = [frame for frame in frames if frame.height]
     told_by = unlike(by, *some) if some else []
     if not told_by:
@@ -85,7 +81,8 @@ def numbered(by: Sequence[str], *frames: pl.DataFrame) -> list[pl.DataFrame]:
 
 
 def apart(rows: pl.DataFrame, by: Sequence[str]) -> dict[tuple[object, ...], pl.DataFrame]:
-    """By what tells them apart: the time of one device, say, is sorted and summed by itself. At least one is there."""
+    """Returns a dictionary of the rows by their values of `by`; without rows, it has one entry. Work on each device,
+    for example, can then be sorted and summed by itself."""
     if not rows.height:
         return {(None,) * len(by): rows}
     told_by = unlike(by, rows)
@@ -97,7 +94,7 @@ def apart(rows: pl.DataFrame, by: Sequence[str]) -> dict[tuple[object, ...], pl.
 
 
 def summed_by(rows: pl.DataFrame, by: Sequence[str], **sums: pl.Expr) -> pl.DataFrame:
-    """A row for each value of `by`, in any order: grouped by what is not the same in all rows."""
+    """Returns a row of sums for each value of `by`, in any order. Groups only by columns that differ between rows."""
     told_by = unlike(by, rows)
     same = (_col(name).first() for name in by if name not in told_by)
     grouped = rows.group_by(told_by).agg(*same, **sums) if told_by else rows.select(*same, **sums)
@@ -105,26 +102,26 @@ def summed_by(rows: pl.DataFrame, by: Sequence[str], **sums: pl.Expr) -> pl.Data
 
 
 def over(expr: pl.Expr, rows: pl.DataFrame, by: Sequence[str]) -> pl.Expr:
-    """The expression for each value of `by`: of what is not the same in all rows."""
+    """Returns the expression over `by`, using only columns that differ between rows."""
     told_by = unlike(by, rows)
     return expr.over(told_by) if told_by else expr
 
 
 def distinct(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """What tells rows apart, once each, in any order."""
+    """Returns the distinct values of `by`, in any order."""
     told_by = unlike(by, rows)
     return rows.select(by).unique(told_by) if told_by else rows.select(by).head(1)
 
 
 def only(rows: pl.DataFrame, which: pl.Expr | pl.Series) -> pl.DataFrame:
-    """A filter that copies nothing where all rows are wanted."""
+    """Filters rows, and copies nothing if all rows are wanted."""
     flags = which if isinstance(which, pl.Series) else rows.select(which.fill_null(value=False)).to_series()
     return rows if flags.all() else rows.filter(flags)
 
 
 def looked_up(rows: pl.DataFrame, table: pl.DataFrame, on: Sequence[str]) -> pl.DataFrame:
-    """`rows` with the other columns of `table`, which has at most one row for each value of `on`: a join, on those of
-    its columns alone that are not the same in all rows."""
+    """Adds the other columns of `table`, which has at most one row for each value of `on`. Joins only on columns that
+    differ between rows."""
     rest = unlike(on, rows)
     if same := {name: rows[name][0] for name in on if name not in rest}:
         table = table.filter(**same).drop(same)
@@ -135,11 +132,12 @@ def looked_up(rows: pl.DataFrame, table: pl.DataFrame, on: Sequence[str]) -> pl.
 
 
 def in_order(rows: pl.DataFrame, by: str) -> pl.DataFrame:
-    """A sort that copies nothing where there is nothing to do."""
+    """Sorts rows, and copies nothing if they are sorted already."""
     return rows if rows[by].is_sorted() else rows.sort(by, maintain_order=True)
 
 
 def within(rows: pl.DataFrame, time: str, spans: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """Pairs of row numbers, those of a stretch in order of `time`; where stretches overlap, a row is in several."""
+    """Returns pairs of row numbers, those of a stretch in order of `time`. If stretches overlap, a row is in
+    several."""
     groups = grouped(by, rows, spans)
     return native.within(rows.select(_col(time).alias("time_ns"), *groups), spans.select("start_ns", "end_ns", *groups))

@@ -1,15 +1,15 @@
-"""Training steps: which step a range is in.
+"""Finds the training step that each range is in.
 
     steps(ranges) -> ranges with step, Categorical: the name of the step's range (ProfilerStep#3), null outside of steps
-    torch_steps(ranges) -> rank, pid, name, start_ns, end_ns, is_async of the steps that a profiler or a session says
+    torch_steps(ranges) -> rank, pid, name, start_ns, end_ns, is_async of the steps of a profiler or a session
 
-A step is a range whose name matches. Ranges that begin while a step is open in their process are in it, whatever their
-thread, because the backward of a step runs on another thread. If several steps are open, the last to begin counts.
+A step is a range whose name matches. Ranges that begin while a step is open in their process are in it, on any thread,
+because the backward of a step runs on another thread. If several steps are open, the last to begin counts.
 
-A profiler's steps are the ranges ProfilerStep#N. A session without a schedule marks where each ends: then a step is
-what lies between two marks, from where its own work begins (`own_work`). Where a process has both, the ranges count.
-A profiler opens a range at each step() for the step that may follow: the last one of a process is none if nothing is in
-it, and something is in each of the others.
+The steps of a profiler are the ranges ProfilerStep#N. A session without a schedule only marks the ends of steps: then a
+step is the time between two marks, from where its own work begins (`own_work`). If a process has both, the ranges
+count. At each step() a profiler opens a range for the step that may follow. So the last range of a process is not a
+step if nothing is in it, and something is in each of the others.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _col = pl.col
 
 
 def steps(ranges: pl.DataFrame, pattern: str | None = None) -> pl.DataFrame:
-    """`pattern`: a regular expression that finds a step's name; torch's ProfilerStep#N if not given."""
+    """Adds the steps. `pattern`: a regular expression for the names of steps, by default torch's ProfilerStep#N."""
     if pattern is None:
         return _in_steps(ranges, torch_steps(ranges))
     try:
@@ -39,20 +39,24 @@ def steps(ranges: pl.DataFrame, pattern: str | None = None) -> pl.DataFrame:
 
 
 def steps_named(ranges: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
-    """The same as `steps`, if the names of the steps are known."""
+    """Adds the steps like `steps`, if their names are known."""
     return _in_steps(ranges, ranges.filter(_is_called(names)).select(_STEP))
 
 
 def torch_steps(ranges: pl.DataFrame) -> pl.DataFrame:
     is_range = ~_col("is_mark").fill_null(value=False) & (_col("end_ns") >= _col("start_ns"))
-    found = ranges.filter(_is_called(matching(ranges, PATTERN)) & is_range).select(_STEP)
-    found = _without_empty_end(found, ranges)
+    marked_ranges = ranges.filter(_is_called(matching(ranges, PATTERN)) & is_range).select(_STEP)
+    marked_ranges = _without_empty_end(marked_ranges, ranges)
     ends = _ended(ranges)
-    return pl.concat([found, ends.join(found, on=PROCESS, how="anti", nulls_equal=True)]) if ends.height else found
+    return (
+        pl.concat([marked_ranges, ends.join(marked_ranges, on=PROCESS, how="anti", nulls_equal=True)])
+        if ends.height
+        else marked_ranges
+    )
 
 
 def matching(ranges: pl.DataFrame, pattern: str) -> pl.Series:
-    """The names of ranges that match it."""
+    """Returns the names of ranges that match the pattern."""
     names = ranges["name"].unique().drop_nulls().cast(pl.String)
     return names.filter(names.str.contains(pattern))
 
@@ -62,7 +66,7 @@ def _is_called(names: pl.Series) -> pl.Expr:
 
 
 def _ended(ranges: pl.DataFrame) -> pl.DataFrame:
-    """The steps whose ends are marked."""
+    """Returns the steps of sessions that mark only the ends of steps."""
     names = matching(ranges, _END)
     if not len(names):
         return ranges.clear().select(_STEP)
@@ -70,7 +74,7 @@ def _ended(ranges: pl.DataFrame) -> pl.DataFrame:
     begins = ranges.group_by(PROCESS).agg(begin_ns=_col("start_ns").min())
     marks = marks.join(begins, on=PROCESS, nulls_equal=True, maintain_order="left")
     name = _col("name").cast(pl.String).str.strip_prefix(END_OF_STEP.removesuffix("ProfilerStep#"))
-    found = marks.select(
+    rows = marks.select(
         *PROCESS,
         "tid",
         name.cast(pl.Categorical),
@@ -79,7 +83,7 @@ def _ended(ranges: pl.DataFrame) -> pl.DataFrame:
         is_async=pl.lit(value=True),
         is_first=_col("start_ns").shift(1).over(PROCESS).is_null() | name.str.ends_with("#0"),
     )
-    return found.with_columns(own_work(found, ranges)).select(_STEP)
+    return rows.with_columns(own_work(rows, ranges)).select(_STEP)
 
 
 def _without_empty_end(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
@@ -96,9 +100,9 @@ def _without_empty_end(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFram
     return steps.join(empty, on=[*PROCESS, "start_ns"], how="anti", nulls_equal=True, maintain_order="left")
 
 
-def _in_steps(ranges: pl.DataFrame, found: pl.DataFrame) -> pl.DataFrame:
-    if not found.height:
+def _in_steps(ranges: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+    if not steps.height:
         return ranges.with_columns(pl.lit(None, dtype=pl.Categorical).alias("step"))
     anywhere = pl.lit(0, dtype=pl.Int64).alias("tid")
-    row = innermost(found.with_columns(anywhere), ranges.select("rank", "pid", anywhere, time_ns="start_ns"))
-    return ranges.with_columns(found["name"].cast(pl.Categorical).gather(row).alias("step"))
+    row = innermost(steps.with_columns(anywhere), ranges.select("rank", "pid", anywhere, time_ns="start_ns"))
+    return ranges.with_columns(steps["name"].cast(pl.Categorical).gather(row).alias("step"))

@@ -1,7 +1,8 @@
-"""What is summed over the ranges or the work of a group, and what a group may be: defined once, for all sums.
+"""The columns that are summed over ranges or work, and the columns that rows are grouped by: defined once, for all
+sums.
 
-`averages` sums columns by these definitions, `events` sums what torch's averages hold, and the SQL of the views in the
-analysis database is written from them.
+`averages` sums columns by these definitions, `events` sums the figures of torch's averages, and the SQL of the views in
+the analysis database is made from them.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import polars as pl
 
 from opspan.analysis.memory import SELF as SELF_MEMORY
 
-# What to group by -> the columns whose values make a group.
+# The ways to group, and the columns whose values make a group.
 OF_RANGES: dict[str, tuple[str, ...]] = {
     "name": ("name",),
     "shape": ("name", "sizes"),
@@ -25,40 +26,42 @@ OF_WORK: dict[str, tuple[str, ...]] = {
     "stream": ("rank", "device_id", "context_id", "stream_id"),
     "kernel": ("kind", "name"),
 }
-# Work that keeps a device busy: no waits, and nothing that the profiler did itself.
+# The kinds of work that keep a device busy; waits do not.
 DEVICE_KINDS = ("kernel", "memcpy", "memset", "graph")
 
 
-class Sum(NamedTuple):
+class Measure(NamedTuple):
+    """A column of sums."""
+
     name: str
-    of: str  # column of the rows; duration_ns: end_ns - start_ns, at least 0
+    of: str  # the column that is summed; duration_ns is end_ns - start_ns, at least 0
 
     @property
     def is_whole(self) -> bool:
-        """Whether whole ranges are summed: then a range inside another one of its group counts twice."""
+        """Whether times of ranges include the ranges inside: then a range inside another of its group counts twice."""
         return not self.name.startswith("self_")
 
 
 RANGE_SUMS = (
-    Sum("cpu_ns", "duration_ns"),
-    Sum("self_cpu_ns", "self_ns"),
-    Sum("device_ns", "device_ns"),
-    Sum("self_device_ns", "self_device_ns"),
+    Measure("cpu_ns", "duration_ns"),
+    Measure("self_cpu_ns", "self_ns"),
+    Measure("device_ns", "device_ns"),
+    Measure("self_device_ns", "self_device_ns"),
 )
-MEMORY_SUMS = tuple(Sum(name, name) for name in SELF_MEMORY)
-WORK_SUMS = (Sum("device_ns", "duration_ns"),)
-# The largest first, by these and then by the columns of the group.
+MEMORY_SUMS = tuple(Measure(name, name) for name in SELF_MEMORY)
+WORK_SUMS = (Measure("device_ns", "duration_ns"),)
+# Groups are sorted by these columns, the largest first, and then by the columns of the group.
 RANGE_ORDER = ("self_device_ns", "self_cpu_ns", "count")
 WORK_ORDER = ("device_ns", "count")
 DURATION = (pl.col("end_ns") - pl.col("start_ns")).clip(lower_bound=0)
 
 
-def summed(sums: Sequence[Sum], columns: Collection[str]) -> list[pl.Expr]:
-    """The count, and each sum whose column exists."""
-    found = [pl.len().cast(pl.Int64).alias("count")]
-    for one in sums:
-        if one.of in columns:
-            found.append(pl.col(one.of).sum().alias(one.name))
-        elif one.of == "duration_ns":
-            found.append(DURATION.sum().alias(one.name))
-    return found
+def summed(sums: Sequence[Measure], columns: Collection[str]) -> list[pl.Expr]:
+    """Returns expressions for the count and for each sum whose column exists."""
+    expressions = [pl.len().cast(pl.Int64).alias("count")]
+    for measure in sums:
+        if measure.of in columns:
+            expressions.append(pl.col(measure.of).sum().alias(measure.name))
+        elif measure.of == "duration_ns":
+            expressions.append(DURATION.sum().alias(measure.name))
+    return expressions

@@ -1,11 +1,11 @@
-"""Which ops could use tensor cores, and how much of their time on the device did.
+"""The ops that could use tensor cores, and how much of their device time did.
 
-    tensor_cores(ranges, work, keys) -> the keys (name, and what else makes a group), and
+    tensor_cores(ranges, work, keys) -> the keys (name, and other columns that make a group), and
         is_eligible      Boolean  ops of this name multiply matrices or convolve
-        tensor_cores_ns  Int64    time of kernels that use tensor cores, in these ranges and in all inside them
-        unknown_ns       Int64    the same, of kernels whose names do not say it
+        tensor_cores_ns  Int64    time of kernels that use tensor cores, in these ranges and all ranges inside
+        unknown_ns       Int64    time of kernels whose names do not tell it
 
-Told by names of ops and of kernels: nothing else is in every trace. Work must be attributed (`launches`).
+All this is told by names of ops and kernels, as traces have nothing else. Work must be attributed (`launches`).
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""What the host waits for: calls that do not return before a device, or the driver, has done something.
+"""Finds the calls that make the host wait: they do not return before a device, or the driver, has done something.
 
     waits(ranges, calls, work) -> a row for each waiting call, in the order of the calls
         call                  UInt32  row of the call
         rank, pid, tid        its thread
         start_ns, end_ns      Int64
         wait_ns               Int64   how long the call took; null if it did not return
-        why                   WHY     what it waits for
-        range                 UInt32  row of the range that it was made in
+        why                   WHY     the kind of wait
+        range                 UInt32  row of the range that the call was made in
         busy_ns               Int64   how much of the wait a device ran work of the call's process
 
-docs/analysis.md, "waits", says what is what. Work must be attributed (`launches`) first.
+docs/analysis.md, "waits", has the rules. Work must be attributed (`launches`) first.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from opspan.analysis.spans import PROCESS, length, time_in
 _col = pl.col
 
 SYNCHRONISE, COPY, ITEM = "synchronise", "blocking copy", "item"
-DRAIN = (SYNCHRONISE, COPY, ITEM)  # after which a device may have nothing left to do
+DRAIN = (SYNCHRONISE, COPY, ITEM)  # after these waits a device may have nothing left to do
 WHY = pl.Enum([SYNCHRONISE, COPY, ITEM, "allocation", "free", "module loading"])
 
-# Names of the calls that always wait: patterns of whole names.
+# Calls that always wait: patterns of full names.
 NAMES: dict[str, tuple[str, ...]] = {
     SYNCHRONISE: (
         "cuda(Device|Stream|Event|Thread)Synchronize",
@@ -34,9 +34,9 @@ NAMES: dict[str, tuple[str, ...]] = {
         "hip(Device|Ctx|Stream|Event)Synchronize",
         "ze(CommandQueue|CommandList|Event|Fence)(Host)?Synchronize",
         "urQueueFinish|urEventWait|clFinish|clWaitForEvents",
-        "synchronize(Device|Stream|Event)?",  # MTIA's
+        "synchronize(Device|Stream|Event)?",  # of MTIA
     ),
-    # Unless both ends are memory of a device. cudaMemcpyPeer and cuMemcpyDtoD do not wait.
+    # They do not wait if both ends are memory of a device. cudaMemcpyPeer and cuMemcpyDtoD never wait.
     COPY: (
         "cudaMemcpy(2D|3D)?((To|From)(Array|Symbol))?",
         "cuMemcpy(HtoD|DtoH|HtoA|AtoH|2D|2DUnaligned|3D)?",
@@ -61,13 +61,13 @@ NAMES: dict[str, tuple[str, ...]] = {
         "zeModuleCreate|urProgramBuild|clBuildProgram",
     ),
 }
-# They wait if one end is pageable memory: the driver itself moves the bytes between it and memory that devices reach.
+# These wait if one end is pageable memory: then the driver itself moves the bytes to or from memory that devices reach.
 ASYNC_COPIES = ("(cuda|cu|hip)Memcpy[A-Za-z0-9]*Async",)
-# The forms of a function for a default stream of each thread.
+# Suffixes of functions that use a default stream for each thread.
 SUFFIX = "(_ptsz|_ptds|_spt)?"
-# nsys' backtraces of calls: the same calls a second time.
+# nsys records calls a second time for their backtraces.
 SECOND_TIME = "cuda_backtrace"
-# A value is fetched in these, and nothing else is waited for.
+# Ops that fetch a value from a device.
 ITEM_OPS = ("aten::item", "aten::_local_scalar_dense")
 
 
@@ -77,8 +77,8 @@ def waits(ranges: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> pl.D
     rows = rows.with_row_index("call").filter(_col("named").is_not_null() & is_first_time)
     rows = rows.join(_copies(work), on="call", how="left", maintain_order="left")
     is_pageable, is_on_device = (_col(name).fill_null(value=False) for name in ("is_pageable", "is_on_device"))
-    said = pl.when(_col("named") == _ASYNC).then(pl.when(is_pageable).then(pl.lit(COPY))).otherwise("named")
-    rows = rows.with_columns(why=pl.when((_col("named") != COPY) | ~is_on_device).then(said))
+    why = pl.when(_col("named") == _ASYNC).then(pl.when(is_pageable).then(pl.lit(COPY))).otherwise("named")
+    rows = rows.with_columns(why=pl.when((_col("named") != COPY) | ~is_on_device).then(why))
     rows = _outermost(rows.filter(_col("why").is_not_null()))
     fetched = nearest(ranges, ranges["name"].is_in(pl.Series(ITEM_OPS, dtype=pl.Categorical).implode()))
     is_item = fetched.gather(rows["range"]).is_not_null() & rows["why"].is_in([SYNCHRONISE, COPY])
@@ -100,20 +100,20 @@ _ASYNC = "asynchronous copy"
 
 
 def _by_name(names: pl.Series) -> pl.Series:
-    """For each call which of NAMES it is one of, or _ASYNC."""
+    """Returns, for each call, the kind of wait (a key of NAMES, or _ASYNC) that its name stands for, or null."""
     known = names.unique().drop_nulls()
     text = _col("name").cast(pl.String)
     rules = {**NAMES, _ASYNC: ASYNC_COPIES}
-    said = pl.coalesce(
+    kind = pl.coalesce(
         pl.when(text.str.contains(f"^({'|'.join(patterns)}){SUFFIX}$")).then(pl.lit(rule))
         for rule, patterns in rules.items()
     )
-    found = known.to_frame("name").select("name", named=said)
-    return names.to_frame("name").join(found, on="name", how="left", maintain_order="left")["named"]
+    kinds = known.to_frame("name").select("name", named=kind)
+    return names.to_frame("name").join(kinds, on="name", how="left", maintain_order="left")["named"]
 
 
 def _copies(work: pl.DataFrame) -> pl.DataFrame:
-    """For each call that copied: whether pageable memory had a part in it, and whether only devices' memory had."""
+    """Returns, for each call that copied, whether an end was pageable memory, and whether both ends were on devices."""
     copied = work.filter(_col("kind") == "memcpy", _col("call").is_not_null())
     sides = [_col(name).cast(pl.String) for name in ("copy_from", "copy_to")]
     is_pageable, is_on_device = (
@@ -125,7 +125,7 @@ def _copies(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _outermost(rows: pl.DataFrame) -> pl.DataFrame:
-    """Without the calls that lie in another one of their thread. A call that did not return has none inside it."""
+    """Removes calls that lie in another call of their thread. A call that did not return contains no others."""
     end = pl.when(_col("start_ns").is_not_null()).then(pl.max_horizontal("start_ns", "end_ns"))
     in_order = rows.with_columns(until=end).sort("start_ns", "until", "call", descending=[False, True, False])
     before = _col("until").cum_max().shift(1).over("rank", "pid", "tid")
@@ -137,11 +137,11 @@ def _outermost(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _busy_ns(rows: pl.DataFrame, work: pl.DataFrame) -> pl.Series:
     busy = on_device(work.select("rank", "pid", "start_ns", "end_ns", "kind", "is_overhead"))
-    # If some work's process is not known, nobody knows for how long any process of its rank kept a device busy.
+    # If the process of some work is unknown, the busy time of all processes of its rank is unknown.
     unclear = busy.filter(_col("pid").is_null())["rank"].unique()
-    asked = rows.select("call", "rank", "pid", "start_ns", "end_ns").filter(
+    known = rows.select("call", "rank", "pid", "start_ns", "end_ns").filter(
         _col("pid").is_not_null(), _col("rank").is_in(busy["rank"].unique().implode(), nulls_equal=True)
     )
-    asked = asked.filter(~_col("rank").is_in(unclear.implode(), nulls_equal=True))
-    found = asked.select("call", busy_ns=time_in(busy, asked, PROCESS))
-    return rows.select("call").join(found, on="call", how="left", maintain_order="left")["busy_ns"]
+    known = known.filter(~_col("rank").is_in(unclear.implode(), nulls_equal=True))
+    times = known.select("call", busy_ns=time_in(busy, known, PROCESS))
+    return rows.select("call").join(times, on="call", how="left", maintain_order="left")["busy_ns"]

@@ -12,7 +12,7 @@ from typing import Any
 
 import polars as pl
 
-from opspan.analysis.sums import RANGE_SUMS, Sum, summed
+from opspan.analysis.sums import RANGE_SUMS, Measure, summed
 from opspan.events.column_event import ColumnAverage, ColumnEvent, shapes_of
 from opspan.events.columns import FLOPS, MEMORY
 from opspan.events.event_rows import is_user, shown_name
@@ -20,7 +20,7 @@ from opspan.events.times import Microseconds
 
 # CPU time has a column of its own here, cpu_ns, because device events have it too (0).
 _SUMS = tuple(one._replace(of="cpu_ns") if one.name == "cpu_ns" else one for one in RANGE_SUMS)
-_SUMS += tuple(Sum(name, name) for name in (*MEMORY, *FLOPS))
+_SUMS += tuple(Measure(name, name) for name in (*MEMORY, *FLOPS))
 _NAMES = ("count", *(one.name for one in _SUMS))
 
 

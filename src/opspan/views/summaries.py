@@ -17,7 +17,7 @@ from opspan.analysis.sums import (
     RANGE_SUMS,
     WORK_ORDER,
     WORK_SUMS,
-    Sum,
+    Measure,
 )
 
 
@@ -34,7 +34,7 @@ def _sql(columns: Sequence[str], of: str, where: str, keys: Sequence[str], order
     return f"SELECT {shown}\nFROM {of}\nWHERE {where}\nGROUP BY {', '.join(keys)}\nORDER BY {sorted_by}"
 
 
-def _sums(of: Sequence[Sum]) -> list[str]:
+def _sums(of: Sequence[Measure]) -> list[str]:
     return [f"coalesce(sum({one.of}), 0) AS {one.name}" for one in of]
 
 
