@@ -1,30 +1,30 @@
-"""Where the time of a step went: on each device, and in the process as a whole.
+"""Divides the time of a step: on each device, and in the process as a whole.
 
     devices(trace, steps) -> rank, pid, device_id, step, and in ns
-        time_ns, busy_ns, idle_ns     of the step; in which anything ran on the device; in which nothing did
-        kernel_ns                     in which a kernel ran
-        computing_ns                  in which one ran that is no collective
-        communicating_ns, copying_ns  in which a collective ran; a copy or a fill
-        exposed_communicating_ns      in which a collective ran and nothing computed
-        exposed_copying_ns            in which a copy ran, and nothing computed or communicated
+        time_ns, busy_ns, idle_ns     time of the step; time in which anything, or nothing, ran on the device
+        kernel_ns                     time in which a kernel ran
+        computing_ns                  time in which a kernel ran that is not a collective
+        communicating_ns, copying_ns  time in which a collective ran; a copy or a fill
+        exposed_communicating_ns      time in which a collective ran and nothing computed
+        exposed_copying_ns            time in which a copy ran, and nothing computed or communicated
         work_ns, tensor_core_ns, unknown_core_ns
-                                      kernels, each whole in the step that it begins in; of these, on tensor cores, and
-                                      those of names that do not say it
-        sm_ns                         the time by the share of the multiprocessors that the kernels of each moment have
-                                      blocks for, which is at most all of them
-        occupancy_ns, with_occupancy_ns  kernels of which the occupancy is known, each by it; these kernels themselves
-    use(devices) -> rank, pid, step, and for all devices of a process together, or with of=DEVICE for each
+                                      sums over kernels, each counted whole in the step that it begins in: all kernels,
+                                      those on tensor cores, and those whose names do not tell
+        sm_ns                         time, weighted at each moment by the share of the multiprocessors (at most 1) that
+                                      the running kernels have blocks for
+        occupancy_ns, with_occupancy_ns  sums over kernels with a known occupancy: their time weighted by it; their time
+    use(devices) -> rank, pid, step, and for all devices of a process together, or for each with by=DEVICE
         utilisation                   share of the time in which a kernel ran
         sm_efficiency                 sm_ns as a share of the time
-        occupancy                     mean of the kernels' occupancy, each weighted by its time
-        tensor_core_share             share of the kernels' time that is of kernels for tensor cores
-    breakdown(trace, steps) -> rank, pid, step, time_ns, and KINDS as columns <kind>_ns: each moment of a step is of the
-        first kind that is on, and they add up to time_ns; collectives that the host does itself come last
+        occupancy                     mean of the kernels' occupancy, weighted by their time
+        tensor_core_share             share of tensor core kernels in the kernels' time
+    breakdown(trace, steps) -> rank, pid, step, time_ns, and a column <kind>_ns for each of KINDS: each moment of a step
+        counts for the first kind that runs, so they add up to time_ns; collectives of the host itself come last
 
-`trace`: with phases; `steps`: what `iterations` gives. A process without steps has one row, its whole time: from the
-first to the last of its ranges, calls and work, without what the profiler did itself; step is null. `with_wholes`:
-the others have it, too. A device is that of a process: where two processes share one, each has what it ran there
-itself. What runs belongs to the step in which it runs, not to that which launched it.
+`trace` must have phases; `steps` come from `iterations`. A process without steps has one row, with a null step, for its
+whole time: from the first to the last of its ranges, calls and work, without what the profiler did itself. With
+`with_wholes` the other processes have this row, too. Devices are counted for each process: if two processes share one,
+each has what it ran there itself. Work belongs to the step in which it runs, not to the step that launched it.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ if TYPE_CHECKING:
     from opspan.tables import Tables
 
 _col = pl.col
-# In the order in which a moment is given to them.
+# A moment counts for the first of these kinds that runs.
 KINDS = ("computing", "copying", "filling", "communicating", "calling", "loading", "ops", "other")
-WHAT = pl.Enum(["copying", "filling", "communicating", "computing"])  # of these, what work is
+WHAT = pl.Enum(["copying", "filling", "communicating", "computing"])  # the kinds of work
 OPS = ("op", "backward", "engine", "script", "static_op", "static_model")
-# Whose calls drive a device.
+# Libraries whose calls drive a device.
 APIS = "^(cuda|hip|hsa|level_zero|ze|sycl|opencl|musa|runtime|driver)"
 
 
@@ -71,43 +71,43 @@ def devices(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False) ->
     work = busy_with(trace.work, *SHAPE)
     times = step_times(trace, steps, with_wholes=with_wholes)
     used = distinct(work, DEVICE).join(times, on=PROCESS, nulls_equal=True).sort(*DEVICE, "start_ns")
-    kernels = _those(work, "computing", "communicating")
+    kernels = _of_kinds(work, "computing", "communicating")
     spans = work.select(*DEVICE, "start_ns", "end_ns", "what")
     sets = {
         "busy_ns": spans,
-        "known_ns": _those(spans, "computing", "communicating", "copying", "filling"),
-        "kernel_ns": _those(spans, "computing", "communicating"),
-        "computing_ns": _those(spans, "computing"),
-        "communicating_ns": _those(spans, "communicating"),
-        "copying_ns": _those(spans, "copying", "filling"),
+        "known_ns": _of_kinds(spans, "computing", "communicating", "copying", "filling"),
+        "kernel_ns": _of_kinds(spans, "computing", "communicating"),
+        "computing_ns": _of_kinds(spans, "computing"),
+        "communicating_ns": _of_kinds(spans, "communicating"),
+        "copying_ns": _of_kinds(spans, "copying", "filling"),
     }
-    # The first four are each a part of the one before: one with as many rows is the same.
+    # Each of the first four sets is a part of the one before, so if it has as many rows, it is the same set.
     covered: dict[str, pl.Series] = {}
     for (name, rows), before in zip(sets.items(), ("", *sets), strict=False):
         is_same = 0 < len(covered) < 4 and rows.height == sets[before].height
         covered[name] = covered[before] if is_same else time_in(rows, used, DEVICE)
-    found = used.with_columns(ns.alias(name) for name, ns in covered.items())
-    found = found.with_columns(
+    rows = used.with_columns(ns.alias(name) for name, ns in covered.items())
+    rows = rows.with_columns(
         time_ns=length(),
         exposed_communicating_ns=_col("kernel_ns") - _col("computing_ns"),
         exposed_copying_ns=_col("known_ns") - _col("kernel_ns"),
     )
     kernels = _with_shape(kernels, trace)
-    found = found.with_columns(idle_ns=_col("time_ns") - _col("busy_ns"), sm_ns=_sm_ns(kernels, used))
-    sums = _one_by_one(kernels, used)
+    rows = rows.with_columns(idle_ns=_col("time_ns") - _col("busy_ns"), sm_ns=_sm_ns(kernels, used))
+    sums = _kernel_sums(kernels, used)
     key = [*DEVICE, "step", "start_ns"]
-    found = found.join(sums, on=key, how="left", nulls_equal=True, maintain_order="left")
+    rows = rows.join(sums, on=key, how="left", nulls_equal=True, maintain_order="left")
     counted = _col("work_ns", "tensor_core_ns", "unknown_core_ns").fill_null(0)
-    return found.with_columns(counted).drop("start_ns", "end_ns", "known_ns")
+    return rows.with_columns(counted).drop("start_ns", "end_ns", "known_ns")
 
 
-def _those(work: pl.DataFrame, *kinds: str) -> pl.DataFrame:
+def _of_kinds(work: pl.DataFrame, *kinds: str) -> pl.DataFrame:
     return only(work, _col("what").is_in(kinds))
 
 
-def use(devices: pl.DataFrame, of: tuple[str, ...] = PROCESS) -> pl.DataFrame:
-    """`of`: whose use it is, a process' or a device's. Null where nothing is known, or nothing ran. Devices of which no
-    efficiency is known are not in its mean."""
+def use(devices: pl.DataFrame, by: tuple[str, ...] = PROCESS) -> pl.DataFrame:
+    """Returns the use of each process, or of each device with by=DEVICE. Figures are null if they are unknown, or if
+    nothing ran. Devices with an unknown efficiency are not in its mean."""
     time, work = _col("time_ns").cast(pl.Float64), _col("work_ns")
     parts = {
         "utilisation": (_col("kernel_ns"), time),
@@ -116,10 +116,10 @@ def use(devices: pl.DataFrame, of: tuple[str, ...] = PROCESS) -> pl.DataFrame:
         "tensor_core_share": (_col("tensor_core_ns"), work.filter(is_told(_col("unknown_core_ns").sum(), work.sum()))),
     }
     shares = (
-        pl.when(of.sum() > 0).then(part.sum() / of.sum().cast(pl.Float64)).alias(name)
-        for name, (part, of) in parts.items()
+        pl.when(total.sum() > 0).then(part.sum() / total.sum().cast(pl.Float64)).alias(name)
+        for name, (part, total) in parts.items()
     )
-    return devices.group_by(*of, "step", maintain_order=True).agg(*shares)
+    return devices.group_by(*by, "step", maintain_order=True).agg(*shares)
 
 
 def breakdown(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False) -> pl.DataFrame:
@@ -129,36 +129,38 @@ def breakdown(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False) 
     calls = calls.filter(_col("api").is_in(apis.filter(apis.str.contains(APIS)).cast(pl.Categorical).implode()))
     ranges = trace.ranges.select(*PROCESS, "start_ns", "end_ns", "name", "kind", "phase", "is_async", "is_mark")
     nested = ranges.filter(~_col("is_async"), ~_col("is_mark").fill_null(value=False))
-    spans = {name: _those(work, name) for name in KINDS[:4]}
+    spans = {name: _of_kinds(work, name) for name in KINDS[:4]}
     spans["calling"] = calls
     spans["loading"] = nested.filter(_col("phase") == "data")
     spans["ops"] = nested.filter(_col("kind").is_in(OPS))
-    found = step_times(trace, steps, with_wholes=with_wholes).with_columns(together=pl.lit(0, dtype=pl.Int64))
-    # What all kinds up to one cover together, less what those before it do, is that kind's.
+    spans_of_kind = step_times(trace, steps, with_wholes=with_wholes).with_columns(together=pl.lit(0, dtype=pl.Int64))
+    # The time of a kind is what all kinds up to it cover together, minus what the kinds before it cover.
     together = work.clear().select(*PROCESS, "start_ns", "end_ns")
-    for name, rows in spans.items():
-        before = found["together"]
-        if rows.height:
-            together = union(rows, PROCESS, together)
-            found = found.with_columns(time_in(together, found, PROCESS).alias("together"))
-        found = found.with_columns((_col("together") - before).alias(f"{name}_ns"))
+    for name, spans_of_kind in spans.items():
+        before = spans_of_kind["together"]
+        if spans_of_kind.height:
+            together = union(spans_of_kind, PROCESS, together)
+            spans_of_kind = spans_of_kind.with_columns(time_in(together, spans_of_kind, PROCESS).alias("together"))
+        spans_of_kind = spans_of_kind.with_columns((_col("together") - before).alias(f"{name}_ns"))
     on_host = ranges.filter(_col("name").is_in(collectives_done(ranges["name"]).implode()))
     if on_host.height:
         together = union(on_host, PROCESS, together)
-        both = time_in(together, found, PROCESS)
-        found = found.with_columns(
-            both.alias("together"), communicating_ns=_col("communicating_ns") + both - found["together"]
+        both = time_in(together, spans_of_kind, PROCESS)
+        spans_of_kind = spans_of_kind.with_columns(
+            both.alias("together"), communicating_ns=_col("communicating_ns") + both - spans_of_kind["together"]
         )
-    found = found.with_columns(time_ns=length())
-    return found.with_columns(other_ns=_col("time_ns") - _col("together")).drop("start_ns", "end_ns", "together")
+    spans_of_kind = spans_of_kind.with_columns(time_ns=length())
+    return spans_of_kind.with_columns(other_ns=_col("time_ns") - _col("together")).drop(
+        "start_ns", "end_ns", "together"
+    )
 
 
 BUSY_BY = (*DEVICE, "start_ns", "end_ns", "kind", "name", "full_name", "is_overhead")
 
 
 def busy_with(work: pl.DataFrame, *more: str) -> pl.DataFrame:
-    """The work that devices were busy with, its row as `work`, the columns that matter here and `more`, and as `what`
-    what it is."""
+    """Returns the work that kept devices busy: its row as `work`, its kind as `what`, the columns BUSY_BY and
+    `more`."""
     rows = with_facts(on_device(work.select(*BUSY_BY, *more).with_row_index("work")))
     copying, filling, communicating, computing = (pl.lit(name, dtype=WHAT) for name in WHAT.categories)
     what = (
@@ -175,18 +177,18 @@ def busy_with(work: pl.DataFrame, *more: str) -> pl.DataFrame:
 
 
 def step_times(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False) -> pl.DataFrame:
-    """The steps, and the whole time of processes that have none, or of all: rank, pid, step, start_ns, end_ns."""
+    """Returns the steps, and the whole time of processes without steps, or of all: rank, pid, step, start_ns,
+    end_ns."""
     columns = (*PROCESS, "step", "start_ns", "end_ns")
-    whole = whole_times(trace)
+    wholes = whole_times(trace)
     if not with_wholes:
-        whole = whole.join(steps, on=PROCESS, how="anti", nulls_equal=True)
-    whole = whole.with_columns(step=pl.lit(None, dtype=pl.String)).select(columns)
-    return within_part(pl.concat([steps.select(columns), whole]), trace).sort(*PROCESS, "start_ns")
+        wholes = wholes.join(steps, on=PROCESS, how="anti", nulls_equal=True)
+    wholes = wholes.with_columns(step=pl.lit(None, dtype=pl.String)).select(columns)
+    return within_part(pl.concat([steps.select(columns), wholes]), trace).sort(*PROCESS, "start_ns")
 
 
 def within_part(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
-    """Stretches of time cut to the part of the trace that was read: of what lies around it only ranges are there, whose
-    whole times they keep."""
+    """Clips stretches to the part of the trace that was read. Outside it only ranges were loaded, unclipped."""
     parts = stretches(trace)
     if not parts:
         return rows
@@ -200,8 +202,8 @@ def within_part(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
 
 
 def whole_times(trace: Tables) -> pl.DataFrame:
-    """For each process the first and the last time of its ranges, calls and work. What the profiler itself did before
-    and after is no time of the process: `overhead_outside_ns` has it."""
+    """Returns, for each process, the first and the last time of its ranges, calls and work. What the profiler itself
+    did before and after does not count: `overhead_outside_ns` has it."""
     ends = [
         _ends(frame.select(*PROCESS, "start_ns", end_ns=pl.coalesce("end_ns", "start_ns")))
         for frame in (trace.ranges, trace.calls, own(trace.work))
@@ -210,15 +212,15 @@ def whole_times(trace: Tables) -> pl.DataFrame:
 
 
 def within_whole(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
-    """The rows cut to the time of their process; those outside of it are left out."""
-    whole = whole_times(trace).select(*PROCESS, from_ns="start_ns", to_ns="end_ns")
-    rows = rows.join(whole, on=PROCESS, nulls_equal=True, maintain_order="left")
+    """Clips rows to the time of their process, and leaves out rows outside of it."""
+    wholes = whole_times(trace).select(*PROCESS, from_ns="start_ns", to_ns="end_ns")
+    rows = rows.join(wholes, on=PROCESS, nulls_equal=True, maintain_order="left")
     start, end = pl.max_horizontal("start_ns", "from_ns"), pl.min_horizontal("end_ns", "to_ns")
     return rows.with_columns(start_ns=start, end_ns=end).filter(length() > 0).drop("from_ns", "to_ns")
 
 
 def overhead_outside_ns(trace: Tables) -> int:
-    """How long the profiler itself was at work before the first and after the last event of each process."""
+    """Returns how long the profiler itself was at work before the first and after the last event of each process."""
     if not trace.work["is_overhead"].any():
         return 0
     overhead = union(trace.work.filter("is_overhead").select(*PROCESS, "start_ns", "end_ns"), PROCESS)
@@ -234,17 +236,17 @@ def _ends(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_shape(kernels: pl.DataFrame, trace: Tables) -> pl.DataFrame:
-    """With the share of the multiprocessors that each has blocks for, and with its occupancy."""
+    """Adds the share of the multiprocessors that each kernel has blocks for, and its occupancy."""
     blocks = blocks_per_sm(kernels, trace.devices).clip(upper_bound=1.0).alias("sm_share")
     columns = (*DEVICE, "start_ns", "end_ns", "on_tensor_cores")
     return only(kernels.select(*columns, blocks, occupancy(kernels, trace.devices)), length() > 0)
 
 
 def _sm_ns(kernels: pl.DataFrame, used: pl.DataFrame) -> pl.Series:
-    """For each device and step the integral of the shares of its kernels, at each moment 1 at most; null where no share
-    is known."""
+    """Returns, for each device and step, the integral of the shares of its kernels, which is at most 1 at each moment;
+    null if no share is known."""
     some = kernels.filter(_col("sm_share").is_not_null())
-    some, asked = numbered(DEVICE, some, used)
+    some, steps = numbered(DEVICE, some, used)
     begins = some.select("of", time_ns="start_ns", change="sm_share")
     ends = some.select("of", time_ns="end_ns", change=-_col("sm_share"))
     at = pl.concat([begins, ends]).sort("of", "time_ns", maintain_order=True)
@@ -253,26 +255,26 @@ def _sm_ns(kernels: pl.DataFrame, used: pl.DataFrame) -> pl.Series:
     lasted = (_col("time_ns") - _col("time_ns").shift(1)).cast(pl.Float64)
     before = (_col("share").shift(1) * lasted).fill_null(0.0).cum_sum()
     at = at.select("of", "time_ns", "share", before=before.over("of"))
-    until_end, until_start = (_until(at, asked.select("of", time_ns=name)) for name in ("end_ns", "start_ns"))
-    is_known = asked["of"].is_in(at["of"].unique().implode())
+    until_end, until_start = (_until(at, steps.select("of", time_ns=name)) for name in ("end_ns", "start_ns"))
+    is_known = steps["of"].is_in(at["of"].unique().implode())
     return (until_end - until_start).set(~is_known, None).alias("sm_ns")
 
 
-def _until(at: pl.DataFrame, asked: pl.DataFrame) -> pl.Series:
-    """The integral up to each time. `at`: from each of its times on, the share; and the integral before."""
-    rows = asked.with_row_index("row").sort("time_ns")
+def _until(at: pl.DataFrame, times: pl.DataFrame) -> pl.Series:
+    """Returns the integral up to each time. `at` has, per time, the share from then on and the integral so far."""
+    rows = times.with_row_index("row").sort("time_ns")
     since = at.rename({"time_ns": "since_ns"}).sort("since_ns")
-    found = rows.join_asof(since, left_on="time_ns", right_on="since_ns", by="of", check_sortedness=False)
-    whole = _col("before") + _col("share") * (_col("time_ns") - _col("since_ns")).cast(pl.Float64)
-    return found.sort("row").select(whole.fill_null(0.0)).to_series()
+    rows = rows.join_asof(since, left_on="time_ns", right_on="since_ns", by="of", check_sortedness=False)
+    integral = _col("before") + _col("share") * (_col("time_ns") - _col("since_ns")).cast(pl.Float64)
+    return rows.sort("row").select(integral.fill_null(0.0)).to_series()
 
 
-def _one_by_one(kernels: pl.DataFrame, used: pl.DataFrame) -> pl.DataFrame:
-    """Sums over kernels, each whole in the step that it begins in."""
+def _kernel_sums(kernels: pl.DataFrame, used: pl.DataFrame) -> pl.DataFrame:
+    """Returns sums over kernels, each counted whole in the step that it begins in."""
     steps = used.with_row_index("number")
-    inside = within(kernels, "start_ns", steps, DEVICE)  # once for each, where steps overlap
+    inside = within(kernels, "start_ns", steps, DEVICE)  # if steps overlap, a kernel counts in several
     ns, known = length(), _col("occupancy").is_not_null()
-    each = kernels.select(
+    times = kernels.select(
         work_ns=ns,
         tensor_core_ns=pl.when("on_tensor_cores").then(ns).otherwise(0),
         unknown_core_ns=pl.when(_col("on_tensor_cores").is_null()).then(ns).otherwise(0),
@@ -280,7 +282,7 @@ def _one_by_one(kernels: pl.DataFrame, used: pl.DataFrame) -> pl.DataFrame:
         with_occupancy_ns=pl.when(known).then(ns),
         is_known=known,
     )
-    sums = each[inside["row"]].group_by(inside["stretch"].alias("number")).agg(_col(each.columns).sum())
+    sums = times[inside["row"]].group_by(inside["stretch"].alias("number")).agg(_col(times.columns).sum())
     sums = sums.with_columns(
         pl.when(_col("is_known") > 0).then(_col("occupancy_ns", "with_occupancy_ns")),
     ).drop("is_known")

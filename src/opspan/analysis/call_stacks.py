@@ -1,12 +1,12 @@
-"""Where ops were called: each op once for each distinct stack of functions.
+"""The call stacks of ops: each op once for each distinct stack of functions.
 
     call_stacks(ranges, calls_of_functions) -> CallStacks
-        frames   name (train.py(12): forward), parent (a row): a stack is a frame and all those above it
+        frames   name (train.py(12): forward), parent (a row): a stack is a frame and all frames above it
         rows     name, frame (the innermost), count, cpu_ns, self_cpu_ns, device_ns, self_device_ns
     stack_texts(ranges, calls_of_functions, rows) -> the stack of each of these rows of ranges, as text
 
-Ranges must have gone through `attribute`. What runs in a backward has the stack of its forward op. Of stacks that are
-deeper than DEEPEST, the outermost part is known.
+Ranges must have gone through `attribute`. Ranges in a backward have the stack of their forward op. Stacks that are
+deeper than DEEPEST are cut to their outermost part.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ _col = pl.col
 
 
 class CallStacks(NamedTuple):
+    """Frames as a tree, and the ops that were called in them."""
+
     frames: pl.DataFrame
     rows: pl.DataFrame
 
@@ -40,7 +42,7 @@ def call_stacks(ranges: pl.DataFrame, calls: pl.DataFrame) -> CallStacks:
 
 
 def stack_texts(ranges: pl.DataFrame, calls: pl.DataFrame, rows: pl.Series) -> pl.Series:
-    """The stack of each of these rows of ranges, as one text: a function a line, the outermost first."""
+    """Returns the stack of each of these rows of ranges as one text: a function a line, the outermost first."""
     nodes, node = _merged(ranges, calls)
     node = node.gather(rows)
     names, parents_of = nodes["name"].cast(pl.String).to_list(), nodes["parent"].to_list()
@@ -56,7 +58,7 @@ def stack_texts(ranges: pl.DataFrame, calls: pl.DataFrame, rows: pl.Series) -> p
 
 
 def _merged(ranges: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
-    """The tree in which equal stacks are one node, and for each range its node, `node`."""
+    """Returns the tree in which equal stacks are one node, and the node of each range, `node`."""
     if ranges["stack"].count():
         function, tree = frames(ranges)
     else:

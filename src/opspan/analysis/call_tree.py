@@ -1,10 +1,9 @@
-"""Ranges, in the functions that they ran in, merged by name: the tree of a flame graph.
+"""The tree of a flame graph: ranges in the functions that they ran in, merged by name.
 
-    call_tree(trace) -> nodes, each after its parent: parent, name, kind, cpu_ns, device_ns (of its own, summed)
+    call_tree(trace) -> nodes, each after its parent: parent, name, kind, cpu_ns, device_ns (sums of self times)
 
-`kind` is function, module, step, the phase of a range, or other. Threads and ranks are one; steps are one, too. Async
-ranges stand outside the tree and are left out, as is what lies in DEEPEST others. The trace must have gone through
-`analyse`.
+`kind` is function, module, step, the phase of a range, or other. Threads, ranks and steps are merged. Async ranges are
+left out, as they stand outside the tree; so are rows deeper than DEEPEST. The trace must have gone through `analyse`.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ def call_tree(trace: Tables) -> pl.DataFrame:
     ranges = trace.ranges
     if trace.functions.height:
         count = trace.functions.height
-        found = ranges.select("phase", "self_device_ns", is_function=pl.lit(value=False))
-        rows = with_functions(trace).hstack(pl.concat([found.clear(count), found]))
+        columns = ranges.select("phase", "self_device_ns", is_function=pl.lit(value=False))
+        rows = with_functions(trace).hstack(pl.concat([columns.clear(count), columns]))
         rows = rows.with_columns(is_function=pl.int_range(pl.len()) < count)
     else:
         rows = ranges.with_columns(is_function=pl.lit(value=False))

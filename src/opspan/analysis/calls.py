@@ -1,8 +1,8 @@
-"""How often modules were called, and how many steps there were: the counts in a table by module or by step.
+"""The counts in a table by module or by step: how often modules were called, and how many steps there were.
 
-    calls_of(trace, "module") -> module, count: ranges of kind module, else FSDP's spans, else calls in Python; no count
-        for a module that only a stack of calls written by DLProf names
-    calls_of(trace, "step") -> step, count: the ranges that are steps, of all ranks
+    calls_of(trace, "module") -> module, count: ranges of kind module, else FSDP's spans, else calls in Python. Modules
+        that only occur in DLProf's stacks of calls have no count
+    calls_of(trace, "step") -> step, count: the ranges that are steps, for all ranks
 
 The trace must have gone through `analyse`.
 """
@@ -29,13 +29,13 @@ def calls_of(trace: Tables, by: str) -> pl.DataFrame:
         return _counts(ranges.filter(_col("name").is_in(names.implode()))["name"], by)
     calls = trace.functions
     is_module = calls["name"].cast(pl.String).str.starts_with(MODULE).fill_null(value=False)
-    found = [
+    sources = [
         ranges.filter(_col("kind") == "module")["name"],
         fsdp_spans(ranges)["module"],
         module_paths(calls).filter(is_module),
     ]
-    # The first of these that has a module's name counts, as it also decided which module ranges are in.
-    return pl.concat([_counts(names, by) for names in found]).unique(by, keep="first", maintain_order=True)
+    # The first source that has a module's name counts, as in `modules`.
+    return pl.concat([_counts(names, by) for names in sources]).unique(by, keep="first", maintain_order=True)
 
 
 def _counts(names: pl.Series, by: str) -> pl.DataFrame:

@@ -1,9 +1,9 @@
 """Parses the labels that no reader has parsed, and gives names to PyProf's markers.
 
-ops(ranges) -> ranges, with texts that no reader has parsed (text and no name) parsed, and
+ops(ranges) -> ranges with labels parsed where there is a text and no name, and
     {'mod': 'torch', 'op': 'cat', 'args': [...]}  named torch.cat, with its args and the sizes of its tensors
     {'traceMarker': ['train.py:14', ...], ...}    named train.py:14, with the rest in args
-    The marker itself stays in text. Values that a column already has are kept.
+    The marker itself stays in text. Values that are already in a column are kept.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ def _read(ranges: pl.DataFrame, unread: pl.Series) -> pl.DataFrame:
     parsed = parse_column(text if unread.all() else text.zip_with(unread, pl.Series([None], dtype=pl.String)))
     columns = {name: _first(ranges[name], parsed[name]) for name in _FIELDS if name != "kind"}
     guessed = _KINDS.gather(parsed["kind"])
-    given = ranges["kind"]
-    # A reader that did not look for a kind says unknown.
-    columns["kind"] = _first(given.set(given == "unknown", None) if given.count() else given, guessed)
-    # In one of opspan's own texts no thread means the main thread, and 0 means that the thread is not known.
+    kind = ranges["kind"]
+    # Readers that do not look for a kind write unknown.
+    columns["kind"] = _first(kind.set(kind == "unknown", None) if kind.count() else kind, guessed)
+    # In opspan's own labels, a missing forward thread means the main thread, and 0 means that it is unknown.
     forward = columns["forward_tid"]
     main = unread & (ranges["domain"] == _OWN_DOMAIN).fill_null(value=False)
     if main.any():
@@ -43,13 +43,14 @@ def _read(ranges: pl.DataFrame, unread: pl.Series) -> pl.DataFrame:
     return ranges.with_columns(**columns)
 
 
-def _first(given: pl.Series, found: pl.Series) -> pl.Series:
-    if not given.count():
-        return found
-    return given.zip_with(given.is_not_null(), found.cast(given.dtype)) if found.count() else given
+def _first(values: pl.Series, parsed: pl.Series) -> pl.Series:
+    """Fills the nulls of `values` from `parsed`."""
+    if not values.count():
+        return parsed
+    return values.zip_with(values.is_not_null(), parsed.cast(values.dtype)) if parsed.count() else values
 
 
-# --- PyProf and DLProf: dicts as Python's repr, or JSON, writes them. They are matched, never evaluated.
+# --- PyProf and DLProf: dicts, written by Python's repr or as JSON. They are matched, never evaluated.
 
 _QUOTE = "[\"']"
 _TEXT = "[\"']([^\"']*)[\"']"
@@ -62,7 +63,7 @@ _ARGUMENT = rf"{_QUOTE}type{_QUOTE}: {_TEXT}(?:, {_QUOTE}shape{_QUOTE}: [\[(][0-
 
 
 def _sizes(marker: pl.Expr) -> pl.Expr:
-    """[[35, 20], []]: the shape of each argument that is a tensor, [] for the others."""
+    """Returns texts such as [[35, 20], []]: the shape of each argument that is a tensor, [] for other arguments."""
     shape = pl.element().str.extract(r"[\[(]([0-9, ]*)[\])]$").str.strip_chars_end(", ").fill_null("")
     inputs = marker.str.extract_all(_ARGUMENT).list.eval(pl.concat_str(pl.lit("["), shape, pl.lit("]")))
     return pl.concat_str(pl.lit("["), inputs.list.join(", "), pl.lit("]"))
@@ -74,16 +75,18 @@ def _pyprof(ranges: pl.DataFrame) -> pl.DataFrame:
     if not is_marker.any():
         return ranges
     marker = pl.col("marker")
-    found = pl.DataFrame({"marker": name.unique()}).with_columns(marker.cast(pl.String).alias("label"))
+    markers = pl.DataFrame({"marker": name.unique()}).with_columns(marker.cast(pl.String).alias("label"))
     label = pl.col("label")
     op = pl.concat_str(label.str.extract(_OP, 1), pl.lit("."), label.str.extract(_OP, 2))
-    found = found.select(
+    markers = markers.select(
         "marker",
         pl.coalesce(op, label.str.extract(_SOURCE_LINE)).alias("name"),
         pl.coalesce(label.str.extract(_ARGS), label.str.extract(_SOURCE_LINES)).alias("args"),
         pl.when(op.is_not_null()).then(_sizes(label)).alias("sizes"),
     ).filter(pl.col("name").is_not_null())
-    read = pl.DataFrame({"marker": name}).join(found, on="marker", how="left", nulls_equal=True, maintain_order="left")
+    read = pl.DataFrame({"marker": name}).join(
+        markers, on="marker", how="left", nulls_equal=True, maintain_order="left"
+    )
     is_read = read["name"].is_not_null()
     return ranges.with_columns(
         read["name"].cast(pl.Categorical).zip_with(is_read, name).alias("name"),

@@ -1,10 +1,10 @@
-"""The time of a process that is in no step: start-up, what the program did between steps, and what came after them.
+"""The time of a process outside of steps: start-up, between steps, and after them.
 
-    outside(whole, steps) -> rank, pid, whole_ns, startup_ns, between_ns, after_ns
-    between(steps, ranges) -> name, ns: the ranges that the program named itself and that began between two steps, and
-        how long they took there: evaluation and checkpoints, where the program calls them so
+    outside(processes, steps) -> rank, pid, whole_ns, startup_ns, between_ns, after_ns
+    between(steps, ranges) -> name, ns: the ranges that the program named and that began between two steps (such as
+        evaluation and checkpoints), with the time that they took there
 
-`whole`: rank, pid, start_ns, end_ns of each process. One without steps has no row.
+`processes`: rank, pid, start_ns, end_ns of each process. Processes without steps are left out.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ _col = pl.col
 _ENDS = (*PROCESS, "start_ns", "end_ns")
 
 
-def outside(whole: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
+def outside(processes: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     ends = steps.group_by(PROCESS).agg(first_ns=_col("start_ns").min(), last_ns=_col("end_ns").max())
-    rows = whole.select(_ENDS).join(ends, on=PROCESS, nulls_equal=True, maintain_order="left")
+    rows = processes.select(_ENDS).join(ends, on=PROCESS, nulls_equal=True, maintain_order="left")
     inside = time_in(steps.select(_ENDS), rows.select(_ENDS), PROCESS)
     rows = rows.with_columns(
         whole_ns=length(),
@@ -40,9 +40,7 @@ def between(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     named = ranges.select(*_ENDS, "name", "kind", "depth", is_range=is_range).filter(_col("kind") == "user", "is_range")
     named = named.filter(of_program(named) & (named["end_ns"] > named["start_ns"]))
     pairs = within(named, "start_ns", gaps, PROCESS)
-    found = named[pairs["row"]].with_columns(
-        gaps["end_ns"].gather(pairs["stretch"]).alias("until_ns"), pairs["stretch"]
-    )
-    found = found.filter(_col("depth") == _col("depth").min().over("stretch"))
+    rows = named[pairs["row"]].with_columns(gaps["end_ns"].gather(pairs["stretch"]).alias("until_ns"), pairs["stretch"])
+    rows = rows.filter(_col("depth") == _col("depth").min().over("stretch"))
     ns = length(_col("start_ns"), pl.min_horizontal("end_ns", "until_ns"))
-    return found.group_by(_col("name").cast(pl.String), maintain_order=True).agg(ns=ns.sum())
+    return rows.group_by(_col("name").cast(pl.String), maintain_order=True).agg(ns=ns.sum())

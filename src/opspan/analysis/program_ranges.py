@@ -1,6 +1,6 @@
-"""Which ranges a program named itself: not torch's own, which come again in every step, and no lines of code.
+"""Finds the ranges that a program named itself: not those of torch and other libraries, and not lines of code.
 
-of_program(ranges) -> for each range whether its name is the program's own
+of_program(ranges) -> for each range, whether its name is the program's own
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ import polars as pl
 
 from opspan.labels import END_OF_STEP
 
-# What torch and the libraries around it call their ranges: a part of a step, or of the start of the program.
+# Names of ranges of torch and the libraries around it.
 _OF_LIBRARIES = (
     r"^(enumerate\(DataLoader\)|Optimizer\.|ProfilerStep#|autograd::|torch::|aten::|c10d::|nccl:|gloo:|mpi:|ucc:"
     r"|DistributedDataParallel\.|FSDP::|FullyShardedDataParallel\.|## |Torch-Compiled Region|TorchDynamo|CompiledFx"
     r"|CompiledFunction|AOTDispatcher|Inductor|Pregraph bytecode|triton_|PyTorch Profiler|Iteration Start: )"
     rf"|^{END_OF_STEP}"
 )
-_LINE_OF_CODE = r"\.py(\(|:)[0-9]+"  # as PyProf calls what a line calls
-_DATA = r"^[\[{]"  # as PyProf writes arguments
+_LINE_OF_CODE = r"\.py(\(|:)[0-9]+"  # PyProf's name for the calls of a line
+_DATA = r"^[\[{]"  # PyProf's arguments
 
 
 def of_program(ranges: pl.DataFrame) -> pl.Series:

@@ -1,17 +1,16 @@
-"""The pattern of a run that says nothing of itself: its kernels come in the same order again and again.
+"""Finds patterns in runs without marked steps: kernels that come in the same order again and again.
 
-Whether they are steps, layers or parts of either nobody knows, so they are never taken for steps.
+A turn of a pattern may be a step, a layer or a part of either, so turns are never taken for steps.
 
-    patterns(work) -> rank, pid, turns, turn_ns: for each process how often its kernels repeat, and how long a turn
-        takes: the median
-    repeating(work) -> rank, pid, start_ns, end_ns: for each process the turns of the device that was busy longest,
-        of those on which anything repeats; no more than 16 devices are looked at
-    period(codes, lengths) -> where turns begin, and how many kernels a regular one has; None: nothing repeats
-
-What is looked at is the order of kernels (and whole graphs) on the stream that was busy longest. A *marker* is a
-kernel, or a few in a row, that mostly comes again after the same number of kernels, the *period*; from one to the next
-is a *turn*. Turns are *regular* that are as long as the period and have the same kernels in the same places, nine in
-ten of them, as the turn before or behind. docs/analysis.md, "patterns", says when turns are a pattern.
+    patterns(work) -> rank, pid, turns, turn_ns: how often the kernels of each process repeat, and the median time of a
+        turn
+    repeating(work) -> rank, pid, start_ns, end_ns: for each process, the turns on the busiest device on which anything
+        repeats; at most 16 devices are looked at
+    period(codes, lengths) -> where turns begin, and how many kernels a regular turn has; None if nothing repeats
+ The order of kernels (and whole graphs) on the busiest stream is looked at. A *marker* is a kernel, or a few kernels in
+a row, that mostly comes again after the same number of kernels, the *period*. A *turn* goes from one marker to the
+next. A turn is *regular* if it is as long as the period, and nine in ten of its kernels are in the same places as in
+the turn before or after it. docs/analysis.md, "patterns", says when turns are a pattern.
 """
 
 from __future__ import annotations
@@ -29,20 +28,18 @@ from opspan.tables.same import is_one
 
 _col = pl.col
 _STREAM = ("context_id", "stream_id")
-_LEAST = 3  # regular turns
-_MOST_DEVICES = 16  # of a process, that are looked at
-_REGULAR = 0.75  # of all turns from the first regular one to the last, and of their kernels
-_SAME = 0.9  # of the kernels of a regular turn
-_SHARE = 0.5  # of the time in which the device was busy
-_UNEXPLAINED = (
-    1 / 200
-)  # of the kernels: so many may come in between before a longer period is thought to be the true one
-_WIDTHS = (1, 2, 4, 8, 16, 32, 64)  # kernels of a marker
-# A period is looked for in so many kernels in the middle of the run, and then followed through all of it.
+_LEAST = 3  # the fewest regular turns of a pattern
+_MOST_DEVICES = 16  # at most so many devices of a process are looked at
+_REGULAR = 0.75  # the share of regular turns, from the first regular one to the last, and of their kernels
+_SAME = 0.9  # the share of equal kernels in a regular turn
+_SHARE = 0.5  # the share of the device's busy time that a pattern must cover
+_UNEXPLAINED = 1 / 200  # if more kernels do not fit a period, a longer period may be the true one
+_WIDTHS = (1, 2, 4, 8, 16, 32, 64)  # numbers of kernels of a marker
+# The period is found in so many kernels in the middle of the run, and then followed through the whole run.
 _LOOKED_AT = 2**18
-_PERIODS = 16  # that are tried for markers of one width: those that most kernels speak for
+_PERIODS = 16  # for each width, so many periods are tried: those that fit most kernels
 
-_TOLD_BY = 8  # kernels: that many tell a place in a turn
+_TOLD_BY = 8  # so many kernels identify a place in a turn
 _ODD, _ODDER = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
 
 Codes = npt.NDArray[np.uint64]
@@ -53,8 +50,8 @@ _SCHEMA = {"start_ns": pl.Int64, "end_ns": pl.Int64}
 
 def patterns(work: pl.DataFrame) -> pl.DataFrame:
     turns = repeating(work).with_columns(ns=length())
-    found = turns.group_by(PROCESS, maintain_order=True).agg(turns=pl.len().cast(pl.Int64), turn_ns=_col("ns").median())
-    return found.with_columns(_col("turn_ns").cast(pl.Int64))
+    rows = turns.group_by(PROCESS, maintain_order=True).agg(turns=pl.len().cast(pl.Int64), turn_ns=_col("ns").median())
+    return rows.with_columns(_col("turn_ns").cast(pl.Int64))
 
 
 def repeating(work: pl.DataFrame) -> pl.DataFrame:
@@ -67,12 +64,12 @@ def repeating(work: pl.DataFrame) -> pl.DataFrame:
     parts = [pl.DataFrame(schema={**{name: work.schema[name] for name in PROCESS}, **_SCHEMA})]
     done = set()
     for rank, pid, device_id in devices.iter_rows():
-        if (rank, pid) not in done and (found := _of_device(of_device[rank, pid, device_id])).height:
+        if (rank, pid) not in done and (regular_turns := _of_device(of_device[rank, pid, device_id])).height:
             done.add((rank, pid))
             process = (
                 pl.lit(key, work.schema[name]).alias(name) for name, key in zip(PROCESS, (rank, pid), strict=True)
             )
-            parts.append(found.select(*process, "start_ns", "end_ns"))
+            parts.append(regular_turns.select(*process, "start_ns", "end_ns"))
     return pl.concat(parts)
 
 
@@ -107,14 +104,15 @@ def _of_device(ran: pl.DataFrame) -> pl.DataFrame:
         order = order.sort("start_ns", "end_ns", maintain_order=True)
     codes = order.select(_col("kind", "name", "full_name").to_physical()).hash_rows()
     starts, ends = order["start_ns"].to_numpy(), order["end_ns"].to_numpy()
-    found = period(codes, ends - starts, starts - np.maximum.accumulate(np.append(starts[:1], ends[:-1])))
-    if found is None:
+    pauses = starts - np.maximum.accumulate(np.append(starts[:1], ends[:-1]))
+    pattern = period(codes, ends - starts, pauses)
+    if pattern is None:
         return pl.DataFrame(schema=_SCHEMA)
-    begins, kernels_of_turn = found
+    begins, kernels_of_turn = pattern
     first, last = int(starts[begins[0]]), int(ends[begins[-1] : begins[-1] + kernels_of_turn].max())
     edges = [*starts[begins].tolist(), last]
     turns = pl.DataFrame({"start_ns": edges[:-1], "end_ns": edges[1:]}, schema=_SCHEMA)
-    # Turns touch, so what runs in them is what runs from the begin of the first to the end of the last.
+    # Turns follow each other, so their busy time is that from the begin of the first to the end of the last.
     busy = union(ran, ())
     inside = busy.select(_col("start_ns").clip(lower_bound=first), _col("end_ns").clip(upper_bound=last))
     is_most = inside.select(length().sum()).item() >= _SHARE * busy.select(length().sum()).item()
@@ -123,10 +121,12 @@ def _of_device(ran: pl.DataFrame) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class _Turns:
-    begins: Numbers  # of those from the first regular one to the last
+    """The turns from the first regular one to the last."""
+
+    begins: Numbers
     is_regular: Flags
     period: int
-    unexplained: float  # share of the kernels
+    unexplained: float  # share of the kernels that do not fit
 
     @property
     def part(self) -> slice:
@@ -134,7 +134,8 @@ class _Turns:
         return slice(self.begins[0], self.begins[-1] + self.period)
 
     def is_better(self, other: _Turns) -> bool:
-        """Prefers, of two that explain nearly everything, the shorter period, and else the longer one."""
+        """Whether these turns are better: if both explain nearly all kernels, the shorter period is, else the
+        longer."""
         explains, others = (some.unexplained <= _UNEXPLAINED for some in (self, other))
         if explains != others:
             return explains
@@ -142,8 +143,10 @@ class _Turns:
 
 
 def period(codes: pl.Series, lengths: Numbers, pauses: Numbers | None = None) -> tuple[Numbers, int] | None:
-    """`codes`: a number (UInt64) for the name of each kernel, in order; `lengths`: how long each took; `pauses`: for
-    how long nothing ran before it. The last turn has as many kernels as the regular ones."""
+    """Returns the begins of turns, and the number of kernels in a regular one, which the last turn has, too.
+
+    `codes`: a number (UInt64) for the name of each kernel, in order; `lengths`: how long each took; `pauses`: how long
+    nothing ran before it."""
     if len(codes) < 2 * _LEAST:
         return None
     begin = max(0, (len(codes) - _LOOKED_AT) // 2)
@@ -164,20 +167,21 @@ def period(codes: pl.Series, lengths: Numbers, pauses: Numbers | None = None) ->
     if len(some) < len(codes):
         names, where = codes.to_numpy(), int(turns.begins[0] + begin)
         markers = next(markers for wide, markers in _markers(codes) if wide == width)
-        whole = _turns(names, _where(markers == markers.slice(where, 1)), turns.period)
-        if whole is None:
+        all_turns = _turns(names, _where(markers == markers.slice(where, 1)), turns.period)
+        if all_turns is None:
             return None
-        turns = whole
+        turns = all_turns
     if pauses is not None:
         turns = _from_the_longest_pause(names, turns, pauses)
     return turns.begins, turns.period
 
 
-# Columns of polars: to make one of an array of numpy's loads numpy.ma, which takes longer than all of this mostly does.
+# These functions use columns of polars, not numpy: a Series made of a numpy array loads numpy.ma, which takes longer
+# than the search itself.
 
 
 def _markers(codes: pl.Series) -> Iterator[tuple[int, pl.Series]]:
-    """For each width a number for the kernels that follow each place, it being the first."""
+    """Yields, for each width, a number for the kernels that begin at each place."""
     markers = codes
     for width in _WIDTHS:
         if width > 1:
@@ -190,19 +194,23 @@ def _markers(codes: pl.Series) -> Iterator[tuple[int, pl.Series]]:
 
 
 def _places(markers: pl.Series) -> Iterator[Numbers]:
-    """The places of the marker that keeps a period most often, for each period that any of them has."""
+    """Yields the places of a marker for each period: of the marker that keeps this period most often."""
     rows = pl.DataFrame({"marker": markers}).with_row_index("at").sort("marker", maintain_order=True)
     rows = rows.with_columns(_col("at").cast(pl.Int64))
     gaps = rows.with_columns(gap=_col("at").diff()).filter(_col("marker") == _col("marker").shift(1))
-    each = gaps.group_by("marker", maintain_order=True).agg(
+    markers_of_gaps = gaps.group_by("marker", maintain_order=True).agg(
         period=_col("gap").median(),
         often=(_col("gap") == _col("gap").median()).sum(),
         times=pl.len(),
         first=_col("at").first(),
     )
-    each = each.filter(_col("period") > 1, _col("often") >= _LEAST - 1, _col("often") * 2 >= _col("times"))
-    each = each.sort("often", "first", descending=[True, False])
-    best = each.unique("period", keep="first", maintain_order=True).with_columns(kernels=_col("often") * _col("period"))
+    markers_of_gaps = markers_of_gaps.filter(
+        _col("period") > 1, _col("often") >= _LEAST - 1, _col("often") * 2 >= _col("times")
+    )
+    markers_of_gaps = markers_of_gaps.sort("often", "first", descending=[True, False])
+    best = markers_of_gaps.unique("period", keep="first", maintain_order=True).with_columns(
+        kernels=_col("often") * _col("period")
+    )
     best = best.sort("kernels", "period", descending=True).head(_PERIODS)
     for number in range(best.height):
         yield _where(markers == best["marker"].slice(number, 1))
@@ -213,11 +221,11 @@ def _where(flags: pl.Series) -> Numbers:
 
 
 def _turns(codes: Codes, at: Numbers, period: int) -> _Turns | None:
-    """The turns that begin `at` these places, if they may be a pattern."""
+    """Returns the turns that begin `at` these places, if they may be a pattern."""
     edges = np.append(at, at[-1] + period) if at[-1] + period <= len(codes) else at
     gaps = np.diff(edges)
     as_long = gaps == period
-    # How many kernels of a turn are again in the same places of the next one.
+    # Counts the kernels of a turn that are in the same places of the next turn.
     agree = np.concatenate([[0], np.cumsum(codes[:-period] == codes[period:])])
     pairs = np.flatnonzero(as_long[:-1] & as_long[1:])
     again = np.zeros(len(gaps) + 1, dtype=np.int64)
@@ -237,12 +245,12 @@ def _turns(codes: Codes, at: Numbers, period: int) -> _Turns | None:
 
 
 def _from_the_longest_pause(codes: Codes, turns: _Turns, pauses: Numbers) -> _Turns:
-    """The same turns, from the place at which the device usually paused longest."""
+    """Moves the begin of turns to the place at which the device usually paused longest."""
     regular = turns.begins[turns.is_regular]
     some = regular[: max(_LEAST, _LOOKED_AT // turns.period)]
     later = int(np.median(pauses[some[:, None] + np.arange(turns.period)], axis=0).argmax())
     after = np.append(turns.begins[1:], turns.begins[-1] + turns.period)
-    # In a turn with a kernel more or less that may be before the place or behind it.
+    # In an irregular turn, the additional or missing kernels may be before the new begin or after it.
     ahead, back = turns.begins + later, np.maximum(turns.begins, after - (turns.period - later))
     few = np.arange(min(_TOLD_BY, turns.period - later))
     places = ahead[:, None] + few
@@ -250,5 +258,4 @@ def _from_the_longest_pause(codes: Codes, turns: _Turns, pauses: Numbers) -> _Tu
     at = np.where(turns.is_regular | (is_ahead & (ahead < after)), ahead, back)
     at = at[np.append(True, np.diff(at) > 0)]
     before = at[0] - turns.period
-    found = _turns(codes, np.append(before, at) if before >= 0 else at, turns.period)
-    return found or turns
+    return _turns(codes, np.append(before, at) if before >= 0 else at, turns.period) or turns

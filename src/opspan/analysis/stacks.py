@@ -1,11 +1,12 @@
 """Stacks for flame graphs: a tree of rows as lines `outer;inner weight`, and the tree of ranges and functions.
 
-    levels(rows, sums) -> the stacks of each level; equal ones are one
+    levels(rows, sums) -> the stacks of each level, with equal ones merged
     collapsed(rows, roots) -> batches of lines, one for each stack
-    merged(rows, keys, sums) -> the same as nodes of one tree; totals(parent, own) -> what each has with all below it
+    merged(rows, keys, sums) -> the stacks as nodes of one tree
+    totals(parent, own) -> for each node, the sum of its own value and those of all nodes below it
     with_functions(trace) -> the rows of trace.functions, then those of trace.ranges, nested in one another
 
-Lines are as flamegraph.pl, inferno and speedscope read them: no frame has a character that separates frames or lines.
+flamegraph.pl, inferno and speedscope read the lines. So no frame may have a character that separates frames or lines.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from opspan.tables.schema import without_found
 if TYPE_CHECKING:
     from opspan.tables import Tables
 
-DEEPEST = 500  # levels of a stack, because its text grows with every level
+DEEPEST = 500  # the most levels of a stack, because its text grows with every level
 _UNSAFE = r"[;\pC\p{Zl}\p{Zp}]"
 _SPAN = ("rank", "pid", "tid", "start_ns", "end_ns", "name")
 _col = pl.col
 
 
 def depths(parent: pl.Series) -> pl.Series:
-    """How many rows are around each one. Every round looks twice as far up as the one before."""
+    """Returns how many rows are around each one. Every round looks twice as far up as the one before."""
     depth, above = parent.is_not_null().cast(pl.UInt32), parent
     while above.count():
         depth = depth + depth.gather(above).fill_null(0)
@@ -38,10 +39,10 @@ def depths(parent: pl.Series) -> pl.Series:
 
 
 def levels(rows: pl.DataFrame, sums: Sequence[pl.Expr], keys: Sequence[str] = ("frame",)) -> Iterator[pl.DataFrame]:
-    """The stacks of each level, the outermost first: stack (a number), parent (the stack around it; null at first),
-    root, the keys, level and the sums over the rows of `rows` that are in it and in none inside it.
+    """Yields the stacks of each level, the outermost first: stack (a number), parent (the stack around it, or null),
+    root, the keys, level, and the sums over the rows of this stack itself. Rows with equal keys are in one stack.
 
-    `rows`: row, parent (a row; none may be missing), depth, root, the keys, and what is summed. Equal keys are one."""
+    `rows`: row, parent (a row; none may be missing), depth, root, the keys, and the columns that are summed."""
     count = 0
     above = pl.DataFrame(schema={"row": pl.UInt32, "around": pl.UInt32})  # the stack of each row of the level above
     parts = rows.partition_by("depth", as_dict=True)
@@ -55,7 +56,7 @@ def levels(rows: pl.DataFrame, sums: Sequence[pl.Expr], keys: Sequence[str] = ("
 
 
 def collapsed(rows: pl.DataFrame, roots: pl.DataFrame, unit: int = 1) -> Iterator[pl.Series]:
-    """`rows`: as `levels` takes them, and weight; `roots`: root, text that is put before every stack.
+    """Yields lines. `rows`: as `levels` takes them, and weight; `roots`: root, and text to put before every stack.
     Weights are in whole units; a stack without any weight of its own has no line."""
     around, key = roots.select("text", around="root"), "root"
     for stacks in levels(rows, [_col("weight").sum()]):
@@ -68,18 +69,18 @@ def collapsed(rows: pl.DataFrame, roots: pl.DataFrame, unit: int = 1) -> Iterato
 
 
 def merged(rows: pl.DataFrame, keys: Sequence[str], sums: Sequence[pl.Expr]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The stacks as nodes of one tree, each after its parent: parent (a node), the keys, the sums; and which node each
-    row is in: row, node. `rows`: as `levels` takes them, without roots."""
-    found = list(levels(rows.with_columns(root=pl.lit(0, dtype=pl.UInt32)), [*sums, _col("row")], keys))
-    if not found:
+    """Returns the stacks as nodes of one tree, each after its parent: parent (a node), the keys, the sums; and the node
+    of each row: row, node. `rows`: as `levels` takes them, without roots."""
+    stacks = list(levels(rows.with_columns(root=pl.lit(0, dtype=pl.UInt32)), [*sums, _col("row")], keys))
+    if not stacks:
         none = rows.group_by(keys).agg(sums).select(pl.lit(None, dtype=pl.UInt32).alias("parent"), pl.all())
         return none, rows.select("row", node="row")
-    nodes = pl.concat(found)
+    nodes = pl.concat(stacks)
     return nodes.drop("stack", "root", "level", "row"), nodes.select("row", node="stack").explode("row")
 
 
 def totals(parent: pl.Series, own: pl.Series) -> pl.Series:
-    """What each node has with all below it; `own`: what it has itself."""
+    """Returns, for each node, the sum of its own value and those of all nodes below it."""
     rows = pl.DataFrame({"end_ns": own.cast(pl.Int64)}).select(
         pl.int_range(pl.len(), dtype=pl.UInt32).alias("range"), pl.lit(0, dtype=pl.Int64).alias("start_ns"), "end_ns"
     )
@@ -91,8 +92,9 @@ def safe(frame: pl.Expr) -> pl.Expr:
 
 
 def with_functions(trace: Tables) -> pl.DataFrame:
-    """The trace must have gone through `attribute`. If a range begins in a function and ends after it (say, in the
-    range's own `__enter__`), the function is cut where the range begins: else the range would be outside the tree."""
+    """Returns functions and ranges in one tree. The trace must have gone through `attribute`. If a range begins in a
+    function and ends after it (as in the range's own `__enter__`), the function is cut where the range begins, because
+    otherwise the range would be outside the tree."""
     ranges, calls = without_found("ranges", trace.ranges), trace.functions
     end_ns = trace_end_ns(ranges, calls, trace.work)
     spans = calls.select(_SPAN).with_columns(_col("end_ns").fill_null(end_ns))
@@ -104,11 +106,11 @@ def with_functions(trace: Tables) -> pl.DataFrame:
     cut = nest(spans)
     row = innermost(cut, parted.rename({"start_ns": "time_ns"}))
     ends = pl.DataFrame({"row": row, "start_ns": parted["start_ns"], "end_ns": parted["end_ns"]})
-    found = []
+    cuts = []
     while (ends := ends.drop_nulls("row")).height:
         inside = ends.filter(cut["end_ns"].gather(ends["row"]) < ends["end_ns"])
-        found.append(inside.select("row", "start_ns"))
+        cuts.append(inside.select("row", "start_ns"))
         ends = inside.with_columns(cut["parent"].gather(inside["row"]).alias("row"))
-    first = pl.concat(found).group_by("row").agg(_col("start_ns").min())
+    first = pl.concat(cuts).group_by("row").agg(_col("start_ns").min())
     spans = spans.with_columns(end_ns=spans["end_ns"].scatter(first["row"], first["start_ns"]))
     return nest(pl.concat([spans, ranges], how="diagonal"), end_ns)

@@ -1,19 +1,17 @@
-"""How long each step took until what it launched was done: a host that runs ahead of its device does not show it.
+"""The time that each step took until what it launched was done; the host's own times do not show it if it runs ahead.
 
-    until_done(steps, calls, work) -> steps + took_ns, and done_ns, when it was done, in the order of the steps
-    with_outliers(until_done) -> the same; of outliers those that made the run longer
+    until_done(steps, calls, work) -> steps + took_ns, done_ns (when it was done), in the order of the steps
+    with_outliers(until_done) -> the same, with is_outlier for steps that made the run longer
+ A step is done at its end, or when the last work that was launched in it ends, whichever is later. It takes from when
+the step before was done, or from its own begin if that is later, until then. The step before is the one of the process
+that ended last before this one began. So the times of steps that follow each other add up to the time in which any of
+them was not done; without waits for a device they are the times of the host. Work without a call counts as launched
+when it began. Work must be attributed (`launches`) first.
 
-A step is done at its end, or when the last work of a device that was launched in it ended, whichever is later. It took
-from when the step before was done, or from its own begin if that is later, until then; at least nothing. The step
-before is the one of the process that ended last before this one began. So the times of steps that follow each other
-add up to the time in which any of them was not done, and each is the host's where nothing waits for a device.
-Work without a call was launched when it began.
-Work must be attributed (`launches`) first.
-
-A host that runs ahead of its device is held up when the queue of launches is full, and long steps of the host then cost
-nothing; or it has done its part of a step quickly, and the device takes long over it. So an outlier is a step that took
-long until it was done. Where it began when nothing was left to do, that has in it how long the host took until the
-first launch, which other steps hide: there the step of the host has to be long, too.
+A host that runs ahead of its device is held up when the launch queue is full, and then long steps of the host cost
+nothing. Or it does its part of a step quickly, and the device takes long. So an outlier is a step that took long until
+it was done. If a step began when devices had nothing left to do, its time includes the host's time until its first
+launch, which is hidden in other steps: then the host's step must be long, too.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ def with_outliers(steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _last_ends(steps: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """number, last_ns: when the last work that was launched in a step ended."""
+    """Returns when the last work that was launched in each step ended: number, last_ns."""
     columns = (*PROCESS, "start_ns", "end_ns", "call", "kind", "is_overhead")
     rows = on_device(work.select(columns)).filter(_col("end_ns") >= _col("start_ns"))
     launched = calls["start_ns"].gather(rows["call"]).alias("called_ns")
