@@ -1,10 +1,12 @@
-"""Runs made by hand for the rules: steps of one length, and what happens in each of them."""
+"""Runs that are made by hand for the rules: steps of equal length, and rows in each of them."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import pytest
 
 from analysis.frames import table
 from opspan.analysis import Analysis
@@ -16,8 +18,11 @@ MAIN = 1
 
 
 class Made:
-    """A run of steps ProfilerStep#0 ... one after the other from time 0 on. Times are given from the begin of a step;
-    what is added happens in each step, or in those of `steps`, and in each rank, unless a rank is given."""
+    """A run of steps ProfilerStep#0, ProfilerStep#1, ..., one after the other from time 0 on.
+
+    Times count from the begin of a step. Rows are added to each step, or to those in `steps`, and to each rank, unless
+    a rank is given.
+    """
 
     def __init__(self, steps: int = 10, longer: dict[int, int] | None = None, ranks: Sequence[int] = (0,)) -> None:
         self.rows: dict[str, list[dict[str, Any]]] = {}
@@ -85,7 +90,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Case:
-    """A run of which a rule speaks, and what it says; and runs that are nearly the same, of which it does not."""
+    """A run that a rule reports, with its finding, and similar runs that it does not report, by the reason."""
 
     id: str
     fires: Callable[[], Made]
@@ -128,3 +133,17 @@ def check_fires(case: Case) -> None:
 
 def check_silent(case: Case, why: str) -> None:
     assert case.id not in case.silent[why]().findings()
+
+
+def case_tests(cases: Sequence[Case]) -> tuple[Callable[[Case], None], Callable[[Case, str], None]]:
+    """Returns the tests that a file of rules has for its cases: a rule fires, and is silent on similar runs."""
+
+    @pytest.mark.parametrize("case", cases, ids=lambda case: case.id)
+    def test_it_fires(case: Case) -> None:
+        check_fires(case)
+
+    @pytest.mark.parametrize(("case", "why"), [(case, why) for case in cases for why in case.silent])
+    def test_it_is_silent(case: Case, why: str) -> None:
+        check_silent(case, why)
+
+    return test_it_fires, test_it_is_silent

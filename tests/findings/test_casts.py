@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from findings.made import FIRST, Case, Made, check_fires, check_silent, each
+from findings.made import FIRST, Case, Made, case_tests, each
 
 ELEMENTWISE = "void at::native::{}_elementwise_kernel<at::native::{}>"
 CAST = ELEMENTWISE.format("vectorized", "bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)")
@@ -51,14 +51,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_it_fires(case: Case) -> None:
-    check_fires(case)
-
-
-@pytest.mark.parametrize(("case", "why"), [(case, why) for case in CASES for why in case.silent])
-def test_it_is_silent(case: Case, why: str) -> None:
-    check_silent(case, why)
+test_it_fires, test_it_is_silent = case_tests(CASES)
 
 
 @pytest.mark.parametrize("kernel", [CAST, LOADS, CAST.replace("bfloat16_", "bfloat16tofloat32_")])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from findings.made import FIRST, STEP, Case, Made, check_fires, check_silent, each
+from findings.made import FIRST, STEP, Case, Made, case_tests, each
 
 
 def blocks(count: int, multiprocessors: int | None = 100) -> Made:
@@ -207,14 +207,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_it_fires(case: Case) -> None:
-    check_fires(case)
-
-
-@pytest.mark.parametrize(("case", "why"), [(case, why) for case in CASES for why in case.silent])
-def test_it_is_silent(case: Case, why: str) -> None:
-    check_silent(case, why)
+test_it_fires, test_it_is_silent = case_tests(CASES)
 
 
 def test_of_two_devices_of_a_process_the_mean_counts() -> None:

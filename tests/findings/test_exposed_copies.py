@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from findings.made import FIRST, Case, Made, check_fires, check_silent, each
+from findings.made import FIRST, Case, Made, case_tests, each
 
 
 def copying(length: int, side: str = "pinned", then: int = 15, waits: bool = True, **copy: Any) -> Made:
@@ -44,14 +44,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_it_fires(case: Case) -> None:
-    check_fires(case)
-
-
-@pytest.mark.parametrize(("case", "why"), [(case, why) for case in CASES for why in case.silent])
-def test_it_is_silent(case: Case, why: str) -> None:
-    check_silent(case, why)
+test_it_fires, test_it_is_silent = case_tests(CASES)
 
 
 def test_a_call_that_waits_for_its_copy_goes_with_it() -> None:

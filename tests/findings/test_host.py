@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from findings.made import FIRST, STEP, Case, Made, check_fires, check_silent, each
+from findings.made import FIRST, STEP, Case, Made, case_tests, each
 
 
 def loading(length: int, busy: int = 900) -> Made:
@@ -155,14 +155,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_it_fires(case: Case) -> None:
-    check_fires(case)
-
-
-@pytest.mark.parametrize(("case", "why"), [(case, why) for case in CASES for why in case.silent])
-def test_it_is_silent(case: Case, why: str) -> None:
-    check_silent(case, why)
+test_it_fires, test_it_is_silent = case_tests(CASES)
 
 
 def test_a_pause_is_an_outlier_and_counts_for_no_rule_but_that_of_what_the_profiler_did() -> None:

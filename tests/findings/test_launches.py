@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from findings.made import FIRST, MAIN, STEP, Case, Made, check_fires, check_silent, each
+from findings.made import FIRST, MAIN, STEP, Case, Made, case_tests, each
 from opspan.findings.host_place import UNKNOWN
 
 
@@ -167,14 +167,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_it_fires(case: Case) -> None:
-    check_fires(case)
-
-
-@pytest.mark.parametrize(("case", "why"), [(case, why) for case in CASES for why in case.silent])
-def test_it_is_silent(case: Case, why: str) -> None:
-    check_silent(case, why)
+test_it_fires, test_it_is_silent = case_tests(CASES)
 
 
 def test_the_pause_of_an_outlier_is_no_idle_time_of_the_step_before() -> None:

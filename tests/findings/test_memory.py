@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import opspan
-from findings.made import MAIN, STEP, Case, Made, check_fires, check_silent
+from findings.made import MAIN, STEP, Case, Made, case_tests
 from opspan.findings import findings
 
 MB = 1 << 20
@@ -84,14 +84,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_it_fires(case: Case) -> None:
-    check_fires(case)
-
-
-@pytest.mark.parametrize(("case", "why"), [(case, why) for case in CASES for why in case.silent])
-def test_it_is_silent(case: Case, why: str) -> None:
-    check_silent(case, why)
+test_it_fires, test_it_is_silent = case_tests(CASES)
 
 
 @pytest.mark.parametrize("keeps", [True, False])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import opspan
-from findings.made import FIRST, Case, Made, check_fires, check_silent, each
+from findings.made import FIRST, Case, Made, case_tests, each
 from opspan.findings import findings
 
 SIZES = "[[64, 64], [64, 64]]"
@@ -48,14 +48,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_it_fires(case: Case) -> None:
-    check_fires(case)
-
-
-@pytest.mark.parametrize(("case", "why"), [(case, why) for case in CASES for why in case.silent])
-def test_it_is_silent(case: Case, why: str) -> None:
-    check_silent(case, why)
+test_it_fires, test_it_is_silent = case_tests(CASES)
 
 
 def test_where_the_host_sets_the_pace_its_part_counts() -> None:

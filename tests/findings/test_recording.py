@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from findings.made import FIRST, Case, Made, check_fires, check_silent, each
+from findings.made import FIRST, Case, Made, case_tests, each
 
 
 def overhead(length: int, name: str = "Buffer Flush") -> Made:
@@ -117,14 +115,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_it_fires(case: Case) -> None:
-    check_fires(case)
-
-
-@pytest.mark.parametrize(("case", "why"), [(case, why) for case in CASES for why in case.silent])
-def test_it_is_silent(case: Case, why: str) -> None:
-    check_silent(case, why)
+test_it_fires, test_it_is_silent = case_tests(CASES)
 
 
 def test_what_is_missing_is_recorded_by_the_tool_that_recorded_the_rest() -> None:

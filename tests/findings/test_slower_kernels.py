@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from findings.made import STEP, Case, Made, check_fires, check_silent, each
+from findings.made import STEP, Case, Made, case_tests, each
 
 STEPS = 64
 SIZES = "[[64, 64], [64, 64]]"
@@ -74,14 +74,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_it_fires(case: Case) -> None:
-    check_fires(case)
-
-
-@pytest.mark.parametrize(("case", "why"), [(case, why) for case in CASES for why in case.silent])
-def test_it_is_silent(case: Case, why: str) -> None:
-    check_silent(case, why)
+test_it_fires, test_it_is_silent = case_tests(CASES)
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from findings.made import FIRST, Case, Made, check_fires, check_silent, each
+from findings.made import FIRST, Case, Made, case_tests, each
 
 
 def waited(call: str = "cudaStreamSynchronize", until: int = 410, then: int = 500, op: str = "aten::nonzero") -> Made:
@@ -121,14 +121,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_it_fires(case: Case) -> None:
-    check_fires(case)
-
-
-@pytest.mark.parametrize(("case", "why"), [(case, why) for case in CASES for why in case.silent])
-def test_it_is_silent(case: Case, why: str) -> None:
-    check_silent(case, why)
+test_it_fires, test_it_is_silent = case_tests(CASES)
 
 
 def run_dry(op: str, until: int) -> Made:
