@@ -133,26 +133,24 @@ def breakdown(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False) 
     spans["calling"] = calls
     spans["loading"] = nested.filter(_col("phase") == "data")
     spans["ops"] = nested.filter(_col("kind").is_in(OPS))
-    spans_of_kind = step_times(trace, steps, with_wholes=with_wholes).with_columns(together=pl.lit(0, dtype=pl.Int64))
+    rows = step_times(trace, steps, with_wholes=with_wholes).with_columns(together=pl.lit(0, dtype=pl.Int64))
     # The time of a kind is what all kinds up to it cover together, minus what the kinds before it cover.
     together = work.clear().select(*PROCESS, "start_ns", "end_ns")
     for name, spans_of_kind in spans.items():
-        before = spans_of_kind["together"]
+        before = rows["together"]
         if spans_of_kind.height:
             together = union(spans_of_kind, PROCESS, together)
-            spans_of_kind = spans_of_kind.with_columns(time_in(together, spans_of_kind, PROCESS).alias("together"))
-        spans_of_kind = spans_of_kind.with_columns((_col("together") - before).alias(f"{name}_ns"))
+            rows = rows.with_columns(time_in(together, rows, PROCESS).alias("together"))
+        rows = rows.with_columns((_col("together") - before).alias(f"{name}_ns"))
     on_host = ranges.filter(_col("name").is_in(collectives_done(ranges["name"]).implode()))
     if on_host.height:
         together = union(on_host, PROCESS, together)
-        both = time_in(together, spans_of_kind, PROCESS)
-        spans_of_kind = spans_of_kind.with_columns(
-            both.alias("together"), communicating_ns=_col("communicating_ns") + both - spans_of_kind["together"]
+        both = time_in(together, rows, PROCESS)
+        rows = rows.with_columns(
+            both.alias("together"), communicating_ns=_col("communicating_ns") + both - rows["together"]
         )
-    spans_of_kind = spans_of_kind.with_columns(time_ns=length())
-    return spans_of_kind.with_columns(other_ns=_col("time_ns") - _col("together")).drop(
-        "start_ns", "end_ns", "together"
-    )
+    rows = rows.with_columns(time_ns=length())
+    return rows.with_columns(other_ns=_col("time_ns") - _col("together")).drop("start_ns", "end_ns", "together")
 
 
 BUSY_BY = (*DEVICE, "start_ns", "end_ns", "kind", "name", "full_name", "is_overhead")
