@@ -25,7 +25,7 @@ from opspan.events.event import FunctionEventAvg, Kernel
 from opspan.events.event_rows import BLOCK, NO_NAME, EventRows, shown_name
 from opspan.events.groups import Group, groups_of, sum_of
 from opspan.events.made import all_made, made
-from opspan.events.table import Facts, Options
+from opspan.events.table import Facts, TableOptions
 from opspan.events.times import Microseconds
 
 PART = 1 << 20  # rows that are summed at a time, because the intermediate results take more memory than the rows
@@ -288,13 +288,13 @@ class ColumnEvents:
     def sorts_by(self, attribute: str | None) -> bool:
         return attribute is None or attribute in _SORT_KEYS
 
-    def shown(self, attribute: str | None, options: Options) -> Iterator[ColumnEvent]:
+    def shown(self, attribute: str | None, options: TableOptions) -> Iterator[ColumnEvent]:
         """The events that get a line, in the table's order."""
         for number in self._shown(attribute, options):
             yield self.event(number)
 
     @forked.method_elsewhere
-    def _shown(self, attribute: str | None, options: Options) -> list[int]:
+    def _shown(self, attribute: str | None, options: TableOptions) -> list[int]:
         key = pl.lit(0) if attribute is None else pl.col(_SORT_KEYS[attribute])
         parts = []
         for frame in (self._cpu, self._device):

@@ -17,7 +17,7 @@ from opspan.events import export, tree
 from opspan.events.event import FunctionEvent, FunctionEventAvg
 from opspan.events.table import (
     Facts,
-    Options,
+    TableOptions,
     facts_of,
     filled,
     render,
@@ -168,7 +168,7 @@ class EventList(MutableSequence[Event]):
         said = f"{len(self):,} {'averages' if is_average else 'events'}"
         if len(self) == 0:
             return html_columns.sentence(said)
-        options = Options(
+        options = TableOptions(
             row_limit=html_columns.ROWS,
             max_src_column_width=None,
             max_name_column_width=None,
@@ -213,7 +213,7 @@ class EventList(MutableSequence[Event]):
         """The events as text. `sort_by`: an attribute, the largest first. `time_unit`: s, ms or us for all times."""
         if len(self) == 0:
             return ""
-        options = Options(
+        options = TableOptions(
             row_limit=row_limit,
             max_src_column_width=max_src_column_width,
             max_name_column_width=max_name_column_width,
@@ -227,7 +227,7 @@ class EventList(MutableSequence[Event]):
         events, facts = self._to_show(sort_by, options)
         return render(events, facts, options)
 
-    def _to_show(self, sort_by: str | None, options: Options) -> tuple[Iterable[Any], Facts]:
+    def _to_show(self, sort_by: str | None, options: TableOptions) -> tuple[Iterable[Any], Facts]:
         """The events that a table has lines of, and what is known of all of them."""
         attribute = None if sort_by is None else sort_attribute(sort_by)
         columns = self._in_columns()

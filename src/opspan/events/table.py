@@ -54,7 +54,7 @@ class Facts(NamedTuple):
     least_flops: int | None = None  # None: none are known
 
 
-class Options(NamedTuple):
+class TableOptions(NamedTuple):
     """torch's arguments of table(). A maximum of None: as wide as necessary."""
 
     row_limit: int = 100
@@ -120,7 +120,7 @@ def facts_of(events: Sequence[Any]) -> Facts:
     )
 
 
-def shown(events: Iterable[Any], options: Options) -> Iterator[Any]:
+def shown(events: Iterable[Any], options: TableOptions) -> Iterator[Any]:
     """The events that get a line. A negative limit means no limit."""
     count = 0
     for event in events:
@@ -131,7 +131,7 @@ def shown(events: Iterable[Any], options: Options) -> Iterator[Any]:
             yield event
 
 
-def render(events: Iterable[Any], facts: Facts, options: Options, further: Sequence[Column] = ()) -> str:
+def render(events: Iterable[Any], facts: Facts, options: TableOptions, further: Sequence[Column] = ()) -> str:
     """The table of the events that are shown. `further`: columns after torch's, with a cell for each event."""
     columns = filled(events, facts, options, further)
     widths = [width for _, width, _ in _kinds_of_columns(facts, options)]
@@ -144,7 +144,7 @@ def render(events: Iterable[Any], facts: Facts, options: Options, further: Seque
     return "\n".join([*lines, *table, *totals_of(facts, options.time_unit)]) + "\n"
 
 
-def filled(events: Iterable[Any], facts: Facts, options: Options, further: Sequence[Column] = ()) -> list[Column]:
+def filled(events: Iterable[Any], facts: Facts, options: TableOptions, further: Sequence[Column] = ()) -> list[Column]:
     """The columns with their cells, one for each line. An event with a stack has several lines; further columns use the
     first."""
     if facts.has_device_time and not facts.use_device:
@@ -182,11 +182,11 @@ def _at_most(width: int, limit: int | None) -> int:
     return width if limit is None else min(width, limit)
 
 
-def _stack_width(facts: Facts, options: Options) -> int:
+def _stack_width(facts: Facts, options: TableOptions) -> int:
     return _at_most((facts.longest_stack_entry or 0) + 4, options.max_src_column_width)
 
 
-def _shapes_width(facts: Facts, options: Options) -> int:
+def _shapes_width(facts: Facts, options: TableOptions) -> int:
     return _at_most(facts.longest_shapes + 4, options.max_shapes_column_width)
 
 
@@ -194,7 +194,7 @@ def _device(facts: Facts) -> str:
     return facts.use_device.upper() if facts.use_device is not None else "None"
 
 
-def _kinds_of_columns(facts: Facts, options: Options) -> list[tuple[str, int, str]]:
+def _kinds_of_columns(facts: Facts, options: TableOptions) -> list[tuple[str, int, str]]:
     """Title, width and alignment of each."""
     name_width = _at_most(facts.longest_name + 4, options.max_name_column_width)
     device = _device(facts)
@@ -221,7 +221,7 @@ def _kinds_of_columns(facts: Facts, options: Options) -> list[tuple[str, int, st
     return columns
 
 
-def cells_of(event: Any, facts: Facts, options: Options) -> Iterator[Any]:
+def cells_of(event: Any, facts: Facts, options: TableOptions) -> Iterator[Any]:
     def time(value: float) -> str:
         return format_time_in(value, options.time_unit)
 
@@ -259,7 +259,7 @@ def cells_of(event: Any, facts: Facts, options: Options) -> Iterator[Any]:
         yield _end_of_path(event.stack[0], _stack_width(facts, options)) if event.stack else ""
 
 
-def _shortened(name: str, options: Options) -> str:
+def _shortened(name: str, options: TableOptions) -> str:
     limit = options.max_name_column_width
     return name if limit is None or len(name) < limit - 3 else name[: limit - 3] + "..."
 

@@ -18,7 +18,7 @@ from opspan.events.average_rows import average_rows
 from opspan.events.column_events import ColumnEvents
 from opspan.events.event_rows import shown_name
 from opspan.events.kinds import TOTALLED
-from opspan.events.table import Facts, Options, filled, render, totals_of
+from opspan.events.table import Facts, TableOptions, filled, render, totals_of
 from opspan.events.times import Microseconds
 from opspan.printable import printable
 from opspan.text_columns import Column, Layout, fitted
@@ -130,9 +130,9 @@ class OpRows:
         self._has_memory = "cpu_memory_bytes" in rows.columns
 
     @property
-    def _whole_names(self) -> Options:
-        """Options that show whole names, however long."""
-        return Options(
+    def _whole_names(self) -> TableOptions:
+        """TableOptions that show whole names, however long."""
+        return TableOptions(
             max_name_column_width=None,
             max_shapes_column_width=None,
             max_src_column_width=None,
@@ -149,7 +149,7 @@ class OpRows:
             return "", []
         shown, facts, metrics = self._shown(limit, self.facts)
         if layout.width is None:
-            options = self._whole_names if layout.whole_names else Options(profile_memory=self._has_memory)
+            options = self._whole_names if layout.whole_names else TableOptions(profile_memory=self._has_memory)
             return render(shown, facts, options, metrics), []
         fits, notes = fitted(self._columns(shown, facts, metrics), layout.width)
         return "\n".join([*fits, *totals_of(facts, None)]) + "\n", notes
