@@ -133,7 +133,7 @@ def test_a_python_without_opspan_is_no_python_without_torch() -> None:
 def test_notes_are_what_processes_say_whatever_else_is_in_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with run_notes.collected(tmp_path) as (file, notes):
+    with run_notes.collect(tmp_path) as (file, notes):
         monkeypatch.setenv(run_notes.VARIABLE, str(file))
         file.write_bytes(b"\xff\xfe\tpython\t3.11\nnonsense\n\n7\tpython\n")
         run_notes.note("torch")

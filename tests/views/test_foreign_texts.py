@@ -12,15 +12,13 @@ import pytest
 
 import opspan
 from analysis.frames import ranges
-from opspan.analysis.averages import BY
 from opspan.errors import OpspanError
 from opspan.outputs import OUTPUTS
-from opspan.questions import Options, question
+from opspan.questions import BY, Options, question
 from opspan.tables import TABLES, Metadata
 from opspan.text_columns import Layout
 from opspan.trace import Trace
 from opspan.views import answer
-from opspan.views.table import as_json
 from readers.samples import samples
 from tiers import RELEASE
 
@@ -65,7 +63,7 @@ def texts_among(column: pl.Series, random: Random) -> list[str | None]:
 
 def asked(trace: Trace, folder: Path) -> Iterator[Callable[[], object]]:
     for by in BY["table"]:
-        yield lambda by=by: as_json(trace.table(by=by), [trace.analysed]) + str(trace.table(by=by))
+        yield lambda by=by: answer.as_json(trace.table(by=by), [trace.analysed]) + str(trace.table(by=by))
     yield lambda: [event.metadata for event in trace.events(with_flops=True)]
     yield lambda: trace.events().key_averages(group_by_input_shapes=True).table()
     for name in ANSWERS:

@@ -142,7 +142,7 @@ class TestTable:
         table = exported.table(by)
         found = Shown(table._repr_html_())
 
-        text, _ = table.text(10, Layout(10_000))
+        text, _ = table.printer.text(10, Layout(10_000))
         rule, titles, _, *rest = text.splitlines()
         lines = rest[: rest.index(rule)]
         assert " ".join(titles.split()) == " ".join(" ".join(cell.text for cell in found.titles).split())
