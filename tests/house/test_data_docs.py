@@ -181,13 +181,14 @@ def test_json_is_json_even_where_a_report_says_nan(sources: tuple[Path, Path], t
 
 
 def blocks() -> list[tuple[str, str]]:
-    """(what the comment before it says, code) of each block of Python."""
-    return re.findall(r"<!-- ([^>]*) -->\n```python\n(.*?)^```$", PYTHON.read_text(), re.DOTALL | re.MULTILINE)
+    """Returns, for each block of Python, the comment before it, "" without one, and its code."""
+    return re.findall(r"(?:<!-- ([^>]*) -->\n)?```python\n(.*?)^```$", PYTHON.read_text(), re.DOTALL | re.MULTILINE)
 
 
 @pytest.mark.slow
 def test_the_code_of_the_page_runs_as_it_stands(tmp_path: Path) -> None:
     assert PYTHON.read_text().count("```python\n") == len(blocks())
+    nsys(tmp_path / "report.sqlite")
     # A source of one's own first: the other block reads what it writes.
     for said, code in sorted(blocks(), key=lambda block: block[0]):
         needed = said.removeprefix("needs: ").split(", ") if said.startswith("needs: ") else []

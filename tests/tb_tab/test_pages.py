@@ -64,7 +64,7 @@ def test_a_process_that_is_killed_is_no_page_and_no_harm(pages: Pages, tmp_path:
     path = kineto.write(tmp_path / "a.json")
     with pytest.raises(PageNotReady):
         pages.head((path,))
-    (made,) = pages._made.values()
+    (made,) = pages._pages.values()
     assert made.process
     made.process.kill()
     made.process.wait()
