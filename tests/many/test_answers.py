@@ -22,7 +22,7 @@ from emit.running import opspan as command_line
 from opspan.errors import UsageError
 from opspan.findings import RULES
 from opspan.many.ranks import Ranks
-from opspan.many.task import Answered, Reading, Request, Task, answered
+from opspan.many.task import FileAnswer, ReadOptions, Request, Task, answered
 from opspan.questions import BY, Options, question
 from opspan.views.answer import as_text
 from opspan.views.diff import figures_of
@@ -187,9 +187,9 @@ def test_a_part_is_that_of_one_trace(files: list[Path]) -> None:
 
 @pytest.mark.parametrize("asked", [("comm", Options("kind")), ("findings", Options()), ("waits", Options("op"))])
 def test_collectives_are_sent_once(asked: Request, files: list[Path]) -> None:
-    (one,) = answered(Task((str(files[0]),), Reading(), (asked,)))
+    (one,) = answered(Task((str(files[0]),), ReadOptions(), (asked,)))
 
-    assert isinstance(one, Answered)
+    assert isinstance(one, FileAnswer)
     sent = [part for part in (*one.parts[0].values(), one.collectives) if part and "own_rank" in part.rows.columns]
     assert len(sent) == 1
     assert sent[0].rows.height

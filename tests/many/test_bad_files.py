@@ -19,7 +19,7 @@ from builders import nsys
 from opspan.errors import ReadError, StrictError
 from opspan.many import task
 from opspan.many.processes import Processes
-from opspan.many.task import Reading, Request, Task, answered
+from opspan.many.task import ReadOptions, Request, Task, answered
 from opspan.questions import Options
 from tiers import RELEASE
 
@@ -178,14 +178,14 @@ def test_an_error_of_a_library_is_one_file(tmp_path: Path, monkeypatch: pytest.M
     first = str(run / "rank0000.sqlite")
     opened = task.opened
 
-    def broken(file: str, reading: Reading) -> Any:
+    def broken(file: str, reading: ReadOptions) -> Any:
         if file == first:
             raise RecursionError("too deep")
         return opened(file, reading)
 
     monkeypatch.setattr(task, "opened", broken)
-    one, other = answered(Task((first, str(run / "rank0001.sqlite")), Reading(), (("steps", Options()),)))
+    one, other = answered(Task((first, str(run / "rank0001.sqlite")), ReadOptions(), (("steps", Options()),)))
 
-    assert isinstance(one, task.Failed)
+    assert isinstance(one, task.FileFailure)
     assert "could not be analysed (RecursionError: too deep)" in one.message
-    assert isinstance(other, task.Answered)
+    assert isinstance(other, task.FileAnswer)

@@ -30,17 +30,19 @@ _STEPS, _SECONDS = 3, 60.0
     "--seconds",
     metavar="S",
     type=click.FloatRange(0, 86_400, min_open=True),
-    help=f"Record for S seconds; with --steps, at most for so long.  [default: {_SECONDS:.0f}, at most]",
+    help=f"Record for S seconds; with --steps, at most S seconds.  [default: {_SECONDS:.0f}, at most]",
 )
 @capture_folder
-@click.option("--children", is_flag=True, help="All that listen at or below PID, as the ranks of a torchrun, at once.")
-@click.option("--shapes", is_flag=True, help="Record the sizes of each op's inputs.")
-@click.option("--stacks", is_flag=True, help="Record the functions of Python that ops are called in.")
-@click.option("--memory", is_flag=True, help="Record the memory of the host that torch takes and gives back.")
-@click.option("--modules", is_flag=True, help="Record each call of an nn.Module as well.")
 @click.option(
-    "--no-devices", is_flag=True, help="Leave out what runs on devices: their collection takes time to start."
+    "--children",
+    is_flag=True,
+    help="Record all that listen among PID and the processes below it, such as the ranks of a torchrun.",
 )
+@click.option("--shapes", is_flag=True, help="Record the sizes of each op's inputs.")
+@click.option("--stacks", is_flag=True, help="Record the Python functions that call each op.")
+@click.option("--memory", is_flag=True, help="Record the host memory that torch takes and gives back.")
+@click.option("--modules", is_flag=True, help="Record each call of an nn.Module as well.")
+@click.option("--no-devices", is_flag=True, help="Leave out what runs on devices; recording that takes time to start.")
 def command(
     pid: int,
     steps: int | None,
@@ -72,8 +74,8 @@ def command(
     count = steps if steps is not None else 0 if seconds is not None else _STEPS
     most = seconds if seconds is not None else _SECONDS
     with attaching.connected(pids) as all_, capturing.capture_folder(wanted) as folder:
-        asked = attaching.Request(str(folder), count, most, shapes, stacks, memory, modules, not no_devices)
-        attaching.ask(all_, asked)
+        request = attaching.Request(str(folder), count, most, shapes, stacks, memory, modules, not no_devices)
+        attaching.ask(all_, request)
         captured = capturing.look(folder)
     for note in _notes(all_):
         show(f"note: {note}\n", err=True)
@@ -96,11 +98,11 @@ def command(
 
 
 def _notes(all_: list[Attachment]) -> list[str]:
-    """Once what all of them say alike."""
-    said = [
+    """Returns the notes of all processes, each sentence once."""
+    notes = [
         (f"process {one.pid}: " if len(all_) > 1 else "", note)
         for one in all_
         if one.answer
         for note in one.answer.notes
     ]
-    return list(dict.fromkeys(who + note for who, note in said))
+    return list(dict.fromkeys(who + note for who, note in notes))

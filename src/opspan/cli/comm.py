@@ -6,12 +6,12 @@ from opspan.cli.answers import answering
 
 _HELP = """Print the collectives of a run: how much they moved, how fast, and who waited for whom.
 
-Give the files of all ranks together. The same collective is then found on each of them, and its time is split into
-transfer, which is the shortest time of all ranks, and waiting for the one that comes last. By rank it says who was last
-how often, and how much of the time each rank computed, or waited for nothing but communication.
+Give the files of all ranks together. opspan then matches each collective across ranks, and splits its time into the
+transfer, which is the shortest time on any rank, and the wait for the rank that comes last. With --by rank, a row says
+how often the rank was last, and how much of the time it computed, or waited for nothing but communication.
 
-Bandwidth is that of NCCL's tests: bytes by time, and what each link had to carry (bus). It is of the transfer where
-ranks were matched, else of the collective's own time.
+Bandwidth is computed as in NCCL's tests: bytes divided by time, and what each link had to carry (bus). The time is that
+of the transfer if ranks were matched, else the collective's own.
 
 \b
 Example:

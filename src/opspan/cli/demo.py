@@ -18,8 +18,8 @@ def command(wanted: Path | None) -> None:
     """Train a small model, record it, and show the result.
 
     Prints a table of the model's ops, with backward beside forward, commands to try next, and what `opspan summary`
-    says of it. Writes a folder with the capture, with ranges.txt, in which all ranges are listed, indented by nesting,
-    and with the page that `opspan report` makes. Needs torch and nothing else.
+    says of it. Writes a folder with the capture, with ranges.txt, which lists all ranges, indented by nesting, and with
+    the page that `opspan report` makes. Needs only torch.
 
     \b
     Example:

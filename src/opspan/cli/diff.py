@@ -25,20 +25,21 @@ if TYPE_CHECKING:
 
 _HELP = """Compare two runs: what takes longer in B than in A, and is it noise.
 
-Times are self times of devices, or of CPUs where no device was busy; by kernel, all of a kernel's time. Where both runs
-have steps they are of a step, and how much the steps of a run differ from each other is the noise. A star marks changes
-that are more than that.
+Times are self times on devices, or on CPUs if no device was busy; with --by kernel, all of a kernel's time. If both
+runs have steps, times are per step, and the noise is how much the steps of one run differ from each other. A star marks
+changes larger than the noise.
 
-With --fail-over the exit code is 1 if a step of B takes longer by more than that and, where it is known, by more than
-the noise; without steps, if all of B does. A step takes until all that it launched is done. So it can guard a program
-in CI, and that need not keep a trace: with --save-baseline, what is compared of A goes to a small file, and --baseline
-takes it in place of A.
+With --fail-over N%, the exit code is 1 if a step of B takes longer than one of A by more than N% and, if the noise is
+known, by more than the noise; without steps, the whole runs are compared. A step lasts until all that it launched is
+done. This can guard a program in CI without keeping a trace: --save-baseline writes the figures of A to a small file,
+and --baseline takes that file in place of A.
 
-By place, the ranges of a step are compared one by one: the third aten::mm of a module with the third. Where one of the
-runs does more or less, what comes after it keeps its partner.
+With --by place, the ranges of a step are compared one by one: the third aten::mm of a module with the third. If one run
+does more or less at some point, the ranges after it still find their partners.
 
-Two parts of one run are compared with --with-step or --with-process, which say what B is where that differs from A.
-With --step, what began in these steps is compared, also what a device did for them later: all of the trace is read.
+To compare two parts of one run, use --with-step or --with-process, which choose B's part where it differs from A's.
+With --step, everything that began in these steps is compared, also what a device did for them later, so the whole trace
+is read.
 
 A and B may be folders or patterns: the ranks of a run.
 
@@ -64,21 +65,21 @@ def _share(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -
 
 
 def _sides(files: tuple[File, ...], more: Mapping[str, Any]) -> Sequence[tuple[File, ...]]:
-    """One run where the other is a baseline; the same one twice where both are parts of it."""
+    """Returns the files of each run: one run with a baseline, the same run twice if both sides are parts of it."""
     named = [name for name in ("baseline", "save_baseline") if more[name]]
     is_part = more["with_step"] is not None or more["with_process"] is not None
     if len(named) > 1:
         raise UsageError("both --baseline and --save-baseline were given; expected one of them")
-    said = plural(len(files), "file")
+    count = plural(len(files), "file")
     if named:
         option = f"--{named[0].replace('_', '-')}"
         if len(files) != 1:
-            raise UsageError(f"opspan diff takes one file with {option}, and got {said}")
+            raise UsageError(f"opspan diff takes one file with {option}, and got {count}")
         if is_part:
             raise UsageError(f"with {option} only one trace is read: choose its part with --step and --process")
         return [files]
     if len(files) != 2 and not (is_part and len(files) == 1):
-        raise UsageError(f"opspan diff compares two files, A with B, and got {said}")
+        raise UsageError(f"opspan diff compares two files, A with B, and got {count}")
     return [files[:1], files[-1:]]
 
 
@@ -108,7 +109,7 @@ def _compare(
 
 
 def _needs_all(more: Mapping[str, Any]) -> str | None:
-    """The option that needs all of a trace at once."""
+    """Returns the option that needs all of a trace at once, or None."""
     named = [name for name in ("save_baseline", "process", "with_process") if more[name] is not None]
     return f"--{named[0].replace('_', '-')}" if named else None
 
@@ -118,7 +119,7 @@ _OPTIONS = (
         ["--fail-over"],
         metavar="N%",
         callback=_share,
-        help="Exit with 1 if B takes longer than A by more than this.",
+        help="Exit with 1 if B takes longer than A by more than N%.",
     ),
     click.Option(
         ["--baseline"],
@@ -130,17 +131,15 @@ _OPTIONS = (
         ["--save-baseline"],
         metavar="FILE",
         type=FILE_TO_WRITE,
-        help="Write what is compared of A to this file, and compare nothing. Replaces an earlier baseline.",
+        help="Write the figures of A to this file, and compare nothing. Replaces an earlier baseline.",
     ),
-    click.Option(
-        ["--with-step"], metavar="N|A-B|NAME", help="The same as --step, for B where that differs. B may be A's file."
-    ),
-    click.Option(["--process"], metavar="PID", type=int, help="Compare only what is of this process."),
+    click.Option(["--with-step"], metavar="N|A-B|NAME", help="Like --step, but for B alone. B may be A's file."),
+    click.Option(["--process"], metavar="PID", type=int, help="Compare only what belongs to this process."),
     click.Option(
         ["--with-process"],
         metavar="PID",
         type=int,
-        help="The same as --process, for B where that differs. B may be A's file.",
+        help="Like --process, but for B alone. B may be A's file.",
     ),
 )
 

@@ -53,10 +53,10 @@ def command(
     given, files = files, expanded(files)
     check_output(out, list(files), overwrite=force)
     with Progress(len(files) + 1) as progress:
-        found = load(files, progress, between, step, cycle=cycle, unnamed=not_named(files, given))
-        trace = found.tables
+        analysis = load(files, progress, between, step, cycle=cycle, unnamed=not_named(files, given))
+        trace = analysis.tables
         progress.step(f"writing {out.name!r}")
-        left_out = export(found, out, overwrite=force)
+        left_out = export(analysis, out, overwrite=force)
     show("".join(f"{line}\n" for line in [*issue_lines(trace), *left_out, *missing.labels_line(trace)]), err=True)
     written = plural(trace.ranges.height, "range") if trace.ranges.height else contents.counted(trace)
     show(f"Wrote {path_text(out)} ({written}, {plural(trace.issues.height, 'issue')})\n")

@@ -9,9 +9,9 @@ from opspan.cli.printing import show
 
 _HELP = """Print what is wrong with a run, the costliest first, and what to do about it.
 
-Each finding has the time at stake: how much shorter the run would be at most if its cause were gone. What a step took
-longer than the others is a finding of its own and counts for no other. --explain says what a rule looks at, from when
-on it speaks, and why.
+Each finding names the time at stake: by how much, at most, the run would be shorter without its cause. The extra time
+of a step that took longer than the others is a finding of its own and is not counted for any other. --explain says what
+a rule looks at, when it reports, and why.
 
 \b
 Example:
@@ -35,7 +35,7 @@ _EXPLAIN = click.Option(
     is_eager=True,
     expose_value=False,
     callback=_explain,
-    help="Say what the finding of this id means, and read no file.",
+    help="Explain the finding with this id, or all of them; read no file.",
 )
 
 command = answering("findings", _HELP, options=(_EXPLAIN,))

@@ -13,9 +13,9 @@ from opspan.questions import Options
 
 _HELP = """Print the operations and bytes of ops, how fast they were, and which bound of the device they are near.
 
-They are computed from the sizes and types of inputs: the program has to be recorded with record_shapes=True. The rates
-are compared with the most that the device can do, where that is known; the MFU is what the products of matrices, the
-convolutions and attention would take at the least, of the time in which the devices worked on the steps.
+Operations and bytes are computed from the sizes and types of inputs, so the program has to be recorded with
+record_shapes=True. The rates are compared with the device's peak, if it is known. The MFU is the least time that matrix
+products, convolutions and attention could take, as a share of the time in which the devices worked on the steps.
 
 \b
 Example:
@@ -27,8 +27,8 @@ _PEAK = click.Option(
     ["--peak"],
     multiple=True,
     metavar="PEAK",
-    help="What a device can do, a second: TYPE=FLOPS (fp64, fp32, tf32, fp16, bf16, fp8, int8; dense), bandwidth=BYTES "
-    "or the name of one that opspan knows. May be given several times.",
+    help="The device's peak per second: TYPE=FLOPS (fp64, fp32, tf32, fp16, bf16, fp8, int8; dense), bandwidth=BYTES "
+    "or the name of a device that opspan knows. May be given several times.",
 )
 
 

@@ -8,8 +8,8 @@ from opspan.cli.printing import show_help
 
 
 def with_help(command: click.Command) -> click.Command:
-    """The command with an option --help that is printed as all else is; click's own ends in a traceback where the
-    output is full."""
+    """Returns the command with our own option --help: click's own ends in a traceback if the output cannot be
+    written."""
     if command.add_help_option:
         command.add_help_option = False
         command.params.append(
@@ -42,6 +42,6 @@ def command(ctx: click.Context, verb: str | None) -> None:
     if verb is None:
         show_help(above)
         return
-    _, found, _ = above.command.resolve_command(above, [verb])
-    if found is not None:
-        show_help(click.Context(found, above, info_name=verb))
+    _, command_of_verb, _ = above.command.resolve_command(above, [verb])
+    if command_of_verb is not None:
+        show_help(click.Context(command_of_verb, above, info_name=verb))

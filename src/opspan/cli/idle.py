@@ -6,10 +6,11 @@ from opspan.cli.answers import answering
 
 _HELP = """Print when devices had nothing to do, and what the host was in meanwhile.
 
-A gap lasts from the end of what ran on a device to the begin of what runs there next. Its time is the host's until it
-launches that, then the launch's; it is queued where the launch had begun before the gap did: that waited for another
-stream or rank, or for the device itself. The host's part belongs to the op (module, phase, ...) that its thread was in
-at each moment. By stream, each stream has gaps of its own, and it is said how long others of its device were busy.
+A gap lasts from the end of one piece of work on a device to the start of the next. It is split at the launch of that
+next work: before the launch the host was late, during it the launch took the time. It counts as queued if the launch
+began before the gap: the work then waited for another stream or rank, or for the device itself. The host's part is
+counted for the op (module, phase, ...) that its thread was in at each moment. With --by stream, each stream has its own
+gaps, and a column says how long other streams of the device were busy meanwhile.
 
 \b
 Example:

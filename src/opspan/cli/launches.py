@@ -6,8 +6,9 @@ from opspan.cli.answers import answering
 
 _HELP = """Print how launches keep up with what devices do: their delay, how far the host runs ahead, and queues.
 
-A launch is short if all that it launched took less time than its call. By stream there is the length of the queue: the
-mean over time, and the longest. By copy the rows are directions of copies, with their speed.
+A launch is short if the work that it launched took less time than the call itself. With --by stream, columns give the
+length of the queue: its mean over time, and its maximum. With --by copy, each row is a direction of copies, with their
+speed.
 
 \b
 Example:

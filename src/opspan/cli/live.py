@@ -30,12 +30,12 @@ class Screen:
 
     @property
     def rows(self) -> int:
-        """So many have room."""
+        """The number of rows that fit on the screen."""
         return max(self._live.console.height - _TITLE_AND_KEYS, 1)
 
     @property
     def is_narrow(self) -> bool:
-        """There is no room for a name beside all figures."""
+        """Whether a name does not fit beside all figures."""
         return self._live.console.width < 60
 
     def show(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], keys: str) -> None:
@@ -60,7 +60,7 @@ def screen() -> Iterator[Screen]:
 
 
 def key(seconds: float) -> str:
-    """The next that is pressed; "" where none is in this time, "q" where the terminal is gone."""
+    """Returns the next key that is pressed: "" if none is within this time, "q" if the terminal is gone."""
     if not select.select([sys.stdin], [], [], seconds)[0]:
         return ""
     try:

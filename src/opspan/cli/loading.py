@@ -23,22 +23,22 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-PATIENCE_S = 1.0  # what takes longer shows that it is at work
+PATIENCE_S = 1.0  # longer work shows a bar
 
 
 def _rows() -> int:
-    """How many the readers have read; they need not be loaded yet."""
-    found = sys.modules.get("opspan.formats.progress")
-    return found.rows() if found else 0
+    """Returns how many rows the readers have read: 0 if they are not imported yet."""
+    progress = sys.modules.get("opspan.formats.progress")
+    return progress.rows() if progress else 0
 
 
 def trace_files(function: F) -> F:
-    """FILE...: files and addresses, and how much may be fetched of these."""
+    """Adds the arguments FILE... (files and addresses), and the limit for what is fetched of addresses."""
     return click.argument("files", metavar="FILE...", nargs=-1, required=True, type=FILE_TO_READ)(fetching(function))
 
 
 def two_files(function: F) -> F:
-    # How many they are is for the verb to say: click would call the third one an unexpected extra argument.
+    # The verb checks their number: click would call a third file an unexpected extra argument.
     return click.argument("files", metavar="A B", nargs=-1, required=True, type=FILE_TO_READ)(fetching(function))
 
 
@@ -54,19 +54,19 @@ class Progress:
         self._bytes = 0
         self._bar: Any = None
         self._lock = threading.Lock()
-        # rich is imported when the time is up: most traces are read before.
+        # rich is imported only then: most traces are read sooner.
         self._timer = threading.Timer(PATIENCE_S, self._show)
         self._timer.daemon = True
 
     def step(self, doing: str) -> None:
-        """The next step begins."""
+        """Begins the next step."""
         with self._lock:
             self._done, self._doing, self._rows_before = self._done + 1, doing, _rows()
             if self._bar is not None:
                 self._bar.update(self._bar.task_ids[0], completed=self._done, description=doing)
 
     def done(self, files: int, size: int) -> None:
-        """Counts files, and bytes, that were just read, of many."""
+        """Adds files and bytes that were just read, where many files are read."""
         with self._lock:
             self._done, self._bytes = self._done + files, self._bytes + size
             if self._bar is not None:
@@ -121,19 +121,19 @@ class Progress:
 
 
 def in_processes(function: F) -> F:
-    """--processes and --dask: who reads the files, and how many side by side."""
+    """Adds --processes and --dask: who reads the files, and how many at once."""
     dask = click.option(
         "--dask",
         metavar="ADDRESS",
-        help="Have the workers of this scheduler of dask.distributed read the files: `tcp://host:8786`. They must see "
-        "the same files, and have the same opspan.",
+        help="Have the workers of this dask.distributed scheduler read the files: `tcp://host:8786`. They must see the "
+        "same files, and have the same opspan.",
     )
     processes = click.option(
         "--processes",
         metavar="N",
         type=click.IntRange(min=1),
-        help="Analyse each file by itself, and so many at once. A folder, a pattern and more than four files are read "
-        "so anyway.  [default: as many as there are processors]",
+        help="Analyse each file by itself, N at once. A folder, a pattern and more than four files are always read "
+        "so.  [default: as many as there are processors]",
     )
     return processes(dask(function))
 
@@ -154,28 +154,28 @@ def all_at_once(function: F) -> F:
 
 
 def part_of_trace(function: F) -> F:
-    """--between, --step and --cycle: how much of the trace to read."""
+    """Adds --between, --step and --cycle, which choose the part of the trace to read."""
     cycle = click.option(
         "--cycle",
         metavar="N",
         type=click.IntRange(min=1),
-        help="Read only the Nth cycle of each process, of those that wrote several files one after the other, as "
-        "torch's `schedule` with `repeat` does.",
+        help="Read only the Nth cycle of each process that wrote several files one after the other, as torch's "
+        "`schedule` with `repeat` does.",
     )
     between = click.option(
         "--between",
         nargs=2,
         metavar="START END",
-        help="Read only what overlaps this time. It counts from the start of the trace: `1.5s 2s`, `200ms 1min`.",
+        help="Read only what overlaps this time, counted from the start of the trace: `1.5s 2s`, `200ms 1min`.",
     )
     step = click.option(
         "--step",
         "--steps",
         "step",
         metavar="N|A:B|NAME",
-        help="Read only what overlaps these steps, and what they launched: N, or all from A to B, both included (A-B "
-        "is the same), are the numbers of ranges ProfilerStep#N, or, where there are none, of the steps as `opspan "
-        "steps` numbers them; with NAME, all ranges of that name are the steps (* stands for any text).",
+        help="Read only what overlaps these steps, and what they launched. N, or A:B (A-B is the same) for all from A "
+        "to B, both included, are the numbers of ranges ProfilerStep#N or, without such ranges, the numbers that "
+        "`opspan steps` prints. With NAME, all ranges of that name are the steps (* stands for any text).",
     )
     return between(step(cycle(function)))
 
@@ -189,8 +189,8 @@ def load(
     cycle: int | None = None,
     unnamed: Collection[File] = (),
 ) -> Analysis:
-    """The files side by side, a step of the progress each. `kept`: what is needed of a trace. `unnamed`: those that
-    were found in a folder, of which one that cannot be read is an issue."""
+    """Reads the files as one trace, each a step of the progress. `kept` drops what the verb does not need of a trace.
+    A file in `unnamed` was found in a folder: if it cannot be read, that is an issue and not an error."""
     from opspan.analysis import Analysis
     from opspan.loading import read_all, window_of
 
@@ -200,8 +200,8 @@ def load(
             yield file
 
     part = window_of(_times(between), steps_asked(step))
-    whole, iterations = read_all(announced(), None, part, kept, cycle, unnamed)
-    return Analysis(whole, iterations=iterations)
+    tables, iterations = read_all(announced(), None, part, kept, cycle, unnamed)
+    return Analysis(tables, iterations=iterations)
 
 
 def _times(between: tuple[str, str] | None) -> tuple[int, int] | None:
@@ -221,7 +221,7 @@ def steps_asked(step: str | None) -> Steps | None:
 
 
 def expanded(files: Sequence[File]) -> tuple[File, ...]:
-    """The files that folders and patterns stand for, of a verb that needs all of a trace at once."""
+    """Returns the files that folders and patterns stand for, for a verb that needs all of a trace at once."""
     from opspan.many.files import files_of, is_several
 
     if not any(map(is_several, files)):
@@ -236,7 +236,7 @@ def _most_fetched(files: Sequence[File]) -> int | None:
 
 
 def not_named(files: Sequence[File], given: Sequence[File]) -> frozenset[File]:
-    """Returns the files that were found in the folders that were given."""
+    """Returns the files that the user did not name, but a folder or pattern that holds them."""
     return frozenset(files) - frozenset(given)
 
 
@@ -248,19 +248,19 @@ def many(
     dask: str | None = None,
     cycle: int | None = None,
 ) -> Ranks | None:
-    """The files as ranks of which each is analysed by itself; None: they are few, and read as one trace."""
+    """Returns the files as ranks that are analysed one by one, or None if they are few enough to read as one trace."""
     from opspan.many import FEW
     from opspan.many.files import files_of, is_several
 
     if processes is None and dask is None and len(files) <= FEW and not any(map(is_several, files)):
         return None
     from opspan.many.ranks import Ranks
-    from opspan.many.task import Reading
+    from opspan.many.task import ReadOptions
 
     if dask is not None:
         from opspan.dask import quiet
 
         quiet()
-    found = files_of(files)
-    reading = Reading(None, False, _times(between), steps_asked(step), _most_fetched(files))
-    return Ranks(found.files, reading, cycle=cycle, processes=processes, dask=dask, skipped=found.skipped)
+    traces = files_of(files)
+    reading = ReadOptions(None, False, _times(between), steps_asked(step), _most_fetched(files))
+    return Ranks(traces.files, reading, cycle=cycle, processes=processes, dask=dask, skipped=traces.skipped)

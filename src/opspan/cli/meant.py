@@ -1,4 +1,4 @@
-"""What was meant by a first word that is no verb: a file, of which the summary is shown, or another verb."""
+"""Reads a first word that is not a verb: as a file whose summary is shown, or as a verb that was misspelt."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from opspan.printable import path_text, shell_word
 
 
 def meant(words: Sequence[str], verbs: Sequence[str], summary: click.Command | None) -> list[str]:
-    """The words with the verb in front: FILE alone asks for its summary. Else a UsageError with what was probably
-    meant."""
+    """Returns the words with the verb `summary` in front if they begin with a file; else raises a UsageError that says
+    what was probably meant."""
     import difflib
 
     word, rest = words[0], _pasted(words[1:])

@@ -1,14 +1,14 @@
-"""opspan memory: who took memory, and what there was of it at the peak."""
+"""opspan memory: which ops took memory, and which memory was in use at the peak."""
 
 from __future__ import annotations
 
 from opspan.cli.answers import answering
 
-_HELP = """Print which ops took memory, or what there was of it at the peak.
+_HELP = """Print which ops took memory, or which memory was in use at the peak.
 
-By op: what was taken and what of it was not given back, in the op itself and with all that ran inside it. By block: the
-blocks that there were when most was in use, the largest first, with the op that took each. By device: how much was in
-use at most.
+With --by op: how much each op took and how much of it was not given back, in the op itself and with all that ran inside
+it. With --by block: the blocks in use when most memory was in use, the largest first, each with the op that took it.
+With --by device: the most memory that was in use at once.
 
 \b
 Example:

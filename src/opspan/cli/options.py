@@ -14,7 +14,7 @@ from opspan.addresses import File, check_local, file_of
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-_MOST_BYTES = "opspan.most_bytes"  # where an option leaves it for the files
+_MOST_BYTES = "opspan.most_bytes"  # the option stores its value under this name, for the files
 _SIZES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
@@ -24,10 +24,10 @@ class _Read(click.Path):
 
 
 def _size(value: str) -> int:
-    found = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*([kmgt]?)b?", value.strip().lower())
-    if found is None:
+    size = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*([kmgt]?)b?", value.strip().lower())
+    if size is None:
         raise click.BadParameter(f"{value!r} is not a size; expected a number and a unit, such as 500MB or 40GB")
-    return round(float(found[1]) * _SIZES[found[2]])
+    return round(float(size[1]) * _SIZES[size[2]])
 
 
 class _Written(click.Path):
@@ -40,11 +40,11 @@ FILE_TO_WRITE = _Written()
 
 
 def fetching(function: F) -> F:
-    """--most-fetched: how much may be fetched of an address. It is known before the files are."""
+    """Adds --most-fetched, the limit for what is fetched of an address. The files need it, so it is parsed first."""
 
-    def keep(ctx: click.Context, _parameter: click.Parameter, given: str | None) -> None:
-        if given is not None:
-            ctx.meta[_MOST_BYTES] = _size(given)
+    def keep(ctx: click.Context, _parameter: click.Parameter, size: str | None) -> None:
+        if size is not None:
+            ctx.meta[_MOST_BYTES] = _size(size)
 
     option = click.option(
         "--most-fetched",
@@ -52,13 +52,13 @@ def fetching(function: F) -> F:
         is_eager=True,
         expose_value=False,
         callback=keep,
-        help="Fetch no more than this of a FILE that is an address: `500MB`, `40GB`.  [default: 16 GiB]",
+        help="Fetch at most this much of a FILE that is an address: `500MB`, `40GB`.  [default: 16 GiB]",
     )
     return option(function)
 
 
 def labelling(function: F) -> F:
-    """--emit, --record-shapes, --modules: what to start in a program that was not edited."""
+    """Adds --emit, --record-shapes and --modules: how a program that was not edited is labelled."""
     from opspan.app.launch import TOOLS
 
     emit = click.option(
@@ -73,7 +73,7 @@ def labelling(function: F) -> F:
 
 
 def capture_folder(function: F) -> F:
-    """-o: where a capture goes."""
+    """Adds -o, the folder of a capture."""
     option = click.option(
         "-o",
         "--output",
@@ -86,7 +86,7 @@ def capture_folder(function: F) -> F:
 
 
 def printing(function: F) -> F:
-    """--limit, --wide, --format: how much of an answer is printed, and as what."""
+    """Adds --limit, --wide and --format: how much of an answer is printed, and in which format."""
     limit = click.option(
         "--limit",
         metavar="N",

@@ -11,16 +11,16 @@ import click
 from opspan.cli.answers import answering
 from opspan.questions import Options
 
-_HELP = """Print the critical path: of each moment what it was that all the rest waited for.
+_HELP = """Print the critical path: for each moment, what everything else waited for.
 
-Work on a device waits for its launch, for its stream, for events; the host waits where it synchronises. The path goes
-back from the end of the run along what was waited for last, so that its pieces add up to the time of the steps: a
-kernel computes, a copy, a collective; launch: the device had nothing to do until a launch came through; the host's own
-code, its calls, its waits.
+Work on a device waits for its launch, for its stream and for events; the host waits where it synchronises. The path
+starts at the end of the run and goes back, each time to what was waited for last, so its pieces add up to the time of
+the steps. A piece is a kernel that computes, a copy, a collective, a launch (the device had nothing to do until the
+launch came through), or the host's own code, its calls or its waits.
 
-With --what-if the run is timed once more, with some ops, or kinds of time, taking a part of what they took (0: no time
-at all, 2: twice as long), and all else waiting for what it waited for. An op is taken with all that runs inside it. A
-row is then a step, and a sentence says what the whole run would take.
+With --what-if, the run is timed again as if some ops, or kinds of time, took FACTOR times as long (0: no time at all,
+2: twice as long); everything still waits for what it waited for. An op includes all that runs inside it. Each row is
+then a step, and a sentence says how long the whole run would take.
 
 \b
 Example:
@@ -45,7 +45,8 @@ command = answering(
             ["--what-if"],
             multiple=True,
             metavar="NAME=FACTOR",
-            help="What steps would take if an op, or a kind, took so much of its time. May be given several times.",
+            help="Print how long steps would take if an op, or a kind of time, took FACTOR times as long. "
+            "May be given several times.",
         )
     ],
 )

@@ -37,10 +37,10 @@ Example:
     type=click.Choice(["op", "module", "function"]),
     default="op",
     show_default=True,
-    help="What frames are: all there is, down to ops and kernels; modules alone; or Python functions alone.",
+    help="What each frame is: anything down to ops and kernels (op), only modules, or only Python functions.",
 )
 @click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="A label; may be given several times.")
-@click.option("--now", "is_now", is_flag=True, help="Place it at the present; servers refuse what is hours old.")
+@click.option("--now", "is_now", is_flag=True, help="Date the profile now; servers refuse profiles that are hours old.")
 @click.option("--credentials", "file", metavar="FILE", type=click.Path(path_type=Path), help="File with credentials.")
 @click.option("--tenant", metavar="NAME", help="Tenant, where the server has several (X-Scope-OrgID).")
 @click.option(
@@ -77,8 +77,8 @@ def command(
     show("".join(f"note: {note}\n" for note in notes), err=True)
     given, files = files, expanded(files)
     with Progress(len(files) + 1) as progress:
-        found = load(files, progress, between, step, cycle=cycle, unnamed=not_named(files, given))
+        analysis = load(files, progress, between, step, cycle=cycle, unnamed=not_named(files, given))
         progress.step(f"pushing to {server.where}")
-        pushed = push(found, server, app, tags, by, is_now)
-    show("".join(f"{line}\n" for line in [*issue_lines(found.tables), *pushed.notes]), err=True)
+        pushed = push(analysis, server, app, tags, by, is_now)
+    show("".join(f"{line}\n" for line in [*issue_lines(analysis.tables), *pushed.notes]), err=True)
     show(f"Pushed {pushed.bytes:,} bytes to {server.where}: {pushed.query}\n")

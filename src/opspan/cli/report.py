@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _HELP = """Write a page with all that opspan finds: overview, findings, ops, modules, kernels, timeline, memory, ranks.
 
 The page is one file. It opens in any browser, without a server, and makes no request. Several FILEs are read as the
-ranks of one run. With --against the page compares the run to another, which was there before.
+ranks of one run. With --against, the page compares the run with an earlier one.
 
 \b
 Example:
@@ -47,13 +47,13 @@ Example:
     metavar="B",
     multiple=True,
     type=FILE_TO_READ,
-    help="A run to compare to; once for each rank.",
+    help="The earlier run to compare with; give it once for each rank.",
 )
 @click.option(
     "--editor",
     metavar="ADDRESS",
     default=None,
-    help="How a line of source is opened: an address with {file} and {line} in it. Default: vscode://file/{file}:{line}",
+    help="How the page opens a source line: an address with {file} and {line} in it. Default: vscode://file/{file}:{line}",
 )
 @all_at_once
 @part_of_trace
@@ -78,10 +78,10 @@ def command(
     given, files, other = (*files, *other), expanded(files), expanded(other)
     check(out, [*files, *other], overwrite=force)
     with Progress(len(files) + len(other) + 1) as progress:
-        found = load(files, progress, between, step, cycle=cycle, unnamed=not_named(files, given))
+        analysis = load(files, progress, between, step, cycle=cycle, unnamed=not_named(files, given))
         compared = load(other, progress, unnamed=not_named(other, given)) if other else None
         progress.step(f"writing {out.name!r}")
-        page = write(Subject(found, files, compared, other, editor or EDITOR), out, overwrite=force)
+        page = write(Subject(analysis, files, compared, other, editor or EDITOR), out, overwrite=force)
     size = len(page.encode())
-    ranges = plural(found.tables.ranges.height, "range")
+    ranges = plural(analysis.tables.ranges.height, "range")
     show(f"Wrote {path_text(out)} ({size / 1e6:.1f} MB, {ranges}): open it in a browser\n")

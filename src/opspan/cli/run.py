@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     "--keep",
     metavar="AMOUNT",
     multiple=True,
-    help="Record torch's ops and keep the last of them, for as long as CMD runs: `30s`, `2GB` or `50 steps`. Of "
-    "several whichever is least.",
+    help="Record torch's ops while CMD runs, and keep only the last AMOUNT: `30s`, `2GB` or `50 steps`. Given "
+    "several times, the smallest counts.",
 )
 @click.option(
     "--dump-to",
     metavar="DIR",
     type=FILE_TO_WRITE,
-    help="With --keep: a folder for copies of what is kept, each a folder in it.",
+    help="With --keep: write copies of the kept recording to this folder, each in a folder of its own.",
 )
 @click.option(
     "--dump-on",
     type=click.Choice(REASONS),
     multiple=True,
-    help="With --dump-to: when. `signal` is SIGUSR2, sent to a process of CMD.  [default: exception]",
+    help="With --dump-to: when to write a copy. `signal` is SIGUSR2, sent to a process of CMD.  [default: exception]",
 )
 @click.option("--idle", is_flag=True, help="Capture nothing: only make CMD ready for `opspan attach` and `opspan top`.")
 @click.argument("cmd", nargs=-1, required=True, type=click.UNPROCESSED)
@@ -124,7 +124,7 @@ def _keep(kept: launch.RollingOptions, wanted: Path | None, cmd: tuple[str, ...]
 
 
 def _nothing_called(free: Path | None, cmd: tuple[str, ...]) -> str:
-    """`free`: the folder that was asked for, if it is still empty."""
+    """Says why nothing was captured. `free` is the folder that the user named, if it is still empty."""
     output = [] if free is None else ["-o", shell_path(free)]
     command = " ".join(["opspan run --emit nvtx", *output, "--", *map(shell_word, cmd)])
     return f"no process made an NVTX or ITT call, and torch's ops make none by themselves; to label them: `{command}`"

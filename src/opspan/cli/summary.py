@@ -6,8 +6,8 @@ from opspan.cli.answers import answering
 
 _HELP = """Print on one screen what a trace is, where its time went, and what to type next.
 
-On a terminal that is wider than 80 columns (or with $COLUMNS) names are longer and there are more of them; on a
-narrower one lines go on below. --wide prints whole names.
+A terminal wider than 80 columns (or $COLUMNS) shows more and longer names; on a narrower one, long lines are wrapped.
+--wide prints whole names.
 
 \b
 Example:

@@ -25,13 +25,14 @@ if TYPE_CHECKING:
 
 _HELP = """Print the ops of a trace as torch.profiler's table.
 
-Below the table it says how much could be attributed, and what was skipped or odd. With json that is part of the
-document, with csv it goes to stderr. On a terminal the table is fitted to its width (or to $COLUMNS), and a line says
+Lines below the table say how much could be attributed, and what was skipped or odd. With json they are part of the
+document, with csv they go to stderr. On a terminal the table is fitted to its width (or to $COLUMNS), and a line says
 which columns were left out.
 
 A report that `vtune -report` printed is shown with the columns that it has.
 
-Several FILEs are read as the ranks of one run. A FILE is told by its content, whatever its name is. It can be any of:
+Several FILEs are read as the ranks of one run. opspan recognises a FILE by its content, whatever its name. It can
+be any of:
 
 \b
 {sources}

@@ -20,8 +20,12 @@ _BY = {"o": "ops", "m": "modules", "l": "lines"}
 
 
 @click.command("top", context_settings={"allow_interspersed_args": True})
-@click.option("--by", type=click.Choice(["ops", "modules", "lines"]), default="ops", show_default=True, help="Rows.")
-@click.option("--total", is_flag=True, help="Order by the time with all that is inside, not by a row's own.")
+@click.option(
+    "--by", type=click.Choice(["ops", "modules", "lines"]), default="ops", show_default=True, help="What each row is."
+)
+@click.option(
+    "--total", is_flag=True, help="Order by total time, which includes all that runs inside, instead of self time."
+)
 @click.option(
     "--every",
     metavar="S",
@@ -31,14 +35,21 @@ _BY = {"o": "ops", "m": "modules", "l": "lines"}
     help="Record for S seconds at a time.",
 )
 @click.option("--count", metavar="N", type=click.IntRange(min=1), help="Show N recordings, then end.")
-@click.option("--limit", metavar="N", type=click.IntRange(min=1), default=20, help="Rows, where it is no terminal.")
+@click.option(
+    "--limit",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=20,
+    help="Rows to print where the output is not a terminal.",
+)
 @click.argument("what", metavar="PID | -- CMD", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(by: str, total: bool, every: float, count: int | None, limit: int, what: tuple[str, ...]) -> int:
     """Show the ops, modules or lines that take the time in process PID now, live in the terminal.
 
-    PID is made ready as for `opspan attach`. With CMD in its place, that is started, ready, and its output goes to a
-    new file opspan-top-N.log; it goes on when top ends. The keys are shown below the table. Where the output is no
-    terminal, a table is printed for each recording. It costs what recording costs, as long as it is not paused.
+    PID must be made ready as for `opspan attach`. Given CMD instead, opspan starts it ready; its output goes to a new
+    file opspan-top-N.log, and it goes on when top ends. The keys are shown below the table. If the output is not a
+    terminal, a table is printed for each recording. The process pays the cost of recording, except while top is
+    paused.
 
     \b
     Example:

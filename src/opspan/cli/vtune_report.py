@@ -1,4 +1,4 @@
-"""What `opspan table` prints of a file that is a report of VTune: sums by name, and no trace."""
+"""`opspan table` of a VTune report, which holds sums by name and not a trace."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _ENDINGS = (".csv", ".txt", ".tsv", ".log")
 
 
 def report_of(files: Sequence[File]) -> Report | None:
-    """The report that the only file is. Of what is at an address only a text by its name is fetched for this."""
+    """Returns the report if the only file is one. A file at an address is fetched for this only if its name is that of
+    a text."""
     from opspan.formats.boundary import boundary
     from opspan.readers.registry import is_report, source_for
     from opspan.readers.vtune.reports import read
@@ -26,14 +27,14 @@ def report_of(files: Sequence[File]) -> Report | None:
 
     if len(files) != 1 or (not isinstance(files[0], Path) and not files[0].name.lower().endswith(_ENDINGS)):
         return None
-    with local(files[0]) as found:
+    with local(files[0]) as copy:
         try:
-            if found.path.is_dir() or not is_report(found.path, source_for(found.path)):
+            if copy.path.is_dir() or not is_report(copy.path, source_for(copy.path)):
                 return None
         except ReadError:
             return None  # whoever reads the trace says why
-        with boundary(found.path):
-            return read(found.path)
+        with boundary(copy.path):
+            return read(copy.path)
 
 
 def show_report(report: Report, limit: int | None, form: str, *, wide: bool) -> None:

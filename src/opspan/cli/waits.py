@@ -7,8 +7,8 @@ from opspan.cli.answers import answering
 _HELP = """Print the calls in which the host waited, and what ran on devices meanwhile.
 
 These are calls that synchronise, copies that block, values fetched from a device (item), memory that is allocated and
-freed, and modules that are loaded. Waits while a device is busy cost what the host could have done ahead; waits while
-it is idle cost both.
+freed, and modules that are loaded. While a device is busy, a wait costs only work that the host could have done ahead;
+while it is idle, a wait costs time on both.
 
 \b
 Example:

@@ -1,8 +1,8 @@
-"""Tasks to an executor, a few at a time, and what comes back in the order of the files.
+"""Sends tasks to an executor, a few at a time, and yields the answers in the order of the files.
 
-Small files go together, as a task has a price. No more tasks are under way than keep the executor at work, so what
-waits here for its turn is small, too. A task whose process was ended (it took too much memory, as a rule) is asked
-again, each of its files alone, once: then it is a file that could not be read.
+Small files share a task, as each task has a price. Only as many tasks are under way as keep the executor at work, so
+that few answers wait here. If a process is killed (mostly because it took too much memory), each file of its task is
+tried once more, alone; if that fails, too, the file counts as one that could not be read.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from dataclasses import replace
 
 from opspan.addresses import file_said
 from opspan.many.files import File
-from opspan.many.task import Answered, Failed, Reading, Request, Task, answered
+from opspan.many.task import FileAnswer, FileFailure, ReadOptions, Request, Task, answered
 
 MOST_FILES, MOST_BYTES = 16, 8 << 20  # of a task
 _LOOKS_S = 0.2
-AHEAD = 2  # tasks for each process: one that it is at, and one that waits
+AHEAD = 2  # tasks for each process: one that runs, and one that waits
 
 Done = Callable[[int, int], None]  # files and bytes
 
 
 def asked(
     files: Sequence[File],
-    reading: Reading,
+    reading: ReadOptions,
     requests: Sequence[Request],
     executor: Executor,
     at_once: int,
     done: Done = lambda _files, _bytes: None,
-) -> Iterator[Answered | Failed]:
-    """`at_once`: how many tasks the executor runs side by side."""
-    waiting: deque[tuple[list[File], Task, Future[list[Answered | Failed]]]] = deque()
+) -> Iterator[FileAnswer | FileFailure]:
+    """Yields the answer or the failure of each file. `at_once` is how many tasks the executor runs at once."""
+    waiting: deque[tuple[list[File], Task, Future[list[FileAnswer | FileFailure]]]] = deque()
     rest = iter(_together(files, at_once))
     try:
         while True:
@@ -50,7 +50,7 @@ def asked(
 
 
 def _together(files: Sequence[File], at_once: int) -> Iterator[list[File]]:
-    """The files of each task, as many as leave something to do for all processes."""
+    """Yields the files of each task: few enough to leave work for all processes."""
     most = max(1, min(MOST_FILES, len(files) // (4 * at_once)))
     some: list[File] = []
     for file in files:
@@ -62,27 +62,29 @@ def _together(files: Sequence[File], at_once: int) -> Iterator[list[File]]:
         yield some
 
 
-def _result(task: Task, future: Future[list[Answered | Failed]], executor: Executor) -> list[Answered | Failed]:
+def _result(
+    task: Task, future: Future[list[FileAnswer | FileFailure]], executor: Executor
+) -> list[FileAnswer | FileFailure]:
     try:
         return _waited_for(future)
     except CancelledError:
         raise
-    except Exception:  # noqa: BLE001  of the executor, whichever that is: `answered` raises none
+    except Exception:  # noqa: BLE001  any executor may be used; `answered` itself raises nothing
         return [_alone(replace(task, files=(file,)), executor) for file in task.files]
 
 
-def _alone(task: Task, executor: Executor) -> Answered | Failed:
+def _alone(task: Task, executor: Executor) -> FileAnswer | FileFailure:
     try:
         return _waited_for(executor.submit(answered, task))[0]
     except CancelledError:
         raise
     except Exception as error:  # noqa: BLE001  as above
         why = str(error) or type(error).__name__
-        return Failed(task.files[0], "ReadError", f"{file_said(task.files[0])} could not be read: {why}")
+        return FileFailure(task.files[0], "ReadError", f"{file_said(task.files[0])} could not be read: {why}")
 
 
-def _waited_for(future: Future[list[Answered | Failed]]) -> list[Answered | Failed]:
-    # Where polars has been at work, a signal ends no wait: its handler begins them again. Ctrl-C is seen between two.
+def _waited_for(future: Future[list[FileAnswer | FileFailure]]) -> list[FileAnswer | FileFailure]:
+    # Once polars has run, its signal handler resumes an interrupted wait: wait in short turns, so that Ctrl-C is seen.
     while not wait([future], _LOOKS_S).done:
         pass
     return future.result()

@@ -1,8 +1,8 @@
-"""Which files are meant by paths, folders and patterns: each is a rank, in the order in which people count them.
+"""Finds the files that paths, folders and patterns stand for. Each file is a rank; rank2 comes before rank10.
 
-A folder that is a trace itself (a capture, a result of VTune, ...) is one; any other is a folder of traces, in it or in
-its folders. What is no trace there is left out: a file that was not recognised is asked for all the same if it is
-called like those that were, for then it is one that is damaged.
+A folder may be a trace itself (a capture, a result of VTune, ...). Any other folder holds traces, in itself or in its
+folders. Files that are not traces are left out. A file that was not recognised is read all the same if its name is like
+those of the traces: it is probably a damaged one.
 """
 
 from __future__ import annotations
@@ -29,26 +29,27 @@ _IS_TRACE = tuple(name + packed for name in _NAMES for packed in _COMPRESSED)
 
 
 class File(NamedTuple):
-    """`size`: 0 where nobody knows."""
+    """A file and its size, which is 0 if it is unknown."""
 
     path: str
     size: int
 
 
-class Found(NamedTuple):
+class FileList(NamedTuple):
     files: list[File]
-    skipped: int  # files in folders that are no traces
+    skipped: int  # files in folders that are not traces
 
 
-def files_of(paths: Sequence[str | os.PathLike[str]], source: str | None = None) -> Found:
-    """`source`: the reader that was named. It decides, so a folder is not looked into."""
+def files_of(paths: Sequence[str | os.PathLike[str]], source: str | None = None) -> FileList:
+    """Returns the files of all paths, each once. `source` is the reader that the user named: it gets folders as they
+    are."""
     files: list[File] = []
     skipped = 0
-    for given in map(file_of, paths):
-        some, others = (_there(given), 0) if isinstance(given, Address) else _here(given, source)
+    for path in map(file_of, paths):
+        some, others = (_there(path), 0) if isinstance(path, Address) else _here(path, source)
         files += some
         skipped += others
-    return Found(list({file.path: file for file in files}.values()), skipped)
+    return FileList(list({file.path: file for file in files}.values()), skipped)
 
 
 def _there(address: Address) -> list[File]:
@@ -57,10 +58,10 @@ def _there(address: Address) -> list[File]:
     return sorted((File(one.text, size) for one, size in listed(address)), key=lambda file: in_order(file.path))
 
 
-def _here(given: Path, source: str | None) -> tuple[list[File], int]:
+def _here(pattern: Path, source: str | None) -> tuple[list[File], int]:
     files: list[Path] = []
     skipped = 0
-    for path in _matching(given):
+    for path in _matching(pattern):
         if source is not None or not is_folder(path) or trace_source(path) is not None:
             files.append(path)
             continue
@@ -73,7 +74,7 @@ def _here(given: Path, source: str | None) -> tuple[list[File], int]:
 
 
 def is_several(file: addresses.File) -> bool:
-    """Whether it stands for several files: it is a pattern, or a folder that is no trace."""
+    """Whether it stands for several files: it is a pattern, or a folder that is not a trace itself."""
     if isinstance(file, Address):
         return file.is_several
     return (not exists(file) and glob.has_magic(str(file))) or (is_folder(file) and trace_source(file) is None)
@@ -89,18 +90,18 @@ def _no_trace(folder: Path) -> ReadError:
 
 
 def _matching(path: Path) -> list[Path]:
-    given = str(path)
-    if exists(path) or not glob.has_magic(given):
+    pattern = str(path)
+    if exists(path) or not glob.has_magic(pattern):
         return [path]
-    found = sorted(map(Path, glob.glob(given, recursive=True)), key=in_order)  # noqa: PTH207  absolute ones, too
-    if not found:
-        raise NotReadable(f"no file is called {given!r}; expected a pattern that fits some, such as 'run/*.sqlite'")
-    return found
+    matches = sorted(map(Path, glob.glob(pattern, recursive=True)), key=in_order)  # noqa: PTH207  absolute ones, too
+    if not matches:
+        raise NotReadable(f"no file is called {pattern!r}; expected a pattern that fits some, such as 'run/*.sqlite'")
+    return matches
 
 
 def _inside(folder: Path) -> tuple[list[Path], int]:
-    """The traces in a folder, and how many files are none. What may not be looked at counts as a trace: who reads it
-    says so."""
+    """Returns the traces in a folder, and how many files are not traces. A path that may not be read counts as a trace:
+    its reader reports the error."""
     known: dict[Path, str] = {}
     others: list[Path] = []
     forbidden: list[Path] = []
@@ -124,8 +125,8 @@ def _inside(folder: Path) -> tuple[list[Path], int]:
 
 
 def _walked(folder: Path, forbidden: list[Path], depth: int = DEPTH) -> Iterator[Path]:
-    """What lies in a folder, and in those in it which are no traces. `forbidden` gets the folders that may not be
-    looked into."""
+    """Yields the paths in a folder, and in its folders that are not traces. Adds folders that may not be listed to
+    `forbidden`."""
     try:
         check_folder(folder)
         inside = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
@@ -140,7 +141,7 @@ def _walked(folder: Path, forbidden: list[Path], depth: int = DEPTH) -> Iterator
 
 
 def in_order(path: Path | str) -> list[tuple[int, int, str]]:
-    """rank2 before rank10."""
+    """Returns a sort key that puts rank2 before rank10."""
     parts = re.split(r"([0-9]{1,18})", str(path))
     return [(0, int(part), "") if part.isdigit() and part.isascii() else (1, 0, part) for part in parts]
 

@@ -1,6 +1,6 @@
-"""An executor whose processes never import a user's program, and of which one that is ended takes one task with it.
+"""An executor whose processes never import a user's program. If one is killed, only its own task is lost.
 
-When one of concurrent.futures' is killed, all tasks are lost and nobody knows whose fault it was.
+If a process of a concurrent.futures pool is killed, all tasks are lost, and the one that caused it is unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Job = tuple["Future[Any]", Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
 class Processes(Executor):
-    """As many processes, each begun when there is work for it."""
+    """An executor of `count` processes, each of which starts when there is work for it."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -37,14 +37,14 @@ class Processes(Executor):
                 raise RuntimeError("cannot submit to an executor that was shut down")
             self._jobs.put((future, function, arguments, named))
             if len(self._threads) < self.count:
-                # A daemon: no thread of ours keeps a program from ending.
+                # A daemon thread does not keep the user's program from ending.
                 thread = threading.Thread(target=self._serve, name="opspan.many", daemon=True)
                 self._threads.append(thread)
                 thread.start()
         return future
 
     def _serve(self) -> None:
-        """A thread for each process: it hands jobs to it, and begins another process when one was ended."""
+        """Hands jobs to one process, and starts another one after it was killed. Each process has such a thread."""
         worker: Worker | None = None
         while (job := self._jobs.get()) is not None:
             future, function, arguments, named = job
@@ -88,7 +88,7 @@ class Processes(Executor):
                 thread.join()
 
     def stop(self) -> None:
-        """End all processes at once, whatever they are at."""
+        """Kills all processes at once, without waiting for their tasks."""
         self.shutdown(wait=False, cancel_futures=True)
         with self._lock:
             workers = list(self._workers)

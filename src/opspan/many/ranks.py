@@ -1,4 +1,4 @@
-"""Ranks: what load_many gives. The answers of `Trace`, of any number of files, in the memory of a few."""
+"""Ranks, which load_many returns: the answers of `Trace` for any number of files, in the memory that a few need."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from opspan.many import FEW
 from opspan.many.asking import Done, asked
 from opspan.many.files import File, files_of
 from opspan.many.processes import Processes
-from opspan.many.task import Answered, Failed, Reading, Request, Task, answered, opened, raised
-from opspan.many.together import Sum, Whole
+from opspan.many.task import FileAnswer, FileFailure, ReadOptions, Request, Task, answered, opened, raised
+from opspan.many.together import AnswerSum, Whole
 from opspan.printable import plural
 from opspan.questions import Options, question
 from opspan.tables.ranks import have_other_cycles
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from opspan.tables.window import Steps
     from opspan.views.table import Table
 
-SMALL_BYTES = 32 << 20  # few files that are together as small are read sooner than a process is begun
+SMALL_BYTES = 32 << 20  # a few files of this total size are read sooner than a process starts
 _NO_STEP = ("NoSuchStep", "NoNumberedSteps")
 _AT_ONCE = 16  # tasks of an executor that does not say how many it runs
 
@@ -74,17 +74,17 @@ def load_many(
         raise UsageError("nothing to load; expected a folder, a pattern, or the paths of traces")
     if processes is not None and processes < 1:
         raise UsageError(f"{processes} processes can read nothing; expected 1 or more")
-    found = files_of(paths, source)
-    reading = Reading(source, strict, between, (step, step) if isinstance(step, int) else step, most_bytes)
+    traces = files_of(paths, source)
+    reading = ReadOptions(source, strict, between, (step, step) if isinstance(step, int) else step, most_bytes)
     return Ranks(
-        found.files,
+        traces.files,
         reading,
         cycle=cycle,
         processes=processes,
         executor=executor,
         dask=dask,
         progress=progress,
-        skipped=found.skipped,
+        skipped=traces.skipped,
     )
 
 
@@ -95,7 +95,7 @@ class Ranks:
     def __init__(
         self,
         files: Sequence[File],
-        reading: Reading,
+        reading: ReadOptions,
         *,
         cycle: int | None = None,
         processes: int | None = None,
@@ -107,7 +107,7 @@ class Ranks:
         if dask is not None and (executor is not None or processes is not None):
             raise UsageError("who reads the files was said twice; expected one of dask, executor and processes")
         self._files = list(files) if dask is None else [file._replace(path=absolute(file.path)) for file in files]
-        self._cycle = cycle  # the only one that is wanted, until its files are known
+        self._cycle = cycle  # the only cycle to read, until its files are known
         self._dask = dask
         self._reading = reading
         self._processes = processes
@@ -117,7 +117,7 @@ class Ranks:
         self._whole: Whole | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Nobody in another process can be told of progress."""
+        """Leaves out `progress`, which cannot be called from another process."""
         return {**vars(self), "_progress": _tell_nobody}
 
     # -- who is there
@@ -156,9 +156,9 @@ class Ranks:
         if not 0 <= rank < len(metadata):
             raise UsageError(f"there is no rank {rank}; expected one from 0 to {len(metadata) - 1}")
         first, *others = self.whole.files[rank]
-        found = opened(first, self._reading, *others)
-        trace = Trace.of(found.tables)
-        trace.analysed = found
+        analysis = opened(first, self._reading, *others)
+        trace = Trace.of(analysis.tables)
+        trace.analysed = analysis
         return trace
 
     def __len__(self) -> int:
@@ -259,7 +259,7 @@ class Ranks:
 
     def ask(self, *requests: Request, progress: Done | None = None) -> list[Parts]:
         """Returns the parts of each answer, of all files together."""
-        # The names of files are for sentences alone.
+        # File names are used in sentences only, so they need not be sent.
         requests = tuple((name, replace(question(name).checked(options), files=())) for name, options in requests)
         if self._cycle is not None:
             whole = replace(self._reading, between=None, step=None)
@@ -270,14 +270,16 @@ class Ranks:
         self._whole, parts = sums.whole(failed)
         return parts
 
-    def _sum(self, requests: Sequence[Request], reading: Reading, progress: Done | None) -> tuple[Sum, list[Failed]]:
-        sums = Sum(len(requests), self._skipped)
-        failed: list[Failed] = []
-        without: list[Failed] = []  # the steps that were asked for
+    def _sum(
+        self, requests: Sequence[Request], reading: ReadOptions, progress: Done | None
+    ) -> tuple[AnswerSum, list[FileFailure]]:
+        sums = AnswerSum(len(requests), self._skipped)
+        failed: list[FileFailure] = []
+        without: list[FileFailure] = []  # files without the requested steps
         with self._running() as (executor, at_once):
             results = asked(self._files, reading, requests, executor, at_once, progress or self._progress)
             for result in results:
-                if isinstance(result, Answered):
+                if isinstance(result, FileAnswer):
                     sums.add(result)
                 elif result.error in _NO_STEP:
                     without.append(result)
@@ -292,18 +294,18 @@ class Ranks:
             raise raised(failed[0]) if len(failed) == 1 else _none_read(failed)
         return sums, failed
 
-    def _has_other_cycle(self, file: str, sums: Sum) -> bool:
-        """Whether another file is of the same process: if a step is in that one, it need not be in this."""
+    def _has_other_cycle(self, file: str, sums: AnswerSum) -> bool:
+        """Whether another file is from the same process: a step that is in that file need not be in this one."""
         (head,) = answered(Task((file,), replace(self._reading, between=None, step=None), ()))
-        if isinstance(head, Failed):
+        if isinstance(head, FileFailure):
             raise raised(head)
         return have_other_cycles(list(zip(head.ranks, head.recorded, strict=True)), sums.recorded)
 
     @contextmanager
     def _running(self) -> Iterator[tuple[Executor, int]]:
         if self._dask is not None:
-            with cluster(self._dask, self._files) as found:
-                yield found
+            with cluster(self._dask, self._files) as executor:
+                yield executor
             return
         if self._executor is not None:
             yield self._executor, self._processes or getattr(self._executor, "_max_workers", None) or _AT_ONCE
@@ -326,12 +328,12 @@ def _processors(files: Sequence[File]) -> int:
     return len(os.sched_getaffinity(0))
 
 
-def _none_read(failed: Sequence[Failed]) -> ReadError:
+def _none_read(failed: Sequence[FileFailure]) -> ReadError:
     return ReadError(f"none of the {len(failed):,} files could be read; the first: {failed[0].message}")
 
 
 class _Here(Executor):
-    """Work is done in this process, when it is given."""
+    """An executor that runs each task in this process, as it is submitted."""
 
     def submit(self, function: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
         future: Future[Any] = Future()

@@ -1,9 +1,9 @@
-"""What is asked of some files, and what each of them answers: small, and the same on every machine.
+"""A task, which asks questions of some files, and the answer of each file: small, and the same on every machine.
 
-    answers = answered(Task(files, Reading(), (("idle", Options("op")),)))
+    answers = answered(Task(files, ReadOptions(), (("idle", Options("op")),)))
 
 `answered` is what executors run. It lies at the top of this module and takes and gives what pickle knows, so it runs
-in any `concurrent.futures.Executor`. What is wrong with a file is a Failed: no exception goes from process to process.
+in any `concurrent.futures.Executor`. An error of a file is returned as a FileFailure: exceptions stay in their process.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from opspan.tables.window import Steps
 
 
-Request = tuple[str, Options]  # the name of a question, and what it is asked with
+Request = tuple[str, Options]  # the name of a question, and its options
 
 
 @dataclass(frozen=True)
-class Reading:
+class ReadOptions:
     """How files are read: what `opspan.load` takes."""
 
     source: str | None = None
@@ -42,13 +42,13 @@ class Reading:
 @dataclass(frozen=True)
 class Task:
     files: tuple[str, ...]
-    reading: Reading
+    reading: ReadOptions
     requests: tuple[Request, ...]
 
 
 @dataclass(frozen=True)
-class Answered:
-    """Holds the answers of one file, where it came from and what is wrong with it, and no rows of the trace."""
+class FileAnswer:
+    """The answers of one file, with its origin and its issues, but no rows of the trace."""
 
     file: str
     ranks: tuple[Metadata, ...]
@@ -56,11 +56,11 @@ class Answered:
     issues: pl.DataFrame
     coverage: Coverage
     parts: tuple[Parts, ...]  # of each request
-    collectives: Part | None  # of which all ranks are done at the same time; None: a part has them
+    collectives: Part | None  # clocks of ranks are aligned by them; None if a part holds them
 
 
 @dataclass(frozen=True)
-class Failed:
+class FileFailure:
     """A file that could not be read (`is_file`), or a question that makes no sense for it."""
 
     file: str
@@ -69,11 +69,11 @@ class Failed:
     is_file: bool = True
 
 
-def answered(task: Task) -> list[Answered | Failed]:
+def answered(task: Task) -> list[FileAnswer | FileFailure]:
     return [_one(file, task) for file in task.files]
 
 
-def _one(file: str, task: Task) -> Answered | Failed:
+def _one(file: str, task: Task) -> FileAnswer | FileFailure:
     from opspan.analysis.parts import COLLECTIVES, Part
     from opspan.tables.tables import recorded_of
 
@@ -84,24 +84,26 @@ def _one(file: str, task: Task) -> Answered | Failed:
         own = None
         if not any(COLLECTIVES in one for one in parts):
             own = Part(analysis.own_collectives.drop("range"), times=("start_ns", "end_ns"))
-        return Answered(file, tables.ranks, tuple(recorded_of(tables)), tables.issues, analysis.coverage, parts, own)
+        return FileAnswer(file, tables.ranks, tuple(recorded_of(tables)), tables.issues, analysis.coverage, parts, own)
     except OpspanError as error:
-        return Failed(file, type(error).__name__, str(error), isinstance(error, ReadError))
+        return FileFailure(file, type(error).__name__, str(error), isinstance(error, ReadError))
     except MemoryError:
-        return Failed(file, "TooLarge", f"{file_said(file)} needs more memory than there is")
+        return FileFailure(file, "TooLarge", f"{file_said(file)} needs more memory than there is")
     except Exception as error:  # noqa: BLE001  of a library: the answer is about the other files, and says so
-        return Failed(file, "ReadError", f"{file_said(file)} could not be analysed ({type(error).__name__}: {error})")
+        return FileFailure(
+            file, "ReadError", f"{file_said(file)} could not be analysed ({type(error).__name__}: {error})"
+        )
 
 
-def opened(file: str, reading: Reading, *others: str) -> Analysis:
-    """Files as `opspan.load` reads them."""
+def opened(file: str, reading: ReadOptions, *others: str) -> Analysis:
+    """Returns the analysis of files that are read as one trace, as `opspan.load` reads them."""
     from opspan.loading import load
 
     return load(file, *others, **vars(reading)).analysed
 
 
-def raised(failed: Failed) -> OpspanError:
-    """The error that it was, in this process."""
+def raised(failed: FileFailure) -> OpspanError:
+    """Returns the failure as the exception that it was in the other process."""
     from opspan import errors
 
     kind = getattr(errors, failed.error, ReadError)

@@ -1,7 +1,7 @@
-"""What the files of a run said, put together in their order: heads, coverage, and the parts of each answer.
+"""Adds up the answers of a run's files in their order: heads, coverage, and the parts of each answer.
 
-Ranks get their numbers, and times are brought to the clock of the first, as `opspan.load` does with whole traces. Here
-is where the metadata of all ranks stand side by side: what is to be said of them as a run is an issue of `tables`.
+Ranks get their numbers, and times are brought to the clock of the first rank, as `opspan.load` does with traces. Only
+here is the metadata of all ranks known together, so issues about the run as one are added here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from opspan.analysis.clocks import align
 from opspan.analysis.coverage import together as coverage_of
 from opspan.analysis.lanes import as_ranks
 from opspan.analysis.parts import COLLECTIVES, Part, Parts, moved, shifted, together
-from opspan.many.task import Answered, Failed
+from opspan.many.task import FileAnswer, FileFailure
 from opspan.tables import Metadata, Tables
 from opspan.tables.cycles import Lane, Recorded, check
 from opspan.tables.ranks import decided
@@ -24,7 +24,7 @@ from opspan.tables.tables import clock_shift_ns, on_one_clock, renumbered
 
 T = TypeVar("T")
 
-_FOLDED = 32  # so many wait until they are put together: a small frame takes more memory than its rows
+_FOLDED = 32  # frames that wait until they are joined: a small frame takes more memory than its rows
 
 
 class Whole(NamedTuple):
@@ -33,8 +33,8 @@ class Whole(NamedTuple):
     coverage: Coverage
 
 
-class Sum:
-    """Files are numbered as they come; who their ranks are is decided when all are there."""
+class AnswerSum:
+    """The sum of the answers so far. Files are numbered as they come; ranks get their numbers when all are there."""
 
     def __init__(self, questions: int, skipped: int) -> None:
         self.count = 0
@@ -47,7 +47,7 @@ class Sum:
         self._collectives: list[Part] = []
         self._parts: list[dict[str, list[Part]]] = [{} for _ in range(questions)]
 
-    def add(self, one: Answered) -> None:
+    def add(self, one: FileAnswer) -> None:
         before = len(self._files)
         self.count += 1
         self._ranks.append(one.ranks)
@@ -59,25 +59,24 @@ class Sum:
         shift_ns = clock_shift_ns(one.ranks[0], self._ranks[0][0]) or 0
         if one.collectives is not None:
             _fold(self._collectives, moved(one.collectives, numbers, shift_ns), together)
-        for kept, given in zip(self._parts, one.parts, strict=True):
-            for name, part in given.items():
+        for kept, parts in zip(self._parts, one.parts, strict=True):
+            for name, part in parts.items():
                 _fold(kept.setdefault(name, []), moved(part, numbers, shift_ns), together)
 
     @property
     def recorded(self) -> list[tuple[Metadata, Recorded | None]]:
-        """Each rank, and when it was recorded."""
+        """The metadata of each rank, and when it was recorded."""
         return list(zip((rank for ranks in self._ranks for rank in ranks), self._recorded, strict=True))
 
     def of_cycle(self, number: int) -> set[str]:
-        """The files of one cycle of each rank."""
+        """Returns the files that belong to this cycle of any rank."""
         ranks, _ = decided([rank for ranks in self._ranks for rank in ranks], self._recorded)
         check(number, sorted({rank.cycle for rank in ranks if rank.cycle is not None}))
         return {file for file, rank in zip(self._files, ranks, strict=True) if rank.cycle in (None, number)}
 
-    def whole(self, failed: Sequence[Failed]) -> tuple[Whole, list[Parts]]:
-        """What is known of all files, and the parts of each answer."""
-        given = [rank for ranks in self._ranks for rank in ranks]
-        numbered, issues = decided(given, self._recorded)
+    def whole(self, failed: Sequence[FileFailure]) -> tuple[Whole, list[Parts]]:
+        """Returns everything known of all files together, and the parts of each answer."""
+        numbered, issues = decided([rank for ranks in self._ranks for rank in ranks], self._recorded)
         ranks, _ = on_one_clock(self._ranks, numbered, issues)
         for one in failed:
             issues.add("unreadable_file", detail=one.message)
@@ -85,7 +84,7 @@ class Sum:
             issues.add("no_traces", self._skipped)
         numbers = {at: rank.rank for at, rank in enumerate(numbered)}
         lanes = {at: Lane(rank.rank, rank.cycle) for at, rank in enumerate(numbered)}
-        said = pl.concat([pl.concat(self._issues).with_columns(renumbered(numbers)), issues.frame()])
+        all_issues = pl.concat([pl.concat(self._issues).with_columns(renumbered(numbers)), issues.frame()])
         answers = [as_ranks({name: together(parts) for name, parts in kept.items()}, lanes) for kept in self._parts]
 
         def collectives() -> pl.DataFrame:
@@ -94,10 +93,10 @@ class Sum:
                 there[0] if there else as_ranks({COLLECTIVES: together(self._collectives)}, lanes)[COLLECTIVES]
             ).rows
 
-        if found := align(ranks, said, collectives):
-            ranks, said, shifts = found
+        if aligned := align(ranks, all_issues, collectives):
+            ranks, all_issues, shifts = aligned
             answers = [{name: shifted(part, shifts) for name, part in parts.items()} for parts in answers]
-        return Whole(Tables(ranks, issues=said), self._of_ranks(numbers), self._coverage[0]), answers
+        return Whole(Tables(ranks, issues=all_issues), self._of_ranks(numbers), self._coverage[0]), answers
 
     def _of_ranks(self, numbers: Mapping[int, int]) -> list[tuple[str, ...]]:
         files: dict[int, list[str]] = {}

@@ -18,7 +18,7 @@ from opspan.views.page.section import Section, Subject, packed
 from opspan.views.page.timeline_columns import deltas, shown
 from opspan.views.page.timeline_counters import counters
 from opspan.views.page.timeline_details import details, self_times
-from opspan.views.page.timeline_lanes import TABLES, Lanes, lanes_of
+from opspan.views.page.timeline_lanes import TABLES, TimelineLanes, lanes_of
 from opspan.views.page.timeline_looks import FORMS, KINDS, forms, kinds
 
 MOST_SHAPES = 250_000
@@ -63,7 +63,7 @@ def _at_most(data: Any) -> int:
     return sum(map(_at_most, data))
 
 
-def _data(subject: Subject, lanes: Lanes, placed: pl.DataFrame, most: int) -> dict[str, Any]:
+def _data(subject: Subject, lanes: TimelineLanes, placed: pl.DataFrame, most: int) -> dict[str, Any]:
     found = subject.found
     blocks = native.blocks(placed, most)
     shapes = _drawn(found, lanes, placed, blocks)
@@ -104,7 +104,7 @@ def _data(subject: Subject, lanes: Lanes, placed: pl.DataFrame, most: int) -> di
     }
 
 
-def _drawn(analysis: Analysis, lanes: Lanes, placed: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
+def _drawn(analysis: Analysis, lanes: TimelineLanes, placed: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
     """A row for each shape that is drawn. A block looks like the longest of those in it."""
     first = lanes.shapes.select("table", "row")[placed["shape"].gather(blocks["first"])]
     longest = lanes.shapes.select("table", "row", "name")[placed["shape"].gather(blocks["longest"])]
@@ -126,7 +126,7 @@ def _block_of(placed: pl.DataFrame, blocks: pl.DataFrame) -> pl.Series:
 
 
 def _names(
-    lanes: Lanes, placed: pl.DataFrame, shapes: pl.DataFrame, block: pl.Series, most: int
+    lanes: TimelineLanes, placed: pl.DataFrame, shapes: pl.DataFrame, block: pl.Series, most: int
 ) -> tuple[pl.Series, pl.DataFrame]:
     """The names of shapes, then further ones of those in blocks; and how often each is in a block."""
     together = placed["shape"].filter((shapes["count"] > 1).gather(block))
@@ -150,7 +150,7 @@ def _group(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _lanes(lanes: Lanes, shapes: pl.DataFrame) -> list[dict[str, Any]]:
+def _lanes(lanes: TimelineLanes, shapes: pl.DataFrame) -> list[dict[str, Any]]:
     drawn = shapes.group_by("place", maintain_order=True).agg(shapes=pl.len(), ranges=_col("count").sum())
     rows = drawn.with_columns(lane=_col("place") // MOST_ROWS, row=_col("place") % MOST_ROWS)
     of_lane = rows.group_by("lane", maintain_order=True).agg("row", "shapes", "ranges")
@@ -177,7 +177,7 @@ def _blocks(shapes: pl.DataFrame, is_block: pl.Series) -> dict[str, Any]:
 
 
 def _arrows(
-    analysis: Analysis, lanes: Lanes, placed: pl.DataFrame, block: pl.Series, is_block: pl.Series
+    analysis: Analysis, lanes: TimelineLanes, placed: pl.DataFrame, block: pl.Series, is_block: pl.Series
 ) -> dict[str, Any]:
     """Pairs of shapes, of which at least one stands for itself: from launches to work, from forward to backward ops."""
     work = analysis.complete.work.select(_from="call", to=pl.int_range(pl.len(), dtype=pl.UInt32))
@@ -208,7 +208,7 @@ def _pairs(rows: pl.DataFrame, shape_of_from: pl.Series, shape_of_to: pl.Series,
     return {"from": deltas(pairs["from"]), "to": deltas(pairs["to"])}
 
 
-def _steps(analysis: Analysis, lanes: Lanes) -> dict[str, Any]:
+def _steps(analysis: Analysis, lanes: TimelineLanes) -> dict[str, Any]:
     steps = analysis.iterations.sort("rank", "pid", "start_ns").head(_MOST_STEPS)
     begin = pl.lit(lanes.begin_ns, pl.Int64)
     steps = steps.with_columns(since=difference(begin, _col("start_ns")), took=length())

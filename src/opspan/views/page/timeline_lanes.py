@@ -1,7 +1,7 @@
 """The lanes of the timeline, and what is drawn on each: ranges, calls and functions on those of their thread, work on
 those of its stream, gaps on those of their device.
 
-    lanes_of(found) -> Lanes
+    lanes_of(analysis) -> TimelineLanes
         shapes   a row for each row of the tables that has a start: table, row, lane, start_ns (from the begin of the
                  trace), length_ns, name
         lanes    lane, group, table, rank, and title and what it shows
@@ -47,7 +47,7 @@ _GROUP = ("rank", "is_host", "whose", "is_quiet")
 
 
 @dataclass(frozen=True)
-class Lanes:
+class TimelineLanes:
     begin_ns: int
     length_ns: int
     shapes: pl.DataFrame
@@ -56,7 +56,7 @@ class Lanes:
     notes: list[str]
 
 
-def lanes_of(analysis: Analysis) -> Lanes | None:
+def lanes_of(analysis: Analysis) -> TimelineLanes | None:
     """None where nothing has a time."""
     trace = analysis.complete
     all_frames = {
@@ -86,7 +86,7 @@ def lanes_of(analysis: Analysis) -> Lanes | None:
     lanes = lanes.with_row_index("lane")
     keys = looked_up(keys, lanes.select("key", "lane"), ("key",))
     parts = [_shapes(table, frame, keys, begin_ns, close_ns) for table, frame in frames.items()]
-    return Lanes(begin_ns, close_ns - begin_ns, pl.concat(parts), lanes, groups, notes)
+    return TimelineLanes(begin_ns, close_ns - begin_ns, pl.concat(parts), lanes, groups, notes)
 
 
 def _timeless(table: str, frame: pl.DataFrame) -> str:
