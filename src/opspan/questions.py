@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from opspan.views.answer import Answer
 
 _OF_RANGES = ("op", "module", "phase", "step", "function")
-# What the rows of a question can be by; the first is the default.
+# Rows of a question can be by one of these; the first is the default.
 BY: dict[str, tuple[str, ...]] = {
     "table": ("name", "shape", "stack", "module", "step", "phase", "stream", "kernel"),
     "idle": (*_OF_RANGES, "device", "stream", "gap"),
@@ -43,7 +43,7 @@ BY: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Options:
-    """What a question is asked with. Each question reads those that it knows."""
+    """The choices that a question is asked with. Each question reads those that it knows."""
 
     by: str = ""
     files: tuple[File, ...] = ()  # as they were typed: sentences name them in commands
@@ -78,9 +78,6 @@ class Question:
             what = "table" if self.name == "table" else "answer"
             raise UsageError(f"there is no {what} by {options.by!r}; expected one of {', '.join(known)}")
         return options if options.by else replace(options, by=known[0])
-
-    def parts_of(self, analysis: Analysis, options: Options) -> Parts:
-        return self.parts(analysis, self.checked(options))
 
     def rows_of(self, analysis: Analysis, options: Options) -> pl.DataFrame:
         options = self.checked(options)

@@ -43,6 +43,7 @@ COLUMNS = (
     Column("call_id", I64, "The call.", refers="calls.id"),
 )
 _COPIES = ("memcpy", "memset")
+_OF_RANGE = {"name": "op", "sizes": "shape", "module": "module", "phase": "phase"}  # column of ranges -> of COLUMNS
 _col = pl.col
 
 
@@ -65,6 +66,3 @@ def kernel_rows(trace: Tables, copies: bool = False) -> pl.DataFrame:
         ids_of(calls).gather(of_call).alias("call_id"),
     )
     return rows.select(_col(column.name).cast(column.dtype) for column in COLUMNS)
-
-
-_OF_RANGE = {"name": "op", "sizes": "shape", "module": "module", "phase": "phase"}

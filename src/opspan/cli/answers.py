@@ -148,12 +148,12 @@ def show_answer(
         text = answers.as_text(answer, answers.ROWS_OF_TEXT if limit is None else limit, layout)
         show(text + "".join(f"{line}\n" for line in ("", *layout.lines(below)) if below))
     else:
-        # What the document does not hold goes to standard error.
-        in_json = answer.document(heads, 0).keys() if form == "json" else ()
-        notes = [*([] if "notes" in in_json else answer.notes), *([] if form == "json" else below)]
+        # Standard error gets the lines that the document does not hold.
+        is_json = form == "json"
+        notes = [*([] if is_json and answer.notes_in_json else answer.notes), *([] if is_json else below)]
         show("".join(f"{line}\n" for line in notes), err=True)
         rows = -1 if limit is None else limit
-        show_data(answers.as_json(answer, heads, rows) if form == "json" else answers.as_csv(answer, rows))
+        show_data(answers.as_json(answer, heads, rows) if is_json else answers.as_csv(answer, rows))
     show("".join(f"{line}\n" for line in layout.lines(answer.lacking)), err=True)
 
 

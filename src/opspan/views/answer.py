@@ -9,7 +9,7 @@ import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import polars as pl
 
@@ -32,6 +32,7 @@ class Answer:
     exit_code: int = 0
     blocks: Callable[[pl.DataFrame, Layout], list[str]] | None = None  # lines of rows that are no table
     fitted_notes: Callable[[Layout], list[str]] | None = None  # the notes, where they say more if there is more room
+    notes_in_json: ClassVar[bool] = True
     lacking: tuple[str, ...] = ()  # what the trace lacks for a fuller answer, for standard error
 
     def lines(self, limit: int, layout: Layout) -> tuple[list[str], list[str]]:
@@ -50,7 +51,7 @@ class Answer:
         return {
             "schema": SCHEMA,
             "answer": self.name,
-            "rows": [{name: finite(value) for name, value in row.items()} for row in rows],
+            "rows": [{name: _finite(value) for name, value in row.items()} for row in rows],
             "notes": list(self.notes),
             "issues": [issue for run in runs for issue in run.tables.issues.to_dicts()],
         }
@@ -90,6 +91,6 @@ def limited(rows: pl.DataFrame, limit: int) -> pl.DataFrame:
     return rows.head(limit) if limit >= 0 else rows
 
 
-def finite(value: object) -> object:
+def _finite(value: object) -> object:
     """Returns null for a number that JSON cannot express."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -37,9 +37,7 @@ _col = pl.col
 KEYS = {"kind": ("kind",), "group": ("group", "group_size", "members"), "size": ("kind", "bytes_each"), "rank": DEVICE}
 _GROUP = (replace(GROUP, none="(in none)"), RANKS)
 _KIND = replace(COLLECTIVE, none="(in none)")
-_COUNT = CALLS
 _SIZE = replace(SIZE, rank=3)
-_TIME = TIME
 _TRANSFER = replace(TRANSFER, rank=2)
 _OF_PROCESS = "the whole time of the process"
 _OF_RANK = (
@@ -194,7 +192,7 @@ def answer(parts: Parts, options: Options) -> Answer:
     elif by != "rank":
         fields.append(_KIND)
     size = replace(_SIZE, name="bytes_each") if by == "size" else _SIZE
-    fields += [*([] if by == "call" else [_COUNT]), size, _TIME]
+    fields += [*([] if by == "call" else [CALLS]), size, TIME]
     if rows["transfer_ns"].count():
         # `matched_ns`: whether the others waited is not known.
         of, whole = ("time_ns", "Time") if by == "call" else ("matched_ns", "the time of those that matched")

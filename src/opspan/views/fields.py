@@ -115,7 +115,7 @@ def pick(fields: Iterable[Field], names: str | Iterable[str]) -> list[Field]:
 
 
 def with_values(fields: Iterable[Field], rows: pl.DataFrame) -> list[Field]:
-    """The fields whose column has any value."""
+    """The fields whose column has any value: nobody reads a column of nothing."""
     return [field for field in fields if field.name in rows.columns and rows[field.name].count()]
 
 

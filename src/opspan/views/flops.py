@@ -39,7 +39,6 @@ _col = pl.col
 _PEAK = "the peak of the device in that type"
 _MFU = Field("mfu", "MFU", "share", whole=_PEAK)
 _SIZES = replace(SIZES, rank=6)
-_TIME = TIME
 _COST = (
     Field("count", "Ops", "count", rank=5),
     Field("flops", "FLOP", "flop"),
@@ -251,7 +250,7 @@ def _fields(rows: pl.DataFrame, by: str) -> list[Field]:
         names = [of_ranges.field("Cost of", "op" if by == "shape" else by)] + ([_SIZES] if by == "shape" else [])
     use = [_MFU] if by in ("step", "run") and rows["mfu"].count() else []
     is_rated = rows["compute_share"].count() or rows["memory_share"].count()
-    return [*names, _TIME, *use, *_COST, *(_BOUND if is_rated else ())]
+    return [*names, TIME, *use, *_COST, *(_BOUND if is_rated else ())]
 
 
 def _noted(analysis: Analysis, known: Costs, spent: roofline.Roofline) -> Parts:

@@ -37,7 +37,6 @@ _TITLES = {
     "wait": "Waits",
     "unknown": "Unknown",
 }
-_TIME = TIME
 _AFTER = Field("after_ns", "Would take", "ns")
 _OF_IT = share("after_ns", "Of it", "time_ns", "Time")
 _SHARE = replace(SHARE, whole="the whole path")
@@ -147,12 +146,12 @@ def answer(parts: Parts, options: Options) -> Answer:
     table, by = rows(parts, options), options.by
     places = that_differ(PLACES[:2], table) if table.height else []
     if options.factors:
-        return Answer("path", table, (*places, STEP, _TIME, _AFTER, _OF_IT), tuple(_said(table, parts)))
+        return Answer("path", table, (*places, STEP, TIME, _AFTER, _OF_IT), tuple(_said(table, parts)))
     names = [*places, STEP] if by == "step" else [of_ranges.field("Path", by)]
     of_path = [] if by == "step" else [_SHARE]
     shares = [] if by == "kind" else shares_of_kinds(_TITLES, table, "time_ns", "Time")
     notes = [] if table.height else ["There is nothing in this trace: no ranges, no calls, no work"]
-    return Answer("path", table, (*names, _TIME, *of_path, _PIECES, *shares), tuple(notes))
+    return Answer("path", table, (*names, TIME, *of_path, _PIECES, *shares), tuple(notes))
 
 
 def run_times(parts: Parts) -> tuple[int, int] | None:

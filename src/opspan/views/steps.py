@@ -29,7 +29,6 @@ _TITLES = {
     "ops": "Ops",
     "other": "Other",
 }
-_TIME = TIME
 _OUTLIER = Field("is_outlier", "Outlier", "flag")
 _HOW = {
     "repeats": "Steps are the ranges {} of the program; say --step NAME for others",
@@ -76,7 +75,7 @@ def steps_of(analysis: Analysis, step: Steps | None = None) -> pl.DataFrame:
 
 def answer(parts: Parts, options: Options) -> Answer:
     table = rows(parts, options)
-    fields = [*that_differ(PLACES[:2], table), STEP, _TIME]
+    fields = [*that_differ(PLACES[:2], table), STEP, TIME]
     if table["is_outlier"].any():
         fields.append(_OUTLIER)
     fields += shares_of_kinds(_TITLES, table, "time_ns", "Time")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import polars as pl
 
@@ -29,7 +29,7 @@ from opspan.tables import Tables
 from opspan.tables.names import matching, names_of
 from opspan.text_columns import Column, Layout
 from opspan.views import contents, missing
-from opspan.views.answer import Answer, as_text, finite, limited
+from opspan.views.answer import Answer, as_text
 from opspan.views.footer import Run, coverage_values
 from opspan.views.op_table import HIDDEN, OF_EVENTS, TORCH, OpRows, op_rows, schema_of
 from opspan.views.text_table import SumRows
@@ -72,19 +72,23 @@ class Table(Answer):
 
     by: str
     printer: _Printer
+    notes_in_json: ClassVar[bool] = False
 
     def lines(self, limit: int, layout: Layout) -> tuple[list[str], list[str]]:
         text, notes = self.printer.text(limit, layout) if self.rows.height else ("", [])
         return text.splitlines(), [printable(note) for note in notes]
 
     def document(self, runs: Sequence[Run], limit: int) -> dict[str, Any]:
-        rows = [
-            {name: json.loads(value) if name in _LISTS else finite(value) for name, value in row.items()}
-            for row in limited(self.rows, limit).to_dicts()
-        ]
-        issues = [issue for run in runs for issue in run.tables.issues.to_dicts()]
-        coverage = coverage_values(runs[0].coverage)
-        return {"schema": SCHEMA, "by": self.by, "rows": rows, "issues": issues, "coverage": coverage}
+        document = super().document(runs, limit)
+        for row in document["rows"]:
+            row |= {name: json.loads(row[name]) for name in _LISTS if name in row}
+        return {
+            "schema": SCHEMA,
+            "by": self.by,
+            "rows": document["rows"],
+            "issues": document["issues"],
+            "coverage": coverage_values(runs[0].coverage),
+        }
 
     def __str__(self) -> str:
         return as_text(self)

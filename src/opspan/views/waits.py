@@ -14,7 +14,6 @@ from opspan.views.answer import Answer
 from opspan.views.fields import IN, REASON, Field, share, shares_of_kinds
 
 _CALL = (Field("call", "Call", "name"), IN)
-_WHY = REASON
 _WAITED = Field("wait_ns", "Waited", "ns")
 _BUSY = share("busy_ns", "Device busy", "wait_ns", "Waited", 1)
 _WAITS = Field("count", "Waits", "count", rank=5)
@@ -56,9 +55,9 @@ def _by_reason(by: str) -> dict[str, pl.Expr]:
 def answer(parts: Parts, options: Options) -> Answer:
     table, by = rows(parts, options), options.by
     if by == "call":
-        names = [*_CALL, _WHY]
+        names = [*_CALL, REASON]
     else:
-        names = [_WHY if by == "why" else of_ranges.field("The host was in", by)]
+        names = [REASON if by == "why" else of_ranges.field("The host was in", by)]
     counted = [] if by == "call" else [_WAITS]
     titles = {} if by in ("why", "call") else {name: why.capitalize() for name, why in _REASONS.items()}
     fields = (*names, _WAITED, _BUSY, *counted, *shares_of_kinds(titles, table, "wait_ns", "Waited"))

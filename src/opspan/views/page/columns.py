@@ -28,11 +28,6 @@ def table(rows: pl.DataFrame, columns: Sequence[Field], notes: Sequence[str] = (
     }
 
 
-def known(rows: pl.DataFrame, columns: Sequence[Field]) -> list[Field]:
-    """Returns the columns that have any value: nobody reads a column of nothing."""
-    return [column for column in columns if column.name in rows.columns and rows[column.name].count()]
-
-
 def _head(column: Field, rows: pl.DataFrame) -> dict[str, Any]:
     head: dict[str, Any] = {"name": column.name, "title": column.title, "unit": column.unit}
     if column.help:

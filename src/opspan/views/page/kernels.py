@@ -25,9 +25,10 @@ from opspan.views.fields import (
     TENSOR_CORES,
     TO,
     Field,
+    with_values,
 )
 from opspan.views.missing import device_command
-from opspan.views.page.columns import MOST_ROWS, known, table, text, values
+from opspan.views.page.columns import MOST_ROWS, table, text, values
 from opspan.views.page.section import Section, Subject
 from opspan.views.table import table_of
 
@@ -131,7 +132,7 @@ def _table(rows: pl.DataFrame, columns: tuple[Field, ...]) -> dict[str, Any]:
     """Without columns of nothing: what the source does not have is said once, in the notes."""
     share = (_col("device_ns") / _col("device_ns").sum()).fill_nan(0.0)
     rows = rows.with_columns(share=share)
-    return table(rows, known(rows, columns))
+    return table(rows, with_values(columns, rows))
 
 
 def _ops(launches: pl.DataFrame, kernels: pl.DataFrame) -> list[dict[str, Any]]:

@@ -10,9 +10,9 @@ from opspan.analysis.call_tree import call_tree
 from opspan.analysis.module_tree import IN_PHASES, module_frames, module_tree
 from opspan.sources import MODULES
 from opspan.tables import Tables
-from opspan.views.fields import CALLS, Field
+from opspan.views.fields import CALLS, Field, with_values
 from opspan.views.missing import labelling_command, without
-from opspan.views.page.columns import MOST_ROWS, known, renumbered, sizes, table, values
+from opspan.views.page.columns import MOST_ROWS, renumbered, sizes, table, values
 from opspan.views.page.flame import flame
 from opspan.views.page.section import Section, Subject
 
@@ -77,7 +77,7 @@ def _tree(tree: pl.DataFrame, measures: list[str], ranges: pl.Series) -> dict[st
             ),
         ]
     notes = [f"{more:,} more modules are not in this page: `opspan table --by module` shows all"] if more else []
-    shown_rows = table(kept, known(tree, shown), notes)
+    shown_rows = table(kept, with_values(shown, tree), notes)
     for head in shown_rows["columns"]:
         if "of" in head:  # not of the column, in which a module counts in all that it is in
             head["of"] = tree.filter(_col("parent").is_null())[head["name"]].sum()

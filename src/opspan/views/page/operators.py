@@ -16,10 +16,10 @@ from opspan.analysis.kernels import is_told
 from opspan.analysis.tensor_cores import tensor_cores
 from opspan.events import events_in_columns
 from opspan.questions import Options
-from opspan.views.fields import BOUND, BYTE_RATE, CALLS, FLOP_RATE, MODULE, PHASE, RANK, SIZES, STEP, Field
+from opspan.views.fields import BOUND, BYTE_RATE, CALLS, FLOP_RATE, MODULE, PHASE, RANK, SIZES, STEP, Field, with_values
 from opspan.views.flops import tables_of
 from opspan.views.missing import FUNCTIONS, labelling_command
-from opspan.views.page.columns import MOST_ROWS, known, numbered, renumbered, table, text, values
+from opspan.views.page.columns import MOST_ROWS, numbered, renumbered, table, text, values
 from opspan.views.page.section import Section, Subject
 from opspan.views.table import table_of
 
@@ -99,7 +99,7 @@ def section(subject: Subject) -> Section:
                 "title": _BY[by],
                 "why": "",
                 "sort": "self_device_ns" if has_device else "self_cpu_ns",
-                "rows": table(rows, known(rows, columns)),
+                "rows": table(rows, with_values(columns, rows)),
             }
         )
     return Section(

@@ -14,10 +14,10 @@ from opspan.analysis.spans import DEVICE, PROCESS
 from opspan.analysis.step_lengths import lengths
 from opspan.questions import Options
 from opspan.views import idle
-from opspan.views.fields import DEVICE_ID, HOST, MEMORY, NAME, OCCUPANCY, PID, RANK, TIME, Field
+from opspan.views.fields import DEVICE_ID, HOST, MEMORY, NAME, OCCUPANCY, PID, RANK, TIME, Field, with_values
 from opspan.views.footer import coverage_lines
 from opspan.views.missing import device_command, lines
-from opspan.views.page.columns import known, table, text, values
+from opspan.views.page.columns import table, text, values
 from opspan.views.page.overview_findings import findings
 from opspan.views.page.overview_steps import steps
 from opspan.views.page.section import Section, Subject
@@ -134,7 +134,7 @@ def _ranks(subject: Subject) -> dict[str, Any]:
     rows = rows.join(by_rank, on="rank", how="left", maintain_order="left")
     utc_ns = _col("start_ns") + pl.lit(found.tables.origin_utc_ns, dtype=pl.Int64)
     rows = rows.with_columns(began=utc_ns.cast(pl.Datetime("ns")).dt.strftime("%Y-%m-%d %H:%M:%S"))
-    return table(rows, known(rows, _RANKS))
+    return table(rows, with_values(_RANKS, rows))
 
 
 def _devices(subject: Subject) -> dict[str, Any]:
@@ -149,7 +149,7 @@ def _devices(subject: Subject) -> dict[str, Any]:
     rows = rows.join(about_it, on=["rank", "device_id"], how="left", maintain_order="left")
     rows = rows.with_columns(_col("pid").cast(pl.String))
     rows = rows.drop(name for name in PROCESS if rows[name].n_unique() == 1)
-    return {"rows": table(rows, known(rows, _DEVICES))}
+    return {"rows": table(rows, with_values(_DEVICES, rows))}
 
 
 def _idle(subject: Subject) -> dict[str, Any] | None:
@@ -187,4 +187,4 @@ def _issues(subject: Subject) -> dict[str, Any] | None:
     shown = worst.head(_MOST_ISSUES)
     more = worst.height - shown.height
     notes = [f"{more:,} more issues: `opspan summary {subject.typed} --format json` has all"] if more > 0 else []
-    return table(shown, known(shown, _ISSUES), notes) if worst.height else None
+    return table(shown, with_values(_ISSUES, shown), notes) if worst.height else None

@@ -9,8 +9,8 @@ import polars as pl
 
 from opspan.analysis import Analysis
 from opspan.analysis.spans import DEVICE, PROCESS
-from opspan.views.fields import DEVICE_ID, HOST, MEMORY, PID, WHERE, Field
-from opspan.views.page.columns import known, table
+from opspan.views.fields import DEVICE_ID, HOST, MEMORY, PID, WHERE, Field, with_values
+from opspan.views.page.columns import table
 
 _col = pl.col
 _COLUMNS = (
@@ -62,7 +62,7 @@ def hosts(analysis: Analysis, where: pl.DataFrame) -> dict[str, Any]:
     file = pl.DataFrame(files, schema={"rank": pl.Int32, "file": pl.String}, orient="row")
     rows = rows.join(file, on="rank", how="left", maintain_order="left")
     rows = rows.with_columns(_col("pid", "device_id").cast(pl.String))
-    return table(rows, known(rows, _COLUMNS))
+    return table(rows, with_values(_COLUMNS, rows))
 
 
 def world_size(analysis: Analysis) -> int | None:
