@@ -16,8 +16,8 @@ from opspan.cli.loading import (
     many,
     not_named,
     part_of_trace,
+    steps_asked,
     trace_files,
-    two_files,
 )
 from opspan.cli.options import printing
 from opspan.cli.printing import show, show_data
@@ -33,47 +33,62 @@ if TYPE_CHECKING:
     from opspan.views.footer import Run
 
 
-# Takes the files and the verb's own options, and returns the files of each run.
-Sides = Callable[[tuple[File, ...], Mapping[str, Any]], Sequence[tuple[File, ...]]]
-# Makes the answer of the traces of all sides.
-Comparison = Callable[[Sequence["Analysis | Ranks"], Options, Mapping[str, Any], Callable[[int, int], None]], "Answer"]
+class Verb:
+    """A verb that prints the answer to the question of its name. A verb that asks, reads or compares in its own way
+    overrides a method; `more` holds the values of its own options."""
 
+    is_whole = False  # nothing is printed below the answer
+    files_argument = staticmethod(trace_files)
 
-def answering(
-    name: str,
-    text: str,
-    asks: Callable[[Options, Mapping[str, Any]], Options] = lambda options, _more: options,
-    *,
-    compare: Comparison | None = None,
-    is_whole: bool = False,
-    sides: Sides | None = None,
-    needs_all: Callable[[Mapping[str, Any]], str | None] = lambda _more: None,
-    lean: Callable[[], Callable[[Tables], Tables]] | None = None,
-    changed: Callable[[Analysis, Mapping[str, Any]], Analysis] = lambda analysis, _more: analysis,
-    instead: Callable[..., bool] = lambda *_arguments, **_named: False,
-    options: Sequence[click.Option] = (),
-) -> click.Command:
-    """Returns a verb that prints the answer to the question of its name. `asks` adds the verb's own options. With
-    `is_whole` nothing is printed below the answer. A verb that compares has `compare`, which makes the answer, and
-    `sides`, which says which files are which run. `needs_all` returns the option with which the verb needs all of a
-    trace at once, and `changed` may add to that trace. `lean` returns what drops the columns that the verb does not
-    read. `instead` prints files that are no trace, and returns whether it did."""
-    by_names = BY[name]
+    def __init__(self, name: str, text: str, options: Sequence[click.Option] = ()) -> None:
+        self.name = name
+        self.text = text
+        self.options = options
 
-    @click.command(name, help=text)
-    @(two_files if sides else trace_files)
-    @part_of_trace
-    @in_processes
-    @click.option(
-        "--by",
-        type=click.Choice(by_names or ("",)),
-        default=by_names[0] if by_names else "",
-        show_default=True,
-        hidden=not by_names,
-        help="One row for each of these.",
-    )
-    @printing
-    def command(
+    def request(self, options: Options, _more: Mapping[str, Any]) -> Options:
+        return options
+
+    def sides(self, files: tuple[File, ...], _more: Mapping[str, Any]) -> Sequence[tuple[File, ...]]:
+        """Returns the files of each run."""
+        return [files]
+
+    def needs_all(self, _more: Mapping[str, Any]) -> str | None:
+        """Returns the option with which the verb needs all of a trace at once, or None."""
+        return None
+
+    def step_to_read(self, step: str | None) -> str | None:
+        return step
+
+    def lean(self) -> Callable[[Tables], Tables] | None:
+        """Returns the function that drops the columns which the verb does not read, or None."""
+        return None
+
+    def prints_report(
+        self, _files: Sequence[File], _limit: int | None, _form: str, _more: Mapping[str, Any], *, wide: bool
+    ) -> bool:
+        """Prints files that are not a trace, and returns whether it did."""
+        return False
+
+    def extended(self, analysis: Analysis, _more: Mapping[str, Any]) -> Analysis:
+        """Returns the analysis with what the verb's own options add."""
+        return analysis
+
+    def answer(
+        self,
+        runs: Sequence[Analysis | Ranks],
+        options: Options,
+        _more: Mapping[str, Any],
+        done: Callable[[int, int], None],
+    ) -> Answer:
+        from opspan.analysis import Analysis
+
+        run, asked = runs[0], question(self.name)
+        if isinstance(run, Analysis):
+            return asked.answer_of(run, options)
+        return asked.answer(run.ask((self.name, options), progress=done)[0], asked.checked(options))
+
+    def run(
+        self,
         files: tuple[File, ...],
         between: tuple[str, str] | None,
         step: str | None,
@@ -87,53 +102,54 @@ def answering(
         **more: Any,
     ) -> int:
         from opspan.analysis import Analysis
-        from opspan.tables.window import parsed_steps
         from opspan.views.footer import footer_lines
 
-        if instead(files, limit, form, more, wide=wide):
+        if self.prints_report(files, limit, form, more, wide=wide):
             return 0
-        steps = None if step is None else parsed_steps(step)
-        request = asks(Options(by, files, steps), more)
-        several = sides(files, more) if sides else [files]
-        titles = ("A", "B") if len(several) > 1 else ("",)
-        if option := needs_all(more):
+        request = self.request(Options(by, files, steps_asked(step)), more)
+        sides = self.sides(files, more)
+        if option := self.needs_all(more):
             if processes or dask:
                 raise UsageError(f"{option} needs all of a trace at once: leave out --processes and --dask")
-            several = [expanded(side) for side in several]
-        # A verb that compares takes the steps from the whole run.
-        part = None if sides else step
-        ranks = {side: None if option else many(side, between, part, processes, dask, cycle) for side in several}
-        kept = None if lean is None else lean()
+            sides = [expanded(side) for side in sides]
+        part = self.step_to_read(step)
+        ranks = {side: None if option else many(side, between, part, processes, dask, cycle) for side in sides}
         with Progress(sum(len(of or side) for side, of in ranks.items()) + 1) as progress:
             loaded = {
-                side: of or load(side, progress, between, part, kept, cycle, not_named(side, files))
+                side: of or load(side, progress, between, part, self.lean(), cycle, not_named(side, files))
                 for side, of in ranks.items()
             }
-            runs = [loaded[side] for side in several]
+            runs = [loaded[side] for side in sides]
             progress.step(_doing(runs))
-            if compare is not None:
-                answer = compare(runs, request, more, progress.done)
-            else:
-                if isinstance(runs[0], Analysis):
-                    runs[0] = changed(runs[0], more)
-                answer = _answer(name, runs[0], request, progress.done)
+            runs = [self.extended(run, more) if isinstance(run, Analysis) else run for run in runs]
+            answer = self.answer(runs, request, more, progress.done)
             heads = [run if isinstance(run, Analysis) else run.whole for run in runs]
-            named = zip(heads, titles, strict=True)
-            below = [] if is_whole else [line for head, title in named for line in footer_lines(head, title)]
+            named = zip(heads, ("A", "B") if len(heads) > 1 else ("",), strict=True)
+            below = [] if self.is_whole else [line for head, title in named for line in footer_lines(head, title)]
         show_answer(answer, heads, below, limit, form, wide=wide)
         return answer.exit_code
 
-    command.params.extend(options)
-    return command
+    def command(self) -> click.Command:
+        by_names = BY[self.name]
 
+        @click.command(self.name, help=self.text)
+        @self.files_argument
+        @part_of_trace
+        @in_processes
+        @click.option(
+            "--by",
+            type=click.Choice(by_names or ("",)),
+            default=by_names[0] if by_names else "",
+            show_default=True,
+            hidden=not by_names,
+            help="One row for each of these.",
+        )
+        @printing
+        def command(**values: Any) -> int:
+            return self.run(**values)
 
-def _answer(name: str, run: Analysis | Ranks, options: Options, done: Callable[[int, int], None]) -> Answer:
-    from opspan.analysis import Analysis
-
-    asked = question(name)
-    if isinstance(run, Analysis):
-        return asked.answer_of(run, options)
-    return asked.answer(run.ask((name, options), progress=done)[0], asked.checked(options))
+        command.params.extend(self.options)
+        return command
 
 
 def show_answer(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opspan.cli.answers import answering
+from opspan.cli.answers import Verb
 
 _HELP = """Print the collectives of a run: how much they moved, how fast, and who waited for whom.
 
@@ -20,4 +20,4 @@ Example:
   opspan comm report.sqlite --by call --limit 20
 """
 
-command = answering("comm", _HELP)
+command = Verb("comm", _HELP).command()

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from opspan.cli.answers import answering
+from opspan.cli.answers import Verb
+from opspan.cli.loading import two_files
 from opspan.cli.options import FILE_TO_WRITE
 from opspan.errors import UsageError
 from opspan.printable import plural
@@ -64,54 +65,61 @@ def _share(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -
     return float(text[:-1]) / 100
 
 
-def _sides(files: tuple[File, ...], more: Mapping[str, Any]) -> Sequence[tuple[File, ...]]:
-    """Returns the files of each run: one run with a baseline, the same run twice if both sides are parts of it."""
-    named = [name for name in ("baseline", "save_baseline") if more[name]]
-    is_part = more["with_step"] is not None or more["with_process"] is not None
-    if len(named) > 1:
-        raise UsageError("both --baseline and --save-baseline were given; expected one of them")
-    count = plural(len(files), "file")
-    if named:
-        option = f"--{named[0].replace('_', '-')}"
-        if len(files) != 1:
-            raise UsageError(f"opspan diff takes one file with {option}, and got {count}")
-        if is_part:
-            raise UsageError(f"with {option} only one trace is read: choose its part with --step and --process")
-        return [files]
-    if len(files) != 2 and not (is_part and len(files) == 1):
-        raise UsageError(f"opspan diff compares two files, A with B, and got {count}")
-    return [files[:1], files[-1:]]
+class DiffVerb(Verb):
+    files_argument = staticmethod(two_files)
 
+    def step_to_read(self, _step: str | None) -> None:
+        """A comparison takes the steps from the whole run."""
 
-def _compare(
-    runs: Sequence[Analysis | Ranks], options: Options, more: Mapping[str, Any], done: Callable[[int, int], None]
-) -> Answer:
-    from opspan.analysis import Analysis
-    from opspan.tables.window import parsed_steps
-    from opspan.views import baseline
-    from opspan.views.diff import answer, figures_of, saved
+    def sides(self, files: tuple[File, ...], more: Mapping[str, Any]) -> Sequence[tuple[File, ...]]:
+        """Returns the files of each run: one run with a baseline, the same run twice if both sides are parts of it."""
+        named = [name for name in ("baseline", "save_baseline") if more[name]]
+        is_part = more["with_step"] is not None or more["with_process"] is not None
+        if len(named) > 1:
+            raise UsageError("both --baseline and --save-baseline were given; expected one of them")
+        count = plural(len(files), "file")
+        if named:
+            option = f"--{named[0].replace('_', '-')}"
+            if len(files) != 1:
+                raise UsageError(f"opspan diff takes one file with {option}, and got {count}")
+            if is_part:
+                raise UsageError(f"with {option} only one trace is read: choose its part with --step and --process")
+            return [files]
+        if len(files) != 2 and not (is_part and len(files) == 1):
+            raise UsageError(f"opspan diff compares two files, A with B, and got {count}")
+        return [files[:1], files[-1:]]
 
-    def figures(run: Analysis | Ranks, step: Steps | None, process: int | None) -> Figures:
-        if isinstance(run, Analysis):
-            return figures_of(run, options.by, step, process)
-        return run.figures(options.by, step, done)
+    def answer(
+        self,
+        runs: Sequence[Analysis | Ranks],
+        options: Options,
+        more: Mapping[str, Any],
+        done: Callable[[int, int], None],
+    ) -> Answer:
+        from opspan.analysis import Analysis
+        from opspan.tables.window import parsed_steps
+        from opspan.views import baseline
+        from opspan.views.diff import answer, figures_of, saved
 
-    step, process = options.step, more["process"]
-    if path := more["save_baseline"]:
-        assert isinstance(runs[0], Analysis)  # noqa: S101  as `_needs_all` says
-        return saved(path, baseline.save(runs[0], path, step, process))
-    before = figures(runs[0], step, process)
-    if path := more["baseline"]:
-        return answer(baseline.load(path, options.by), before, more["fail_over"])
-    step = step if more["with_step"] is None else parsed_steps(more["with_step"])
-    process = process if more["with_process"] is None else more["with_process"]
-    return answer(before, figures(runs[-1], step, process), more["fail_over"])
+        def figures(run: Analysis | Ranks, step: Steps | None, process: int | None) -> Figures:
+            if isinstance(run, Analysis):
+                return figures_of(run, options.by, step, process)
+            return run.figures(options.by, step, done)
 
+        step, process = options.step, more["process"]
+        if path := more["save_baseline"]:
+            assert isinstance(runs[0], Analysis)  # noqa: S101  as `needs_all` says
+            return saved(path, baseline.save(runs[0], path, step, process))
+        before = figures(runs[0], step, process)
+        if path := more["baseline"]:
+            return answer(baseline.load(path, options.by), before, more["fail_over"])
+        step = step if more["with_step"] is None else parsed_steps(more["with_step"])
+        process = process if more["with_process"] is None else more["with_process"]
+        return answer(before, figures(runs[-1], step, process), more["fail_over"])
 
-def _needs_all(more: Mapping[str, Any]) -> str | None:
-    """Returns the option that needs all of a trace at once, or None."""
-    named = [name for name in ("save_baseline", "process", "with_process") if more[name] is not None]
-    return f"--{named[0].replace('_', '-')}" if named else None
+    def needs_all(self, more: Mapping[str, Any]) -> str | None:
+        named = [name for name in ("save_baseline", "process", "with_process") if more[name] is not None]
+        return f"--{named[0].replace('_', '-')}" if named else None
 
 
 _OPTIONS = (
@@ -143,4 +151,4 @@ _OPTIONS = (
     ),
 )
 
-command = answering("diff", _HELP, compare=_compare, sides=_sides, needs_all=_needs_all, options=_OPTIONS)
+command = DiffVerb("diff", _HELP, _OPTIONS).command()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from opspan.cli.answers import answering
+from opspan.cli.answers import Verb
 from opspan.cli.printing import show
 
 _HELP = """Print what is wrong with a run, the costliest first, and what to do about it.
@@ -38,4 +38,4 @@ _EXPLAIN = click.Option(
     help="Explain the finding with this id, or all of them; read no file.",
 )
 
-command = answering("findings", _HELP, options=(_EXPLAIN,))
+command = Verb("findings", _HELP, (_EXPLAIN,)).command()

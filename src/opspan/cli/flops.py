@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from opspan.cli.answers import answering
+from opspan.cli.answers import Verb
 from opspan.questions import Options
 
 _HELP = """Print the operations and bytes of ops, how fast they were, and which bound of the device they are near.
@@ -32,8 +32,9 @@ _PEAK = click.Option(
 )
 
 
-def _asks(options: Options, more: Mapping[str, Any]) -> Options:
-    return replace(options, peak=more["peak"])
+class FlopsVerb(Verb):
+    def request(self, options: Options, more: Mapping[str, Any]) -> Options:
+        return replace(options, peak=more["peak"])
 
 
-command = answering("flops", _HELP, _asks, options=(_PEAK,))
+command = FlopsVerb("flops", _HELP, (_PEAK,)).command()

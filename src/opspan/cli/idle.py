@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opspan.cli.answers import answering
+from opspan.cli.answers import Verb
 
 _HELP = """Print when devices had nothing to do, and what the host was in meanwhile.
 
@@ -19,4 +19,4 @@ Example:
   opspan idle report.sqlite --by gap --format json
 """
 
-command = answering("idle", _HELP)
+command = Verb("idle", _HELP).command()

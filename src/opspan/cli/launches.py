@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opspan.cli.answers import answering
+from opspan.cli.answers import Verb
 
 _HELP = """Print how launches keep up with what devices do: their delay, how far the host runs ahead, and queues.
 
@@ -17,4 +17,4 @@ Example:
   opspan launches report.sqlite --by copy --format json
 """
 
-command = answering("launches", _HELP)
+command = Verb("launches", _HELP).command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opspan.cli.answers import answering
+from opspan.cli.answers import Verb
 
 _HELP = """Print which ops took memory, or which memory was in use at the peak.
 
@@ -16,4 +16,4 @@ Example:
   opspan memory capture --by block --limit 20
 """
 
-command = answering("memory", _HELP)
+command = Verb("memory", _HELP).command()

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from opspan.cli.answers import answering
+from opspan.cli.answers import Verb
 from opspan.questions import Options
 
 _HELP = """Print the critical path: for each moment, what everything else waited for.
@@ -30,23 +30,20 @@ Example:
 """
 
 
-def _asks(options: Options, more: Mapping[str, Any]) -> Options:
-    from opspan.views.path import factors_of
-
-    return replace(options, factors=factors_of(more["what_if"]))
-
-
-command = answering(
-    "path",
-    _HELP,
-    _asks,
-    options=[
-        click.Option(
-            ["--what-if"],
-            multiple=True,
-            metavar="NAME=FACTOR",
-            help="Print how long steps would take if an op, or a kind of time, took FACTOR times as long. "
-            "May be given several times.",
-        )
-    ],
+_WHAT_IF = click.Option(
+    ["--what-if"],
+    multiple=True,
+    metavar="NAME=FACTOR",
+    help="Print how long steps would take if an op, or a kind of time, took FACTOR times as long. "
+    "May be given several times.",
 )
+
+
+class PathVerb(Verb):
+    def request(self, options: Options, more: Mapping[str, Any]) -> Options:
+        from opspan.views.path import factors_of
+
+        return replace(options, factors=factors_of(more["what_if"]))
+
+
+command = PathVerb("path", _HELP, (_WHAT_IF,)).command()

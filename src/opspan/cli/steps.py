@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opspan.cli.answers import answering
+from opspan.cli.answers import Verb
 
 _HELP = """Print the steps of a run, and where the time of each went.
 
@@ -21,4 +21,4 @@ Example:
   opspan steps capture --step 'train step*' --format json
 """
 
-command = answering("steps", _HELP)
+command = Verb("steps", _HELP).command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opspan.cli.answers import answering
+from opspan.cli.answers import Verb
 
 _HELP = """Print on one screen what a trace is, where its time went, and what to type next.
 
@@ -15,4 +15,9 @@ Example:
   opspan summary rank0.json rank1.json --format json
 """
 
-command = answering("summary", _HELP, is_whole=True)
+
+class SummaryVerb(Verb):
+    is_whole = True
+
+
+command = SummaryVerb("summary", _HELP).command()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
-from opspan.cli.answers import answering
+from opspan.cli.answers import Verb
 from opspan.cli.loading import expanded
 from opspan.cli.options import FILE_TO_READ
 from opspan.cli.vtune_report import report_of, show_report
@@ -49,51 +49,58 @@ Example:
 _OF_TRACES = ("by", "op", "kernels", "memory", "sort_by", "between", "step", "processes", "dask")
 
 
-def _asks(options: Options, more: Mapping[str, Any]) -> Options:
-    if more["metrics"] and options.by != "name":
-        raise UsageError(f"--metrics adds columns to the table by name, and --by is {options.by}; expected --by name")
-    if more["metrics"] and (count := len(expanded(options.files))) > 1:
-        raise UsageError(
-            f"--metrics is a report of one run of a program; expected its one trace, and got {count} files"
-        )
-    return replace(options, **{name: more[name] for name in ("op", "kernels", "memory", "sort_by")})
+class TableVerb(Verb):
+    def request(self, options: Options, more: Mapping[str, Any]) -> Options:
+        if more["metrics"] and options.by != "name":
+            raise UsageError(
+                f"--metrics adds columns to the table by name, and --by is {options.by}; expected --by name"
+            )
+        if more["metrics"] and (count := len(expanded(options.files))) > 1:
+            raise UsageError(
+                f"--metrics is a report of one run of a program; expected its one trace, and got {count} files"
+            )
+        return replace(options, **{name: more[name] for name in ("op", "kernels", "memory", "sort_by")})
 
+    def needs_all(self, more: Mapping[str, Any]) -> str | None:
+        return "--metrics" if more["metrics"] else None
 
-def _prints_report(files: Sequence[File], limit: int | None, form: str, more: Mapping[str, Any], *, wide: bool) -> bool:
-    """Prints the only file if it is a report of VTune, and returns whether it is."""
-    report = None if more["metrics"] else report_of(files)
-    if report is None:
-        return False
-    context = click.get_current_context()
-    odd = [name for name in _OF_TRACES if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
-    if odd:
-        raise UsageError(
-            f"{files[0].name} is a report of VTune, whose sums have no ops or times to choose from; leave out "
-            + " and ".join(f"--{name.replace('_', '-')}" for name in odd)
-        )
-    show_report(report, limit, form, wide=wide)
-    return True
+    def lean(self) -> Callable[[Tables], Tables]:
+        from opspan.views.table import lean
 
+        return lean
 
-def _lean() -> Callable[[Tables], Tables]:
-    from opspan.views.table import lean
+    def prints_report(
+        self, files: Sequence[File], limit: int | None, form: str, more: Mapping[str, Any], *, wide: bool
+    ) -> bool:
+        """Prints the only file if it is a report of VTune, and returns whether it is."""
+        report = None if more["metrics"] else report_of(files)
+        if report is None:
+            return False
+        context = click.get_current_context()
+        odd = [name for name in _OF_TRACES if context.get_parameter_source(name) is ParameterSource.COMMANDLINE]
+        if odd:
+            raise UsageError(
+                f"{files[0].name} is a report of VTune, whose sums have no ops or times to choose from; leave out "
+                + " and ".join(f"--{name.replace('_', '-')}" for name in odd)
+            )
+        show_report(report, limit, form, wide=wide)
+        return True
 
-    return lean
+    def extended(self, analysis: Analysis, more: Mapping[str, Any]) -> Analysis:
+        """Returns the analysis of the trace with the metrics of the reports."""
+        if not more["metrics"]:
+            return analysis
+        from opspan.analysis import Analysis
+        from opspan.readers.vtune.reports import read
+        from opspan.remote import local
+        from opspan.tables.metrics import with_metrics
 
-
-def _with_reports(analysis: Analysis, more: Mapping[str, Any]) -> Analysis:
-    """Returns the analysis of the trace with the metrics of the reports."""
-    from opspan.analysis import Analysis
-    from opspan.readers.vtune.reports import read
-    from opspan.remote import local
-    from opspan.tables.metrics import with_metrics
-
-    trace = analysis.tables
-    for file in more["metrics"]:
-        with local(file) as copy:
-            report = read(copy.path)
-        trace = with_metrics(trace, report.frame, report.issues)
-    return Analysis(trace) if more["metrics"] else analysis
+        trace = analysis.tables
+        for file in more["metrics"]:
+            with local(file) as copy:
+                report = read(copy.path)
+            trace = with_metrics(trace, report.frame, report.issues)
+        return Analysis(trace)
 
 
 _OPTIONS = (
@@ -121,13 +128,6 @@ _OPTIONS = (
         "given several times.",
     ),
 )
-command = answering(
-    "table",
-    _HELP.format(sources="\n".join(f"  {source.reads}" for source in SOURCES)),
-    _asks,
-    instead=_prints_report,
-    needs_all=lambda more: "--metrics" if more["metrics"] else None,
-    lean=_lean,
-    changed=_with_reports,
-    options=_OPTIONS,
-)
+command = TableVerb(
+    "table", _HELP.format(sources="\n".join(f"  {source.reads}" for source in SOURCES)), _OPTIONS
+).command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opspan.cli.answers import answering
+from opspan.cli.answers import Verb
 
 _HELP = """Print the calls in which the host waited, and what ran on devices meanwhile.
 
@@ -17,4 +17,4 @@ Example:
   opspan waits report.sqlite --by call --limit 20
 """
 
-command = answering("waits", _HELP)
+command = Verb("waits", _HELP).command()
