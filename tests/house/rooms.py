@@ -36,7 +36,7 @@ ROOMS: dict[str, set[str]] = {
     "readers": READING | {"formats", "late_names"},
     "remote": READING | {"formats"},
     "analysis": READING,
-    "events": READING | {"analysis"},
+    "events": READING | {"analysis", "late_names"},
     "findings": READING | {"analysis"},
     "views": READING | {"questions", "libraries", "analysis", "events", "findings", "late_names"},
     "trace": {"questions", "forked", "tables", "analysis", "events", "views", "html_columns"},

@@ -17,7 +17,7 @@ from polars.testing import assert_frame_equal
 import opspan
 from builders.capture import ASYNC, ITT, MARK, NOTHING, STEP, Capture
 from opspan.errors import NotReadable, TooLarge, UsageError
-from opspan.events import column_events
+from opspan.events import event_frames
 from opspan.formats.pieces import Columns
 from opspan.readers.capture import chunks
 from readers.loading import codes
@@ -45,7 +45,7 @@ def test_averages_are_the_same_in_parts_of_any_size(tmp_path: Path, monkeypatch:
     trace = opspan.load(rich_capture().write(tmp_path / "100-1.opspan"))
     whole = trace.events().key_averages(group_by_input_shapes=True).table()
 
-    monkeypatch.setattr(column_events, "PART", rows)
+    monkeypatch.setattr(event_frames, "PART", rows)
 
     assert trace.events().key_averages(group_by_input_shapes=True).table() == whole
 

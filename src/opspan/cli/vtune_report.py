@@ -22,7 +22,6 @@ def report_of(files: Sequence[File]) -> Report | None:
     a text."""
     from opspan.formats.boundary import boundary
     from opspan.readers.registry import is_report, source_for
-    from opspan.readers.vtune.reports import read
     from opspan.remote import local
 
     if len(files) != 1 or (not isinstance(files[0], Path) and not files[0].name.lower().endswith(_ENDINGS)):
@@ -33,6 +32,8 @@ def report_of(files: Sequence[File]) -> Report | None:
                 return None
         except ReadError:
             return None  # whoever reads the trace says why
+        from opspan.readers.vtune.reports import read
+
         with boundary(copy.path):
             return read(copy.path)
 

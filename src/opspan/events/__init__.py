@@ -5,57 +5,66 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from opspan import forked
-from opspan.events.event import FormattedTimesMixin, FunctionEvent, FunctionEventAvg, Interval, Kernel
-from opspan.events.event_list import EventList
-from opspan.events.kinds import DeviceType
-from opspan.events.metadata import EventMetadata
-from opspan.events.records import EnforceUnique, MemRecordsAcc, StringTable
-from opspan.events.steps import KinetoStepTracker
-from opspan.events.times import Microseconds
+from opspan.late_names import finder
 
 if TYPE_CHECKING:
     from opspan.analysis import Analysis
-    from opspan.events.column_events import ColumnEvents
+    from opspan.events.columns import EventColumns
+    from opspan.events.event import FormattedTimesMixin as FormattedTimesMixin
+    from opspan.events.event import FunctionEvent as FunctionEvent
+    from opspan.events.event import FunctionEventAvg as FunctionEventAvg
+    from opspan.events.event import Interval as Interval
+    from opspan.events.event import Kernel as Kernel
+    from opspan.events.event_list import EventList as EventList
+    from opspan.events.kinds import DeviceType as DeviceType
+    from opspan.events.metadata import EventMetadata as EventMetadata
+    from opspan.events.records import EnforceUnique as EnforceUnique
+    from opspan.events.records import MemRecordsAcc as MemRecordsAcc
+    from opspan.events.records import StringTable as StringTable
+    from opspan.events.steps import KinetoStepTracker as KinetoStepTracker
+    from opspan.events.times import Microseconds as Microseconds
 
-__all__ = [
-    "DeviceType",
-    "EnforceUnique",
-    "EventList",
-    "EventMetadata",
-    "FormattedTimesMixin",
-    "FunctionEvent",
-    "FunctionEventAvg",
-    "Interval",
-    "Kernel",
-    "KinetoStepTracker",
-    "MemRecordsAcc",
-    "Microseconds",
-    "StringTable",
-    "events_of",
-    "profiler_events_of",
-]
+_HOMES = {
+    "DeviceType": "kinds",
+    "EnforceUnique": "records",
+    "EventList": "event_list",
+    "EventMetadata": "metadata",
+    "FormattedTimesMixin": "event",
+    "FunctionEvent": "event",
+    "FunctionEventAvg": "event",
+    "Interval": "event",
+    "Kernel": "event",
+    "KinetoStepTracker": "steps",
+    "MemRecordsAcc": "records",
+    "Microseconds": "times",
+    "StringTable": "records",
+}
+
+__all__ = [*_HOMES, "events_of", "profiler_events_of"]
 
 
-def events_in_columns(analysis: Analysis, with_flops: bool = False) -> ColumnEvents:
-    """The events over a trace's ranges and work, in columns."""
-    from opspan.events.column_events import ColumnEvents
-    from opspan.events.columns import event_columns
-
-    columns = event_columns(analysis.attributed)
-    return ColumnEvents(columns.with_flops() if with_flops else columns)
+if not TYPE_CHECKING:  # else a misspelt name would be any
+    __getattr__ = finder(__name__, {name: f"opspan.events.{home}:{name}" for name, home in _HOMES.items()})
 
 
 @forked.elsewhere
 def events_of(analysis: Analysis, with_flops: bool = False) -> EventList:
     """The EventList over a trace's ranges and work; what `trace.events()` gives."""
-    return EventList.over(events_in_columns(analysis, with_flops))
+    from opspan.events.columns import event_columns
+
+    return _event_list(event_columns(analysis.attributed), with_flops)
 
 
 @forked.elsewhere
 def profiler_events_of(analysis: Analysis, with_flops: bool = False) -> EventList:
     """The list that torch.profiler would have made of a trace that it wrote."""
-    from opspan.events.column_events import ColumnEvents
     from opspan.events.profiler import profiler_columns
 
-    columns = profiler_columns(analysis.attributed)
+    return _event_list(profiler_columns(analysis.attributed), with_flops)
+
+
+def _event_list(columns: EventColumns, with_flops: bool) -> EventList:
+    from opspan.events.column_events import ColumnEvents
+    from opspan.events.event_list import EventList
+
     return EventList.over(ColumnEvents(columns.with_flops() if with_flops else columns))

@@ -7,9 +7,9 @@ from typing import Any
 
 import polars as pl
 
-from opspan.events.column_event import shapes_of
-from opspan.events.column_events import ColumnEvents
 from opspan.events.columns import MEMORY
+from opspan.events.event_frames import EventFrames
+from opspan.events.texts import shapes_of
 
 _TYPES: dict[str, Any] = {
     **dict.fromkeys(("name", "sizes", "stack"), pl.String),
@@ -18,7 +18,7 @@ _TYPES: dict[str, Any] = {
 }
 
 
-def average_rows(events: ColumnEvents, by_shapes: bool = False, stack_depth: int = 0) -> pl.DataFrame:
+def average_rows(events: EventFrames, by_shapes: bool = False, stack_depth: int = 0) -> pl.DataFrame:
     """Returns a row for each average of `key_averages()`, in its order. Sums are in nanoseconds and bytes. Sizes and
     the stack, the innermost function first, are those of its first event, as JSON."""
     groups = events.groups(by_shapes, with_python=False, stack_depth=stack_depth, by_overload=False)

@@ -12,26 +12,12 @@ from typing import Any
 
 from opspan.events.event import FormattedTimesMixin, FunctionEvent, FunctionEventAvg, Interval
 from opspan.events.event_rows import OF_ANY_EVENT, VALUES, EventRows
+from opspan.events.texts import shapes_of, structured_of
 from opspan.events.times import microseconds
 from opspan.inputs import values_of
-from opspan.labels import parse_sizes
 
 # Printing a table sets these on its events: they are no change to the event itself.
 _SHARES = {"self_cpu_percent", "total_cpu_percent", "total_device_percent"}
-
-
-def shapes_of(sizes: str | None) -> list[list[int]]:
-    """torch's input_shapes, from a `sizes` text. A list of tensors is empty here, not in structured_input_shapes."""
-    return [[] if entry and isinstance(entry[0], list) else entry for entry in _structured(sizes)]
-
-
-def _structured(sizes: str | None) -> list[Any]:
-    if sizes is None:
-        return []
-    try:
-        return parse_sizes(sizes)
-    except ValueError:  # a reader took it from somewhere else than a label
-        return []
 
 
 def _texts(types: str | None) -> list[str]:
@@ -177,14 +163,14 @@ class _OnDemand:
 
 _ON_DEMAND: dict[str, Callable[[EventRows, int], Any]] = {
     "input_shapes": lambda rows, at: shapes_of(rows["sizes"][at]),
-    "structured_input_shapes": lambda rows, at: _structured(rows["sizes"][at]),
+    "structured_input_shapes": lambda rows, at: structured_of(rows["sizes"][at]),
     "cpu_parent": lambda rows, at: rows.columns.parent(rows["parent"][at]),
     "cpu_children": lambda rows, at: rows.columns.children(rows.first + at),
     "kernels": lambda rows, at: rows.columns.kernels(rows.first + at),
     "stack": lambda rows, at: rows.columns.stack(rows["function"][at]),
     "concrete_inputs": lambda rows, at: _concrete(rows["inputs"][at], _texts(rows["input_types"][at])),
     "kwinputs": lambda rows, at: {},
-    "structured_input_strides": lambda rows, at: _structured(rows["input_strides"][at]),
+    "structured_input_strides": lambda rows, at: structured_of(rows["input_strides"][at]),
     "input_dtypes": lambda rows, at: _texts(rows["input_types"][at]),
 }
 # What all events of a trace have in common.

@@ -11,7 +11,7 @@ import weakref
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 
 import polars as pl
@@ -19,21 +19,20 @@ import polars as pl
 from opspan import forked
 from opspan.analysis.stacks import DEEPEST as MOST_FRAMES
 from opspan.analysis.stacks import collapsed, depths
-from opspan.events.column_event import ColumnEvent, shapes_of
+from opspan.events.column_event import ColumnEvent
 from opspan.events.columns import EventColumns
 from opspan.events.event import FunctionEventAvg, Kernel
-from opspan.events.event_rows import BLOCK, NO_NAME, EventRows, shown_name
-from opspan.events.groups import Group, groups_of, sum_of
+from opspan.events.event_frames import DEEPEST, IN_ORDER, EventFrames
+from opspan.events.event_rows import BLOCK, EventRows
+from opspan.events.groups import Group, sum_of
 from opspan.events.made import all_made, made
 from opspan.events.table import Facts, TableOptions
+from opspan.events.texts import NO_NAME, shapes_of, shown_name
 from opspan.events.times import Microseconds
 
-PART = 1 << 20  # rows that are summed at a time, because the intermediate results take more memory than the rows
 BLOCKS = 512  # that are kept: as many threads may take turns, and programs may walk through the list by index
-DEEPEST = 1000  # functions in a stack: Python's own limit
 
 ONE_ROOT = pl.DataFrame({"root": [0], "text": [""]}, schema={"root": pl.UInt32, "text": pl.String})
-_IN_ORDER = (pl.col("start_ns"), -pl.col("end_ns"), pl.col("number"))
 # Attribute -> its column in the frames of `_cpu` and `_device`.
 _SORT_KEYS = {
     "cpu_time": "cpu_ns",
@@ -49,12 +48,9 @@ def _all_stacks(events: ColumnEvents, attribute: str) -> list[pl.Series]:
     return list(events.stacks(attribute))
 
 
-class ColumnEvents:
+class ColumnEvents(EventFrames):
     def __init__(self, source: EventColumns) -> None:
-        self.use_device = source.use_device
-        self.has_memory = source.has_memory
-        self.has_flops = source.has_flops
-        self.source = source
+        super().__init__(source)
         # By place the blocks of which an event, or the list of all of them, is there.
         self._alive: weakref.WeakValueDictionary[tuple[bool, int], EventRows] = weakref.WeakValueDictionary()
         self._kept: dict[int, ColumnEvent] = {}
@@ -62,7 +58,6 @@ class ColumnEvents:
         self._block = lru_cache(BLOCKS)(self._make_block)
         self._children_of_block = lru_cache(BLOCKS)(self._make_children)
         self._kernels_of_block = lru_cache(BLOCKS)(self._make_kernels)
-        self.has_ranks = _has_ranks(source)
 
     def __getstate__(self) -> tuple[EventColumns, bool, dict[int, ColumnEvent], dict[str, Any]]:
         return self.source, self.changed, self._kept, all_made(self) if forked.answers() else {}
@@ -75,39 +70,9 @@ class ColumnEvents:
     # --- the list
 
     @made
-    def _cpu(self) -> pl.DataFrame:
-        """The CPU's events in order."""
-        return self._cpu_in_order(0, self.source.cpu.height)
-
-    def _cpu_in_order(self, first: int, count: int) -> pl.DataFrame:
-        """The events of `count` rows from `first` on, in order."""
-        rows = self.source.cpu.slice(first, count).with_row_index("number", offset=first)
-        rows = rows.with_columns(cpu_ns=pl.col("end_ns") - pl.col("start_ns"))
-        return _in_order(rows if rows["is_event"].all() else rows.filter("is_event"))
-
-    def _cpu_parts(self) -> Iterator[pl.DataFrame]:
-        """All of the CPU's events in parts. Each part is in order, which is all that sums need."""
-        for first in range(0, self.source.cpu.height, PART):
-            yield self._cpu_in_order(first, PART)
-
-    @made
-    def _device(self) -> pl.DataFrame:
-        """The devices' events in order, with the same columns as the CPU's where both have a value."""
-        elapsed = pl.col("end_ns") - pl.col("start_ns")
-        rows = self.source.device.with_row_index("number", offset=self.source.cpu.height)
-        return _in_order(
-            rows.with_columns(
-                cpu_ns=pl.lit(0, pl.Int64),
-                self_ns=pl.lit(0, pl.Int64),
-                device_ns=elapsed,
-                parent=pl.lit(None, pl.UInt32),
-            ).with_columns(self_device_ns="device_ns")
-        )
-
-    @made
     def _numbers(self) -> pl.Series:
         both = [frame.select("start_ns", "end_ns", "number") for frame in (self._cpu, self._device)]
-        return pl.concat(both).sort(*_IN_ORDER)["number"]
+        return pl.concat(both).sort(*IN_ORDER)["number"]
 
     def __len__(self) -> int:
         return self._cpu.height + self._device.height
@@ -188,22 +153,6 @@ class ColumnEvents:
         name = pl.col("name").cast(pl.String).fill_null(NO_NAME)
         return _by(self._device.select("range", name, pl.col("device_id").fill_null(0), "device_ns"))
 
-    def stack(self, function: int | None) -> list[str]:
-        """Names of the functions that an event runs in, the innermost first."""
-        names: list[str] = []
-        while function is not None and len(names) < DEEPEST:
-            name, function = self._function_names[function], self._function_parents[function]
-            names.append(shown_name(name))
-        return names
-
-    @cached_property
-    def _function_names(self) -> list[str | None]:
-        return self.source.functions["name"].to_list()
-
-    @cached_property
-    def _function_parents(self) -> list[int | None]:
-        return self.source.functions["parent"].to_list()
-
     @property
     def has_stacks(self) -> bool:
         return bool(self.source.cpu["function"].count())
@@ -228,19 +177,6 @@ class ColumnEvents:
         rows = rows.join(of_name, on="name", how="left", nulls_equal=True, maintain_order="left")
         rows = rows.with_columns(depths(rows["parent"]).alias("depth"))
         yield from collapsed(rows.filter("is_event", pl.col("depth") < MOST_FRAMES), ONE_ROOT, unit=1000)
-
-    def _stack_numbers(self, depth: int) -> pl.Series:
-        """For each function a number, which is equal for those whose `depth` innermost names are equal."""
-        functions = self.source.functions
-        names = functions.select(pl.col("name").unique()).to_series()
-        shown = pl.Series([shown_name(name) for name in names.cast(pl.String).to_list()], dtype=pl.String)
-        codes = pl.DataFrame({"name": names, "code": shown.rank("dense")})
-        own = functions.select("name").join(codes, on="name", how="left", nulls_equal=True, maintain_order="left")
-        number = own["code"]
-        for _ in range(depth - 1):
-            above = number.gather(functions["parent"])
-            number = pl.DataFrame({"code": own["code"], "above": above}).to_struct().rank("dense")
-        return number.cast(pl.UInt32)
 
     def _longest_function(self) -> int | None:
         """The length of the longest name in all stacks; None: there are no stacks."""
@@ -311,7 +247,7 @@ class ColumnEvents:
                     ties = rows.filter(pl.col("key") == least).head(options.row_limit)  # there may be a million
                     rows = pl.concat([rows.filter(pl.col("key") > least), ties])
             parts.append(rows)
-        numbers = pl.concat(parts, how="vertical_relaxed").sort(-pl.col("key"), *_IN_ORDER)["number"]
+        numbers = pl.concat(parts, how="vertical_relaxed").sort(-pl.col("key"), *IN_ORDER)["number"]
         if options.row_limit >= 0:
             numbers = numbers.head(options.row_limit)
         shown: list[int] = numbers.to_list()
@@ -324,16 +260,6 @@ class ColumnEvents:
         # Values are made in blocks, few of which are kept: in their order each block is made once.
         firsts = {number: self.event(number) for number in sorted(group.first for group in groups)}
         return [group.average(firsts[group.first]) for group in groups]
-
-    @forked.method_elsewhere
-    def groups(self, by_shapes: bool, with_python: bool, stack_depth: int, by_overload: bool) -> list[Group]:
-        cpu = self._cpu_parts()
-        if stack_depth > 0 and self.source.functions.height:
-            numbers = self._stack_numbers(min(stack_depth, DEEPEST))
-            cpu = (part.with_columns(numbers.gather(part["function"]).alias("stack")) for part in cpu)
-        if not with_python:
-            cpu = (_without_python(part) for part in cpu)
-        return groups_of(cpu, self._device, by_shapes, by_overload, self.has_ranks)
 
     def total(self) -> FunctionEventAvg:
         if len(self) == 0:
@@ -349,26 +275,8 @@ class ColumnEvents:
         return sum_of(self._cpu, self._device)
 
 
-def _has_ranks(source: EventColumns) -> bool:
-    """Whether there are several ranks, whose events are kept apart by node, as in torch."""
-    return any(bool((frame["rank"] != 0).any()) for frame in (source.cpu, source.device))
-
-
 def _sum_us(times_ns: pl.Series) -> Microseconds:
     return Microseconds(int(times_ns.sum()))
-
-
-def _without_python(cpu: pl.DataFrame) -> pl.DataFrame:
-    if "is_python" not in cpu.columns:
-        return cpu
-    return cpu.filter(~pl.col("is_python")).drop("position").with_row_index("position")
-
-
-def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows in the list's order. Mostly they are already, and checking that costs a tenth of sorting."""
-    (before, start), (last, end) = ((rows[name][:-1], rows[name][1:]) for name in ("start_ns", "end_ns"))
-    wrong = (start < before) | ((start == before) & (end > last))
-    return (rows.sort(*_IN_ORDER) if wrong.any() else rows).with_row_index("position")
 
 
 def _by(rows: pl.DataFrame) -> pl.DataFrame:

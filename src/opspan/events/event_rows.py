@@ -11,26 +11,12 @@ from typing import Any, Protocol
 
 from opspan.events.columns import EventColumns
 from opspan.events.event import FunctionEvent, Kernel
-from opspan.events.kinds import SCOPES, USER_SCOPE
-from opspan.labels import KIND_NAMES, Kind
+from opspan.events.kinds import SCOPE_OF, is_user
+from opspan.events.texts import NO_NAME, shown_name
 
 BLOCK = 512  # rows: asking polars for one of them costs more than making its event
-NO_NAME = "(no name)"
-STEP = "ProfilerStep#"
 
-_SCOPE_OF = {name: SCOPES[Kind(number)] for number, name in enumerate(KIND_NAMES)}
 _ACTIVITY_OF = {"memcpy": "gpu_memcpy", "memset": "gpu_memset"}
-
-
-def shown_name(name: str | None) -> str:
-    """Steps share one name, so that they are averaged; trace_name keeps their numbers."""
-    if name is None:
-        return NO_NAME
-    return "ProfilerStep*" if name.startswith(STEP) else name
-
-
-def is_user(kind: str | None) -> bool:
-    return _SCOPE_OF.get(kind or "", 0) == USER_SCOPE
 
 
 class Rest(Protocol):
@@ -116,7 +102,7 @@ _CPU = _BOTH | {
     "trace_name": lambda rows: [name or NO_NAME for name in rows.column("name")],
     "thread": lambda rows: rows.numbers("tid"),
     "fwd_thread": _forward_threads,
-    "scope": lambda rows: _by_value(lambda kind: _SCOPE_OF.get(kind, 0), rows.column("kind")),
+    "scope": lambda rows: _by_value(lambda kind: SCOPE_OF.get(kind, 0), rows.column("kind")),
     "sequence_nr": lambda rows: rows.numbers("seq", -1),
     "external_id": lambda rows: rows.numbers("op_id"),
     "is_async": lambda rows: rows.column("is_async"),

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from opspan.analysis.sums import RANGE_SUMS, Measure, summed
-from opspan.events.column_event import ColumnAverage, ColumnEvent, shapes_of
 from opspan.events.columns import FLOPS, MEMORY
-from opspan.events.event_rows import is_user, shown_name
+from opspan.events.kinds import is_user
+from opspan.events.texts import shapes_of, shown_name
 from opspan.events.times import Microseconds
+
+if TYPE_CHECKING:
+    from opspan.events.column_event import ColumnAverage, ColumnEvent
 
 # CPU time has a column of its own here, cpu_ns, because device events have it too (0).
 _SUMS = tuple(one._replace(of="cpu_ns") if one.name == "cpu_ns" else one for one in RANGE_SUMS)
@@ -45,6 +48,8 @@ class Group:
             self.sums[name] += row.get(name, 0)
 
     def average(self, first: ColumnEvent) -> ColumnAverage:
+        from opspan.events.column_event import ColumnAverage
+
         average = ColumnAverage(first)
         average.count = self.sums["count"]
         average.cpu_time_total = Microseconds(self.sums["cpu_ns"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import Any
 
-from opspan.labels import Kind
+from opspan.labels import KIND_NAMES, Kind
 
 
 class DeviceType(enum.Enum):
@@ -74,3 +74,8 @@ SCOPES: dict[Kind, int] = {
     Kind.STATIC_OP: 8,
     Kind.STATIC_MODEL: 9,
 }
+SCOPE_OF = {name: SCOPES[Kind(number)] for number, name in enumerate(KIND_NAMES)}
+
+
+def is_user(kind: str | None) -> bool:
+    return SCOPE_OF.get(kind or "", 0) == USER_SCOPE

@@ -33,4 +33,5 @@ class made(cached_property[T]):  # noqa: N801  # stands beside cached_property
 
 def all_made(of: object) -> dict[str, Any]:
     """By name, each of an object."""
-    return {name: getattr(of, name) for name, member in vars(type(of)).items() if isinstance(member, made)}
+    members = {name: member for kind in type(of).__mro__ for name, member in vars(kind).items()}
+    return {name: getattr(of, name) for name, member in members.items() if isinstance(member, made)}

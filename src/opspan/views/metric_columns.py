@@ -14,8 +14,6 @@ from opspan.text_columns import Column
 
 def with_metrics(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
     """The rows with one column for each metric, which is null if the report does not have the name."""
-    if not trace.metrics.height:
-        return rows
     found = wide(trace.metrics).with_columns(pl.col("rank").cast(pl.Int64))
     taken = {title: f"{title} (report)" for title in set(found.columns[2:]) & set(rows.columns)}
     return rows.join(found.rename(taken), on=["rank", "name"], how="left", maintain_order="left")

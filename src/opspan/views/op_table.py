@@ -15,10 +15,10 @@ import polars as pl
 
 from opspan.analysis import Analysis
 from opspan.events.average_rows import average_rows
-from opspan.events.column_events import ColumnEvents
-from opspan.events.event_rows import shown_name
+from opspan.events.event_frames import EventFrames
 from opspan.events.kinds import TOTALLED
 from opspan.events.table import Facts, TableOptions, filled, render, totals_of
+from opspan.events.texts import shown_name
 from opspan.events.times import Microseconds
 from opspan.printable import printable
 from opspan.text_columns import Column, Layout, fitted
@@ -81,7 +81,7 @@ def schema_of(by: str, has_memory: bool) -> dict[str, Any]:
 
 
 def op_rows(
-    analysis: Analysis, events: ColumnEvents, by: str, names: Sequence[str] | None
+    analysis: Analysis, events: EventFrames, by: str, names: Sequence[str] | None
 ) -> tuple[pl.DataFrame, Facts | None]:
     """Returns the rows of ops and of kernels, of these names alone if there are any, and what is known of all rows."""
     rows = average_rows(events, by == "shape", STACK_DEPTH if by == "stack" else 0)
@@ -93,10 +93,12 @@ def op_rows(
     if names is not None:
         rows = rows.filter(pl.col("name").is_in([shown_name(name) for name in names]))
     rows = rows.select(*schema_of(by, events.has_memory), HIDDEN)
-    return (with_metrics(rows, analysis.tables) if by == "name" else rows), facts
+    if by == "name" and analysis.tables.metrics.height:
+        rows = with_metrics(rows, analysis.tables)
+    return rows, facts
 
 
-def _facts(rows: pl.DataFrame, events: ColumnEvents) -> Facts:
+def _facts(rows: pl.DataFrame, events: EventFrames) -> Facts:
     device = rows.filter(~pl.col("is_cpu")) if events.source.device_type in TOTALLED else rows.clear()
     entries = [len(entry) for stack in rows["stack"].unique() for entry in json.loads(stack)]
     sizes = [json.loads(text) for text in rows["sizes"].unique()]
@@ -169,7 +171,8 @@ class OpRows:
             longest = max(len(str(json.loads(sizes))) for sizes in self.rows["sizes"].unique())
             facts = facts._replace(longest_shapes=longest)
         metrics = rows.select(pl.exclude(*_KNOWN, HIDDEN))
-        return [_line(row) for row in rows.iter_rows(named=True)], facts, as_text(metrics)
+        shown = [_line(row) for row in rows.iter_rows(named=True)]
+        return shown, facts, as_text(metrics) if metrics.width else []
 
     def _columns(self, shown: Sequence[Any], facts: Facts, metrics: Sequence[Column]) -> list[Column]:
         """Whole names, and what of a column may go where there is little room."""

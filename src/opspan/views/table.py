@@ -20,8 +20,7 @@ from opspan.analysis.averages import launched_in
 from opspan.analysis.parts import Part, Parts
 from opspan.analysis.sums import OF_WORK, RANGE_ORDER, WORK_ORDER
 from opspan.errors import UsageError
-from opspan.events import events_in_columns
-from opspan.events.column_events import ColumnEvents
+from opspan.events.event_frames import EventFrames, event_frames
 from opspan.events.table import Facts, sort_attribute
 from opspan.printable import listed, plural, printable
 from opspan.questions import Options, Question
@@ -132,7 +131,7 @@ def lean(trace: Tables) -> Tables:
     return trace.replace(ranges=ranges)
 
 
-def table_of(analysis: Analysis, options: Options, events: ColumnEvents | None = None) -> Table:
+def table_of(analysis: Analysis, options: Options, events: EventFrames | None = None) -> Table:
     """Returns the table of one trace. `events`: those of the trace, from a caller that needs several tables."""
     options = QUESTION.checked(options)
     if forked.is_cut_off():
@@ -178,7 +177,7 @@ def parts(analysis: Analysis, options: Options) -> Parts:
     return _parts(analysis, options, None)
 
 
-def _parts(analysis: Analysis, options: Options, events: ColumnEvents | None) -> Parts:
+def _parts(analysis: Analysis, options: Options, events: EventFrames | None) -> Parts:
     _check(options)
     by = options.by
     if options.memory and analysis.tables.memory.height:
@@ -188,7 +187,7 @@ def _parts(analysis: Analysis, options: Options, events: ColumnEvents | None) ->
     names = None if options.op is None else matching(known, options.op)
     more: Parts = {}
     if by in OF_EVENTS:
-        rows, of_all = op_rows(analysis, events or events_in_columns(analysis), by, names)
+        rows, of_all = op_rows(analysis, events or event_frames(analysis), by, names)
         part, is_empty = _of_ops(rows, by), not (rows["device"] == "cpu").any()
         whole = pl.DataFrame([] if of_all is None else [of_all._asdict()], schema=_TYPES)
         more["of all"] = Part(whole, (), _RULES)

@@ -14,7 +14,7 @@ from opspan.analysis.backward import pairs
 from opspan.analysis.call_stacks import call_stacks
 from opspan.analysis.kernels import is_told
 from opspan.analysis.tensor_cores import tensor_cores
-from opspan.events import events_in_columns
+from opspan.events.event_frames import event_frames
 from opspan.questions import Options
 from opspan.views.fields import BOUND, BYTE_RATE, CALLS, FLOP_RATE, MODULE, PHASE, RANK, SIZES, STEP, Field, with_values
 from opspan.views.flops import tables_of
@@ -74,7 +74,7 @@ def section(subject: Subject) -> Section:
     found = subject.found
     has_sizes = bool(found.attributed.ranges["sizes"].count())  # of nothing else the cost is known
     costs = tables_of(found, [by for by, _ in _COST.values()]) if has_sizes else {}
-    events = events_in_columns(found)
+    events = event_frames(found)
     tables = {by: table_of(found, Options(by), events) for by in _BY}
     ops = tables["name"].rows
     if tables["name"].notes:  # there are none, or kernels alone

@@ -1,0 +1,123 @@
+"""EventFrames: the events of a trace as two frames in the list's order, and their sums. No event is made.
+
+An event is identified by its number. A CPU event's number is its row in `source.cpu`; a device event's is the height of
+`source.cpu` plus its row in `source.device`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from opspan import forked
+from opspan.events.columns import EventColumns, event_columns
+from opspan.events.groups import Group, groups_of
+from opspan.events.made import made
+from opspan.events.texts import shown_name
+
+if TYPE_CHECKING:
+    from opspan.analysis import Analysis
+
+PART = 1 << 20  # rows that are summed at a time, because the intermediate results take more memory than the rows
+DEEPEST = 1000  # functions in a stack: Python's own limit
+# The order of the list: by time, the longest first where several begin together, as in torch.
+IN_ORDER = (pl.col("start_ns"), -pl.col("end_ns"), pl.col("number"))
+
+
+class EventFrames:
+    def __init__(self, source: EventColumns) -> None:
+        self.use_device = source.use_device
+        self.has_memory = source.has_memory
+        self.has_flops = source.has_flops
+        self.source = source
+        # Whether there are several ranks, whose events are kept apart by node, as in torch.
+        self.has_ranks = any(bool((frame["rank"] != 0).any()) for frame in (source.cpu, source.device))
+
+    @made
+    def _cpu(self) -> pl.DataFrame:
+        """The CPU's events in order."""
+        return self._cpu_in_order(0, self.source.cpu.height)
+
+    def _cpu_in_order(self, first: int, count: int) -> pl.DataFrame:
+        """The events of `count` rows from `first` on, in order."""
+        rows = self.source.cpu.slice(first, count).with_row_index("number", offset=first)
+        rows = rows.with_columns(cpu_ns=pl.col("end_ns") - pl.col("start_ns"))
+        return _in_order(rows if rows["is_event"].all() else rows.filter("is_event"))
+
+    def _cpu_parts(self) -> Iterator[pl.DataFrame]:
+        """All of the CPU's events in parts. Each part is in order, which is all that sums need."""
+        for first in range(0, self.source.cpu.height, PART):
+            yield self._cpu_in_order(first, PART)
+
+    @made
+    def _device(self) -> pl.DataFrame:
+        """The devices' events in order, with the same columns as the CPU's where both have a value."""
+        elapsed = pl.col("end_ns") - pl.col("start_ns")
+        rows = self.source.device.with_row_index("number", offset=self.source.cpu.height)
+        return _in_order(
+            rows.with_columns(
+                cpu_ns=pl.lit(0, pl.Int64),
+                self_ns=pl.lit(0, pl.Int64),
+                device_ns=elapsed,
+                parent=pl.lit(None, pl.UInt32),
+            ).with_columns(self_device_ns="device_ns")
+        )
+
+    def stack(self, function: int | None) -> list[str]:
+        """Names of the functions that an event runs in, the innermost first."""
+        names: list[str] = []
+        while function is not None and len(names) < DEEPEST:
+            name, function = self._function_names[function], self._function_parents[function]
+            names.append(shown_name(name))
+        return names
+
+    @cached_property
+    def _function_names(self) -> list[str | None]:
+        return self.source.functions["name"].to_list()
+
+    @cached_property
+    def _function_parents(self) -> list[int | None]:
+        return self.source.functions["parent"].to_list()
+
+    def _stack_numbers(self, depth: int) -> pl.Series:
+        """For each function a number, which is equal for those whose `depth` innermost names are equal."""
+        functions = self.source.functions
+        names = functions.select(pl.col("name").unique()).to_series()
+        shown = pl.Series([shown_name(name) for name in names.cast(pl.String).to_list()], dtype=pl.String)
+        codes = pl.DataFrame({"name": names, "code": shown.rank("dense")})
+        own = functions.select("name").join(codes, on="name", how="left", nulls_equal=True, maintain_order="left")
+        number = own["code"]
+        for _ in range(depth - 1):
+            above = number.gather(functions["parent"])
+            number = pl.DataFrame({"code": own["code"], "above": above}).to_struct().rank("dense")
+        return number.cast(pl.UInt32)
+
+    @forked.method_elsewhere
+    def groups(self, by_shapes: bool, with_python: bool, stack_depth: int, by_overload: bool) -> list[Group]:
+        cpu = self._cpu_parts()
+        if stack_depth > 0 and self.source.functions.height:
+            numbers = self._stack_numbers(min(stack_depth, DEEPEST))
+            cpu = (part.with_columns(numbers.gather(part["function"]).alias("stack")) for part in cpu)
+        if not with_python:
+            cpu = (_without_python(part) for part in cpu)
+        return groups_of(cpu, self._device, by_shapes, by_overload, self.has_ranks)
+
+
+def _without_python(cpu: pl.DataFrame) -> pl.DataFrame:
+    if "is_python" not in cpu.columns:
+        return cpu
+    return cpu.filter(~pl.col("is_python")).drop("position").with_row_index("position")
+
+
+def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows in the list's order. Mostly they are already, and checking that costs a tenth of sorting."""
+    (before, start), (last, end) = ((rows[name][:-1], rows[name][1:]) for name in ("start_ns", "end_ns"))
+    wrong = (start < before) | ((start == before) & (end > last))
+    return (rows.sort(*IN_ORDER) if wrong.any() else rows).with_row_index("position")
+
+
+def event_frames(analysis: Analysis) -> EventFrames:
+    return EventFrames(event_columns(analysis.attributed))

@@ -1,0 +1,31 @@
+"""Names and sizes of events as torch shows them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opspan.labels import parse_sizes
+
+NO_NAME = "(no name)"
+_STEP = "ProfilerStep#"
+
+
+def shown_name(name: str | None) -> str:
+    """Steps share one name, so that they are averaged; trace_name keeps their numbers."""
+    if name is None:
+        return NO_NAME
+    return "ProfilerStep*" if name.startswith(_STEP) else name
+
+
+def shapes_of(sizes: str | None) -> list[list[int]]:
+    """torch's input_shapes, from a `sizes` text. A list of tensors is empty here, not in structured_input_shapes."""
+    return [[] if entry and isinstance(entry[0], list) else entry for entry in structured_of(sizes)]
+
+
+def structured_of(sizes: str | None) -> list[Any]:
+    if sizes is None:
+        return []
+    try:
+        return parse_sizes(sizes)
+    except ValueError:  # a reader took it from somewhere else than a label
+        return []
