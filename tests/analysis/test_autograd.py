@@ -36,6 +36,11 @@ def test_the_innermost_last_op_with_the_seq_made_the_node() -> None:
     assert found == [(None, None)] * 4 + [(3, "linked"), (1, "linked")]
 
 
+def test_a_range_that_is_not_known_to_be_a_mark_is_a_forward_op() -> None:
+    found = links(op("aten::mm, seq = 4", 0, 10, is_mark=None), op("MmBackward0, seq = 4", 40, 50, tid=2, is_mark=None))
+    assert found == [(None, None), (0, "linked")]
+
+
 def test_the_engines_ranges_go_with_the_node_inside_them() -> None:
     found = links(
         op("aten::addmm, seq = 4, op_id = 5", 0, 90),

@@ -70,7 +70,10 @@ def _columns(ranges: pl.DataFrame, is_backward: pl.Series) -> pl.DataFrame:
     if has_no_seq.any():
         has_no_seq &= nearest(ranges, is_backward).is_not_null()
     is_forward = (
-        _col("seq").is_not_null() & ~_col("kind").is_in(["engine", "backward"]) & ~_col("is_mark") & ~pl.lit(has_no_seq)
+        _col("seq").is_not_null()
+        & ~_col("kind").is_in(["engine", "backward"]).fill_null(value=False)
+        & ~_col("is_mark").fill_null(value=False)
+        & ~pl.lit(has_no_seq)
     )
     return ranges.select(
         *thread_key(ranges),

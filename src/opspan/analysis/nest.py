@@ -103,5 +103,7 @@ def enclose(ranges: pl.DataFrame) -> pl.DataFrame:
     """Adds parent and self_ns of a different tree, as torch.profiler builds it: a range that overlaps an earlier one
     closes it for later ranges, and the time of both is subtracted from the range around them, so the overlap is
     subtracted twice. Ends must be known; marks are not in the tree."""
-    columns = ranges.select(*thread_key(ranges), "start_ns", pl.when(~_col("is_mark")).then("end_ns").alias("end_ns"))
+    columns = ranges.select(
+        *thread_key(ranges), "start_ns", pl.when(~_col("is_mark").fill_null(value=False)).then("end_ns").alias("end_ns")
+    )
     return ranges.with_columns(native.enclose(columns))
