@@ -4,8 +4,8 @@
         future = executor.submit(function, argument)
 
 The executor is dask's own, as in `Ranks(executor=client.get_executor())`: the scheduler decides which worker reads a
-file, and what is repeated when a worker dies. Added to it are checks before the first task (the scheduler answers and
-has workers; these have the same opspan and see the files), and an end of waiting when no worker is left.
+file, and repeats the tasks of a worker that dies. This module adds checks before the first task (the scheduler answers
+and has workers; these have the same opspan and see the files), and ends the wait when no worker is left.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ Seen = tuple[str, int]  # path, and bytes or 0
 
 
 def absolute(path: str) -> str:
-    """Returns the path as every machine knows it, since a worker runs in another folder. Links are not followed."""
+    """Returns the absolute path, because a worker runs in another folder. Links are not followed."""
     return path if isinstance(file_of(path), Address) else os.path.abspath(path)  # noqa: PTH100
 
 
 @contextmanager
 def cluster(address: str, files: Sequence[Seen]) -> Iterator[tuple[Executor, int]]:
-    """Yields the executor of the cluster, and how many tasks it runs at once. Raises a ClusterError if it cannot."""
+    """Yields the executor of the cluster, and how many tasks it runs at once. Raises ClusterError if it cannot be."""
     with _connected(address) as client:
         at_once = _threads(client, address)
         _check_versions(client, address)
         _check_files(client, files)
-        executor = _Watched(client)
+        executor = _WatchingExecutor(client)
         try:
             yield executor, at_once
         except CancelledError:
@@ -161,7 +161,7 @@ def unseen(files: Sequence[Seen]) -> str | None:
     return None
 
 
-class _Watched(Executor):
+class _WatchingExecutor(Executor):
     """Dask's executor, which cancels all tasks when no worker has been left for a while: they would wait for ever."""
 
     def __init__(self, client: Any) -> None:

@@ -1,4 +1,4 @@
-// The width of drawings: that of their place on the screen, that of the paper when the page is printed.
+// The width of drawings: the width of their place on the screen, or of the paper when the page is printed.
 export const PAPER = 760; // pixels
 
 /** Calls `show` with the width of `place` when it is first seen and each time the width changes. Before the page is

@@ -61,7 +61,7 @@ WHERE = {
     "ranges, 'refresh'": "either",
     "ranges, 'set_open'": "either",
     "observer.Observer, 'attach'": "either",
-    "labelling, '_tell_torch'": "either",
+    "labelling, '_set_torchs_flag'": "either",
     "modules, 'start'": "either",
     "modules.module_calls, 'start'": "either",
     "sinks.Sinks, 'turn'": "either",
@@ -89,7 +89,7 @@ def test_a_failure_while_entering_restores_everything(tmp_path: Path, name: str)
                             for file in names: os.unlink(folder + "/" + file)
                         if os.path.isdir(folder): os.rmdir(folder); os.rmdir(os.path.dirname(folder))
                     mend()
-                    if point == "labelling, '_tell_torch'":  # it was not called, or called once more than undone
+                    if point == "labelling, '_set_torchs_flag'":  # it was not called, or called once more than undone
                         labelling._observing, profiler._is_profiler_enabled = 0, False
                     now = state()
                     assert now == before, (point, when, schedule, now, before)

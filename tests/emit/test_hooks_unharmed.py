@@ -99,7 +99,7 @@ def act():
     with opspan.emit_pyroscope() as session:
         is_broken = True
         print(torch.equal(train(session.step), alone))
-        print(len(session._told._here().around))
+        print(len(session._thread_tags._here().around))
         is_broken = False
 print(said(act))
 """

@@ -1,4 +1,4 @@
-"""Clocks under load, and the best rates of products, beside the peaks that opspan compares kernels with."""
+"""Measures clocks under load and the best rates of matrix products, to compare them with opspan's table of peaks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOAD_S = 0.5 if gpu.DRY else 15.0
 SIZES = (64,) if gpu.DRY else (4096, 8192)
 TIMES = 30
 BATCH = 100  # products between two synchronisations
-OPS_PER_CLOCK = 4096  # of one multiprocessor of Hopper, dense bf16: what its peak and its clock are related by
+OPS_PER_CLOCK = 4096  # of one multiprocessor of Hopper, for dense bf16: relates the peak to a clock
 BUFFER_BYTES = (1 << 20) if gpu.DRY else (4 << 30)
 Product = Callable[[], Any]
 
@@ -73,7 +73,7 @@ PRODUCTS = {
 
 
 def best(type_: str) -> dict[str, Any]:
-    """Returns the least time of one product, and the rate that it means, of the better of two sizes."""
+    """Returns the times of one product and the rates that follow from them, by size, and the best rate of all."""
     answers: dict[str, Any] = {}
     for size in SIZES if type_ not in ("fp32", "fp64") else SIZES[:1]:
         run = PRODUCTS[type_](size)
@@ -89,7 +89,7 @@ def best(type_: str) -> dict[str, Any]:
 
 
 def milliseconds(run: Product, times: int, warm_up: int = 0) -> list[float]:
-    """Returns what each of these runs took on the device."""
+    """Returns the duration of each run on the device."""
     for _ in range(warm_up):
         run()
     events = [torch.cuda.Event(enable_timing=True) for _ in range(times + 1)]
@@ -114,7 +114,7 @@ def bandwidth() -> dict[str, Any]:
 
 
 def peaks(device: str, rates: dict[str, Any]) -> dict[str, Any]:
-    """Returns the peaks of this card in opspan's table, the clock that they assume, and the measured rates beside."""
+    """Returns the peaks of this card in opspan's table, the clock that they assume, and the measured rates."""
     from opspan.analysis.peak_table import TABLE
 
     found = next((peaks for pattern, peaks in TABLE if re.search(pattern, device, re.IGNORECASE)), None)
@@ -134,7 +134,7 @@ def peaks(device: str, rates: dict[str, Any]) -> dict[str, Any]:
 
 
 def card() -> dict[str, Any]:
-    """Returns what NVML says of the card and its clocks; nothing is changed."""
+    """Returns the properties and clocks of the card from NVML, without changing any."""
     import pynvml
 
     pynvml.nvmlInit()
@@ -167,7 +167,7 @@ def state(pynvml: Any, handle: Any) -> dict[str, Any]:
 
 
 def under_load() -> dict[str, Any]:
-    """Returns times of one product over and over, by tenths of a second, and the card's state meanwhile."""
+    """Runs one product again and again. Returns its times by tenths of a second, and samples of the card's state."""
     run = PRODUCTS["bf16"](SIZES[-1])
     run()
     torch.cuda.synchronize()

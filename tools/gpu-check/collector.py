@@ -1,4 +1,4 @@
-"""Which vendors' tools this machine has, and opspan's own collector: what it captures of a small program on the GPU."""
+"""Lists the vendors' tools on this machine, and captures a small program on the GPU with opspan's own collector."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def main(pieces: gpu.Pieces) -> None:
 
 
 def tools() -> dict[str, Any]:
-    """Returns ncu's folders to the second level, and where in them the collectors' parts are."""
+    """Returns ncu's folders down to the second level, and the paths of the files in `WANTED` below them."""
     folders = [path for version in NSIGHT.glob("*") for path in (version, *version.glob("*"), *version.glob("*/*"))]
     found = {name: [str(path) for path in NSIGHT.rglob(f"{name}*")][:5] for name in WANTED}
     targets = list(NSIGHT.glob("*/*/target-linux-x64"))

@@ -1,7 +1,7 @@
-"""A compiled model as torch.profiler sees it: with torch's defaults, with provenance, and with what newer torch adds.
+"""Profiles a compiled model by torch.profiler: with torch's defaults, with provenance, and with options of newer torch.
 
-Each way is a process with a cache of its own, as a warm cache made without provenance has none. They run beside each
-other: no time is measured.
+Each way is a process with its own cache, because a cache that was filled without provenance would give none. They run
+at the same time, because no times are measured.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ARGS_SHOWN = 40
 
 def main(pieces: gpu.Pieces) -> None:
     pieces.piece("facts", gpu.facts)
-    with tempfile.TemporaryDirectory(prefix="gpu-check-caches-") as caches:  # thousands of files, none of which is kept
+    with tempfile.TemporaryDirectory(prefix="gpu-check-caches-") as caches:  # thousands of files that are not kept
         run_each(pieces, Path(caches))
 
 
@@ -54,7 +54,7 @@ def run_each(pieces: gpu.Pieces, caches: Path) -> None:
 
 
 def answer(folder: Path, code: int | None) -> dict[str, Any]:
-    """Returns what the process found until it ended; code: None if that was at its limit."""
+    """Returns the results of the process. `code` is its exit code; None: it was ended at its time limit."""
     result = folder / "result.json"
     found = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
     if code != 0:
@@ -98,7 +98,7 @@ def provenance() -> Any:
 
 
 def fields(path: Path) -> dict[str, Any]:
-    """Returns names of kernels, the ranges that torch.compile adds, and the args of what launches Triton's kernels."""
+    """Returns names of kernels, the ranges that torch.compile adds, and the args of Triton's kernels and launches."""
     events = gpu.events_of(path)
     names = [event["name"] for event in events if event.get("cat") != "python_function"]
     of_triton = [event for event in events if event["name"].startswith("triton_")]

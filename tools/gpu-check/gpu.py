@@ -1,4 +1,4 @@
-"""What all parts share: the device, how a piece of a part is kept, and stand-ins for CUDA where there is none."""
+"""The code that all parts share: the device, the results of a part, and stand-ins for CUDA in a dry run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ DEVICE = "cpu" if DRY else "cuda"
 
 
 class Pieces:
-    """The results of a part. Each piece is written as soon as it is there, and may fail without the others."""
+    """The results of a part. Each piece is written as soon as it is done. If one fails, the others still run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -29,11 +29,11 @@ class Pieces:
         self.began = time.monotonic()
 
     def piece(self, name: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Returns what the function returns; if that fails, a dict whose "failed" says why."""
+        """Returns the result of the function. If it raises an error, returns a dict with the reason under "failed"."""
         began = time.monotonic()
         try:
             answer = function(*arguments, **options)
-        except Exception as error:  # noqa: BLE001  whatever went wrong is the result, and the next piece follows
+        except Exception as error:  # noqa: BLE001  the error is the result, and the next piece follows
             answer = reason(error)
         self.results[name] = answer
         (self.folder / "result.json").write_text(json.dumps(self.results, indent=1, default=str), encoding="utf-8")
@@ -52,7 +52,7 @@ def reason(error: Exception) -> dict[str, str]:
 
 
 def facts() -> dict[str, Any]:
-    """Returns the card, and the versions of what the figures depend on."""
+    """Returns properties of the card, and the versions of libraries on which the figures depend."""
     answer: dict[str, Any] = {"torch": torch.__version__, "cuda": torch.version.cuda, "dry": DRY}
     if not DRY:
         import triton
@@ -70,7 +70,7 @@ def facts() -> dict[str, Any]:
 
 
 def profiled(path: Path, function: Callable[[], Any], **options: Any) -> dict[str, Any]:
-    """Runs the function under torch.profiler and writes its Chrome trace. Returns what events the trace has."""
+    """Runs the function under torch.profiler and writes its Chrome trace. Returns a summary of its events."""
     activities = [torch.profiler.ProfilerActivity.CPU]
     if not DRY:
         activities.append(torch.profiler.ProfilerActivity.CUDA)
@@ -82,14 +82,14 @@ def profiled(path: Path, function: Callable[[], Any], **options: Any) -> dict[st
 
 
 def events_of(path: Path) -> list[dict[str, Any]]:
-    """Returns the events of a Chrome trace with a time, in order of time."""
+    """Returns the events of a Chrome trace that have a duration, in order of time."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         events = json.load(file)["traceEvents"]
     return sorted((event for event in events if event.get("ph") == "X"), key=lambda event: event["ts"])
 
 
 def contents(events: list[dict[str, Any]]) -> dict[str, Any]:
-    """Returns of each category how many events it has, and which args they have."""
+    """Returns for each category the number of its events, and how many of them have each arg."""
     kinds: dict[str, Counter[str]] = {}
     for event in events:
         kinds.setdefault(event.get("cat", ""), Counter()).update(["events", *event.get("args", {})])
@@ -135,7 +135,8 @@ def _nothing(*_: Any, **__: Any) -> int:
 
 
 def replace_cuda() -> None:
-    """Replaces what the parts call of CUDA, each of which torch must have, by what does nothing."""
+    """Replaces the functions of torch.cuda that the parts call by functions that do nothing. Each must exist in
+    torch."""
     instead = {
         "Event": _Event,
         "Stream": _Stream,

@@ -1,7 +1,7 @@
-"""CUDA graphs as torch.profiler sees them: the run without a graph, the capture, and three replays, each a trace.
+"""Profiles CUDA graphs by torch.profiler: a run without a graph, the capture, and three replays, each into a trace.
 
-What is asked: do the kernels of a replay stand in the order in which they were captured, on one stream and on two; do
-the launches of a capture say which kernel they launch; which ids join them.
+The questions: Do the kernels of a replay come in the order of their capture, on one stream and on two? Do the launches
+of a capture name the kernel that they launch? Which ids join launches and kernels?
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def captured(pieces: gpu.Pieces, name: str, block: nn.Module, tokens: torch.Tens
             graph.replay()
             torch.cuda.synchronize()
 
-    pieces.piece(f"{name}: debug mode", graph.enable_debug_mode)  # without it nothing can be dumped
+    pieces.piece(f"{name}: debug mode", graph.enable_debug_mode)  # without debug mode nothing can be dumped
     pieces.piece(f"{name}: capture", traced, pieces.folder / f"{name}-capture.json.gz", capture)
     pieces.piece(f"{name}: replays", traced, pieces.folder / f"{name}-replays.json.gz", replay)
     pieces.piece(f"{name}: dump", graph.debug_dump, str(pieces.folder / f"{name}.dot"))
@@ -89,7 +89,7 @@ def captured(pieces: gpu.Pieces, name: str, block: nn.Module, tokens: torch.Tens
 
 
 def together(folder: Path, name: str, block: nn.Module, tokens: torch.Tensor) -> dict[str, Any]:
-    """Ids of a capture and of its replays can be equal only if one recording has both."""
+    """Traces a capture and its replays together: their ids can be equal only within one recording."""
     graph = torch.cuda.CUDAGraph()
 
     def both() -> None:
@@ -118,7 +118,7 @@ def reduced(pieces: gpu.Pieces, block: nn.Module, tokens: torch.Tensor) -> None:
 
 
 def traced(path: Path, function: Callable[[], Any]) -> dict[str, Any]:
-    """Returns what launches and work the trace has, in order of time, beside how many events there are of a kind."""
+    """Returns the launches and the work in the trace, in order of time, and the number of events of each kind."""
     seen = gpu.profiled(path, function, record_shapes=True)
     events = gpu.events_of(path)
     calls = [event for event in events if event.get("cat") in OF_HOST]
@@ -152,7 +152,7 @@ def brief(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def compare(pieces: gpu.Pieces, name: str) -> None:
-    """Says whether replays have the kernels of the run without a graph, in its order, and in the same order always."""
+    """Finds out whether replays have the kernels of the run without a graph, in its order, and always in one order."""
 
     def compared() -> dict[str, Any]:
         eager = [one["name"] for one in pieces.results[f"{name}: eager"]["work"]]

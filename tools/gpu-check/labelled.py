@@ -1,7 +1,7 @@
-"""A linear layer, forward and backward, labelled by opspan: once for each form of labels, or from outside.
+"""Runs a linear layer, forward and backward, labelled by opspan: once for each form of labels, or from outside.
 
-labelled.py               two steps; what labels them is around the program
-labelled.py auto torch    two steps under emit_nvtx for each form, in a range of NVTX `labels FORM` of torch's own
+labelled.py               runs two steps without labels of its own, for `opspan run` to label from outside
+labelled.py auto torch    runs two steps under emit_nvtx for each form, inside of an NVTX range `labels FORM` of torch
 """
 
 from __future__ import annotations

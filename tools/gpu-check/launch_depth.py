@@ -1,7 +1,8 @@
-"""At which depth of a launch queue the host begins to wait: `path --what-if` takes it from a trace, or knows none.
+"""Measures how many launches a queue holds before the host has to wait. `path --what-if` needs this depth.
 
-A long kernel keeps a stream busy while the host launches on. What each launch took on the host shows where the queue
-was full: the first launch that waits for the long kernel's end, and how many find room once it has ended.
+A long kernel keeps a stream busy while the host goes on launching. The duration of each launch on the host shows where
+the queue was full: the first slow launch waited for the end of the long kernel. The launches after it show how many
+places became free then.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import gpu
 LAUNCHES = 3000
 LONG_CYCLES = 700_000_000  # about 0.4 s
 SHORT_CYCLES = 40_000  # about 20 us: longer than a launch takes
-WAITED_NS = 20_000_000  # no launch takes so long by itself
+WAITED_NS = 20_000_000  # a launch that takes longer has waited
 Launch = Callable[[int], Any]
 
 
@@ -89,7 +90,8 @@ def depth(busy: list[Any], launch: Launch, launches: int = LAUNCHES) -> dict[str
         "usual_ns": usual,
         "launched_in_ns": launched_ns,
         "until_all_done_ns": time.perf_counter_ns() - begun,
-        # From there on the queue is full: which launches wait tells how many places become free at once.
+        # After the first of these the queue is full. The distance of the next ones is how many places become free at
+        # once.
         "longer_than_four_times_usual": [nth for nth, ns in enumerate(took) if ns > 4 * usual][:400],
         "took_ns_around_full": took[max((first or 0) - 10, 0) : (first or 0) + 300],
     }
@@ -104,7 +106,7 @@ def graphs(stream: Any, kernels: int) -> dict[str, Any]:
 
 
 def traced(folder: Any, stream: Any) -> dict[str, Any]:
-    """Keeps a trace of a queue that fills up twice, for the rule that finds such queues."""
+    """Writes a trace of a queue that fills up twice, to test the rule that finds such queues."""
 
     def fill() -> None:
         for _ in range(2):

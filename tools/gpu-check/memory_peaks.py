@@ -1,4 +1,4 @@
-"""One run's memory seen three ways: the allocator's own statistics, its snapshot, and a profile; one error in it."""
+"""Records the memory of one run by the allocator's statistics, by its snapshot and by a profile, with one failure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import nn
 
 import gpu
 
-TOO_MANY = 1 << 40  # bytes: no card has them
+TOO_MANY = 1 << 40  # bytes: more than any card has
 STEPS = 4
 
 
@@ -47,7 +47,8 @@ def train(steps: int) -> None:
 
 
 def profile(folder: Path) -> dict[str, Any]:
-    """The peak of the statistics is of what is profiled alone: the model is made there as well."""
+    """Profiles a training. The model is created inside, so that the peak of the statistics covers the same as the
+    profile."""
     torch.cuda.reset_peak_memory_stats()
     before = 0 if gpu.DRY else torch.cuda.memory_allocated()
     options = {"profile_memory": True, "record_shapes": True, "with_stack": True}
@@ -59,7 +60,7 @@ def profile(folder: Path) -> dict[str, Any]:
 
 
 def peak_of_profile(path: Path) -> dict[str, Any]:
-    """Returns of each device the most that was allocated at once, as the trace's memory events say."""
+    """Returns for each device the most that was allocated at once, by the memory events of the trace."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         events = [event for event in json.load(file)["traceEvents"] if event.get("name") == "[memory]"]
     answer: dict[str, Any] = {"events": len(events), "args": sorted({key for event in events for key in event["args"]})}
@@ -81,7 +82,8 @@ def out_of_memory() -> dict[str, Any]:
 
 
 def snapshot(folder: Path) -> dict[str, Any]:
-    """Returns the snapshot's peak by its own events; both where a block is given up and where it is free again."""
+    """Returns the peak by the snapshot's events twice: a block counts until it is given up, or until it is free
+    again."""
     path = folder / "snapshot.pickle"
     torch.cuda.memory._dump_snapshot(str(path))
     data = path.read_bytes()

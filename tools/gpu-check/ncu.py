@@ -1,4 +1,4 @@
-"""Nsight Compute's command line, and the table that it writes.
+"""Builds the command line of Nsight Compute (ncu), and reads the table that it writes.
 
     command(metrics, log, program) -> the command that measures a program's kernels between cudaProfilerStart and Stop
     kernels(text)                  -> the kernels of the table that `--csv --page raw` writes
@@ -7,7 +7,7 @@
     "","","","",...,"ns"
     "0","77","77  ""<default domain>:mm.bf16:none:none:none:none:none:none"" ","nvjet_tst_64x64",...,"2,336"
 
-The first line has names, the second has units. Lines of ncu's own, with == at their beginning, may stand before.
+The first line has names, the second has units. Before them there may be messages of ncu, which begin with ==.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-# On sm_90 products of whole warp groups (wgmma) are counted by gmma alone. An hfma2 is a hmma of the pipe, but no
-# product: it is counted apart, and taken off.
+# On sm_90 only gmma counts products of whole warp groups (wgmma). hmma also counts hfma2, which is not a matrix product
+# but has a counter of its own: its value is subtracted.
 PIPES = tuple(
     f"sm__inst_executed_pipe_tensor_op_{kind}.sum" for kind in ("hmma", "gmma", "imma", "dmma", "qmma", "bmma")
 )
@@ -36,30 +36,32 @@ LAUNCH = (
     "launch__occupancy_limit_blocks",
 )
 _RANGE = re.compile(r'"([^"]*)"')
-_DETAILS = re.compile(r"(:[^:]*){6}$")  # payload's type and value, colour's, message's
+_DETAILS = re.compile(r"(:[^:]*){6}$")  # type and value of the payload, of the colour and of the message
 
 
 def place() -> str | None:
-    """Returns where ncu is."""
+    """Returns the path of ncu."""
     others = sorted(Path("/opt/nvidia/nsight-compute").glob("*/ncu"))
     return shutil.which("ncu") or (str(others[-1]) if others else None)
 
 
 def command(metrics: Sequence[str], log: Path, program: Sequence[str], *options: str) -> list[str]:
-    """Changes neither clocks nor caches, and leaves units as they are: ns, not us or ms as the value asks for."""
+    """Returns the command. It changes neither clocks nor caches, and each metric has one unit: always ns, never us or
+    ms."""
     said = "--clock-control none --cache-control none --print-units base --target-processes application-only --nvtx"
     written = ["--csv", "--page", "raw", "--log-file", str(log)]
     return [place() or "ncu", *said.split(), *written, "--metrics", ",".join(metrics), *options, *program]
 
 
 def known(names: Sequence[str], listed: str) -> list[str]:
-    """Returns those of these metrics whose counter is in what `ncu --query-metrics` lists."""
+    """Returns the metrics whose counters are listed in the output of `ncu --query-metrics`."""
     counters = {line.split()[0] for line in listed.splitlines() if line[:1].isalpha()}
     return [name for name in names if name.partition(".")[0] in counters]
 
 
 def kernels(text: str) -> list[dict[str, Any]]:
-    """Returns for each kernel its name, grid and block as ncu writes them, ranges from the outermost, and metrics."""
+    """Returns for each kernel its name, grid and block as ncu writes them, its ranges (outermost first), and
+    metrics."""
     lines = text.splitlines(keepends=True)
     first = next((nth for nth, line in enumerate(lines) if line.startswith('"ID"')), None)
     if first is None:
@@ -68,7 +70,7 @@ def kernels(text: str) -> list[dict[str, Any]]:
     found = []
     for row in rows:
         if len(row) != len(names):
-            continue  # a line of ncu's own
+            continue  # a message of ncu
         values = dict(zip(names, row, strict=True))
         found.append(
             {
@@ -88,7 +90,7 @@ def ranges(cell: str) -> list[str]:
 
 
 def number(text: str) -> float | None:
-    """Returns None for what is no number: ncu writes n/a, nan or nothing for what it could not measure."""
+    """Returns the number, or None: ncu writes n/a, nan or an empty text for a metric that it could not measure."""
     try:
         value = float(text.replace(",", ""))
     except ValueError:
@@ -97,7 +99,7 @@ def number(text: str) -> float | None:
 
 
 def on_tensor_cores(metrics: dict[str, float | None]) -> bool | None:
-    """Returns None where no counter of the pipe has a value."""
+    """Returns whether tensor cores computed a product; None if no counter of the pipe has a value."""
     by_kind = [value for name in PIPES if (value := metrics.get(name)) is not None]
     if by_kind:
         return sum(by_kind) > (metrics.get(OF_NO_PRODUCT) or 0)

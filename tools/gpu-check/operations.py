@@ -1,11 +1,11 @@
-"""Operations of known kind, each with few kernels: what a classifier of kernels' names is judged by.
+"""Operations of a known kind, each with few kernels, to test the rules that classify kernels by their names.
 
-    OPERATIONS -> name: an Operation. Its `build` makes the inputs, and returns what does the operation once
-    program    -> does all of them, each measured once after one warm-up, as the process that a profiler looks at
-    main       -> the same under torch.profiler: names, sizes and occupancy as a trace has them
+    OPERATIONS   name -> Operation. Its `build` makes the inputs, and returns a function that does the operation once
+    program      does all operations, each once after a warm-up, inside of the process that a profiler measures
+    main         does the same under torch.profiler, which gives names, sizes and occupancy as in a trace
 
-A name is made of what is done and of the type: `conv2d.channels_last.bf16`. The most telling ones come first, as the
-program begins no operation after its time is over.
+A name has the operation and the type: `conv2d.channels_last.bf16`. The most useful operations come first, because the
+program does not begin another one once its time is over.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ def some(dtype: torch.dtype, *sizes: int, grad: bool = False) -> torch.Tensor:
 
 
 def call(function: Callable[..., Any], *sizes: tuple[int, ...], **options: Any) -> Callable[[torch.dtype], Run]:
-    """Returns a builder: the function is called with random inputs of these sizes."""
+    """Returns a builder of an operation that calls the function with random inputs of these sizes."""
     return lambda dtype: partial(function, *(some(dtype, *size) for size in sizes), **options)
 
 
 def backward(function: Callable[..., Any], *sizes: tuple[int, ...], **options: Any) -> Callable[[torch.dtype], Run]:
-    """Returns a builder of the backward pass alone; the forward pass belongs to its inputs."""
+    """Returns a builder of the backward pass only. The forward pass runs while the inputs are made."""
 
     def build(dtype: torch.dtype) -> Run:
         inputs = [some(dtype, *size, grad=True) for size in sizes]
@@ -68,7 +68,7 @@ def backward(function: Callable[..., Any], *sizes: tuple[int, ...], **options: A
 
 
 def last(function: Callable[..., Any], how: Callable[..., Any], *sizes: tuple[int, ...], **options: Any) -> Any:
-    """The same with images and weights in channels_last."""
+    """Returns the builder `how` (`call` or `backward`) of the function, with images and weights in channels_last."""
 
     def in_channels_last(image: torch.Tensor, weight: torch.Tensor, **more: Any) -> torch.Tensor:
         formats = {"memory_format": torch.channels_last}
@@ -215,7 +215,7 @@ OPERATIONS["adamw.fused.fp32"] = Operation(partial(optimizer, fused=True), (), "
 
 @contextlib.contextmanager
 def measured(mode: str, name: str) -> Iterator[None]:
-    """Within it ncu measures, with the range of this name around; or torch.profiler sees a range of this name."""
+    """Puts a range of this name around the block: for torch.profiler, or in NVTX, where ncu measures only the block."""
     if mode == "profiler":
         with torch.profiler.record_function(f"operation {name}"):
             yield
@@ -229,7 +229,7 @@ def measured(mode: str, name: str) -> Iterator[None]:
 
 
 def program(mode: str, folder: Path, seconds: float, most: int) -> None:
-    """Does the operations; FOLDER/operations-MODE.json says what was done, in order, and why others were not."""
+    """Does the operations. FOLDER/operations-MODE.json gets, for each in order, that it was done or why not."""
     began = time.monotonic()
     torch.backends.cudnn.benchmark = False
     torch.manual_seed(0)
@@ -243,10 +243,10 @@ def program(mode: str, folder: Path, seconds: float, most: int) -> None:
             run = operation.build(TYPES.get(operation.type_, torch.int8), *operation.arguments)
             run()
             torch.cuda.synchronize()
-        except Exception as error:  # noqa: BLE001  some are not in every release, or not on every card: that is said
+        except Exception as error:  # noqa: BLE001  some do not exist in every release, or on every card
             answers[name] = f"{type(error).__name__}: {error}"[:300]
             continue
-        # A range of NVTX is of one thread: the backward pass has to run in this one.
+        # A range of NVTX belongs to one thread, so the backward pass must run on this thread, too.
         with torch.autograd.set_multithreading_enabled(False), measured(mode, name):
             run()
         torch.cuda.synchronize()

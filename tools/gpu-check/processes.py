@@ -1,4 +1,5 @@
-"""Processes with a time limit. One that reaches it is killed with all that it started: a profiler starts programs."""
+"""Runs processes with a time limit. At the limit a process is killed with its descendants: a profiler starts
+programs."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def start(
 
 
 def wait(process: subprocess.Popen[bytes], end: float) -> int | None:
-    """Returns its exit code; None: it did not end before `end` (of time.monotonic), and was killed with its group."""
+    """Returns the exit code. None: at `end` (of time.monotonic) it still ran, and was killed with its descendants."""
     try:
         return process.wait(max(end - time.monotonic(), 0))
     except subprocess.TimeoutExpired:
@@ -37,7 +38,7 @@ def wait(process: subprocess.Popen[bytes], end: float) -> int | None:
 
 
 def descendants(pid: int) -> list[int]:
-    """Returns the processes below this one, by what /proc says of their parents."""
+    """Returns the children of the process, their children and so on, by the parents that /proc names."""
     parents: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):  # it has ended meanwhile
@@ -52,7 +53,7 @@ def descendants(pid: int) -> list[int]:
 def run(
     command: Sequence[str], limit_s: float, log: Path, environment: Mapping[str, str] | None = None
 ) -> dict[str, object]:
-    """Returns how it ended, how long it took, and the last lines of what it printed, all of which is in `log`."""
+    """Returns the exit code, the duration and the last lines of the output. `log` gets the complete output."""
     began = time.monotonic()
     with log.open("wb") as output:
         code = wait(start(command, environment, output), began + limit_s)

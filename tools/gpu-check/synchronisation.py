@@ -1,4 +1,4 @@
-"""What it costs to wait: synchronisations with nothing to wait for, small copies, launches. Medians on the host."""
+"""Measures on the host how long synchronisations with nothing to wait for, small copies and launches take."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def main(pieces: gpu.Pieces) -> None:
 
 
 def on_host(call: Callable[[], Any], times: int) -> dict[str, float]:
-    """Returns how long the call takes on the host, on an idle device, and how long until the device has done it."""
+    """Returns how long the call takes on the host while the device is idle, and how long until the device has done
+    it."""
     for _ in range(20):
         call()
     torch.cuda.synchronize()
@@ -79,7 +80,7 @@ def on_host(call: Callable[[], Any], times: int) -> dict[str, float]:
 
 
 def each(calls: dict[str, Callable[[], Any]]) -> None:
-    """Does each five times, in a range of its name."""
+    """Does each call five times, each time in a range of its name."""
     for name, call in calls.items():
         for _ in range(5):
             with torch.profiler.record_function(f"case {name}"):

@@ -1,6 +1,6 @@
-"""Which kernels run on tensor cores: counted by the card itself, for the rules that read it from kernels' names.
+"""Finds which kernels run on tensor cores by counters of the card, to check the rule that tells it by kernels' names.
 
-ncu measures every operation of operations.py once. Beside each verdict of the card stands that of opspan's rule.
+ncu measures every operation of operations.py once. The result has the kernels for which opspan's rule is wrong.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main(pieces: gpu.Pieces) -> None:
 
 
 def metrics_of_card(folder: Path) -> dict[str, Any]:
-    """Returns the tensor pipe's counters that ncu lists for this chip; all that it lists is in metrics.txt."""
+    """Returns the tensor pipe's counters that ncu lists for this chip. metrics.txt gets the complete list."""
     log = folder / "metrics.txt"
     ended = processes.run([ncu.place() or "ncu", "--query-metrics", "--chip", CHIP], 30, log)
     text = log.read_text(encoding="utf-8", errors="replace")
@@ -43,7 +43,7 @@ def metrics_of_card(folder: Path) -> dict[str, Any]:
 
 
 def choice(folder: Path, listed: dict[str, Any]) -> dict[str, Any]:
-    """Returns the first list of metrics with which ncu measures: those that the card has, or fewer."""
+    """Returns the first list of metrics that ncu can measure: it tries all that the card has, then fewer."""
     text = "\n".join(listed.get("pipe_tensor", []))
     pipes = ncu.known([*ncu.PIPES, ncu.OF_NO_PRODUCT, *ncu.WHOLE_PIPE], text) or [ncu.WHOLE_PIPE[0]]
     tries = [
@@ -63,7 +63,8 @@ def choice(folder: Path, listed: dict[str, Any]) -> dict[str, Any]:
 
 
 def under_ncu(folder: Path, log: Path, metrics: list[str], limit_s: float, most: int) -> dict[str, Any]:
-    """The program stops by itself in time: ncu writes its table when the program has ended."""
+    """Runs the program under ncu. It is told to stop 20 s before the limit, because ncu writes its table after the
+    end."""
     program = [sys.executable, PROGRAM, "ncu", str(folder), str(max(limit_s - 20, 5)), str(most)]
     command = ncu.command(metrics, log, program, "--profile-from-start", "off")
     return processes.run(command, limit_s, folder / f"{log.stem}.txt")
@@ -90,7 +91,7 @@ def measured(folder: Path, metrics: list[str], left_s: float) -> dict[str, Any]:
 
 
 def verdicts(kernels: list[dict[str, Any]]) -> dict[str, Any]:
-    """Returns the kernels of which opspan's rule says something else than the card, and how many it knows and not."""
+    """Returns the kernels for which opspan's rule contradicts the card, and the names that the rule does not know."""
     import polars as pl
 
     from opspan.analysis.kernels import on_tensor_cores

@@ -1,4 +1,4 @@
-"""Two kernels of Triton's, one with a product and one without; Triton reads their source, so that they need a file."""
+"""Two Triton kernels, one with a matrix product and one without. They need a file because Triton reads their source."""
 
 from __future__ import annotations
 

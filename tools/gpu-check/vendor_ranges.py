@@ -1,4 +1,4 @@
-"""Whether vendors' tools see the ranges that opspan emits, and as which text: ncu, and the nsys beside it."""
+"""Checks whether ncu, and the nsys that comes with it, see the ranges that opspan emits, and with which text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import processes
 import gpu
 
 FORMS = ("auto", "payload", "text", "torch")
-# The first looks for ranges in opspan's domain, the second in none, which is where torch puts them.
+# The first filter looks for ranges in opspan's domain, the second for ranges without a domain, such as those of torch.
 FILTERS = ("regex:opspan@.*addmm.*/", "regex:.*addmm.*/")
 OF_TOOL_S = 40
 OF_ALL_S = 64  # less than the part's limit
@@ -48,7 +48,7 @@ def within(pieces: gpu.Pieces, name: str, command: list[str]) -> None:
 
 
 def ranges_in(log: Path) -> dict[str, Any]:
-    """Returns of each kernel which ranges ncu saw around it, and how ncu itself writes them."""
+    """Returns for each kernel the ranges that ncu saw around it, and the first lines of ncu's own table."""
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     found = ncu.kernels(text)
     if not found:
@@ -61,7 +61,7 @@ def ranges_in(log: Path) -> dict[str, Any]:
 
 
 def written(folder: Path) -> dict[str, Any]:
-    """Returns the sizes of what nsys wrote; what is too large to be kept is removed."""
+    """Returns the sizes of the files of nsys, and removes those that are too large to be kept."""
     sizes = {path.name: path.stat().st_size for path in folder.glob("nsys.*")}
     for name, size in sizes.items():
         if size > MOST_BYTES:

@@ -22,9 +22,9 @@ def listening(pid: int) -> list[int]:
     socket, so only the first process of each socket counts."""
     processes.check_exists(pid)
     by_path: dict[str, int] = {}
-    for one in processes.descendants(pid):
-        if (path := processes.listens_at(one)) is not None:
-            by_path.setdefault(path, one)
+    for process in processes.descendants(pid):
+        if (path := processes.listens_at(process)) is not None:
+            by_path.setdefault(path, process)
     return list(by_path.values())
 
 
@@ -61,26 +61,27 @@ def connected(pids: Sequence[int]) -> Iterator[list[Attachment]]:
         yield attachments
 
 
-def ask(all_: Sequence[Attachment], request: Request) -> None:
-    """Makes all of them record at once, and waits for the replies. Ctrl-C ends the recordings, a second one the
+def ask(attachments: Sequence[Attachment], request: Request) -> None:
+    """Makes all of them record at once, and waits for the replies. Ctrl-C ends the recordings; a second Ctrl-C ends the
     wait."""
-    threads = [threading.Thread(target=one.wait, args=(request.seconds + _MORE_SECONDS,), daemon=True) for one in all_]
-    for one in all_:
-        send(one.connection, line_of(request))
+    seconds = request.seconds + _MORE_SECONDS
+    threads = [threading.Thread(target=process.wait, args=(seconds,), daemon=True) for process in attachments]
+    for process in attachments:
+        send(process.connection, line_of(request))
     for thread in threads:
         thread.start()
     try:
         _join(threads)
     except KeyboardInterrupt:
-        end(all_)
+        end(attachments)
         _join(threads)
 
 
-def end(all_: Sequence[Attachment]) -> None:
+def end(attachments: Sequence[Attachment]) -> None:
     """Ends the recordings that still run."""
-    for one in all_:
+    for process in attachments:
         with contextlib.suppress(OSError):
-            one.connection.shutdown(socket.SHUT_WR)
+            process.connection.shutdown(socket.SHUT_WR)
 
 
 def _join(threads: Sequence[threading.Thread]) -> None:

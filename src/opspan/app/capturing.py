@@ -23,7 +23,7 @@ _PAGE, _UNIT_BYTES = 4096, 64
 _CHUNK = struct.Struct("<2IQ48x")
 _CHUNK_MAGIC, _TEXTS = 0x4B4E4843, 2
 _EVENT_KINDS = frozenset((1, 2, 3, 10, 13, 15))  # ranges, marks, counters, frames; other kinds only describe these
-# Signals that are sent to us but meant for the program. Stop and continue reach a terminal's whole group anyway.
+# Signals that are sent to us but meant for the program. The terminal sends stop and continue to the program as well.
 _FORWARDED = (
     signal.SIGINT,
     signal.SIGTERM,
@@ -180,21 +180,17 @@ def look(folder: Path) -> CaptureContents:
 
 def _holds_a_range(path: Path) -> bool:
     """Returns whether the file has a range. It reads up to the first one: the file may be as large as the disk."""
-    try:
-        return _finds_a_range(path)
-    except OSError:  # another user's file, or none: the reader reports it, and the command keeps its exit code
-        return True
-
-
-def _finds_a_range(path: Path) -> bool:
     offset = _PAGE
-    with path.open("rb") as file:
-        while True:
-            file.seek(offset)
-            head = file.read(_CHUNK.size)
-            magic, kind, size = _CHUNK.unpack(head) if len(head) == _CHUNK.size else (0, 0, 0)
-            if magic != _CHUNK_MAGIC or size < _PAGE:
-                return False
-            if kind != _TEXTS and not _EVENT_KINDS.isdisjoint(file.read(size - _CHUNK.size)[::_UNIT_BYTES]):
-                return True
-            offset += size
+    try:
+        with path.open("rb") as file:
+            while True:
+                file.seek(offset)
+                head = file.read(_CHUNK.size)
+                magic, kind, size = _CHUNK.unpack(head) if len(head) == _CHUNK.size else (0, 0, 0)
+                if magic != _CHUNK_MAGIC or size < _PAGE:
+                    return False
+                if kind != _TEXTS and not _EVENT_KINDS.isdisjoint(file.read(size - _CHUNK.size)[::_UNIT_BYTES]):
+                    return True
+                offset += size
+    except OSError:  # another user's file, or a missing one: the reader reports it, and the command keeps its exit code
+        return True

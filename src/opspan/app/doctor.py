@@ -169,7 +169,7 @@ def _sinks() -> Check:
 
 
 def _own_ranges() -> Check:
-    """Which way the ranges of annotate and mark go."""
+    """Checks which library carries the ranges of annotate and mark."""
     if sinks.load() is not None:
         return Check("own ranges", "ok", "annotate and mark use the sinks library")
     there = [package.name for package in packages.PACKAGES if package.module is not None]

@@ -1,7 +1,7 @@
 """Sends a profile to a server of Pyroscope's by its public interface: POST /ingest, all in one request.
 
-No HTTP library is needed for one request. It follows no redirects, which would send credentials on, and uses no
-proxies.
+Python's own http.client suffices for that. Redirects are not followed, because they would send the credentials to
+another server, and proxies are not used.
 """
 
 from __future__ import annotations
@@ -53,9 +53,8 @@ class Server:
         return bool(self.credentials) and self.address.scheme == "http" and self.address.hostname not in _LOOPBACK
 
     def post(self, query: dict[str, str], parts: dict[str, tuple[str, bytes]]) -> None:
-        """Sends a form of `parts`, each with a file's name, or raises PushError. A request that may not have arrived is
-            sent
-        again. One that has arrived without an answer is not: the server may have stored it."""
+        """Sends a form of `parts`, each with a file's name, or raises PushError. A request that was not sent completely
+        is sent again. A request that was sent and got no answer is not: the server may have stored it."""
         boundary = secrets.token_hex(16)
         body = _form(parts, boundary)
         headers = {"Content-Type": f"multipart/form-data; boundary={boundary}", "User-Agent": "opspan"}

@@ -104,7 +104,7 @@ def _with_site(before: Mapping[str, str], notes: Path | None) -> dict[str, str]:
 
 
 def other_tools(tool: str | None) -> Iterator[str]:
-    """Yields notes about other tools that want to listen to a captured program, and which of the two will."""
+    """Yields notes about other tools that want to listen to a captured program, and which tool will."""
     # nsys puts itself into every program below it, and sets NVTX's variable anew in each.
     if "NSYS_PROFILING_SESSION_ID" in os.environ or "libToolsInjection" in os.environ.get("LD_PRELOAD", ""):
         left = "NVTX goes to nsys" if tool == "nvtx" else "NVTX goes to nsys, opspan captures ITT alone"
@@ -126,6 +126,7 @@ def start_from_environment() -> None:
 
 
 def _for_torch(act: Callable[[], object], lost: str) -> None:
+    """Calls `act` once torch is imported. `lost` is printed if that fails."""
     acts = _unharmed(act, lost)
 
     def noted() -> None:
@@ -174,14 +175,16 @@ def _listen() -> None:
 
 
 def _unharmed(act: Callable[[], object], lost: str) -> Callable[[], None]:
-    """Makes `act` safe inside a program, which must go on, or end, as without us: an error becomes a sentence."""
+    """Returns `act`, made safe for a program that must go on, or end, as without us: an error becomes a sentence."""
 
     def acts() -> None:
         try:
             act()
         except Exception as error:  # noqa: BLE001  the program is what matters here
+            from opspan.emit import notices
+
             run_notes.note("failed", why(error))
-            _say(f"{lost}: {why(error)}")
+            notices.say(f"opspan: {lost}: {why(error)}\n")
 
     return acts
 
@@ -192,9 +195,3 @@ def why(error: Exception) -> str:
         return str(error)
     text = " ".join(str(error).split())
     return f"{type(error).__name__}{': ' * bool(text)}{text}. `opspan doctor` says what works here"
-
-
-def _say(text: str) -> None:
-    from opspan.emit import notices
-
-    notices.say(f"opspan: {text}\n")

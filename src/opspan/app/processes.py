@@ -61,8 +61,8 @@ def descendants(pid: int) -> list[int]:
         if entry.name.isdecimal() and (parent := _parent(entry)) is not None:
             children.setdefault(parent, []).append(int(entry.name))
     family = [pid]
-    for known in family:  # the list grows meanwhile
-        family += sorted(children.get(known, []))
+    for member in family:  # the list grows meanwhile
+        family += sorted(children.get(member, []))
     return family
 
 

@@ -1,4 +1,4 @@
-"""Makes a process listen that was not prepared: Python 3.14 can make another process of its own version run a file.
+"""Makes a process listen that was started without `listen`: Python 3.14 can make a process of its version run a file.
 
 That needs the right to trace it: the same user, and in containers often CAP_SYS_PTRACE.
 """
@@ -33,7 +33,7 @@ def _opspan():
                 sys.path.remove({source!r})
         opspan.listen()
     except Exception as error:
-        with open({said!r}, "w", encoding="utf-8", errors="backslashreplace") as file:
+        with open({report!r}, "w", encoding="utf-8", errors="backslashreplace") as file:
             file.write(f"{{type(error).__name__}}: {{error}}")
 _opspan()
 del _opspan
@@ -46,9 +46,9 @@ def reach(pid: int) -> str:
     if remote_exec is None:
         raise UsageError(f"process {pid} does not listen: {_READY} (or use Python 3.14 on both sides)")
     with private_files.claimed(None, "opspan-reach-") as folder:
-        script, said = folder / "listen.py", folder / "said"
+        script, report = folder / "listen.py", folder / "said"
         source = str(Path(__file__).resolve().parents[2])
-        script.write_text(_SCRIPT.format(source=source, said=str(said)), encoding="utf-8")
+        script.write_text(_SCRIPT.format(source=source, report=str(report)), encoding="utf-8")
         try:
             remote_exec(pid, str(script))
         except PermissionError as error:
@@ -58,17 +58,17 @@ def reach(pid: int) -> str:
             ) from error
         except (OSError, RuntimeError, ValueError) as error:  # no Python, another version, or it is switched off there
             raise UsageError(f"process {pid} does not listen, and cannot be made to ({error}): {_READY}") from error
-        return _wait(pid, said)
+        return _wait(pid, report)
 
 
-def _wait(pid: int, said: Path) -> str:
+def _wait(pid: int, report: Path) -> str:
     until = time.monotonic() + _SECONDS
     while time.monotonic() < until:
         if (path := processes.listens_at(pid)) is not None:
             return path
-        if said.is_file():
+        if report.is_file():
             time.sleep(0.05)  # until it is written
-            why = printable(said.read_text(encoding="utf-8", errors="replace")[:500])
+            why = printable(report.read_text(encoding="utf-8", errors="replace")[:500])
             raise UsageError(f"process {pid} cannot listen: {why}")
         time.sleep(0.05)
     raise UsageError(f"process {pid} runs no line of Python for {_SECONDS:.0f} s, so it cannot be reached: {_READY}")

@@ -1,10 +1,10 @@
-"""Notes of the Python processes below `opspan run`, which its last sentence reports: a line each in a file that it
-made, `PID <tab> KIND <tab> TEXT`.
+"""Notes that Python processes below `opspan run` write for the last sentence that it prints. Each note is a line of one
+file: `PID <tab> KIND <tab> TEXT`.
 
-    4242    python  3.11                      it was reached: launch_site/sitecustomize.py writes this
-    4242    without /usr/bin/python3          it has no opspan; the same file writes this
+    4242    python  3.11                      the process runs this Python: launch_site/sitecustomize.py writes this
+    4242    without /usr/bin/python3          its Python has no opspan; the same file writes this
     4242    torch                             it has imported torch
-    4242    failed  no C++ compiler was ...   and could not be labelled, recorded or made to listen
+    4242    failed  no C++ compiler was ...   it could not be labelled, recorded or made to listen
 
 Imports nothing heavy: every Python below `opspan run` comes through here.
 """
@@ -54,7 +54,7 @@ class Notes:
 
 @contextlib.contextmanager
 def collect(folder: Path) -> Iterator[tuple[Path, Notes]]:
-    """Provides a file for notes in the folder, and the notes in it by the end of the `with`."""
+    """Yields a file for notes in the folder, and an object that has the notes after the end of the `with`."""
     path, notes = folder / _NAME, Notes()
     with contextlib.suppress(OSError):  # if the disk is full, there are no notes
         path.touch(mode=0o600)

@@ -37,13 +37,7 @@ def snapshot_of(trace: Trace, by: str) -> Snapshot:
     ranges = trace.analysed.attributed.ranges
     part = "device" if ranges["self_device_ns"].sum() else "cpu"
     steps = lengths(trace.analysed)
-    return Snapshot(
-        by,
-        tuple(_ROWS[by](trace, part)),
-        part == "device",
-        steps.steps,
-        steps.median_ns,
-    )
+    return Snapshot(by, tuple(_ROWS[by](trace, part)), part == "device", steps.steps, steps.median_ns)
 
 
 def sort_rows(snapshot: Snapshot, by_total: bool) -> list[Row]:
@@ -66,15 +60,15 @@ def _modules(trace: Trace, part: str) -> list[Row]:
 
 
 def _lines(trace: Trace, part: str) -> list[Row]:
-    """Returns rows of lines. A line's own time is that of the ops that it calls, also through torch's own Python; its
-    total adds all ops that are called below it."""
+    """Returns rows of lines. A line's own time is that of the ops that it calls, directly or through torch's Python.
+    Its total has all ops that are called below it."""
     own = "self_ns" if part == "cpu" else "self_device_ns"
     ranges = trace.analysed.attributed.ranges.drop_nulls("stack")
     stacks = ranges.group_by("stack").agg(count=pl.len(), ns=pl.col(own).sum())
     sums: dict[str, list[int]] = {}
     for stack, count, ns in stacks.iter_rows():
-        all_ = str(stack).split("\n")  # the outermost first
-        lines = [line for line in all_ if _TORCH not in line] or all_
+        frames = str(stack).split("\n")  # the outermost first
+        lines = [line for line in frames if _TORCH not in line] or frames
         for line in dict.fromkeys(lines):
             sums.setdefault(line, [0, 0, 0])[2] += ns
         sums[lines[-1]][0] += count

@@ -1,11 +1,11 @@
-"""annotate, mark, record_function: a user's own ranges, for every tool that listens. `sessions` labels torch's ops.
+"""annotate, mark and record_function: a user's own ranges, for every tool that listens. `sessions` labels torch's ops.
 
 A range around plain code is pushed and popped on its thread, so that it nests with the ops inside. A coroutine or a
-generator leaves its thread in the middle and others run there meanwhile: its range is started and ended, outside of any
-stack.
+generator may pause while others run on its thread: its range is not on the thread's stack, but is started and ended by
+an id.
 
-torch.compile may trace every function that user code calls. Each asks `compiling()` first, so torch.compile need not
-understand the code after it.
+torch.compile may trace every function that user code calls. So each of them asks `compiling()` first, and torch.compile
+need not understand the code after that.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Annotation:
     def __enter__(self) -> Annotation:
         if compiling():
             return self
-        # This also runs when nobody listens any more: open blocks around this one are left later.
+        # Inside an open block, note a push even if nobody listens any more: leaving this block must not end that one.
         if ranges.listening() or self._pushed or self.name is None:
             pushed, thread = ranges.push(self._ref or self._ensure_ref()), get_ident()
             self._pushed[thread] = (pushed, self._pushed.get(thread))
@@ -157,7 +157,7 @@ def annotate(
         return Annotation(None)(name)
     if category is not None and not isinstance(category, str):
         raise TypeError(f"a category is text, not {type(category).__name__}")
-    # Repeated from Annotation for speed: most ranges have a name alone and are made for each block.
+    # A shortcut for speed: most annotations have only a name, and a program makes one for each block.
     kind = of_torch(Annotation) if "torch" in sys.modules else Annotation
     if color is None and payload is None:
         return kind(name, 0, category)
@@ -226,7 +226,8 @@ def _wrap(function: Callable[..., Any], ref: Ref) -> Callable[..., Any]:
     def push() -> int:
         return ranges.push(ref)
 
-    # torch.compile inspects all variables in a method's closure, even unused ones: so the C structure is not one.
+    # `plain` calls `push` and not ranges.push(ref): torch.compile inspects all variables in a method's closure, even
+    # unused ones, and `ref` is a C structure.
     @functools.wraps(function)
     def plain(*args: Any, **kwargs: Any) -> Any:
         if compiling() or not ranges.listening():

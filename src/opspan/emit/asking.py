@@ -33,7 +33,7 @@ S = TypeVar("S", "Request", "Reply")
 class Request:
     folder: str  # absolute: the listening process may have another working directory
     steps: int  # to record; 0: record until `seconds` are over
-    seconds: float  # the most time
+    seconds: float  # at most
     shapes: bool
     stacks: bool
     memory: bool

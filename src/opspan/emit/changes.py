@@ -1,7 +1,7 @@
 """The active sessions. They change one at a time, and no fork interrupts a change halfway.
 
-A fork shares the sessions that were active when it was made. native/sinks notices in the fork that one is over,
-wherever an op runs; the main thread of the fork then undoes here what Python did for the session.
+A fork shares the sessions that were active when it was made. When one of them ends, native/sinks notices that in the
+fork, on any thread that runs an op. The main thread of the fork then undoes here what Python did for the session.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ class ActiveSession(Protocol):
 
 active: dict[int, ActiveSession] = {}  # by sink
 _lock = threading.RLock()
-_inside = 0  # nested changes of the thread that holds the lock
-_over: list[int] = []  # sinks whose sessions are over, as this fork has noticed
+_inside = 0  # how many blocks of `change` the thread that holds the lock is in
+_over: list[int] = []  # sinks whose sessions have ended, as this fork has noticed
 
 
 @contextlib.contextmanager
 def change() -> Iterator[None]:
-    """Guards every change of a session."""
+    """Holds the lock during a change of a session."""
     global _inside
     with _lock:
         _inside += 1
@@ -35,18 +35,18 @@ def change() -> Iterator[None]:
             yield
         finally:
             _inside -= 1
-    _leave_what_is_over()
+    _exit_ended_sessions()
 
 
 def note_over(sink: int) -> None:
-    """Notes a session that is over. The interpreter calls it between any two lines of the main thread, even in a
-    change."""
+    """Notes that a session has ended. The interpreter calls this between any two lines of the main thread, even inside
+    of `change`."""
     _over.append(sink)
-    _leave_what_is_over()
+    _exit_ended_sessions()
 
 
-def _leave_what_is_over() -> None:
-    # Do not wait: the holder of the lock comes here when it is done.
+def _exit_ended_sessions() -> None:
+    # Do not wait: the holder of the lock calls this, too, when it is done.
     while _over and _lock.acquire(blocking=False):
         try:
             if _inside:

@@ -1,6 +1,6 @@
 """Replaces our ranges by torch.profiler.record_function for torch.compile, torch.export and TorchScript.
 
-So an annotation in a compiled model does the same as torch's own: nothing, unless torch is told to keep them
+So an annotation in a compiled model does the same as a range of torch's: nothing, unless torch is told to keep ranges
 (`torch._dynamo.config.capture_profiler_record_function`). This module never imports torch before the program does.
 """
 
@@ -14,8 +14,8 @@ T = TypeVar("T")
 
 
 def compiling() -> bool:
-    """Returns whether torch.compile traces this code. All our functions in user code ask first: the rest is not
-    traced."""
+    """Returns whether torch.compile traces this code. All our functions that user code calls ask this first, so
+    torch.compile never traces the rest of them."""
     return False
 
 
@@ -24,7 +24,7 @@ def _return_true() -> bool:
 
 
 # torch.compile traces `_return_true` wherever it meets `compiling`. torch.compiler.is_compiling would need torch,
-# but `from opspan import annotate` mostly comes before torch is imported, and each range cannot look for torch.
+# but `from opspan import annotate` mostly comes before the import of torch, and no range should have to look for torch.
 compiling._torchdynamo_inline = _return_true  # type: ignore[attr-defined]
 
 

@@ -14,7 +14,7 @@ from opspan.errors import BuildFailed
 
 CANDIDATES = ("c++", "g++", "clang++")
 _NO_ROOM = {errno.ENOSPC: "No space left on device", errno.EDQUOT: "Disk quota exceeded"}  # the words of a compiler
-_ROOM = 8 << 20  # bytes: more than twice the size of a build
+_ROOM = 8 << 20  # free bytes that a build needs: more than twice its size
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def compile_library(
 
 
 def _check_room(folder: Path, lines: list[str]) -> None:
-    """Raises OSError if the compiler failed because the disk is full: it says so, or is killed by that."""
+    """Raises OSError if the compiler failed because the disk is full: its output says so, or little space is free."""
     for number, text in _NO_ROOM.items():
         if any(text in line for line in lines):
             raise OSError(number, text, str(folder))

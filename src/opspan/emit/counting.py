@@ -1,6 +1,6 @@
-"""Makes a recording label a number of whole steps of a program, each from one end of a step (`step_ends`) to the next.
+"""Records a number of whole training steps. A step lasts from one report of a step's end (`step_ends`) to the next.
 
-The first source that reports a step is counted, and no other: one of several optimizers.
+Only the source that reports first is counted: with several optimizers, one of them.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from opspan.emit.sinks import KIND_STEP
 
 
 def begin_step(recording: record, number: int) -> int:
-    """Begins the range of a step and returns its id for `ranges.range_end`. It is started, not pushed: the range of an
-    optimizer is open here and ends inside of it."""
+    """Begins the range of a step and returns its id for `ranges.range_end`. It is not on the thread's stack, because
+    the range of the optimizer is open at this moment, and ends during the step."""
     return ranges.range_start(ranges.ref_of(f"ProfilerStep#{number}", kind=KIND_STEP), recording._sink.bit)
 
 
@@ -62,7 +62,7 @@ class StepCount:
                 self._end()
 
     def _count(self, by: int) -> None:
-        if self._is_over:  # meanwhile
+        if self._is_over:  # since this thread began to wait for the lock
             return
         if not self._recording._is_running():  # the program has ended the recording
             self._end()

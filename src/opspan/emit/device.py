@@ -1,6 +1,6 @@
-"""Kernels, copies and calls of CUDA, ROCm or XPU: torch's own collection runs beside the observer for these alone.
+"""Kernels, copies and calls of CUDA, ROCm or XPU: torch's own collection runs beside the observer for these only.
 
-It leaves a torch.profiler trace beside the capture each time it was on; `opspan.loading` merges them.
+Each time it was on, it leaves a torch.profiler trace beside the capture; `opspan.loading` merges these files.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Devices:
 
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # of events of the cycle before, which are gone
+                warnings.simplefilter("ignore")  # warnings about events of the cycle before, which are gone
                 running = profile(activities=requested)
                 running.start()
             load().threads(on=True)
@@ -96,9 +96,8 @@ class Devices:
         self._times += 1
         try:
             load().threads(on=False)
-            pairs = zip(self._began, _now(), strict=True)
-            names = ("monotonic_ns", "utc_ns")
-            running.add_metadata_json(SESSION, json.dumps(dict(zip(names, map(list, pairs), strict=True))))
+            monotonic_ns, utc_ns = zip(self._began, _now(), strict=True)
+            running.add_metadata_json(SESSION, json.dumps({"monotonic_ns": monotonic_ns, "utc_ns": utc_ns}))
             running.stop()
             with private_files.unfinished(device_file(capture, self._times), overwrite=False) as unfinished:
                 running.export_chrome_trace(str(unfinished))

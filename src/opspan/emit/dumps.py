@@ -1,7 +1,7 @@
 """Copies of a rolling recording: written when the program asks for one, or when something has happened.
 
-A dump is a folder of captures like that of any recording. It appears complete or not at all. If a dump fails that
-nobody called for, there is a warning only: the program has done nothing wrong.
+A dump is a folder of captures like that of any recording. It appears complete or not at all. If a dump fails that the
+program did not ask for, there is only a warning: the program has done nothing wrong.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ from opspan.emit import notices
 from opspan.emit.keep import EXCEPTION, EXIT, REASONS, SIGNAL, SLOW_STEP
 from opspan.errors import CaptureError, UsageError
 
-# A slow step is compared with the steps before it; fewer than the least give no answer; then dumps are spaced apart.
-_WINDOW: Final = 50
-_ENOUGH: Final = 10
+_WINDOW: Final = 50  # steps before a step that it is compared with; also the least distance of two dumps of slow steps
+_ENOUGH: Final = 10  # steps to compare with: with fewer, no step counts as slow
 # In the header of a capture: close_monotonic_ns, close_utc_ns, state (docs/formats/capture.md).
 _CLOSED_AT: Final = 40
 _CLOSED: Final = struct.Struct("<2qI")
@@ -49,8 +48,8 @@ def write(files: Sequence[Path], target: Path) -> None:
 
 
 def _copied(file: Path, folder: Path) -> Path:
-    """Copies the file up to its present size. Bytes that threads append meanwhile would continue pieces that the copy
-    has only in part."""
+    """Copies the file up to its present size, without bytes that threads append meanwhile: these would continue pieces
+    that the copy has only in part."""
     copy = folder / file.name
     with file.open("rb") as source, copy.open("xb") as target:
         left = os.fstat(source.fileno()).st_size
@@ -71,7 +70,7 @@ def _refuse_if_no_room(size: int, folder: Path) -> None:
 
 
 def _close(copy: Path) -> None:
-    """Closes the copy as of now: the file is still being written, and its copy ends here."""
+    """Marks the copy as closed now, if it is of the file that is still being written."""
     with copy.open("r+b") as file:
         file.seek(_CLOSED_AT)
         if _CLOSED.unpack(file.read(_CLOSED.size))[2] == 0:

@@ -15,7 +15,7 @@ from opspan.errors import ObserverError
 class Emitter(Session):
     """A session for a tool. Subclasses are named like torch's emitters."""
 
-    _lost: ClassVar[str]  # the place where torch's emitter labels instead, as a part of a sentence
+    _lost: ClassVar[str]  # how the labels of torch's emitter differ, as a part of a sentence
 
     def __init__(
         self,
@@ -29,11 +29,11 @@ class Emitter(Session):
         if labels not in self._sinks[0].forms:
             raise ValueError(f"labels={labels!r}: {type(self).__name__} knows {', '.join(self._sinks[0].forms)}")
         super().__init__(enabled, record_shapes, modules, schedule)
-        self._asked = labels
+        self._requested = labels
         self._max_strings = max_strings
 
     def _start_sink(self, native: Sinks) -> str:
-        form, _ = native.start(self._sink.number, FORMS[self._asked], self._max_strings)
+        form, _ = native.start(self._sink.number, FORMS[self._requested], self._max_strings)
         return FORM_NAMES[form]
 
     def _without_observer(self, error: ObserverError) -> TorchEmitter:

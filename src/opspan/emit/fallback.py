@@ -14,7 +14,6 @@ class TorchEmitter:
         self._on: Any = None
 
     def is_there(self) -> bool:
-        """Returns whether this torch has the emitter."""
         import torch
 
         return hasattr(torch.autograd.profiler, self._name)

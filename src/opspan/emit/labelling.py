@@ -22,7 +22,7 @@ NO_STACKS = (
 )
 
 _observing = 0  # sessions that label
-_torch_thought: bool | None = None  # torch's flag before the first of them
+_flag_before: bool | None = None  # torch's flag before the first of them labelled
 
 
 @dataclass(frozen=True)
@@ -70,12 +70,11 @@ class Labelling:
                 self._undo = undo.pop_all()
 
     def _turn_on(self, undo: contextlib.ExitStack) -> None:
-        """Turns everything on, and registers how to turn it off."""
         if self._collect is not None:
             undo.callback(self._collect, False)
             self._collect(True)
-        _tell_torch(on=True)
-        undo.callback(_tell_torch, on=False)
+        _set_torchs_flag(on=True)
+        undo.callback(_set_torchs_flag, on=False)
         number, only_in_session = self._sink.number, 0
         if isinstance(self.by, TorchEmitter):
             undo.callback(self.by.turn, on=False)
@@ -113,16 +112,16 @@ def torch_profiles() -> bool:
     """Returns whether one of torch's own profilers is on."""
     from torch.autograd import profiler
 
-    return bool(_torch_thought if _observing else getattr(profiler, "_is_profiler_enabled", False))
+    return bool(_flag_before if _observing else getattr(profiler, "_is_profiler_enabled", False))
 
 
-def _tell_torch(on: bool) -> None:
+def _set_torchs_flag(on: bool) -> None:
     """Sets torch's flag that a profiler is on: Dynamo and Inductor then add record_function ranges."""
-    global _observing, _torch_thought
+    global _observing, _flag_before
     from torch.autograd import profiler
 
     _observing += 1 if on else -1
     if on and _observing == 1:
-        _torch_thought = getattr(profiler, "_is_profiler_enabled", None)
-    if _torch_thought is False and _observing == (1 if on else 0):
+        _flag_before = getattr(profiler, "_is_profiler_enabled", None)
+    if _flag_before is False and _observing == (1 if on else 0):
         profiler._is_profiler_enabled = on

@@ -32,7 +32,7 @@ from opspan.errors import EmitError, OpspanError
 _MOST_AT_ONCE: Final = 64  # four of them can record, see sink_list; others get an error
 _TO_ASK_SECONDS: Final = 5.0
 _TO_END_SECONDS: Final = 10.0
-# Signals that a thread raises in itself must stay with it.
+# Signals of errors that a thread itself makes: these are not blocked.
 _OWN_SIGNALS: Final = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP}
 
 _lock = threading.RLock()
@@ -42,7 +42,7 @@ _listener: _Listener | None = None
 def listen() -> None:
     """Let `opspan attach` and `opspan top` of the same user record this process.
 
-    Call it once. A fork listens again by itself.
+    Call it once. A fork does not listen until it calls this again.
     """
     global _listener
     with _lock:
@@ -58,7 +58,7 @@ def listen() -> None:
 
 class _Listener:
     def __init__(self) -> None:
-        self._asking: dict[threading.Thread, tuple[socket.socket, Bell]] = {}
+        self._requests: dict[threading.Thread, tuple[socket.socket, Bell]] = {}
         self._owner = os.getpid()
         self._over = threading.Event()
         self._folder = contextlib.ExitStack()
@@ -84,7 +84,7 @@ class _Listener:
                     return
                 continue
             try:
-                if len(self._asking) < _MOST_AT_ONCE:
+                if len(self._requests) < _MOST_AT_ONCE:
                     _start_thread(functools.partial(self._answer, connection))
                     continue
             except RuntimeError:  # no more threads can start
@@ -93,11 +93,11 @@ class _Listener:
 
     def _answer(self, connection: socket.socket) -> None:
         bell = Bell()
-        self._asking[threading.current_thread()] = connection, bell
+        self._requests[threading.current_thread()] = connection, bell
         try:
             send(connection, self._reply_to_request(connection, bell))
         finally:
-            del self._asking[threading.current_thread()]
+            del self._requests[threading.current_thread()]
             connection.close()
             bell.close()
 
@@ -126,14 +126,14 @@ class _Listener:
         with contextlib.suppress(OSError):  # somebody has removed it
             self._folder.close()
         until = time.monotonic() + _TO_END_SECONDS
-        for thread, (_, bell) in list(self._asking.items()):
+        for thread, (_, bell) in list(self._requests.items()):
             with contextlib.suppress(OSError):  # it has just ended by itself
                 bell.ring()
             thread.join(max(until - time.monotonic(), 0))
 
     def leave_in_fork(self) -> None:
         self._socket.close()
-        for connection, bell in list(self._asking.values()):
+        for connection, bell in list(self._requests.values()):
             connection.close()
             bell.close()
 
@@ -152,10 +152,6 @@ def _start_thread(run: Callable[[], None]) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _before_fork() -> None:
-    _lock.acquire()
-
-
 def _in_child() -> None:
     global _listener
     listener, _listener = _listener, None
@@ -164,4 +160,4 @@ def _in_child() -> None:
         listener.leave_in_fork()
 
 
-os.register_at_fork(before=_before_fork, after_in_parent=_lock.release, after_in_child=_in_child)
+os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_in_child)

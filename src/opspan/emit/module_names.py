@@ -1,4 +1,4 @@
-"""Qualified names of modules, `MLP.layers.0`, as of their first call. No code of the program runs for that.
+"""Qualified names of modules, `MLP.layers.0`, as of their first call. Finding them runs no code of the program.
 
 A module may define attribute access by functions (`__getattr__`, `__getattribute__`, properties, `__eq__`, `__len__`)
 that raise, take long or count calls. So everything is read from the dictionary of the object itself.
@@ -45,8 +45,8 @@ class ModuleMap(Generic[V]):
 
 
 class Names:
-    """Names of modules, from the outermost module that contains them. No lock is used, as a fork or a signal handler
-    might find it held; two threads that look up the same module get the same name."""
+    """Names of modules, from the outermost module that contains them. They need no lock, which a fork or a signal
+    handler might find held: two threads that look up the same module get the same name."""
 
     def __init__(self) -> None:
         from torch.jit import ScriptModule

@@ -1,7 +1,7 @@
 """Labels threads with the module that they run, forward and backward, and with the phase forward.
 
-Modules have no calls in backward. So the nodes of torch's graph where a module's call begins and ends get hooks, which
-tell the thread that reaches them. Neither tensors nor the graph change; the hooks are freed with the graph.
+Modules have no calls in backward. So the nodes of torch's graph where a module's call begins and ends get hooks, and a
+hook labels the thread that reaches its node. Neither tensors nor the graph change; the hooks are freed with the graph.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class ModuleTags:
     def _mark(self, values: object, name: str) -> None:
         """Makes backward label this node and those after it with `name`, up to the next mark.
 
-        Backward runs in the reverse order of forward. The outputs of a module are also those of its last part: the
-        first mark of a node is the innermost module.
+        Backward runs in the reverse order of forward. The outputs of a module are also those of its last part, so
+        only the first mark of a node counts: that of the innermost module.
         """
         node = self._first_node(values)
         if node is not None and node.metadata.get(_MARK) is not self:
@@ -72,7 +72,7 @@ class ModuleTags:
             node.register_prehook(partial(unharmed.call, "labelling modules in backward", self._reached, name))
 
     def _reached(self, name: str, _gradients: object) -> None:
-        if not self._is_over and self._tags.depth():  # otherwise it is in no backward pass that we know of
+        if not self._is_over and self._tags.depth():  # otherwise this is not in a backward pass that we know of
             self._tags.change({"module": name})
 
     def _first_node(self, values: object) -> Any:

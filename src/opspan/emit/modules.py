@@ -55,7 +55,6 @@ def start(to: int) -> None:
 
 
 def stop(to: int) -> None:
-    """Removes a sink."""
     global _to
     _to &= ~to
     _stop()
@@ -82,9 +81,8 @@ def _start() -> bool:
     from torch.compiler import is_compiling as _is_compiling
 
     _names = Names()
-    if is_known := module_calls.start(_enter, _leave):
-        return True
-    notices.warn(_UNKNOWN, stacklevel=6)
+    if not (is_known := module_calls.start(_enter, _leave)):
+        notices.warn(_UNKNOWN, stacklevel=6)
     return is_known
 
 

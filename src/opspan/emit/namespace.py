@@ -78,7 +78,7 @@ class Namespace:
 
 
 class Range:
-    """A push and its pop. It has no state, so that all may share it."""
+    """A push and its pop, without state: threads can share it."""
 
     __slots__ = ("_namespace", "args", "name")
 

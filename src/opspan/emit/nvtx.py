@@ -31,7 +31,7 @@ class emit_nvtx(Emitter):  # noqa: N801  # torch's name
     _sinks = (sink_list.NVTX,)
     _what = "NVTX annotation"
     _lost = "torch's text labels, without forward threads, none in forks"
-    _untold = False  # the tool, to collect, since CUDA was not in use yet
+    _untold = False  # whether the tool does not know yet that it is to collect, because CUDA was not in use
 
     def __init__(
         self,
@@ -55,8 +55,8 @@ class emit_nvtx(Emitter):  # noqa: N801  # torch's name
             self._tell(True)
 
     def _tell(self, on: bool) -> None:
-        """Tells the tool by CUDA's functions if the program uses CUDA. A first use in an active step counts from the
-        next."""
+        """Tells the tool by CUDA's functions if the program uses CUDA. If its first use is within an active step, the
+        tool collects from the next step on."""
         import torch
 
         # is_available() would start the driver, which forks then cannot use, and warn if it is too old.

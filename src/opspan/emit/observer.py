@@ -116,11 +116,11 @@ class Observer:
         return int(self._library.opspan_observer_stacks(sink, int(on))) == 0
 
     def threads(self, on: bool) -> None:
-        """Tells torch's own collection of each thread that runs an op, so that both use the same numbers of threads."""
+        """Tells torch's own collection of each thread that runs an op, so that both number threads alike."""
         self._library.opspan_observer_threads(int(on))
 
     def overloads(self, sink: int, on: bool) -> None:
-        """Adds the name of their overload to ops."""
+        """Adds the names of overloads to ops."""
         self._library.opspan_observer_overloads(sink, int(on))
 
     def empty(self, on: int) -> None:
@@ -215,7 +215,8 @@ def build(torch: Torch, native: sinks.Sinks, over: Path | None = None, refused: 
     try:
         folder = private_files.kept_folder(private_files.cache_folder())
         path = folder / _name(torch, cxx)
-        with private_files.locked(path.with_suffix(".lock"), waiting=_say_waiting):
+        note = "opspan: waiting for another process that is building the observer\n"
+        with private_files.locked(path.with_suffix(".lock"), waiting=lambda: notices.say(note)):
             # Another process may have built it while this one waited.
             descriptor = None if path == over else _opened_if_ours(path)
             if descriptor is None:
@@ -247,10 +248,6 @@ def _build_privately(torch: Torch, cxx: Compiler, native: sinks.Sinks) -> Observ
             return Observer(built, descriptor, native)
     except OSError as error:
         raise BuildFailed(f"there is no place to build the observer: {_why(error)}") from error
-
-
-def _say_waiting() -> None:
-    notices.say("opspan: waiting for another process that is building the observer\n")
 
 
 def _why(error: OSError) -> str:
@@ -292,7 +289,7 @@ def _compile(torch: Torch, cxx: Compiler, folder: Path, log: Path | None) -> tup
     notices.say(f"opspan: building the observer for torch {torch.version} (once, about 10 s) ... ")
     done = "failed"
     try:
-        _compile_what_can_be(cxx, source, library, options, folder / _LOG, log)
+        _compile_as_much_as_possible(cxx, source, library, options, folder / _LOG, log)
         content = library.read_bytes()
         # Write the file ourselves, whatever mode the linker gives its own: others may read it, but not write it.
         built = library.with_name("whole.so")
@@ -308,7 +305,7 @@ def _compile(torch: Torch, cxx: Compiler, folder: Path, log: Path | None) -> tup
     return built, descriptor
 
 
-def _compile_what_can_be(
+def _compile_as_much_as_possible(
     cxx: Compiler, source: Path, library: Path, options: list[str], log: Path, log_later: Path | None
 ) -> None:
     """Compiles, if necessary without stacks (headers of Python) or device threads (headers of Kineto)."""
@@ -369,7 +366,7 @@ def _environment(torch: Torch) -> str:
 def _prefix(torch: Torch) -> str:
     """Returns the common prefix of all observers for this torch and these sources, for any compiler."""
     hashed = hashlib.sha256(f"{torch.version} {torch.git} {torch.cxx11_abi} {python_frames.options()}".encode())
-    # This file is included, as it holds the compiler's options.
+    # This file counts as a source, because it has the compiler's options.
     for source in (Path(__file__), *(libraries.observer_sources() / name for name in libraries.OBSERVER_SOURCES)):
         hashed.update(source.read_bytes() if source.is_file() else b"")
     return f"observer-{_environment(torch)}-{torch.version}-{hashed.hexdigest()[:16]}-"

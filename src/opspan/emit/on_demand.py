@@ -77,11 +77,11 @@ def record_for(request: Request, connection: socket.socket, bell: Bell) -> Reply
     if was_ended:
         notes.append("the program began a recording of its own and there was no room for more: this one gave way to it")
     if request.steps and count.recorded < request.steps:
-        _said_too_few_steps(recording, count, seconds, notes)
+        _note_missing_steps(recording, count, seconds, notes)
     return Reply(str(recording.file), count.recorded, recording.stats.ranges, notes)
 
 
-def _said_too_few_steps(recording: record, count: StepCount, seconds: float, notes: list[str]) -> None:
+def _note_missing_steps(recording: record, count: StepCount, seconds: float, notes: list[str]) -> None:
     if count.failed is not None:
         notes.append(f"the steps could not be recorded: {type(count.failed).__name__}: {count.failed}")
     if not count.begun:

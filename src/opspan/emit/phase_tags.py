@@ -1,8 +1,8 @@
-"""Labels threads that are in the backward pass, the optimizer or the data loader: once for each, never per op.
+"""Labels threads that are in the backward pass, the optimizer or the data loader: once per phase, never per op.
 
-The names are those of opspan.analysis.phases. torch has hooks for the optimizer only. For backward passes and batches,
-ours replace the two functions that all of them go through while a session is on. Forward is any module outside of these
-phases: `module_tags` labels it.
+The names are those of opspan.analysis.phases. torch has hooks for the optimizer only. All backward passes go
+through one function, and all batches through another: while a session is on, ours replace both. A module that runs
+outside of these phases is forward: `module_tags` labels it.
 """
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class _Backward:
         self._tags.cut(depth)
 
     def _node_elsewhere(self, root: Any) -> Any:
-        """Returns the node of a tensor that is not on the CPU, or None. A function of the program's class that would
-        tell the device is not called."""
+        """Returns the node of a tensor that is not on the CPU, or None. A subclass of Tensor is not asked for its
+        device, which would run code of the program."""
         if not issubclass(type(root), self._tensor):
             return None
         with self._bare():
@@ -114,12 +114,12 @@ class _Backward:
             return None if is_here else self._tensor.grad_fn.__get__(root)
 
     def _on_engine_thread(self, _gradients: object) -> None:
-        if self._tags.depth():  # this is a backward pass inside of another one, and the label is this thread's already
+        if self._tags.depth():  # a backward pass inside of another one: this thread has the label already
             return
         from torch.autograd import Variable
 
         depth = self._tags.push(self._labels)
-        # torch calls it on the thread that runs the last of this pass: on this one if no other device takes part.
+        # torch calls `cut` on the thread that ends this pass: on this one if no other device takes part.
         cut = functools.partial(unharmed.call, _DOING, self._tags.cut, depth)
         Variable._execution_engine.queue_callback(cut)
 
@@ -154,7 +154,7 @@ class _OptimizerSteps:
 
 
 def _is_running(number: int, code: object) -> bool:
-    # Look for its id: keeping the frame would keep all its variables.
+    # The frame is known by its id: a reference to it would keep all its variables alive.
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not (id(frame) == number and frame.f_code is code):
         frame = frame.f_back

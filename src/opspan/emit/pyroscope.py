@@ -58,7 +58,7 @@ class emit_pyroscope:  # noqa: N801  # stands beside emit_nvtx and emit_itt
         self.by = _check_by(by)
         self.tags = _check_tags(tags or {})
         self._step = 0
-        self._told: ThreadTags | None = None  # set while it is on and an agent runs
+        self._thread_tags: ThreadTags | None = None  # set while it is on and an agent runs
         self._listened = 0  # the listeners that know the run
         self._owner = 0
         self._undo = contextlib.ExitStack()
@@ -81,9 +81,9 @@ class emit_pyroscope:  # noqa: N801  # stands beside emit_nvtx and emit_itt
         return self
 
     def __exit__(self, *_: object) -> None:
-        if compiling() or self._told is None or self._owner != os.getpid():
+        if compiling() or self._thread_tags is None or self._owner != os.getpid():
             return
-        tags, self._told = self._told, None
+        tags, self._thread_tags = self._thread_tags, None
         try:
             with change():
                 self._undo.close()
@@ -99,9 +99,9 @@ class emit_pyroscope:  # noqa: N801  # stands beside emit_nvtx and emit_itt
 
     def step(self) -> None:
         """Say that a training step is over."""
-        if self._told is not None and not compiling():
+        if self._thread_tags is not None and not compiling():
             self._step += 1
-            unharmed.call("labelling steps", self._label_step, self._told)
+            unharmed.call("labelling steps", self._label_step, self._thread_tags)
 
     def _label_step(self, tags: ThreadTags) -> None:
         if "step" in self.by and (step := step_range(self._step)) != tags.base["step"]:
@@ -122,7 +122,7 @@ class emit_pyroscope:  # noqa: N801  # stands beside emit_nvtx and emit_itt
             return
         active[_NUMBER] = self
         self._undo.callback(active.pop, _NUMBER, None)
-        self._told = tags
+        self._thread_tags = tags
         if "phase" in self.by or "module" in self.by:
             watcher = ModuleTags(tags, named="module" in self.by, forward="phase" in self.by)
             self._undo.callback(modules.unwatch)
@@ -147,8 +147,8 @@ class emit_pyroscope:  # noqa: N801  # stands beside emit_nvtx and emit_itt
         return self._owner == os.getpid()
 
     def _in_fork(self) -> None:
-        if self._told is not None:
-            self._told.forget()
+        if self._thread_tags is not None:
+            self._thread_tags.forget()
 
 
 def step_range(step: int) -> str:

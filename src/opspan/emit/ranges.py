@@ -1,4 +1,4 @@
-"""A user's own ranges, above the native library: checks for listeners; pushes, pops, marks. Decorators are elsewhere.
+"""Pushes, pops and marks a user's own ranges by the native library, if anybody listens. Decorators are in `annotate`.
 
 All ranges except torch's ops go through here: annotate, the namespaces `opspan.nvtx` and `opspan.itt`, module and step
 ranges. When nobody listens, a push is one comparison.
@@ -33,12 +33,12 @@ _range_end: Callable[[int], None]
 
 def listening() -> int:
     """Returns the listeners as bits of sinks. The first call makes an NVTX or ITT tool attach."""
-    return _ask() if _to == _UNKNOWN else _to
+    return refresh() if _to == _UNKNOWN else _to
 
 
 def push(ref: Ref, to: int = TO_ALL) -> int:
     """Returns the zero-based depth of the new range on this thread; -1 when nobody listens."""
-    if not (_to if _to != _UNKNOWN else _ask()) & to:
+    if not (_to if _to != _UNKNOWN else refresh()) & to:
         return -1
     return _push(ref, to)
 
@@ -49,13 +49,13 @@ def pop(to: int = TO_ALL) -> int:
 
 
 def mark(ref: Ref, to: int = TO_ALL) -> None:
-    if (_to if _to != _UNKNOWN else _ask()) & to:
+    if (_to if _to != _UNKNOWN else refresh()) & to:
         _mark(ref, to)
 
 
 def range_start(ref: Ref, to: int = TO_ALL) -> int:
     """Returns the id of a range that may end on any thread; 0 when nobody listens."""
-    if not (_to if _to != _UNKNOWN else _ask()) & to:
+    if not (_to if _to != _UNKNOWN else refresh()) & to:
         return 0
     return _range_start(ref, to)
 
@@ -108,19 +108,15 @@ def encode(text: str) -> bytes:
     return text.encode("utf-8", "backslashreplace")
 
 
-def refresh() -> None:
-    """Looks for listeners again: a session found a tool, or torch has been imported."""
-    _ask()
-
-
 def set_open(to: int, on: bool) -> None:
     """Notes that a session of a sink without a tool started or ended: only the session takes its ranges."""
     global _open
     _open = _open | to if on else _open & ~to
-    _ask()
+    refresh()
 
 
-def _ask() -> int:
+def refresh() -> int:
+    """Looks for listeners again, and returns them: a session found a tool, or torch has been imported."""
     global _to, _push, _pop, _mark, _range_start, _range_end
     native = sinks.load()
     if native is None:

@@ -1,7 +1,6 @@
 """The rank of this process in torch.distributed, written into the capture.
 
-The capture has the variables of launchers from the begin (native/capture), but a program may join its group without
-one.
+native/capture writes the variables of launchers at the beginning, but a program may join its group without a launcher.
 """
 
 from __future__ import annotations

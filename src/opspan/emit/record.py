@@ -212,7 +212,6 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         return ALL_INPUTS
 
     def turn_devices(self, on: bool, activities: Iterable[ProfilerActivity]) -> None:
-        """Pauses torch's collection of these activities, or resumes it."""
         if self._devices is not None and self._is_running() and self._is_owner():
             self._devices.toggle(on, activities)
 

@@ -1,6 +1,7 @@
 """A rolling recording of an unedited program: from the import of torch until the process ends.
 
-A step lies between two calls of `optimizer.step()`, of the optimizer that is heard first, on its thread.
+A step lasts from one call of `optimizer.step()` to the next. Only the optimizer that steps first counts, on the thread
+on which it did.
 """
 
 from __future__ import annotations
@@ -64,9 +65,9 @@ class Rolling:
 
     def _step_is_over(self, by: int) -> None:
         """Runs on a thread of the program, which must not notice any error."""
-        who = by, threading.get_ident()
-        self._by = self._by or who
-        if who != self._by or os.getpid() != self._pid or not self._recording._is_running():
+        source = by, threading.get_ident()
+        self._by = self._by or source
+        if source != self._by or os.getpid() != self._pid or not self._recording._is_running():
             return
         try:
             ranges.range_end(self._range)

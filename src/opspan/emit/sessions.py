@@ -7,7 +7,7 @@
     `-- record         in record.py
 
 `labelling` is on between entering and leaving. `observer` sends ops to a sink, native/sinks has the sinks. A fork takes
-part in the sessions in which it was made: it follows their end and the turns of their schedule.
+part in the sessions that were active when it was made: it follows their schedule and their end.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Session:
     _sink: Sink  # the sink that it uses, from entering on
     _what: ClassVar[str]  # for messages
     _owner = 0  # the process that entered it
-    failed = ""  # the reason why it cannot be entered; compiled code enters sessions that were never initialised
+    failed = ""  # why it could not be entered. Set here because compiled code enters sessions without their __init__
     # Only a recording can have these.
     memory = False  # records memory that torch takes and gives back
     stacks = False  # records the functions of Python that call ops
@@ -68,7 +68,7 @@ class Session:
                 other = active.get(sink.number)
                 if isinstance(other, Session) and not other._is_owner():
                     other.__exit__()
-            free = self._free() or self._given_way()
+            free = self._free() or self._make_room()
             if free is None:
                 self.failed = self._too_many()
                 raise AlreadyActive(self.failed)
@@ -132,7 +132,7 @@ class Session:
         except ObserverError as error:
             by = self._without_observer(error)
         with change():
-            self._undo.callback(self._ended)
+            self._undo.callback(self._drop_labelling)
             if isinstance(by, TorchEmitter):
                 self.labels = "torch"
             else:
@@ -187,7 +187,7 @@ class Session:
         """Returns sentences about losses for the user."""
         return self.stats.losses()
 
-    def _ended(self) -> None:
+    def _drop_labelling(self) -> None:
         self._labelling = None
 
     def _step_is_over(self) -> None:
@@ -199,7 +199,7 @@ class Session:
     def _free(self) -> Sink | None:
         return next((sink for sink in self._sinks if sink.number not in active), None)
 
-    def _given_way(self) -> Sink | None:
+    def _make_room(self) -> Sink | None:
         others = (active[sink.number] for sink in self._sinks)
         other = next((session for session in others if isinstance(session, Session) and session.gives_way), None)
         if other is not None and not self.gives_way:

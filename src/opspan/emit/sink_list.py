@@ -1,6 +1,6 @@
-"""The sinks for labels, an entry each. All code that needs the list takes it from here; the native one is native/sinks.
+"""The list of the sinks that labels go to. Native code has the same list in native/sinks/sinks.h.
 
-This is data and imports nothing of ours: the module of its session and native/sinks say what a sink does.
+This is data and imports nothing of ours. The module of a sink's session, and native/sinks, implement the sink.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ class Tool:
     """Somebody else's library that listens to a sink from inside of the labelled process."""
 
     command: str  # runs a program under it
-    variable: str  # of the environment: names the library that listens. `opspan run` names opspan's collectors
+    variable: str  # an environment variable that names the tool's library; `opspan run` puts opspan's collectors there
     function: str  # a function that such a library has
 
 
@@ -54,4 +54,4 @@ CAPTURES: Final = tuple(
 
 SINKS: Final = (NVTX, ITT, *CAPTURES)
 TO_ALL: Final = (1 << len(SINKS)) - 1
-IN_SESSION: Final = 1 << len(SINKS)  # times a sink's bit: to that sink only while its session labels
+IN_SESSION: Final = 1 << len(SINKS)  # shifted by a sink's number: to that sink, but only while its session labels

@@ -30,7 +30,7 @@ KIND_MODULE: Final = 5
 KIND_STEP: Final = 6
 
 MAX_STRINGS: Final = 65536
-_SAID_BYTES: Final = 4096  # a sentence, or a path
+_TEXT_BYTES: Final = 4096  # a sentence, or a path
 
 
 @dataclass(frozen=True)
@@ -103,9 +103,9 @@ class Sinks:
         libraries.check_whole(path)
         self._slow = libraries.load(path)
         quick = ctypes.PyDLL(str(path), handle=self._slow._handle)
-        found = self._slow.opspan_sinks_abi()
-        if found != ABI:
-            raise EmitError(f"{path} speaks version {found} of sinks.h, this opspan version {ABI}: reinstall opspan")
+        abi = self._slow.opspan_sinks_abi()
+        if abi != ABI:
+            raise EmitError(f"{path} speaks version {abi} of sinks.h, this opspan version {ABI}: reinstall opspan")
         self._declare("opspan_sink_name", ctypes.c_char_p, ctypes.c_int)
         theirs = [self._slow.opspan_sink_name(number) for number in (*(sink.number for sink in SINKS), len(SINKS))]
         if theirs != [*(sink.name.encode() for sink in SINKS), None]:
@@ -123,7 +123,7 @@ class Sinks:
         self._declare("opspan_tell_forks", None, ctypes.c_void_p, _ForkCallback)
         self._declare("opspan_capture_step", None, ctypes.c_int)
         self._declare("opspan_capture_hold", None, ctypes.c_int, ctypes.c_int)
-        self._told: Any = None
+        self._fork_callback: Any = None
         # Argument types are not declared: byref() and small ints need no conversion, and checking them costs time.
         self.push: Any = quick.opspan_push
         self.pop: Any = quick.opspan_pop
@@ -156,8 +156,8 @@ class Sinks:
         self._slow.opspan_labelling(sink, int(on))
 
     def itt_open(self, library: str) -> None:
-        text = ctypes.create_string_buffer(_SAID_BYTES)
-        _check(self._slow.opspan_itt_open(library.encode(), text, _SAID_BYTES), text)
+        text = ctypes.create_string_buffer(_TEXT_BYTES)
+        _check(self._slow.opspan_itt_open(library.encode(), text, _TEXT_BYTES), text)
 
     def itt_collect(self, on: bool) -> None:
         self._slow.opspan_itt_collect(int(on))
@@ -166,9 +166,9 @@ class Sinks:
         self, sink: int, form: int = 0, max_strings: int = 0, folder: bytes = b"", keep: Retention = EVERYTHING
     ) -> tuple[int, bytes]:
         """Starts a session. Returns the form of its labels, and a text from the sink: for a capture, its file."""
-        text = ctypes.create_string_buffer(_SAID_BYTES)
+        text = ctypes.create_string_buffer(_TEXT_BYTES)
         settings = _Settings(form, max_strings, folder, keep.ns, keep.bytes, keep.steps)
-        return _check(self._slow.opspan_start(sink, ctypes.byref(settings), text, _SAID_BYTES), text), text.value
+        return _check(self._slow.opspan_start(sink, ctypes.byref(settings), text, _TEXT_BYTES), text), text.value
 
     def turn(self, sink: int, on: bool) -> None:
         """Pauses or resumes the session, in this process and its forks. It does nothing in a fork."""
@@ -198,8 +198,10 @@ class Sinks:
             callback(sink or 0)  # ctypes gives None for a null pointer
             return 0
 
-        self._told = _ForkCallback(call)  # referenced as long as it may be called
-        self._slow.opspan_tell_forks(ctypes.cast(ctypes.pythonapi.Py_AddPendingCall, ctypes.c_void_p), self._told)
+        self._fork_callback = _ForkCallback(call)  # referenced as long as it may be called
+        self._slow.opspan_tell_forks(
+            ctypes.cast(ctypes.pythonapi.Py_AddPendingCall, ctypes.c_void_p), self._fork_callback
+        )
 
     def stop(self, sink: int) -> Stats:
         stats = _Stats()

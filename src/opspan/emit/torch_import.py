@@ -30,14 +30,14 @@ class _TorchFinder:
 
     def __init__(self, call: Callable[[], None]) -> None:
         self._call = call
-        self._asking = False
+        self._is_searching = False
 
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name != "torch" or self._asking:
+        if name != "torch" or self._is_searching:
             return None
-        self._asking = True
+        self._is_searching = True
         try:
             spec = importlib.util.find_spec(name)
             if spec is not None and spec.loader is not None:
@@ -46,7 +46,7 @@ class _TorchFinder:
             _say(error)
             return None  # the other finders handle it, as without us
         finally:
-            self._asking = False
+            self._is_searching = False
         return spec
 
     def _watch(self, loader: Any) -> None:

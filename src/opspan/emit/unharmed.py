@@ -15,8 +15,8 @@ T = TypeVar("T")
 
 _LONGEST: Final = 200  # characters of an error's text
 
-# Calls that failed for Python's recursion limit. Users add to this counter by hand: there is no room for a function
-# call, either.
+# Calls that failed at Python's recursion limit. Callers of `keep` also add to it themselves: at the limit, calling a
+# function may fail again.
 too_deep = 0
 _kept: dict[str, tuple[int, str]] = {}  # by activity: the number of errors, and the first of them
 

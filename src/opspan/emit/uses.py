@@ -1,4 +1,4 @@
-"""Finds which range an `async with` of an annotation began: tasks, threads and generators share one at the same time.
+"""Finds the range that an `async with` of an annotation began: tasks, threads and generators may share an annotation.
 
 `__aexit__` gets nothing but its object. So a use is identified by the frame of the `async with` that entered it: the
 same frame leaves it, and it exists as long as its coroutine or generator. Blocks in one frame end in order.
@@ -18,8 +18,8 @@ _CONTEXTLIB = vars(contextlib)
 
 
 def are_open() -> bool:
-    """Returns whether any use is open: then uses that reach nobody are noted, too, so that none takes another's
-    range."""
+    """Returns whether any use is open. If so, a use is noted even if nobody listens: otherwise its end could take the
+    range of another use."""
     return bool(_open)
 
 
@@ -47,8 +47,8 @@ def note_end(owner: object) -> int:
 
 def _elsewhere(owner: int, task: int, frame: int) -> tuple[int, int, int] | None:
     keys = [key for key in list(_open)[::-1] if key[0] == owner]
-    # Another task may close a generator than the one that began it. A block may also be entered and left by hand, in
-    # two functions: then it is the last one of this task.
+    # The task that closes a generator may not be the one that began it. A block may also be entered and left by hand,
+    # in two functions: then it is the last one of this task.
     return next((key for key in keys if key[2] == frame), None) or next((key for key in keys if key[1] == task), None)
 
 

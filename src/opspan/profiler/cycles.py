@@ -130,7 +130,6 @@ class _KinetoProfile:
             self.events()  # before the next cycle replaces this one
 
     def toggle_collection_dynamic(self, enable: bool, activities: Iterable[ProfilerActivity]) -> None:
-        """Pauses the recording of these activities, or resumes it."""
         from torch.profiler import ProfilerActivity
 
         if self._cycle is None:
@@ -157,8 +156,7 @@ class _KinetoProfile:
 
     def events(self) -> EventList:
         """Returns the last cycle as torch.profiler lists it: an op directly inside an op of the same name is merged
-            with it.
-        With `acc_events` it includes the earlier cycles."""
+        with that op. With `acc_events` the list includes the earlier cycles."""
         if self._is_trace_only:
             raise RuntimeError("trace_only=True was asked for: there are no events, only export_chrome_trace()")
         if self._events is None:
@@ -199,10 +197,10 @@ class _KinetoProfile:
 
     # From 2.14 on torch may write a backend's events of devices later. Here a file is complete when its export returns.
     def wait_for_exports(self) -> None:
-        """Returns at once, as no export is pending."""
+        """Returns at once: exports are never pending."""
 
     def take_pending_cupti_export(self) -> None:
-        """Returns None, as no export is pending."""
+        """Returns None: exports are never pending."""
 
     # --- metadata
 
@@ -213,14 +211,14 @@ class _KinetoProfile:
     def add_metadata_json(self, key: str, value: str) -> None:
         """Adds a JSON value, which has to be valid."""
         try:
-            parse_activities = json.loads(value)
-            json.dumps(parse_activities, allow_nan=False)  # only Python accepts NaN and Infinity
-            self._metadata[key] = parse_activities
+            parsed = json.loads(value)
+            json.dumps(parsed, allow_nan=False)  # only Python accepts NaN and Infinity
+            self._metadata[key] = parsed
         except (TypeError, ValueError) as error:
             raise ValueError(f"add_metadata_json({key!r}): {str(value)[:80]!r} is not JSON ({error})") from None
 
     def preset_metadata_json(self, key: str, value: str) -> None:
-        """Adds it when recording starts."""
+        """Adds the JSON value when recording starts."""
         self.preset_metadata[key] = value
 
     def _end(self) -> None:

@@ -1,5 +1,5 @@
-"""The argument `experimental_config=`: torch's _ExperimentalConfig. Each field has its effect, or a warning says
-not."""
+"""The argument `experimental_config=`: torch's _ExperimentalConfig. A field has its effect,
+or a warning says that it has none."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class GarbageCollections:
     """A range for each run of Python's garbage collector, on the thread that runs it."""
 
     def __init__(self) -> None:
-        self._range = record_function(GC)  # created now, as little may be done in the middle of a collection
+        self._range = record_function(GC)  # created now: little may be done in the middle of a collection
 
     def start(self) -> None:
         gc.callbacks.append(self._on_collection)
@@ -55,18 +55,13 @@ class GarbageCollections:
             gc.callbacks.remove(self._on_collection)
 
     def _on_collection(self, phase: Literal["start", "stop"], _: dict[str, int]) -> None:
-        unharmed.call("recording Python's garbage collections", self._begin if phase == "start" else self._end)
-
-    def _begin(self) -> None:
-        self._range.__enter__()
-
-    def _end(self) -> None:
-        self._range.__exit__(None, None, None)
+        enter_or_exit = self._range.__enter__ if phase == "start" else self._range.__exit__
+        unharmed.call("recording Python's garbage collections", enter_or_exit)
 
 
 def _places(config_type: Any) -> dict[str, int]:
-    """Returns the place of each field among the values. torch shows most fields only through pickle, up to 2.9 in
-    another order than the arguments: so each field is set once."""
+    """Returns the place of each field among the values. torch shows most fields only through pickle, and up to 2.9 in
+    another order than the arguments. So set each field once, and see which value changes."""
     defaults = _values(config_type())
     # pybind's docstring: __init__(self: ..., profiler_metrics: list[str] = [], verbose: bool = False) -> None
     signature = (config_type.__init__.__doc__ or "").partition("\n")[0].partition(",")[2]

@@ -39,7 +39,7 @@ _col = pl.col
 
 @forked.elsewhere
 def write(trace: Trace, device: str | None, path: Path) -> None:
-    """`device`: "cpu", "cuda:0" and the like; None is the host."""
+    """Writes the form that the name of the file ends with. `device`: "cpu", "cuda:0" and the like; None is the host."""
     changes = changes_of(trace, device or "cpu")
     if path.suffixes[-3:] == [".raw", ".json", ".gz"]:
         _write(json.dumps([list(row) for row in changes.iter_rows()]), path)

@@ -32,7 +32,7 @@ _COLOURS = {
 
 
 def page(used: pl.DataFrame, categories: Sequence[str], device: str) -> str:
-    """`used`: time_us, and the bytes of each category from then on."""
+    """Returns the page. `used` has the columns time_us and, for each category, the bytes in use from then on."""
     total = pl.sum_horizontal(_col(name).clip(lower_bound=0) for name in categories)
     used = used.with_columns(_col("time_us") - _col("time_us").min(), total=total)
     peak = _number(used["total"].max())
@@ -98,7 +98,7 @@ def _picture(used: pl.DataFrame, shown: Sequence[str], peak: float, title: str) 
 
 
 def _points(used: pl.DataFrame, lasted_us: float) -> pl.DataFrame:
-    """Returns a row for each column of the picture with an event: the moment with most in use."""
+    """Returns the moment with most memory in use for each column of the picture that has an event."""
     column = (_col("time_us") * (_COLUMNS - 1) // max(int(lasted_us), 1)).alias("column")
     return used.with_columns(column).sort("total", maintain_order=True).unique("column", keep="last").sort("column")
 

@@ -70,7 +70,7 @@ class Pages:
                 self._drop_old()
             self._pages[key] = page
             if page.process is None:
-                running = [one for one in self._pages.values() if one.process and one.process.poll() is None]
+                running = [other for other in self._pages.values() if other.process and other.process.poll() is None]
                 if len(running) >= AT_ONCE:
                     raise PageNotReady("Other traces are being read; this one is next")
                 page.process, page.began = _start(page.folder, files, others), time.monotonic()
@@ -128,7 +128,7 @@ def _stop(page: _Page) -> None:
     shutil.rmtree(page.folder, ignore_errors=True)
 
 
-def _end(page: dict[_Key, _Page], folder: Path) -> None:
-    for one in page.values():
-        _stop(one)
+def _end(pages: dict[_Key, _Page], folder: Path) -> None:
+    for page in pages.values():
+        _stop(page)
     shutil.rmtree(folder, ignore_errors=True)

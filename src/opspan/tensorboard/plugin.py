@@ -1,4 +1,4 @@
-"""Answers TensorBoard's requests. It loads this by the entry point tensorboard_plugins of opspan."""
+"""Answers TensorBoard's requests. It loads this module by the entry point tensorboard_plugins of opspan."""
 
 from __future__ import annotations
 
@@ -38,8 +38,7 @@ class Opspan(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no 
         self._look()  # so that is_active knows early
 
     def is_active(self) -> bool:
-        """Returns whether traces are known. It never looks for them: TensorBoard asks before it shows anything at
-        all."""
+        """Returns whether traces are known by now, without waiting: TensorBoard asks before it shows anything."""
         self._look()
         return bool(self._runs)
 

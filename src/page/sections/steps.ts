@@ -1,4 +1,4 @@
-// Where the time of steps went: of the average step, and of each step.
+// The parts of the time of steps: of the average step, and of each step.
 import { html, nothing, render } from "lit-html";
 import { parts } from "../bars.ts";
 import { color } from "../colors.ts";

@@ -1,4 +1,4 @@
-// Draws the shapes of rows. Of shapes narrower than a pixel, only one is drawn for each column of pixels.
+// Draws the shapes of rows. In each column of pixels, at most one of the shapes narrower than a pixel is drawn.
 import { cutTo, fontOf } from "../font.ts";
 import { ROW } from "./layout.ts";
 import { SHADES, type Shades, firstShade, shadeOf } from "./shades.ts";

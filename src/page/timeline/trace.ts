@@ -5,7 +5,7 @@
 
 import type { Unit } from "../format.ts";
 
-/** Numbers, as differences to the number before; either all differences, or each `delta` with the `count` of its repeats. */
+/** Numbers, as differences from the number before: a list of all, or `count` times `delta` for each run of equal ones. */
 type Deltas = number[] | { count: number[]; delta: number[] };
 
 /** The timeline as opspan writes it. */

@@ -1,8 +1,8 @@
 """Runs first in every Python below `opspan run --emit`, `--keep` or `--idle`: hands over to the user's sitecustomize,
 then to us.
 
-Not a part of the package: its folder stands first in PYTHONPATH, and leaves sys.path here. Any Python may come by, also
-one that opspan is not for, such as 2.7: this file holds only what all of them can read.
+It is not a part of the package: its folder comes first in PYTHONPATH, and is removed from sys.path here. Any Python may
+run this file, even one that opspan does not support, such as 2.7. So it has only code that all of them understand.
 """
 
 import os
@@ -20,19 +20,19 @@ def _is_here(entry):  # type: (str) -> bool
 
 
 def _note(kind, text):  # type: (str, str) -> None
-    """Say it to `opspan run`, whose app/run_notes.py reads it."""
+    """Writes a note for `opspan run`, whose app/run_notes.py reads it."""
     try:
         number = os.open(os.environ["OPSPAN_NOTES"], os.O_WRONLY | os.O_APPEND)
         try:
             os.write(number, ("%d\t%s\t%s\n" % (os.getpid(), kind, text)).encode("ascii", "replace"))
         finally:
             os.close(number)
-    except (KeyError, OSError):  # nobody asked; not ours to write
+    except (KeyError, OSError):  # there is no file for notes, or it cannot be written
         pass
 
 
 def _say(text):  # type: (str) -> None
-    # As opspan.printable does, which may not be there: names of files and errors may hold anything.
+    # Names of files and errors may hold anything. opspan.printable does the same, but may not be installed.
     text = "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
     if sys.stderr is not None:
         try:
@@ -48,9 +48,9 @@ try:
     try:
         __import__("sitecustomize")  # the user's, now that this one cannot be found
     except ImportError as error:
-        if getattr(error, "name", "sitecustomize") != "sitecustomize":  # as `site` tells the two apart
+        if getattr(error, "name", "sitecustomize") != "sitecustomize":  # an import inside of the user's module failed
             raise
-finally:  # also where it raises: that is then told, as without us
+finally:  # even if the user's module raises an error, which Python then reports as without us
     if _this is not None:
         sys.modules.setdefault("sitecustomize", _this)
     _note("python", "%d.%d" % sys.version_info[:2])
@@ -60,7 +60,7 @@ finally:  # also where it raises: that is then told, as without us
 
             launch.start_from_environment()
         except ImportError as error:
-            if "OPSPAN_IDLE" not in os.environ:  # there nobody has asked for anything yet
+            if "OPSPAN_IDLE" not in os.environ:  # with --idle nobody has asked for labels yet
                 _say("opspan: this Python is not labelled, it has no opspan (%s): %s\n" % (error, sys.executable))
             _note("without", sys.executable)
         except Exception as error:  # noqa: BLE001  # an opspan for another Python, for instance
