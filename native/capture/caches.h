@@ -18,8 +18,8 @@ struct Ids {
 };
 
 // A cache of entries, each of which belongs to one `file`; new entries replace old ones. An entry begins as zeros, and
-// lies within a few places of the one that its hash selects: with two of them a tenth of 300 entries had no place, and
-// was looked up elsewhere each time.
+// lies within a few places of the one that its hash selects. With only two such places, a tenth of 300 entries had
+// none, and had to be looked up elsewhere each time.
 template <class Entry, size_t kPlaces>
 class Table {
  public:

@@ -1,5 +1,5 @@
-// Reads CLOCK_MONOTONIC at less than half of its price: between two readings of that clock, a millisecond apart, the
-// processor's counter (TSC) measures how time goes on.
+// Gives the time of CLOCK_MONOTONIC at less than half of its cost: that clock is read once a millisecond, and the
+// processor's counter (TSC) measures the time since the last reading.
 //
 // Each reading corrects the counter, so its errors do not last. If a virtual machine moves, if two processors' counters
 // differ or if a laptop sleeps, the next reading sets the time right, and the counter's pace is measured again within a

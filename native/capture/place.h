@@ -1,9 +1,9 @@
 // The words for the life of a range, the same in all of native/:
 //
-//   begin    The range opens: its unit is written, or its tool is told. What comes back (a Place, a Frame) ends it
-//   later. end      The range is over: its end is written, with the time of the call. pop      Its frame leaves the
-//   stack of its thread's open ranges. Tools such as NVTX end whatever is on top of their
-//            own stack, so they are told of an end only when its frame is popped.
+//   begin    The range opens: its unit is written, or its tool is told. The result (a Place, a Frame) ends it later.
+//   end      The range is over: its end is written, with the time of the call.
+//   pop      The range's frame leaves the stack of its thread's open ranges. Tools such as NVTX end whatever is on top
+//            of their own stack, so they are told of an end only when its frame is popped.
 //   give up  Nobody will end the range here, so it need not be remembered any more. It stays open in the file, unless
 //            another thread has ended it.
 //

@@ -110,7 +110,7 @@ class Stack {
 };
 
 // Returns the time for all that this thread writes. It must come from one clock, or a range could end before it begins.
-// This opens no file: in a fork that has written nothing yet, an end alone is no reason for one.
+// This opens no file: in a fork that has written nothing yet, an end alone is not worth a file.
 inline int64_t now(capture::Log* const* logs = capture::t_logs) { return *logs ? (*logs)->now() : capture::now_ns(); }
 
 inline capture::Event event_of(capture::Unit kind, capture::Source source) {

@@ -1,5 +1,5 @@
-// The calls by which opspan's sinks hand ops to opspan's own collector, if that is the tool: one call says all that
-// there is to say of an op, in place of NVTX's or ITT's calls. It fits into one unit, and nothing is looked up twice.
+// The calls by which opspan's sinks hand ops to opspan's own collector, if that is the tool: one call has all that is
+// known of an op, in place of several calls of NVTX or ITT. An op fits into one unit, and nothing is looked up twice.
 #pragma once
 
 #include <cstdint>

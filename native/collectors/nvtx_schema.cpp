@@ -131,7 +131,8 @@ void find_fields(const nvtxPayloadSchemaEntry_t& entry, size_t offset, size_t by
   }
 }
 
-// Limits: more entries are a count that was never set, and more fields are schemas that multiply each other.
+// Limits. A larger number of entries is a count that was never set; more fields come from nested schemas whose arrays
+// multiply.
 constexpr size_t kMostEntries = 1 << 16;
 constexpr size_t kMostFields = 1 << 12;
 

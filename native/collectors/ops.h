@@ -1,4 +1,4 @@
-// Ops of opspan's own, which its sinks hand to this library without a protocol between (direct.h).
+// Ops that opspan's own sinks hand to this library directly, without NVTX or ITT in between (direct.h).
 #pragma once
 
 #include "capture/label.h"

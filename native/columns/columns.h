@@ -18,8 +18,8 @@ Word load(const char* at) {
   return word;
 }
 
-// Returns up to seven bytes, each at least once. Copying just these into a word and reading that would wait for the
-// copy.
+// Returns a word that has each of up to seven bytes at least once. Copying just these bytes into a word and reading it
+// would wait for the copy.
 inline uint64_t few_bytes(const char* at, size_t count) {
   if (count >= 4) return load<uint32_t>(at) | uint64_t{load<uint32_t>(at + count - 4)} << 32;
   if (count == 0) return 0;

@@ -1,7 +1,7 @@
 // Cuts stretches of time on threads into pieces, wherever a span of their thread begins or ends, and says what is open
-// in each piece. A span is a range, of which the innermost counts, or it has a kind, of which the highest counts. Where
-// no kind is open a piece has the kind of its stretch; on an unknown thread it has the range of its stretch, too.
-// Stretches may overlap.
+// in each piece. A span is a range or has a kind: of several open ranges the innermost counts, of several open kinds
+// the highest. If no kind is open, a piece has the kind of its stretch; on an unknown thread it has the range of its
+// stretch, too. Stretches may overlap.
 
 #include <array>
 #include <queue>
@@ -73,7 +73,7 @@ class Sweep {
           const bool same = spans_.end[a] == spans_.end[b];
           return same ? a < b : spans_.end[a] > spans_.end[b];
         });
-    // These spans end and were never open: a damaged file has them.
+    // These spans end but never began: a damaged file has such spans.
     for (Row row : rows) {
       if (!spans_.end.null(row) && (spans_.start.null(row) || spans_.end[row] < spans_.start[row])) {
         ends_.push(spans_.end[row]);

@@ -1,6 +1,7 @@
-// Finds the parents of events as torch.profiler does: the innermost event before, of those that no overlap has closed.
-// In order of their start an event closes every one that does not contain it, so of two that overlap neither is in the
-// other. Time that overlapping children share is taken from their parent twice, whose own time may then be negative.
+// Finds the parents of events as torch.profiler does. In order of their start, each event closes all open events that
+// do not contain it; the innermost event that is still open is its parent. So of two events that overlap in part,
+// neither is the parent of the other. The time that two such children share is taken from their parent twice, and the
+// parent's own time may be negative.
 
 #include "columns/interface.h"
 #include "columns/order.h"

@@ -5,8 +5,8 @@
 //   {"name":"no args","ts":13.000,"args":{}}
 //
 // A struct is an object again, a duration is its microseconds, binary is JSON as it stands, and a text is a string. A
-// text under the key "..." must be an object, whose members are added here, except for those that have the key of
-// another column here, be that null. A text that is not an object adds none.
+// text under the key "..." must be an object, whose members are added here, except for members with the key of another
+// column, even if that column is null. A text that is not an object adds none.
 
 #include "columns/guarded.h"
 #include "columns/interface.h"

@@ -47,7 +47,7 @@ struct Ranges {
   Values<uint32_t> name;
 };
 
-// Facts about ranges by their names. A name that is not in the list is known nothing of, and may make nodes.
+// Facts about ranges by their names. Nothing is known about a name that is not in the list: it may make nodes.
 class Names {
  public:
   explicit Names(const Input& frame) {
@@ -74,8 +74,8 @@ class Names {
   std::vector<NameFacts> facts_;  // by the name's code: codes count up from 0 in a process
 };
 
-// Returns how often, before each row, the seq of its thread went back. A thread's seq only grows, so a new thread with
-// the same number, and a seq of its own, had come. Empty if that never happened.
+// Returns how often, before each row, the seq of its thread went back. A thread's seq only grows: if it goes back, a
+// new thread with the same number, and a seq of its own, has begun. Empty if that never happened.
 Array<uint32_t> eras(const Ranges& ranges, const uint32_t* threads, size_t count, size_t thread_count) {
   auto era = zeroed<uint32_t>(count);
   Slices by_thread = slices(threads, count, thread_count);

@@ -82,7 +82,7 @@ Array<uint32_t> Places::threads(const Input& frame) {
     if (reader.is_repeated(row) && tid.is_repeated(row)) {
       numbers[row] = numbers[row - 1];
     } else {
-      // Rows without a known thread are in none: no two of them need share one.
+      // Rows without a known thread get no number: two of them need not be of the same thread.
       numbers[row] = tid.null(row) ? kNone : thread(process(reader, row), tid[row]);
     }
   }

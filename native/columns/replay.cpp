@@ -51,8 +51,8 @@ struct Work {
       const Wide then = end[bound[node]] + delay[node];
       time = is_alone[node] ? then : std::max(time, then);
     }
-    // `other` is the one work that was waited for, or the first of a list of rows, each of which has one in its
-    // `other`.
+    // `other` is the one work that was waited for; or, negative, the first row of a list, whose rows have one work each
+    // in `other`.
     if (other[node] >= 0) time = std::max(time, end[other[node]]);
     for (int64_t row = other[node] < kNothing ? -other[node] : kNothing; row != kNothing; row = next[row]) {
       time = std::max(time, end[other[row]]);

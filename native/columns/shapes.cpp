@@ -1,9 +1,8 @@
 // Places the shapes of a timeline, and decides which are drawn together. docs/page.md says the rules for people.
 //
-//   places: shapes that nest stand below each other, and those that overlap in part below all that nest, with what
-//   nests
-//           in them. They come out in the order in which they are drawn: by lane, row, start. A shape gets the last row
-//           if there are no more.
+//   places: shapes that nest stand below each other. Shapes that overlap them in part stand below all of these, again
+//           with the shapes that nest in them. The result has the order in which shapes are drawn: by lane, row, start.
+//           If there are no more rows, a shape gets the last one.
 //   blocks: shapes that are too short to be drawn one by one are drawn together with their neighbours of a place.
 
 #include <array>

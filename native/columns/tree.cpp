@@ -1,6 +1,6 @@
 // Walks up the tree of parents: finds the nearest row that is marked, and sums the work below each row. Parents may be
-// any numbers; one that is out of range is no parent. Rows in a ring, which nest never makes, count their own work
-// alone.
+// any numbers; a number that is out of range does not count. Rows in a ring, which nest never makes, count their own
+// work alone.
 
 #include "columns/interface.h"
 #include "columns/order.h"

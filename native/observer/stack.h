@@ -1,9 +1,9 @@
 // Reads which Python functions a thread is in. The thread itself does so, without Python's lock.
 //
 // Torch releases that lock before it runs an op. The frames of a thread stay as they are while it is in native code,
-// and so does the code that they run: they hold it. So both can be read, as long as nothing is counted, made or
-// changed. This works only if python_frames.h knows the release of Python, and if Python's headers were there at
-// compile time.
+// and so does the code that they run: they hold it. So both can be read, as long as no reference is counted, and no
+// object is created or changed. This works only if python_frames.h knows the release of Python, and if Python's headers
+// were there at compile time.
 #pragma once
 
 #include <cstdint>
@@ -56,8 +56,8 @@ inline const void* innermost(int64_t* instruction) {
 }
 
 // Writes three words a frame, the innermost first: its code, a hash of its file and name, and the position in the code
-// with the line in which the code begins. The hash is of the texts themselves: code that is freed may leave its address
-// to other code, and its texts theirs to other texts.
+// with the line in which the code begins. The hash is of the texts' contents, because other code may get the address of
+// code that was freed, and other texts the addresses of its texts.
 inline size_t stack_words(int64_t* out, size_t room) {
   size_t count = 0;
   for (python::Frame* frame = innermost(); frame && count + 3 <= room; frame = function_at(python::caller(frame))) {

@@ -34,8 +34,8 @@ constinit Texts g_texts;
 // The values of Frame::where.
 enum : uint8_t { kNothing = 0, kWritten = 1 };
 
-// Writes the range's end: in place on its own thread; end_out_of_order may be called on another one, where a unit that
-// names the range is written.
+// Writes the end of a range: into its unit on the range's own thread, or as a unit that names the range on another
+// thread, where end_out_of_order may be called.
 void write_end(const Frame& frame, capture::Log* const* logs = capture::t_logs) {
   if (frame.where == kWritten) capture::end_range(frame.place, 0, logs);
 }

@@ -60,7 +60,7 @@ namespace {
 using namespace itt;
 
 std::atomic<Domain*> g_torch_domain{nullptr};
-std::atomic<bool> g_is_direct{false};  // g_direct is that of the current tool
+std::atomic<bool> g_is_direct{false};  // whether g_direct belongs to the current tool
 LabelTable g_texts, g_sizes;
 
 // Keys of metadata, and `other`, the name of tasks whose own name no longer fits into the table.
@@ -112,8 +112,7 @@ std::string_view sizes_of(Thread& here, const opspan_op& op, const void** sizes_
   return here.text;
 }
 
-// Tells the relation of a backward op to its forward op, or remembers a forward op. It follows after the task has
-// begun.
+// Tells the relation of a backward op to its forward op, or remembers a forward op. The task must have begun.
 void relate_forward(Thread& here, const opspan_op& op, Domain* domain, Id id) {
   if (op.sequence < 0) return;
   if (op.kind == OPSPAN_KIND_BACKWARD) {

@@ -12,7 +12,7 @@ namespace opspan::itt {
 inline constexpr Id kNull = {0, 0, 0};
 enum Relation : int { kIsDependentOn = 1 };
 
-// ITT's pointers. One is null if there is no collector, or if the collector does not take the call. (The two that
+// ITT's pointers. A pointer is null if there is no collector, or if the collector does not take the call. (The two that
 // create things work without a collector.)
 struct Calls {
   template <class Function>

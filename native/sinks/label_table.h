@@ -31,7 +31,7 @@ struct Key {
 };
 
 class LabelTable {
-  // Calls no memcmp for nothing: at a null pointer that can take 80 ns (a masked vector load).
+  // Does not call memcmp for 0 bytes: with a null pointer that can take 80 ns (a masked vector load).
   static bool equal(const void* a, const void* b, size_t bytes) { return !bytes || !std::memcmp(a, b, bytes); }
 
  public:
@@ -81,7 +81,8 @@ class LabelTable {
   struct Table {
     uint64_t mask;
     std::atomic<const Entry*>* slots;
-    // The table before, which another thread may still read: all before are together no larger than this one.
+    // The table before this one, which another thread may still read. All earlier tables together are at most as large
+    // as this one.
     const Table* smaller;
   };
   const Entry* add(const Key& key, std::string text, void* handle);

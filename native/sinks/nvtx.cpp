@@ -47,7 +47,7 @@ uint32_t max_strings() { return g_sessions[OPSPAN_NVTX].max_strings(); }
     out += text::name_of(op);
     text::append_forward(out, forward);
   };
-  // A user may number names, so they are sent as texts and not kept.
+  // Names of a user's ranges may be numbered, and so be many: they are sent as texts and not kept.
   if (op.kind != OPSPAN_KIND_USER) {
     Key key(text::name_of(op), forward.named ? uint64_t{forward.tid} + 1 : 0);
     if (auto* entry = g_names.get(key, kMaxNames, build, register_string)) {

@@ -80,7 +80,7 @@ enum {
   OPSPAN_TYPE_TENSORS = 4,  // plus torch's number of the type
 };
 
-// The part of the inputs that a sink is told.
+// The part of the inputs that a sink gets.
 enum {
   OPSPAN_INPUTS_NONE = 0,
   OPSPAN_INPUTS_SIZES = 1,
@@ -197,8 +197,8 @@ OPSPAN_EXPORT int opspan_itt_open(const char* library, char* error, size_t error
 // Tells the tool to collect or not (ITT resume/pause; NVTX has no such call).
 OPSPAN_EXPORT void opspan_itt_collect(int on);
 
-// Returns 1 if NVTX and ITT both reach the same library of opspan's (`opspan run`), else 0. Then what goes to both is
-// told once, by the protocol whose session began to label last, or NVTX.
+// Returns 1 if NVTX and ITT both reach the same library of opspan's (`opspan run`), else 0. Then a range for both is
+// sent once: by the protocol whose session began to label last, or by NVTX.
 OPSPAN_EXPORT int opspan_one_tool(void);
 // Says that the observer hands ops to this sink from now on (1), or no more (0).
 OPSPAN_EXPORT void opspan_labelling(int sink, int on);
@@ -214,7 +214,7 @@ OPSPAN_EXPORT int opspan_session_adopt(int sink);
 OPSPAN_EXPORT void opspan_capture_step(int sink);
 OPSPAN_EXPORT void opspan_capture_hold(int sink, int on);
 // Sets the function that a fork calls when it sees that its session is over, once its own part is stopped: it calls
-// schedule(callback, sink). That is Python's Py_AddPendingCall, which calls callback(sink) as soon as it may.
+// schedule(callback, sink). `schedule` is Python's Py_AddPendingCall, which calls callback(sink) as soon as it may.
 typedef int (*opspan_callback)(void* sink);
 typedef int (*opspan_scheduler)(opspan_callback callback, void* sink);
 OPSPAN_EXPORT void opspan_tell_forks(opspan_scheduler schedule, opspan_callback callback);
@@ -238,7 +238,7 @@ typedef struct opspan_range {
 // Each sink has a bit: OPSPAN_TO_NVTX, OPSPAN_TO_ITT, ...
 #define OPSPAN_BIT(NAME, Name) OPSPAN_TO_##NAME = 1 << OPSPAN_##NAME,
 enum { OPSPAN_SINKS(OPSPAN_BIT) OPSPAN_TO_ALL = (1 << OPSPAN_SINK_COUNT) - 1 };
-// A sink's bit of `to` times this sends a range to that sink only while it has a session that labels (module ranges).
+// In `to`, a sink's bit times this sends a range to that sink only while it has a session that labels (module ranges).
 enum { OPSPAN_IN_SESSION = 1 << OPSPAN_SINK_COUNT };
 
 // Returns the zero-based depth of the new range on this thread; -1 if nobody listens. Each sink counts the ranges that

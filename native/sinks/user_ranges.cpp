@@ -33,7 +33,8 @@ void for_each_sink(uint32_t to, Action&& action) {
 }
 
 // The sinks that ever took a range; the others are left alone. A range that was pushed before a sink's first one has no
-// frame there. Its pop finds none either, because all that was pushed since has been popped before it.
+// frame there. Its pop does not find the frame of another range there, because all ranges that were pushed later have
+// been popped before it.
 std::atomic<uint32_t> g_used_sinks{0};
 
 // Returns the sinks of `to` to which a range goes now.

@@ -1,5 +1,5 @@
-// A user's own ranges at one sink, as user_ranges.cpp needs it. It is apart from sink.h so that a push looks up one
-// thing only.
+// A user's own ranges at one sink, as user_ranges.cpp needs it. It is separate from sink.h, so that a push has only one
+// thing to look up.
 #pragma once
 
 #include <cstdint>

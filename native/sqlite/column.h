@@ -72,7 +72,7 @@ class Cells {
   void set(size_t row, uint64_t type, const Byte* at);
   void set_number(size_t row, int64_t value);
   void set_default(size_t row);
-  // Returns whether a cell of that type changes nothing, until the column turns.
+  // Returns whether a cell of that type changes nothing, for as long as `turns` stays the same.
   bool has_all_of(uint64_t type) const;
   size_t text_bytes() const { return text_bytes_; }
 
@@ -84,8 +84,8 @@ class Cells {
   }
   // Writes the value that is the same in all rows to the rows before this one.
   void write(size_t until);
-  // Called once all threads are done, for one after the other. Writes what was not written yet; and, if a row of the
-  // column is null, which of these rows are not.
+  // Writes the cells that were not written yet and, if the column has nulls, which of these rows are not null. It is
+  // called for the cells of one thread after the other, once all threads are done.
   void finish(bool has_nulls);
 
  private:

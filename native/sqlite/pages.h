@@ -1,5 +1,5 @@
-// The pages of an SQLite file (https://sqlite.org/fileformat2.html), read with pread: if the file is cut off meanwhile,
-// that is a short read, and no signal.
+// The pages of an SQLite file (https://sqlite.org/fileformat2.html), read with pread: if the file is cut meanwhile, the
+// read is short, and no signal ends the program.
 #pragma once
 
 #include <cstddef>

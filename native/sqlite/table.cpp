@@ -156,8 +156,8 @@ class Part {
     }
   }
 
-  // Reads a record: first the types of all fields, then their values. If one with the same types was read before, it is
-  // known where in it the values are, and which of them change nothing.
+  // Reads a record: first the types of all fields, then their values. If a record with the same types was read before,
+  // the places of its values are known, and which values change nothing.
   void record(const Byte* at, uint64_t bytes) {
     // The size of the head; if that takes more than a byte, fewer records are recognised.
     const size_t head = std::min<uint64_t>(*at, bytes);
@@ -219,8 +219,8 @@ class Part {
   size_t row_;
 };
 
-// Hands over a column by what each thread found: nothing if it holds nothing, one row if all are the same, unless it
-// needs all rows. Returns whether it has all rows.
+// Hands over a column: nothing if it is empty; one row if all values are the same, unless it needs all rows; else all
+// rows. Returns whether it has all rows.
 bool give(std::vector<std::unique_ptr<Part>>& parts, size_t at, Column& column, Output& to,
           const std::shared_ptr<Blocks>& blocks, bool needs_all_rows) {
   auto all = [&](auto is) {

@@ -1,4 +1,4 @@
-// Tells whether bytes are UTF-8, as Unicode has it: nothing longer than need be, no halves of pairs, nothing above
+// Tells whether bytes are UTF-8 as Unicode defines it: without overlong forms, surrogates and characters above
 // U+10FFFF.
 #pragma once
 
