@@ -130,7 +130,7 @@ def keep(figures: Sequence[Figure]) -> None:
 
 
 def table(rows: Sequence[dict[str, object]]) -> str:
-    """The headlines among the figures that were kept, and how many of all reach their goals."""
+    """Returns the headlines among the kept figures, and how many of all kept figures reach their goals."""
     known = {(row["bench"], row["of"], row["what"]): row for row in rows}
     lines = [_row(known[key]) for key in HEADLINES if key in known]
     verdicts = [verdict for row in rows if (verdict := _figure(row).met) is not None]

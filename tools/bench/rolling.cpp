@@ -1,7 +1,6 @@
 // Drives the capture sink as torch's observer does, as fast as it can: nested ops with a few names and many shapes.
 //
-//   rolling LIBRARY FOLDER RANGES THREADS SHAPES KEEP_BYTES     prints nanoseconds of the processor a range, and units
-//   lost
+//   rolling LIBRARY FOLDER RANGES THREADS SHAPES KEEP_BYTES     prints processor ns per range, and lost units
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>

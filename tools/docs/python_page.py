@@ -77,7 +77,7 @@ def _reference() -> str:
 
 
 def _entry(thing: Any, name: str) -> Iterator[str]:
-    """A heading, the signature and the docstring; for a class also its public members."""
+    """Yields a heading, the signature and the docstring; for a class also its public members."""
     if not thing.is_class:
         yield f"### {name}\n\n{_signature(thing.signature(name=name))}{_words(thing)}"
         return
@@ -91,7 +91,7 @@ def _entry(thing: Any, name: str) -> Iterator[str]:
 
 
 def _members(class_: Any) -> Iterator[Any]:
-    """The public methods and properties that have a docstring, inherited ones last."""
+    """Yields the public methods and properties that have a docstring, inherited ones last."""
     for member in sorted(class_.all_members.values(), key=lambda member: member.name not in class_.members):
         target = member.final_target if member.is_alias else member
         is_shown = target.docstring and (target.is_function or "property" in target.labels)
@@ -100,7 +100,7 @@ def _members(class_: Any) -> Iterator[Any]:
 
 
 def _signature(call: str) -> str:
-    """The call without `self`: on one line if it fits, else a parameter a line."""
+    """Returns the call without `self`: on one line if it fits, else with a line for each parameter."""
     call = re.sub(r"\((self|cls)(, )?", "(", call)
     if len(call) > LONGEST:
         begin, depth, lines = call.index("(") + 1, 0, [""]
@@ -116,7 +116,7 @@ def _signature(call: str) -> str:
 
 
 def _words(thing: Any) -> str:
-    """The docstring as Markdown: arguments, attributes and errors become lists."""
+    """Returns the docstring as Markdown: arguments, attributes and errors become lists."""
     parts = []
     for section in thing.docstring.parsed if thing.docstring else ():
         if section.kind.value == "text":
