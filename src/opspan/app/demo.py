@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from opspan.trace import Trace
 
 STEPS = 2
+_FACTS = {"class_name": "", "seq": "seq ", "forward_tid": "forward on thread ", "sizes": "sizes "}  # before the values
 
 
 def train(folder: Path) -> Trace:
@@ -76,14 +77,7 @@ def tree(trace: Trace) -> Iterator[str]:
 
 def _line(row: dict[str, Any]) -> str:
     parts = [row["name"], f"[{row['kind']}]"]
-    if row["class_name"]:
-        parts.append(row["class_name"])
-    if row["seq"] is not None:
-        parts.append(f"seq {row['seq']}")
-    if row["forward_tid"] is not None:
-        parts.append(f"forward on thread {row['forward_tid']}")
-    if row["sizes"]:
-        parts.append(f"sizes {row['sizes']}")
+    parts += [f"{title}{row[name]}" for name, title in _FACTS.items() if row[name] not in (None, "")]
     if row["end_ns"] is not None:
         parts.append(f"{(row['end_ns'] - row['start_ns']) / 1000:.1f} us")
     return "  ".join(parts)

@@ -74,9 +74,7 @@ def environment(
     before: Mapping[str, str], collectors: Path, captures: Path, emit: Emit | None, notes: Path | None = None
 ) -> dict[str, str]:
     """Returns the environment of a captured program and its children. `notes`: the file that their notes go to."""
-    after = dict(before)
-    after |= dict.fromkeys(_TOOL_VARIABLES, str(collectors))
-    after["OPSPAN_CAPTURE_DIR"] = str(captures)
+    after = {**before, **dict.fromkeys(_TOOL_VARIABLES, str(collectors)), "OPSPAN_CAPTURE_DIR": str(captures)}
     after.pop(_VARIABLE, None)
     if emit is not None:
         after[_VARIABLE] = emit.as_text()
@@ -144,7 +142,8 @@ def start(emit: Emit) -> None:
     listening = ranges.listening()
     chosen = [sink for sink in SINKS if sink.name == emit.tool]
     if emit.tool == "auto":
-        # The first sink comes last: it reports where two tools are one. Without a tool, emit_nvtx says so, once.
+        # NVTX comes last: if one library listens to both protocols, the session that begins last labels. Without a
+        # tool, emit_nvtx says so, once.
         chosen = [sink for sink in reversed(SINKS) if sink.tool is not None and listening & sink.bit] or [NVTX]
         native = sinks.load()
         if {ITT, NVTX} <= set(chosen) and native is not None and native.one_tool():

@@ -46,11 +46,8 @@ def of_torch(kind: type[T]) -> type[T]:
     """
     subclass = _of_torch.get(kind)
     if subclass is None:
-        torch = sys.modules.get("torch")
-        if torch is None:
-            return kind
-        record_function = getattr(getattr(torch, "profiler", None), "record_function", None)
-        if record_function is None:  # torch is being imported
+        record_function = getattr(getattr(sys.modules.get("torch"), "profiler", None), "record_function", None)
+        if record_function is None:  # torch is not imported, or is being imported
             return kind
         members = {"__slots__": (), "__doc__": kind.__doc__, "__module__": kind.__module__}
         subclass = _of_torch.setdefault(kind, type(kind.__name__, (kind, record_function), members))

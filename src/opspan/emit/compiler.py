@@ -77,7 +77,9 @@ def compile_library(
         return
     lines = log.read_text(errors="replace").splitlines()[1:]
     _check_room(library.parent, lines)
-    reason = next((line for line in lines if "error" in line.lower()), _how_it_ended(result.returncode))
+    code = result.returncode
+    how_it_ended = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+    reason = next((line for line in lines if "error" in line.lower()), how_it_ended)
     where = "" if log_later is None else f": see {log_later}"
     raise BuildFailed(f"{compiler.command[0]} could not build the observer ({reason}){where}")
 
@@ -90,7 +92,3 @@ def _check_room(folder: Path, lines: list[str]) -> None:
     facts = os.statvfs(folder)
     if facts.f_bavail * facts.f_frsize < _ROOM:
         raise OSError(errno.ENOSPC, _NO_ROOM[errno.ENOSPC], str(folder))
-
-
-def _how_it_ended(code: int) -> str:
-    return f"killed by signal {-code}" if code < 0 else f"exit code {code}"

@@ -113,13 +113,13 @@ class Dumping:
     def start(self, write: Callable[[Path], object]) -> None:
         self._write = write
         self._began = time.perf_counter()
-        atexit.register(self._at_exit)
+        atexit.register(self.dump, EXIT)
         if SIGNAL in self.on:
             self._before = signal.signal(signal.SIGUSR2, self._on_signal)
 
     def stop(self) -> None:
         self._write = None
-        atexit.unregister(self._at_exit)
+        atexit.unregister(self.dump)
         if SIGNAL in self.on and signal.getsignal(signal.SIGUSR2) == self._on_signal:
             with contextlib.suppress(ValueError):  # on another thread it cannot be changed
                 signal.signal(signal.SIGUSR2, self._before)
@@ -129,7 +129,6 @@ class Dumping:
         self.dump(EXIT if error is None or issubclass(error, SystemExit) else EXCEPTION)
 
     def step(self) -> None:
-        """Handles the end of a training step."""
         took = time.perf_counter() - self._began
         self._steps_left = max(0, self._steps_left - 1)
         is_slow = len(self._took) >= _ENOUGH and took > self._slow * statistics.median(self._took)
@@ -157,9 +156,6 @@ class Dumping:
         while len(self.written) > self._most:
             shutil.rmtree(self.written.pop(0), ignore_errors=True)
         return True
-
-    def _at_exit(self) -> None:
-        self.dump(EXIT)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         self.dump(SIGNAL)

@@ -1,7 +1,7 @@
 """listen: makes this process ready to be recorded whenever `opspan attach` asks. Until then nothing is observed.
 
-A thread waits in the kernel at a Unix socket, in a folder that only this user can enter. Each requester gets a thread
-while it is recorded. These threads block all signals, which are meant for the program. A fork does not listen: it
+A thread waits in the kernel at a Unix socket, in a folder that only this user can enter. Each request has a
+thread while it is served. These threads block all signals, which are meant for the program. A fork does not listen: it
 closes the descriptors that it has from its parent.
 """
 

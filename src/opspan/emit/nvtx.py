@@ -51,7 +51,7 @@ class emit_nvtx(Emitter):  # noqa: N801  # torch's name
 
     def step(self) -> None:
         super().step()
-        if self._untold and self._labelling is not None and self._labelling.is_on and self._is_owner():
+        if self._untold and self._is_on() and self._is_owner():
             self._tell(True)
 
     def _tell(self, on: bool) -> None:

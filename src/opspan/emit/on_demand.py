@@ -86,11 +86,8 @@ def _note_missing_steps(recording: record, count: StepCount, seconds: float, not
         notes.append(f"the steps could not be recorded: {type(count.failed).__name__}: {count.failed}")
     if not count.begun:
         recording._discard()
-        why = (
-            notes[-1]
-            if notes
-            else f"no step began in {seconds:.1f} s, neither of an optimizer nor by a step() of opspan's"
-        )
+        no_step = f"no step began in {seconds:.1f} s, neither of an optimizer nor by a step() of opspan's"
+        why = notes[-1] if notes else no_step
         raise EmitError(f"nothing was recorded: {why}; --seconds 5 without --steps records 5 s of whatever runs")
     notes.append(f"ended after {seconds:.1f} s with {count.recorded} whole steps")
 

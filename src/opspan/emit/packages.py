@@ -42,10 +42,6 @@ class Package:
         return tool is not None and bool(os.environ.get(tool.variable)) and self.module is not None
 
 
-def _nvtx_start(nvtx: Any, name: str) -> Callable[[], object]:
-    return functools.partial(nvtx.end_range, nvtx.start_range(name))
-
-
 def _itt_mark(ittapi: Any, name: str) -> None:
     with ittapi.task(name, "opspan"):
         pass
@@ -65,7 +61,7 @@ PACKAGES = (
         push=lambda nvtx, name: nvtx.push_range(name),
         pop=lambda nvtx: nvtx.pop_range(),
         mark=lambda nvtx, name: nvtx.mark(name),
-        start=_nvtx_start,
+        start=lambda nvtx, name: functools.partial(nvtx.end_range, nvtx.start_range(name)),
     ),
     Package(
         ITT,

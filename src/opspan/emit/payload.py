@@ -53,10 +53,8 @@ def _number(value: Any) -> int | float | None:
 
 def _is_of_torch(value: Any) -> bool:
     """Returns whether it is a tensor, or a traced number. If so, torch is imported already."""
-    torch = sys.modules.get("torch")
-    if torch is None or not hasattr(torch, "Tensor"):
-        return False
-    return isinstance(value, torch.Tensor) or type(value).__module__.partition(".")[0] == "torch"
+    tensor = getattr(sys.modules.get("torch"), "Tensor", None)
+    return tensor is not None and (isinstance(value, tensor) or type(value).__module__.partition(".")[0] == "torch")
 
 
 def _from_torch(value: Any) -> int | float | None:

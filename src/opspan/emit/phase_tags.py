@@ -40,8 +40,8 @@ def start(tags: ThreadTags, named: bool) -> contextlib.ExitStack:
         backward = _Backward(tags, {"phase": BACKWARD} if named else {})
         _replace(undo, autograd, "_engine_run_backward", backward.begin, backward.end)
         if named:
-            next_batch = functools.partial(_begin_batch, tags)
-            _replace(undo, dataloader._BaseDataLoaderIter, "__next__", next_batch, tags.cut)
+            batches = dataloader._BaseDataLoaderIter
+            _replace(undo, batches, "__next__", lambda *_: tags.push({"phase": DATA}), tags.cut)
             steps = _OptimizerSteps(tags)
             undo.callback(optimizer.register_optimizer_step_pre_hook(steps.before).remove)
             undo.callback(optimizer.register_optimizer_step_post_hook(steps.after).remove)
@@ -75,10 +75,6 @@ def _replace(
 
     undo.callback(restore)
     setattr(owner, name, replaced)
-
-
-def _begin_batch(tags: ThreadTags, *_: object) -> int:
-    return tags.push({"phase": DATA})
 
 
 class _Backward:

@@ -126,12 +126,12 @@ class emit_pyroscope:  # noqa: N801  # stands beside emit_nvtx and emit_itt
         if "phase" in self.by or "module" in self.by:
             watcher = ModuleTags(tags, named="module" in self.by, forward="phase" in self.by)
             self._undo.callback(modules.unwatch)
-            self._undo.callback(tags.clear)
+            self._undo.callback(tags.cut, 0)
             self._undo.callback(watcher.end)
             modules.watch(watcher)
             self._undo.enter_context(phase_tags.start(tags, named="phase" in self.by))
         else:
-            self._undo.callback(tags.clear)
+            self._undo.callback(tags.cut, 0)
         tags.push({})
         self._name_run()
 

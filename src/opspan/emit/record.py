@@ -16,7 +16,7 @@ from opspan.emit.dumps import Dumping
 from opspan.emit.keep import EVERYTHING, EXCEPTION, SLOW_STEP, parse
 from opspan.emit.observer import ALL_INPUTS
 from opspan.emit.recording import Recording
-from opspan.emit.schedule import ProfilerAction, Schedule
+from opspan.emit.schedule import Schedule, every_step
 from opspan.emit.sessions import Session
 from opspan.emit.sink_list import CAPTURES
 from opspan.emit.sinks import Sinks
@@ -101,7 +101,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         if dump_to is not None and not limits:
             raise UsageError("dump_to= is of a recording that keeps the last alone: expected keep= as well")
         if schedule is None and (limits.steps or (self._dumping is not None and SLOW_STEP in self._dumping.on)):
-            schedule = _every_step
+            schedule = every_step
         super().__init__(enabled, record_shapes, modules, schedule)
         self.memory, self.stacks, self.overloads = memory, stacks, overloads
         self._devices = Devices() if device else None
@@ -228,7 +228,3 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
 
     def _discard(self) -> None:
         self._recording.discard()
-
-
-def _every_step(_: int) -> ProfilerAction:
-    return ProfilerAction.RECORD

@@ -59,6 +59,10 @@ def schedule(
     return action_of
 
 
+def every_step(_: int) -> ProfilerAction:
+    return ProfilerAction.RECORD
+
+
 def is_active(action: object) -> bool:
     """Returns whether an action labels. It takes torch.profiler's own enum, too, which has the same names."""
     return getattr(action, "name", None) in ("RECORD", "RECORD_AND_SAVE")

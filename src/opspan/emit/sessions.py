@@ -184,7 +184,6 @@ class Session:
         self.stats = native.stop(self._sink.number)
 
     def _losses(self) -> list[str]:
-        """Returns sentences about losses for the user."""
         return self.stats.losses()
 
     def _drop_labelling(self) -> None:

@@ -45,7 +45,6 @@ def set_counter(count: Callable[[int], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def ignore_optimizers() -> Iterator[None]:
-    """Ignores the steps of optimizers meanwhile."""
     global _speakers
     _speakers += 1
     try:

@@ -1,8 +1,8 @@
 """Marks training steps for a session.
 
-With a schedule, a step gets a range `ProfilerStep#N`, and labelling is turned on and off. Without one, a mark shows its
-end: a range would have to begin before it is known that the program calls step() at all, and the last range would
-include everything after the last step.
+With a schedule, a step gets a range `ProfilerStep#N`, and labelling is turned on and off. Without one, each step gets a
+mark at its end. A range would have to begin before it is known that the program calls step() at all, and the last range
+would include everything after the last step.
 """
 
 from __future__ import annotations
@@ -27,8 +27,7 @@ class Steps:
         self._over = over
         self._on = False
         self._pushed = False
-        self._to = 0
-        self._thread = threading.get_ident()
+        self._to = self._thread = 0
 
     def start(self, to: int) -> None:
         self._to = to

@@ -109,10 +109,6 @@ class ThreadTags:
     def get(self, key: str) -> str | None:
         return self._here().tags.get(key)
 
-    def clear(self) -> None:
-        """Removes all tags of this thread."""
-        self.cut(0)
-
     def forget(self) -> None:
         """Forgets all tags in a fork: the agent is not there, and its locks may be held for ever."""
         self._is_gone = True

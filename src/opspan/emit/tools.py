@@ -27,7 +27,6 @@ def listening(native: Sinks) -> int:
 
 
 def listens(native: Sinks, sink: Sink) -> bool:
-    """Returns whether anybody listens to the sink."""
     return (sink is not ITT or open_itt(native)) and native.listening(sink.number)
 
 
@@ -43,11 +42,9 @@ def open_itt(native: Sinks) -> bool:
 
 
 def _torch_library() -> str | None:
-    torch = sys.modules.get("torch")
-    if torch is None or not getattr(torch, "__file__", None):
-        return None
-    library = Path(str(torch.__file__)).parent / "lib" / "libtorch_cpu.so"
-    return str(library) if library.is_file() else None
+    file = getattr(sys.modules.get("torch"), "__file__", None)
+    library = Path(file).parent / "lib" / "libtorch_cpu.so" if file else None
+    return str(library) if library is not None and library.is_file() else None
 
 
 def _ittapi_library() -> str | None:

@@ -32,12 +32,10 @@ def note_end(owner: object) -> int:
     """Returns the range that ends, 0 if nobody listened. `__aexit__` must call it directly."""
     if not _open:
         return 0
-    key = (id(owner), _task(), _caller())
-    if key not in _open:
-        elsewhere = _elsewhere(*key)
-        if elsewhere is None:
-            return 0
-        key = elsewhere
+    here = (id(owner), _task(), _caller())
+    key = here if here in _open else _elsewhere(*here)
+    if key is None:
+        return 0
     ids = _open[key]
     range_id = ids.pop()
     if not ids:

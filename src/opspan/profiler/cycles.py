@@ -103,7 +103,8 @@ class _KinetoProfile:
             self._earlier = list(self._events)
         self._cycles += 1
         self._trace = self._events = None
-        self._trace_id = (self.custom_trace_id_callback or _new_id)()
+        callback = self.custom_trace_id_callback
+        self._trace_id = uuid.uuid4().hex.upper() if callback is None else callback()
 
     def start_trace(self) -> None:
         cycle = self._prepared("starting")
@@ -258,7 +259,3 @@ def _with_metadata(trace: Trace, metadata: Mapping[str, Any]) -> Trace:
         for rank in trace.ranks
     ]
     return Trace.of(side_by_side([Tables(tuple(ranks), **trace.frames)]))
-
-
-def _new_id() -> str:
-    return uuid.uuid4().hex.upper()

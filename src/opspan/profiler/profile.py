@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from opspan.emit import step_ends
 from opspan.emit.annotate import record_function
-from opspan.emit.schedule import ProfilerAction
+from opspan.emit.schedule import ProfilerAction, every_step
 from opspan.profiler.activities import parse_activities
 from opspan.profiler.cycles import _KinetoProfile
 from opspan.profiler.transitions import INCORRECT, TRANSITIONS, action_of
@@ -67,7 +67,7 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
             post_processing_timeout_s=post_processing_timeout_s,
             path=path,
         )
-        self.schedule = schedule or _always
+        self.schedule = schedule or every_step
         self.record_steps = schedule is not None
         self.on_trace_ready = on_trace_ready
         self.step_num = 0
@@ -131,10 +131,6 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
         open_range, self._step_range = self._step_range, None
         if open_range is not None:
             open_range.__exit__(None, None, None)
-
-
-def _always(_: int) -> ProfilerAction:
-    return ProfilerAction.RECORD
 
 
 def _with_cuda(activities: set[ProfilerActivity], use_cuda: bool) -> set[ProfilerActivity]:
