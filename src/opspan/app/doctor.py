@@ -93,9 +93,9 @@ def _fix_observer() -> None:
 
 
 def _compiler(torch: observer.Torch | None) -> Check:
-    found = compiler.find()
-    if found is not None:
-        return Check("compiler", "ok", found.identity)
+    cxx = compiler.find()
+    if cxx is not None:
+        return Check("compiler", "ok", cxx.identity)
     todo = "apt-get install g++, or set CXX"
     if torch is None:
         return Check("compiler", "optional", f"{compiler.why_none()}; without torch none is needed", todo)
@@ -127,12 +127,12 @@ def _observer(torch: observer.Torch | None) -> Check:
 
 def _devices(torch: observer.Torch | None) -> Check:
     """Checks which devices `record(device=True)` and opspan.profiler can collect on."""
-    found = sorted(activity.name for activity in device.activities()) if torch is not None else []
-    if not found:
+    names = sorted(activity.name for activity in device.activities()) if torch is not None else []
+    if not names:
         return Check("devices", "optional", "torch finds none that it can collect on: ops of the host alone")
     if tool := device.other_tool():
-        return Check("devices", "optional", f"{', '.join(found)}: left to {tool}, as they serve one tool at a time")
-    return Check("devices", "ok", ", ".join(found))
+        return Check("devices", "optional", f"{', '.join(names)}: left to {tool}, as they serve one tool at a time")
+    return Check("devices", "ok", ", ".join(names))
 
 
 def _cache() -> Check:

@@ -48,10 +48,10 @@ def parse(keep: str | Sequence[str]) -> Retention:
     amounts: dict[str, int] = {}
     texts = [keep] if isinstance(keep, str) else list(keep)
     for text in texts:
-        what, amount = _parse_one(text)
-        if what in amounts:
+        kind, amount = _parse_one(text)
+        if kind in amounts:
             raise UsageError(f"keep={keep!r} names an amount of the same kind twice: expected one")
-        amounts[what] = amount
+        amounts[kind] = amount
     if not amounts:
         raise UsageError(f"keep={keep!r} names no amount: expected one such as '30s', '2GB' or '50 steps'")
     if list(amounts) == ["steps"]:
@@ -67,8 +67,8 @@ def _parse_one(text: object) -> tuple[str, int]:
             f"keep={text!r} is no amount: expected a number and one of {', '.join(_UNITS)}, such as '30s', '2GB' or "
             "'50 steps'"
         )
-    what, one = unit
-    amount, (least, called) = float(match[1]) * one, _LEAST[what]
-    if not least <= amount < _MOST or (what == "steps" and amount != int(amount)):
-        raise UsageError(f"keep={text!r} cannot be kept: expected at least {called}, and whole steps")
-    return what, int(amount)
+    kind, factor = unit
+    amount, (least, least_text) = float(match[1]) * factor, _LEAST[kind]
+    if not least <= amount < _MOST or (kind == "steps" and amount != int(amount)):
+        raise UsageError(f"keep={text!r} cannot be kept: expected at least {least_text}, and whole steps")
+    return kind, int(amount)

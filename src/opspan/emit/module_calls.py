@@ -77,9 +77,9 @@ def _is_known(code: CodeType) -> bool:
 def _code_like(code: CodeType) -> CodeType:
     """Returns our code, with all of it at the position of torch's last call."""
     tree = ast.parse(_OURS)
-    last = [one for one in dis.get_instructions(code) if one.opname.startswith("CALL")][-1]
+    last_call = [step for step in dis.get_instructions(code) if step.opname.startswith("CALL")][-1]
     line = max(filter(None, (line for _, line in dis.findlinestarts(code))))
-    positions = getattr(last, "positions", None)  # from Python 3.11 on
+    positions = getattr(last_call, "positions", None)  # from Python 3.11 on
     columns = (0, 0) if positions is None else (positions.col_offset, positions.end_col_offset)
     for node in ast.walk(tree):
         if isinstance(node, (ast.stmt, ast.expr)):

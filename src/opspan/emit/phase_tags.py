@@ -139,7 +139,7 @@ class _OptimizerSteps:
     def _begin(self, step: FrameType) -> None:
         self._tags.settle()
         depth = self._tags.push({"phase": OPTIMIZER}, functools.partial(_is_running, id(step), step.f_code))
-        self._local.depths = [*(one for one in self._depths() if one < depth), depth]
+        self._local.depths = [*(outer for outer in self._depths() if outer < depth), depth]
 
     def _end(self) -> None:
         if depths := self._depths():

@@ -80,5 +80,5 @@ def _values(config: Any) -> list[Any]:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
+        return [_plain(item) for item in value]
     return value.decode() if isinstance(value, bytes) else value

@@ -135,9 +135,9 @@ def _worker(runs: Iterable[LogRun], run: str, span: str = "", worker: str = "") 
 
 
 def _by_name(of: Iterable[T], name: str) -> T:
-    for one in of:
-        if one.name == name or not name:
-            return one
+    for entry in of:
+        if entry.name == name or not name:
+            return entry
     raise KeyError(name)
 
 

@@ -45,12 +45,8 @@ def runs_in(folder: Path) -> list[LogRun]:
     folders: dict[Path, list[Path]] = {}
     for path in _traces(folder):
         folders.setdefault(path.parent, []).append(path)
-    runs = ((as_utf8(_name(place, folder)), paths) for place, paths in folders.items())
+    runs = ((as_utf8(str(place.relative_to(folder))), paths) for place, paths in folders.items())
     return [LogRun(printable(name), tuple(_spans(sorted(paths)))) for name, paths in sorted(runs)]
-
-
-def _name(place: Path, folder: Path) -> str:
-    return "." if place == folder else str(place.relative_to(folder))
 
 
 def _traces(folder: Path) -> Iterator[Path]:
