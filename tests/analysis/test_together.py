@@ -161,4 +161,4 @@ def test_the_schema_knows_every_column_that_an_analysis_adds(name: str) -> None:
     analysed = analyse(trace(outer_and_inner()))
     analysed = analysed.replace(ranges=memory(analysed.ranges, analysed.memory))
     added = set(analysed.frames[name].columns) - set(schema.TABLES[name].schema)
-    assert added == set(schema.FOUND.get(name, ()))
+    assert added == set(schema.ADDED.get(name, ()))

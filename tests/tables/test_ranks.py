@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opspan.tables import Metadata, Told
-from opspan.tables.cycles import Recorded
-from opspan.tables.ranks import decided, of_names
+from opspan.tables.cycles import Recording
+from opspan.tables.ranks import number_ranks, ranks_in_names
 from opspan.tables.told import NOTHING, from_distributed, from_environment, from_json, told
 
 S = 10**9
@@ -23,7 +23,7 @@ def of(path: str = "", rank: int | None = None, size: int | None = None, by: str
 
 
 def found(*ranks: Metadata, spans: list[tuple[int, int] | None] | None = None) -> tuple[list[tuple[int, str]], dict]:
-    numbered, issues = decided(ranks, [span and Recorded(*span) for span in spans or []])
+    numbered, issues = number_ranks(ranks, [span and Recording(*span) for span in spans or []])
     return [(one.rank, one.rank_by) for one in numbered], {issue.code: (issue.count, issue.detail) for issue in issues}
 
 
@@ -66,7 +66,7 @@ def found(*ranks: Metadata, spans: list[tuple[int, int] | None] | None = None) -
     ],
 )
 def test_what_names_say(names: list[str], expected: list[int | None]) -> None:
-    assert of_names(names) == expected
+    assert ranks_in_names(names) == expected
 
 
 @given(
@@ -74,12 +74,12 @@ def test_what_names_say(names: list[str], expected: list[int | None]) -> None:
     st.sampled_from(["rank{}", "x.rank_{}.json"]),
 )
 def test_the_word_rank_is_believed_for_any_numbers(numbers: list[int], form: str) -> None:
-    assert of_names([form.format(number) for number in numbers]) == numbers
+    assert ranks_in_names([form.format(number) for number in numbers]) == numbers
 
 
 @given(st.lists(st.text("ab01./-_rank", max_size=12), max_size=5))
 def test_any_names_are_looked_at_without_harm(names: list[str]) -> None:
-    assert len(of_names(names)) == len(names)
+    assert len(ranks_in_names(names)) == len(names)
 
 
 # --- numbers
@@ -138,14 +138,14 @@ def test_a_rank_of_one_of_ncclas_groups_is_no_rank_of_the_run() -> None:
 )
 def test_every_trace_gets_a_number_of_its_own(said: list[tuple[int | None, int | None, str]]) -> None:
     ranks = [of(path, rank, size) for rank, size, path in said]
-    numbered, _ = decided(ranks)
+    numbered, _ = number_ranks(ranks)
 
     assert len({one.rank for one in numbered}) == len(ranks)
     for before, after in zip(ranks, numbered, strict=True):
         if after.rank_by == "RANK":
             assert after.rank == before.told.rank
     # Once they have numbers, they keep them.
-    assert decided(numbered)[0] == numbered
+    assert number_ranks(numbered)[0] == numbered
 
 
 # --- runs
@@ -221,7 +221,7 @@ def test_damage_says_nothing(said: object) -> None:
 
 def test_what_is_said_of_stretches_reads_as_numbers() -> None:
     ranks = [of(f"{rank}", rank, 2000) for rank in range(0, 2000, 2)]
-    _, issues = decided(ranks)
+    _, issues = number_ranks(ranks)
     (issue,) = issues
     assert issue.count == 1000
     assert len(str(issue)) < 400

@@ -98,7 +98,7 @@ class Analysis:
     def _back(self, by_lane: Tables) -> Tables:
         """Returns tables with the columns that were added for each cycle, and with the ranks of the processes."""
         own = self.tables
-        places = {name: own.frames[name].select("rank", cycles.COLUMN) for name in schema.FOUND}
+        places = {name: own.frames[name].select("rank", cycles.COLUMN) for name in schema.ADDED}
         frames = {name: by_lane.frames[name].with_columns(rows) for name, rows in places.items()}
         return type(own)(own.ranks, **{**own.frames, **frames})
 

@@ -23,7 +23,7 @@ from opspan.tables import Issues, Metadata, Tables
 from opspan.tables.clocks import BY_COLLECTIVES, Shift, shifted, times
 from opspan.tables.ranks import runs_of
 from opspan.tables.tables import STRETCH
-from opspan.tables.window import without_strangers
+from opspan.tables.window import without_lost_parents
 
 # Even on one clock, devices end a collective up to so much apart.
 LEAST_ERROR_NS = 20_000
@@ -132,7 +132,7 @@ def collectives_of(trace: Tables) -> pl.DataFrame:
     starts = starts.filter(starts.cast(pl.String).str.starts_with("ncclCommInitRank"))
     ranges = trace.ranges.filter(_col("name").is_in(pl.concat([collectives, starts]).unique().implode()))
     calls = trace.calls.join(work, on=["rank", "pid", "correlation_id"], how="semi", nulls_equal=True)
-    small = Tables(trace.ranks, ranges=without_strangers(ranges), calls=calls, work=work)
+    small = Tables(trace.ranks, ranges=without_lost_parents(ranges), calls=calls, work=work)
     return Analysis(small).own_collectives
 
 

@@ -18,7 +18,7 @@ import polars as pl
 
 from opspan import native
 from opspan.analysis.nest import innermost, nest, trace_end_ns
-from opspan.tables.schema import without_found
+from opspan.tables.schema import without_added
 
 if TYPE_CHECKING:
     from opspan.tables import Tables
@@ -95,7 +95,7 @@ def with_functions(trace: Tables) -> pl.DataFrame:
     """Returns functions and ranges in one tree. The trace must have gone through `attribute`. If a range begins in a
     function and ends after it (as in the range's own `__enter__`), the function is cut where the range begins, because
     otherwise the range would be outside the tree."""
-    ranges, calls = without_found("ranges", trace.ranges), trace.functions
+    ranges, calls = without_added("ranges", trace.ranges), trace.functions
     end_ns = trace_end_ns(ranges, calls, trace.work)
     spans = calls.select(_SPAN).with_columns(_col("end_ns").fill_null(end_ns))
     spans = pl.concat([spans, ranges.clear()], how="diagonal")

@@ -1,10 +1,10 @@
-"""What the columns of a trace are called in the Chrome traces that opspan writes (views/chrome.py) and reads back
-(readers/kineto/exported.py). Where torch.profiler has a name for the same thing, it is that one.
+"""The keys that the columns of a trace have in the Chrome traces that opspan writes (views/chrome.py) and reads back
+(readers/kineto/exported.py). They are torch.profiler's keys where it has one for the same thing.
 
     {"opspan": {"version": 1, "zero_ns": 5000}, "opspanTables": {"ranks": [...], "threads": {...}, ...},
      "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", ..., "args": {"range": 12, ...}}, ...]}
 
-The first key of each table's says which table the event is a row of, and holds the number of the row.
+The first key of each table (`range`, `call`, ...) says which table the event is a row of; its value is the row's id.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from opspan.tables import schema
 
 VERSION = 1
 MARK, TABLES = "opspan", "opspanTables"  # members of the file
-ENDED, NOT_ENDED = "Ended", "no"  # of a range, call or work that was open at the end: it is drawn until there
-OVERLAPS = "Overlaps"  # is there where a range is drawn apart, and was not reported as async
-API = "API"  # of a call whose category is another: the one that torch.profiler has for it
-UNNAMED = "Unnamed"  # is there where the name of the event is none of the row's
+ENDED, NOT_ENDED = "Ended", "no"  # marks a range, call or work that was open at the end, and is drawn until there
+OVERLAPS = "Overlaps"  # marks a range that is drawn apart although it was not reported as async
+API = "API"  # the api of a call, where torch.profiler has another category for it
+UNNAMED = "Unnamed"  # marks an event whose name is not the row's
 
-CYCLES = "cycles"  # of a trace that has some, beside the tables: when each began
-# Tables that are no events: held as a whole.
+CYCLES = "cycles"  # a member beside the tables: when each cycle began
+# Tables whose rows are not events: they are written as columns.
 WHOLE = ("relations", "threads", "processes", "devices", "metrics", "issues")
 
 RANGES = {
@@ -98,7 +98,7 @@ MEMORY = {
     "payload_json": "Data",
     "end_ns": "Ended after ns",
 }
-# What of a row is in its event itself, or in several keys.
+# Columns that are in the event itself, or in several keys.
 _PLACE = {"rank", "pid", "tid", "start_ns", "end_ns", "name"}
 _IN_THE_EVENT = {
     "ranges": _PLACE | {"is_async", "is_mark"},
@@ -108,12 +108,12 @@ _IN_THE_EVENT = {
     "functions": _PLACE,
     "memory": {"rank", "pid", "tid", "time_ns"},
 }
-# No payload may have these keys, whichever table the event is a row of.
+# A payload must not have these keys, whichever table the event is a row of.
 OTHERS = (ENDED, OVERLAPS, UNNAMED, API, "range", "call", "work", "memory", "Python id")
 
 
 def _with_others(table: str, keys: dict[str, str]) -> dict[str, str]:
-    """A column that has no key here has its own name, so that none is lost."""
+    """Adds the columns that have no key here under their own names, so that none is lost."""
     others = [name for name in schema.TABLES[table].schema if name not in keys and name not in _IN_THE_EVENT[table]]
     return {**keys, **{name: name for name in others}}
 

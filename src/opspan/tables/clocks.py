@@ -1,4 +1,4 @@
-"""Moving ranks in time: what is added to their times, as a trace keeps it."""
+"""Shifts that move ranks in time, as the options of a trace's metadata keep them."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ import polars as pl
 from opspan.tables import schema
 from opspan.tables.metadata import Metadata
 
-# In a rank's options: what it was moved by to be on the first rank's clock, by UTC and by its collectives.
+# Keys of a rank's options: how it was moved to the first rank's clock, by UTC and by its collectives.
 BY_UTC, BY_COLLECTIVES = "shifted_ns", "aligned"
 
 
 class Shift(NamedTuple):
-    """What to add to a time: `ns`, and `drift` for each ns since `since_ns`."""
+    """What is added to a time: `ns`, and `drift` for each ns since `since_ns`."""
 
     ns: int = 0
     drift: float = 0.0
     since_ns: int = 0
 
     def of(self, time: int) -> int:
-        """One time, moved."""
+        """Returns the time after the shift."""
         return time + self.ns + round((time - self.since_ns) * self.drift)
 
 
 def shift_of(rank: Metadata) -> Shift:
-    """By which its collectives say that it was moved."""
-    said: Any = rank.options.get(BY_COLLECTIVES)
-    said = said if isinstance(said, Mapping) else {}
-    return Shift(said.get("shift_ns", 0), said.get("drift", 0.0), said.get("since_ns", 0))
+    """Returns the shift by which the rank was moved to agree with others on its collectives."""
+    options: Any = rank.options.get(BY_COLLECTIVES)
+    options = options if isinstance(options, Mapping) else {}
+    return Shift(options.get("shift_ns", 0), options.get("drift", 0.0), options.get("since_ns", 0))
 
 
 def times(columns: pl.Expr, shifts: Mapping[int, Shift], rank: pl.Expr | None = None) -> pl.Expr:
-    """Columns of times, in a frame with `rank` if nothing else says it; ranks that are not named stay as they are."""
+    """Shifts columns of times by the rank of each row (the column `rank` by default). Other ranks stay as they are."""
     rank = pl.col("rank") if rank is None else rank
 
     def of_rank(values: Mapping[int, float], dtype: schema.Dtype) -> pl.Expr:

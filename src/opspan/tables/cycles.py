@@ -1,8 +1,8 @@
 """Cycles: files that one process wrote one after the other, such as those of torch's `schedule(repeat=2)`.
 
-    found(ranks, numbers, recorded, issues) -> of each process the places of its files in `ranks`, in order of time
-    numbered(groups, recorded)              -> the number of each place's cycle, from 1
-    lanes(ranks)                            -> Lanes: the same trace with a rank for each cycle, and back
+    group_by_process(ranks, numbers, recordings, issues) -> for each process, its places in `ranks`, in order of time
+    cycle_numbers(groups, recordings)                    -> the number of each place's cycle, from 1
+    lanes(ranks)                                         -> Lanes: the same trace with a rank for each cycle, and back
 
 All cycles of a process have its rank, and the column `cycle` tells them apart. Ids of calls, threads of Python and
 numbers of forward ops may be the same in two of them, and between two of them nothing was recorded. So each cycle is
@@ -29,11 +29,11 @@ COLUMN = "cycle"
 # tensorboard_trace_handler's names: worker.time.pt.trace.json, where the worker is host_pid if nobody named it.
 HANDLED = re.compile(r"(?P<worker>.+?)(?:\.(?P<time>\d+))?\.pt\.trace\.json(?:\.gz)?")
 _col = pl.col
-_MANY = 2**20  # cycles of a rank, and more than there will be
+_MANY = 2**20  # more cycles than a rank will have
 
 
-class Recorded(NamedTuple):
-    """When a rank was recorded, by which of its processes, and between which of torch's numbered steps."""
+class Recording(NamedTuple):
+    """When a rank was recorded, the processes that recorded it, and the first and last of torch's numbered steps."""
 
     begin_ns: int
     end_ns: int
@@ -48,7 +48,7 @@ class Lane(NamedTuple):
 
 
 class Lanes(NamedTuple):
-    """`of`: by the number that stands for a cycle of a rank, whose it is."""
+    """`of` has, for each number that stands for a cycle of a rank, that rank and cycle."""
 
     of: Mapping[int, Lane]
     ranks: tuple[Metadata, ...]
@@ -62,7 +62,7 @@ class Lanes(NamedTuple):
         return {number: lane.cycle for number, lane in self.of.items()}
 
     def frames(self, frames: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-        """With the number of the lane as the rank. What is of a whole rank, such as its devices, is in each lane."""
+        """Puts the number of the lane in place of the rank. Rows of a whole rank, such as devices, go to each lane."""
         return {name: self._frame(frame, is_once=name in ("issues", "metrics")) for name, frame in frames.items()}
 
     def _frame(self, frame: pl.DataFrame, *, is_once: bool) -> pl.DataFrame:
@@ -80,16 +80,16 @@ class Lanes(NamedTuple):
             {"rank": [lane.rank for lane in self.of.values()], "lane": list(self.of)},
             schema={"rank": pl.Int32, "lane": pl.Int32},
         )
-        found = frame.join(pairs, on="rank", how="left", maintain_order="left")
-        return found.with_columns(rank=pl.coalesce("lane", "rank")).drop("lane")
+        joined = frame.join(pairs, on="rank", how="left", maintain_order="left")
+        return joined.with_columns(rank=pl.coalesce("lane", "rank")).drop("lane")
 
     def back(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Rows of an analysis, with the ranks that they are of."""
+        """Puts the ranks back in place of the lanes, in rows of an analysis."""
         return rows.with_columns(rank=_as(self.rank_of)) if "rank" in rows.columns else rows
 
 
 def with_cycles(rows: pl.DataFrame, cycle_of: Mapping[int, int | None]) -> pl.DataFrame:
-    """With the number of the cycle beside that of the lane, for what is asked of each cycle when the ranks are back."""
+    """Adds the number of the cycle beside that of the lane, for analyses that need both when the ranks are back."""
     return rows.with_columns(_col("rank").replace_strict(cycle_of, default=None, return_dtype=pl.Int32).alias(COLUMN))
 
 
@@ -98,17 +98,17 @@ def _as(numbers: Mapping[int, int]) -> pl.Expr:
 
 
 def lanes(ranks: Sequence[Metadata]) -> Lanes | None:
-    """None where no rank has cycles."""
+    """Returns a lane for each cycle of each rank; None if no rank has cycles."""
     if not any(rank.cycles for rank in ranks):
         return None
     every = [(rank.rank, one) for rank in ranks for one in (rank.cycles or (rank,))]
-    every.sort(key=lambda each: (each[0], each[1].cycle or 0))
+    every.sort(key=lambda pair: (pair[0], pair[1].cycle or 0))
     of = {number: Lane(rank, one.cycle) for number, (rank, one) in enumerate(every)}
     return Lanes(of, tuple(replace(one, rank=number, cycles=()) for number, (_, one) in enumerate(every)))
 
 
-def merged(cycles: Sequence[Metadata]) -> Metadata:
-    """A rank of its cycles, on whatever clock they are now."""
+def merge_cycles(cycles: Sequence[Metadata]) -> Metadata:
+    """Returns the rank that consists of these cycles, with the clock that they have now."""
     if len(cycles) == 1 and cycles[0].cycle is None:
         return cycles[0]
     in_order = sorted(cycles, key=lambda one: one.cycle or 0)
@@ -117,8 +117,8 @@ def merged(cycles: Sequence[Metadata]) -> Metadata:
 
 
 def begins(frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """rank, cycle, begin_ns: when each cycle began. With these, times tell cycles apart where a format has no column
-    for them."""
+    """Returns rank, cycle, begin_ns: when each cycle began. These tell cycles apart by time where a format has no
+    column for them."""
     parts = [
         frame.select("rank", COLUMN, begin_ns="start_ns" if "start_ns" in frame.columns else "time_ns")
         for frame in frames.values()
@@ -129,25 +129,25 @@ def begins(frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
 
 
 def by_time(frame: pl.DataFrame, begins: pl.DataFrame) -> pl.DataFrame:
-    """With the column of cycles, by what `begins` says; `begins` is not empty."""
+    """Adds the column `cycle` by the times of the rows. `begins`, of the function above, is not empty."""
     time = "start_ns" if "start_ns" in frame.columns else "time_ns"
     rows = frame.with_row_index("row").select("row", _col("rank").cast(pl.Int32), time)
-    found = rows.sort(time, nulls_last=True).join_asof(
+    joined = rows.sort(time, nulls_last=True).join_asof(
         begins.sort("begin_ns"), left_on=time, right_on="begin_ns", by="rank", check_sortedness=False
     )
-    return frame.with_columns(found.sort("row")[COLUMN])
+    return frame.with_columns(joined.sort("row")[COLUMN])
 
 
 _BEGINS: dict[str, pl.DataType | type[pl.DataType]] = {"rank": pl.Int32, COLUMN: pl.Int32, "begin_ns": pl.Int64}
 
 
 def numbers_of(ranks: Sequence[Metadata]) -> list[int]:
-    """The numbers of the cycles that are there."""
+    """Returns the numbers of all cycles, sorted and each once."""
     return sorted({one.cycle for rank in ranks for one in rank.cycles if one.cycle is not None})
 
 
 def check(number: int, known: Sequence[int]) -> None:
-    """An error where that cycle is not there. Whatever is no cycle of several is the first one."""
+    """Raises UsageError if there is no cycle of that number. A file that is not one of several counts as cycle 1."""
     if number in (known or [1]):
         return
     there = f"the files are of cycles {listed(list(known))}" if known else "no process wrote several of these files"
@@ -157,44 +157,42 @@ def check(number: int, known: Sequence[int]) -> None:
 # --- which files are cycles of one process
 
 
-def found(
-    ranks: Sequence[Metadata], numbers: Sequence[int | None], recorded: Sequence[Recorded | None], issues: Issues
+def group_by_process(
+    ranks: Sequence[Metadata], numbers: Sequence[int | None], recordings: Sequence[Recording | None], issues: Issues
 ) -> list[list[int]]:
-    """Each process once, in the order of the files: its places in `ranks`. `numbers`: what the traces, or the words of
-    their names, say of their rank."""
+    """Returns, for each process, the places of its files in `ranks`, in the order of the files. `numbers`: the ranks
+    that the traces, or the names of their files, say that they are."""
     alike: dict[object, list[int]] = {}
     for at, (one, number) in enumerate(zip(ranks, numbers, strict=True)):
-        when = _when(recorded, at)
+        when = _when(recordings, at)
         known = _process(one, number, when) if when.pids and one.paths and not one.cycles else None
         alike.setdefault(at if known is None else known, []).append(at)
-    groups: list[list[int]] = []
-    for places in alike.values():
-        groups += _apart(places, ranks, recorded, issues)
+    groups = [group for places in alike.values() for group in _split_overlapping(places, ranks, recordings, issues)]
     for places in groups:
         if len(places) > 1:
-            _note_assumed(places, ranks, numbers, recorded, issues)
+            _note_assumed(places, ranks, numbers, recordings, issues)
     return sorted(groups, key=min)
 
 
-def _process(one: Metadata, number: int | None, when: Recorded) -> tuple[object, ...]:
-    """Returns what is equal in all files of one process and, as far as it is told, in no other's."""
+def _process(one: Metadata, number: int | None, when: Recording) -> tuple[object, ...]:
+    """Returns what is equal in all files of one process and, as far as is known, in no other process's."""
     # Kineto counts all times of a process from one base; other tools begin each file at a zero of its own.
     base = one.origin_utc_ns if one.source == "kineto" else one.clock
     return (one.source, min(when.pids), _host(one), _worker(one), number, one.told.world_size, one.told.run, base)
 
 
-def _apart(
-    places: list[int], ranks: Sequence[Metadata], recorded: Sequence[Recorded | None], issues: Issues
+def _split_overlapping(
+    places: list[int], ranks: Sequence[Metadata], recordings: Sequence[Recording | None], issues: Issues
 ) -> list[list[int]]:
-    """One process does not record twice at a time. If files overlap they are of several: of one in each folder, or
-    each of its own."""
-    timed = sorted(places, key=lambda at: _when(recorded, at)[:2])
-    if _follow(timed, recorded):
+    """Splits files that overlap in time, because one process does not record twice at a time: by folder if the files
+    of a folder do not overlap, else into single files."""
+    timed = sorted(places, key=lambda at: _when(recordings, at)[:2])
+    if _follow(timed, recordings):
         return [timed]
     folders: dict[PurePath, list[int]] = {}
     for at in timed:
         folders.setdefault(PurePath(ranks[at].paths[0]).parent, []).append(at)
-    if len(folders) > 1 and all(_follow(some, recorded) for some in folders.values()):
+    if len(folders) > 1 and all(_follow(some, recordings) for some in folders.values()):
         return list(folders.values())
     if _host(ranks[places[0]]) is not None:
         names = listed([PurePath(ranks[at].paths[0]).name for at in places], longest=LONGEST_LINE)
@@ -202,28 +200,28 @@ def _apart(
     return [[at] for at in places]
 
 
-def _when(recorded: Sequence[Recorded | None], at: int) -> Recorded:
-    return (recorded[at] if at < len(recorded) else None) or Recorded(0, 0)
+def _when(recordings: Sequence[Recording | None], at: int) -> Recording:
+    return (recordings[at] if at < len(recordings) else None) or Recording(0, 0)
 
 
-def _follow(places: Sequence[int], recorded: Sequence[Recorded | None]) -> bool:
-    return all(_when(recorded, one).end_ns <= _when(recorded, other).begin_ns for one, other in pairwise(places))
+def _follow(places: Sequence[int], recordings: Sequence[Recording | None]) -> bool:
+    return all(_when(recordings, one).end_ns <= _when(recordings, other).begin_ns for one, other in pairwise(places))
 
 
 def _note_assumed(
     places: Sequence[int],
     ranks: Sequence[Metadata],
     numbers: Sequence[int | None],
-    recorded: Sequence[Recorded | None],
+    recordings: Sequence[Recording | None],
     issues: Issues,
 ) -> None:
-    """Where a second process may have had the same number: on another host, or in a later run."""
+    """Adds an issue if a second process may have had the same number: on another host, or in a later run."""
     first = ranks[places[0]]
     names = listed([PurePath(ranks[at].paths[0]).name for at in places], longest=LONGEST_LINE)
     if _host(first) is None and _worker(first) is None and numbers[places[0]] is None:
         issues.add("assumed_cycles", len(places), f"{names}: no file names its host or rank")
         return
-    steps = [when.steps for at in places if (when := _when(recorded, at)).steps is not None]
+    steps = [when.steps for at in places if (when := _when(recordings, at)).steps is not None]
     if any(one[1] > other[0] for one, other in pairwise(steps)):
         issues.add("assumed_cycles", len(places), f"{names}: numbers of steps begin again")
 
@@ -238,19 +236,19 @@ def _worker(one: Metadata) -> str | None:
 
 
 def _host(one: Metadata) -> str | None:
-    """Older torch names it in the name of the file alone: host_pid."""
+    """Returns the host. Older versions of torch write it into the file's name alone: host_pid."""
     if one.host is not None or one.source != "kineto":
         return one.host
     named = re.fullmatch(r"(.+)_[0-9]+", _worker(one) or "")
     return named[1] if named else None
 
 
-def numbered(groups: Sequence[Sequence[int]], recorded: Sequence[Recorded | None]) -> dict[int, int]:
-    """The number of each place's cycle, nothing where no process has several. Ranks with as many cycles have the same;
-    of others, and of files that are gone, the numbers of their steps tell which belong together."""
+def cycle_numbers(groups: Sequence[Sequence[int]], recordings: Sequence[Recording | None]) -> dict[int, int]:
+    """Returns the number of each place's cycle; empty if no process has several. If all ranks have as many cycles, the
+    cycles are counted. Otherwise, as when files are gone, the numbers of their steps tell which belong together."""
     if all(len(places) == 1 for places in groups):
         return {}
-    steps = {at: _when(recorded, at).steps for places in groups for at in places}
+    steps = {at: _when(recordings, at).steps for places in groups for at in places}
     first = {at: when[0] for at, when in steps.items() if when is not None}
     rises = len(first) == len(steps) and all(
         first[one] < first[other] for some in groups for one, other in pairwise(some)

@@ -1,4 +1,4 @@
-"""Everything that can be wrong with a trace that was read all the same: its code, severity and advice.
+"""Everything that can be wrong with a trace that is read all the same: its code, severity and advice.
 
 A reader collects findings in an `Issues`; a Trace carries them as its table `issues`.
 """
@@ -15,13 +15,13 @@ import polars as pl
 from opspan.printable import LONGEST_LINE, as_utf8, printable, shortened
 from opspan.tables.schema import ISSUES
 
-MOST_DETAILS = 100  # of one code; what more there is of it is counted together
+MOST_DETAILS = 100  # for one code; issues with further details are counted together
 OTHERS = "others, each of them different"
 
 
 class Code(NamedTuple):
     severity: str  # info: worth knowing; warning: something is missing; error: do not trust the rest
-    message: str  # what was found; how often is added
+    message: str  # what was found; the count is added
     advice: str
 
 
@@ -332,7 +332,7 @@ MOST = 2**63 - 1  # a damaged file may say that it has lost more
 
 @dataclass(frozen=True)
 class Issue:
-    """What was skipped, repaired or odd, and how often."""
+    """Something that was skipped, repaired or odd, and how often."""
 
     code: str
     count: int
@@ -344,19 +344,19 @@ class Issue:
         return CODES[self.code].severity
 
     def __str__(self) -> str:
-        # For people, though the detail may name what is in a file: never two lines, nor one without an end.
+        # For people: the detail may quote the file, so it is cut to one line of limited length.
         detail = f": {shortened(printable(self.detail), LONGEST_LINE)}" if self.detail else ""
         return f"{CODES[self.code].message} ({self.count:,}){detail}"
 
 
 @dataclass
 class Issues:
-    """A list under construction. Adding nothing adds nothing, so a reader adds its counts without asking; the same
-    thing found again is counted with the first."""
+    """The issues that a reader has collected so far. A count of 0 adds nothing, so a reader need not check its counts.
+    The counts of equal issues are added."""
 
     path: str | None = None
     _found: dict[tuple[str, str], Issue] = field(default_factory=dict)
-    _details: Counter[str] = field(default_factory=Counter)  # how many a code has
+    _details: Counter[str] = field(default_factory=Counter)  # number of details of each code
 
     def __post_init__(self) -> None:
         self.path = None if self.path is None else as_utf8(self.path)

@@ -9,7 +9,7 @@ from typing import Any
 from opspan.printable import as_utf8
 from opspan.tables.told import NOTHING, Told
 
-ORDER, NAME = "order", "name"  # what says a rank, where the trace does not
+ORDER, NAME = "order", "name"  # sources of a rank's number, where the trace does not say it
 
 
 @dataclass(frozen=True)

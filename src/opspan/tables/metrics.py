@@ -1,8 +1,8 @@
-"""What a report says by name -> the table metrics, one row a name and metric.
+"""A report by name -> the table metrics, with one row for each name and metric.
 
-A report has a column of names, the first, and columns of numbers; or it is long, as a summary is: section, name,
-metric, value. Names may be labels: several of one op are one name, of which what can be added is added, and the rest is
-not known.
+The first column of a report has names, the others have numbers; or the report is a summary, with the columns section,
+name, metric and value. Names may be labels. Several labels of one op become one name: metrics that can be added are
+added, the others are left out.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from opspan.tables.tables import Tables
 _LONG = ("section", "name", "metric", "value")
 _TASKS = "Task"  # in the title of a section that is about tasks
 _NO_NAME = r"^\[.*\]$|^$"  # [Outside any task], [Others]
-_NO_SUM = r"(?i)%|average|avg|ratio|rate\b|peak|max|min\b|width|latency|frequency|\bcpi\b"
+_NO_SUM = r"(?i)%|average|avg|ratio|rate\b|peak|max|min\b|width|latency|frequency|\bcpi\b"  # metrics not to be added
 _col = pl.col
 T = TypeVar("T", bound=Tables)
 
 
 def with_metrics(trace: T, report: pl.DataFrame, issues: Issues | None = None) -> T:
-    """The trace with what a report says of its names. `issues`: those of reading the report."""
-    found = metrics_of(report)
+    """Adds the report to the trace's metrics. `issues`: those of reading the report."""
+    metrics = metrics_of(report)
     issues = issues or Issues()
-    names = found["name"] if found.height or "name" not in report.columns else report["name"]
-    issues.add("unmatched_metrics", _without(names, trace))
-    return trace.replace(metrics=pl.concat([trace.metrics, found]), issues=pl.concat([trace.issues, issues.frame()]))
+    names = metrics["name"] if metrics.height or "name" not in report.columns else report["name"]
+    issues.add("unmatched_metrics", _count_unknown(names, trace))
+    return trace.replace(metrics=pl.concat([trace.metrics, metrics]), issues=pl.concat([trace.issues, issues.frame()]))
 
 
-def _without(names: pl.Series, trace: Tables) -> int:
-    """How many of the names stand for nothing in the trace."""
+def _count_unknown(names: pl.Series, trace: Tables) -> int:
+    """Returns how many of the names are not in the trace."""
     texts = trace.ranges.filter(pl.col("name").is_null())["text"]  # labels that a reader left whole
     known = [trace.ranges["name"], parse_column(texts)["name"], trace.work["name"], trace.work["full_name"]]
     have = pl.concat([column.unique().cast(pl.String) for column in known])
@@ -49,11 +49,11 @@ def metrics_of(report: pl.DataFrame) -> pl.DataFrame:
     named = long.with_columns(parse_column(long["name"])["name"].cast(pl.String).alias("name"))
     one = _col("value").len() == 1
     can_be_added = ~_col("metric").first().str.contains(_NO_SUM)
-    found = named.group_by("name", "metric", maintain_order=True).agg(
+    metrics = named.group_by("name", "metric", maintain_order=True).agg(
         pl.when(one | can_be_added).then(_col("value").sum()).alias("value")
     )
-    return found.drop_nulls().select(
-        pl.lit(0, dtype=pl.Int32).alias("rank"), *(_col(name).cast(METRICS.schema[name]) for name in found.columns)
+    return metrics.drop_nulls().select(
+        pl.lit(0, dtype=pl.Int32).alias("rank"), *(_col(name).cast(METRICS.schema[name]) for name in metrics.columns)
     )
 
 
@@ -83,7 +83,7 @@ def _of_table(report: pl.DataFrame) -> pl.DataFrame:
 
 
 def wide(metrics: pl.DataFrame) -> pl.DataFrame:
-    """A row a rank and name, a column a metric."""
+    """Returns a row for each rank and name, with a column for each metric."""
     titles = metrics["metric"].cast(pl.String).unique(maintain_order=True).drop_nulls().to_list()
     columns = [_col("value").filter(_col("metric").cast(pl.String) == title).last().alias(title) for title in titles]
     return metrics.group_by("rank", _col("name").cast(pl.String), maintain_order=True).agg(columns)

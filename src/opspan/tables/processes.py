@@ -1,10 +1,10 @@
-"""One file with the processes of several ranks: whose is which row.
+"""Splits a file with processes of several ranks into these ranks.
 
-    in_ranks(trace, told, of_all) -> the trace with a rank for each that its processes are of
+    in_ranks(trace, told, of_all) -> the trace with a rank for each that its processes belong to
 
-`told`: what is known of processes, by pid; `of_all`: of the whole file. Where that is fewer than two ranks, the trace
-is one rank. Rows of a device are of the ranks that used it; what is of no process (issues, figures of reports) of the
-first.
+`told` has what is known of processes, by pid, and `of_all` what is known of the whole file. If fewer than two ranks are
+known, the trace is one rank. Rows of a device belong to the ranks that used it. Rows without a process (issues, figures
+of reports) belong to the first rank.
 """
 
 from __future__ import annotations
@@ -29,14 +29,16 @@ def in_ranks(trace: Tables, told: Mapping[int, Told], of_all: Told = NOTHING) ->
         return Tables((only,), **trace.frames)
     of_process = {pid: one.rank for pid, one in told.items() if one.rank is not None}
     first = min(ranks)
-    # Processes that nobody told of are a rank of their own, after the others, if they did anything.
+    # Processes whose rank is not known are together one rank, after the others, if they did anything.
     others = set(active(trace)) - set(of_process)
     rest = max([max(ranks) + 1, *(one.world_size or 0 for one in ranks.values())])
     of_process |= dict.fromkeys(others, rest)
     frames = {name: _with_ranks(frame, of_process, first) for name, frame in trace.frames.items()}
-    frames["devices"] = _devices(trace.devices, frames["work"], first)
-    frames["counters"] = _of_devices(frames["counters"], frames["work"])
-    frames["relations"] = _of_ranges(trace.relations, frames["ranges"], first)
+    users = frames["work"].select(of="rank", device_id=_DEVICE).drop_nulls().unique().sort("of", _DEVICE)
+    of_ranges = frames["ranges"].select(range_id="id", of="rank").unique("range_id", keep="first")
+    frames["devices"] = _join_ranks(trace.devices, users, _DEVICE, first)  # a row for each rank that used the device
+    frames["counters"] = _with_users(frames["counters"], users)
+    frames["relations"] = _join_ranks(trace.relations, of_ranges, "range_id", first)
     known = [
         replace(trace.metadata, rank=rank, rank_by=ranks[rank].by or "", told=ranks[rank]) for rank in sorted(ranks)
     ]
@@ -45,7 +47,7 @@ def in_ranks(trace: Tables, told: Mapping[int, Told], of_all: Told = NOTHING) ->
 
 
 def active(trace: Tables) -> list[int]:
-    """The processes that did something."""
+    """Returns the ids of the processes that did something."""
     pids = {pid for name in _ACTIVE for pid in each_once(trace.frames[name], "pid")}
     return sorted(pids - {None})
 
@@ -58,25 +60,13 @@ def _with_ranks(frame: pl.DataFrame, of_process: Mapping[int, int], first: int) 
     )
 
 
-def _of_ranges(relations: pl.DataFrame, ranges: pl.DataFrame, first: int) -> pl.DataFrame:
-    of = ranges.select(range_id="id", of="rank").unique("range_id", keep="first")
-    found = relations.join(of, on="range_id", how="left", maintain_order="left")
-    return found.with_columns(rank=pl.col("of").fill_null(first)).drop("of")
+def _join_ranks(rows: pl.DataFrame, ranks: pl.DataFrame, key: str, first: int) -> pl.DataFrame:
+    joined = rows.join(ranks, on=key, how="left", maintain_order="left")
+    return joined.with_columns(rank=pl.col("of").fill_null(first)).drop("of")
 
 
-def _users(work: pl.DataFrame) -> pl.DataFrame:
-    return work.select(of="rank", device_id=_DEVICE).drop_nulls().unique().sort("of", _DEVICE)
-
-
-def _devices(devices: pl.DataFrame, work: pl.DataFrame, first: int) -> pl.DataFrame:
-    """A row for each rank that used the device."""
-    found = devices.join(_users(work), on=_DEVICE, how="left", maintain_order="left")
-    return found.with_columns(rank=pl.col("of").fill_null(first)).drop("of")
-
-
-def _of_devices(counters: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """What is of no process, but of a device that one rank alone used."""
-    users = _users(work).filter(pl.len().over(_DEVICE) == 1)
-    found = counters.join(users, on=_DEVICE, how="left", maintain_order="left")
+def _with_users(counters: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
+    """Gives counters without a process to the rank that alone used their device."""
+    joined = counters.join(users.filter(pl.len().over(_DEVICE) == 1), on=_DEVICE, how="left", maintain_order="left")
     of = pl.when(pl.col("pid").is_null()).then("of")
-    return found.with_columns(rank=pl.coalesce(of, "rank")).drop("of")
+    return joined.with_columns(rank=pl.coalesce(of, "rank")).drop("of")

@@ -1,5 +1,5 @@
-"""Which columns have the same value in all rows, and which rows are the same as others. Many are, and then much need
-not be done for each of them."""
+"""Finds columns with one value in all rows, and the distinct rows of a frame. Many columns have one value, so much work
+need not be done for each row."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ FEW = 10_000  # rows
 
 
 def unlike(names: Sequence[str], *frames: pl.DataFrame) -> list[str]:
-    """The others of these names: what tells rows of the frames apart. Where there are no rows, all."""
+    """Returns the columns that do not have one value in all rows of the frames; all columns if there are no rows."""
     known = same(names, *frames)
     return [name for name in names if name not in known]
 
 
 def is_one(rows: pl.DataFrame, *names: str) -> bool:
-    """All rows have the same values: most traces are of one process, and one device."""
+    """Whether each column has one value in all rows: most traces are of one process and one device."""
     return same(names, rows) == [*names]
 
 
 def same(names: Sequence[str], *frames: pl.DataFrame) -> list[str]:
     """Returns the names of the columns that have one value in all rows of all frames."""
-    told = [_bounds(frame, names) for frame in frames]
+    bounds = [_bounds(frame, names) for frame in frames]
 
     def is_same(at: int) -> bool:
-        found = {of_frame[at] for of_frame in told}
-        low, high, nulls = found.pop()
-        return not found and low is not None and low == high and nulls == 0
+        distinct = {of_frame[at] for of_frame in bounds}
+        low, high, nulls = distinct.pop()
+        return not distinct and low is not None and low == high and nulls == 0
 
     return [name for at, name in enumerate(names) if is_same(at)]
 
@@ -38,12 +38,11 @@ def _bounds(frame: pl.DataFrame, names: Sequence[str]) -> list[tuple[Any, Any, i
     """Returns, for each column, its least and its greatest value, and the number of nulls."""
     if frame.height <= FEW or not names:  # a query of few rows takes fifty times as long as its answer
         return [(one.min(), one.max(), one.null_count()) for one in map(frame.get_column, names)]
-    # As expressions, for which a literal need not become a column.
-    columns = (pl.col(name) for name in names)
-    asked = [what for column in columns for what in (column.min(), column.max(), column.null_count())]
-    # One after the other: to hand them to threads takes longer than most of them do.
-    told = frame.select_seq(what.alias(str(at)) for at, what in enumerate(asked)).row(0)
-    return [told[at : at + 3] for at in range(0, len(told), 3)]
+    columns = (pl.col(name) for name in names)  # expressions, because a literal then need not become a column
+    figures = [figure for column in columns for figure in (column.min(), column.max(), column.null_count())]
+    # One after the other: handing them to threads takes longer than computing most of them.
+    row = frame.select_seq(figure.alias(str(at)) for at, figure in enumerate(figures)).row(0)
+    return [row[at : at + 3] for at in range(0, len(row), 3)]
 
 
 def each_once(frame: pl.DataFrame, name: str) -> pl.Series:
@@ -51,7 +50,7 @@ def each_once(frame: pl.DataFrame, name: str) -> pl.Series:
     each other."""
     if frame.is_empty() or is_one(frame, name):
         return frame.head(1).get_column(name)
-    column = frame.get_column(name)  # two views of it: as `rows_once` shifts its rows they take thrice as long
+    column = frame.get_column(name)  # compares two views of the column: a third of the time of shifting it
     changed = column[1:].filter(column[1:].ne_missing(column[:-1]))
     return pl.concat([column[:1], changed]).unique()
 

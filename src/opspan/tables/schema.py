@@ -34,11 +34,11 @@ class Column(NamedTuple):
     dtype: Dtype
     sentence: str
     unit: str = ""
-    # "table.column" whose values this column holds; such numbers are shifted together when traces are put side by side
+    # "table.column" whose values this column holds; they are shifted together when traces are put side by side
     refers: str = ""
 
 
-class Table(NamedTuple):
+class TableSchema(NamedTuple):
     name: str
     sentence: str
     columns: tuple[Column, ...]
@@ -49,14 +49,14 @@ class Table(NamedTuple):
 
 
 def _where(thread: bool = True) -> tuple[Column, ...]:
-    """The columns that say whose row it is."""
+    """Returns the columns that say whose row it is."""
     rank = Column("rank", I32, RANK)
     pid = Column("pid", I64, "Process, as the operating system numbered it.")
     tid = Column("tid", I64, "Thread, as the operating system numbered it.")
     return (rank, pid, tid) if thread else (rank, pid)
 
 
-RANGES = Table(
+RANGES = TableSchema(
     "ranges",
     "What the program said about itself: ranges and marks, as the tool recorded them.",
     (
@@ -98,7 +98,7 @@ RANGES = Table(
     ),
 )
 
-RELATIONS = Table(
+RELATIONS = TableSchema(
     "relations",
     "What the program said about pairs of ranges (ITT relations).",
     (
@@ -110,7 +110,7 @@ RELATIONS = Table(
     ),
 )
 
-CALLS = Table(
+CALLS = TableSchema(
     "calls",
     "Calls into libraries that the tool saw: CUDA, cuBLAS, NCCL, MPI, the operating system.",
     (
@@ -131,7 +131,7 @@ CALLS = Table(
     ),
 )
 
-WORK = Table(
+WORK = TableSchema(
     "work",
     "What ran on a device: kernels, copies, fills, waits, whole graphs.",
     (
@@ -174,7 +174,7 @@ WORK = Table(
     ),
 )
 
-FUNCTIONS = Table(
+FUNCTIONS = TableSchema(
     "functions",
     "Calls of the program's own functions, as a tracer saw them: Python's. Ranges run inside them.",
     (
@@ -188,7 +188,7 @@ FUNCTIONS = Table(
     ),
 )
 
-THREADS = Table(
+THREADS = TableSchema(
     "threads",
     "Threads, with the best name that is known.",
     (
@@ -198,7 +198,7 @@ THREADS = Table(
     ),
 )
 
-PROCESSES = Table(
+PROCESSES = TableSchema(
     "processes",
     "Processes of the program.",
     (
@@ -213,7 +213,7 @@ PROCESSES = Table(
     ),
 )
 
-DEVICES = Table(
+DEVICES = TableSchema(
     "devices",
     "Devices that work ran on.",
     (
@@ -232,7 +232,7 @@ DEVICES = Table(
     ),
 )
 
-MEMORY = Table(
+MEMORY = TableSchema(
     "memory",
     "Memory taken, given back, moved and faulted in.",
     (
@@ -252,7 +252,7 @@ MEMORY = Table(
     ),
 )
 
-SAMPLES = Table(
+SAMPLES = TableSchema(
     "samples",
     "Samples of where the processors were.",
     (
@@ -265,7 +265,7 @@ SAMPLES = Table(
     ),
 )
 
-COUNTERS = Table(
+COUNTERS = TableSchema(
     "counters",
     "Values over time: the program's counters, device metrics, whether the tool was collecting.",
     (
@@ -278,7 +278,7 @@ COUNTERS = Table(
     ),
 )
 
-METRICS = Table(
+METRICS = TableSchema(
     "metrics",
     "Figures from reports of a tool, by name: sums over all events of that name, never events themselves.",
     (
@@ -289,7 +289,7 @@ METRICS = Table(
     ),
 )
 
-ISSUES = Table(
+ISSUES = TableSchema(
     "issues",
     "What the reader skipped, repaired or found odd.",
     (
@@ -305,7 +305,7 @@ ISSUES = Table(
     ),
 )
 
-TABLES: dict[str, Table] = {
+TABLES: dict[str, TableSchema] = {
     table.name: table
     for table in (
         RANGES,
@@ -325,12 +325,12 @@ TABLES: dict[str, Table] = {
 }
 
 
-# Of a trace in which a process wrote several files, these tables have a column `cycle`, Int32, behind all others.
+# If a process wrote several files, these tables have a column `cycle`, Int32, after all others.
 IN_CYCLES = ("ranges", "relations", "calls", "work", "functions", "memory", "samples", "counters")
 
-# Columns that analyses add, by table. Numbers of rows are those of the frames that were analysed: among other rows they
-# point anywhere. So are the times that were summed over them, and what was handed on along them.
-FOUND: dict[str, frozenset[str]] = {
+# Columns that analyses add, by table. Row numbers in them are valid only for the frames that were analysed: among other
+# rows they point anywhere. The same holds for times that were summed along them, and for values handed on along them.
+ADDED: dict[str, frozenset[str]] = {
     "ranges": frozenset(
         "parent depth self_ns is_open overlaps forward link function module step phase device_ns self_device_ns "
         "cpu_memory device_memory self_cpu_memory self_device_memory".split()
@@ -340,14 +340,14 @@ FOUND: dict[str, frozenset[str]] = {
 }
 
 
-def without_found(table: str, frame: pl.DataFrame) -> pl.DataFrame:
-    """The rows as they were before any analysis."""
-    found = FOUND.get(table, frozenset()).intersection(frame.columns)
-    if "is_open" in found:  # ends that were put there
+def without_added(table: str, frame: pl.DataFrame) -> pl.DataFrame:
+    """Returns the rows as they were before any analysis."""
+    added = ADDED.get(table, frozenset()).intersection(frame.columns)
+    if "is_open" in added:  # the analysis has set ends of open ranges
         frame = frame.with_columns(pl.when(~pl.col("is_open").fill_null(value=False)).then("end_ns").alias("end_ns"))
-    if "overlaps" in found:
+    if "overlaps" in added:
         frame = frame.with_columns(pl.col("is_async") & ~pl.col("overlaps").fill_null(value=False))
-    return frame.drop(found)
+    return frame.drop(added)
 
 
 def empty(table: str) -> pl.DataFrame:
@@ -355,7 +355,7 @@ def empty(table: str) -> pl.DataFrame:
 
 
 def without_rows(dtypes: Mapping[str, Dtype]) -> pl.DataFrame:
-    """Many tables of a file have none, and to say what their columns would be takes longer than to keep it."""
+    """Returns an empty frame. Many tables of a file are empty, and building a schema takes longer than copying one."""
     return _without_rows(tuple(dtypes.items())).clone()
 
 
@@ -365,7 +365,7 @@ def _without_rows(columns: tuple[tuple[str, Dtype], ...]) -> pl.DataFrame:
 
 
 def completed(frame: pl.DataFrame, dtypes: Mapping[str, Dtype]) -> pl.DataFrame:
-    """These columns in this order, those that the frame has not got of nothing."""
+    """Selects these columns in this order, null where the frame lacks them."""
     have = frame.columns
     return (
         frame
@@ -374,14 +374,14 @@ def completed(frame: pl.DataFrame, dtypes: Mapping[str, Dtype]) -> pl.DataFrame:
     )
 
 
-@lru_cache(4096)  # names may be of files
+@lru_cache(4096)  # limited, because names may come from files
 def null(name: str, dtype: Dtype) -> pl.Expr:
-    """A column of nothing. As a literal it takes no memory, however many rows there are."""
+    """Returns a column of nulls. As a literal it takes no memory, however many rows there are."""
     return pl.lit(None, dtype=dtype).alias(name)
 
 
 def conform(table: str, frame: pl.DataFrame) -> pl.DataFrame:
-    """The frame with every column of its table, in order and of the right type; columns of its own come last."""
+    """Returns the frame with every column of its table, in order and of the right type; its other columns come last."""
     schema = TABLES[table].schema
     have = frame.schema
     if list(have.items())[: len(schema)] == list(schema.items()):

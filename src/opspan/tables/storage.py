@@ -1,4 +1,4 @@
-"""A Trace as a folder: trace.json and one Parquet file a table. Written whole or not at all, read back exactly.
+"""Saves a Trace as a folder, whole or not at all, and reads it back exactly: trace.json and a Parquet file per table.
 
 {"format": "opspan trace", "version": 1, "ranks": [{"source": "capture", ...}], "tables": {"ranges": 1234, ...}}
 """
@@ -46,7 +46,7 @@ def save(trace: Tables, folder: Path, *, overwrite: bool = False) -> None:
 
 
 def write(trace: Tables, folder: Path) -> None:
-    """The tables and their index into a new folder."""
+    """Writes the tables and their index into a new folder."""
     folder.mkdir()
     for name, frame in trace.frames.items():
         frame.write_parquet(folder / f"{name}.parquet")
@@ -77,7 +77,7 @@ def load(folder: Path) -> Tables:
         frames = {name: _read_table(folder / f"{name}.parquet") for name in names}
         return Tables(tuple(_metadata(rank) for rank in index["ranks"]), **frames)
     except (OSError, PolarsError, PanicException, KeyError, TypeError, ValueError) as error:
-        # polars panics, which is no Exception even, on some damaged Parquet files
+        # On some damaged Parquet files polars panics; PanicException is not even an Exception.
         raise ReadError(
             f"{path_text(folder)} is a saved trace, but damaged ({error}); save it again from its source"
         ) from error

@@ -1,7 +1,7 @@
-"""Tables: what every reader gives and every analysis takes. A handful of frames and where they came from.
+"""Tables: what every reader returns and every analysis takes: some frames, and where they came from.
 
 Times are integer nanoseconds on one clock; `origin_utc_ns` is the UTC time of that clock's zero. Nothing here knows a
-vendor's file: readers/ fill the tables, storage.py saves and loads them. `opspan.Trace` is what a user holds of them.
+vendor's file: readers/ fill the tables, storage.py saves and loads them. `opspan.Trace` adds a user's methods.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from opspan.errors import MissingPackage, StrictError, UsageError
 from opspan.printable import LONGEST_LINE, listed, plural
 from opspan.tables import schema
 from opspan.tables.clocks import BY_UTC
-from opspan.tables.cycles import COLUMN, Recorded, check, merged, numbers_of
+from opspan.tables.cycles import COLUMN, Recording, check, merge_cycles, numbers_of
 from opspan.tables.issues import Issues
 from opspan.tables.metadata import Metadata
-from opspan.tables.ranks import decided
+from opspan.tables.ranks import number_ranks
 from opspan.tables.same import each_once, is_one
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# Two clocks of one machine with zeros this close are one clock: its UTC reading was merely adjusted in between.
-# In a rank's options: the begin and the end of the part of the trace that was read, in ns.
+# A key of a rank's options: the begin and the end of the part of the trace that was read, in ns.
 STRETCH = "window_ns"
+# Two clocks of one machine with zeros this close are one clock: its UTC reading was merely adjusted in between.
 SAME_CLOCK_NS = 60_000_000_000
 
 
@@ -59,7 +59,7 @@ class Tables:
     issues: pl.DataFrame = field(default_factory=partial(schema.empty, "issues"))
 
     def __post_init__(self) -> None:
-        if len({rank.rank for rank in self.ranks}) < len(self.ranks):  # nobody has numbered them
+        if len({rank.rank for rank in self.ranks}) < len(self.ranks):  # they are not numbered yet
             numbered = tuple(dataclasses.replace(rank, rank=number) for number, rank in enumerate(self.ranks))
             object.__setattr__(self, "ranks", numbered)
         for name, frame in self.frames.items():
@@ -89,20 +89,20 @@ class Tables:
         """
         kept = {name: frame for name, frame in self.frames.items() if name not in frames}
         if self.is_analysed and any(_has_other_rows(frame, self.frames[name]) for name, frame in frames.items()):
-            kept = {name: schema.without_found(name, frame) for name, frame in kept.items()}
+            kept = {name: schema.without_added(name, frame) for name, frame in kept.items()}
         return type(self)(self.ranks, **kept, **frames)
 
     @property
     def is_analysed(self) -> bool:
         """Whether any frame has columns that an analysis added."""
-        return any(not found.isdisjoint(self.frames[name].columns) for name, found in schema.FOUND.items())
+        return any(not added.isdisjoint(self.frames[name].columns) for name, added in schema.ADDED.items())
 
     def without_analysis(self) -> Self:
         """Returns the trace without the columns that an analysis added."""
         if not self.is_analysed:
             return self
         return type(self)(
-            self.ranks, **{name: schema.without_found(name, frame) for name, frame in self.frames.items()}
+            self.ranks, **{name: schema.without_added(name, frame) for name, frame in self.frames.items()}
         )
 
     @forked.method_elsewhere
@@ -168,9 +168,9 @@ class Tables:
         frames = [self.ranges, self.calls, own(self.work)]
         if not any(COLUMN in frame.columns for frame in frames):
             return _duration_ns(frames)
-        numbers = {number for frame in frames for number in frame[COLUMN].unique()}
-        each = [_duration_ns([frame.filter(pl.col(COLUMN).eq_missing(n)) for frame in frames]) for n in numbers]
-        return sum(one for one in each if one is not None)
+        cycles = {number for frame in frames for number in frame[COLUMN].unique()}
+        durations = (_duration_ns([frame.filter(pl.col(COLUMN).eq_missing(n)) for frame in frames]) for n in cycles)
+        return sum(duration for duration in durations if duration is not None)
 
 
 def _duration_ns(frames: Sequence[pl.DataFrame]) -> int | None:
@@ -185,29 +185,29 @@ def _duration_ns(frames: Sequence[pl.DataFrame]) -> int | None:
 
 
 def own(frame: pl.DataFrame) -> pl.DataFrame:
-    """The rows without what the profiler did itself. A run lasts from the first to the last of its own events: a
-    profiler may start long before them, and write its buffers long after."""
+    """Returns the rows without what the profiler did itself. A run lasts from the first to the last of its own events:
+    a profiler may start long before them, and write its buffers long after."""
     if "is_overhead" not in frame.columns or not frame["is_overhead"].any():
         return frame
     return frame.filter(~frame["is_overhead"].fill_null(value=False))
 
 
 def side_by_side(traces: Sequence[Tables]) -> Tables:
-    """One trace of several, each as further ranks of one run, all on the first one's clock. What was found of each is
-    not in it: that has row numbers of its own."""
+    """Joins several traces into one, each as further ranks of one run, all on the first one's clock. Columns that an
+    analysis added are dropped, because their row numbers are valid in one trace only."""
     if not traces:
         raise UsageError("no traces to put side by side; expected at least one")
     if len(traces) == 1 and len(traces[0].ranks) != 1:
         return traces[0]  # they were numbered before
-    recorded = [one for trace in traces for one in recorded_of(trace)] if len(traces) > 1 else []  # one tells nothing
-    ranks, issues = decided([rank for trace in traces for rank in trace.ranks], recorded)
+    recordings = [one for trace in traces for one in recordings_of(trace)] if len(traces) > 1 else []
+    ranks, issues = number_ranks([rank for trace in traces for rank in trace.ranks], recordings)
     if len(traces) == 1 and ranks[0] == traces[0].ranks[0]:
         return traces[0]
     return joined(traces, ranks, issues)
 
 
 def of_cycle(trace: Tables, number: int) -> Tables:
-    """One cycle of each rank, as if its file had been read alone; what is of no cycle stays."""
+    """Returns one cycle of each rank, as if its file had been read alone. Rows without a cycle stay."""
     check(number, numbers_of(trace.ranks))
     ranks = [(rank, one) for rank in trace.ranks for one in rank.cycles or (rank,) if one.cycle in (None, number)]
     if not any(rank.cycles for rank in trace.ranks):
@@ -219,15 +219,15 @@ def of_cycle(trace: Tables, number: int) -> Tables:
         name: frame.filter(of_number).drop(COLUMN) if COLUMN in frame.columns else frame
         for name, frame in frames.items()
     }
-    kept = tuple(dataclasses.replace(one, rank=rank.rank, rank_by=rank.rank_by, cycle=None) for rank, one in ranks)
-    return Tables(kept, **frames)
+    metadata = tuple(dataclasses.replace(one, rank=rank.rank, rank_by=rank.rank_by, cycle=None) for rank, one in ranks)
+    return Tables(metadata, **frames)
 
 
 def joined(traces: Sequence[Tables], ranks: Sequence[Metadata], issues: Issues) -> Tables:
-    """`ranks`: those of all traces, one after the other, each with the numbers that it and its cycle shall have."""
+    """Joins traces. `ranks`: those of all traces, one after the other, with the numbers of their ranks and cycles."""
     frames: dict[str, list[pl.DataFrame]] = {name: [] for name in schema.TABLES}
-    ids = dict.fromkeys(schema.TABLES, 0)  # the first id that each table has free
-    found, places = on_one_clock([trace.ranks for trace in traces], ranks, issues)
+    ids = dict.fromkeys(schema.TABLES, 0)  # the first id that is free in each table
+    metadata, places = on_one_clock([trace.ranks for trace in traces], ranks, issues)
     rest = iter(ranks)
     for trace, (renamed, shift_ns) in zip(traces, places, strict=True):
         trace = trace.without_analysis() if len(traces) > 1 else trace
@@ -238,18 +238,15 @@ def joined(traces: Sequence[Tables], ranks: Sequence[Metadata], issues: Issues) 
         ids = {name: first_id + id_count(trace.frames[name]) for name, first_id in ids.items()}
     frames["issues"].append(issues.frame())
     # Frames may have columns that a user added, and not all of them the same.
-    whole = {name: pl.concat(parts, how="diagonal") for name, parts in frames.items()}
-    if any(rank.cycles for rank in found):
-        whole |= {name: _once(whole[name], key) for name, key in _PLACES.items()}
-    return Tables(found, **whole)
+    tables = {name: pl.concat(parts, how="diagonal") for name, parts in frames.items()}
+    if any(rank.cycles for rank in metadata):
+        # Each cycle of a process has such a row. The last one may know more.
+        tables |= {name: tables[name].unique(key, keep="last", maintain_order=True) for name, key in _KEYS.items()}
+    return Tables(metadata, **tables)
 
 
-# What tells rows apart of which each cycle of a process has its own: the last one, which may know more.
-_PLACES = {"threads": ("rank", "pid", "tid"), "processes": ("rank", "pid"), "devices": ("rank", "device_id", "uuid")}
-
-
-def _once(rows: pl.DataFrame, key: tuple[str, ...]) -> pl.DataFrame:
-    return rows.unique(key, keep="last", maintain_order=True)
+# Columns that tell apart rows of tables which are not of one cycle.
+_KEYS = {"threads": ("rank", "pid", "tid"), "processes": ("rank", "pid"), "devices": ("rank", "device_id", "uuid")}
 
 
 def _in_cycles(rows: pl.DataFrame, cycles: Mapping[int, int]) -> pl.DataFrame:
@@ -260,10 +257,10 @@ def _in_cycles(rows: pl.DataFrame, cycles: Mapping[int, int]) -> pl.DataFrame:
 def on_one_clock(
     traces: Sequence[Sequence[Metadata]], ranks: Sequence[Metadata], issues: Issues
 ) -> tuple[tuple[Metadata, ...], list[tuple[dict[int, int], int]]]:
-    """The ranks on the first one's clock; and of each trace the numbers of its ranks by those that they had, and what
-    is to be added to its times. `traces`: the ranks of each, `ranks`: all of them, each with its number."""
+    """Moves the ranks to the first one's clock. Also returns, for each trace, the new numbers of its ranks by the old
+    ones, and what to add to its times. `traces`: the ranks of each; `ranks`: all of them, each with its number."""
     first = traces[0][0]
-    found: dict[int, list[Metadata]] = {}
+    cycles: dict[int, list[Metadata]] = {}
     places = []
     rest = iter(ranks)
     for own in traces:
@@ -272,23 +269,23 @@ def on_one_clock(
         if shift_ns is None:
             issues.add("clocks_not_aligned", len(own), listed(own[0].paths, longest=LONGEST_LINE))
         for one in numbers.values():
-            found.setdefault(one.rank, []).append(_on_clock_of(first, one, shift_ns))
+            cycles.setdefault(one.rank, []).append(_on_clock_of(first, one, shift_ns))
         places.append(({before: one.rank for before, one in numbers.items()}, shift_ns or 0))
-    return tuple(merged(cycles) for cycles in found.values()), places
+    return tuple(map(merge_cycles, cycles.values())), places
 
 
-def recorded_of(trace: Tables) -> list[Recorded | None]:
-    """When each rank was recorded, and by which processes."""
+def recordings_of(trace: Tables) -> list[Recording | None]:
+    """Returns when each rank was recorded, and by which processes."""
     begin, duration = trace.begin_ns("ranges", "calls", "work"), trace.duration_ns()
     if begin is None or duration is None:
         return [None] * len(trace.ranks)
     begin += trace.origin_utc_ns or 0
-    when = Recorded(begin, begin + duration, trace.origin_utc_ns is not None)
+    when = Recording(begin, begin + duration, trace.origin_utc_ns is not None)
     return [when._replace(pids=_pids(trace, rank.rank), steps=_steps(trace, rank.rank)) for rank in trace.ranks]
 
 
 def _pids(trace: Tables, rank: int) -> frozenset[int]:
-    """The processes that did something: of a device alone only where nothing is of a host."""
+    """Returns the processes that did something on the host; if there are none, those that used a device."""
     for names in (("ranges", "calls", "functions"), ("work",)):
         rows = (_of_rank(trace.frames[name], rank) for name in names)
         if pids := {pid for some in rows for pid in each_once(some, "pid")} - {None}:
@@ -297,7 +294,7 @@ def _pids(trace: Tables, rank: int) -> frozenset[int]:
 
 
 def _steps(trace: Tables, rank: int) -> tuple[int, int] | None:
-    """The first and the last of torch's numbered steps."""
+    """Returns the first and the last of torch's numbered steps."""
     names = each_once(_of_rank(trace.ranges, rank), "name").cast(pl.String)
     numbers = names.str.extract(schema.STEP).cast(pl.Int64, strict=False).drop_nulls().to_list()
     return (min(numbers), max(numbers)) if numbers else None
@@ -308,7 +305,7 @@ def _of_rank(frame: pl.DataFrame, rank: int) -> pl.DataFrame:
 
 
 def clock_shift_ns(one: Metadata, other: Metadata) -> int | None:
-    """What to add to one's times to have them on the other's clock; None: not known."""
+    """Returns what to add to times of `one` to have them on the clock of `other`; None: not known."""
     if one is other:
         return 0
     if one.origin_utc_ns is None or other.origin_utc_ns is None:
@@ -341,7 +338,7 @@ def id_count(frame: pl.DataFrame) -> int:
 
 
 def ids_of(frame: pl.DataFrame) -> pl.Series:
-    """The ids of the rows; row numbers instead, if ids are missing or not unique."""
+    """Returns the ids of the rows, or row numbers if ids are missing or not unique."""
     ids = frame["id"]
     if ids.null_count() or ids.n_unique() != ids.len():
         return pl.int_range(frame.height, dtype=pl.Int64, eager=True).alias("id")
@@ -351,7 +348,7 @@ def ids_of(frame: pl.DataFrame) -> pl.Series:
 def moved(
     table: str, frame: pl.DataFrame, ranks: Mapping[int, int], ids: Mapping[str, int], shift_ns: int
 ) -> pl.DataFrame:
-    """The rows of a table with other numbers of their ranks, past the ids of other traces, on another clock."""
+    """Returns the rows with other numbers of their ranks, with ids after those of other traces, on another clock."""
     if frame.is_empty():
         return frame
     changes = []
@@ -370,7 +367,7 @@ def moved(
 
 
 def renumbered(ranks: Mapping[int, int]) -> pl.Expr:
-    """The column `rank` with other numbers. Rows without one are of the first rank."""
+    """Returns the column `rank` with other numbers. Rows without a rank are of the first one."""
     first = next(iter(ranks), 0)
     values = pl.col("rank").fill_null(first)
     changed = {before: after for before, after in ranks.items() if before != after}

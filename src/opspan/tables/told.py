@@ -1,4 +1,4 @@
-"""What a trace says of the rank that it is of. Readers fill it, each from what its files hold; ranks.py decides by it.
+"""What a trace says about its rank, as its files hold it. Readers fill it, and ranks.py decides by it.
 
 RANK=3 WORLD_SIZE=8 LOCAL_RANK=3 TORCHELASTIC_RUN_ID=1f2e    what torchrun gives a process
 OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=8                mpirun of Open MPI; PMI_RANK of others
@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-MOST = 2**24  # ranks: a larger number is damaged, or is no rank
+MOST = 2**24  # ranks: a larger number is damaged, or not a rank
 
 
 @dataclass(frozen=True)
 class Told:
-    """Null where it is not said. A rank is less than its world size."""
+    """What a trace says about its rank; null where it does not say it. A rank is less than its world size."""
 
     rank: int | None = None
     by: str | None = None  # what says so: RANK, distributedInfo, MPI_RANKS, NCCL communicator 0x...
@@ -30,7 +30,7 @@ NOTHING = Told()
 
 
 def told(by: str, rank: object, world_size: object = None, local_rank: object = None, run: str | None = None) -> Told:
-    """Foreign numbers, as far as they can be true."""
+    """Keeps the foreign numbers that can be true."""
     size, number, local = _count(world_size), _count(rank), _count(local_rank)
     size = size or None
     if number is not None and size is not None and number >= size:
@@ -44,16 +44,16 @@ def _count(value: object) -> int | None:
     return value if type(value) is int and 0 <= value < MOST else None
 
 
-# The rank, the world size and the rank on the host. The first that is there counts: torchrun may be started by Slurm
+# The rank, the world size and the rank on the host. The first one that is set counts: torchrun may be started by Slurm
 # or MPI, whose numbers are then those of hosts.
 _LAUNCHERS = (
-    ("TORCH_RANK", "TORCH_WORLD_SIZE", "LOCAL_RANK"),  # no variables: torch.distributed itself, which knows best
+    ("TORCH_RANK", "TORCH_WORLD_SIZE", "LOCAL_RANK"),  # not variables: values of torch.distributed, which knows best
     ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
     ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
     ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
 )
-# Names that all ranks of a run share; of a master only the port, as its host has several names.
+# Names that all ranks of a run share. Only the port of a master counts, because its host has several names.
 _RUNS = (("torchrun", "TORCHELASTIC_RUN_ID"), ("MPI", "PMIX_NAMESPACE"), ("port", "MASTER_PORT"))
 VARIABLES = frozenset(
     {name for names in _LAUNCHERS for name in names} | {name for _, name in _RUNS} | {"SLURM_JOB_ID", "SLURM_STEP_ID"}
@@ -61,38 +61,36 @@ VARIABLES = frozenset(
 
 
 def from_environment(variables: Mapping[str, str]) -> Told:
-    """Returns what a launcher told a process that it started. One that is alone with its launcher may have started
-    others itself, so what it was told is of no use; and without a size a number of a common name may mean anything."""
+    """Returns what a launcher told a process that it started. A process that is alone with its launcher may have
+    started others itself, so its values do not help; and without a size a number of a common name may mean anything."""
     for rank, size, local in _LAUNCHERS:
-        found = told(rank, variables.get(rank), variables.get(size), variables.get(local), _run(variables))
-        if found.rank is not None and (found.world_size or 0) > 1:
-            return found
+        process = told(rank, variables.get(rank), variables.get(size), variables.get(local), _run(variables))
+        if process.rank is not None and (process.world_size or 0) > 1:
+            return process
     return Told(run=_run(variables))
 
 
 def _run(variables: Mapping[str, str]) -> str | None:
     for who, name in _RUNS:
         value = variables.get(name)
-        if value and value != "none":  # what torchrun says where nobody named the run
+        if value and value != "none":  # torchrun sets "none" if the run has no name
             return f"{who} {value}"
     if job := variables.get("SLURM_JOB_ID"):
         return f"Slurm {job}.{variables.get('SLURM_STEP_ID') or ''}"
     return None
 
 
-def from_distributed(said: Any) -> Told:
+def from_distributed(info: Any) -> Told:
     """Returns what torch.profiler's `distributedInfo` says, which is a foreign value."""
-    if not isinstance(said, Mapping):
+    if not isinstance(info, Mapping):
         return NOTHING
-    return told("distributedInfo", said.get("rank"), said.get("world_size"))
+    return told("distributedInfo", info.get("rank"), info.get("world_size"))
 
 
-def from_json(said: Any) -> Told:
+def from_json(saved: Any) -> Told:
     """Returns what a saved trace says, which is a foreign value."""
-    if not isinstance(said, Mapping):
+    if not isinstance(saved, Mapping):
         return NOTHING
-    by, run = said.get("by"), said.get("run")
-    run = run if isinstance(run, str) else None
-    return told(
-        by if isinstance(by, str) else "", said.get("rank"), said.get("world_size"), said.get("local_rank"), run
-    )
+    by, run = saved.get("by"), saved.get("run")
+    by, run = by if isinstance(by, str) else "", run if isinstance(run, str) else None
+    return told(by, saved.get("rank"), saved.get("world_size"), saved.get("local_rank"), run)

@@ -1,11 +1,11 @@
-"""A part of a trace: a stretch of time, or some steps. What overlaps it is kept whole, with its true times; of steps,
-so is work of devices that ran later, but was launched by what is kept.
+"""A part of a trace: a stretch of time, or some steps. Rows that overlap it are kept whole, with their true times. With
+steps, work that ran on devices later is kept too if a kept row launched it.
 
-Steps are torch's ProfilerStep#N by their numbers, or the ranges of a name: `step`, or a pattern, `epoch *`. Whoever
-has found other steps by analysis gives `cut` the stretch of time that they take.
+Steps are torch's ProfilerStep#N by their numbers, or the ranges of a name: `step`, or a pattern, `epoch *`. Code that
+has found other steps by analysis passes their stretch of time to `cut`.
 
-Times of a window are relative to the begin of the trace: of a capture, when it was opened; of anything else, the first
-time of a range, a call or work.
+Times of a window are relative to the begin of the trace: for a capture, when it was opened; for anything else, the
+first time of a range, a call or work.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _TIMES = {
     "samples": ("time_ns", None),
     "counters": ("time_ns", None),
 }
-_CALL = ("rank", "pid", "correlation_id")  # what a call and its work have in common
+_CALL = ("rank", "pid", "correlation_id")  # columns that a call and its work share
 FOREVER, _EARLIEST = 2**63 - 1, -(2**63)
-Steps = tuple[int, int] | str  # numbers of the first and the last, or what steps are called
+Steps = tuple[int, int] | str  # numbers of the first and the last, or the name of the steps
 
 
 @dataclass(frozen=True)
 class Window:
-    """What was asked for: one of the two."""
+    """The part that a user asks for: either a time span or steps."""
 
     between: tuple[int, int] | None = None  # ns from the begin of the trace
     steps: Steps | None = None
@@ -63,7 +63,7 @@ class Window:
     def __str__(self) -> str:
         if self.between is not None:
             return f"between {self.between[0] / 1e9:g} s and {self.between[1] / 1e9:g} s"
-        return _said(self.steps or (0, 0))
+        return _text_of(self.steps or (0, 0))
 
 
 class Stretch(NamedTuple):
@@ -73,21 +73,21 @@ class Stretch(NamedTuple):
     end_ns: int
 
     def overlaps(self, start: npt.NDArray[np.int64], end: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Rows that begin before its end, and begin in it or end after its start."""
+        """Whether rows begin before the stretch ends, and begin in it or end after its start."""
         return (start < self.end_ns) & ((start >= self.start_ns) | (end > self.start_ns))
 
     def overlap(self, start: pl.Expr, end: pl.Expr) -> pl.Expr:
-        """The same; an end that is null is not known. False where the start is null."""
+        """Like `overlaps`, as an expression. A null end counts as endless; False where the start is null."""
         known = end.fill_null(FOREVER)
         return ((start < self.end_ns) & ((start >= self.start_ns) | (known > self.start_ns))).fill_null(value=False)
 
     def note(self, issues: Issues, left_out: int) -> None:
-        """How much is not there, as an issue."""
+        """Adds an issue with the number of rows that were left out."""
         issues.add("outside_window", left_out)
 
 
 def options_of(window: Window | None, stretch: Stretch | None) -> dict[str, Any]:
-    """What the metadata of a trace say of the part that was read."""
+    """Returns the options that record in a trace's metadata which part was read."""
     if window is None or stretch is None:
         return {}
     return {"window": str(window), STRETCH: [stretch.start_ns, stretch.end_ns]}
@@ -95,11 +95,11 @@ def options_of(window: Window | None, stretch: Stretch | None) -> dict[str, Any]
 
 def stretches(trace: Tables) -> dict[int, Stretch]:
     """Returns the part that was read of each rank of which only a part was read."""
-    found = {rank.rank: rank.options.get(STRETCH) for rank in trace.ranks}
-    return {number: Stretch(*ends) for number, ends in found.items() if ends is not None}
+    parts = {rank.rank: rank.options.get(STRETCH) for rank in trace.ranks}
+    return {number: Stretch(*ends) for number, ends in parts.items() if ends is not None}
 
 
-def _said(steps: Steps) -> str:
+def _text_of(steps: Steps) -> str:
     if isinstance(steps, str):
         return f"steps {steps!r}"
     first, last = steps
@@ -107,8 +107,8 @@ def _said(steps: Steps) -> str:
 
 
 def numbers_of(names: pl.Series, steps: Steps) -> pl.Series:
-    """For each name the number of the step that it stands for, null where for none. Steps that are asked for by name
-    have number 0."""
+    """Returns the number of the step that each name stands for, or null. Steps that are asked for by name have the
+    number 0."""
     texts = names.cast(pl.String)
     if isinstance(steps, tuple):
         return texts.str.extract(STEP).cast(pl.Int64)
@@ -118,10 +118,10 @@ def numbers_of(names: pl.Series, steps: Steps) -> pl.Series:
 
 
 def of_steps(steps: Steps, numbers: pl.Series, starts: pl.Series, ends: pl.Series) -> Stretch:
-    """From the begin of the first step to the end of the last, in whatever process they ran. `numbers`: of all steps
-    in the trace; an end that is null is not known."""
-    asked = numbers.is_between(*steps) if isinstance(steps, tuple) else numbers.is_not_null()
-    if not asked.any():
+    """Returns the stretch from the begin of the first step to the end of the last, in whatever process they ran.
+    `numbers`: those of all steps in the trace; a null end is not known."""
+    is_wanted = numbers.is_between(*steps) if isinstance(steps, tuple) else numbers.is_not_null()
+    if not is_wanted.any():
         if isinstance(steps, str):
             raise NoSuchStep(
                 f"no range is called {steps!r}, and no name matches it as a pattern; `opspan table FILE` lists them. "
@@ -129,21 +129,21 @@ def of_steps(steps: Steps, numbers: pl.Series, starts: pl.Series, ends: pl.Serie
             )
         if not len(numbers):
             raise NoNumberedSteps(
-                f"there is no {_said(steps)}: the trace has no ranges ProfilerStep#N, and neither its ranges nor an "
+                f"there is no {_text_of(steps)}: the trace has no ranges ProfilerStep#N, and neither its ranges nor an "
                 "optimizer tell what its steps are; if your steps have names, give one: --step 'train step*', or "
                 "choose a time span (--between)"
             )
         raise NoSuchStep(
-            f"there is no {_said(steps)}: the trace has steps {min(numbers.to_list())} to {max(numbers.to_list())}; "
+            f"there is no {_text_of(steps)}: the trace has steps {min(numbers.to_list())} to {max(numbers.to_list())}; "
             "choose other steps, or a time span (--between)"
         )
-    begins, closes = starts.filter(asked).to_list(), ends.filter(asked).fill_null(FOREVER).to_list()
+    begins, closes = starts.filter(is_wanted).to_list(), ends.filter(is_wanted).fill_null(FOREVER).to_list()
     return Stretch(min(begins), max(closes))
 
 
 def cut(trace: Tables, window: Window, stretch: Stretch | None = None) -> Tables:
-    """The rows of a trace that overlap the window, and for steps what they launched; what refers to others refers to
-    nothing. `stretch`: where it is, if that is known."""
+    """Returns the rows of a trace that overlap the window and, for steps, the work that they launched. References to
+    rows that were cut become null. `stretch`: the part of the trace, if it is known."""
     if stretch is None:
         stretch = _stretch(trace, window)
     frames: dict[str, pl.DataFrame] = {}
@@ -161,7 +161,7 @@ def cut(trace: Tables, window: Window, stretch: Stretch | None = None) -> Tables
         frames[name] = frame.filter(is_kept)
         left_out += frame.height - frames[name].height
     for name in ("ranges", "functions"):
-        frames[name] = without_strangers(frames[name])
+        frames[name] = without_lost_parents(frames[name])
     issues = Issues(listed(trace.metadata.paths, longest=LONGEST_LINE))
     stretch.note(issues, left_out)
     ranks = [replace(rank, options={**rank.options, **options_of(window, stretch)}) for rank in trace.ranks]
@@ -169,17 +169,17 @@ def cut(trace: Tables, window: Window, stretch: Stretch | None = None) -> Tables
 
 
 def _launched(trace: Tables, ranges: pl.DataFrame, calls: pl.DataFrame, stretch: Stretch) -> pl.Series:
-    """Which work was launched by these calls, or belongs to one of these ranges that began in the stretch, where the
-    tool names the range."""
+    """Whether each row of work was launched by one of these calls, or belongs, where the tool names a range instead of
+    a call, to one of these ranges that began in the stretch."""
     work = trace.work.select(*_CALL, "start_ns", row=pl.int_range(pl.len(), dtype=pl.UInt32))
-    # Where a number was used again, the work is of the last call that began no later than it, else of the first.
+    # If a correlation id is used again, the work is of the last call that began no later, else of the first call.
     maybe = work.join(calls, on=_CALL, how="semi", nulls_equal=True).drop_nulls("correlation_id")
     of_calls = trace.calls.select(*_CALL, "id", called_ns="start_ns")
     pairs = maybe.join(of_calls, on=_CALL, nulls_equal=True)
     pairs = pairs.with_columns(pl.col("called_ns", "start_ns").fill_null(_EARLIEST)).sort("called_ns", "id")
     is_before = pl.col("called_ns") <= pl.col("start_ns")
-    its = pl.coalesce(pl.col("id").filter(is_before).last(), pl.col("id").first())
-    found = pairs.group_by("row").agg(its).filter(pl.col("id").is_in(calls["id"].implode()))
+    launch = pl.coalesce(pl.col("id").filter(is_before).last(), pl.col("id").first())
+    found = pairs.group_by("row").agg(launch).filter(pl.col("id").is_in(calls["id"].implode()))
     begun = ranges["id"].filter(ranges["start_ns"].is_between(stretch.start_ns, stretch.end_ns, closed="left"))
     is_named = trace.work["named_range_id"].is_in(begun.implode()).fill_null(value=False)
     return is_named.scatter(found["row"], True) if found.height else is_named
@@ -196,18 +196,18 @@ def _stretch(trace: Tables, window: Window) -> Stretch:
     return of_steps(wanted, steps["step"], steps["start_ns"], steps["end_ns"])
 
 
-def without_strangers(frame: pl.DataFrame) -> pl.DataFrame:
-    """No parents that are not in the frame."""
+def without_lost_parents(frame: pl.DataFrame) -> pl.DataFrame:
+    """Sets parents to null that are not in the frame."""
     if not frame["parent_id"].count():
         return frame
     return frame.with_columns(pl.when(pl.col("parent_id").is_in(frame["id"].implode())).then("parent_id"))
 
 
 def parsed_steps(text: str) -> Steps:
-    """ "7", "7-9" or "7:9", the last included; anything else is a name, or a pattern of names."""
-    found = re.fullmatch(r"([0-9]{1,18})(?:[-:]([0-9]{1,18}))?", text.strip())
-    if found is not None:
-        return int(found[1]), int(found[2] or found[1])
+    """Reads steps from "7", "7-9" or "7:9", the last included; anything else is a name, or a pattern of names."""
+    match = re.fullmatch(r"([0-9]{1,18})(?:[-:]([0-9]{1,18}))?", text.strip())
+    if match is not None:
+        return int(match[1]), int(match[2] or match[1])
     if not text.strip():
         raise UsageError(f"{text!r} is not a step; expected a number such as 7, two numbers such as 7:9, or a name")
     return text
@@ -217,8 +217,8 @@ _UNITS = {"ns": 1, "us": 10**3, "ms": 10**6, "s": 10**9, "": 10**9, "min": 60 * 
 
 
 def parsed_time_ns(text: str) -> int:
-    """ "1.5s", "200ms", "1500" (seconds)."""
-    found = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*(ns|us|ms|s|min|)", text.strip())
-    if found is None:
+    """Reads a time such as "1.5s", "200ms", "1500" (seconds)."""
+    match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,9})?)\s*(ns|us|ms|s|min|)", text.strip())
+    if match is None:
         raise UsageError(f"{text!r} is not a time; expected a number and a unit, such as 1.5s, 200ms or 2min")
-    return round(float(found[1]) * _UNITS[found[2]])
+    return round(float(match[1]) * _UNITS[match[2]])

@@ -14,7 +14,7 @@ from pathlib import Path
 from opspan.printable import as_utf8, printable
 from opspan.readers import trace_source
 from opspan.tables.cycles import HANDLED
-from opspan.tables.ranks import of_names
+from opspan.tables.ranks import ranks_in_names
 
 MOST_FILES = 10_000  # to look at; a log folder may be a home folder by mistake
 TOGETHER = "all together"  # the workers of a span as the ranks of one run
@@ -89,5 +89,7 @@ def _spans(paths: list[Path]) -> Iterator[Span]:
         ]
         together = [LogWorker(TOGETHER, tuple(worker.files[0] for worker in workers))] if len(workers) > 1 else []
         first = [worker.files[0] for worker in workers]
-        are_ranks = all(HANDLED.fullmatch(path.name) for path in first) or None not in of_names([*map(str, first)])
+        are_ranks = all(HANDLED.fullmatch(path.name) for path in first) or None not in ranks_in_names(
+            [*map(str, first)]
+        )
         yield Span(f"{number + 1}", tuple([*together, *workers] if are_ranks else [*workers, *together]))

@@ -24,7 +24,7 @@ from opspan.readers.capture.twice import told_once
 from opspan.tables import Issues, Metadata, Tables
 from opspan.tables.tables import STRETCH, joined
 from opspan.tables.told import from_environment
-from opspan.tables.window import Stretch, Window, options_of, without_strangers
+from opspan.tables.window import Stretch, Window, options_of, without_lost_parents
 
 RECORDED_BY = {1: "record", 2: "collectors"}
 
@@ -122,7 +122,7 @@ def _read_one(paths: Sequence[Path], stretch: Stretch | None, window: Window | N
         read = ranges.height
         # The end of a range may be in a unit after that of the range itself.
         until = pl.when("is_mark").then("start_ns").otherwise("end_ns")
-        ranges = without_strangers(ranges.filter(stretch.overlap(pl.col("start_ns"), until)))
+        ranges = without_lost_parents(ranges.filter(stretch.overlap(pl.col("start_ns"), until)))
         stretch.note(issues, file.left_out + read - ranges.height)
     trace = Tables(
         (_metadata(file, window, stretch),),
