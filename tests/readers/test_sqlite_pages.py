@@ -27,11 +27,11 @@ TRACES = Path(__file__).parents[3] / "shared" / "traces"
 TABLE = "CREATE TABLE t (a INTEGER, b INTEGER, c REAL, d TEXT, e BLOB)"
 
 
-def layout(database: sqlite3.Connection) -> sqlite_pages.Layout | None:
+def layout(database: sqlite3.Connection) -> sqlite_pages.TableLayout | None:
     """Returns the layout of table t."""
     roots = database.execute("SELECT rootpage FROM sqlite_master WHERE name = 't'").fetchall()
     columns = database.execute("PRAGMA table_xinfo(t)").fetchall()
-    return sqlite_pages.layout_of(database, quoted("t"), sqlite_pages.Said([root for (root,) in roots], columns))
+    return sqlite_pages.layout_of(database, quoted("t"), sqlite_pages.TableFacts([root for (root,) in roots], columns))
 
 
 def read(path: Path, columns: Mapping[str, Type] = PLAIN) -> tuple[pl.DataFrame | None, str]:

@@ -1,5 +1,5 @@
-"""How bytes become columns, whoever wrote them: SQLite, Chrome traces, Parquet, Arrow, compressed files, NVTX payloads.
+"""Turns bytes into columns, whoever wrote them: SQLite, Chrome traces, Parquet, Arrow, compressed files, NVTX payloads.
 
-What a file may cost is in budget.py, what it may not do in boundary.py. Which column of which source means what is not
-known here: that is readers/.
+budget.py limits what a file may cost; boundary.py turns all errors into one kind. The readers (readers/) know what the
+columns of each source mean.
 """

@@ -1,7 +1,7 @@
-"""Whether a file in Arrow's stream format says of itself what it holds, before a library believes it.
+"""Checks that a file in Arrow's stream format holds what it says, before polars reads it.
 
-polars makes room for as many bytes as a buffer says it has, and the process ends where there is none. So the messages
-are gone through here first: each is a head, in Flatbuffers, and a body that the head describes.
+polars allocates as many bytes as a buffer says it has, and the process ends if there is not enough memory. So this
+module goes through the messages first: each is a head, in Flatbuffers, and a body that the head describes.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from opspan.formats.counts import SAYS_MORE, within
 
 _CONTINUES: Final = b"\xff\xff\xff\xff"
 _DICTIONARY, _BATCH = 2, 3  # kinds of messages; others have no body
-# By the numbers of the format: fields of a message, of a batch, and of the head of a dictionary's.
+# Numbers of fields in the format: of a message, of a batch, and of the head of a dictionary's message.
 _KIND, _HEADER, _BODY_BYTES = 1, 2, 3
 _ROWS, _NODES, _BUFFERS, _COMPRESSION, _VIEWED = 0, 1, 2, 3, 4
 _DATA = 1
 
 
 def check(path: Path) -> None:
-    """Refuse what is no whole stream, or counts what it does not hold, or more than a file of its size may."""
+    """Refuses a stream that is not whole, counts what it does not hold, or counts more than a file of its size may."""
     with open_file(path) as file:
         facts = os.fstat(file.fileno())
         file_bytes = size_on_disk(facts)
@@ -48,12 +48,12 @@ def check(path: Path) -> None:
 
 
 def _messages(file: IO[bytes], size: int, path: Path) -> Iterator[tuple[_Table, int]]:
-    """Each message, and where its body begins."""
+    """Yields each message and the place where its body begins."""
     at = 0
     while at < size:
         file.seek(at)
         head = file.read(4)
-        if head == _CONTINUES:  # none before 0.15
+        if head == _CONTINUES:  # Arrow before 0.15 does not write it
             head, at = file.read(4), at + 4
         (length,) = struct.unpack("<i", head)
         if length == 0:
@@ -76,7 +76,7 @@ def _longest_column(batch: _Table) -> int:
 
 
 def _longest_buffer(batch: _Table, file: IO[bytes], body_at: int, body_bytes: int) -> int:
-    """The bytes that come out of it."""
+    """Returns the bytes of the longest buffer, unpacked."""
     buffers = batch.pairs(_BUFFERS)
     if sum(within(count, len(buffers)) for count in batch.numbers(_VIEWED)) > len(buffers):
         raise ValueError(batch)
@@ -84,7 +84,7 @@ def _longest_buffer(batch: _Table, file: IO[bytes], body_at: int, body_bytes: in
     for offset, length in buffers:
         within(length, body_bytes - within(offset, body_bytes))
         longest = max(longest, length)
-        if length and batch.has(_COMPRESSION):  # what comes out stands before it; -1: it is as it is
+        if length and batch.has(_COMPRESSION):  # the unpacked length is written first; -1: it is not compressed
             file.seek(body_at + offset)
             (unpacked,) = struct.unpack("<q", file.read(8))
             longest = max(longest, within(unpacked, least=-1))
@@ -92,7 +92,7 @@ def _longest_buffer(batch: _Table, file: IO[bytes], body_at: int, body_bytes: in
 
 
 class _Table:
-    """One of Flatbuffers' tables: its fields by their numbers, each where a list before it says, or nowhere."""
+    """A table of Flatbuffers: fields by their numbers. A list before the table says where each field is."""
 
     def __init__(self, raw: bytes, at: int) -> None:
         self._raw, self._at = raw, within(at, len(raw))
@@ -117,18 +117,18 @@ class _Table:
             raise ValueError(field)
         return _Table(self._raw, at + self._read("<I", at)[0])
 
-    def numbers(self, field: int, each: int = 1) -> tuple[int, ...]:
-        """A list of long numbers, or of structures of so many of them."""
+    def numbers(self, field: int, width: int = 1) -> tuple[int, ...]:
+        """Returns a list of 64-bit numbers, or of structures of `width` of them."""
         at = self._where(field)
         if at is None:
             return ()
         at += self._read("<I", at)[0]
         (count,) = self._read("<I", at)
-        within(8 * each * count, len(self._raw) - at)
-        return self._read(f"<{each * count}q", at + 4)
+        within(8 * width * count, len(self._raw) - at)
+        return self._read(f"<{width * count}q", at + 4)
 
     def pairs(self, field: int) -> list[tuple[int, int]]:
-        numbers = self.numbers(field, each=2)
+        numbers = self.numbers(field, width=2)
         return list(zip(numbers[::2], numbers[1::2], strict=True))
 
     def _where(self, field: int) -> int | None:
@@ -137,6 +137,6 @@ class _Table:
         return self._at + offset if offset else None
 
     def _read(self, form: str, at: int) -> tuple[int, ...]:
-        if at < 0:  # from the end, to Python
+        if at < 0:  # Python would count from the end
             raise ValueError(at)
         return struct.unpack_from(form, self._raw, at)

@@ -1,6 +1,7 @@
-"""Whatever a reader raises, one kind of error comes out: a ReadError of one line, with what was raised as its cause.
+"""Turns whatever a reader raises into one kind of error: a ReadError of one line, with the first error as its cause.
 
-A file may be anything, and no reader thinks of everything. OPSPAN_DEBUG=1 has the command line show where it failed.
+A file may be anything, and a reader cannot foresee everything. With OPSPAN_DEBUG=1 the command line shows where it
+failed.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ def boundary(path: Path) -> Iterator[None]:
         raise TooLarge(
             f"{path_text(path)} needs more memory than there is; read a part of it, or record a shorter time"
         ) from error
-    except (Exception, PanicException) as error:  # a panic of polars' is no Exception
+    except (Exception, PanicException) as error:  # a panic of polars is not an Exception
         if isinstance(error, OSError) and error.strerror:
             raise NotReadable(f"cannot read {path_text(error.filename or path)}: {error.strerror}") from error
-        said = " ".join(str(error).split())[:200]
+        why = " ".join(str(error).split())[:200]
         raise ReadError(
-            f"{path_text(path)} cannot be read ({type(error).__name__}{': ' if said else ''}{said}): it is damaged, "
+            f"{path_text(path)} cannot be read ({type(error).__name__}{': ' if why else ''}{why}): it is damaged, "
             "or of a kind that opspan does not know; copy or export it again. If its own tool opens it, the fault is "
             "opspan's: please report what OPSPAN_DEBUG=1 shows"
         ) from error

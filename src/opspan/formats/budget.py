@@ -1,9 +1,9 @@
-"""What a file may cost: a refusal in one line, in place of a full disk, an endless wait or a killed process.
+"""Limits what a file may cost: a refusal of one line instead of a full disk, an endless wait or a killed process.
 
 OPSPAN_BUDGET=10     ten times as much of every Limit below; 0: no limit. For files that you trust
-OPSPAN_MEMORY=64G    as much memory may be taken, whatever the system says is free; 0: do not ask
+OPSPAN_MEMORY=64G    as much memory may be used, whatever the system says is free; 0: do not ask the system
 
-A limit is far past what the tools write, so that whoever meets one has a file that is damaged or was made to do harm.
+The limits are far above what the tools write, so a file that exceeds one is damaged or was made to do harm.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from opspan.tables import Issues
 BUDGET = "OPSPAN_BUDGET"
 LIMIT = "OPSPAN_MEMORY"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-# What is smaller is not asked about: a wrong estimate of it would do more harm than it prevents.
+# Smaller amounts are not checked: refusing one by a wrong estimate would do more harm than the check prevents.
 SMALL_BYTES = 256 << 20
 NO_LIMIT = 1 << 62
 
 
 class Limit(NamedTuple):
-    """How much of something there may be: always so much, and more of it for each byte of the file."""
+    """The most that there may be of something: `always`, or `per_byte` for each byte of the file if that is more."""
 
     what: str
     always: int
@@ -41,19 +41,19 @@ class Limit(NamedTuple):
         return int(min(self.most, max(self.always, self.per_byte * file_bytes)) * times) if times else NO_LIMIT
 
     def read(self, path: Path) -> bytes:
-        """A file that may have no more bytes than that."""
+        """Reads a file that must not have more bytes than the limit."""
         with open_file(path) as file:
-            # Room is taken for all that is asked for: of a limit that was raised there is not so much.
+            # read(n) allocates n bytes at once, which may exceed memory if the limit was raised: cap it at the size.
             raw = file.read(min(self.allows(), os.fstat(file.fileno()).st_size) + 1)
         if len(raw) > self.allows():
             raise self.passed(path)
         return raw
 
     def passed(self, where: object, file_bytes: int = 0) -> TooLarge:
-        return TooLarge(f"{where}: {self.said(file_bytes)}")
+        return TooLarge(f"{where}: {self.message(file_bytes)}")
 
-    def said(self, file_bytes: int = 0) -> str:
-        """What was found, what is allowed, and what to do about it."""
+    def message(self, file_bytes: int = 0) -> str:
+        """Says what exceeds the limit, how much is allowed, and what to do."""
         count = self.allows(file_bytes)
         much = gigabytes(count) if "bytes" in self.what else f"{count:,}"
         return (
@@ -62,66 +62,67 @@ class Limit(NamedTuple):
         )
 
 
-# Databases and traces shrink to a tenth or a thirtieth.
+# Databases and traces compress to between a tenth and a thirtieth.
 UNPACKED = Limit("bytes come out of it", always=64 << 20, per_byte=200, most=64 << 30)
-# One that is read as a whole: a report, an event, a text that describes.
+# Files that are read as a whole: a report, an event, a text that describes other files.
 REPORT = Limit("bytes are in a report", always=64 << 20)
 REPORT_TABLES = Limit("tables are in a report", always=1_000)
 REPORT_COLUMNS = Limit("columns are in a report", always=4_096)
 EVENT = Limit("bytes are in one event", always=256 << 20)
 DESCRIPTION = Limit("bytes are in a file that describes the others", always=1 << 20)
-# Each is a folder and some files; one is expected.
+# Each result is a folder and some files; one is expected.
 RESULTS = Limit("results are in an archive", always=1_000)
 MEMBERS = Limit("names are in an archive", always=1_000_000)
 # Steps of SQLite's machine for opening a file: many more than a sound one takes.
 STEPS = Limit("steps are needed to open it", always=50_000_000, per_byte=1_000, most=2**31 - 1)
-# A payload may be taken apart again and again where schemas refer to each other.
+# Schemas may refer to each other, so one payload may be decoded many times.
 FIELDS = Limit("fields are in payloads", always=100_000)
 # A text that the file has once may be named by every row, and so may the name of a field.
 TEXTS = Limit("bytes of text come of the rows", always=64 << 20, per_byte=32)
-# What a database has once it may tell of again and again, where pages lead to the same ones.
+# Pages of a database may refer to the same pages, so the same text may be read many times.
 CELLS = Limit("bytes are in the texts of a table", always=64 << 20, per_byte=4)
-# Some bytes of Parquet may stand for any number of rows.
+# A few bytes of Parquet may stand for any number of rows.
 ROWS = Limit("rows are in a table", always=10_000_000, per_byte=64)
-# The footer of a table of thirty million rows has a megabyte.
+# For comparison, the footer of a table of thirty million rows has one megabyte.
 FOOTER = Limit("bytes are in the footer of a table", always=64 << 20)
-# Parquet's writers begin another page after a megabyte. A buffer of Arrow's has a column of all the rows of a batch.
+# Parquet's writers begin a new page after a megabyte. A buffer of Arrow holds a column of all rows of a batch.
 PAGE = Limit("bytes come out of a page of a table", always=64 << 20, per_byte=200, most=64 << 30)
 
 
 class Meter:
-    """What is left of a limit while a file is read. What is past it is left out, and said once."""
+    """The rest of a limit while a file is read. Whatever exceeds it is left out, with one issue for all of it."""
 
     def __init__(self, limit: Limit, file_bytes: int, issues: Issues) -> None:
         self._limit, self._file_bytes, self._issues = limit, file_bytes, issues
         self._left = limit.allows(file_bytes)
 
     def take(self, count: int) -> bool:
-        """Whether so many more are allowed."""
+        """Takes `count` from the rest; returns whether that much was left."""
         self._left -= count
         if self._left >= 0:
             return True
         if self._left + count >= 0:
-            self._issues.add("over_budget", detail=self._limit.said(self._file_bytes))
+            self._issues.add("over_budget", detail=self._limit.message(self._file_bytes))
         return False
 
     def gather(self, texts: pl.Series, rows: pl.Series) -> pl.Series:
-        """The texts of the rows; those past the limit are null."""
+        """Returns the texts of the rows; those past the limit are null."""
         if not len(rows):
             return texts.clear()
-        found = texts[rows]  # views, which take little whatever they show
-        sizes = found.str.len_bytes().cast(pl.Int64)
+        gathered = texts[rows]  # views: they take little memory, however long the texts are
+        sizes = gathered.str.len_bytes().cast(pl.Int64)
         left = self._left
         if self.take(int(sizes.sum())):
-            return found
+            return gathered
         return texts.gather(rows.set(sizes.fill_null(0).cum_sum() > max(left, 0), None))
 
     def join(self, frame: pl.DataFrame, rows: pl.DataFrame, key: list[str]) -> pl.DataFrame:
-        """The frame with the columns of the rows that its key refers to, each key once; texts as in `gather`."""
-        return beside(frame, self.found(rows, places(frame.select(key), rows.select(key)), *key))
+        """Adds to the frame the columns of the rows that its key refers to. Keys of `rows` are unique; texts as in
+        `gather`."""
+        return beside(frame, self.columns_at(rows, places(frame.select(key), rows.select(key)), *key))
 
-    def found(self, rows: pl.DataFrame, at: pl.Series, *key: str) -> list[pl.Series]:
-        """The columns of the rows at these places but the key's, null where there is none; texts as in `gather`."""
+    def columns_at(self, rows: pl.DataFrame, at: pl.Series, *key: str) -> list[pl.Series]:
+        """Returns the columns of `rows`, except the key, at these places; null at null places; texts as in `gather`."""
         return [
             self.gather(column, at) if column.dtype == pl.String else column[at]
             for column in rows.iter_columns()
@@ -130,16 +131,17 @@ class Meter:
 
 
 def _times() -> float:
-    asked = os.environ.get(BUDGET, "1").strip()
-    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", asked):
+    times = os.environ.get(BUDGET, "1").strip()
+    if not re.fullmatch(r"[0-9]{1,9}(\.[0-9]{1,9})?", times):
         raise UsageError(
-            f"{BUDGET}={asked!r} is not a number; expected one such as 10 (times as much), or 0 for no limit"
+            f"{BUDGET}={times!r} is not a number; expected one such as 10 (times as much), or 0 for no limit"
         )
-    return float(asked)
+    return float(times)
 
 
 def check_room(path: Path, factor: float, has_parts: bool) -> None:
-    """`factor`: bytes of memory for each byte of the file. `has_parts`: a part needs no more than it has."""
+    """Refuses a file that needs more memory than is free: `factor` bytes for each of its bytes. `has_parts`: the reader
+    can read a part of the file in less memory."""
     size = _size(path)
     needed = int(size * factor)
     if needed < SMALL_BYTES and LIMIT not in os.environ:
@@ -156,23 +158,23 @@ def check_room(path: Path, factor: float, has_parts: bool) -> None:
 
 
 def available_bytes() -> int | None:
-    """What this process may take more than it has; None: it is not known, or is not to be asked."""
+    """Returns how much more memory this process may take; None: it is not known, or the user said not to ask."""
     asked = os.environ.get(LIMIT)
     if asked is not None:
-        found = re.fullmatch(r"([0-9]{1,15})\s*([KMGT]?)i?B?", asked.strip(), re.IGNORECASE)
-        if found is None:
+        size = re.fullmatch(r"([0-9]{1,15})\s*([KMGT]?)i?B?", asked.strip(), re.IGNORECASE)
+        if size is None:
             raise UsageError(f"{LIMIT}={asked!r} is not a size; expected one such as 64G, or 0 for no limit")
-        return int(found[1]) * _UNITS[found[2].upper()] or None
+        return int(size[1]) * _UNITS[size[2].upper()] or None
     return min((room for room in (_of_machine(), *_of_groups()) if room is not None), default=None)
 
 
 def _of_machine() -> int | None:
-    found = re.search(r"^MemAvailable:\s+([0-9]+) kB", _text(Path("/proc/meminfo")), re.MULTILINE)
-    return int(found[1]) * 1024 if found else None
+    available = re.search(r"^MemAvailable:\s+([0-9]+) kB", _text(Path("/proc/meminfo")), re.MULTILINE)
+    return int(available[1]) * 1024 if available else None
 
 
 def _of_groups() -> list[int]:
-    """What is left in the process' control groups, of both versions, up to the root."""
+    """Returns how much is left in each control group of the process, of both versions, up to the root."""
     rooms = []
     for line in _text(Path("/proc/self/cgroup")).splitlines():
         _, controllers, place = line.split(":", 2)
@@ -184,13 +186,13 @@ def _of_groups() -> list[int]:
         else:
             continue
         group = root / place.strip("/")
-        # In a container the path may be the host's, of which only the root is seen here.
+        # In a container the path may be the host's, and only the root of the groups is visible.
         for folder in (group, *group.parents):
             if root not in (folder, *folder.parents):
                 break
             limit, taken = _text(folder / most).strip(), _text(folder / used).strip()
             if limit.isdigit() and taken.isdigit():
-                # Pages of files that nobody waits for are given back when memory is asked for.
+                # The system frees cached pages of files that are not in use when memory is needed.
                 spare = re.search(rf"^{cache} ([0-9]+)$", _text(folder / "memory.stat"), re.MULTILINE)
                 rooms.append(max(0, int(limit) - int(taken) + (int(spare[1]) if spare else 0)))
     return rooms
@@ -210,7 +212,7 @@ def _size(path: Path) -> int:
             return path.stat().st_size
         return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     except OSError:
-        return 0  # the reader says what is wrong with it
+        return 0  # the reader reports the error
 
 
 def gigabytes(size: int) -> str:

@@ -1,8 +1,8 @@
-"""Chrome traces (JSON) as columns, for the readers of profilers that write them. Piece by piece: a file of gigabytes is
-never held as a whole, and no Python object is made for an event.
+"""Reads Chrome traces (JSON) as columns, for the readers of profilers that write them. It reads piece by piece: a file
+of gigabytes is never held as a whole, and there is never a Python object for an event.
 
-The native side reads the text (native/columns/events.cpp says what is tolerated); what categories and args mean is the
-readers' business.
+The native side parses the text (native/columns/events.cpp says what it tolerates). The readers know what categories and
+args mean.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from opspan.tables import Issues
 from opspan.tables.schema import Dtype, without_rows
 
 # Types that values of args are read as; native/columns/events.cpp has the same numbers.
-# LIST: JSON text of which there are few; JSON: mostly distinct; ONE: an integer, which may stand alone in a list.
+# LIST: JSON text with few distinct values; JSON: mostly distinct; ONE: an integer, perhaps alone in a list.
 INTEGER, REAL, TEXT, LIST, JSON, ONE, _CATEGORY = range(7)
 
 _START, _MEMBERS, _EVENTS, _BARE_EVENTS, _DONE = range(5)
@@ -42,20 +42,20 @@ _EVENT, _MEMBER, _STRUCTURE, _SKIPPED, _END_MISSING = range(5)
 
 _PIECE: Final = 8 << 20
 _SNIFFED: Final = 256 << 10
-_BETWEEN: Final = b" \t\r\n,"  # events
+_BETWEEN: Final = b" \t\r\n,"  # may stand between events
 _MOST_BETWEEN: Final = 1_024
 _BEFORE: Final = b"\xef\xbb\xbf \t\r\n"
-# Each has some tens of megabytes at a time.
+# Each thread has some tens of megabytes at a time.
 _THREADS: Final = min(len(os.sched_getaffinity(0)), 8)
 _SINCE_1970_NS: Final = 10**18
-BOOKKEEPING: Final = "bookkeeping"  # the group of events that say nothing of the program: not read, not counted
+BOOKKEEPING: Final = "bookkeeping"  # the group of events that say nothing about the program: not read, not counted
 _NO_ARGS: Final = pl.DataFrame(schema={"column": pl.String, "key": pl.String, "as": pl.UInt8})
 _col = pl.col
 T = TypeVar("T")
 
 
 class Arg(NamedTuple):
-    """A column of what events have in their args, under one key or another."""
+    """A column of values from the args of events; the value stands under one of the keys."""
 
     column: str
     as_: int
@@ -63,22 +63,22 @@ class Arg(NamedTuple):
 
 
 @dataclass(frozen=True)
-class _Parsed(Generic[T]):
-    """What was found in some bytes, and what was made of the events among it."""
+class _TextRows(Generic[T]):
+    """The rows of a text, and the result of `make` for its events."""
 
     rows: int  # events and others
-    state: int = _START  # after them
+    state: int = _START  # after the text
     used: int = 0  # bytes
     last: int = 0  # where the last row begins
     others: pl.DataFrame = field(default_factory=pl.DataFrame)
     events: int = 0
     odd: int = 0
     damaged: int = 0
-    made: T | None = None  # nothing of no events
+    result: T | None = None  # None without events
 
 
 class ChromeFile:
-    """A file that is open: its events, once, and after them everything else that stands beside them."""
+    """An open file. Its events can be read once; after that, `members` has everything else in the file."""
 
     def __init__(self, path: Path, issues: Issues) -> None:
         self.path = path
@@ -86,32 +86,32 @@ class ChromeFile:
         self.is_open_ended = False  # it ends after an event, with its brackets open
         self._issues = issues
         self._has_events = False
-        self._is_cut = False  # where its bytes end, as an issue says already
+        self._is_cut = False  # its bytes end early, and an issue says so already
 
     def pieces(
         self, args: Sequence[Arg], make: Callable[[pl.DataFrame], T], stems: tuple[str, ...] = ()
     ) -> Iterator[T]:
-        """What `make`, which several threads call, makes of the events, some at a time: ph, cat, name, pid, tid
-        (pid_text, tid_text: those that are no numbers), id, ts_ns, dur_ns, the columns of `args`, and `rest`: JSON of
-        all other args."""
-        wanted = _frame_of((*args, Arg("cat", _CATEGORY, stems)))
+        """Yields the results of `make` for some events at a time. Several threads call `make`. The events have ph, cat,
+        name, pid, tid (pid_text, tid_text: those that are not numbers), id, ts_ns, dur_ns, the columns of `args`, and
+        `rest`: JSON of all other args."""
+        columns = _frame_of((*args, Arg("cat", _CATEGORY, stems)))
         try:
             with open_file(self.path) as file:
                 head = file.read(6)
             with closing(opened(self.path, head)) as stream:
-                parse = partial(_parsed, args=wanted, make=make)
+                parse = partial(_parse, args=columns, make=make)
                 yield from self._pieces(Reading(stream), parse)
         except OSError as error:
             raise NotReadable(f"cannot read {self.path}: {error.strerror or error}") from error
         if not self._has_events:
             raise NotATrace(f"{self.path} has no traceEvents; expected the JSON of a Chrome trace")
 
-    def _pieces(self, reading: Reading, parse: Callable[[bytes | memoryview, int, bool], _Parsed[T]]) -> Iterator[T]:
-        """Pieces are parsed side by side, each as if it began with an event. What the one before it leaves tells
-        whether it did: if not, that is parsed again with what was left."""
+    def _pieces(self, reading: Reading, parse: Callable[[bytes | memoryview, int, bool], _TextRows[T]]) -> Iterator[T]:
+        """Parses pieces side by side, each as if it began with an event. The end of the piece before it shows whether
+        it did. If not, the piece is parsed again together with the rest of the one before it."""
         state = supposed = _START
         rest = b""
-        ahead: deque[tuple[memoryview, int, bool, Future[_Parsed[T]]]] = deque()
+        ahead: deque[tuple[memoryview, int, bool, Future[_TextRows[T]]]] = deque()
         with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(_THREADS) as parsers:
             fresh = reader.submit(reading.piece, _PIECE)
             is_read = False
@@ -122,36 +122,36 @@ class ChromeFile:
                         self._issues.add(issue[0], 1, issue[1])
                         self._is_cut = True
                     if not is_read:
-                        # What no event has ended in is not read over and over: it is doubled each time.
+                        # If one event is longer than the rest so far, double the rest instead of rereading it often.
                         fresh = reader.submit(reading.piece, max(_PIECE, len(rest)))
                     ahead.append((piece, supposed, is_read, parsers.submit(parse, piece, supposed, is_read)))
                     if supposed == _START:
                         supposed = _BARE_EVENTS if bytes(piece[:_SNIFFED]).lstrip(_BEFORE)[:1] == b"[" else _EVENTS
                 piece, was_supposed, is_last, parsing = ahead.popleft()
                 text: bytes | memoryview = piece
-                found: _Parsed[T] | None = parsing.result()
+                parsed: _TextRows[T] | None = parsing.result()
                 if state != was_supposed or not _is_between(rest):
-                    text, found = rest + bytes(text), None
+                    text, parsed = rest + bytes(text), None
                 while is_last or not _is_between(text):
-                    # What is longer than any event is given up.
+                    # A text that is longer than any event may be is given up.
                     is_over = not is_last and len(text) > EVENT.allows()
-                    if found is None or is_over:
-                        found = parse(text, state, is_last or is_over)
-                    if not found.rows:
+                    if parsed is None or is_over:
+                        parsed = parse(text, state, is_last or is_over)
+                    if not parsed.rows:
                         break
-                    self._note(found, bytes(text[found.last : found.used]), state, is_over)
-                    state, text = found.state, text[found.used :]
-                    if found.made is not None:
-                        progress.add(found.events)
-                        yield found.made
-                    found = None
-                # What follows the end is read all the same: it may be no space, or say that the file is damaged.
+                    self._note(parsed, bytes(text[parsed.last : parsed.used]), state, is_over)
+                    state, text = parsed.state, text[parsed.used :]
+                    if parsed.result is not None:
+                        progress.add(parsed.events)
+                        yield parsed.result
+                    parsed = None
+                # Text after the end of the JSON is read too, because it may show that the file is damaged.
                 rest = b"" if state == _DONE else bytes(text)
                 reading.done(piece)
 
-    def _note(self, found: _Parsed[T], last: bytes, before: int, is_over: bool) -> None:
-        """Everything that is no event. `last`: the bytes of the last row, longer than any may be if `is_over`."""
-        for what, state, name, value in found.others.iter_rows():
+    def _note(self, parsed: _TextRows[T], last: bytes, before: int, is_over: bool) -> None:
+        """Keeps all rows that are not events. `last`: the bytes of the last row, which is too long if `is_over`."""
+        for what, state, name, value in parsed.others.iter_rows():
             if what == _STRUCTURE and state in (_EVENTS, _BARE_EVENTS):
                 self._has_events = True
             elif what == _MEMBER:
@@ -161,27 +161,27 @@ class ChromeFile:
                     raise NotATrace(f"{self.path} is not JSON; expected the JSON of a Chrome trace")
                 self._issues.add("damaged_file")
             elif what == _END_MISSING and is_over:
-                self._issues.add("over_budget", detail=EVENT.said())
+                self._issues.add("over_budget", detail=EVENT.message())
             elif what == _END_MISSING and self._has_events and not self._is_cut:
                 self.is_open_ended = not last.strip(_BETWEEN)
                 if not self.is_open_ended:
                     self._issues.add("truncated_file")
             before = state
-        self._issues.add("odd_cells", found.odd, "fields of events")
-        self._issues.add("damaged_file", found.damaged, "args of events")
+        self._issues.add("odd_cells", parsed.odd, "fields of events")
+        self._issues.add("damaged_file", parsed.damaged, "args of events")
 
 
 def _is_between(text: bytes | memoryview) -> bool:
-    """Whether there is nothing but what stands between events, of which there is never much."""
+    """Whether the text has only characters that stand between events, and few of them."""
     return len(text) < _MOST_BETWEEN and not bytes(text).strip(_BETWEEN)
 
 
-def _parsed(
+def _parse(
     text: bytes | memoryview, state: int, is_last: bool, args: pl.DataFrame, make: Callable[[pl.DataFrame], T]
-) -> _Parsed[T]:
-    rows = _rows(text, args, state, is_last)
+) -> _TextRows[T]:
+    rows = native.chrome_events(text, args, state, is_last)
     if not rows.height:
-        return _Parsed(0)
+        return _TextRows(0)
     is_event = rows["what"] == _EVENT
     odd, damaged = rows.select("is_odd", "is_damaged").sum().row(0)
     others = rows.select("what", "state", "name", "rest")
@@ -190,18 +190,18 @@ def _parsed(
     events = rows.drop("what", "state", "end", "is_odd", "is_damaged")
     if others.height:
         events = events.filter(is_event)
-    made = make(events) if events.height else None
-    return _Parsed(rows.height, state, used, last, others, events.height, odd, damaged, made)
+    result = make(events) if events.height else None
+    return _TextRows(rows.height, state, used, last, others, events.height, odd, damaged, result)
 
 
 @dataclass(frozen=True)
 class Groups:
-    """How a reader sorts events: by `keys`, `ph` and `cat` among them, whose distinct values `of` tells the group of;
-    which columns each group needs; and which groups need no time. A column `at` is the event's number in the file.
-    `stems`: what begins with one of these and an underline has that category."""
+    """How a reader sorts events into groups. `of` returns the group for distinct values of `keys`, which include `ph`
+    and `cat`. `columns` has the columns that each group needs, `timeless` the groups that need no time. A column `at`
+    is the event's number in the file. `stems`: a category that begins with one of these and "_" counts as the stem."""
 
     keys: Mapping[str, pl.Expr]
-    of: Callable[..., str | None]  # None: nothing is made of it
+    of: Callable[..., str | None]  # None: the event is skipped
     columns: Mapping[str, tuple[str, ...]]
     args: Sequence[Arg]
     timeless: frozenset[str] = frozenset()
@@ -223,57 +223,58 @@ _FIELDS: Final[dict[str, Dtype]] = {
 
 
 def gathered(file: ChromeFile, groups: Groups, issues: Issues) -> dict[str, pl.DataFrame]:
-    """The events of each group. Those of no group, and those that have no time and need one, are counted."""
-    found = {group: Columns() for group in groups.columns}
+    """Returns the events of each group. Counts events without a group, and events without a time in groups that need
+    one."""
+    columns_of = {group: Columns() for group in groups.columns}
     skipped: Counter[str] = Counter()
     before = 0
-    for piece in file.pieces(groups.args, lambda events: _sorted_out(events, groups), groups.stems):
+    for piece in file.pieces(groups.args, lambda events: _group(events, groups), groups.stems):
         skipped.update(piece.skipped)
         for group, rows in piece.groups.items():
             issues.add("no_time", piece.timeless[group], f"events that are {group}")
             numbers = {"at": _col("at") + before} if "at" in rows.columns else {}
-            found[group].add(rows.with_columns(**numbers))
+            columns_of[group].add(rows.with_columns(**numbers))
         before += piece.events
     issues.add("skipped_events", skipped.total(), listed_counts(dict(sorted(skipped.items()))))
     dtypes = groups.dtypes
     return {
-        group: found.pop(group).frame(without_rows({column: dtypes[column] for column in columns}))
+        group: columns_of.pop(group).frame(without_rows({column: dtypes[column] for column in columns}))
         for group, columns in groups.columns.items()
     }
 
 
-class _Sorted(NamedTuple):
-    """The events of a piece by their groups."""
+class _EventGroups(NamedTuple):
+    """The events of a piece, by group."""
 
     events: int
     groups: dict[str, pl.DataFrame]
-    timeless: Counter[str]  # of each group those that were left out
-    skipped: Counter[str]  # of no group
+    timeless: Counter[str]  # events that were left out, by group
+    skipped: Counter[str]  # events without a group, by kind
 
 
-def _sorted_out(events: pl.DataFrame, groups: Groups) -> _Sorted:
-    # The few values that make a difference are looked at apart from the many events that have them.
+def _group(events: pl.DataFrame, groups: Groups) -> _EventGroups:
+    # Calls `groups.of` once for each distinct key, not for each event.
     keys = events.select(**groups.keys)
     distinct = keys.unique(maintain_order=True)
     names = [groups.of(*row) for row in distinct.iter_rows()]
     numbers = {group: number for number, group in enumerate(dict.fromkeys(names))}
-    grouped: pl.Series | None = None  # all are of one
+    grouped: pl.Series | None = None  # all events are of one group
     if len(numbers) > 1:
-        told = distinct.with_columns(group=pl.Series([numbers[name] for name in names], dtype=pl.UInt8))
-        grouped = keys.join(told, on=keys.columns, how="left", nulls_equal=True, maintain_order="left")["group"]
+        of_keys = distinct.with_columns(group=pl.Series([numbers[name] for name in names], dtype=pl.UInt8))
+        grouped = keys.join(of_keys, on=keys.columns, how="left", nulls_equal=True, maintain_order="left")["group"]
     numbered = events.with_row_index("at")
-    found = _Sorted(events.height, {}, Counter(), Counter())
+    piece = _EventGroups(events.height, {}, Counter(), Counter())
     for group, number in numbers.items():
         chosen = None if grouped is None else grouped == number
         if group is None:
-            found.skipped.update(_kinds_of(_only(keys, chosen)))
+            piece.skipped.update(_kinds_of(_only(keys, chosen)))
         elif group != BOOKKEEPING:
             columns = groups.columns[group]
             rows = _only(numbered.select(_needed(numbered, groups.args, columns)), chosen)
             timed = rows if group in groups.timeless else _timed(rows)
-            found.timeless[group] = rows.height - timed.height
-            found.groups[group] = put_back(timed, groups.args, columns).select(columns)
-    return found
+            piece.timeless[group] = rows.height - timed.height
+            piece.groups[group] = put_back(timed, groups.args, columns).select(columns)
+    return piece
 
 
 def _only(rows: pl.DataFrame, chosen: pl.Series | None) -> pl.DataFrame:
@@ -281,13 +282,13 @@ def _only(rows: pl.DataFrame, chosen: pl.Series | None) -> pl.DataFrame:
 
 
 def _needed(rows: pl.DataFrame, args: Sequence[Arg], kept: Iterable[str]) -> list[str]:
-    """The columns that are kept, and those that tell what goes into them."""
+    """Returns the columns that are kept, and those whose values go into them."""
     of_rest = {arg.column for arg in args} if "rest" in kept else set()
     return [name for name in rows.columns if name in {"ts_ns", *kept} or name in of_rest]
 
 
 def put_back(rows: pl.DataFrame, args: Sequence[Arg], kept: Iterable[str]) -> pl.DataFrame:
-    """The rows with those args in `rest` that are read as columns, but as none of those that are kept."""
+    """Adds args to `rest` that were read as columns which are not kept."""
     if "rest" not in kept:
         return rows
     unread = [arg for arg in args if arg.column in rows.columns and arg.column not in kept]
@@ -325,18 +326,14 @@ def _kinds_of(keys: pl.DataFrame) -> dict[str, int]:
 
 
 def times() -> tuple[pl.Expr, pl.Expr]:
-    """start_ns and end_ns of events; one without a duration has no end."""
+    """Returns start_ns and end_ns of events; an event without a duration has no end."""
     return _col("ts_ns").alias("start_ns"), (_col("ts_ns") + _col("dur_ns")).alias("end_ns")
 
 
 def is_utc(*frames: pl.DataFrame) -> bool:
-    """Whether the times of the tables are such as the day has: past 2001."""
+    """Whether the times of the tables can be UTC: after 2001."""
     firsts = (frame["start_ns"].min() for frame in frames)
     return min((first for first in firsts if isinstance(first, int)), default=0) > _SINCE_1970_NS
-
-
-def _rows(text: bytes | memoryview, args: pl.DataFrame, state: int, is_last: bool = False) -> pl.DataFrame:
-    return native.chrome_events(text, args, state, is_last)
 
 
 def _frame_of(args: Sequence[Arg]) -> pl.DataFrame:
@@ -347,12 +344,12 @@ def _frame_of(args: Sequence[Arg]) -> pl.DataFrame:
 def _json_value(value: str) -> Any:
     try:
         return json.loads(value)
-    except (ValueError, RecursionError):  # integers of thousands of digits
+    except (ValueError, RecursionError):  # integers with thousands of digits, deep nesting
         return None
 
 
 def beginning(path: Path, head: bytes) -> tuple[dict[str, Any], pl.DataFrame]:
-    """The first members and events of what may be a Chrome trace; nothing where it is none."""
+    """Returns the first members and events of a file that may be a Chrome trace; nothing if it is not one."""
     none: dict[str, Any] = {}
     try:
         with closing(opened(path, head)) as stream:
@@ -365,7 +362,7 @@ def beginning(path: Path, head: bytes) -> tuple[dict[str, Any], pl.DataFrame]:
         return none, pl.DataFrame()
     members, events, state = none, [], _START
     while text:
-        rows = _rows(text, _NO_ARGS, state)
+        rows = native.chrome_events(text, _NO_ARGS, state, False)
         if not rows.height:
             break
         for name, value in rows.filter(_col("what") == _MEMBER).select("name", "rest").iter_rows():

@@ -1,4 +1,4 @@
-"""The bytes of a Chrome trace, in pieces that can be parsed side by side. Not here: what is in them (chrome.py)."""
+"""Reads the bytes of a Chrome trace in pieces that can be parsed side by side. chrome.py knows what is in them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Final
 
-from opspan.formats.compressed import FAILURES, Bounded
+from opspan.formats.compressed import FAILURES, UnpackedStream
 
-_NEAR_END: Final = 256 << 10  # of a piece: where it is cut
-_SPARE: Final = 1 << 20  # of what a piece is read to: the next may have more left of the one before it
+_NEAR_END: Final = 256 << 10  # bytes at the end of a piece that are searched for the place to cut it
+_SPARE: Final = 1 << 20  # bytes more than a piece needs, because the next one may begin with a longer tail
 _EVENT_BEGINS: Final = re.compile(rb'\{\s*"(?:ph|cat|name|pid|tid|ts|id|dur|args|s|bp)"')
 _SPACE: Final = b" \t\r\n\v\f"
 
@@ -18,13 +18,13 @@ _SPACE: Final = b" \t\r\n\v\f"
 class Reading:
     """The bytes of a stream in pieces that end where an event seems to begin."""
 
-    def __init__(self, stream: Bounded) -> None:
+    def __init__(self, stream: UnpackedStream) -> None:
         self._stream = stream
         self._tail = b""
         self._free: SimpleQueue[memoryview] = SimpleQueue()
 
     def piece(self, size: int) -> tuple[memoryview, bool, tuple[str, str] | None]:
-        """Some bytes, whether they are the last, and the issue that made them so."""
+        """Returns some bytes, whether they are the last, and the issue if the file could not be read further."""
         room = self._room(len(self._tail) + size)
         room[: len(self._tail)] = self._tail
         filled = len(self._tail)
@@ -45,7 +45,7 @@ class Reading:
         return room[:cut], False, None
 
     def done(self, piece: memoryview) -> None:
-        """Its memory may be written again: what is fresh takes the system longer than the file."""
+        """Takes back the memory of a piece: fresh memory costs the system more time than reading the file."""
         self._free.put(memoryview(piece.obj))
 
     def _room(self, size: int) -> memoryview:
@@ -56,7 +56,7 @@ class Reading:
 
 
 def _last_event(text: bytes) -> int:
-    """Where the last thing begins that looks like an event; else the end."""
+    """Returns the place of the last text that looks like the begin of an event, or the end of the text."""
     at = len(text)
     while (at := text.rfind(b"{", 0, at)) >= 0:
         before = at - 1

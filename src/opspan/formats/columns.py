@@ -1,7 +1,7 @@
-"""What readers of tables do alike: leave out rows without a time, texts by number, names of enumerations, labels.
+"""Steps that readers of tables share: leave out rows without a time, texts by number, names of enumerations, labels.
 
-What is odd in a column is made null and counted here, so that the translations need not look. Not here: which table or
-column means what.
+Odd values in a column are set to null and counted here, so the readers need not check them. The readers know what the
+tables and columns mean.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from opspan.tables import Issues
 from opspan.tables.same import is_one
 from opspan.tables.schema import KIND, Dtype
 
-# Further from a clock's zero than this is no time: 146 years. Differences of two times stay within 64 bits.
+# A value further from a clock's zero than this (146 years) is not a time. Differences of two times fit into 64 bits.
 FAR_NS = 1 << 62
 
 OWN_DOMAIN = "opspan"
-# Where a text may be a label of torch's or ours, beside the default domain. Elsewhere text is only text.
+# Domains whose texts may be labels of torch or opspan, besides the default domain. Texts of others are only text.
 LABELLED_DOMAINS = (OWN_DOMAIN, "PyTorch", "pytorch")
-# Kinds whose 64-bit payload is the user's; that of the others is a sequence number.
+# Kinds whose 64-bit payload is the user's; for other kinds it is a sequence number.
 USERS_KINDS = (int(Kind.USER), int(Kind.MODULE), int(Kind.STEP))
 
-# The columns of a kernel's grid and blocks.
+# Columns of a kernel's grid and blocks.
 SIZES = tuple(f"{of}_{axis}" for of in ("grid", "block") for axis in "xyz")
 
 LABEL = ("name", "text", "kind", "seq", "op_id", "forward_tid", "class_name", "args", "sizes", "input_op_ids")
 
 
 def in_time(frame: pl.DataFrame, table: str, issues: Issues) -> pl.DataFrame:
-    """Start and end as start_ns and end_ns, without the rows whose start is no time."""
-    # Most tables are empty; a small file has less to read than there are queries to ask.
+    """Renames start and end to start_ns and end_ns, and leaves out rows whose start is not a time."""
+    # Most tables are empty, and for a small file queries take longer than reading.
     if frame.is_empty() or _is_sound(frame):
         return _in_ns(frame)
     start = pl.col("start")
@@ -55,22 +55,22 @@ def in_time(frame: pl.DataFrame, table: str, issues: Issues) -> pl.DataFrame:
 
 
 def _in_ns(frame: pl.DataFrame) -> pl.DataFrame:
-    named = frame.clone()  # to rename by a query takes ten times as long
+    named = frame.clone()  # renaming by a query takes ten times as long
     named.columns = [{"start": "start_ns", "end": "end_ns"}.get(name, name) for name in frame.columns]
     return named
 
 
 def _is_sound(frame: pl.DataFrame) -> bool:
-    """Whether all times are some, which their bounds mostly say, without what each row has."""
+    """Whether all times are possible. Their bounds mostly show it, without a look at each row."""
     start, end = pl.col("start"), pl.col("end")
-    asked = {"low": start.min(), "high": start.max(), "nulls": start.null_count()}
+    figures = {"low": start.min(), "high": start.max(), "nulls": start.null_count()}
     has_end = "end" in frame.columns
     if has_end:
-        asked |= {"last": end.max(), "is_backward": (end < start).any()}
-    found = frame.select(**asked).row(0, named=True)
-    if found["nulls"] or found["low"] <= (0 if has_end else -FAR_NS) or found["high"] >= FAR_NS:
+        figures |= {"last": end.max(), "is_backward": (end < start).any()}
+    row = frame.select(**figures).row(0, named=True)
+    if row["nulls"] or row["low"] <= (0 if has_end else -FAR_NS) or row["high"] >= FAR_NS:
         return False
-    return not has_end or not (found["is_backward"] or (found["last"] or 0) >= FAR_NS)
+    return not has_end or not (row["is_backward"] or (row["last"] or 0) >= FAR_NS)
 
 
 def is_time(column: pl.Expr) -> pl.Expr:
@@ -78,7 +78,7 @@ def is_time(column: pl.Expr) -> pl.Expr:
 
 
 def narrow(frame: pl.DataFrame, table: str, dtypes: Mapping[str, Dtype], issues: Issues) -> pl.DataFrame:
-    """The frame with numbers in their narrower types; those that do not fit are null."""
+    """Casts columns to narrower number types; numbers that do not fit become null and are counted."""
     for name, dtype in dtypes.items():
         if name not in frame.columns or frame[name].dtype == dtype:
             continue
@@ -88,8 +88,8 @@ def narrow(frame: pl.DataFrame, table: str, dtypes: Mapping[str, Dtype], issues:
     return frame
 
 
-class Strings:
-    """A file's texts by their numbers: a frame of `id` and `value`."""
+class TextTable:
+    """The texts of a file by their numbers: a frame of `id` and `value`."""
 
     def __init__(self, frame: pl.DataFrame, written: Meter, issues: Issues) -> None:
         self._written = written
@@ -100,37 +100,37 @@ class Strings:
         self.values = frame["value"]
 
     def rows(self, ids: pl.Series, what: str) -> pl.Series:
-        """The row in `values` of each id; null where there is none."""
-        at = self._found(ids.cast(pl.Int64))
+        """Returns the row in `values` of each id; null for an unknown id."""
+        at = self._places(ids.cast(pl.Int64))
         self._issues.add("unknown_strings", at.null_count() - ids.null_count(), what)
         return at
 
-    def _found(self, ids: pl.Series) -> pl.Series:
+    def _places(self, ids: pl.Series) -> pl.Series:
         if not len(self._ids) or ids.is_empty():
             return _none(pl.UInt32, len(ids))
         first, last = self._ids[0], self._ids[-1]
         at, known = pl.col("id"), pl.col("id").is_between(first, last)
-        if last - first == len(self._ids) - 1:  # no number is left out: nothing to search
+        if last - first == len(self._ids) - 1:  # the ids have no gaps, so there is nothing to search
             low, high = ids.min(), ids.max()
             if isinstance(low, int) and isinstance(high, int) and 0 <= first <= low and high <= last < 1 << 32:
                 rows = ids.cast(pl.UInt32)
                 return rows - first if first else rows
             return ids.to_frame("id").select(pl.when(known).then(at - first).cast(pl.UInt32)).to_series()
-        found = self._ids.search_sorted(ids).clip(0, len(self._ids) - 1)
-        return found.zip_with(self._ids.gather(found) == ids, _none(found.dtype)).cast(pl.UInt32)
+        places = self._ids.search_sorted(ids).clip(0, len(self._ids) - 1)
+        return places.zip_with(self._ids.gather(places) == ids, _none(places.dtype)).cast(pl.UInt32)
 
     def names(self, ids: pl.Series, what: str, values: pl.Series | None = None) -> pl.Series:
-        """The texts as a Categorical; `values` may be other texts in the order of `self.values`."""
+        """Returns the texts as a Categorical; `values` may be other texts in the order of `self.values`."""
         return (self.values if values is None else values).cast(pl.Categorical).gather(self.rows(ids, what))
 
     def column(
         self, frame: pl.DataFrame, column: str, what: str, values: pl.Series | None = None
     ) -> pl.Series | pl.Expr:
-        """`names` of a column of ids; what is the same in all rows as a literal, which takes no memory."""
+        """Returns `names` of a column of ids; one value for all rows as a literal, which takes no memory."""
         if is_one(frame, column):
-            found = self._found(frame.head(1)[column].cast(pl.Int64))
-            if not found.null_count():
-                return constant((self.values if values is None else values)[found[0]])
+            at = self._places(frame.head(1)[column].cast(pl.Int64))
+            if not at.null_count():
+                return constant((self.values if values is None else values)[at[0]])
         return self.names(frame[column], what, values)
 
     def texts(self, ids: pl.Series, what: str) -> pl.Series:
@@ -138,7 +138,7 @@ class Strings:
 
 
 def _is_in_order(frame: pl.DataFrame) -> bool:
-    """As tools write them: each id once, the least first, and with a text."""
+    """Whether the frame is as tools write it: each id once, ascending, and with a text."""
     ids = frame["id"]
     return not (ids.null_count() or frame["value"].null_count()) and bool((ids[1:] > ids[:-1]).all())
 
@@ -148,7 +148,7 @@ def _none(dtype: Dtype, length: int = 1) -> pl.Series:
 
 
 def named(numbers: pl.Series, labels: Mapping[int, str], template: str = "{}", other: str | None = None) -> pl.Series:
-    """Numbers of an enumeration as names; one that it has not got is `other`, or stays a number as text."""
+    """Returns numbers of an enumeration as names; an unknown number becomes `other`, or stays a number as text."""
     if numbers.is_empty():
         return pl.Series(numbers.name, [], dtype=pl.Categorical)
     has_one = numbers.min() == numbers.max() and not numbers.null_count()
@@ -166,7 +166,7 @@ def named(numbers: pl.Series, labels: Mapping[int, str], template: str = "{}", o
 def names_in(
     frame: pl.DataFrame, column: str, labels: Mapping[int, str], template: str = "{}", other: str | None = None
 ) -> pl.Series | pl.Expr:
-    """`named` of a column; what is the same in all rows as a literal, which takes no memory."""
+    """Returns `named` of a column; one value for all rows as a literal, which takes no memory."""
     if is_one(frame, column):
         return constant(named(frame.head(1)[column], labels, template, other)[0])
     return named(frame[column], labels, template, other)
@@ -177,12 +177,12 @@ def constant(value: str) -> pl.Expr:
 
 
 def parse_labels(texts: pl.Series) -> pl.DataFrame:
-    """The fields of labels, a row a text; `kind` is a number, `text` is null where it is just the name."""
+    """Returns the fields of labels, a row per text; `kind` is a number, `text` is null where it is just the name."""
     return parse_column(texts).select(LABEL)
 
 
 def labelled(texts: pl.Series) -> pl.DataFrame:
-    """The columns of ranges that a text says."""
+    """Returns the columns of ranges that the label in each text has."""
     labels = parse_labels(texts)
     return labels.with_columns(pl.Series("kind", KIND_NAMES, dtype=KIND).gather(labels["kind"].fill_null(0)))
 
@@ -192,7 +192,7 @@ def numbered(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def numbered_alike(**frames: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Each `numbered`, with numbers that they share: those of one table are the first of a longer one."""
+    """Numbers the rows of each frame. The frames share one column of numbers: a shorter frame has its first part."""
     numbers = pl.int_range(max(frame.height for frame in frames.values()), dtype=pl.Int64, eager=True).alias("id")
     rank = pl.lit(0, dtype=pl.Int32).alias("rank")
     return {name: frame.with_columns(numbers.head(frame.height), rank) for name, frame in frames.items()}

@@ -1,4 +1,4 @@
-"""Files that may be compressed as a whole, as streams of what is in them. How much comes out of one is bounded."""
+"""Opens files that may be compressed as a whole, as streams of their content, of which the size is limited."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ COMPRESSED: dict[bytes, Callable[[IO[bytes]], IO[bytes]]] = {
     b"BZh": lambda file: cast("IO[bytes]", bz2.BZ2File(file)),
     b"\xfd7zXZ": lambda file: cast("IO[bytes]", lzma.LZMAFile(file)),  # noqa: SIM115 - closed where it is used
 }
-# All that those modules raise for a damaged file.
+# All errors that those modules raise for a damaged file.
 FAILURES = (zlib.error, lzma.LZMAError, EOFError, OSError, ValueError)
 
 PART = 1 << 20
 
 
-class Bounded(io.RawIOBase):
-    """A stream that ends with TooLarge when more came out of a compressed file than may."""
+class UnpackedStream(io.RawIOBase):
+    """The unpacked content of a file. It raises TooLarge when more comes out of a compressed file than is allowed."""
 
     def __init__(self, path: Path, file: IO[bytes], stream: IO[bytes]) -> None:
         self._path, self._file, self._stream = path, file, stream
@@ -38,10 +38,10 @@ class Bounded(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        # What a damaged file still gives comes before its error: no more is asked for than is there at once.
-        found: bytes = self._stream.read1(PART if size < 0 else size)  # type: ignore[attr-defined]  # all have it
-        self._take(len(found))
-        return found
+        # read1 returns what it has at once, so the readable part of a damaged file comes before the error.
+        raw: bytes = self._stream.read1(PART if size < 0 else size)  # type: ignore[attr-defined]  # all have it
+        self._take(len(raw))
+        return raw
 
     def readinto(self, room: Any) -> int:
         count: int = self._stream.readinto1(room)  # type: ignore[attr-defined]  # all have it
@@ -63,8 +63,8 @@ def is_compressed(head: bytes) -> bool:
     return head.startswith(tuple(COMPRESSED))
 
 
-def opened(path: Path, head: bytes) -> Bounded:
-    """The file's content, unpacked if it is compressed."""
+def opened(path: Path, head: bytes) -> UnpackedStream:
+    """Opens the file's content, unpacked if it is compressed."""
     opener = next((opener for magic, opener in COMPRESSED.items() if head.startswith(magic)), None)
     file = open_file(path)
-    return Bounded(path, file, opener(file) if opener else file)
+    return UnpackedStream(path, file, opener(file) if opener else file)

@@ -1,4 +1,4 @@
-"""Numbers by which a file counts what is in it, before anybody makes room for so much."""
+"""Checks numbers by which a file counts its content, before memory is allocated for so much."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ SAYS_MORE: Final = "it says more of itself than it holds"
 
 
 def within(value: int, most: int = LARGEST, least: int = 0) -> int:
-    """The number itself; a ValueError where it cannot be true."""
+    """Returns the number itself; raises ValueError if it cannot be true."""
     if not least <= value <= most:
         raise ValueError(value)
     return value

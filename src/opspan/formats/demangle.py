@@ -1,4 +1,4 @@
-"""Names of C++ functions as compilers write them -> as a person wrote them.
+"""Turns names of C++ functions as compilers write them into names as in the source, and into short names.
 
 _Z3addIfEvPT_  ->  void add<float>(float*)  ->  add
 """
@@ -17,19 +17,19 @@ def is_mangled(name: str) -> bool:
 
 
 def demangled(name: str) -> str:
-    """The name as its source has it; one that is not mangled, or cannot be taken apart, as it is."""
+    """Returns the name as in its source; unchanged if it is not mangled, or cannot be demangled."""
     return native.demangled(name) if is_mangled(name) else name
 
 
 def short_name(name: str) -> str:
-    """The function's own name: without what it returns, its namespaces, its templates' arguments and its own.
+    """Returns the function's own name, without its return type, namespaces, template arguments and arguments.
 
-    A text that is no such name is its own short name.
+    Any other text is its own short name.
     """
     # `(anonymous namespace)::` is the one bracket that does not end a name.
     text = name.replace("(anonymous namespace)::", "").removesuffix(" const")
     text = re.sub(r" ?\[clone [^\]]*\]$", "", text)
-    for last in (")", ">"):  # its arguments, then those of its templates
+    for last in (")", ">"):  # the function's arguments, then its template's
         if text.endswith(last) and (start := _opening(text)) > 0:
             text = text[:start]
     begin = 0
@@ -39,12 +39,12 @@ def short_name(name: str) -> str:
         if depth == 0 and (char == " " or text.startswith("::", place)):
             begin = place + (1 if char == " " else 2)
     own = text[begin:] or name
-    # A > that compares, in what is returned, leaves a part of that: std::enable_if<(8>0), void>::type f.
+    # A > that compares, in the return type, leaves a part of that type: std::enable_if<(8>0), void>::type f.
     return own if "<" in own or "(" in own else own.rpartition(" ")[2].rpartition("::")[2]
 
 
 def _opening(text: str) -> int:
-    """Where the last bracket of the text was opened; -1: nowhere."""
+    """Returns the place where the last bracket of the text was opened; -1 if it was not."""
     depth = 0
     for place in range(len(text) - 1, -1, -1):
         depth += (text[place] in _CLOSES) - (text[place] in _OPENS)

@@ -1,9 +1,9 @@
 """Short names by which kernels can be told apart.
 
-kernel_name(full) -> the kernel's own name: add of void ns::add<float>(float*). A kernel that only starts another
-    function has the name of that one: cutlass_80_tensorop_s1688gemm_64x64_32x4_tn_align1 instead of Kernel2
+kernel_name(full) -> the kernel's own name: add of void ns::add<float>(float*). For a kernel that only starts another
+    function, the name of that function: cutlass_80_tensorop_s1688gemm_64x64_32x4_tn_align1 instead of Kernel2
 kernel_names(full_names) -> kernel_name of each
-told_apart(names, full_names) -> names that a tool gave, and kernel_name of those that only start another function
+told_apart(names, full_names) -> names that a tool gave, with kernel_name in place of those that start another function
 """
 
 from __future__ import annotations
@@ -14,24 +14,24 @@ import polars as pl
 
 from opspan.formats.demangle import demangled, is_mangled, short_name
 
-# Kernels that run what their templates' first type says: cutlass', composable kernels', thrust's, FlashAttention's.
+# Kernels that run the first type of their template: those of cutlass, composable kernel, thrust and FlashAttention.
 _STARTERS = frozenset(
     {"Kernel", "Kernel2", "device_kernel", "kentry", "_kernel_agent", "ParallelForAgent", "enable_sm90_or_later"}
     | {"enable_3x_kernel_for_sm9x"}
 )
-# Names that say nothing without the namespace that they are in.
+# Names that mean nothing without their namespace.
 _IN_NAMESPACE = frozenset({"kernel", "functor"})
 _SHAPE = re.compile(r"GemmShape<(?:\(int\))?(\d+), ?(?:\(int\))?(\d+), ?(?:\(int\))?(\d+)>")
 _INSTRUCTION = re.compile(r"MMA_(\d+x\d+x\d+_[A-Z0-9]+)")
 _DEEPEST = 4  # starters in starters: thrust's are two deep
 _NUMBER = re.compile(r"(?:\([^()]*\))?-?\d+[ul]*|true|false")
-_MOST_NAMES = 64  # a function's, with those of its namespaces
+_MOST_NAMES = 64  # parts of a function's name, with its namespaces
 _LENGTH = re.compile(r"[0-9]{1,5}")
-_TYPE = re.compile(r"NS?[0-9A-Z]*?_?(?=[0-9])")  # where a nested name begins among the arguments of a mangled template
+_TYPE = re.compile(r"NS?[0-9A-Z]*?_?(?=[0-9])")  # the begin of a nested name among mangled template arguments
 
 
 def kernel_name(full: str) -> str:
-    """The short name. A text that is no function's name is its own."""
+    """Returns the short name. A text that is not a function's name is its own short name."""
     text = demangled(full)
     if is_mangled(text):
         return _of_mangled(text)
@@ -52,14 +52,14 @@ def kernel_name(full: str) -> str:
 
 
 def kernel_names(full_names: pl.Series) -> pl.Series:
-    """The short names, Categorical; each distinct name is looked at once."""
+    """Returns the short names as Categorical. Looks at each distinct name once."""
     known = full_names.unique().drop_nulls()
-    found = pl.Series([kernel_name(name) for name in known.cast(pl.String)], dtype=pl.String).cast(pl.Categorical)
-    return full_names.replace_strict(known, found, default=None, return_dtype=pl.Categorical)
+    short = pl.Series([kernel_name(name) for name in known.cast(pl.String)], dtype=pl.String).cast(pl.Categorical)
+    return full_names.replace_strict(known, short, default=None, return_dtype=pl.Categorical)
 
 
 def told_apart(names: pl.Series, full_names: pl.Series) -> pl.Series:
-    """The names, of which those of starters are replaced."""
+    """Replaces the names of starters by the short names of the functions that they start."""
     starters = pl.Series([*_STARTERS, *_IN_NAMESPACE], dtype=pl.Categorical)
     is_starter = names.is_in(starters.implode()) & full_names.is_not_null()
     if not is_starter.any():
@@ -68,7 +68,7 @@ def told_apart(names: pl.Series, full_names: pl.Series) -> pl.Series:
 
 
 def _first_type(text: str, name: str) -> str | None:
-    """The first argument of the template `name` that is a type."""
+    """Returns the first argument of the template `name` that is a type."""
     begin = text.find(f"{name}<") + len(name)
     if begin < len(name):
         return None
@@ -86,25 +86,25 @@ def _first_type(text: str, name: str) -> str | None:
 
 
 def _of_mangled(text: str) -> str:
-    """The name of a function that the compiler's library does not know how to demangle (its types are too new)."""
-    is_nested = text.startswith("_ZN")  # else there is one name, and types behind it
+    """Returns the name of a function that the compiler's library cannot demangle because its types are too new."""
+    is_nested = text.startswith("_ZN")  # otherwise one name is followed by types
     name, past = _sources(text, len("_ZN" if is_nested else "_Z"), most=_MOST_NAMES if is_nested else 1)
     for _ in range(_DEEPEST):
-        if name not in _STARTERS or (found := _TYPE.search(text, past)) is None:
+        if name not in _STARTERS or (begin := _TYPE.search(text, past)) is None:
             break
-        started, past = _sources(text, found.end())
+        started, past = _sources(text, begin.end())
         name = started or name
     return _with_instruction(name, text) if name else text
 
 
 def _with_instruction(name: str, text: str) -> str:
-    """The name of a product of cutlass 3 with its instruction, which tells it from those of other types and shapes."""
-    found = _INSTRUCTION.search(text) if name == "GemmUniversal" else None
-    return f"{name}_{found[1]}" if found else name
+    """Adds the instruction to the name of a GEMM of cutlass 3: it differs between types and shapes."""
+    instruction = _INSTRUCTION.search(text) if name == "GemmUniversal" else None
+    return f"{name}_{instruction[1]}" if instruction else name
 
 
 def _sources(text: str, at: int, most: int = _MOST_NAMES) -> tuple[str | None, int]:
-    """The last of the names from there on, each of which is written behind its length; and where they end."""
+    """Reads names from `at` on, each written after its length. Returns the last name, and where it ends."""
     name = None
     for _ in range(most):
         length = _LENGTH.match(text, at)

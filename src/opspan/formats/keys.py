@@ -1,9 +1,9 @@
-"""Rows that are found by a number: which row has it, and what stands there. Numbers of rows mostly lie close together,
-and are looked up in a list of all that lie between the first and the last, or are the places themselves; a join takes
+"""Finds rows by a number: which row has it, and its other columns. Numbers of rows mostly lie close together, so they
+are looked up in a list of all numbers between the first and the last, or are the row numbers themselves. A join takes
 ten times as long.
 
-Series are computed with where a query over a frame would do as well: most tables are small, and each query costs as
-much as a thousand rows.
+The functions compute with Series where a query over a frame would also do: most tables are small, and each query costs
+as much as a thousand rows.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from itertools import pairwise
 
 import polars as pl
 
-_CLOSE = 4  # the list may be so many times as long as there are rows, or as long as there are rows that are looked up
+_CLOSE = 4  # the list may be this many times as long as `keys`, or as long as `wanted`
 _STRETCHES = 8
-_FEW = 64  # rows; of so few Python itself finds each sooner than polars looks at all of them
+_FEW = 64  # rows; a Python dict finds so few sooner than a query does
 
 
 def places(wanted: pl.DataFrame, keys: pl.DataFrame) -> pl.Series:
-    """The row of `keys`, which has each once, that each key wanted is in; null where there is none."""
+    """Returns the row of `keys` that has each wanted key; null for unknown keys. Each row of `keys` is different."""
     if not keys.height:
         return _nothing(wanted.height)
     if keys.width == 1 and keys.to_series().dtype.is_integer():
         if keys.height + wanted.height < _FEW:
             row_of = {key: row for row, key in enumerate(keys.to_series().to_list()) if key is not None}
             return pl.Series([row_of.get(key) for key in wanted.to_series().to_list()], dtype=pl.UInt32)
-        found = _numbered(wanted.to_series().cast(pl.Int64), keys.to_series().cast(pl.Int64))
-        if found is not None:
-            return found
+        rows = _numbered(wanted.to_series().cast(pl.Int64), keys.to_series().cast(pl.Int64))
+        if rows is not None:
+            return rows
     rows = pl.int_range(keys.height, dtype=pl.UInt32, eager=True)
     return wanted.join(keys.with_columns(place=rows), on=keys.columns, how="left", maintain_order="left")["place"]
 
@@ -50,7 +50,7 @@ def _numbered(wanted: pl.Series, numbers: pl.Series) -> pl.Series | None:
 
 
 def _searched(wanted: pl.Series, numbers: pl.Series) -> pl.Series:
-    """In numbers that are in order. Mostly they are a few stretches without a gap."""
+    """Searches in ascending numbers, which mostly are a few stretches without a gap."""
     gaps = (numbers[1:] - numbers[:-1] != 1).arg_true()
     if len(gaps) < _STRETCHES:
         key, row = pl.col(wanted.name), pl.lit(None, pl.Int64)
@@ -68,8 +68,8 @@ def _nothing(count: int) -> pl.Series:
 
 
 def looked_up(frame: pl.DataFrame, column: str, rows: pl.DataFrame, key: str) -> pl.DataFrame:
-    """The frame with what the rows have whose key stands in its column, each once; null where there is none."""
-    if not rows.height:  # as of most tables: as literals, nulls take no memory
+    """Adds the other columns of the row whose key stands in `column`; null for unknown keys. Keys are unique."""
+    if not rows.height:  # most tables are empty, and nulls take no memory as literals
         return frame.with_columns(
             pl.lit(None, dtype=one.dtype).alias(one.name) for one in rows.drop(key).iter_columns()
         )
@@ -78,18 +78,18 @@ def looked_up(frame: pl.DataFrame, column: str, rows: pl.DataFrame, key: str) ->
 
 
 def beside(frame: pl.DataFrame, columns: list[pl.Series]) -> pl.DataFrame:
-    """The frame with further columns, in place of those that are called alike."""
+    """Adds columns to the frame, in place of columns with the same names."""
     is_new = not any(column.name in frame.columns for column in columns)
     return frame.hstack(columns) if is_new else frame.with_columns(columns)
 
 
 def once(rows: pl.DataFrame, key: str) -> pl.DataFrame:
-    """The rows with each key once: the first that has it. In a table of a database they are mostly in order."""
+    """Returns the first row of each key. In a table of a database the keys mostly ascend, without duplicates."""
     if ascends(rows[key]):
         return rows
     return rows.unique(key, keep="first", maintain_order=True)
 
 
 def ascends(keys: pl.Series) -> bool:
-    """Whether each is greater than the one before it."""
+    """Whether each key is greater than the one before it."""
     return len(keys) < 2 or (not keys.null_count() and bool((keys[1:] > keys[:-1]).all()))

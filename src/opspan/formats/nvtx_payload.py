@@ -1,10 +1,10 @@
-"""Extended NVTX payloads of one schema -> JSON: bytes, and the schema that says what they are.
+"""Turns extended NVTX payloads of one schema, which says what their bytes mean, into JSON.
 
     entries: ("bytes", type 18 = uint64, offset 0), ("rank", type 15 = int32, offset 8)     payload: 00 10 00 ... 03 ...
     -> "bytes": 4096, "rank": 3
 
-Whole columns at a time: payloads of one schema and length are a matrix of bytes, and an entry is a slice of it. Which
-bytes belong to which range is the reader's business.
+It decodes whole columns: payloads of one schema and length are a matrix of bytes, and an entry is a slice of it. The
+readers know which bytes belong to which range.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from opspan.tables import Issues
 Bytes = npt.NDArray[np.uint8]
 
 DEEPEST = 8  # schemas within schemas
-FEW_NAMES = 64  # of an enumeration, that take no longer than a field does
+FEW_NAMES = 64  # names of an enumeration that take as long as one field does
 
 # NVTX_PAYLOAD_ENTRY_TYPE_*
 NUMBERS = {
@@ -42,23 +42,23 @@ NUMBERS = {
     42: "f2",
 }
 CHARACTERS = (1, 25)
-TEXT_IDS = (75, 76, 80)  # the number of a text where the program had a pointer or a handle
+TEXT_IDS = (75, 76, 80)  # the number of a text, where the program had a pointer or a handle
 INLINE_TEXTS = (75, 76)  # with a length: the characters themselves
 
 # NVTX_PAYLOAD_ENTRY_FLAG_*
 ELSEWHERE = 2 | 4 | 8
 ARRAY_MASK, FIXED_ARRAY = 7 << 4, 1 << 4
 
-STATIC, ENUM = 1, 0x100  # types of schemas; the second is format.h's
+STATIC, ENUM = 1, 0x100  # types of schemas; ENUM is that of opspan's capture (format.h)
 
 
 @dataclass(frozen=True)
-class Entry:
+class PayloadEntry:
     name: str
     type: int  # NVTX's, or the number of another schema
-    offset: int  # of an enumeration: the value
+    offset: int  # for an enumeration: the value
     flags: int
-    detail: int  # length of an array or of inline text
+    detail: int  # the length of an array or of inline text
 
 
 @dataclass(frozen=True)
@@ -66,19 +66,19 @@ class Schema:
     name: str
     type: int
     bytes: int
-    entries: tuple[Entry, ...]
+    entries: tuple[PayloadEntry, ...]
 
 
 class Budget:
-    """What all payloads of a file may cost together. Schemas may refer to each other, and to themselves: a few of them
-    mean any number of fields, and each field has its name in every row."""
+    """The cost of all payloads of a file together. Schemas may refer to each other, and to themselves, so a few of them
+    can stand for any number of fields; and the name of a field is written in every row."""
 
     def __init__(self, written: Meter, issues: Issues) -> None:
         self.fields, self.written = Meter(FIELDS, 0, issues), written
 
 
 class Decoder:
-    """Takes payloads apart by the schemas of one domain; `texts` knows the texts that numbers in them stand for."""
+    """Decodes payloads by the schemas of one domain. `texts` returns the texts for numbers in payloads."""
 
     def __init__(
         self, schemas: Mapping[int, Schema], texts: Callable[[npt.NDArray[np.int64]], pl.Series], budget: Budget
@@ -88,34 +88,34 @@ class Decoder:
         self._budget = budget
 
     def members(self, number: int, raw: Bytes) -> tuple[pl.Series, bool]:
-        """For every payload, its fields as members of a JSON object, and whether all of them could be read."""
+        """Returns the fields of each payload as members of a JSON object, and whether all of them could be read."""
         schema = self._schemas.get(number)
         if schema is None:
             schema = _without_schema(number, raw.shape[1])
-        written, whole = self._fields(schema, raw, 0)
-        if not whole:
+        written, is_complete = self._fields(schema, raw, 0)
+        if not is_complete:
             written.append('"bytes": ' + json_columns.hexes(raw, raw.shape[1]))
-        return _joined(written, len(raw)), whole
+        return _joined(written, len(raw)), is_complete
 
     def _fields(self, schema: Schema, raw: Bytes, depth: int) -> tuple[list[pl.Series], bool]:
         written: list[pl.Series] = []
-        whole = schema.type == STATIC and depth < DEEPEST
-        for place, entry in enumerate(schema.entries if whole else ()):
+        is_complete = schema.type == STATIC and depth < DEEPEST
+        for place, entry in enumerate(schema.entries if is_complete else ()):
             name = json.dumps(entry.name or f"field{place}", ensure_ascii=False)
             if not self._may_write(name, len(raw)):
                 return written, False
             value = self._value(entry, raw[:, entry.offset :], depth)
             if value is None:
-                whole = False
+                is_complete = False
             else:
                 written.append(name + ": " + value)
-        return written, whole
+        return written, is_complete
 
     def _may_write(self, name: str, rows: int, fields: int = 1) -> bool:
         return self._budget.fields.take(fields) and self._budget.written.take(rows * (len(name) + 4 * fields))
 
-    def _value(self, entry: Entry, raw: Bytes, depth: int) -> pl.Series | None:
-        """One entry of every payload as JSON; `raw` begins with it. None: opspan does not read that."""
+    def _value(self, entry: PayloadEntry, raw: Bytes, depth: int) -> pl.Series | None:
+        """Returns one entry of every payload as JSON; None if opspan does not read it. `raw` begins at the entry."""
         array = entry.flags & ARRAY_MASK
         count = entry.detail if array else 1
         if entry.flags & ELSEWHERE or array not in (0, FIXED_ARRAY) or not 0 < count <= raw.shape[1]:
@@ -144,12 +144,12 @@ class Decoder:
 
     def _nested(self, schema: Schema, raw: Bytes, depth: int) -> pl.Series | None:
         if schema.type != ENUM:
-            fields, whole = self._fields(schema, raw, depth + 1)
-            return "{" + _joined(fields, len(raw)) + "}" if whole else None
+            fields, is_complete = self._fields(schema, raw, depth + 1)
+            return "{" + _joined(fields, len(raw)) + "}" if is_complete else None
         values = numbers(raw, f"u{schema.bytes}", 1) if schema.bytes in (1, 2, 4, 8) else None
         if values is None:
             return None
-        # Names only for whole values: a number made of flags says more than the name of one of them.
+        # Only whole values get names: a number made of flags says more than the name of one flag.
         names = {str(entry.offset): json.dumps(entry.name) for entry in schema.entries if not entry.flags & 1}
         written = _written(values[:, 0])
         longest = max(names.values(), key=len, default="")
@@ -159,22 +159,22 @@ class Decoder:
 
 
 def numbers(raw: Bytes, dtype: str, count: int) -> npt.NDArray[Any] | None:
-    """The first `count` numbers of every row, a column each; None where the rows are too short."""
+    """Returns the first `count` numbers of every row, a column each; None if the rows are too short."""
     size = np.dtype(dtype).itemsize * count
     if size > raw.shape[1]:
         return None
-    found: npt.NDArray[Any] = np.ascontiguousarray(raw[:, :size]).view(dtype)
-    return found
+    values: npt.NDArray[Any] = np.ascontiguousarray(raw[:, :size]).view(dtype)
+    return values
 
 
 def _without_schema(number: int, size: int) -> Schema:
-    """A payload that is just some numbers, or a text, of one of NVTX's own types."""
+    """Returns a schema for payloads that are just numbers, or a text, of one of NVTX's own types."""
     if number in NUMBERS:
         width = np.dtype(NUMBERS[number]).itemsize
         flags = FIXED_ARRAY if size > width else 0
-        return Schema("", STATIC, size, (Entry("payload", number, 0, flags, size // width),))
+        return Schema("", STATIC, size, (PayloadEntry("payload", number, 0, flags, size // width),))
     if number in INLINE_TEXTS:
-        return Schema("", STATIC, size, (Entry("payload", number, 0, 0, size),))
+        return Schema("", STATIC, size, (PayloadEntry("payload", number, 0, 0, size),))
     return Schema("", 0, size, ())
 
 
@@ -185,7 +185,7 @@ def _written(values: npt.NDArray[Any]) -> pl.Series:
 
 
 def _characters(raw: Bytes, count: int) -> pl.Series | None:
-    """Text of a fixed length, up to its NUL."""
+    """Returns texts of a fixed length as JSON, up to their NUL."""
     if count > raw.shape[1]:
         return None
     fields = np.ascontiguousarray(raw[:, :count]).view(f"S{count}")[:, 0]

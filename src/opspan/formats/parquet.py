@@ -1,11 +1,11 @@
-"""Whether a Parquet file says of itself what it holds, before a library believes it.
+"""Checks that a Parquet file holds what it says, before polars reads it.
 
-polars makes room for as many elements as a list of the footer has, or a page, and the process ends where there is none:
-2 KB may ask for any number of gigabytes. So the footer and the heads of the pages are gone through here first, and what
-they count has to agree.
+polars allocates as many elements as a list of the footer or a page says it has, and the process ends if there is not
+enough memory: 2 KB may ask for any number of gigabytes. So this module goes through the footer and the heads of the
+pages first, and what they count has to agree.
 
-The footer also says of most columns the least and the largest value: one in which all rows are the same, or null, need
-not be read at all. Many columns of a profiler's tables are such.
+The footer also has the least and the largest value of most columns. A column whose rows are all the same, or null, need
+not be read at all, and many columns of a profiler's tables are like that.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from opspan.errors import ReadError
 from opspan.files import open_file, size_on_disk
 from opspan.formats.budget import FOOTER, PAGE, ROWS
 from opspan.formats.counts import SAYS_MORE, within
-from opspan.formats.thrift import PLAIN, Kept, Reader
+from opspan.formats.thrift import PLAIN, CompactReader, Kept
 
 _MAGIC: Final = b"PAR1"
 _END: Final = 8  # the footer's length, and the magic once more
-_HEAD: Final = 256  # bytes, and the heads of most pages have fewer; bounds that are long texts make longer ones
+_HEAD: Final = 256  # bytes: enough for the heads of most pages; bounds that are long texts make longer heads
 
-# By the numbers of the format. A page of data is of the first or the second version; an index, say, is no data.
+# Numbers of fields in the format. `data` is a page of the first or the second version; pages of indexes are not data.
 _STATISTICS: Final[Kept] = {3: ("nulls", PLAIN), 5: ("largest", PLAIN), 6: ("least", PLAIN)}
 _COLUMN: Final[Kept] = {
     5: ("values", PLAIN),
@@ -48,17 +48,17 @@ _PAGE: Final[Kept] = {
 }
 
 
-# Types whose values are in the footer as they are in memory, and their bytes.
+# Types whose values are stored in the footer as in memory, and their bytes.
 _NUMBERS: Final[dict[type[pl.DataType], int]] = {pl.Int32: 4, pl.UInt32: 4, pl.Int64: 8, pl.UInt64: 8}
 
 
-class Same(NamedTuple):
-    """What all rows of a column hold: the bytes of a number, or nothing."""
+class Constant(NamedTuple):
+    """The value that all rows of a column have: the bytes of a number; None for null."""
 
     raw: bytes | None
 
     def of(self, dtype: pl.DataType) -> pl.Series | None:
-        """As one cell of that type, which is the column's; None: it is of no type that can be told here."""
+        """Returns the value as one cell of the column's type; None if it cannot be told for that type."""
         if self.raw is None:
             return None if dtype.is_nested() else pl.Series([None], dtype=dtype)
         if _NUMBERS.get(dtype.base_type()) != len(self.raw):
@@ -67,22 +67,22 @@ class Same(NamedTuple):
         return pl.Series([value], dtype=dtype)
 
 
-def check(path: Path) -> list[Same | None]:
-    """Refuse what is no whole Parquet file, or counts what it does not hold, or more than a file of its size may.
-    Returns for each of its columns what all rows hold, as far as that is known."""
+def check(path: Path) -> list[Constant | None]:
+    """Refuses a Parquet file that is not whole, counts what it does not hold, or counts more than a file of its size
+    may. Returns, for each column, the value of all its rows; None if it is not known, or the rows differ."""
     with open_file(path) as file:
         file_bytes = size_on_disk(os.fstat(file.fileno()))
         raw, end = _footer(file, path)
         try:
-            footer = Reader(raw).struct(_FOOTER)
+            footer = CompactReader(raw).struct(_FOOTER)
             if _longest(footer) > ROWS.allows(file_bytes):
                 raise ROWS.passed(path, file_bytes)
             for group in footer["groups"]:
                 for column in group["columns"]:
                     if _longest_page(file, end, column["column"]) > PAGE.allows(file_bytes):
                         raise PAGE.passed(path, file_bytes)
-            groups = [[_same(column["column"]) for column in group["columns"]] for group in footer["groups"]]
-            return [found.pop() if len(found := set(column)) == 1 else None for column in zip(*groups, strict=True)]
+            groups = [[_constant(column["column"]) for column in group["columns"]] for group in footer["groups"]]
+            return [known.pop() if len(known := set(column)) == 1 else None for column in zip(*groups, strict=True)]
         except (IndexError, ValueError, KeyError, TypeError, AttributeError):  # a field is missing, or of another type
             raise _damaged(path, SAYS_MORE) from None
 
@@ -92,7 +92,7 @@ def _damaged(path: Path, why: str) -> ReadError:
 
 
 def _footer(file: IO[bytes], path: Path) -> tuple[bytes, int]:
-    """It, and where it begins."""
+    """Returns the footer, and where it begins."""
     size = os.fstat(file.fileno()).st_size
     if size < len(_MAGIC) + _END:
         raise ReadError(f"{path} is not a Parquet file: it has {size} bytes; copy it again")
@@ -108,7 +108,7 @@ def _footer(file: IO[bytes], path: Path) -> tuple[bytes, int]:
 
 
 def _longest(footer: dict[str, Any]) -> int:
-    """The rows, or the values of a column of lists that has more."""
+    """Returns the number of rows, or of values in a column of lists if it has more."""
     rows = [within(group["rows"]) for group in footer["groups"]]
     if sum(rows) != within(footer["rows"]):
         raise ValueError(rows)
@@ -118,18 +118,19 @@ def _longest(footer: dict[str, Any]) -> int:
     return max(sum(rows), *values)
 
 
-def _same(column: dict[str, Any]) -> Same | None:
-    said = column.get("statistics", {})
-    nulls = within(said.get("nulls", 0), most=column["values"])
+def _constant(column: dict[str, Any]) -> Constant | None:
+    statistics = column.get("statistics", {})
+    nulls = within(statistics.get("nulls", 0), most=column["values"])
     if nulls == column["values"] > 0:
-        return Same(None)
-    least = said.get("least")
-    is_one = "nulls" in said and nulls == 0 and isinstance(least, bytes) and said.get("largest") == least
-    return Same(least) if is_one else None
+        return Constant(None)
+    least = statistics.get("least")
+    has_no_nulls = "nulls" in statistics and nulls == 0
+    is_one = has_no_nulls and isinstance(least, bytes) and statistics.get("largest") == least
+    return Constant(least) if is_one else None
 
 
 def _longest_page(file: IO[bytes], end: int, column: dict[str, Any]) -> int:
-    """The bytes that come out of it."""
+    """Returns the bytes of the longest page, unpacked."""
     at = column.get("dictionary_at", column["data_at"])
     stop = at + within(column["bytes"])
     if not len(_MAGIC) <= at <= stop <= end:
@@ -145,19 +146,19 @@ def _longest_page(file: IO[bytes], end: int, column: dict[str, Any]) -> int:
         within(data.get("nulls", 0), most=data["values"])
         within(within(data.get("depths", 0)) + within(data.get("repeats", 0)), most=page["bytes"])
         dictionary = page.get("dictionary", {"values": 0})
-        within(dictionary["values"], most=page["unpacked"])  # each has one byte at least
+        within(dictionary["values"], most=page["unpacked"])  # a value has at least one byte
     if at != stop or values != column["values"]:
         raise ValueError(values)
     return longest
 
 
 def _page(file: IO[bytes], at: int, stop: int) -> tuple[dict[str, Any], int]:
-    """What its head says, and the bytes of that."""
+    """Returns the head of a page, and how many bytes the head has."""
     ahead = _HEAD
     while True:
         file.seek(at)
         raw = file.read(min(ahead, stop - at))
-        reader = Reader(raw)
+        reader = CompactReader(raw)
         try:
             return reader.struct(_PAGE), reader.at
         except IndexError:

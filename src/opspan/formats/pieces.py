@@ -1,6 +1,6 @@
-"""Columns of a frame that comes in pieces, with no more memory than the rows need.
+"""Collects the columns of a frame that comes in pieces, with no more memory than the rows need.
 
-A column that is the same in every row, or null, is kept as that one value, and takes none.
+A column that has the same value in every row, or is null, is kept as that one value.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ FEW = 8
 @dataclass
 class _Column:
     dtype: pl.DataType
-    value: Any  # of all rows so far, as long as it does not vary
+    value: Any  # of all rows so far, while they are equal
     rows: int = 0
     parts: list[pl.Series] = field(default_factory=list)
-    small: list[pl.Series] = field(default_factory=list)  # those that came last
+    small: list[pl.Series] = field(default_factory=list)  # the latest parts
 
     def add(self, part: pl.Series) -> None:
         if not self._goes_on(part):
@@ -29,13 +29,13 @@ class _Column:
                 self.small.append(pl.Series(part.name, [self.value], dtype=self.dtype).new_from_index(0, self.rows))
             self.small.append(part)
             if len(self.small) >= FEW:
-                # Copied, as a part lies among what was allocated to work it out and would keep that from the system.
+                # Copies them: a part lies among memory that was used to compute it, and keeps all of that allocated.
                 self.parts.append(pl.concat(self.small, rechunk=True))
                 self.small.clear()
         self.rows += len(part)
 
     def _goes_on(self, part: pl.Series) -> bool:
-        """Whether all rows are the same, with those of this part."""
+        """Whether all rows are equal, including those of this part."""
         if self.varies:
             return False
         constant, value = _constant(part)
@@ -48,13 +48,13 @@ class _Column:
         return bool(self.parts or self.small)
 
     def taken(self) -> pl.Series:
-        """All of it; nothing is left here."""
+        """Returns the column, and keeps nothing of it."""
         parts, self.parts, self.small = [*self.parts, *self.small], [], []
         return pl.concat(parts, rechunk=True)
 
 
 class Columns:
-    """Pieces go in, all with the same columns; the frame comes out, once."""
+    """Takes pieces with the same columns, and returns the frame once."""
 
     def __init__(self) -> None:
         self._columns: dict[str, _Column] = {}
@@ -68,7 +68,7 @@ class Columns:
             self._columns.setdefault(part.name, _Column(part.dtype, None)).add(part)
 
     def frame(self, empty: pl.DataFrame) -> pl.DataFrame:
-        """`empty`: what it is without rows."""
+        """Returns the frame; `empty` if no rows were added."""
         if not self._rows:
             return empty
         done, literals = [], []
@@ -84,25 +84,25 @@ class Columns:
 
 
 def _constant(part: pl.Series) -> tuple[bool, Any]:
-    """Whether all values are the same, and the first."""
+    """Returns whether all values are equal, and the first one if they are."""
     if part.null_count() == len(part):
         return True, None
     first = part[0]
-    # 0.0 and -0.0 are equal, and are not the same.
+    # 0.0 and -0.0 are equal but not the same, so floats never count as constant.
     may_be = not part.null_count() and not part.dtype.is_float() and part[-1] == first
     is_one = may_be and bool((part == first).all())
     return is_one, first if is_one else None
 
 
 def stacked(frames: list[pl.DataFrame]) -> pl.DataFrame:
-    """The frames, which are used up, as one in one piece: never is more than one column there twice."""
+    """Joins the frames into one of one piece, and uses them up: never more than one column is in memory twice."""
     if len(frames) == 1:
         return frames[0].rechunk()
     columns: list[pl.Series] = []
     schema, rows = frames[0].schema, sum(frame.height for frame in frames)
     for name in schema:
         parts = [frame.drop_in_place(name) for frame in frames]
-        # A column of nothing but null takes no memory as a literal, and many columns are.
+        # A column of nulls takes no memory as a literal, and many columns are.
         if rows and all(part.null_count() == len(part) for part in parts):
             continue
         columns.append(pl.concat(parts, rechunk=True))

@@ -1,4 +1,4 @@
-"""How many rows the readers have read so far, for who shows it. Counted once a piece of a file, at no cost."""
+"""Counts the rows that the readers have read so far, for displays. A reader counts once per piece of a file."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ def add(rows: int) -> None:
 
 
 def rows() -> int:
-    """Since the program began."""
+    """Returns the rows that were read since the program began."""
     return _rows
 
 
 def wait_for(what: str) -> None:
-    """Another program is at work, and nothing is read meanwhile; '': no more."""
+    """Notes that the reader waits for another program, which `what` names; '': it no longer waits."""
     global _waiting_for
     _waiting_for = what
 

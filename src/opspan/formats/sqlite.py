@@ -1,14 +1,14 @@
 """Opens SQLite files, for all readers: read-only, checked first, read column by column into polars.
 
-A user's file is never changed and nothing is created beside it: a file with pages in a write-ahead log, or with a
-journal to be rolled back, is copied and put right there. What cannot be read at all is an error of one line; what is
-damaged in places is read as far as it goes, and counted.
+It never changes a user's file, and creates nothing beside it: a file with pages in a write-ahead log, or with a journal
+to be rolled back, is copied and repaired there. A file that cannot be read at all gives an error of one line; a file
+with damaged places is read as far as possible, and the damage is counted.
 
-Nothing that a file says is run: only tables that hold rows of their own are read, and of them only columns that hold
-values. A view, a virtual table or a computed column is a program of whoever wrote the file, and it need not end. No
-query returns more rows than the file has room for: pages may refer to each other in ways that never end either.
+It runs nothing that a file says: it reads only tables that hold rows of their own, and of them only columns that hold
+values. A view, a virtual table or a computed column is a program of whoever wrote the file, and it need not end. A
+query returns no more rows than the file has room for, because pages may refer to each other without end.
 
-Not here: what any table means.
+The readers know what the tables mean.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from opspan.formats import progress, sqlite_pages
 from opspan.formats.budget import CELLS, STEPS
 from opspan.formats.pieces import stacked
 from opspan.formats.sqlite_cells import FIRST, GUARDED, PLAIN, Type, as_read, checked, decoded, dtypes_of, quoted
-from opspan.formats.sqlite_pages import ROWID, Said, opened
+from opspan.formats.sqlite_pages import ROWID, TableFacts, opened
 from opspan.formats.sqlite_path import is_sqlite, read_only_uri, stamp
 from opspan.printable import listed
 from opspan.tables import Issues
@@ -41,9 +41,9 @@ BATCH_ROWS = 65_536
 GUARDED_BATCH_ROWS = 4_096
 CHUNK_ROWS = 250_000
 CHUNKS = 64  # at most, however far apart the row ids are
-SMALLEST_CHUNK = 1_024  # what is lost at most around a damaged place
-HALVINGS = 1_000  # of one table: damaged row ids may be so far apart that there is no end to it
-# Each has a connection of its own. Past a few they wait for each other's memory.
+SMALLEST_CHUNK = 1_024  # rows that are lost at most around a damaged place
+HALVINGS = 1_000  # at most for one table: damaged row ids may be so far apart that halving would not end
+# Each thread has a connection of its own. More threads would wait for each other's memory.
 THREADS = min(len(os.sched_getaffinity(0)), 8)
 
 # Views and virtual tables have no page of their own.
@@ -55,17 +55,17 @@ WHERE type IN ('table', 'view')
 
 # A row takes more bytes than these in a file, however little it holds.
 LEAST_ROW_BYTES = 4
-# What a row has not, because its column came later, is its column's default: so long a one is no vendor's, and would be
-# there once for every row.
+# Rows that are older than a column have the column's default. Vendors do not write longer ones, and the text would be
+# in memory once for every row.
 LONGEST_DEFAULT = 1_000
 
-# What Python's own module raises. It cannot decode a message that quotes a damaged schema.
+# Errors of Python's own module. It cannot decode a message that quotes a damaged schema.
 SQLITE_FAILURES = (sqlite3.Error, UnicodeDecodeError)
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """What a bad file raises: the driver when a query starts, polars (with the driver's words) when batches are fetched
-    (and a panic where a batch has more than two gigabytes of text)."""
+    """Returns the errors that a bad file raises: the driver's when a query starts, polars' (with the driver's words)
+    when batches are fetched, and a panic if a batch has more than two gigabytes of text."""
     from opspan.arrow_sqlite import Error
 
     return Error, pl.exceptions.ComputeError, pl.exceptions.PanicException, UnicodeDecodeError
@@ -75,12 +75,12 @@ class _Chunk(NamedTuple):
     frames: tuple[pl.DataFrame, ...] = ()
     odd: int = 0  # cells that were not of their column's type
     undecoded: int = 0  # texts that were not UTF-8
-    damage: tuple[str, ...] = ()  # places, and what SQLite said
+    damage: tuple[str, ...] = ()  # damaged places, with SQLite's error
     is_over: bool = False  # there is more text than a file of this size can hold
 
 
 class SqliteFile:
-    """An open file. `tables` are its table names; `frame` reads columns of one."""
+    """An open file. `tables` has the names of its tables; `frame` reads columns of one table."""
 
     def __init__(self, path: str | Path, issues: Issues) -> None:
         self.path = Path(path)
@@ -93,11 +93,11 @@ class SqliteFile:
             self.bytes = size_on_disk(self.path.stat())
             self._most_rows = 1 + self.bytes // LEAST_ROW_BYTES
             self._uri, is_copy = read_only_uri(self.path, self._stack)
-            # What stands in a journal beside a file is not in its pages.
+            # Pages in a journal beside the file are not in the file itself.
             self._pages = None if is_copy else self._stack.enter_context(opened(self.path))
             self._connection = self._open()
             self._views: set[str] = set()
-            self._said: dict[str, Said] = {}
+            self._facts: dict[str, TableFacts] = {}
             self._tables = self._describe()
             self._threads = ThreadPoolExecutor(THREADS)
             self._stack.callback(self._threads.shutdown, cancel_futures=True)
@@ -121,17 +121,17 @@ class SqliteFile:
         return tuple(self._tables)
 
     def columns(self, table: str) -> tuple[str, ...]:
-        """Names of the columns; none where there is no such table."""
+        """Returns the names of the columns; empty if there is no such table."""
         return self._tables.get(table, ())
 
     def count(self, table: str) -> int:
         if table not in self._tables:
             return 0
         _, begun = self._begun.get(table, ({}, None))
-        if begun and (whole := begun.result()):
-            return sum(frame.height for frame in whole.frames)
+        if begun and (result := begun.result()):
+            return sum(frame.height for frame in result.frames)
         try:
-            # Not by an index, which may say something else than the table.
+            # Without an index, because a damaged index may differ from the table.
             rows_of = f"SELECT 1 FROM {quoted(table)} NOT INDEXED LIMIT {self._most_rows}"
             ((rows,),) = self._connection.execute(f"SELECT count(*) FROM ({rows_of})")
         except SQLITE_FAILURES as error:
@@ -140,44 +140,44 @@ class SqliteFile:
         return int(rows)
 
     def ahead(self, table: str, columns: Mapping[str, Type], after: str | None = None) -> None:
-        """Begin to read what `frame` will be asked for, while the caller does something else. `after`: a table whose
-        reading has begun, and which is needed before."""
+        """Begins to read what `frame` will be asked for, while the caller does something else. `after`: a table whose
+        reading has begun, and which is needed earlier."""
         if have := self._have(table, columns):
             before = [self._begun[after][1]] if after in self._begun else []
             self._begun[table] = columns, self._threads.submit(self._from_pages(table, have, before))
 
     def frame(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
-        """The columns in the order of the file; those that the table has not are null. ROWID is the number of a row."""
+        """Returns the columns in the order of the file, null if the table lacks them. ROWID is the number of a row."""
         if table in self._views:
             self.issues.add("skipped_views", detail=table)
         begun_with, begun = self._begun.pop(table, ({}, None))
-        found = self._read(table, self._have(table, columns), begun if begun_with == columns else None)
-        parts = [part for chunk in found for part in chunk.frames]
+        chunks = self._read(table, self._have(table, columns), begun if begun_with == columns else None)
+        parts = [part for chunk in chunks for part in chunk.frames]
         dtypes = dtypes_of(columns)
         frame = stacked(parts) if parts else without_rows(dtypes)
-        self.issues.add("odd_cells", sum(chunk.odd for chunk in found), table)
-        damage = [place for chunk in found for place in chunk.damage]
+        self.issues.add("odd_cells", sum(chunk.odd for chunk in chunks), table)
+        damage = [place for chunk in chunks for place in chunk.damage]
         self.issues.add("damaged_file", len(damage), f"{table}{damage[0]}" if damage else "")
-        self.issues.add("undecoded_text", sum(chunk.undecoded for chunk in found), table)
-        over = sum(chunk.is_over for chunk in found)
-        self.issues.add("over_budget", over, f"{table}: {CELLS.said(self.bytes)}" if over else "")
+        self.issues.add("undecoded_text", sum(chunk.undecoded for chunk in chunks), table)
+        over = sum(chunk.is_over for chunk in chunks)
+        self.issues.add("over_budget", over, f"{table}: {CELLS.message(self.bytes)}" if over else "")
         return completed(frame, dtypes)
 
     def _read(self, table: str, columns: Mapping[str, Type], begun: Future[_Chunk | None] | None) -> list[_Chunk]:
         if not columns:
-            return []  # without any of its columns the table says nothing
-        whole = begun.result() if begun else self._from_pages(table, columns)()
-        if whole is not None:
-            return [whole]
+            return []  # a table without any of these columns says nothing
+        from_pages = begun.result() if begun else self._from_pages(table, columns)()
+        if from_pages is not None:
+            return [from_pages]
         chunks = [self._threads.submit(self._chunk, table, columns, part) for part in self._chunks(table)]
         return [chunk.result() for chunk in chunks]
 
     def _from_pages(
         self, table: str, columns: Mapping[str, Type], after: Sequence[Future[_Chunk | None]] = ()
     ) -> Callable[[], _Chunk | None]:
-        """What gives all rows at once; or nothing, where only SQLite can say what is in them."""
+        """Returns a function that reads all rows at once; it returns None if only SQLite can read the table."""
         try:
-            layout = sqlite_pages.layout_of(self._connection, quoted(table), self._said[table])
+            layout = sqlite_pages.layout_of(self._connection, quoted(table), self._facts[table])
         except SQLITE_FAILURES:
             layout = None
 
@@ -186,10 +186,10 @@ class SqliteFile:
             most_text = CELLS.allows(self.bytes) - self._text_bytes[table]
             if self._pages is None or layout is None or most_text < 0:
                 return None
-            found = sqlite_pages.read(self._pages, layout, columns, THREADS, most_text)
-            if isinstance(found, str):
+            result = sqlite_pages.read(self._pages, layout, columns, THREADS, most_text)
+            if isinstance(result, str):
                 return None
-            frame, text_bytes = found
+            frame, text_bytes = result
             self._text_bytes[table] += text_bytes
             progress.add(frame.height)
             return _Chunk((frame,))
@@ -197,16 +197,14 @@ class SqliteFile:
         return read
 
     def _have(self, table: str, columns: Mapping[str, Type]) -> dict[str, Type]:
-        return {name: kind for name, kind in columns.items() if self._has(table, name)}
-
-    def _has(self, table: str, column: str) -> bool:
-        return (column == ROWID and table in self._tables) or column in self.columns(table)
+        known = (*self.columns(table), ROWID) if table in self._tables else ()
+        return {name: kind for name, kind in columns.items() if name in known}
 
     # --- opening
 
     def _open(self) -> sqlite3.Connection:
         try:
-            # Autocommit: a transaction is held open below, so that no writer can finish in between.
+            # Autocommit: the transaction begun below stays open, so that no writer can finish in between.
             connection = sqlite3.connect(self._uri, uri=True, timeout=1, isolation_level=None, check_same_thread=False)
             self._stack.callback(connection.close)
             connection.text_factory = decoded
@@ -219,7 +217,7 @@ class SqliteFile:
         return connection
 
     def _describe(self) -> dict[str, tuple[str, ...]]:
-        """The columns that hold values, by table."""
+        """Returns the columns that hold values, by table."""
         try:
             names = self._connection.execute(TABLE_NAMES).fetchall()
             self._connection.set_progress_handler(None, 0)
@@ -237,26 +235,26 @@ class SqliteFile:
                 self._views.add(name)
                 continue
             try:
-                whole = self._connection.execute(f"PRAGMA table_xinfo({quoted(name)})").fetchall()
+                rows = self._connection.execute(f"PRAGMA table_xinfo({quoted(name)})").fetchall()
             except SQLITE_FAILURES as error:
                 self._damaged(name, error)
                 continue
-            info = [row for row in whole if not row[-1]]  # columns that are computed are hidden
+            info = [row for row in rows if not row[-1]]  # computed columns are hidden
             odd = [str(row[1]) for row in info if len(str(row[4] or "")) > LONGEST_DEFAULT]
             self.issues.add("damaged_file", len(odd), f"{name}, defaults of {listed(odd)}")
             tables[name] = tuple(str(row[1]) for row in info if str(row[1]) not in odd)
-            self._said[name] = Said(roots[name], whole)
+            self._facts[name] = TableFacts(roots[name], rows)
         return tables
 
     def _cannot_read(self, error: Exception) -> ReadError:
-        said = str(error)
-        if "locked" in said or "busy" in said:
+        why = str(error)
+        if "locked" in why or "busy" in why:
             return NotReadable(f"{self.path} is locked by a program that writes it. Wait until that program has ended")
-        if "not a database" in said:
+        if "not a database" in why:
             return NotATrace(f"{self.path} begins like a SQLite file, but is not one, or is encrypted. Export it again")
-        if "interrupted" in said:
+        if "interrupted" in why:
             return STEPS.passed(self.path, self.bytes)
-        return ReadError(f"{self.path} is a damaged SQLite file ({said}); copy or export it again")
+        return ReadError(f"{self.path} is a damaged SQLite file ({why}); copy or export it again")
 
     def _damaged(self, table: str, error: Exception) -> None:
         self.issues.add("damaged_file", detail=f"{table} ({_one_line(error)})")
@@ -264,15 +262,15 @@ class SqliteFile:
     # --- reading
 
     def _chunks(self, table: str) -> list[tuple[int, int] | None]:
-        """Ranges of row ids that cover the table; None: the whole of it, where it has none."""
+        """Returns ranges of row ids that cover the table; None stands for the whole table, if it has no row ids."""
         if "rowid" in (name.lower() for name in self.columns(table)):
             return [None]
         try:
-            # One aggregate a query: both in one would go through all rows.
+            # Two queries of one aggregate each: both in one query would go through all rows.
             name = quoted(table)
             bounds = f"SELECT (SELECT min(rowid) FROM {name} NOT INDEXED), (SELECT max(rowid) FROM {name} NOT INDEXED)"
             ((low, high),) = self._connection.execute(bounds)
-        except SQLITE_FAILURES:  # WITHOUT ROWID, or damaged: then reading it says so
+        except SQLITE_FAILURES:  # WITHOUT ROWID, or damaged: then reading it reports the damage
             return [None]
         if low is None:
             return []
@@ -289,18 +287,18 @@ class SqliteFile:
         cells = [PLAIN.get(kind, "{0}").format(name) for name, kind in zip(names, columns.values(), strict=True)]
         if self._is_over(table, columns, f"{source}{within} LIMIT {self._most_rows}"):
             return _Chunk(is_over=True)
-        limit = f" LIMIT {self._most_rows + 1}"  # and the first row, which is ours
+        limit = f" LIMIT {self._most_rows + 1}"  # with the first row, which is added here
         plain = f"SELECT {first} UNION ALL SELECT {', '.join(cells)} FROM {source}{within}{limit}"
         try:
             frame = self._query(plain, BATCH_ROWS)
             if frame.dtypes == [as_read(kind) for kind in columns.values()]:
                 return _converted(frame.slice(1), columns)
         except _failures():
-            pass  # a cell of another type, or damage: the next query can tell
+            pass  # a cell of another type, or damage: the next query tells which
         cells = [
             GUARDED.get(kind, GUARDED["int"]).format(name) for name, kind in zip(names, columns.values(), strict=True)
         ]
-        # An empty text says as little as NULL: it is what tools write whose columns must not be NULL.
+        # An empty text means as little as NULL: tools write it into columns that must not be NULL.
         odd = " + ".join(
             f"(coalesce(length({name}), 0) > 0 AND {cell} IS NULL)" for name, cell in zip(names, cells, strict=True)
         )
@@ -312,7 +310,7 @@ class SqliteFile:
             return self._around(table, columns, chunk, error)
 
     def _is_over(self, table: str, columns: Mapping[str, Type], rows: str) -> bool:
-        """Whether the texts of the rows are longer than the file has room for. Nothing of them is read."""
+        """Whether the texts of the rows are longer than the file has room for. Does not read the texts."""
         texts = [quoted(name) for name, kind in columns.items() if kind in ("text", "bytes")]
         if not texts:
             return False
@@ -320,14 +318,14 @@ class SqliteFile:
         try:
             count = self._query(f"SELECT total(n) FROM (SELECT {lengths} AS n FROM {rows})", 1).item()
         except _failures():
-            return False  # whoever reads the rows says what is wrong with them
-        self._text_bytes[table] += int(count)  # of several threads: one that is late is not far off
+            return False  # reading the rows reports the error
+        self._text_bytes[table] += int(count)  # not locked between threads: a lost update does no harm
         return self._text_bytes[table] > CELLS.allows(self.bytes)
 
     def _around(
         self, table: str, columns: Mapping[str, Type], chunk: tuple[int, int] | None, error: Exception
     ) -> _Chunk:
-        """What can be read of a chunk that holds a damaged place: halves of it, down to a few rows."""
+        """Reads what it can of a chunk that holds a damaged place: halves of it, down to a few rows."""
         self._halvings[table] += 1
         if chunk is None or chunk[1] - chunk[0] < SMALLEST_CHUNK or self._halvings[table] > HALVINGS:
             where = f", rows {chunk[0]:,} to {chunk[1]:,}" if chunk else ""
@@ -343,9 +341,9 @@ class SqliteFile:
         )
 
     def _query(self, sql: str, batch_rows: int) -> pl.DataFrame:
-        from opspan.arrow_sqlite import statement as made  # the driver: what sqlite_pages reads needs none
+        from opspan.arrow_sqlite import statement as open_statement  # imported late: pages are read without a driver
 
-        with made(self._uri) as statement:
+        with open_statement(self._uri) as statement:
             statement.set_options(**{"adbc.sqlite.query.batch_rows": str(batch_rows)})
             statement.set_sql_query(sql)
             rows, _ = statement.execute_query()
@@ -353,18 +351,16 @@ class SqliteFile:
 
 
 def table_names(path: str | Path) -> frozenset[str]:
-    """Names of the tables of a file; an error says why there are none to be had."""
+    """Returns the names of the tables of a file; the error says why they cannot be read."""
     with SqliteFile(path, Issues()) as file:
         return frozenset(file.tables)
 
 
 def _converted(frame: pl.DataFrame, columns: Mapping[str, Type], odd: int = 0) -> _Chunk:
-    """The rows with their texts checked and their small numbers small.
-
-    SQLite hands over any bytes as text, and polars believes the driver.
-    """
+    """Checks the texts of the rows, and casts small integers. SQLite returns any bytes as text, and polars trusts the
+    driver."""
     undecoded = 0
-    made = []
+    converted = []
     for name, kind in columns.items():
         column = frame[name]
         if kind == "text":
@@ -373,9 +369,9 @@ def _converted(frame: pl.DataFrame, columns: Mapping[str, Type], odd: int = 0) -
         elif kind == "int32":
             column = column.cast(pl.Int32, strict=False)
             odd += column.null_count() - frame[name].null_count()
-        made.append(column)
+        converted.append(column)
     progress.add(frame.height)
-    return _Chunk((pl.DataFrame(made),), odd, undecoded)
+    return _Chunk((pl.DataFrame(converted),), odd, undecoded)
 
 
 def _one_line(error: Exception) -> str:

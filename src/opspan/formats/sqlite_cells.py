@@ -1,6 +1,6 @@
-"""What SQLite may hold in a cell -> columns of one type: how they are asked for, and texts that are no UTF-8.
+"""Reads cells of SQLite as columns of one type: the SQL to ask for them, and texts that are not UTF-8.
 
-SQLite stores what it was given, whatever the column was declared to hold; the driver wants one type a column.
+SQLite stores any value in any column, whatever type was declared; the driver needs one type per column.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ DTYPES: dict[Type, type[pl.DataType]] = {
     "bytes": pl.Binary,
 }
 
-# The driver takes the type of a column from its first batch, and fails when a later batch holds another. A first row
-# that is taken away again makes each column of the type that is wanted, also where the first batch is all NULL.
+# The driver takes the type of a column from its first batch, and fails if a later batch has another. So each query
+# begins with a row of the wanted types, which is removed again; it also helps if the first batch is all NULL.
 FIRST: dict[Type, str] = {"int": "0", "int32": "0", "float": "0.5", "text": "''", "bytes": "x''"}
 
-# Text of any kind of cell costs nothing where it is text already.
+# Casting to text costs nothing if the cell is text already.
 PLAIN: dict[Type, str] = {"text": "CAST({0} AS TEXT)", "bytes": "CAST({0} AS BLOB)"}
 
-# What a cell becomes when a column holds what it should not: exact conversions are made, all else is NULL.
+# Casts for columns with cells of other types: exact conversions are made, all other cells become NULL.
 GUARDED: dict[Type, str] = {
     "int": (
         "CASE typeof({0}) WHEN 'integer' THEN {0}"
@@ -56,7 +56,7 @@ def dtypes_of(columns: Mapping[str, Type]) -> dict[str, type[pl.DataType]]:
 
 
 def checked(raw: pl.Series) -> tuple[pl.Series, int]:
-    """Bytes as text, and how many were not UTF-8: those are found by halving, as hardly any column has one."""
+    """Returns bytes as text, and how many cells were not UTF-8: found by halving, because hardly any column has one."""
     try:
         return raw.cast(pl.String), 0
     except pl.exceptions.ComputeError:

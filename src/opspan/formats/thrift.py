@@ -1,23 +1,23 @@
-"""Thrift's compact protocol, as far as it takes to go through what Parquet describes itself with."""
+"""Reads Thrift's compact protocol, as much of it as Parquet's metadata needs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-# What is kept of a structure: its fields' names by their numbers, and what is kept of each that is one in turn.
+# Fields of a structure that are kept: by number, the field's name, and the fields to keep if it is a structure itself.
 Kept = Mapping[int, tuple[str, Any]]
 PLAIN: Final[Kept] = {}
 
 _DEEPEST: Final = 64
-_TRUE, _FALSE = 1, 2  # as fields: there are no further bytes; in lists they are one byte
+_TRUE, _FALSE = 1, 2  # as fields they have no further bytes; in lists they are one byte
 _WIDTHS: Final = {1: 1, 2: 1, 7: 8, 13: 16}
 _BYTE, _VARINTS = 3, (4, 5, 6)
 _BYTES, _LIST, _SET, _MAP, _STRUCT = 8, 9, 10, 11, 12
 
 
-class Reader:
-    """Raises IndexError where bytes are missing, and ValueError for what is not of the protocol."""
+class CompactReader:
+    """Reads structures. Raises IndexError if bytes are missing, and ValueError for bytes that are not Thrift."""
 
     def __init__(self, raw: bytes) -> None:
         self._raw, self.at = raw, 0
@@ -33,7 +33,7 @@ class Reader:
             number = number + (head >> 4) if head >> 4 else self._number()
             kind = head & 15
             value: Any
-            if kind in _VARINTS:  # most fields are small numbers: of one byte, as is told here without a call
+            if kind in _VARINTS:  # most fields are small numbers of one byte: read here, without a call
                 byte = raw[self.at]
                 if byte < 128:
                     self.at += 1
@@ -71,7 +71,7 @@ class Reader:
         raise ValueError(kind)
 
     def _values(self, count: int, kinds: list[int], kept: Kept, depth: int) -> list[Any]:
-        if count > len(self._raw) - self.at:  # each has one byte at least
+        if count > len(self._raw) - self.at:  # a value has at least one byte
             raise IndexError(count)
         values = []
         for _ in range(count):

@@ -15,7 +15,7 @@ BY_UTC, BY_COLLECTIVES = "shifted_ns", "aligned"
 
 
 class Shift(NamedTuple):
-    """What is added to a time: `ns`, and `drift` for each ns since `since_ns`."""
+    """The amount that is added to a time: `ns`, and `drift` for each ns since `since_ns`."""
 
     ns: int = 0
     drift: float = 0.0

@@ -1,4 +1,4 @@
-"""What a trace says about its rank, as its files hold it. Readers fill it, and ranks.py decides by it.
+"""The rank that a trace says it is, as its files hold it. Readers fill it, and ranks.py decides by it.
 
 RANK=3 WORLD_SIZE=8 LOCAL_RANK=3 TORCHELASTIC_RUN_ID=1f2e    what torchrun gives a process
 OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=8                mpirun of Open MPI; PMI_RANK of others
@@ -17,7 +17,7 @@ MOST = 2**24  # ranks: a larger number is damaged, or not a rank
 
 @dataclass(frozen=True)
 class Told:
-    """What a trace says about its rank; null where it does not say it. A rank is less than its world size."""
+    """The rank that a trace says it is; null where it does not say it. A rank is less than its world size."""
 
     rank: int | None = None
     by: str | None = None  # what says so: RANK, distributedInfo, MPI_RANKS, NCCL communicator 0x...

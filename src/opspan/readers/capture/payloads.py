@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from opspan.formats.nvtx_payload import Budget, Decoder, Entry, Schema, numbers
+from opspan.formats.nvtx_payload import Budget, Decoder, PayloadEntry, Schema, numbers
 from opspan.readers.capture.attributes import one_a_row
 from opspan.readers.capture.file import BLOB, END, SCHEMA, CaptureFile, Units, find
 from opspan.tables import Issues
@@ -113,7 +113,9 @@ def _schemas(file: CaptureFile, blobs: Units, payloads: pl.DataFrame) -> dict[st
         records = np.frombuffer(raw, dtype=ENTRY, count=count)
         entry_names = file.texts.of(records["name"])
         entries = tuple(
-            Entry(name or "", int(record["type"]), int(record["offset"]), int(record["flags"]), int(record["detail"]))
+            PayloadEntry(
+                name or "", int(record["type"]), int(record["offset"]), int(record["flags"]), int(record["detail"])
+            )
             for name, record in zip(entry_names, records, strict=True)
         )
         schema = Schema(names[place] or "", int(units.u32(7)[place]), int(units.u32(6)[place]), entries)

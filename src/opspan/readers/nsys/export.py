@@ -15,7 +15,7 @@ from typing import Protocol
 import polars as pl
 
 from opspan.formats.budget import TEXTS, Meter
-from opspan.formats.columns import Strings, in_time, narrow
+from opspan.formats.columns import TextTable, in_time, narrow
 from opspan.formats.sqlite import Type
 from opspan.printable import listed_counts
 from opspan.readers.nsys import tables
@@ -54,7 +54,7 @@ class Export:
         self.written = Meter(TEXTS, source.bytes, issues)
         self._names = _base_names(source.tables)
         self._read: set[str] = set()
-        self.strings = Strings(self.frame("StringIds", {"id": "int", "value": "text"}), self.written, issues)
+        self.strings = TextTable(self.frame("StringIds", {"id": "int", "value": "text"}), self.written, issues)
 
     @property
     def tables(self) -> tuple[str, ...]:

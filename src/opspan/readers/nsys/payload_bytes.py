@@ -13,7 +13,7 @@ import numpy as np
 import polars as pl
 
 from opspan import json_columns
-from opspan.formats.nvtx_payload import Budget, Decoder, Entry, Schema
+from opspan.formats.nvtx_payload import Budget, Decoder, PayloadEntry, Schema
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.export import Export
 from opspan.readers.nsys.tables import Columns
@@ -75,12 +75,12 @@ def _unhexed(raw: pl.Series) -> pl.Series:
 
 def _schemas(export: Export) -> dict[int | None, dict[int, Schema]]:
     """Domain -> number -> schema. Each process registers its own, alike: the first one of a number stands for all."""
-    entries: dict[tuple[int | None, int], dict[int, Entry]] = {}
+    entries: dict[tuple[int | None, int], dict[int, PayloadEntry]] = {}
     for row in export.frame(ENTRIES, ENTRY_COLUMNS).iter_rows(named=True):
         if row["schemaId"] is None:
             continue
         of_schema = entries.setdefault((row["domainId"], row["schemaId"]), {})
-        entry = Entry(
+        entry = PayloadEntry(
             row["name"] or "",
             row["type"] or 0,
             max(row["offset"] or 0, 0),

@@ -11,7 +11,7 @@ import struct
 import polars as pl
 
 from opspan.formats.budget import TEXTS, Meter
-from opspan.formats.columns import Strings, in_time
+from opspan.formats.columns import TextTable, in_time
 from opspan.formats.sqlite import SqliteFile
 from opspan.printable import listed_counts
 from opspan.readers.nvprof import tables
@@ -27,7 +27,7 @@ class Profile:
         self._file = file
         self._read: set[str] = set()
         strings = self.frame(tables.STRINGS, tables.STRING_COLUMNS).rename({"_id_": "id"})
-        self._strings = Strings(strings, Meter(TEXTS, file.bytes, issues), issues)
+        self._strings = TextTable(strings, Meter(TEXTS, file.bytes, issues), issues)
 
     def frame(self, table: str, columns: Columns) -> pl.DataFrame:
         """The columns, null where the file has not got them; no rows where it has not got the table."""

@@ -104,7 +104,7 @@ class Database:
         if at.null_count() > wanted.null_count() and (lost := int((at.is_null() & (wanted >= 0)).sum())):
             why = "" if rows.height else self._why_empty(to)
             self.issues.add("missing_rows", lost, f"{what} to rows of {to}{why}")
-        return beside(frame, self.written.found(rows, at, ROWID))
+        return beside(frame, self.written.columns_at(rows, at, ROWID))
 
     def _why_empty(self, table: str) -> str:
         if not self.has(table):
