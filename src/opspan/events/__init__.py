@@ -49,7 +49,7 @@ if not TYPE_CHECKING:  # else a misspelt name would be any
 
 @forked.elsewhere
 def events_of(analysis: Analysis, with_flops: bool = False) -> EventList:
-    """The EventList over a trace's ranges and work; what `trace.events()` gives."""
+    """Returns the EventList over a trace's ranges and work, as `trace.events()` does."""
     from opspan.events.columns import event_columns
 
     return _event_list(event_columns(analysis.attributed), with_flops)
@@ -57,7 +57,7 @@ def events_of(analysis: Analysis, with_flops: bool = False) -> EventList:
 
 @forked.elsewhere
 def profiler_events_of(analysis: Analysis, with_flops: bool = False) -> EventList:
-    """The list that torch.profiler would have made of a trace that it wrote."""
+    """Returns the list that torch.profiler would have made of a trace that it wrote."""
     from opspan.events.profiler import profiler_columns
 
     return _event_list(profiler_columns(analysis.attributed), with_flops)

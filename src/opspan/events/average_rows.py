@@ -1,4 +1,4 @@
-"""The averages of a trace as columns, for tables: no event is made."""
+"""Returns the averages of a trace as columns, for tables, without an event object for each."""
 
 from __future__ import annotations
 

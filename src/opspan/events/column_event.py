@@ -1,4 +1,4 @@
-"""ColumnEvent: a FunctionEvent that is made from a row, and fetches the rest (relatives, kernels, lists) on demand.
+"""ColumnEvent: a FunctionEvent made from a row; it fetches everything else (relatives, kernels, lists) on demand.
 
 It looks like any other FunctionEvent. Setting one of its attributes tells the list, which from then on relies on its
 objects and no longer on its columns.
@@ -16,7 +16,7 @@ from opspan.events.texts import shapes_of, structured_of
 from opspan.events.times import microseconds
 from opspan.inputs import values_of
 
-# Printing a table sets these on its events: they are no change to the event itself.
+# Printing a table sets these on its events, which does not count as a change.
 _SHARES = {"self_cpu_percent", "total_cpu_percent", "total_device_percent"}
 
 
@@ -29,12 +29,12 @@ def _texts(types: str | None) -> list[str]:
 
 
 def _concrete(values: str | None, types: list[str]) -> list[Any]:
-    """One an argument; where none of them has a value, there is no text."""
+    """Returns a value for each argument. The text is null where no argument has a value."""
     return [None] * len(types) if values is None else values_of(values)
 
 
 class ColumnEvent(FunctionEvent):
-    """Its rows, its place in them, and its time_range once somebody has seen that."""
+    """An event with its rows, its place in them, and its time_range once a program has read that."""
 
     __slots__ = ("_at", "_rows", "_span")
     _at: int
@@ -65,8 +65,8 @@ class ColumnEvent(FunctionEvent):
         self._keep()
 
     @property
-    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]  # there, it is no property
-        """All attributes, for programs that ask for vars(event)."""
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]  # in object it is not a property
+        """Returns all attributes, for programs that call vars(event)."""
         own = _own(self)
         for name in (*_SAME, *VALUES, *_ON_DEMAND):
             own.setdefault(name, getattr(self, name))
@@ -81,7 +81,7 @@ class ColumnEvent(FunctionEvent):
             object.__setattr__(self, name, value)
         _own(self).update(state[3])
 
-    # Times are in the columns: no need to make the interval or the children, as long as nobody has changed an event.
+    # Times are in the columns: the interval and the children are not needed, as long as no event was changed.
 
     @property
     def time_range(self) -> Interval:
@@ -109,7 +109,7 @@ class ColumnEvent(FunctionEvent):
         if self._span is not None or rows.columns.changed or not rows.on_cpu:
             return super().cpu_time
         ns: int = rows["end_ns"][at] - rows["start_ns"][at]
-        return ns / 1000  # what is divided remembers no nanoseconds
+        return ns / 1000  # a plain float: an average does not remember nanoseconds
 
     @property
     def self_cpu_time_total(self) -> float:
@@ -135,12 +135,12 @@ class ColumnEvent(FunctionEvent):
 
 _new = object.__new__
 _set_at, _set_rows, _set_span = (vars(ColumnEvent)[name].__set__ for name in ColumnEvent.__slots__)
-# The attributes that an event was given for itself.
+# Returns the attributes that were set on an event itself.
 _own: Callable[[ColumnEvent], dict[str, Any]] = vars(FormattedTimesMixin)["__dict__"].__get__
 
 
 class _Value:
-    """An attribute whose value is in the rows, unless the event was given one of its own."""
+    """An attribute whose value is in the rows, unless it was set on the event itself."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -150,7 +150,7 @@ class _Value:
 
 
 class _OnDemand:
-    """An attribute that is made when it is first asked for: an object of the event's own, that a program may change."""
+    """An attribute that is made when a program first reads it: an object of the event's own, which may be changed."""
 
     def __init__(self, name: str, make: Callable[[EventRows, int], Any]) -> None:
         self._name, self._make = name, make
@@ -173,7 +173,7 @@ _ON_DEMAND: dict[str, Callable[[EventRows, int], Any]] = {
     "structured_input_strides": lambda rows, at: structured_of(rows["input_strides"][at]),
     "input_dtypes": lambda rows, at: _texts(rows["input_types"][at]),
 }
-# What all events of a trace have in common.
+# Attributes that are equal for all events of a trace.
 _SAME = {name: value for name, value in OF_ANY_EVENT.items() if name not in {*VALUES, *_ON_DEMAND, "time_range"}}
 for _name, _value in _SAME.items():
     setattr(ColumnEvent, _name, _value)
@@ -184,7 +184,7 @@ for _name, _make in _ON_DEMAND.items():
 
 
 class ColumnAverage(FunctionEventAvg):
-    """The average of a group, described by its first event, whose relatives are made only when they are asked for."""
+    """The average of a group, described by its first event. The event's relatives are made only when they are read."""
 
     _RELATIVES = ("cpu_parent", "cpu_children")
 

@@ -1,8 +1,8 @@
-"""ColumnEvents: what an EventList over a trace is made of. Its length, order, totals and averages come from columns.
+"""ColumnEvents: the events behind an EventList over a trace. Its length, order, totals and averages come from columns.
 
-An event is identified by its number. A CPU event's number is its row in `cpu`; a device event's is the height of `cpu`
-plus its row in `device`. The place in the list is something else: the list is in order of time, the longest first where
-several begin together, as in torch.
+Each event has a number. A CPU event's number is its row in `cpu`; a device event's is the height of `cpu` plus its row
+in `device`. Its place in the list is another number: the list is in order of time, the longest event first if several
+begin together, as in torch.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ import polars as pl
 from opspan import forked
 from opspan.analysis.stacks import DEEPEST as MOST_FRAMES
 from opspan.analysis.stacks import collapsed, depths
+from opspan.events.cached_frames import all_frames, cached_frame
 from opspan.events.column_event import ColumnEvent
 from opspan.events.columns import EventColumns
 from opspan.events.event import FunctionEventAvg, Kernel
 from opspan.events.event_frames import DEEPEST, IN_ORDER, EventFrames
 from opspan.events.event_rows import BLOCK, EventRows
-from opspan.events.groups import Group, sum_of
-from opspan.events.made import all_made, made
+from opspan.events.groups import EventGroup, sum_of
 from opspan.events.table import Facts, TableOptions
 from opspan.events.texts import NO_NAME, shapes_of, shown_name
 from opspan.events.times import Microseconds
 
-BLOCKS = 512  # that are kept: as many threads may take turns, and programs may walk through the list by index
+BLOCKS = 512  # blocks that are kept: so many threads may take turns, and programs may walk through the list by index
 
 ONE_ROOT = pl.DataFrame({"root": [0], "text": [""]}, schema={"root": pl.UInt32, "text": pl.String})
 # Attribute -> its column in the frames of `_cpu` and `_device`.
@@ -51,7 +51,7 @@ def _all_stacks(events: ColumnEvents, attribute: str) -> list[pl.Series]:
 class ColumnEvents(EventFrames):
     def __init__(self, source: EventColumns) -> None:
         super().__init__(source)
-        # By place the blocks of which an event, or the list of all of them, is there.
+        # Blocks, by place, while a program holds one of their events or the list of all of them.
         self._alive: weakref.WeakValueDictionary[tuple[bool, int], EventRows] = weakref.WeakValueDictionary()
         self._kept: dict[int, ColumnEvent] = {}
         self.changed = False  # whether an attribute of an event was set: then the columns are no longer up to date
@@ -60,16 +60,16 @@ class ColumnEvents(EventFrames):
         self._kernels_of_block = lru_cache(BLOCKS)(self._make_kernels)
 
     def __getstate__(self) -> tuple[EventColumns, bool, dict[int, ColumnEvent], dict[str, Any]]:
-        return self.source, self.changed, self._kept, all_made(self) if forked.answers() else {}
+        return self.source, self.changed, self._kept, all_frames(self) if forked.answers() else {}
 
     def __setstate__(self, state: tuple[EventColumns, bool, dict[int, ColumnEvent], dict[str, Any]]) -> None:
-        self.__init__(state[0])  # type: ignore[misc]  # the rest is made again
+        self.__init__(state[0])  # type: ignore[misc]  # makes the rest again
         self.changed, self._kept = state[1:3]
         vars(self).update(state[3])
 
     # --- the list
 
-    @made
+    @cached_frame
     def _numbers(self) -> pl.Series:
         both = [frame.select("start_ns", "end_ns", "number") for frame in (self._cpu, self._device)]
         return pl.concat(both).sort(*IN_ORDER)["number"]
@@ -89,16 +89,16 @@ class ColumnEvents(EventFrames):
     # --- its events
 
     def keep(self, number: int, event: ColumnEvent, changed: bool) -> None:
-        """An event that a program, or a table, has given something that the columns do not have."""
+        """Keeps an event on which a program, or a table, has set a value that the columns do not have."""
         self._kept[number] = event
         self.changed |= changed
 
     def event(self, number: int) -> ColumnEvent:
-        """The event of that number; the same object as before, if the program still holds it."""
+        """Returns the event of that number: the same object as before, if the program still holds it."""
         return next(self._events([number]))
 
     def _events(self, numbers: list[int]) -> Iterator[ColumnEvent]:
-        """Yields the events of these numbers; the block of one mostly has the next one, too."""
+        """Yields the events of these numbers. The next event is mostly in the same block."""
         first = past = -1
         for number in numbers:
             if not first <= number < past:
@@ -144,11 +144,11 @@ class ColumnEvents(EventFrames):
             kernels[number].append(Kernel(name, device, Microseconds(device_ns)))
         return kernels
 
-    @made
+    @cached_frame
     def _by_parent(self) -> pl.DataFrame:
         return _by(self._cpu.select("parent", "number"))
 
-    @made
+    @cached_frame
     def _by_range(self) -> pl.DataFrame:
         name = pl.col("name").cast(pl.String).fill_null(NO_NAME)
         return _by(self._device.select("range", name, pl.col("device_id").fill_null(0), "device_ns"))
@@ -158,7 +158,7 @@ class ColumnEvents(EventFrames):
         return bool(self.source.cpu["function"].count())
 
     def stacks(self, attribute: str) -> Iterator[pl.Series]:
-        """Lines for a flame graph: each event below those around it, with its own time in whole microseconds."""
+        """Yields lines for a flame graph: each event below those around it, with its own time in whole microseconds."""
         return iter(forked.ask(_all_stacks, self, attribute)) if forked.is_cut_off() else self._stacks(attribute)
 
     def _stacks(self, attribute: str) -> Iterator[pl.Series]:
@@ -179,7 +179,7 @@ class ColumnEvents(EventFrames):
         yield from collapsed(rows.filter("is_event", pl.col("depth") < MOST_FRAMES), ONE_ROOT, unit=1000)
 
     def _longest_function(self) -> int | None:
-        """The length of the longest name in all stacks; None: there are no stacks."""
+        """Returns the length of the longest name in all stacks; None if there are no stacks."""
         functions = self.source.functions
         rows = self._cpu["function"].drop_nulls().unique()
         longest = None
@@ -191,7 +191,7 @@ class ColumnEvents(EventFrames):
             rows = functions["parent"].gather(rows).drop_nulls().unique()
         return longest
 
-    # --- what is known of all of them
+    # --- facts and sums over all events
 
     def self_cpu_us(self) -> float:
         return _sum_us(self._cpu["self_ns"])
@@ -225,7 +225,7 @@ class ColumnEvents(EventFrames):
         return attribute is None or attribute in _SORT_KEYS
 
     def shown(self, attribute: str | None, options: TableOptions) -> Iterator[ColumnEvent]:
-        """The events that get a line, in the table's order."""
+        """Yields the events that get a line, in the table's order."""
         for number in self._shown(attribute, options):
             yield self.event(number)
 
@@ -236,7 +236,7 @@ class ColumnEvents(EventFrames):
         for frame in (self._cpu, self._device):
             rows = frame.filter(pl.col("parent").is_null()) if options.top_level_events_only else frame
             rows = rows.select("start_ns", "end_ns", "number", key=key)
-            # At most `row_limit` events of each frame can be shown: no need to sort a million rows for a hundred.
+            # At most `row_limit` events of each frame can be shown, so a million rows need not be sorted for a hundred.
             if 0 <= options.row_limit < rows.height:
                 if attribute is None:
                     rows = rows.head(options.row_limit)
@@ -257,7 +257,7 @@ class ColumnEvents(EventFrames):
         self, by_shapes: bool, with_python: bool, stack_depth: int = 0, by_overload: bool = False
     ) -> list[FunctionEventAvg]:
         groups = self.groups(by_shapes, with_python, stack_depth, by_overload)
-        # Values are made in blocks, few of which are kept: in their order each block is made once.
+        # Values are made in blocks, and few blocks are kept: in order of numbers each block is made once.
         firsts = {number: self.event(number) for number in sorted(group.first for group in groups)}
         return [group.average(firsts[group.first]) for group in groups]
 
@@ -271,7 +271,7 @@ class ColumnEvents(EventFrames):
         return average
 
     @forked.method_elsewhere
-    def _sum(self) -> Group:
+    def _sum(self) -> EventGroup:
         return sum_of(self._cpu, self._device)
 
 
@@ -280,13 +280,13 @@ def _sum_us(times_ns: pl.Series) -> Microseconds:
 
 
 def _by(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows that have an owner (the first column), sorted by owner; each owner's rows stay in order."""
+    """Returns the rows that have an owner (the first column), sorted by owner; each owner's rows stay in order."""
     owner = rows.columns[0]
     return rows.drop_nulls(owner).sort(owner, maintain_order=True)
 
 
 def _of_block(rows: pl.DataFrame, block: int) -> list[tuple[Any, ...]]:
-    """The rows of the owners in a block."""
+    """Returns the rows of the owners in a block."""
     owners = rows.to_series()
     first, past = (bisect_left(owners, bound) for bound in (block * BLOCK, (block + 1) * BLOCK))
     return rows.slice(first, past - first).rows()

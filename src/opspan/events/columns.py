@@ -1,7 +1,7 @@
-"""The events of a trace as two frames: one of what the CPU was told to do, one of what devices did.
+"""The events of a trace as two frames: one of what the CPU did, one of what devices did.
 
-They are made from the trace's tables and what `analysis` adds to them; column_events.py computes everything else. `cpu`
-has the same rows as `trace.ranges`, in the same order, so that a row number means the same in both; some of the rows
+They are made from the trace's tables and the columns that `analysis` adds; column_events.py computes everything else.
+`cpu` has the same rows as `trace.ranges`, in the same order, so a row number means the same in both; some of the rows
 (marks) are not events.
 """
 
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 Schema = dict[str, pl.DataType | type[pl.DataType]]
 
-# Columns of EventColumns.cpu. The analysis adds those that the trace itself does not have.
+# Columns of EventColumns.cpu. The analysis adds the ones that the trace itself does not have.
 CPU: Schema = {
     "rank": pl.Int32,
     "tid": pl.Int64,
     "name": NAME,
     "kind": KIND,
     "start_ns": pl.Int64,
-    "end_ns": pl.Int64,  # closed: an open range ends where the trace does
-    "parent": pl.UInt32,  # row of the innermost range around this one on its thread; null at the top and for async ones
+    "end_ns": pl.Int64,  # never null: an open range ends where the trace does
+    "parent": pl.UInt32,  # row of the innermost range around it on its thread; null at the top and for async ranges
     "is_event": pl.Boolean,
     "is_async": pl.Boolean,
-    "self_ns": pl.Int64,  # without the time of direct children; 0 for async ones
-    "self_device_ns": pl.Int64,  # of the work that this range itself launched, not one inside it; 0 for async ones
-    "device_ns": pl.Int64,  # the same of this range and all inside it
+    "self_ns": pl.Int64,  # without the time of direct children; 0 for async ranges
+    "self_device_ns": pl.Int64,  # of the work that this range itself launched, not one inside it; 0 for async ranges
+    "device_ns": pl.Int64,  # of the work that this range and all inside it launched
     "seq": pl.Int64,
-    "forward_tid": pl.Int64,  # as the label says; where it does not, a link says the forward op, and that its thread
+    "forward_tid": pl.Int64,  # as the label says; if null, `forward` names the forward op, whose thread counts
     "forward": pl.UInt32,
     "op_id": pl.Int64,
     "sizes": NAME,
@@ -48,7 +48,7 @@ CPU: Schema = {
     "input_strides": NAME,
     "inputs": NAME,
     "overload": NAME,
-    "function": pl.UInt32,  # row, in functions, of the innermost function that it runs in
+    "function": pl.UInt32,  # row, in `functions`, of the innermost function that the range runs in
 }
 # Columns of EventColumns.device.
 DEVICE: Schema = {
@@ -59,11 +59,11 @@ DEVICE: Schema = {
     "name": NAME,
     "start_ns": pl.Int64,
     "end_ns": pl.Int64,
-    "range": pl.UInt32,  # row in cpu of the innermost range that launched it; null: none did, or it is unknown
+    "range": pl.UInt32,  # row in cpu of the innermost range that launched it; null: unknown
 }
-# Further columns of EventColumns.cpu, if it has memory at all: bytes that were allocated minus bytes that were freed.
+# Further columns of EventColumns.cpu, if the trace has memory: bytes that were allocated minus bytes that were freed.
 MEMORY: Schema = dict.fromkeys((*TOTALS, *SELF), pl.Int64)
-# And if flops were asked for: those of the op, 0 where they are not known.
+# A further column if flops are asked for: those of the op, 0 where they are not known.
 FLOPS: Schema = {"flops": pl.Int64}
 FUNCTIONS: Schema = {"name": NAME, "parent": pl.UInt32}
 
@@ -71,7 +71,7 @@ FUNCTIONS: Schema = {"name": NAME, "parent": pl.UInt32}
 class EventColumns(NamedTuple):
     cpu: pl.DataFrame  # with further columns: is_python if Python functions are events, modules if they were recorded
     device: pl.DataFrame
-    use_device: str | None = None  # torch's name for the kind of device; None: there is none
+    use_device: str | None = None  # torch's name for the kind of device; None: no device has work
     device_type: DeviceType = DeviceType.CUDA
     # The functions that ranges run in: name, and parent, the row of the function that it was called from.
     functions: pl.DataFrame = pl.DataFrame(schema=FUNCTIONS)
@@ -91,7 +91,7 @@ class EventColumns(NamedTuple):
 
 
 def event_columns(trace: Tables) -> EventColumns:
-    """The events of a trace that went through `attribute`."""
+    """Returns the events of a trace that went through `attribute`."""
     ranges, work = _without_async_owners(trace.ranges, on_device(trace.work))
     cpu, functions = _cpu(ranges), _functions(trace.functions)
     if ranges["stack"].count():
@@ -103,7 +103,7 @@ def event_columns(trace: Tables) -> EventColumns:
 
 
 def _without_async_owners(ranges: pl.DataFrame, work: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Work that an async range launched goes to the range around it: torch gives async events no device time."""
+    """Moves work that an async range launched to the range around it: torch gives async events no device time."""
     owner_is_async = ranges["is_async"].gather(work["range"]).fill_null(value=False)
     if not owner_is_async.any():
         return ranges, work
@@ -113,7 +113,7 @@ def _without_async_owners(ranges: pl.DataFrame, work: pl.DataFrame) -> tuple[pl.
 
 
 def _cpu(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Columns in which nothing changes are shared with the trace, and take no memory."""
+    """Returns the CPU's events. Columns that need no change are shared with the trace, and take no memory."""
     is_mark, is_async = (pl.col(name).fill_null(value=False) for name in ("is_mark", "is_async"))
     columns = {"is_event": ~is_mark & pl.col("start_ns").is_not_null(), "is_async": is_async}
     if ranges["end_ns"].null_count():
@@ -130,7 +130,7 @@ def _cpu(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _device(work: pl.DataFrame) -> pl.DataFrame:
-    # torch's names are full ones, with template arguments
+    # torch uses full names, with template arguments
     columns = {"name": pl.coalesce("full_name", "name") if work["full_name"].null_count() else pl.col("full_name")}
     if work.select(((pl.col("end_ns") < pl.col("start_ns")) | pl.col("end_ns").is_null()).any()).item():
         columns["end_ns"] = pl.max_horizontal("start_ns", "end_ns")

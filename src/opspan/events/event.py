@@ -1,7 +1,8 @@
-"""FunctionEvent, FunctionEventAvg and what they are made of, with the attributes and constructor arguments of the
-newest torch (2.15), and with those that only older releases had.
+"""FunctionEvent, FunctionEventAvg and their parts, with the attributes and constructor arguments of the newest torch
+(2.15), and with those that only older releases had.
 
-These are plain objects, made by hand, or by column_events.py from a trace's columns. Lists of them: event_list.py.
+A program creates these plain objects itself, or column_events.py creates them from a trace's columns. event_list.py has
+lists of them.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from opspan.events.times import format_time
 
 
 class Kernel(NamedTuple):
-    """What an op ran on a device. `duration` is in microseconds."""
+    """Work that an op ran on a device. `duration` is in microseconds."""
 
     name: str
     device: int
@@ -24,7 +25,7 @@ class Kernel(NamedTuple):
 
 
 class Interval:
-    """From start to end, in microseconds."""
+    """A stretch of time from start to end, in microseconds."""
 
     def __init__(self, start: float, end: float) -> None:
         self.start = start
@@ -60,7 +61,7 @@ class FormattedTimesMixin:
     cuda_time = _deprecated("cuda_time", "device_time")
 
     @property
-    def cpu_time(self: Any) -> float:  # classes with this have their totals as attributes or as properties
+    def cpu_time(self: Any) -> float:  # subclasses have totals as attributes or properties
         return 0.0 if self.count == 0 else 1.0 * self.cpu_time_total / self.count
 
     @property
@@ -69,9 +70,9 @@ class FormattedTimesMixin:
 
 
 class FunctionEvent(FormattedTimesMixin):
-    """An op, a range of the user's or a step on the CPU, or a kernel or a copy on a device. Times are microseconds."""
+    """An op, a user's range or a step on the CPU, or a kernel or a copy on a device. Times are microseconds."""
 
-    module_hierarchy: str = ""  # torch has it in its Chrome traces alone, so it is no argument
+    module_hierarchy: str = ""  # torch has it in its Chrome traces alone, so it is not an argument
 
     def __init__(
         self,
@@ -150,7 +151,7 @@ class FunctionEvent(FormattedTimesMixin):
         self.is_user_annotation = is_user_annotation
         self.is_python_function = is_python_function
         self.activity_type = activity_type
-        # Shares of the whole as text, once a table has worked them out.
+        # Shares of the total as text, once a table has computed them.
         self.self_cpu_percent: str | int = -1
         self.total_cpu_percent: str | int = -1
         self.total_device_percent: str | int = -1
@@ -184,7 +185,7 @@ class FunctionEvent(FormattedTimesMixin):
         self.kernels.append(Kernel(name, device, duration))
 
     def append_cpu_child(self, child: FunctionEvent) -> None:
-        """Only for direct children: their time is subtracted from this event's own time."""
+        """Adds a direct child: its time is subtracted from this event's own time."""
         self._must_be_on_cpu()
         _event(child, "child")._must_be_on_cpu()
         self.cpu_children.append(child)
@@ -260,7 +261,7 @@ class FunctionEvent(FormattedTimesMixin):
             "end_us": self.time_range.end,
             "cpu_children": [child.id for child in self.cpu_children],
             f"{device}_time": self.device_time_str,
-            "name ": self.name,  # twice, as torch has it; the space keeps it a key of its own
+            "name ": self.name,  # twice, as in torch; the space makes it a different key
             "thread": self.thread,
             "input_shapes": self.input_shapes,
             "cpu_memory_usage": self.cpu_memory_usage,
@@ -274,16 +275,16 @@ class FunctionEvent(FormattedTimesMixin):
 
 
 def _kernel_time(event: FunctionEvent) -> float:
-    """The time of the kernels of an event and of all events inside it. Without recursion, because trees may be deep."""
-    found, waiting = [], [event]
+    """Returns the time of the kernels of an event and of all events inside it. Uses no recursion: trees may be deep."""
+    events, waiting = [], [event]
     while waiting:
         one = waiting.pop()
-        found.append(one)
+        events.append(one)
         # A legacy event has one made-up kernel, which includes its children's. An async child has no device time.
         if not one.is_legacy:
             waiting += [child for child in one.cpu_children if not child.is_async and child.use_device]
     times: dict[int, float] = {}
-    for one in reversed(found):
+    for one in reversed(events):
         own = sum(kernel.duration for kernel in one.kernels)
         if not one.is_legacy:
             own += sum(times.get(id(child), 0) for child in one.cpu_children)
@@ -300,7 +301,7 @@ def _event(event: object, role: str) -> FunctionEvent:
 class FunctionEventAvg(FormattedTimesMixin):
     """The sum over the events with one key. Attributes that are not summed are those of the first event."""
 
-    # What is taken from the first event.
+    # Attributes that are taken from the first event.
     _FIRST = (
         "key",
         "node_id",
@@ -373,7 +374,7 @@ class FunctionEventAvg(FormattedTimesMixin):
     __iadd__ = add
 
     def take(self, other: FunctionEvent | FunctionEventAvg) -> None:
-        """Take over the other's description (the attributes that are not summed), without adding its sums."""
+        """Takes over the other's description (the attributes that are not summed), without adding its sums."""
         for name in self._FIRST:
             setattr(self, name, getattr(other, name))
 

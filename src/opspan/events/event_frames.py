@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from opspan import forked
+from opspan.events.cached_frames import cached_frame
 from opspan.events.columns import EventColumns, event_columns
-from opspan.events.groups import Group, groups_of
-from opspan.events.made import made
+from opspan.events.groups import EventGroup, groups_of
 from opspan.events.texts import shown_name
 
 if TYPE_CHECKING:
@@ -36,25 +36,25 @@ class EventFrames:
         # Whether there are several ranks, whose events are kept apart by node, as in torch.
         self.has_ranks = any(bool((frame["rank"] != 0).any()) for frame in (source.cpu, source.device))
 
-    @made
+    @cached_frame
     def _cpu(self) -> pl.DataFrame:
-        """The CPU's events in order."""
+        """Returns the CPU's events in order."""
         return self._cpu_in_order(0, self.source.cpu.height)
 
     def _cpu_in_order(self, first: int, count: int) -> pl.DataFrame:
-        """The events of `count` rows from `first` on, in order."""
+        """Returns the events of `count` rows from `first` on, in order."""
         rows = self.source.cpu.slice(first, count).with_row_index("number", offset=first)
         rows = rows.with_columns(cpu_ns=pl.col("end_ns") - pl.col("start_ns"))
         return _in_order(rows if rows["is_event"].all() else rows.filter("is_event"))
 
     def _cpu_parts(self) -> Iterator[pl.DataFrame]:
-        """All of the CPU's events in parts. Each part is in order, which is all that sums need."""
+        """Yields all of the CPU's events in parts. Each part is in order, which is all that sums need."""
         for first in range(0, self.source.cpu.height, PART):
             yield self._cpu_in_order(first, PART)
 
-    @made
+    @cached_frame
     def _device(self) -> pl.DataFrame:
-        """The devices' events in order, with the same columns as the CPU's where both have a value."""
+        """Returns the devices' events in order, with the CPU's columns where both have a value."""
         elapsed = pl.col("end_ns") - pl.col("start_ns")
         rows = self.source.device.with_row_index("number", offset=self.source.cpu.height)
         return _in_order(
@@ -67,7 +67,7 @@ class EventFrames:
         )
 
     def stack(self, function: int | None) -> list[str]:
-        """Names of the functions that an event runs in, the innermost first."""
+        """Returns the names of the functions that an event runs in, the innermost first."""
         names: list[str] = []
         while function is not None and len(names) < DEEPEST:
             name, function = self._function_names[function], self._function_parents[function]
@@ -83,7 +83,7 @@ class EventFrames:
         return self.source.functions["parent"].to_list()
 
     def _stack_numbers(self, depth: int) -> pl.Series:
-        """For each function a number, which is equal for those whose `depth` innermost names are equal."""
+        """Returns a number for each function, equal for functions whose `depth` innermost names are equal."""
         functions = self.source.functions
         names = functions.select(pl.col("name").unique()).to_series()
         shown = pl.Series([shown_name(name) for name in names.cast(pl.String).to_list()], dtype=pl.String)
@@ -96,7 +96,7 @@ class EventFrames:
         return number.cast(pl.UInt32)
 
     @forked.method_elsewhere
-    def groups(self, by_shapes: bool, with_python: bool, stack_depth: int, by_overload: bool) -> list[Group]:
+    def groups(self, by_shapes: bool, with_python: bool, stack_depth: int, by_overload: bool) -> list[EventGroup]:
         cpu = self._cpu_parts()
         if stack_depth > 0 and self.source.functions.height:
             numbers = self._stack_numbers(min(stack_depth, DEEPEST))
@@ -113,7 +113,7 @@ def _without_python(cpu: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
-    """The rows in the list's order. Mostly they are already, and checking that costs a tenth of sorting."""
+    """Sorts the rows into the list's order. Mostly they are sorted, and checking that costs a tenth of sorting."""
     (before, start), (last, end) = ((rows[name][:-1], rows[name][1:]) for name in ("start_ns", "end_ns"))
     wrong = (start < before) | ((start == before) & (end > last))
     return (rows.sort(*IN_ORDER) if wrong.any() else rows).with_row_index("position")

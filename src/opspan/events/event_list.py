@@ -39,11 +39,11 @@ else:
 
     Event = TypeVar("Event")
 
-_STACK = 5  # functions that a notebook shows of a stack by which events were summed
+_STACK = 5  # functions that a notebook shows of a stack, if events were summed by stack
 
 
 class EventList(MutableSequence[Event]):
-    """FunctionEvents, or FunctionEventAvgs, with torch's arguments. Not a `list`, all items of which have to exist."""
+    """FunctionEvents, or FunctionEventAvgs, with torch's arguments. Not a `list`, whose items would all have to exist."""
 
     __hash__ = None  # type: ignore[assignment]  # it can change
 
@@ -65,7 +65,7 @@ class EventList(MutableSequence[Event]):
 
     @classmethod
     def over(cls, columns: ColumnEvents) -> EventList:
-        """The list over a trace's columns."""
+        """Returns the list over a trace's columns."""
         events: EventList[Any] = cls(
             use_device=columns.use_device, profile_memory=columns.has_memory, with_flops=columns.has_flops
         )
@@ -76,27 +76,27 @@ class EventList(MutableSequence[Event]):
     # --- a sequence
 
     def _in_columns(self) -> ColumnEvents | None:
-        """The columns; None once the events are objects, which happens when one of them was changed."""
+        """Returns the columns; None once the events are objects, which happens when one of them was changed."""
         if self._columns is not None and self._columns.changed:
             self._as_objects()
         return self._columns
 
     def _as_objects(self) -> list[Any]:
-        """Turn all events into objects, for good, so that changes to them are seen."""
+        """Turns all events into objects, for good, so that changes to them are seen."""
         if self._columns is not None:
             self._objects, self._columns = list(self._columns), None
         return self._objects
 
     def _same_kind(self, events: Iterable[Any]) -> EventList[Any]:
-        """A list of other events, with the same settings as this one."""
-        made = EventList(
+        """Returns a list of other events, with the settings of this one."""
+        events = EventList(
             events,
             use_device=self._use_device,
             profile_memory=self._profile_memory,
             with_flops=self._with_flops,
         )
-        made._tree_built = self._tree_built
-        return made
+        events._tree_built = self._tree_built
+        return events
 
     def __len__(self) -> int:
         columns = self._in_columns()
@@ -152,11 +152,11 @@ class EventList(MutableSequence[Event]):
         return self.table()
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the first events, or averages, and how many more there are."""
+        """Returns the HTML that a notebook shows: the first events, or averages, and how many more there are."""
         return html_columns.or_why_not(self._as_html, "The list")
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """The same for IPython in a terminal, which notebooks ask for as well: repr() has all events in it."""
+        """Prints the same in IPython. Notebooks call it too, instead of repr(), which has all events."""
         printer.text(html_columns.or_why_not(self._as_text, "The list", say=str))
 
     def _as_text(self) -> str:
@@ -165,9 +165,9 @@ class EventList(MutableSequence[Event]):
 
     def _as_html(self) -> str:
         is_average = self._columns is None and any(isinstance(event, FunctionEventAvg) for event in self._objects[:1])
-        said = f"{len(self):,} {'averages' if is_average else 'events'}"
+        title = f"{len(self):,} {'averages' if is_average else 'events'}"
         if len(self) == 0:
-            return html_columns.sentence(said)
+            return html_columns.sentence(title)
         options = TableOptions(
             row_limit=html_columns.ROWS,
             max_src_column_width=None,
@@ -179,7 +179,7 @@ class EventList(MutableSequence[Event]):
         )
         events, facts = self._to_show(None, options)
         below = (*totals_of(facts, None), *self._more())
-        return html_columns.table(filled(events, facts, options), said, below)
+        return html_columns.table(filled(events, facts, options), title, below)
 
     def _more(self) -> list[str]:
         return html_columns.more(len(self), ".table() has 100 of them, .table(row_limit=-1) all")
@@ -187,7 +187,7 @@ class EventList(MutableSequence[Event]):
     # --- torch's own methods
 
     def _build_tree(self) -> None:
-        """Link parents and children, drop only children with their parent's name, give backward events their stacks."""
+        """Links parents and children, drops only children with their parent's name, gives backward events stacks."""
         events = self._as_objects()
         tree.link(events)
         events[:] = tree.without_duplicates(events)
@@ -210,7 +210,7 @@ class EventList(MutableSequence[Event]):
         top_level_events_only: bool = False,
         time_unit: str | None = None,
     ) -> str:
-        """The events as text. `sort_by`: an attribute, the largest first. `time_unit`: s, ms or us for all times."""
+        """Returns the events as text. `sort_by`: an attribute, largest first. `time_unit`: s, ms or us for all times."""
         if len(self) == 0:
             return ""
         options = TableOptions(
@@ -228,7 +228,7 @@ class EventList(MutableSequence[Event]):
         return render(events, facts, options)
 
     def _to_show(self, sort_by: str | None, options: TableOptions) -> tuple[Iterable[Any], Facts]:
-        """The events that a table has lines of, and what is known of all of them."""
+        """Returns the events that get a line in a table, and the facts about all events."""
         attribute = None if sort_by is None else sort_attribute(sort_by)
         columns = self._in_columns()
         if columns is not None and columns.sorts_by(attribute):
@@ -247,7 +247,7 @@ class EventList(MutableSequence[Event]):
         *,
         group_by_input_shape: bool = False,
     ) -> EventList[FunctionEventAvg]:
-        """One FunctionEventAvg for the events of each name; if asked, also by shapes, top of the stack or overload.
+        """Returns a FunctionEventAvg for the events of each name; also by shapes, top of the stack or overload, if asked.
 
         Python functions are left out unless asked for, as in torch since 2.14; before that, all were counted.
         `group_by_input_shape` is torch.profiler's spelling. Builds the tree if that has not been done.
@@ -267,12 +267,12 @@ class EventList(MutableSequence[Event]):
                 average.input_shapes = ""
             if not group_by_overload_name:
                 average.overload_name = ""
-        made = self._same_kind(averages)
-        made._tree_built = False
-        return made
+        result = self._same_kind(averages)
+        result._tree_built = False
+        return result
 
     def total_average(self) -> FunctionEventAvg:
-        """The sum of all events, whatever their names. Attributes that cannot be summed are those of the last one."""
+        """Returns the sum of all events, whatever their names. Attributes that cannot be summed are the last event's."""
         columns = self._in_columns()
         if columns is not None:
             return columns.total()
@@ -284,17 +284,17 @@ class EventList(MutableSequence[Event]):
         return total
 
     def export_chrome_trace(self, path: str | Path) -> None:
-        """Write the events for chrome://tracing or Perfetto."""
+        """Writes the events for chrome://tracing or Perfetto."""
         export.chrome_trace(self, path, self._use_device or "cuda")
 
     def supported_export_stacks_metrics(self) -> list[str]:
         return list(export.STACK_METRICS)
 
     def export_stacks(self, path: str | Path, metric: str) -> None:
-        """Write one line for each stack, with the time spent in it, as flame graph tools read them.
+        """Writes one line for each stack, with the time spent in it, as flame graph tools read them.
 
-        If the events of a trace have no stacks, a stack is an event and the events around it, Python functions
-        included, as load_kineto lists them. If the file has no lines, there is a warning.
+        If the events of a trace have no stacks, a stack is an event and the events around it, with Python functions, as
+        load_kineto lists them. An empty file gives a warning.
         """
         columns = self._in_columns()
         if columns is None or columns.has_stacks or metric not in export.STACK_METRICS:
@@ -309,7 +309,7 @@ class EventList(MutableSequence[Event]):
             warnings.warn(f"{path_text(path)} is empty: no event has {metric}; {way}", stacklevel=2)
 
     def to_torch(self) -> Any:
-        """torch's own EventList of the same events. Needs torch."""
+        """Returns torch's own EventList of the same events. Needs torch."""
         from opspan.events.to_torch import to_torch
 
         return to_torch(self)

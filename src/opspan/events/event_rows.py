@@ -1,6 +1,6 @@
-"""EventRows: a block of rows that are events, whose values become Python's objects a column at a time, when asked for.
+"""EventRows: a block of rows that are events. Their values become Python objects a column at a time, when asked for.
 
-A block keeps the values of its columns as long as one of its events is there.
+A block keeps the values of its columns as long as a program holds one of its events.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from opspan.events.event import FunctionEvent, Kernel
 from opspan.events.kinds import SCOPE_OF, is_user
 from opspan.events.texts import NO_NAME, shown_name
 
-BLOCK = 512  # rows: asking polars for one of them costs more than making its event
+BLOCK = 512  # rows: fetching one row from polars costs more than making its event
 
 _ACTIVITY_OF = {"memcpy": "gpu_memcpy", "memset": "gpu_memset"}
 
 
 class Rest(Protocol):
-    """What a block and its events ask their list for, because it is not in their own rows."""
+    """The list of a block and its events, which they ask for what is not in their own rows."""
 
     has_ranks: bool
     changed: bool  # whether an attribute of an event was set: then the columns are no longer up to date
@@ -33,7 +33,7 @@ class Rest(Protocol):
 
 
 class EventRows(dict[str, list[Any]]):
-    """By name of an attribute the values of these rows."""
+    """The values of these rows, by the name of the attribute."""
 
     def __init__(self, columns: Rest, source: EventColumns, on_cpu: bool, block: int) -> None:
         self.columns = columns
@@ -43,25 +43,23 @@ class EventRows(dict[str, list[Any]]):
         self._frame = source.cpu if on_cpu else source.device
         self.first = block * BLOCK + (0 if on_cpu else source.cpu.height)  # number of the first event
         self.count = min(BLOCK, self._frame.height - block * BLOCK)
-        self.events: list[weakref.ref[Any] | None] = [None] * self.count  # those that somebody may still hold
+        self.events: list[weakref.ref[Any] | None] = [None] * self.count  # events that a program may still hold
 
     def __reduce__(self) -> tuple[Any, ...]:
         return EventRows, (self.columns, self.source, self.on_cpu, self.block)
 
     def __missing__(self, attribute: str) -> list[Any]:
         make = (_CPU if self.on_cpu else _DEVICE).get(attribute)
-        values: list[Any]
         if make is not None:
-            values = make(self)
+            self[attribute] = make(self)
         elif attribute in OF_ANY_EVENT:
-            values = [OF_ANY_EVENT[attribute]] * self.count
+            self[attribute] = [OF_ANY_EVENT[attribute]] * self.count
         else:
-            values = self.column(attribute)
-        self[attribute] = values
-        return values
+            self[attribute] = self.column(attribute)
+        return self[attribute]
 
     def column(self, name: str, otherwise: Any = None) -> list[Any]:
-        """The values of a column of the trace."""
+        """Returns the values of a column of the trace."""
         if name not in self._frame.columns:
             return [otherwise] * self.count
         return self._frame[name].slice(self.block * BLOCK, BLOCK).to_list()
@@ -71,20 +69,20 @@ class EventRows(dict[str, list[Any]]):
 
 
 def _forward_threads(rows: EventRows) -> list[int | None]:
-    """A label need not name the thread of the forward op, a link does."""
-    said, linked = rows.column("forward_tid"), rows.column("forward")
+    """Returns the threads of forward ops. If the label does not name the thread, a link to the forward op does."""
+    labelled, linked = rows.column("forward_tid"), rows.column("forward")
     forward = [row for row in linked if row is not None]
     if not forward:
-        return said
+        return labelled
     threads = dict(zip(forward, rows.source.cpu["tid"].gather(forward), strict=True))
-    return [threads.get(row) if thread is None else thread for thread, row in zip(said, linked, strict=True)]
+    return [threads.get(row) if thread is None else thread for thread, row in zip(labelled, linked, strict=True)]
 
 
 def _by_value(make: Callable[[Any], Any], values: Iterable[Hashable]) -> list[Any]:
-    """`make` of each value, called once for those that are equal."""
+    """Returns `make` of each value, called once for equal values."""
     values = list(values)
-    made = {value: make(value) for value in set(values)}
-    return [made[value] for value in values]
+    results = {value: make(value) for value in set(values)}
+    return [results[value] for value in values]
 
 
 def _activity(is_user: bool, is_python: bool) -> str:
@@ -124,7 +122,7 @@ _DEVICE = _BOTH | {
     "linked_correlation_id": lambda rows: [0 if row is None else row + 1 for row in rows.column("range")],
     "activity_type": lambda rows: [_ACTIVITY_OF.get(kind, kind) for kind in rows.column("kind")],
 }
-# What an event has that nothing is known of.
+# The attributes of an event of which nothing is known.
 OF_ANY_EVENT = {**vars(FunctionEvent(0, "", 0, 0, 0)), "overload_name": "", "module_hierarchy": "", "flops": 0}
 # The attributes that differ between events.
 VALUES = tuple(name for name in OF_ANY_EVENT if name in _CPU | _DEVICE)

@@ -1,4 +1,4 @@
-"""What torch's EventList writes to files: a Chrome trace, and stacks for flame graphs."""
+"""Writes events to files as torch's EventList does: a Chrome trace, and stacks for flame graphs."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ STACK_METRICS = (
     "self_xpu_time_total",
     "self_privateuse1_time_total",
 )
-# Characters that separate frames and fields in a line must not be in a frame.
+# Characters that separate frames and fields in a line, and so must not be in a frame.
 _SAFE_FRAME = str.maketrans(" ;\t\n", "____")
 
 
 @contextmanager
-def _written(path: str | Path) -> Iterator[TextIO]:
-    with private_files.unfinished(Path(path), overwrite=True) as made, made.open("w", encoding="utf-8") as file:
+def _new_file(path: str | Path) -> Iterator[TextIO]:
+    with private_files.unfinished(Path(path), overwrite=True) as part, part.open("w", encoding="utf-8") as file:
         yield file
 
 
 def chrome_trace(events: Iterable[Any], path: str | Path, device: str) -> None:
-    """The events in torch's layout, written one by one. Names are escaped, as in torch since 2.14."""
-    with _written(path) as file:
+    """Writes the events in torch's layout, one by one. Names are escaped, as in torch since 2.14."""
+    with _new_file(path) as file:
         file.write("[")
         for number, text in enumerate(_chrome_events(events, device)):
             file.write(f", {text}" if number else text)
@@ -60,9 +60,9 @@ def _chrome_events(events: Iterable[Any], device: str) -> Iterator[str]:
 
 
 def write_lines(batches: Iterable[pl.Series], path: str | Path) -> int:
-    """Write lines of stacks as they are; returns how many there were."""
+    """Writes lines of stacks as they are, and returns their number."""
     count = 0
-    with _written(path) as file:
+    with _new_file(path) as file:
         for lines in batches:
             count += lines.len()
             file.writelines(f"{line}\n" for line in lines.to_list())
@@ -70,11 +70,11 @@ def write_lines(batches: Iterable[pl.Series], path: str | Path) -> int:
 
 
 def stacks(events: Iterable[Any], path: str | Path, metric: str) -> None:
-    """One line for each event with a stack and at least one microsecond: frames, the outermost first, then the time."""
+    """Writes a line for each event with a stack and at least one microsecond: frames, the outermost first, and time."""
     if metric not in STACK_METRICS:
         raise ValueError(f"metric should be one of: {list(STACK_METRICS)}")
     attribute = sort_attribute(metric)
-    with _written(path) as file:
+    with _new_file(path) as file:
         for event in events:
             time_us = int(getattr(event, attribute)) if event.stack else 0
             if time_us > 0:

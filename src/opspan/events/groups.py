@@ -1,6 +1,6 @@
 """Sums over the events of a trace: by name (and node, kind, shapes) as key_averages() groups them, or over all.
 
-First the columns are summed by the values that are in them. The few groups that result are then combined into those
+First the columns are summed by the distinct values of the keys. The few groups that result are then combined into those
 that torch would make (all steps are one group; events without shapes have `[]`).
 """
 
@@ -27,9 +27,8 @@ _SUMS += tuple(Measure(name, name) for name in (*MEMORY, *FLOPS))
 _NAMES = ("count", *(one.name for one in _SUMS))
 
 
-class Group:
-    """Sums over a group, what its events have in common, and the place of the first: where in the list it is, and its
-    number."""
+class EventGroup:
+    """The sums over a group of events, their common properties, and the `place_of` the first event."""
 
     def __init__(self, place: tuple[int, int, int], is_cpu: bool = True, rank: int = 0, name: str = "") -> None:
         self.place = place
@@ -63,7 +62,7 @@ class Group:
 
 
 def place_of(row: dict[str, Any]) -> tuple[int, int, int]:
-    """The sort key of the list: by start; of events that begin together, the longest first."""
+    """Returns the sort key of the list: by start; of events that begin together, the longest first."""
     return row["start_ns"], -row["end_ns"], row["number"]
 
 
@@ -73,25 +72,25 @@ def groups_of(
     by_shapes: bool,
     by_overload: bool,
     has_ranks: bool,
-) -> list[Group]:
-    """One group for each average, in order of their first events. Each frame is in order; if the CPU's have a column
-    `stack` (the number of a stack), it is a key too. Without ranks all rows are of rank 0."""
-    groups: dict[tuple[Any, ...], Group] = {}
+) -> list[EventGroup]:
+    """Returns a group for each average, in order of their first events. Each frame is in order. If the CPU's frames have
+    a column `stack` (the number of a stack), it is a key too. Without ranks all rows are of rank 0."""
+    groups: dict[tuple[Any, ...], EventGroup] = {}
     rank = ["rank"] if has_ranks else []
     keys = [*rank, "name", "kind", *(["sizes"] if by_shapes else []), *(["overload"] if by_overload else [])]
-    written: dict[str | None, str] = {}  # texts of sizes, because every part has the same ones again
+    shape_of: dict[str | None, str] = {None: str(shapes_of(None))}  # a cache: every part has the same sizes again
     for row in (row for part in cpu for row in _grouped(part, _with_stack(part, keys)).iter_rows(named=True)):
         shape = None
         if by_shapes:
-            shape = written.get(row["sizes"])
+            shape = shape_of.get(row["sizes"])
             if shape is None:
-                shape = written[row["sizes"]] = str(shapes_of(row["sizes"]))
+                shape = shape_of[row["sizes"]] = str(shapes_of(row["sizes"]))
         others = (shape, row.get("stack"), row.get("overload") or "")
         key = (True, row.get("rank", 0), shown_name(row["name"]), is_user(row["kind"]), *others)
-        groups.setdefault(key, Group(place_of(row), *key[:3])).add(row)
+        groups.setdefault(key, EventGroup(place_of(row), *key[:3])).add(row)
     for row in _grouped(device, [*rank, "name"]).iter_rows(named=True):
         key = (False, row.get("rank", 0), shown_name(row["name"]), False, None, None, None)
-        groups.setdefault(key, Group(place_of(row), *key[:3])).add(row)
+        groups.setdefault(key, EventGroup(place_of(row), *key[:3])).add(row)
     return sorted(groups.values(), key=lambda group: group.place)
 
 
@@ -100,17 +99,17 @@ def _with_stack(part: pl.DataFrame, keys: list[str]) -> list[str]:
 
 
 def _grouped(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """Sums of the rows with the same keys, with the times and the number of the first of these rows."""
+    """Returns sums of the rows with the same keys, with the times and the number of the first of these rows."""
     # The streaming engine takes a third of the default engine's time, but keeps no order: hence the position.
     sums = [*summed(_SUMS, frame.columns), pl.col("position").min()]
     grouped = frame.lazy().group_by(keys).agg(sums).collect(engine="streaming")
     return grouped.hstack(frame.select("start_ns", "end_ns", "number")[grouped["position"]])
 
 
-def sum_of(cpu: pl.DataFrame, device: pl.DataFrame) -> Group:
-    """Everything in one group, which is described by the last event of the list. There must be at least one event."""
+def sum_of(cpu: pl.DataFrame, device: pl.DataFrame) -> EventGroup:
+    """Returns everything in one group, described by the last event of the list. There must be at least one event."""
     last = max(place_of(frame.row(-1, named=True)) for frame in (cpu, device) if frame.height)
-    group = Group(last)
+    group = EventGroup(last)
     for frame in (cpu, device):
         row = frame.select(summed(_SUMS, frame.columns)).row(0, named=True)
         group.add({**row, "start_ns": last[0], "end_ns": -last[1], "number": last[2]})

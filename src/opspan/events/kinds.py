@@ -35,7 +35,7 @@ class DeviceType(enum.Enum):
 
     @classmethod
     def of(cls, device: Any) -> DeviceType:
-        """Our member for one of torch's, or for its number."""
+        """Returns our member for one of torch's, or for its number."""
         return cls(int(device))
 
     def __int__(self) -> int:
@@ -50,7 +50,7 @@ class DeviceType(enum.Enum):
         return hash(self.value)
 
 
-# Devices that torch counts time on.
+# Devices on which torch counts time.
 TIMED = frozenset({DeviceType.CUDA, DeviceType.PrivateUse1, DeviceType.MTIA, DeviceType.HPU, DeviceType.XPU})
 # Events of these devices make up a table's total. HPU is not among them in torch either.
 TOTALLED = TIMED - {DeviceType.HPU}

@@ -1,4 +1,4 @@
-"""EventMetadata: what kineto says about a kernel, a copy or a collective, under torch's names, in Python's types."""
+"""EventMetadata: kineto's data of a kernel, a copy or a collective, under torch's names, as Python values."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _truth(value: str) -> bool:
     return value in ("1", "true")
 
 
-# kineto's key -> (field, what makes a value of kineto's text)
+# kineto's key -> (field, the function that reads kineto's text)
 _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "registers per thread": ("registers_per_thread", int),
     "shared memory": ("shared_memory", int),
@@ -97,8 +97,7 @@ _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
 
 
 def metadata_of(texts: Mapping[str, str | None] | None) -> EventMetadata | None:
-    """From a mapping of kineto's keys to texts; None if none of the keys is known. A text that is no such value tells
-    nothing."""
+    """Reads a mapping of kineto's keys to texts; None if it has no known key. A text that cannot be read is left out."""
     known = {key: value for key, value in (texts or {}).items() if key in _FIELDS and value is not None}
     if not known:
         return None

@@ -1,6 +1,6 @@
-"""A trace's events as torch.profiler lists its own: for files that it wrote, so that their tables say what it printed.
+"""Lists a trace's events as torch.profiler lists its own: for files that it wrote, so that tables match what it printed.
 
-Beside ops the list has the calls into libraries and, if they were traced, Python functions; each has its own time in
+Besides ops the list has the calls into libraries and, if they were traced, Python functions. Each has its own time in
 the tree. An only child that has its parent's name is part of the parent.
 """
 
@@ -18,15 +18,15 @@ from opspan.tables.schema import NAME
 _col = pl.col
 _SPAN = ("rank", "pid", "tid", "start_ns", "end_ns", "name")
 _TIMES = ("self_ns", "self_device_ns")
-# What torch leaves out of its list.
+# Events that torch leaves out of its list.
 _UNLISTED: tuple[str, ...] = ("[memory]", "[OutOfMemory]", "aten::is_leaf", "aten::output_nr", "aten::_version")
 _UNLISTED += tuple(f"profiler::_record_function_{when}" for when in ("enter", "enter_new", "exit"))
 
 
 def profiler_columns(trace: Tables) -> EventColumns:
-    """The events of a trace that went through `attribute`."""
-    # Work stays with the op that launched it. Of spans with equal times the function is outermost, then comes the op,
-    # then the call into a library: hence this order.
+    """Returns the events of a trace that went through `attribute`."""
+    # Work stays with the op that launched it. If spans have equal times, the function is outermost, then the op, then
+    # the call into a library: hence this order.
     before = trace.functions.height
     spans = [trace.functions.select(_SPAN), trace.ranges, trace.calls.select(_SPAN)]
     ranges = pl.concat(spans, how="diagonal").with_columns(
@@ -42,7 +42,7 @@ def profiler_columns(trace: Tables) -> EventColumns:
     ranges = analysis.device_time(enclose(ranges), work)
     # Functions are events here, so they are not the stack of other events.
     ranges = _with_engine(ranges.with_columns(function=pl.lit(None, dtype=pl.UInt32)))
-    # Not by `replace`, because these are other rows than those that were analysed.
+    # A new Tables instead of `replace`, because these rows are not those that were analysed.
     columns = event_columns(Tables(trace.ranks, **{**trace.frames, "ranges": ranges, "work": work}))
     is_python = pl.int_range(pl.len()) < before
     columns = _folded(columns._replace(cpu=columns.cpu.with_columns(is_python.alias("is_python"))))
@@ -50,23 +50,23 @@ def profiler_columns(trace: Tables) -> EventColumns:
 
 
 def _with_engine(ranges: pl.DataFrame) -> pl.DataFrame:
-    """The engine's ranges have the sequence number of the backward op that they evaluate, and its forward's thread; an
-    op without a number has no such thread."""
-    said = ("seq", "forward_tid")
+    """Gives the engine's ranges the sequence number of the backward op that they evaluate, and its forward's thread.
+    Removes the thread from ops without a number."""
+    names = ("seq", "forward_tid")
     rows = pl.int_range(ranges.height, dtype=pl.UInt32, eager=True)
-    ops = ranges.select("parent", *said, row=rows).filter(_col("parent").is_not_null(), ranges["kind"] == "backward")
-    first = ops.sort("row").unique("parent", keep="first").rename({name: f"{name}_of_op" for name in said})
-    found = pl.DataFrame({"parent": rows}).join(first, on="parent", how="left", maintain_order="left")
+    ops = ranges.select("parent", *names, row=rows).filter(_col("parent").is_not_null(), ranges["kind"] == "backward")
+    first = ops.sort("row").unique("parent", keep="first").rename({name: f"{name}_of_op" for name in names})
+    joined = pl.DataFrame({"parent": rows}).join(first, on="parent", how="left", maintain_order="left")
     is_engine = (ranges["kind"] == "engine").fill_null(value=False)
     ranges = ranges.with_columns(
-        pl.when(pl.lit(is_engine)).then(pl.coalesce(name, found[f"{name}_of_op"])).otherwise(name).alias(name)
-        for name in said
+        pl.when(pl.lit(is_engine)).then(pl.coalesce(name, joined[f"{name}_of_op"])).otherwise(name).alias(name)
+        for name in names
     )
     return ranges.with_columns(forward_tid=pl.when(_col("seq").is_not_null()).then("forward_tid"))
 
 
 def _alone(memory: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
-    """Memory changes while no event was open on any thread, as events of no length."""
+    """Returns memory changes while no event was open on any thread, as events of no length."""
     listed = ranges.filter(~_col("is_mark"), _col("start_ns").is_not_null())
     begun = listed["start_ns"].sort().search_sorted(memory["time_ns"], side="right")
     ended = listed["end_ns"].sort().search_sorted(memory["time_ns"], side="left")
@@ -85,8 +85,8 @@ def _alone(memory: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_memory(columns: EventColumns, memory: pl.DataFrame, alone: pl.DataFrame) -> EventColumns:
-    """Adds what was allocated while an event lasted, on any thread, as torch counts; its own is that minus its
-    children's. The last events are those of `alone`."""
+    """Adds the memory that was allocated while an event lasted, on any thread, as torch counts. An event's own memory is
+    that minus its children's. The last events are those of `alone`."""
     cpu = columns.cpu
     before = cpu.height - alone.height
     lasting = during(memory, cpu["start_ns"].head(before), cpu["end_ns"].head(before))
@@ -96,7 +96,7 @@ def _with_memory(columns: EventColumns, memory: pl.DataFrame, alone: pl.DataFram
 
 
 def _folded(columns: EventColumns) -> EventColumns:
-    """Without only children that have their parent's name; their children, work and times go to the parent."""
+    """Removes only children that have their parent's name; their children, work and times go to the parent."""
     cpu = columns.cpu
     in_tree = cpu["is_event"] & ~cpu["is_async"]
     parent = cpu["parent"].zip_with(in_tree, pl.Series([None], dtype=pl.UInt32))

@@ -11,7 +11,7 @@ from opspan.native import demangled
 
 
 class StringTable(defaultdict[str, str]):
-    """Mangled name -> C++ name, each demangled once. A single letter stays: `t` is not `unsigned short`."""
+    """Maps mangled names to C++ names, each demangled once. A single letter stays: `t` is not `unsigned short`."""
 
     def __missing__(self, key: str) -> str:
         self[key] = demangled(key) if len(key) > 1 else key
@@ -28,7 +28,7 @@ class MemRecordsAcc:
         self._indices = [index for _, index in starts]
 
     def in_interval(self, start_ns: int, end_ns: int) -> Iterator[Any]:
-        """The records from start_ns to end_ns, both included, in order of time."""
+        """Yields the records from start_ns to end_ns, both included, in order of time."""
         first = bisect.bisect_left(self._start_nses, start_ns)
         past = bisect.bisect_right(self._start_nses, end_ns)
         for index in self._indices[first:past]:

@@ -1,8 +1,8 @@
 """The text of a table, character for character as torch 2.13 prints it.
 
-It is made in two steps, so that a list over columns need not make all of its events: first what must be known of all
-events before the first line (Facts: which columns there are, how wide, the totals), then the lines of the few events
-that are shown.
+It is made in two steps, so that a list over columns need not make all of its events: first the Facts about all events
+that the first line needs (which columns there are, how wide, the totals), then the lines of the few events that are
+shown.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from opspan.events.times import format_memory, format_share, format_time_in
 from opspan.text_columns import GAP, Column, as_torch
 
 WIDTH = 12  # of a column whose width does not depend on its contents
-# What people sort by, for error messages. Every attribute of an event is accepted.
+# Attributes that an error message suggests to sort by. Every attribute of an event is accepted.
 SORTABLE = (
     "cpu_time_total",
     "self_cpu_time_total",
@@ -33,12 +33,12 @@ SORTABLE = (
     "flops",
     "key",
 )
-_TEXTS = ("Name", "Overload Name", "Input Shapes", "Source Location")  # which may be cut; the others are numbers
+_TEXTS = ("Name", "Overload Name", "Input Shapes", "Source Location")  # columns that may be cut; the others are numbers
 FLOPS = ("FLOPs", "KFLOPs", "MFLOPs", "GFLOPs", "TFLOPs", "PFLOPs")
 
 
 class Facts(NamedTuple):
-    """What is known of all events, shown or not."""
+    """Facts about all events, shown or not."""
 
     use_device: str | None
     longest_name: int
@@ -51,11 +51,11 @@ class Facts(NamedTuple):
     has_shapes: bool = False
     has_overloads: bool = False
     has_nodes: bool = False
-    least_flops: int | None = None  # None: none are known
+    least_flops: int | None = None  # None: no event has known flops
 
 
 class TableOptions(NamedTuple):
-    """torch's arguments of table(). A maximum of None: as wide as necessary."""
+    """torch's arguments of table(). A maximum of None means as wide as necessary."""
 
     row_limit: int = 100
     max_src_column_width: int | None = 75
@@ -70,27 +70,27 @@ class TableOptions(NamedTuple):
 
 
 def sort_attribute(sort_by: str) -> str:
-    """The attribute that a sort key means: in attributes every kind of device is called `device`."""
+    """Returns the attribute that a sort key means: in attributes every kind of device is called `device`."""
     for device in ("cuda", "xpu", "privateuse1"):
         sort_by = sort_by.replace(device, "device")
     return sort_by
 
 
-def sort_value(event: Any, attribute: str, asked: str) -> Any:
-    """The value that an event is sorted by; the error lists the possible attributes."""
+def sort_value(event: Any, attribute: str, sort_by: str) -> Any:
+    """Returns the value that an event is sorted by; the error lists the possible attributes."""
     if hasattr(event, attribute):
         return getattr(event, attribute)
-    import difflib  # only for who has misspelt
+    import difflib  # imported late, because only errors need it
 
     close = difflib.get_close_matches(attribute, SORTABLE, 1, 0.6)
     raise NoSuchColumn(
-        f"there is no column {asked!r} to sort by{f'; did you mean {close[0]}?' if close else ';'} expected one of "
+        f"there is no column {sort_by!r} to sort by{f'; did you mean {close[0]}?' if close else ';'} expected one of "
         f"{', '.join(name for name in SORTABLE if hasattr(event, name))} (cuda or xpu may stand for device)"
     )
 
 
 def facts_of(events: Sequence[Any]) -> Facts:
-    """The facts of events that are objects. There must be at least one."""
+    """Returns the facts about events that are objects. There must be at least one."""
     # Added one by one: from Python 3.12 on sum() rounds floats better than torch's loop does.
     self_cpu_us: float = 0
     self_device_us: float = 0
@@ -121,7 +121,7 @@ def facts_of(events: Sequence[Any]) -> Facts:
 
 
 def shown(events: Iterable[Any], options: TableOptions) -> Iterator[Any]:
-    """The events that get a line. A negative limit means no limit."""
+    """Yields the events that get a line. A negative limit means no limit."""
     count = 0
     for event in events:
         if count == options.row_limit:
@@ -132,7 +132,7 @@ def shown(events: Iterable[Any], options: TableOptions) -> Iterator[Any]:
 
 
 def render(events: Iterable[Any], facts: Facts, options: TableOptions, further: Sequence[Column] = ()) -> str:
-    """The table of the events that are shown. `further`: columns after torch's, with a cell for each event."""
+    """Returns the table of the events that are shown. `further`: columns after torch's, with a cell for each event."""
     columns = filled(events, facts, options, further)
     widths = [width for _, width, _ in _kinds_of_columns(facts, options)]
     widths += [max(len(text) for text in (column.title, *column.cells)) for column in further]
@@ -145,7 +145,7 @@ def render(events: Iterable[Any], facts: Facts, options: TableOptions, further: 
 
 
 def filled(events: Iterable[Any], facts: Facts, options: TableOptions, further: Sequence[Column] = ()) -> list[Column]:
-    """The columns with their cells, one for each line. An event with a stack has several lines; further columns use the
+    """Returns the columns with a cell for each line. An event with a stack has several lines; further columns use the
     first."""
     if facts.has_device_time and not facts.use_device:
         raise RuntimeError("use_device is None, but there is device performance data.")
@@ -172,7 +172,7 @@ def filled(events: Iterable[Any], facts: Facts, options: TableOptions, further: 
 
 
 def totals_of(facts: Facts, time_unit: str | None) -> Iterator[str]:
-    """The lines below the table."""
+    """Yields the lines below the table."""
     yield f"Self CPU time total: {format_time_in(facts.self_cpu_us, time_unit)}"
     if facts.has_device_time:
         yield f"Self {_device(facts)} time total: {format_time_in(facts.self_device_us, time_unit)}"
@@ -195,7 +195,7 @@ def _device(facts: Facts) -> str:
 
 
 def _kinds_of_columns(facts: Facts, options: TableOptions) -> list[tuple[str, int, str]]:
-    """Title, width and alignment of each."""
+    """Returns the title, width and alignment of each column."""
     name_width = _at_most(facts.longest_name + 4, options.max_name_column_width)
     device = _device(facts)
     columns = [("Name", name_width, ">")]
@@ -272,7 +272,7 @@ def _end_of_path(path: str, width: int) -> str:
 
 
 def _thousands(flops: int) -> float:
-    """The number's logarithm to the base 1000, at least 0 and at most that of the largest unit."""
+    """Returns the logarithm of the number to the base 1000, at least 0 and at most that of the largest unit."""
     return max(0, min(math.log10(flops) / 3, float(len(FLOPS) - 1)))
 
 

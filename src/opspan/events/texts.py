@@ -11,14 +11,14 @@ _STEP = "ProfilerStep#"
 
 
 def shown_name(name: str | None) -> str:
-    """Steps share one name, so that they are averaged; trace_name keeps their numbers."""
+    """Returns the name that tables show. Steps share one, so that they are averaged; trace_name keeps their numbers."""
     if name is None:
         return NO_NAME
     return "ProfilerStep*" if name.startswith(_STEP) else name
 
 
 def shapes_of(sizes: str | None) -> list[list[int]]:
-    """torch's input_shapes, from a `sizes` text. A list of tensors is empty here, not in structured_input_shapes."""
+    """Returns torch's input_shapes for a `sizes` text. A list of tensors is empty here, not in structured_input_shapes."""
     return [[] if entry and isinstance(entry[0], list) else entry for entry in structured_of(sizes)]
 
 
@@ -27,5 +27,5 @@ def structured_of(sizes: str | None) -> list[Any]:
         return []
     try:
         return parse_sizes(sizes)
-    except ValueError:  # a reader took it from somewhere else than a label
+    except ValueError:  # the reader took it from another place than a label
         return []

@@ -1,8 +1,8 @@
 """Microseconds, as torch counts them, and how torch writes times, shares and sizes of memory.
 
-torch's microseconds are floats: nanoseconds / 1000. Their sums are slightly off, by how much depends on the order, and
-sometimes that shows in the last digit of a table. A trace has whole nanoseconds, so a time that is read from one is a
-float that remembers them: adding and subtracting is exact, in our classes and in torch's, in any order.
+torch's microseconds are floats: nanoseconds / 1000. Their sums are slightly off, depending on the order, and sometimes
+that shows in the last digit of a table. A trace has whole nanoseconds, so a time that is read from it is a float that
+remembers them: adding and subtracting is exact, in our classes and in torch's, in any order.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Microseconds(float):
 
 
 def microseconds(ns: int) -> Microseconds:
-    """Microseconds(ns), in less than half the time that calling the class takes."""
+    """Returns Microseconds(ns), in less than half the time that calling the class takes."""
     time = _new(Microseconds, ns / 1000)
     time.ns = ns
     return time
@@ -56,7 +56,7 @@ def _ns(time: object) -> int | None:
 
 
 def format_time(time_us: float) -> str:
-    """In the largest unit of which it is at least 1: 1.500ms."""
+    """Formats a time in the largest unit of which it is at least 1: 1.500ms."""
     if time_us >= SECOND_US:
         return f"{time_us / SECOND_US:.3f}s"
     if time_us >= MILLISECOND_US:
@@ -65,7 +65,7 @@ def format_time(time_us: float) -> str:
 
 
 def format_time_in(time_us: float, unit: str | None) -> str:
-    """In the given unit: s, ms or us. For anything else: in the unit that `format_time` chooses."""
+    """Formats a time in the given unit: s, ms or us. For anything else, in the unit that `format_time` chooses."""
     if unit == "s":
         return f"{time_us / SECOND_US:.3f}s"
     if unit == "ms":
@@ -74,12 +74,13 @@ def format_time_in(time_us: float, unit: str | None) -> str:
 
 
 def format_share(time_us: float, total_us: float) -> str:
-    """Per cent of a total; "-" if the total is 0. (torch says NaN then, and raises if a part has time.)"""
+    """Formats a share of a total in per cent; "-" if the total is 0. (torch then says NaN, and raises if a part has
+    time.)"""
     return "-" if total_us == 0 else f"{time_us * 100.0 / total_us:.2f}%"
 
 
 def format_memory(count: float) -> str:
-    """Bytes in the largest unit of which they are at least 1: 1.50 KB."""
+    """Formats bytes in the largest unit of which they are at least 1: 1.50 KB."""
     if abs(count) >= GIB:
         return f"{count * 1.0 / GIB:.2f} GB"
     if abs(count) >= MIB:

@@ -1,4 +1,4 @@
-"""Our events as torch's own. This is the only file of the reading side that imports torch, and only when called."""
+"""Converts our events to torch's own. Only this file of the reading side imports torch, and only when it is called."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _AVERAGE = tuple(name for name in vars(FunctionEventAvg()) if name not in _OURS)
 
 
 def to_torch(events: Any) -> Any:
-    """torch's EventList of the events of one of ours, linked in the same way. Times stay the floats of times.py."""
+    """Returns torch's EventList of the events of one of ours, linked in the same way. Times stay those of times.py."""
     try:
         from torch.autograd import DeviceType, profiler_util
     except ImportError as error:
@@ -25,13 +25,13 @@ def to_torch(events: Any) -> Any:
         raise MissingPackage(message) from error
     listed = list(events)
     every = _with_relatives(listed)  # keep them: an id is unique only while its object lives
-    made = {id(event): _bare(event, profiler_util, DeviceType) for event in every}
+    converted = {id(event): _bare(event, profiler_util, DeviceType) for event in every}
     for event in every:
-        theirs = made[id(event)]
-        theirs.cpu_parent = None if event.cpu_parent is None else made[id(event.cpu_parent)]
-        theirs.cpu_children = None if event.cpu_children is None else [made[id(child)] for child in event.cpu_children]
+        theirs, parent, children = converted[id(event)], event.cpu_parent, event.cpu_children
+        theirs.cpu_parent = None if parent is None else converted[id(parent)]
+        theirs.cpu_children = None if children is None else [converted[id(child)] for child in children]
     torch_list = profiler_util.EventList(
-        [made[id(event)] for event in listed],
+        [converted[id(event)] for event in listed],
         use_device=events._use_device,
         profile_memory=events._profile_memory,
         with_flops=events._with_flops,
@@ -41,20 +41,20 @@ def to_torch(events: Any) -> Any:
 
 
 def _with_relatives(events: list[Any]) -> list[Any]:
-    """The events and all that they are linked to, each once. Without recursion, because trees may be deep."""
-    found: dict[int, Any] = {}
+    """Returns the events and all that they are linked to, each once. Uses no recursion: trees may be deep."""
+    every: dict[int, Any] = {}
     waiting = list(events)
     while waiting:
         event = waiting.pop()
-        if id(event) not in found:
-            found[id(event)] = event
+        if id(event) not in every:
+            every[id(event)] = event
             waiting += event.cpu_children or ()
             waiting += () if event.cpu_parent is None else (event.cpu_parent,)
-    return list(found.values())
+    return list(every.values())
 
 
 def _bare(event: Any, torch_side: Any, device_types: Any) -> Any:
-    """torch's event for one of ours, without its relatives."""
+    """Returns torch's event for one of ours, without its relatives."""
     theirs: Any
     if isinstance(event, FunctionEventAvg):
         theirs, names = torch_side.FunctionEventAvg(), _AVERAGE
@@ -62,7 +62,7 @@ def _bare(event: Any, torch_side: Any, device_types: Any) -> Any:
         span = event.time_range
         theirs, names = torch_side.FunctionEvent(event.id, event.name, event.thread, span.start, span.end), _EVENT
         theirs.kernels = [torch_side.Kernel(*kernel) for kernel in event.kernels]
-        _tell_metadata(theirs, event._event_metadata, torch_side)
+        _set_metadata(theirs, event._event_metadata, torch_side)
     theirs.device_type = device_types(int(event.device_type))
     for name in names:
         if name not in _SOME_RELEASES or name in vars(theirs):
@@ -70,8 +70,8 @@ def _bare(event: Any, torch_side: Any, device_types: Any) -> Any:
     return theirs
 
 
-def _tell_metadata(theirs: Any, metadata: EventMetadata | None, torch_side: Any) -> None:
-    """Set the event metadata. It is a deprecated property since torch 2.15, and did not exist before 2.13."""
+def _set_metadata(theirs: Any, metadata: EventMetadata | None, torch_side: Any) -> None:
+    """Sets the event metadata. It is a deprecated property since torch 2.15, and did not exist before 2.13."""
     name = "_event_metadata" if hasattr(theirs, "_event_metadata") else "event_metadata"
     if metadata is not None and name in vars(theirs):
         known = torch_side.EventMetadata._fields

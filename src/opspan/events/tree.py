@@ -1,4 +1,4 @@
-"""Parents and children of events that are objects, found as torch does. Events of a trace have theirs already."""
+"""Finds parents and children of events that are objects, as torch does. Events of a trace have theirs already."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from opspan.events.kinds import BACKWARD_SCOPE, DeviceType
 
 
 def link(events: Iterable[FunctionEvent]) -> None:
-    """Make an event the child of the innermost one on its thread that contains it.
+    """Makes an event the child of the innermost one on its thread that contains it.
 
-    Of two events that merely overlap neither is the other's parent. Async and device events are not part of the tree.
+    If two events merely overlap, neither is the other's parent. Async and device events are not part of the tree.
     """
     stacked = [event for event in events if not event.is_async and event.device_type == DeviceType.CPU]
     stacked.sort(key=lambda event: event.thread)
@@ -32,7 +32,7 @@ def link(events: Iterable[FunctionEvent]) -> None:
 
 
 def without_duplicates(events: Sequence[FunctionEvent]) -> list[FunctionEvent]:
-    """Drop events that are the only child of one with the same name, which takes over their children and kernels."""
+    """Drops events that are the only child of one with the same name, which takes over their children and kernels."""
     kept = list(events)
     while True:
         left: list[FunctionEvent] = []
@@ -51,7 +51,7 @@ def without_duplicates(events: Sequence[FunctionEvent]) -> list[FunctionEvent]:
 
 
 def hand_stacks_to_backward(events: Sequence[FunctionEvent]) -> None:
-    """Give backward events, and all inside them, the stack of their forward event, or an empty one if there is none."""
+    """Gives backward events, and all inside them, the stack of their forward event, or an empty one if it is unknown."""
     forward: dict[tuple[int, int | None], list[str]] = {}
     for event in events:
         if event.stack is not None and _backward(event) is None:
@@ -63,7 +63,7 @@ def hand_stacks_to_backward(events: Sequence[FunctionEvent]) -> None:
 
 
 def _backward(event: FunctionEvent | None) -> FunctionEvent | None:
-    """The innermost backward event around this one, itself included."""
+    """Returns the innermost backward event around this one, or this one itself."""
     while event is not None and event.scope != BACKWARD_SCOPE:
         event = event.cpu_parent
     return event

@@ -37,7 +37,7 @@ class TableFacts(NamedTuple):
 
 
 class TableLayout(NamedTuple):
-    """Where a table begins, and which field of its records each column is."""
+    """The root page of a table, and which field of its records each column is."""
 
     root: int
     fields: Mapping[str, int]

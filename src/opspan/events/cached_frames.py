@@ -1,4 +1,4 @@
-"""made: a frame that is worked out when it is first asked for, in another process where that has to be (forked.py)."""
+"""cached_frame: a frame that is computed when it is first read, in another process if necessary (forked.py)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class made(cached_property[T]):  # noqa: N801  # stands beside cached_property
-    """Another process makes all of them at once, as whoever asks for one soon asks for the next."""
+class cached_frame(cached_property[T]):  # noqa: N801  # named like cached_property
+    """A cached property. Another process computes all of them at once, because a program mostly reads several."""
 
     @overload
     def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...
@@ -25,13 +25,13 @@ class made(cached_property[T]):  # noqa: N801  # stands beside cached_property
         if instance is None:
             return self
         if forked.is_cut_off():
-            vars(instance).update(forked.ask(all_made, instance))
+            vars(instance).update(forked.ask(all_frames, instance))
             value: T = vars(instance)[self.func.__name__]
             return value
         return super().__get__(instance, owner)
 
 
-def all_made(of: object) -> dict[str, Any]:
-    """By name, each of an object."""
-    members = {name: member for kind in type(of).__mro__ for name, member in vars(kind).items()}
-    return {name: getattr(of, name) for name, member in members.items() if isinstance(member, made)}
+def all_frames(owner: object) -> dict[str, Any]:
+    """Returns the frames of an object by name."""
+    members = {name: member for kind in type(owner).__mro__ for name, member in vars(kind).items()}
+    return {name: getattr(owner, name) for name, member in members.items() if isinstance(member, cached_frame)}
