@@ -43,7 +43,7 @@ _STACK = 5  # functions that a notebook shows of a stack, if events were summed 
 
 
 class EventList(MutableSequence[Event]):
-    """FunctionEvents, or FunctionEventAvgs, with torch's arguments. Not a `list`, whose items would all have to exist."""
+    """FunctionEvents, or FunctionEventAvgs, with torch's arguments. Not a `list`, because its items need not exist."""
 
     __hash__ = None  # type: ignore[assignment]  # it can change
 
@@ -210,7 +210,7 @@ class EventList(MutableSequence[Event]):
         top_level_events_only: bool = False,
         time_unit: str | None = None,
     ) -> str:
-        """Returns the events as text. `sort_by`: an attribute, largest first. `time_unit`: s, ms or us for all times."""
+        """Returns the events as text. `sort_by`: an attribute, the largest first. `time_unit`: s, ms or us."""
         if len(self) == 0:
             return ""
         options = TableOptions(
@@ -247,7 +247,7 @@ class EventList(MutableSequence[Event]):
         *,
         group_by_input_shape: bool = False,
     ) -> EventList[FunctionEventAvg]:
-        """Returns a FunctionEventAvg for the events of each name; also by shapes, top of the stack or overload, if asked.
+        """Returns a FunctionEventAvg for each name; if asked, also for each shapes, top of the stack or overload.
 
         Python functions are left out unless asked for, as in torch since 2.14; before that, all were counted.
         `group_by_input_shape` is torch.profiler's spelling. Builds the tree if that has not been done.
@@ -272,7 +272,7 @@ class EventList(MutableSequence[Event]):
         return result
 
     def total_average(self) -> FunctionEventAvg:
-        """Returns the sum of all events, whatever their names. Attributes that cannot be summed are the last event's."""
+        """Returns the sum of all events, whatever their names. Other attributes are those of the last event."""
         columns = self._in_columns()
         if columns is not None:
             return columns.total()

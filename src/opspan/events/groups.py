@@ -73,18 +73,16 @@ def groups_of(
     by_overload: bool,
     has_ranks: bool,
 ) -> list[EventGroup]:
-    """Returns a group for each average, in order of their first events. Each frame is in order. If the CPU's frames have
-    a column `stack` (the number of a stack), it is a key too. Without ranks all rows are of rank 0."""
+    """Returns a group for each average, in order of their first events. Each frame is in order. If the CPU's frames
+    have a column `stack` (the number of a stack), it is a key too. Without ranks all rows are of rank 0."""
     groups: dict[tuple[Any, ...], EventGroup] = {}
     rank = ["rank"] if has_ranks else []
     keys = [*rank, "name", "kind", *(["sizes"] if by_shapes else []), *(["overload"] if by_overload else [])]
-    shape_of: dict[str | None, str] = {None: str(shapes_of(None))}  # a cache: every part has the same sizes again
+    shape_of: dict[str | None, str] = {}  # a cache, because every part has the same sizes again
     for row in (row for part in cpu for row in _grouped(part, _with_stack(part, keys)).iter_rows(named=True)):
-        shape = None
-        if by_shapes:
-            shape = shape_of.get(row["sizes"])
-            if shape is None:
-                shape = shape_of[row["sizes"]] = str(shapes_of(row["sizes"]))
+        shape: str | None = None
+        if by_shapes and (shape := shape_of.get(row["sizes"])) is None:
+            shape = shape_of[row["sizes"]] = str(shapes_of(row["sizes"]))
         others = (shape, row.get("stack"), row.get("overload") or "")
         key = (True, row.get("rank", 0), shown_name(row["name"]), is_user(row["kind"]), *others)
         groups.setdefault(key, EventGroup(place_of(row), *key[:3])).add(row)

@@ -97,7 +97,7 @@ _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
 
 
 def metadata_of(texts: Mapping[str, str | None] | None) -> EventMetadata | None:
-    """Reads a mapping of kineto's keys to texts; None if it has no known key. A text that cannot be read is left out."""
+    """Reads a mapping of kineto's keys to texts; None without a known key. A text that cannot be read is left out."""
     known = {key: value for key, value in (texts or {}).items() if key in _FIELDS and value is not None}
     if not known:
         return None

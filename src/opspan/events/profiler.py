@@ -1,4 +1,4 @@
-"""Lists a trace's events as torch.profiler lists its own: for files that it wrote, so that tables match what it printed.
+"""Lists a trace's events as torch.profiler lists its own: for files that it wrote, so that tables match its tables.
 
 Besides ops the list has the calls into libraries and, if they were traced, Python functions. Each has its own time in
 the tree. An only child that has its parent's name is part of the parent.
@@ -85,8 +85,8 @@ def _alone(memory: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_memory(columns: EventColumns, memory: pl.DataFrame, alone: pl.DataFrame) -> EventColumns:
-    """Adds the memory that was allocated while an event lasted, on any thread, as torch counts. An event's own memory is
-    that minus its children's. The last events are those of `alone`."""
+    """Adds the memory that was allocated while an event lasted, on any thread, as torch counts. An event's own memory
+    is that minus its children's. The last events are those of `alone`."""
     cpu = columns.cpu
     before = cpu.height - alone.height
     lasting = during(memory, cpu["start_ns"].head(before), cpu["end_ns"].head(before))

@@ -18,7 +18,7 @@ def shown_name(name: str | None) -> str:
 
 
 def shapes_of(sizes: str | None) -> list[list[int]]:
-    """Returns torch's input_shapes for a `sizes` text. A list of tensors is empty here, not in structured_input_shapes."""
+    """Returns torch's input_shapes. A list of tensors is empty in them, but not in structured_input_shapes."""
     return [[] if entry and isinstance(entry[0], list) else entry for entry in structured_of(sizes)]
 
 

@@ -51,7 +51,7 @@ def without_duplicates(events: Sequence[FunctionEvent]) -> list[FunctionEvent]:
 
 
 def hand_stacks_to_backward(events: Sequence[FunctionEvent]) -> None:
-    """Gives backward events, and all inside them, the stack of their forward event, or an empty one if it is unknown."""
+    """Gives backward events, and all inside them, the stack of their forward event; an empty one if it is unknown."""
     forward: dict[tuple[int, int | None], list[str]] = {}
     for event in events:
         if event.stack is not None and _backward(event) is None:
