@@ -8,7 +8,7 @@ import pytest
 
 from html_tables import Shown
 from opspan.html_columns import LONGEST_NAME, or_why_not, table
-from opspan.text_columns import Column
+from opspan.text_columns import TextColumn
 from test_printable import OBEYED
 
 HOSTILE = {
@@ -24,13 +24,15 @@ HOSTILE = {
 
 
 def shown(*names: str, **more: str) -> Shown:
-    return Shown(table([Column("Name", names, least=0), Column("Time", ["1.000us"] * len(names))], "above", **more))
+    return Shown(
+        table([TextColumn("Name", names, least=0), TextColumn("Time", ["1.000us"] * len(names))], "above", **more)
+    )
 
 
 @pytest.mark.parametrize("what", HOSTILE)
 @pytest.mark.parametrize("times", [1, 200])
 def test_what_a_name_holds_is_text(what: str, times: int) -> None:
-    html = table([Column(HOSTILE[what] * times, [HOSTILE[what] * times], least=0)], HOSTILE[what], [HOSTILE[what]])
+    html = table([TextColumn(HOSTILE[what] * times, [HOSTILE[what] * times], least=0)], HOSTILE[what], [HOSTILE[what]])
 
     assert set(Shown(html).elements) == {"div", "table", "thead", "tbody", "tr", "th", "td"}
     assert not OBEYED.search(html)
@@ -55,7 +57,7 @@ def test_a_long_name_is_cut_and_whole_under_the_mouse() -> None:
 
 def test_names_of_ten_thousand_characters_make_no_large_page() -> None:
     names = ["<" * 10_000, "数" * 10_000, "\x1b" * 10_000]
-    assert len(table([Column("Name", names, least=0)], "a" * 10_000, ["b" * 10_000])) < 20_000
+    assert len(table([TextColumn("Name", names, least=0)], "a" * 10_000, ["b" * 10_000])) < 20_000
 
 
 def test_texts_stand_at_the_left_and_numbers_at_the_right() -> None:
@@ -65,7 +67,7 @@ def test_texts_stand_at_the_left_and_numbers_at_the_right() -> None:
 
 
 def test_it_has_no_colour_and_no_style_sheet() -> None:
-    html = table([Column("Name", ["a"], least=0)], "above", ["below"])
+    html = table([TextColumn("Name", ["a"], least=0)], "above", ["below"])
     assert "color" not in html
     assert "background" not in html
     assert "<style" not in html
@@ -73,7 +75,7 @@ def test_it_has_no_colour_and_no_style_sheet() -> None:
 
 def test_dollars_are_no_formula() -> None:
     """MathJax leaves elements of these classes alone: https://docs.mathjax.org/en/latest/options/document.html"""
-    assert re.match(r'<div class="tex2jax_ignore mathjax_ignore"', table([Column("Name", ["$x^2$"])], "above"))
+    assert re.match(r'<div class="tex2jax_ignore mathjax_ignore"', table([TextColumn("Name", ["$x^2$"])], "above"))
 
 
 def test_what_fails_is_said() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from opspan import forked as _forked  # noqa: F401  it has to be there before a fork
+from opspan import forked as _forked  # noqa: F401  registers itself before a fork
 from opspan.late_names import finder
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from opspan.trace import Trace as Trace
     from opspan.trace import merge as merge
 
-# name -> "module:attribute", or "module" where the name is the module itself
+# name -> "module:attribute", or "module" if the name is the module itself
 _HOMES = {
     "Metadata": "opspan.tables:Metadata",
     "OpspanError": "opspan.errors:OpspanError",

@@ -3,8 +3,8 @@
     file_of("run/rank0.json")                     -> Path
     file_of("https://me:word@host/rank0.json?k=1") -> Address; as text: https://host/rank0.json?...
 
-Only Address.text holds possible secrets (a user, a password, the query of a signed address). remote.py fetches files;
-nothing is fetched here.
+Only Address.text holds possible secrets (a user, a password, the query of a signed address). remote.py fetches the
+files.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MOST_BYTES = 16 << 30  # the most to fetch from an address, unless more are allo
 
 @dataclass(frozen=True, repr=False)
 class Address:
-    """A file of another machine. `str()` of it is for people and files, and has no secrets."""
+    """A file of another machine. Its `str()` is for people and files, and has no secrets."""
 
     text: str = field()
     most_bytes: int = field(default=MOST_BYTES, compare=False)  # the most that may be fetched
@@ -52,7 +52,7 @@ class Address:
 
     @property
     def name(self) -> str:
-        """Returns the file's name on that machine."""
+        """The file's name on that machine."""
         return unquote(urlsplit(self.text).path.rstrip("/").rpartition("/")[2]) or self.scheme
 
     @property
@@ -106,16 +106,16 @@ def file_of(path: str | os.PathLike[str], most_bytes: int | None = None) -> File
         known = ", ".join(f"{name}://" for name in SCHEMES)
         raise UsageError(f"{shown(text)} is of no kind that is read; expected one of {known} or a path")
     try:
-        is_whole = bool(urlsplit(text).netloc)
+        is_complete = bool(urlsplit(text).netloc)
     except ValueError:  # a [ without ]
-        is_whole = False
-    if not is_whole:
+        is_complete = False
+    if not is_complete:
         raise UsageError(f"{shown(text)} is no whole address; expected such as {scheme}://host/rank0.json.gz")
     return Address(text) if most_bytes is None else Address(text, most_bytes)
 
 
-def file_said(text: str) -> File:
-    """Returns the file or address that a trace says it was read from, which is any text."""
+def recorded_file(text: str) -> File:
+    """Returns the file or address for a text in which a trace recorded its origin. It may be any text."""
     return Address(text) if text.partition("://")[0] in SCHEMES else Path(text)
 
 

@@ -1,7 +1,7 @@
-"""SQLite's tables as Arrow's columns by the driver's own connections, for reading and writing databases.
+"""Reads and writes tables of SQLite as Arrow's columns, by the driver's own connections.
 
-The driver's DB-API module is not used: it imports pyarrow wherever it is installed, and with it pandas: most of a
-second.
+It does not use the driver's DB-API module, which imports pyarrow wherever it is installed, and with it pandas. That
+takes most of a second.
 """
 
 from __future__ import annotations

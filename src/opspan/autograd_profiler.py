@@ -1,4 +1,4 @@
-"""torch.autograd.profiler's names: changing an import line is all a user does.
+"""torch.autograd.profiler's names, so that a user only changes an import line.
 
 It only maps each name to its module, as opspan itself does: importing this module loads neither torch nor polars.
 """

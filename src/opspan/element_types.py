@@ -4,9 +4,9 @@
     type_of("long int"), type_of("__int64"), type_of("long long") -> ElementType("integer", 8, None)
     type_of("whatever else") -> None
 
-A trace has the name that the compiler of that torch gives a C++ type (`short unsigned int` of GCC is `unsigned short`
-of Clang and MSVC, which writes `struct c10::Half` besides), torch's own names (Float, Half, float32), or those of NCCL
-(bf16, f8e4m3). Names are foreign text: one that is not known here has no size.
+A trace has the name that the compiler of that torch gives a C++ type (GCC's `short unsigned int` is `unsigned short`
+for Clang and MSVC, and MSVC also writes `struct c10::Half`), torch's own names (Float, Half, float32), or NCCL's names
+(bf16, f8e4m3). Names are foreign text: an unknown name has no size.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from opspan.printable import LONGEST_LINE, printable, shortened
 
 
 class OpspanError(Exception):
-    """The root. Its message is one line that can be printed, whatever file names and foreign texts were put into it."""
+    """The base class. Its message is one printable line, whatever file names and foreign texts were put into it."""
 
     def __init__(self, message: str) -> None:
         super().__init__(shortened(printable(" ".join(message.split())), LONGEST_LINE))
@@ -45,15 +45,15 @@ class UsageError(OpspanError):
 
 
 class NoSuchColumn(UsageError, AttributeError):
-    """A table has no such column to sort by; torch raises AttributeError here, so this is one too."""
+    """A table has no such column to sort by. torch raises AttributeError here, so this is an AttributeError too."""
 
 
 class NoSuchStep(UsageError):
-    """Steps were asked for that are not in the trace. Where it is a cycle of a process, another one may have them."""
+    """Steps were asked for that are not in the trace. If the trace is a cycle of a process, another may have them."""
 
 
 class NoNumberedSteps(NoSuchStep):
-    """Steps were asked for by number, and the trace has no ranges ProfilerStep#N. Others may be found by analysis."""
+    """Steps were asked for by number, and the trace has no ranges ProfilerStep#N. An analysis may find other steps."""
 
 
 class ReadError(OpspanError):
@@ -101,7 +101,7 @@ class EmitError(OpspanError):
 
 
 class AlreadyActive(EmitError, RuntimeError):
-    """A session is on already; torch raises RuntimeError here, so this is one too."""
+    """A session is on already. torch raises RuntimeError here, so this is a RuntimeError too."""
 
 
 class CaptureError(EmitError):

@@ -1,4 +1,4 @@
-"""Files that somebody else wrote or named, opened so that none of them can hold the program up.
+"""Opens files that somebody else wrote or named, so that none of them can block the program.
 
 A FIFO, a device or a socket may stand wherever a file is expected, above all in a folder. Opening a FIFO waits for a
 writer, and a device has no end.
@@ -55,13 +55,13 @@ def named_file(path: str | os.PathLike[str]) -> Iterator[str]:
 
 
 def exists(path: str | os.PathLike[str]) -> bool:
-    """Returns whether something is there, as far as this user can see. Path.exists would raise if a folder on the way
-    is not searchable; opening the path gives a readable error for that."""
+    """Returns whether a path exists, as far as this user can see. Path.exists would raise if a folder on the way is not
+    searchable; opening the path gives a readable error for that."""
     return os.path.exists(path)  # noqa: PTH110
 
 
 def is_folder(path: str | os.PathLike[str]) -> bool:
-    """Returns the same for a folder."""
+    """Returns whether a folder exists, as `exists` does."""
     return os.path.isdir(path)  # noqa: PTH112
 
 
@@ -76,12 +76,12 @@ def check_folder(folder: Path) -> None:
 
 
 def size_on_disk(facts: os.stat_result) -> int:
-    """Returns the bytes of a file without its holes: they bound the work that the file can cause."""
+    """Returns the bytes of a file without its holes, which limit the work that the file can cause."""
     return min(facts.st_size, facts.st_blocks * 512) if facts.st_blocks else facts.st_size
 
 
 def copy_file(source: Path, target: Path) -> None:
-    """Copies a file with its holes."""
+    """Copies a file, and keeps its holes."""
     with open_file(source, 0) as original, target.open("xb", 0) as copy:
         size, at = os.fstat(original.fileno()).st_size, 0
         while at < size:
@@ -96,7 +96,7 @@ def copy_file(source: Path, target: Path) -> None:
             while at < end and (count := os.sendfile(copy.fileno(), original.fileno(), at, end - at)):
                 at += count
             if at < end:
-                break  # it has become shorter
+                break  # the file has become shorter
         copy.truncate(size)
 
 

@@ -1,6 +1,6 @@
 """Reading in a process that was forked after polars had started its threads.
 
-A fork has one thread, and most of polars would wait for the others for ever. In such a process, functions that are
+A fork has one thread, and most of polars would wait forever for the others. In such a process, functions that are
 marked `elsewhere` run in a process that is started for them: arguments go there, and results come back. The marks are
 at the functions that users call first, so that little is transferred. In other processes a mark costs a comparison.
 """
@@ -24,10 +24,10 @@ C = TypeVar("C", bound=type)
 
 _PATIENCE_S = 1.0  # until new threads have names
 carried: dict[str, tuple[Callable[..., Any], Any]] = {}  # calls to repeat in another process first, such as formulas
-_has_started = False  # polars' threads, in this process or the one that it was forked from
+_has_started = False  # whether polars had started its threads, in this process or the one that it was forked from
 _is_cut_off = False
 _answers = False
-_was_before_us = "polars" in sys.modules  # so a fork may have come before us, too
+_was_before_us = "polars" in sys.modules  # then a fork may also have come before this module
 
 
 def is_cut_off() -> bool:
@@ -37,7 +37,7 @@ def is_cut_off() -> bool:
 
 
 def answers() -> bool:
-    """Returns whether this process was started to read for one that cannot."""
+    """Returns whether this process was started to read for another one, which cannot."""
     return _answers
 
 
@@ -69,7 +69,7 @@ def method_elsewhere(function: F) -> F:
 
 
 def ask(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """Calls the function in a new process. Returns or raises the same as the function, and repeats its warnings."""
+    """Calls the function in a new process. Returns or raises what the function does, and repeats its warnings."""
     from opspan.workers import Worker
 
     try:
@@ -97,7 +97,7 @@ def ask(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
 
 
 def refuse(what: str) -> None:
-    """Raises an error where polars would wait for ever."""
+    """Raises an error where polars would wait forever."""
     if is_cut_off():
         raise _impossible(f"{what} has no way around that")
 
@@ -158,7 +158,7 @@ def _call(of: Any, name: str, *arguments: Any, **named: Any) -> Any:
 
 @cache
 def _has_threads() -> bool:
-    """Returns whether polars' threads run in this process. Asking polars for their number would start them."""
+    """Returns whether polars' threads run in this process. Asking polars for their number starts them if necessary."""
     import polars as pl
 
     pl.thread_pool_size()
@@ -180,9 +180,8 @@ def _threads_run() -> bool:
     for task in tasks:
         with suppress(OSError), open(f"/proc/self/task/{task}/comm") as comm:  # noqa: PTH123
             before, is_named, number = comm.read().rstrip().partition(name)
-            if (
-                is_named and not before and number.isdigit()
-            ):  # polars has other threads, too, which a fork can do without
+            # polars also has other threads, which a fork can do without
+            if is_named and not before and number.isdigit():
                 return True
     return False
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from opspan.printable import printable, shortened
-from opspan.text_columns import Column, cut
+from opspan.text_columns import TextColumn, cut
 
 if TYPE_CHECKING:
     from xml.etree import ElementTree
@@ -24,7 +24,7 @@ _CLASSES = "tex2jax_ignore mathjax_ignore"
 _ALIGN = {"<": "text-align: left", ">": "text-align: right"}
 
 
-def table(columns: Sequence[Column], above: str, below: Iterable[str] = (), longest: int = LONGEST_NAME) -> str:
+def table(columns: Sequence[TextColumn], above: str, below: Iterable[str] = (), longest: int = LONGEST_NAME) -> str:
     """Returns the columns between sentences. Texts (which a terminal may cut) are left-aligned, numbers right; a cell
     is cut to `longest` characters."""
     from xml.etree import ElementTree  # only a notebook needs it
@@ -60,15 +60,15 @@ def sentence(text: str) -> str:
 
 
 def or_why_not(make: Callable[[], str], what: str, say: Callable[[str], str] = sentence) -> str:
-    """Returns the result of `make`, or a sentence about its error: for a broken trace that is useful, while IPython
-    would print a traceback."""
+    """Returns the result of `make`, or a sentence about its error. For a broken trace the sentence is useful, while
+    IPython would print a traceback."""
     try:
         return make()
     except Exception as error:  # noqa: BLE001  # the sentence reports any error
         return say(printable(f"{what} cannot be shown. {type(error).__name__}: {error}"))
 
 
-def _cell(row: ElementTree.Element, tag: str, text: str, column: Column, longest: int) -> None:
+def _cell(row: ElementTree.Element, tag: str, text: str, column: TextColumn, longest: int) -> None:
     from xml.etree import ElementTree
 
     full = printable(text.strip())

@@ -1,6 +1,6 @@
-"""The values of ops' arguments other than tensors, as texts: opspan's, and those that torch.profiler writes.
+"""The values of ops' arguments other than tensors, as texts: in opspan's form, and in torch.profiler's.
 
-    opspan's        [null, [4, 4], 0.1, false, "inf", "1.0+2.0j"]                 JSON, an entry an argument
+    opspan's        [null, [4, 4], 0.1, false, "inf", "1.0+2.0j"]                 JSON, an entry for each argument
     torch.profiler  ["", "[4, 4]", "0.10000000000000001", "False", "inf", ...]   texts; empty if unknown
 
 A value is None, a number, a bool, or a list of these. Numbers that JSON does not have are texts that Python reads.
@@ -44,12 +44,12 @@ def to_torch(text: str) -> str:
     return json.dumps([_to_torch(value) for value in values_of(text)])
 
 
-def each(column: pl.Series, how: Callable[[str], str | None]) -> pl.Series:
-    """Applies `how` to the texts of a column, once per distinct text."""
+def map_texts(column: pl.Series, convert: Callable[[str], str | None]) -> pl.Series:
+    """Applies `convert` to the texts of a column, once per distinct text."""
     distinct = column.unique().drop_nulls()
     if not len(distinct):
         return column.cast(pl.Categorical)
-    texts = pl.Series([how(text) for text in distinct.cast(pl.String)], dtype=pl.Categorical)
+    texts = pl.Series([convert(text) for text in distinct.cast(pl.String)], dtype=pl.Categorical)
     return column.replace_strict(distinct, texts, default=None, return_dtype=pl.Categorical)
 
 
@@ -83,7 +83,7 @@ def _to_torch(value: Any) -> str:
 
 
 def _number(text: str) -> Any:
-    """Returns the number that Python reads; the text itself if it is not one."""
+    """Returns the number that Python reads, or the text itself if it is not a number."""
     for kind in (int, float, complex):
         try:
             return kind(text)

@@ -1,4 +1,4 @@
-"""torch.profiler.itt's names: ranges and marks to ITT only. `opspan.annotate` reaches every sink."""
+"""torch.profiler.itt's names: ranges and marks that go to ITT only. `opspan.annotate` reaches every sink."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _itt = Namespace(sink_list.ITT.bit)
 
 
 def is_available() -> bool:
-    """Whether this process has an ITT to send to, torch's or the package ittapi's. A tool need not listen now.
+    """Whether this process has an ITT to send to: torch's, or that of the package ittapi. A tool need not listen now.
 
     In compiled code it is always False.
     """
@@ -29,20 +29,20 @@ def is_available() -> bool:
 
 
 def range_push(msg: str) -> int:
-    """Push a range on this thread's stack. Returns its zero-based depth."""
+    """Pushes a range on this thread's stack, and returns its zero-based depth."""
     return _itt.push(msg)
 
 
 def range_pop() -> int:
-    """Pop a range off this thread's stack. Returns the zero-based depth of the range that ended, -1: none was open."""
+    """Pops a range off this thread's stack, and returns its zero-based depth; -1 if no range was open."""
     return _itt.pop()
 
 
 def mark(msg: str) -> None:
-    """Mark a moment; it has no end."""
+    """Marks a moment; it has no end."""
     _itt.mark(msg)
 
 
 def range(msg: str, *args: object, **kwargs: object) -> Range:  # noqa: A001  # torch's name
-    """A range around a `with` block or a function. With further arguments, `msg.format(*args, **kwargs)`."""
+    """Returns a range around a `with` block or a function. Further arguments are put into `msg` by `str.format`."""
     return _itt.range(msg, *args, **kwargs)

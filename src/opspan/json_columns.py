@@ -1,5 +1,5 @@
-"""JSON written in columns: an expression gives the JSON text of a value for every row at once. Texts are escaped, with
-any content. native.json_items writes objects, a row each.
+"""Writes JSON in columns: an expression gives the JSON text of a value for every row at once. Texts with any content
+are escaped. native.json_items writes objects, a row each.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-# The characters that JSON must escape. The last three are line ends to JavaScript, or end a script in HTML.
+# Characters that JSON must escape, and three more. The last two are line ends to JavaScript.
 _ESCAPED = [*(chr(number) for number in range(0x20)), '"', "\\", "\x7f", "\u2028", "\u2029"]
 _ESCAPES = [json.dumps(char)[1:-1] if char != "\x7f" else "\\u007f" for char in _ESCAPED]
 
@@ -30,14 +30,14 @@ def real(value: pl.Expr) -> pl.Expr:
     return pl.when(value.is_finite()).then(shown).otherwise(pl.concat_str(pl.lit('"'), shown, pl.lit('"')))
 
 
-def written(values: pl.Series, how: Callable[[pl.Expr], pl.Expr]) -> pl.Series:
-    """Applies one of the above to a column: `written(names, text)`."""
-    return values.to_frame("").select(how(pl.col(""))).to_series()
+def written(values: pl.Series, form: Callable[[pl.Expr], pl.Expr]) -> pl.Series:
+    """Applies one of the functions above to a column: `written(names, text)`."""
+    return values.to_frame("").select(form(pl.col(""))).to_series()
 
 
 def hexes(raw: npt.NDArray[np.uint8], counts: npt.NDArray[Any] | int) -> pl.Series:
     """Returns the first `counts` bytes of each row as a JSON string of hex digits."""
-    import numpy as np  # bytes in an array need it anyway
+    import numpy as np  # imported late; whoever has bytes in an array has imported it
 
     width = raw.shape[1]
     if not len(raw) or not width:

@@ -3,10 +3,10 @@
     aten::linear, seq = 3, op_id = 1, sizes = [[2, 4], [3, 4], [3]], input_op_ids = [(0,-1), (0,-1), (0,-1)]
     AddmmBackward0, seq = 4, op_id = 39, fwd_tid = 812, sizes = [[2, 3]]
 
-The same grammar reads torch's labels of every age and opspan's own. There are three implementations: one writes labels
-(native/sinks/text.cpp), one reads columns of them (native/columns/grammar.cpp), one is for tests, which hold all three
-to one file of examples. Readers know which fields a form of label carries beside its text (payload, metadata);
-analyses know the meaning across ranges.
+The same grammar reads torch's labels of every age and opspan's own. There are three implementations: native code that
+writes labels (native/sinks/text.cpp), native code that reads columns of them (native/columns/grammar.cpp), and one for
+tests, which hold all three to one file of examples. Readers know which fields a form of label carries beside its text
+(payload, metadata); analyses know the meaning across ranges.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import polars as pl
 
-PYROSCOPE_RUN = "pyroscope run_id="  # a mark that is followed by the label of this run on a server of Pyroscope's
+PYROSCOPE_RUN = "pyroscope run_id="  # begins a mark with the label of this run on a Pyroscope server
 
 
 class Kind(enum.IntEnum):
@@ -60,19 +60,19 @@ def parse_sizes(text: str) -> list[list[int] | list[list[int]]]:
     return sizes
 
 
-# --- kinds by name, if nothing better is known
+# --- kinds by name, if the label does not carry the kind
 
 _ENGINE = "autograd::engine::evaluate_function"
 # AccumulateGrad, CopySlices, ...; torch 0.4 wrote the second pattern.
 _NODES = ("torch::autograd::", "N5torch8autograd")
-# Names of generated nodes end in a digit. Those of old torch and of a custom Function do not: their seq distinguishes
-# them from a user's "MyBackward".
+# Names of generated nodes end in a digit. Those of old torch and of a custom Function do not: a seq tells them apart
+# from a user's range "MyBackward".
 _NODE = "[^ ]+Backward[0-9]+"
 _NODE_WITH_SEQ = "[^ ]+Backward"
-# torch itself records the second inside aten::detach, without a namespace.
+# torch itself records `detach` or `detach_` inside aten::detach, without a namespace.
 _OP = "[a-z_][a-z0-9_]*::[A-Za-z0-9_.]+|detach_?"
 _STEP = "ProfilerStep#[0-9]+"
-END_OF_STEP = "end of ProfilerStep#"  # and a number: the mark of a step's end in a session without a schedule
+END_OF_STEP = "end of ProfilerStep#"  # with a number: the mark of a step's end in a session without a schedule
 
 
 def kind_of(name: str, seq: int | None, class_name: str | None = None) -> Kind:
@@ -91,7 +91,7 @@ def kind_of(name: str, seq: int | None, class_name: str | None = None) -> Kind:
 
 
 def kind_expr(name: pl.Expr, seq: pl.Expr, class_name: pl.Expr) -> pl.Expr:
-    """Returns kind_of as an expression of numbers; null where there is no name."""
+    """Returns kind_of as an expression of numbers; null where the name is null."""
     import polars as pl
 
     def kind(value: Kind) -> pl.Expr:
@@ -122,14 +122,13 @@ def kind_expr(name: pl.Expr, seq: pl.Expr, class_name: pl.Expr) -> pl.Expr:
 
 
 def parse_column(texts: pl.Series) -> pl.DataFrame:
-    """Splits labels into fields: one row a text, in order, with a column a field; names, classes and sizes are
-    Categoricals. `kind` is a number; `text` is null if it is only the name. A null text gives a row of nulls.
-    """
+    """Splits labels into fields: a row for each text, in order, with a column for each field. Names, classes and sizes
+    are Categoricals. `kind` is a number; `text` is null if it is only the name. A null text gives a row of nulls."""
     import polars as pl
 
     from opspan import native
 
     fields = native.labels(texts.cast(pl.String), threads=len(os.sched_getaffinity(0)))
-    # Most fields are in no label. An empty column as a literal takes no memory.
+    # Most fields are empty in all labels. As a literal, an empty column takes no memory.
     empty = (column for column in fields.iter_columns() if column.null_count() == len(column))
     return fields.with_columns(pl.lit(None, dtype=column.dtype).alias(column.name) for column in empty)

@@ -1,4 +1,4 @@
-"""Public names that live in other modules: each is imported when it is first used, so that the module costs nothing."""
+"""Public names that live in other modules. Each is imported when it is first used, so that the module costs nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def finder(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """The `__getattr__` of a module. `homes`: name -> "module:attribute", or "module" where it is the module itself."""
+    """Returns the `__getattr__` of a module. `homes`: name -> "module:attribute", or "module" for a module itself."""
 
     def find(name: str) -> Any:
         if name not in homes:
@@ -17,7 +17,7 @@ def finder(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
         home, _, attribute = homes[name].partition(":")
         source = import_module(home)
         value = getattr(source, attribute) if attribute else source
-        setattr(sys.modules[module], name, value)  # later uses find it without us
+        setattr(sys.modules[module], name, value)  # later uses do not come here
         return value
 
     return find

@@ -1,10 +1,10 @@
-"""Files that were built beside the package: where opspan's shared libraries and the program of its page lie, and
-whether a library is complete. `native`, emit's `sinks` and views.page open them.
+"""Finds files that were built beside the package (opspan's shared libraries and the program of its page), and checks
+that a library is complete. `native`, emit's `sinks` and views.page open them.
 
-Check a library before opening it: the loader maps the size that the file's head promises, and a program that touches
-the missing part of a truncated file is killed by SIGBUS, without an error of Python's.
+A library is checked before it is opened, because the loader maps the size that the file's head promises, and a program
+that touches the missing part of a truncated file is killed by SIGBUS, without an error in Python.
 
-A file system may be mounted so that nothing in it runs (noexec): homes and /tmp often are. Then a copy is loaded.
+A file system may be mounted so that nothing in it runs (noexec), as homes and /tmp often are. Then a copy is loaded.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _MACHINES = {
     258: "LoongArch",
 }
 _LOAD = 1
-_ENOUGH = 4096  # the head, and the table of segments behind it
+_ENOUGH = 4096  # bytes: the head, and the table of segments behind it
 
 
 def folder() -> Path:
@@ -122,7 +122,7 @@ def page_built_later() -> Path:
 def check_whole(path: Path) -> None:
     """Raises an OSError if the file ends before what its head promises, or is for another processor.
 
-    The loader says of the latter that there is no such file. Anything that is not an ELF file is left to it.
+    The loader says of the latter that there is no such file. A file that is not ELF is left to the loader.
     """
     with path.open("rb") as file:
         head = file.read(_ENOUGH)

@@ -1,10 +1,10 @@
 """Loads files as the objects that users work with.
 
-    load(path, ...)   -> Trace: columns, of any source, recognised by content; several files are the ranks of one run
+    load(path, ...)   -> Trace: columns, from any source, recognised by content; several files are the ranks of one run
     load_nsys(path)   -> EventList: torch's kind of list, for a file of one vendor; likewise for the others
 
 `load_nsys(path)` is `load(path, source="nsys").events()`, and takes `strict` and `most_bytes` like `load`. These names
-are for people who come from torch, whose load_nvprof is one of them: a new source needs none.
+are for people who come from torch, which has load_nvprof. A new source does not need such a name.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def load(
     cycle: int | None = None,
     most_bytes: int | None = None,
 ) -> Trace:
-    """Read a trace of any source, which is recognised by its content. Several paths become the ranks of one run.
+    """Reads a trace of any source, which is recognised by its content. Several paths become the ranks of one run.
 
     Files that one process wrote one after the other are cycles of one rank (docs/ranks.md). A path may be an address,
     such as https:// or s3://, which is fetched (docs/remote.md).
@@ -57,7 +57,7 @@ def load(
         most_bytes: the most that is fetched of an address, counted as it is stored there; 16 GiB if not given.
 
     Raises:
-        ReadError: a file is missing, is no trace, or needs more memory than there is.
+        ReadError: a file is missing, is not a trace, or needs more memory than there is.
         UsageError: the arguments make no sense.
     """
     if not paths:
@@ -76,7 +76,7 @@ def load(
 
 
 def window_of(between: tuple[int, int] | None, step: int | tuple[int, int] | str | None) -> Window | None:
-    """Returns the window to read; None for all."""
+    """Returns the window to read; None to read everything."""
     if between is None and step is None:
         return None
     from opspan.tables.window import Window
@@ -104,10 +104,10 @@ def load_nvprof(path: str | os.PathLike[str], *, strict: bool = False, most_byte
 
 @forked.elsewhere
 def load_kineto(path: str | os.PathLike[str], *, strict: bool = False, most_bytes: int | None = None) -> EventList:
-    """Returns the events of a trace that torch.profiler exported (*.pt.trace.json, or the same compressed), as it lists
-    them.
+    """Returns the events of a trace that torch.profiler exported (*.pt.trace.json, or the same compressed), as
+    torch.profiler lists them.
 
-    `opspan.load(path).events()` has its ops alone, each for itself, as with every other source.
+    `opspan.load(path).events()` has only the ops, without merging any, as with every other source.
     """
     from opspan.events import profiler_events_of
 
@@ -153,7 +153,7 @@ def parse_nvprof_trace(path: str | os.PathLike[str], *, most_bytes: int | None =
 
 @forked.elsewhere
 def load_recording(file: Path) -> Trace:
-    """Returns the recording of a process that began with this capture, with its forks and devices, and no other."""
+    """Returns the recording of a process that began with this capture, with its forks and devices, and nothing else."""
     from opspan.readers.capture import read_recording
     from opspan.tables import side_by_side
     from opspan.trace import Trace
@@ -165,13 +165,13 @@ def read_all(
     files: Iterable[File],
     source: str | None,
     window: Window | None,
-    kept: Callable[[Tables], Tables] | None = None,
+    reduce: Callable[[Tables], Tables] | None = None,
     cycle: int | None = None,
     unnamed: Collection[File] = (),
 ) -> tuple[Tables, pl.DataFrame | None]:
-    """Returns the traces side by side, and their steps as far as the window needed them. `kept` reduces each trace to
-    the needed part; `cycle` picks one of those that processes wrote. If a file of `unnamed`, which came from a folder,
-    cannot be read, that is an issue as long as another file can."""
+    """Returns the traces side by side, and their steps as far as the window needed them. `reduce` reduces each trace to
+    the needed part; `cycle` picks one of the cycles of each process. `unnamed` are files that came from a folder: if
+    one cannot be read, that is an issue as long as another file can."""
     from opspan.analysis import side_by_side
 
     parts, iterations = [], []
@@ -188,8 +188,8 @@ def read_all(
                 raise
             failed.append(error)
             continue
-        parts.append(tables if kept is None else kept(tables))
-        del tables  # frees a large trace; only the part that `kept` returned is held
+        parts.append(tables if reduce is None else reduce(tables))
+        del tables  # frees a large trace; only the part that `reduce` returned is held
         if steps is not None:
             iterations.append(steps)
     for file, no_step in without:
@@ -213,7 +213,7 @@ def read_all(
 
 
 def _has_other_cycle(trace: Tables, others: Sequence[Tables]) -> bool:
-    """Returns whether another trace is of the same process: then a missing step may be in that one."""
+    """Returns whether another trace is of the same process; a missing step may then be in that trace."""
     from opspan.tables.ranks import have_other_cycles
     from opspan.tables.tables import recordings_of
 

@@ -1,8 +1,8 @@
 """Native functions over whole columns: libopspan_columns.so, by native/columns/interface.h. Each function is one call.
 
 Frames are passed by the Arrow C data interface: native code reads an argument in place, and the resulting frame owns
-the result. Python's lock is released meanwhile, so calls may run side by side. docs/analysis.md explains the columns; a
-missing column or one of another type is an error.
+the result. Python's lock is released meanwhile, so calls may run side by side. docs/analysis.md explains the columns. A
+missing column, or a column of another type, is an error.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from opspan.errors import OpspanError
 ABI: Final = 16
 _ERROR_BYTES: Final = 512
 
-# The longest mangled name: the demangler uses the stack for each letter, and a hundred letters may stand for more text
-# than fits into memory.
+# The longest mangled name that is demangled: the demangler uses the stack for each letter, and a hundred letters may
+# stand for more text than fits into memory.
 _LONGEST_MANGLED: Final = 16 << 10
-NO_KIND: Final = 16  # of `cut`: kinds are less
+NO_KIND: Final = 16  # the kind of a piece of `cut` without a kind: greater than all kinds
 _SPARE_BYTES: Final = 1024
 _MOST_GROWTH: Final = 16
 
@@ -98,7 +98,7 @@ _pointer_of.argtypes = (ctypes.py_object, ctypes.c_char_p)
 
 
 class _Result:
-    """A frame that native code made. If nobody takes it, it is freed."""
+    """A frame that native code made. `close` frees what nobody has taken."""
 
     def __init__(self) -> None:
         self.schema = _Schema()
@@ -111,7 +111,7 @@ class _Result:
         )
 
     def columns(self) -> list[pl.Series]:
-        """Returns columns one by one: in one frame all of them would live as long as the last."""
+        """Returns the columns one by one: in one frame all of them would live as long as the last."""
         count = self.schema.n_children
         schemas = ctypes.cast(self.schema.children, ctypes.POINTER(ctypes.POINTER(_Schema)))
         arrays = ctypes.cast(self.array.children, ctypes.POINTER(ctypes.POINTER(_Array)))
@@ -120,7 +120,7 @@ class _Result:
             column = _Result()
             for part, child in ((column.schema, schemas[number]), (column.array, arrays[number])):
                 ctypes.memmove(ctypes.byref(part), child, ctypes.sizeof(part))
-                child.contents.release = type(part.release)()  # it was moved
+                child.contents.release = type(part.release)()  # because it was moved
             name = (column.schema.name or b"").decode()
             columns.append(pl.Series(name, column))
             column.close()
@@ -327,8 +327,8 @@ def timeline(slices: pl.DataFrame) -> pl.DataFrame:
 
 def places(shapes: pl.DataFrame, rows_of_lane: int) -> pl.DataFrame:
     """Returns shapes (lane, start_ns from 0, length_ns) in drawing order: `shape`, the row; the place (rows_of_lane *
-    lane + row of the lane); its time; and `is_crowded`: it is on the last row, where shapes may overlap. Other rows
-    have no overlaps."""
+    lane + row of the lane); its time; and `is_crowded`: whether it is on the last row of the lane, where shapes may
+    overlap."""
     return _call("places", shapes, number=rows_of_lane)
 
 
@@ -358,7 +358,7 @@ def sqlite(columns: pl.DataFrame, table: pl.DataFrame, descriptor: int) -> list[
 
 
 def demangled(name: str) -> str:
-    """Returns the name of a C++ function or type as in its source; names that are not mangled, or too long,
+    """Returns the name of a C++ function or type as in its source. A name that is not mangled, or too long, is returned
     unchanged."""
     mangled = name.encode(errors="surrogatepass")
     if len(mangled) > _LONGEST_MANGLED or b"\0" in mangled:

@@ -25,30 +25,30 @@ def is_available() -> bool:
 
 
 def range_push(msg: str) -> int:
-    """Push a range on this thread's stack. Returns its zero-based depth."""
+    """Pushes a range on this thread's stack, and returns its zero-based depth."""
     return _nvtx.push(msg)
 
 
 def range_pop() -> int:
-    """Pop a range off this thread's stack. Returns the zero-based depth of the range that ended, -1: none was open."""
+    """Pops a range off this thread's stack, and returns its zero-based depth; -1 if no range was open."""
     return _nvtx.pop()
 
 
 def range_start(msg: str) -> int:
-    """Start a range that may end on another thread. Returns the handle for `range_end`, 0 when nobody listens."""
+    """Starts a range that may end on another thread. Returns the handle for `range_end`; 0 if no tool listens."""
     return _nvtx.start(msg)
 
 
 def range_end(range_id: int) -> None:
-    """End the range that `range_start` returned."""
+    """Ends the range that `range_start` returned."""
     _nvtx.end(range_id)
 
 
 def mark(msg: str) -> None:
-    """Mark a moment; it has no end."""
+    """Marks a moment; it has no end."""
     _nvtx.mark(msg)
 
 
 def range(msg: str, *args: object, **kwargs: object) -> Range:  # noqa: A001  # torch's name
-    """A range around a `with` block or a function. With further arguments, `msg.format(*args, **kwargs)`."""
+    """Returns a range around a `with` block or a function. Further arguments are put into `msg` by `str.format`."""
     return _nvtx.range(msg, *args, **kwargs)

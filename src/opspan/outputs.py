@@ -1,6 +1,6 @@
-"""The outputs, a line each: `trace.export(path)` and `opspan export` choose by the name of the file.
+"""The outputs, a line each: `trace.export(path)` and `opspan export` choose one by the name of the file.
 
-The module of its name in views/ writes an output.
+The module of an output's name in views/ writes it.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ class Output(NamedTuple):
     name: str  # the module in views/
     suffixes: tuple[str, ...]
     writes: str  # a description for help and messages
-    is_folder: bool = False  # it is a folder, which replaces only a saved trace
-    pattern: str = ""  # of names that mean this output whatever their suffix
+    is_folder: bool = False  # the output is a folder, and replaces only a saved trace
+    pattern: str = ""  # names that mean this output, whatever their suffix
     shows: tuple[str, ...] = ()  # the tables whose rows it can show ("marks" and "ranges" apart); empty: all
 
 
@@ -57,8 +57,8 @@ OUTPUTS = (
 )
 
 
-def all_of_them() -> str:
-    """Returns a line for each: its suffixes and a description."""
+def help_lines() -> str:
+    """Returns a line for each output: its suffixes and a description."""
     names = [" ".join([*output.suffixes, *filter(None, [output.pattern.replace("?*", "*")])]) for output in OUTPUTS]
     width = max(map(len, names))
     return "\n".join(f"  {name:{width}} {output.writes}" for name, output in zip(names, OUTPUTS, strict=True))

@@ -1,4 +1,4 @@
-"""Foreign text for people: nothing that moves a terminal's cursor, and no endless line.
+"""Makes foreign text fit for people: nothing in it moves a terminal's cursor, and no line is endless.
 
 Programs choose the names of ranges, tables, files and machines. Texts for people (errors, warnings, issues, tables, the
 output of verbs) go through here; data keeps names unchanged.
@@ -25,26 +25,25 @@ def printable(text: str) -> str:
 
 
 def as_utf8(text: str) -> str:
-    """Returns text that columns and JSON can hold. Names of files may contain any bytes, which Python shows as
+    """Returns text that columns and JSON can hold. Names of files may contain any bytes; Python shows invalid ones as
     surrogates."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def printable_lines(text: str) -> str:
-    """Returns the same for a text of several lines."""
+    """Returns the text with each of its lines printable."""
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def plural(count: int, one: str, several: str | None = None) -> str:
-    """Returns '1 issue', '1,234 issues'. `several`: the plural, unless it is formed with an s."""
+    """Returns '1 issue', '1,234 issues'. `several` is a plural that is not formed with an s."""
     return f"{count:,} {one if count == 1 else several or f'{one}s'}"
 
 
 def shell_word(text: str) -> str:
     """Returns the text as a word to paste into a shell, which shows and means exactly this text.
 
-    It is `'a b'`, as shlex writes it, or `$'a\\nb'` if a character is invisible, or would not survive in a line of
-    text.
+    It is `'a b'`, as shlex writes it, or `$'a\\nb'` if a character is invisible, or would not survive in a line.
     """
     if text.isprintable() and "  " not in text:
         return shlex.quote(text)
@@ -65,7 +64,7 @@ _OF_SHELLS = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
 def shell_path(path: str | os.PathLike[str]) -> str:
-    """Returns the same for a path; no command takes it for an option."""
+    """Returns a path as a word to paste into a shell, which no command takes for an option."""
     text = os.fspath(path)
     return shell_word(f"./{text}" if text.startswith("-") else text)
 
@@ -82,9 +81,9 @@ def path_text(path: object) -> str:
     return text if text.isprintable() and "  " not in text else shell_word(text)
 
 
-def said_of(text: str, path: os.PathLike[str], shown: str, first: str) -> str:
-    """Returns the text with `shown` in place of a temporary path. A command of another program needs a file: it gets
-    the name alone, after what to do first: "fetch the file, then `gunzip -k run.json.gz`"."""
+def replace_path(text: str, path: os.PathLike[str], shown: str, first: str) -> str:
+    """Returns the text with `shown` in place of a temporary path. A command of another program needs a file, so it gets
+    the file's name, after what to do first: "fetch the file, then `gunzip -k run.json.gz`"."""
     typed = shell_path(path)
 
     def of_command(match: re.Match[str]) -> str:
@@ -102,7 +101,7 @@ def said_of(text: str, path: os.PathLike[str], shown: str, first: str) -> str:
 
 def shortened(text: str, most: int = LONGEST_NAME) -> str:
     """Returns about `most` characters of the text, and the number of characters left out."""
-    if len(text) <= most + _SAYING_SO:  # the note about it would be as long; this also keeps a text that is cut already
+    if len(text) <= most + _SAYING_SO:  # the note would be as long; this also keeps a text that is already shortened
         return text
     return f"{text[:most]}... ({len(text) - most:,} characters more)"
 
@@ -114,7 +113,7 @@ def listed(names: Sequence[object], most: int = MOST_NAMES, longest: int = LONGE
 
 
 def listed_counts(counts: Mapping[str, int]) -> str:
-    """Returns `first 1,234, second 5`; of too many, those with the highest counts."""
+    """Returns `first 1,234, second 5`; if there are too many, those with the highest counts."""
     names = list(counts) if len(counts) <= MOST_NAMES else sorted(counts, key=counts.__getitem__, reverse=True)
     first = ", ".join(f"{shortened(name)} {counts[name]:,}" for name in names[:MOST_NAMES])
     return f"{first} and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else first

@@ -3,10 +3,10 @@
 Everything that opspan writes under names of its own goes through here, so that on a shared machine nobody can plant a
 link, a pipe or a library where opspan is about to write or to load. docs/security.md has the promises.
 
-A temporary folder's name tells its process and cannot be guessed. That process holds a lock on it, and deletes it at
-its end. The next use deletes folders of killed processes, if neither the process nor its lock exists: the number of a
-process in another container is not visible here, and a daemon may have closed its locks. Nobody else may look into such
-a folder, so files in it (a socket as well) may have any name.
+A temporary folder's name contains its process and cannot be guessed. The process holds a lock on the folder, and
+deletes the folder when it ends. The next use deletes folders of killed processes, if neither the process nor its lock
+exists: the number of a process in another container is not visible here, and a daemon may have closed its locks. Nobody
+else may look into such a folder, so files in it (a socket as well) may have any name.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from typing import NamedTuple
 CACHE = "OPSPAN_CACHE_DIR"
 _UNFINISHED = ".opspan-unfinished-"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-# NONBLOCK: opening a pipe that somebody put there would wait.
+# O_NONBLOCK, because opening a pipe that somebody put there would wait.
 _AS_IT_IS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_MOST_LINKS = 40  # in a row, the kernel's limit
-# The errors of a file system that knows no hard links, or not this one.
+_MOST_LINKS = 40  # that follow each other: the kernel's limit
+# The errors of a file system without hard links, or without this one.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EINVAL, errno.EXDEV)
 
 
@@ -52,8 +52,8 @@ def cache_folder() -> Path:
 
 
 def kept_folder(path: Path, mode: int = 0o755) -> Path:
-    """Returns the folder without links in its path, created if missing. PermissionError: others could change its
-    files."""
+    """Returns the folder without links in its path, and creates it if it is missing. Raises PermissionError if others
+    could change its files."""
     path = Path(os.path.realpath(path))
     missing = [folder for folder in path.parents if not folder.exists()]
     for folder in reversed(missing):
@@ -88,8 +88,8 @@ def opened(path: Path) -> int:
 
 
 def path_of(descriptor: int, path: Path) -> str:
-    """Returns a path that opens the descriptor's file, wherever it was moved to. `path` is its old path, which is used
-    without /proc; OSError if that is another file by now."""
+    """Returns a path that opens the descriptor's file, wherever it was moved. `path` is its old path, which is used
+    without /proc; raises OSError if that is another file by now."""
     name = f"/proc/self/fd/{descriptor}"
     if os.path.exists(name):  # noqa: PTH110  # it is always a text
         return name
@@ -100,7 +100,7 @@ def path_of(descriptor: int, path: Path) -> str:
 
 @contextlib.contextmanager
 def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Holds a lock that one process can have. The lock goes with its process, even if it is killed."""
+    """Holds a lock that only one process can have. The kernel releases it when the process ends, even if killed."""
     descriptor = _plain_file(path, os.O_RDWR | os.O_CREAT)  # its owner does not matter: it has no contents
     try:
         try:
@@ -127,7 +127,7 @@ def _plain_file(path: Path, flags: int) -> int:
 
 
 def _why_not_ours(path: Path, facts: os.stat_result, is_above: bool = False) -> str | None:
-    """Returns who else, besides this user and root, could change it. `is_above`: it is only a folder on the way."""
+    """Returns who else, besides this user and root, could change the file. `is_above`: a folder on the way to it."""
     owners = {0, os.geteuid()}
     if is_above and (unseen := _owner_of_the_unseen()) is not None:
         owners.add(unseen)
@@ -135,7 +135,7 @@ def _why_not_ours(path: Path, facts: os.stat_result, is_above: bool = False) -> 
         return f"{path} belongs to {_user(facts.st_uid)}"
     others = facts.st_mode & _OTHERS_WRITE
     if is_above and facts.st_mode & stat.S_ISVTX:
-        others = 0  # as in /tmp: nobody can delete files of others there
+        others = 0  # as in /tmp: nobody can delete files of other users there
     elif others == stat.S_IWGRP and _is_alone(facts.st_uid, facts.st_gid):
         others = 0
     return f"{path} can be written by others (chmod go-w mends that)" if others else None
@@ -159,7 +159,7 @@ def _lines(path: str) -> list[str]:
 def _is_alone(user: int, group: int) -> bool:
     """Returns whether the group has only this user, as many systems create one for each. Such a group may write.
 
-    Root's group is not such: its list does not name all its members.
+    Root's group does not count, because its list does not name all its members.
     """
     if user == 0:
         return False
@@ -206,8 +206,8 @@ def unfinished(target: Path, *, overwrite: bool) -> Iterator[Path]:
 
 
 def is_stream(path: Path) -> bool:
-    """Returns whether to write into it rather than replace it: a FIFO or a device. OSError: opspan does not write to
-    it."""
+    """Returns whether to write into the path rather than replace it: a FIFO or a device. Raises OSError for a disk or a
+    socket, to which opspan does not write."""
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116
     except OSError:
@@ -220,7 +220,7 @@ def is_stream(path: Path) -> bool:
 
 def _send(path: Path, target: Path) -> None:
     try:
-        # NONBLOCK: a FIFO that nobody reads is an error, and does not hold the program up.
+        # O_NONBLOCK: a FIFO that nobody reads gives an error, and does not block the program.
         descriptor = os.open(target, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
         if error.errno != errno.ENXIO:
@@ -245,7 +245,7 @@ def _behind_links(target: Path) -> Path:
 
 
 def _keep_mode(path: Path, target: Path) -> None:
-    """Gives the file the mode of the one it replaces, and as root its owner."""
+    """Gives the file the mode of the file that it replaces, and its owner if this user is root."""
     try:
         facts = target.lstat()
     except OSError:
@@ -276,7 +276,7 @@ def _bring_file(path: Path, target: Path, overwrite: bool) -> None:
 def _bring_folder(path: Path, target: Path, overwrite: bool) -> None:
     for number in count():
         try:
-            path.rename(target)  # it replaces an empty folder at most
+            path.rename(target)  # replaces nothing but an empty folder
             return
         except OSError as error:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
@@ -315,7 +315,7 @@ def folder(prefix: str) -> Path:
 def remove(path: Path) -> None:
     """Deletes a folder from `folder`."""
     shutil.rmtree(path, ignore_errors=True)
-    with contextlib.suppress(OSError):  # the process has others
+    with contextlib.suppress(OSError):  # the process has other folders
         path.parent.rmdir()
         _release_home(os.getpid())
 
@@ -332,7 +332,7 @@ def claimed(parent: Path | None, prefix: str) -> Iterator[Path]:
 
 def _release_home(owner: int) -> None:
     global _home
-    # A fork must not delete its parent's recordings.
+    # A fork must not delete the folders of its parent.
     if _home is not None and _home.owner == owner == os.getpid():
         _home.release()
         _home = None
@@ -343,26 +343,26 @@ def _claim(parent: Path, prefix: str) -> _Claim:
         path = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=parent))
         try:
             lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | _AS_IT_IS)
-        except FileNotFoundError:  # a process of another container swept it before it was locked
+        except FileNotFoundError:  # a process of another container deleted it before it was locked
             continue
         except OSError:
             path.rmdir()
             raise
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # it is being swept
+        except BlockingIOError:  # another process is deleting it
             os.close(lock)
             continue
-        except OSError:  # a file system without locks: then the process' number must do
+        except OSError:  # a file system without locks: then only the number of the process protects it
             pass
-        if path.is_dir():  # nobody swept it in between
+        if path.is_dir():  # nobody deleted it in between
             _sweep(parent, prefix, os.fstat(lock).st_uid)
             return _Claim(path, lock, os.getpid())
         os.close(lock)
 
 
 def _sweep(parent: Path, prefix: str, user: int) -> None:
-    """Deletes what killed processes of this user left."""
+    """Deletes folders that killed processes of this user left."""
     try:
         names = [entry.name for entry in os.scandir(parent) if entry.name.startswith(prefix)]
     except OSError:
@@ -386,7 +386,7 @@ def is_alive(pid: int) -> bool:
 def _remove_unlocked(path: Path, user: int) -> None:
     try:
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | _AS_IT_IS)
-    except OSError:  # another user's, or gone
+    except OSError:  # it belongs to another user, or is gone
         return
     try:
         if os.fstat(lock).st_uid == user:

@@ -2,7 +2,8 @@
 
     question("idle").rows_of(trace.analysed, Options(by="module"))
 
-A question is a file of views/ that defines QUESTION. Nothing here loads it, or polars, before it is asked.
+A question is a file of views/ that defines QUESTION. This module imports neither the file nor polars before it is
+asked.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from opspan.views.answer import Answer
 
 _OF_RANGES = ("op", "module", "phase", "step", "function")
-# Rows of a question can be by one of these; the first is the default.
+# A question's rows can be grouped by one of these; the first is the default.
 BY: dict[str, tuple[str, ...]] = {
     "table": ("name", "shape", "stack", "module", "step", "phase", "stream", "kernel"),
     "idle": (*_OF_RANGES, "device", "stream", "gap"),
@@ -43,24 +44,24 @@ BY: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Options:
-    """The choices that a question is asked with. Each question reads those that it knows."""
+    """The options of a question. Each question uses those that it knows."""
 
     by: str = ""
     files: tuple[File, ...] = ()  # as they were typed: sentences name them in commands
     step: Steps | None = None  # numbers of steps, or a pattern of the names of ranges that are steps
     peak: tuple[str, ...] = ()
-    factors: Mapping[str, float] | None = None  # by name of an op or kind of time: how long it would take
-    sort_by: str | None = None  # a column, or torch's name of one
-    op: str | None = None  # a name, or a pattern of names: only these ops
-    kernels: bool = False  # rows of kernels and copies beside those of ops
+    factors: Mapping[str, float] | None = None  # by the name of an op or kind of time: which share of its time is left
+    sort_by: str | None = None  # a column, or torch's name of a column
+    op: str | None = None  # only ops of this name, or of names that match this pattern
+    kernels: bool = False  # also rows of kernels and copies
     memory: bool = False
 
 
 @dataclass(frozen=True)
 class Question:
-    """One question, for one trace and for many. `parts` are what one file says, small and of a type that adds up over
-    files; `rows` and `answer` are made of the parts of all files. `rows_of_one` and `answer_of_one` do the same for one
-    trace where that is cheaper, or says more, than going by parts."""
+    """A question, for one trace and for many. `parts` computes the answer of one file, in a small form that adds up
+    over files; `rows` and `answer` make the result of the parts of all files. `rows_of_one` and `answer_of_one` do the
+    same for one trace, where that is cheaper, or says more, than parts."""
 
     name: str
     parts: Callable[[Analysis, Options], Parts]
@@ -70,7 +71,7 @@ class Question:
     answer_of_one: Callable[[Analysis, Options], Answer] | None = None
 
     def checked(self, options: Options) -> Options:
-        """Returns the options with the default in place of no `by`."""
+        """Returns the options, with the default `by` if there is none."""
         known = BY[self.name]
         if not known:
             return options
@@ -99,5 +100,5 @@ def needs_two_runs(_parts: Parts, _options: Options) -> NoReturn:
 
 
 def question(name: str) -> Question:
-    found: Question = import_module(f"opspan.views.{name}").QUESTION
-    return found
+    result: Question = import_module(f"opspan.views.{name}").QUESTION
+    return result

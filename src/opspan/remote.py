@@ -3,9 +3,9 @@
     with local(file_of("https://host/rank0.json.gz")) as copy:
         tables = copy.name_address(read_file(copy.path))
 
-This is the only module that knows fsspec, which is loaded when the first address is read. Texts about a file name its
-address, and never its temporary path. An address may hold secrets, and so may errors of the packages that fetch: these
-errors are not chained as causes of ours.
+Only this module knows fsspec, which is loaded when the first address is read. Texts about a file name its address, and
+never its temporary path. An address may hold secrets, and so may errors of the packages that fetch: these errors are
+not chained as causes of ours.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from opspan.addresses import SCHEMES, Address, File
 from opspan.errors import MissingPackage, NotReadable, OpspanError, ReadError, TooLarge
 from opspan.files import temporary_folder
 from opspan.formats import progress
-from opspan.printable import said_of, shortened
+from opspan.printable import replace_path, shortened
 from opspan.tables import Tables
 
 T = TypeVar("T")
@@ -33,13 +33,12 @@ SomeTables = TypeVar("SomeTables", bound=Tables)
 
 PATIENCE_S = 30.0  # without a byte
 LEAST_RATE, RATED_S = 1_000, 60.0  # bytes a second, over so many seconds: slower servers are given up
-ANSWER_S = (
-    60.0  # until an answer has begun: connecting, TLS, redirects and the headers, which may come a byte at a time
-)
+# The time until an answer has begun: connecting, TLS, redirects and the headers, which may come a byte at a time.
+ANSWER_S = 60.0
 PAGE_BYTES, PAGE_S = 64 << 20, 60.0  # limits of a page whose links are the files of a folder
 PAUSES_S = (0.5, 2.0)  # before further tries
-SPARE_BYTES = 64 << 20  # of the disk: others need it, too
-MOST_FILES = 10_000  # of a folder or a pattern
+SPARE_BYTES = 64 << 20  # of the disk that stay free for others
+MOST_FILES = 10_000  # in a folder, or that match a pattern
 _LONGEST_NAME = 100
 # Finds, in a page, addresses and the targets of <a>. fsspec's own pattern takes hours for a megabyte of "<a <a <a".
 _LINK = re.compile(
@@ -50,12 +49,12 @@ _TRY_AGAIN = (429, 502, 503, 504)
 _HTTP = ("http", "https")
 
 
-class _Refused(Exception):
-    """A refusal; its text is for people."""
+class _Refusal(Exception):
+    """opspan refuses to fetch a file; the text is for people."""
 
 
-class _BrokeOff(Exception):
-    """Only a part of the file came."""
+class _BrokenTransfer(Exception):
+    """Only a part of the file has come."""
 
 
 # --- one file, read like a local one
@@ -79,7 +78,7 @@ class Local(NamedTuple):
     def name_address_in(self, text: str) -> str:
         if self.address is None:
             return text
-        return said_of(text, self.path, str(self.address), "fetch the file")
+        return replace_path(text, self.path, str(self.address), "fetch the file")
 
 
 @contextlib.contextmanager
@@ -131,7 +130,7 @@ def _fetch(system: Any, address: Address, name: str, target: Path, most: int) ->
         try:
             _fetch_once(system, address, name, target, most)
             return
-        except _BrokeOff as error:
+        except _BrokenTransfer as error:
             if pause is None:
                 raise NotReadable(f"cannot read {address}: {error}. Nothing of it was read: try again") from None
             time.sleep(pause)
@@ -163,8 +162,8 @@ class _Watch:
         return Callback(hooks={"opspan": self._came})
 
     def _came(self, size: int | None, count: int, **_: Any) -> None:
-        if self.is_over:  # Ctrl-C
-            raise _Refused("nobody waits for it any more")
+        if self.is_over:  # after Ctrl-C
+            raise _Refusal("nobody waits for it any more")
         self._size = size
         self._check_size(max(size or 0, count))
         self._check_rate(count)
@@ -173,7 +172,7 @@ class _Watch:
 
     def _check_size(self, size: int) -> None:
         if size > self._most:
-            raise _Refused(
+            raise _Refusal(
                 f"it has {'' if self._size else 'more than '}{size / 1e6:,.1f} MB, and no more than "
                 f"{self._most / 1e6:,.1f} MB may be fetched; allow more with --most-fetched SIZE, or load(most_bytes=)"
             )
@@ -184,7 +183,7 @@ class _Watch:
             return
         came = count - self._rated_count
         if came < LEAST_RATE * RATED_S:
-            raise _Refused(f"its server is too slow: {came:,} bytes came within {now - self._rated_at:,.0f} s")
+            raise _Refusal(f"its server is too slow: {came:,} bytes came within {now - self._rated_at:,.0f} s")
         self._rated_at, self._rated_count = now, count
 
     def _check_room(self, more: int) -> None:
@@ -192,12 +191,12 @@ class _Watch:
         if more > free - SPARE_BYTES:
             place = self._target.parent.parent
             needs = f"it has {self._size / 1e6:,.1f} MB" if self._size else "it is larger than that"
-            raise _Refused(f"{needs}, and {place} has {free / 1e6:,.1f} MB left; choose another disk with TMPDIR")
+            raise _Refusal(f"{needs}, and {place} has {free / 1e6:,.1f} MB left; choose another disk with TMPDIR")
 
     def check_whole(self) -> None:
         came = self._target.stat().st_size
         if self._size is not None and came != self._size:
-            raise _BrokeOff(f"{came:,} of {self._size:,} bytes came")
+            raise _BrokenTransfer(f"{came:,} of {self._size:,} bytes came")
 
 
 # --- several files
@@ -253,7 +252,7 @@ def _http_options() -> dict[str, Any]:
 
     async def stays_safe(_session: Any, _context: Any, redirect: aiohttp.TraceRequestRedirectParams) -> None:
         if redirect.url.scheme == "https" and redirect.response.headers.get("Location", "").lower().startswith("http:"):
-            raise _Refused("it leads from https:// to http://, which others can read and change on the way")
+            raise _Refusal("it leads from https:// to http://, which others can read and change on the way")
 
     ends_s = 0.0
 
@@ -268,7 +267,7 @@ def _http_options() -> dict[str, Any]:
         return await _within(ends_s - time.monotonic(), send(request), why)
 
     class Page(aiohttp.ClientResponse):
-        """A page of links. fsspec takes its full text, so it is limited in bytes and time, and reduced to its links."""
+        """A page of links. fsspec reads its full text, so it is limited in bytes and time, and reduced to its links."""
 
         async def text(self, encoding: str | None = None, errors: str = "strict") -> str:
             why = f"the page of its files took more than {PAGE_S:g} s"
@@ -284,7 +283,7 @@ def _http_options() -> dict[str, Any]:
             async for part in self.content.iter_any():
                 page += part
                 if len(page) > PAGE_BYTES:
-                    raise _Refused(f"the page of its files has more than {PAGE_BYTES / 1e6:,.0f} MB")
+                    raise _Refusal(f"the page of its files has more than {PAGE_BYTES / 1e6:,.0f} MB")
             return bytes(page)
 
     watched = aiohttp.TraceConfig()
@@ -293,7 +292,7 @@ def _http_options() -> dict[str, Any]:
     timeout = aiohttp.ClientTimeout(total=None, connect=PATIENCE_S, sock_connect=PATIENCE_S, sock_read=PATIENCE_S)
     return {
         "client_kwargs": {
-            # No content encoding: then the length is that of the stored file, and the readers unpack it.
+            # Without a content encoding the length is that of the stored file, and the readers unpack it.
             "headers": {"Accept-Encoding": "identity"},
             "auto_decompress": False,
             "timeout": timeout,
@@ -306,17 +305,17 @@ def _http_options() -> dict[str, Any]:
 
 
 async def _within(seconds: float, awaited: Awaitable[T], why: str) -> T:
-    """Awaits a result; raises _Refused if it takes longer."""
+    """Awaits a result; raises _Refusal if it takes longer."""
     try:
         return await asyncio.wait_for(awaited, seconds)
     except asyncio.TimeoutError as error:
         if type(error) is not asyncio.TimeoutError:  # aiohttp's own limits are met
             raise
-        raise _Refused(f"its server is too slow: {why}") from None
+        raise _Refusal(f"its server is too slow: {why}") from None
 
 
 def _request(address: Address, ask: Callable[[], T], *, may_again: bool = False) -> T:
-    """Returns the answer of the other side. Raises _BrokeOff if another try may help."""
+    """Returns the answer of the other side. Raises _BrokenTransfer if another try may help."""
     try:
         return ask()
     except OpspanError:
@@ -325,7 +324,7 @@ def _request(address: Address, ask: Callable[[], T], *, may_again: bool = False)
         if isinstance(error, OSError) and error.errno in _DISK:
             raise ReadError(f"cannot keep {address} here: {error.strerror}; choose another disk with TMPDIR") from None
         if may_again and _may_pass(error):
-            raise _BrokeOff(_why(error, address)) from None
+            raise _BrokenTransfer(_why(error, address)) from None
         raise NotReadable(f"cannot read {address}: {_why(error, address)}") from None
 
 
@@ -340,7 +339,7 @@ def _may_pass(error: Exception) -> bool:
 def _why(error: Exception, address: Address) -> str:
     kinds = {kind.__name__ for kind in type(error).__mro__}
     status = getattr(error, "status", None)
-    if isinstance(error, _Refused):
+    if isinstance(error, _Refusal):
         return str(error)
     if isinstance(error, FileNotFoundError) or status == 404:
         return "there is nothing at this address"

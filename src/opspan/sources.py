@@ -1,6 +1,6 @@
 """The sources, a line each: all help and messages about a source come from here.
 
-Its reader is the module of its name in readers/; docs/formats/NAME.md describes its files.
+The module of a source's name in readers/ reads it; docs/formats/NAME.md describes its files.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ SHAPES, MODULES = " --record-shapes", " --modules"
 class Source(NamedTuple):
     name: str  # the module in readers/, and the value of opspan.load(source=...)
     reads: str  # a description
-    # Memory that reading and a table need at least, per byte of a large file (tools/bench measures it). 0: the size
-    # does not tell, as in a folder that is mostly left unread.
+    # Memory that reading and a table need at least, per byte of a large file (tools/bench measures it). 0: it does not
+    # depend on the size, as for a folder that is mostly left unread.
     memory: float = 2.0
-    is_folder_of_traces: bool = False  # a folder of its files is one trace of several, and no file is a part of one
+    is_folder_of_traces: bool = False  # a folder of its files is one trace, but each file is a trace as well
     # The command that captures an unedited script with labels; {} stands for further options. For a tool that takes no
     # labels from opspan: the code to add to the program, by option.
     labelled_by: str | Mapping[str, str] = "opspan run --emit nvtx{} -o capture -- python train.py"

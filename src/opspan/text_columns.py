@@ -34,12 +34,12 @@ class Layout(NamedTuple):
         return [line for text in texts for line in wrapped("", text, self.width, "  ") or [""]]
 
 
-class Column(NamedTuple):
+class TextColumn(NamedTuple):
     title: str
     cells: Sequence[str]
     rank: int = 0  # columns with the highest rank are left out first; those with 0 stay
-    least: int | None = None  # of a text that may be cut: this much is worth more than another column
-    cut_end: bool = False  # cut at the end, else in the middle
+    least: int | None = None  # for a text that may be cut: the width to keep, even if other columns are left out
+    cut_end: bool = False  # cut at the end, otherwise in the middle
     align: str = ">"
 
     @property
@@ -59,9 +59,9 @@ def terminal() -> Layout:
     return Layout(_UNKNOWN_TERMINAL)
 
 
-def fitted(columns: Sequence[Column], width: int) -> tuple[list[str], list[str]]:
+def fitted(columns: Sequence[TextColumn], width: int) -> tuple[list[str], list[str]]:
     """Returns the lines (a rule, the titles, a rule, the cells, a rule), and notes about what is left out."""
-    # On a wider terminal more of a name is worth keeping than another column.
+    # On a wider terminal more of a name is worth more than another column.
     columns = [
         column if column.least is None else column._replace(least=max(column.least, width * 3 // 10))
         for column in columns
@@ -83,25 +83,25 @@ def fitted(columns: Sequence[Column], width: int) -> tuple[list[str], list[str]]
 
 
 def as_torch(
-    columns: Sequence[Column], widths: Sequence[int], measure: Callable[[str], int] | None = None
+    columns: Sequence[TextColumn], widths: Sequence[int], measure: Callable[[str], int] | None = None
 ) -> list[str]:
-    """Returns the lines as torch prints them: a gap after every column, the last too, and nothing is cut. `measure`:
-    the width of a text; torch counts characters."""
+    """Returns the lines as torch prints them: a gap follows every column, also the last, and nothing is cut. `measure`
+    returns the width of a text; torch counts characters."""
     how_wide = measure or width_of
     pairs = list(zip(columns, widths, strict=True))
     rule = "".join("-" * width + GAP for width in widths)
 
     def line(cells: Iterable[str]) -> str:
-        padded = []
-        for cell, (column, width) in zip(cells, pairs, strict=True):
-            padded.append(f"{cell:{column.align}{max(0, width - how_wide(cell)) + len(cell)}}{GAP}")
-        return "".join(padded)
+        return "".join(
+            f"{cell:{column.align}{max(0, width - how_wide(cell)) + len(cell)}}{GAP}"
+            for cell, (column, width) in zip(cells, pairs, strict=True)
+        )
 
     rows = zip(*(column.cells for column in columns), strict=True)
     return [rule, line(column.title for column in columns), rule, *map(line, rows), rule]
 
 
-def lines_of(columns: Sequence[Column], widths: Sequence[int]) -> list[str]:
+def lines_of(columns: Sequence[TextColumn], widths: Sequence[int]) -> list[str]:
     pairs = list(zip(columns, widths, strict=True))
     rule = GAP.join("-" * width for _, width in pairs)
     titles = GAP.join(column._replace(cut_end=True).line(column.title, width) for column, width in pairs)
@@ -110,14 +110,14 @@ def lines_of(columns: Sequence[Column], widths: Sequence[int]) -> list[str]:
     return [line.rstrip() for line in (rule, titles, rule, *rows, rule)]
 
 
-def _least(columns: Sequence[Column]) -> int:
+def _least(columns: Sequence[TextColumn]) -> int:
     widths = [column.width if column.least is None else min(column.width, column.least) for column in columns]
     return sum(widths) + len(GAP) * (len(columns) - 1)
 
 
-def _widths(columns: Sequence[Column], width: int) -> list[int]:
-    """Returns widths: numbers get what they need, names share the rest; space that a name does not need goes to
-    others."""
+def _widths(columns: Sequence[TextColumn], width: int) -> list[int]:
+    """Returns the widths. Numbers get the width that they need, and names share the rest: a name that is shorter than
+    its share leaves more to the others."""
     widths = {number: column.width for number, column in enumerate(columns) if column.least is None}
     room = width - sum(widths.values()) - len(GAP) * (len(columns) - 1)
     names = sorted((column.width, number) for number, column in enumerate(columns) if column.least is not None)
@@ -129,7 +129,7 @@ def _widths(columns: Sequence[Column], width: int) -> list[int]:
 
 def wrapped(first: str, text: str, width: int, rest: str | None = None) -> list[str]:
     """Wraps words into lines, the first after `first`, the others after `rest`, or indented as far. Long words, and
-    commands between backticks, stay in one piece: people copy them."""
+    commands between backticks, stay in one piece, because people copy them."""
     glued = re.sub(_COMMAND, lambda command: command[0].replace(" ", "\0"), text)
     lines = textwrap.wrap(
         glued,
@@ -145,7 +145,7 @@ def wrapped(first: str, text: str, width: int, rest: str | None = None) -> list[
 
 
 def width_of(text: str) -> int:
-    """Returns the columns of a terminal that it takes: Chinese, Japanese and Korean characters take two each."""
+    """Returns the columns of a terminal that a text takes: Chinese, Japanese and Korean characters take two each."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -154,7 +154,7 @@ def width_of(text: str) -> int:
 
 
 def cut(text: str, width: int, cut_end: bool, dots: str = _DOTS) -> str:
-    """Returns the text in at most this width, with dots at its end, else in its middle."""
+    """Returns the text in at most this width, with dots at its end or in its middle."""
     if width_of(text) <= width:
         return text
     if width <= len(dots):

@@ -1,4 +1,4 @@
-"""Trace: what opspan.load gives. The tables that a reader filled, their analysis, and events, tables and exports."""
+"""Trace, which opspan.load returns: the tables that a reader filled, their analysis, and events, tables and exports."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 
 @forked.methods_elsewhere
 class Trace(Tables):
-    """A trace: polars frames by name, a Metadata for each rank, and the questions that can be asked of them.
+    """A trace: polars frames by name, a Metadata for each rank, and methods that answer questions about them.
 
-    `opspan.load` gives one. `Trace((Metadata("my profiler"),), ranges=..., work=...)` makes one of your own frames:
-    those that are not given are empty, and columns that are not given are null. docs/schema.md has every column. Frames
-    are never changed in place: `trace.replace(ranges=...)` is another trace.
+    `opspan.load` returns one. `Trace((Metadata("my profiler"),), ranges=..., work=...)` makes one of your own frames:
+    frames that are not given are empty, and columns that are not given are null. docs/schema.md has every column.
+    Frames are never changed in place: `trace.replace(ranges=...)` is another trace.
     """
 
     @classmethod
@@ -43,10 +43,10 @@ class Trace(Tables):
         """The trace and its analysis, which is made once: `trace.analysed.complete.ranges` has all columns of
         docs/analysis.md.
         """
-        return Analysis(Tables(self.ranks, **self.frames))  # not of self: a circle keeps what nobody needs any more
+        return Analysis(Tables(self.ranks, **self.frames))  # not of self, because a circle of references is freed late
 
     def _repr_html_(self) -> str:
-        """What a notebook shows of it."""
+        """Returns the HTML that a notebook shows."""
         from opspan.html_columns import or_why_not
         from opspan.views.notebook import trace_html
 
@@ -54,7 +54,7 @@ class Trace(Tables):
 
     @property
     def coverage(self) -> Coverage:
-        """How much could be attributed, in figures. `coverage.lines()` says it in sentences."""
+        """How much of the trace could be attributed, in figures. `coverage.lines()` has sentences."""
         return self.analysed.coverage
 
     def events(self, with_flops: bool = False) -> EventList:
@@ -94,12 +94,12 @@ class Trace(Tables):
         return table_of(self.analysed, options)
 
     def kernels(self, *, copies: bool = False) -> pl.DataFrame:
-        """Every kernel, joined to the op, module, phase and step that it belongs to, in the order in which they began.
+        """Returns every kernel with the op, module, phase and step that it belongs to, in the order of their begins.
 
-        Returns a row for each kernel with its name, device, stream, times in nanoseconds, op, shape (sizes of the op's
-        inputs), module, phase, step, stack and launch call; null where the trace does not say it. Without kernels the
-        frame is empty and has the same columns. A kernel of a CUDA graph has the op in which it was captured, if the
-        trace has that, and the step in which the graph was launched.
+        A row has the kernel's name, device, stream, times in nanoseconds, op, shape (sizes of the op's inputs), module,
+        phase, step, stack and launch call; null where the trace does not say it. Without kernels the frame is empty and
+        has the same columns. A kernel of a CUDA graph has the op in which it was captured, if the trace has that, and
+        the step in which the graph was launched.
 
         Args:
             copies: also return copies and fills.
@@ -112,12 +112,12 @@ class Trace(Tables):
         """Returns the steps of the run and where the time of each went, as `opspan steps` (docs/json.md).
 
         Args:
-            name: what the ranges of steps are called (* stands for any text), where they are not torch's.
+            name: the name of the ranges that are steps (* stands for any text), if they are not torch's.
         """
         return question("steps").rows_of(self.analysed, Options(step=name))
 
     def idle(self, by: str = "op") -> pl.DataFrame:
-        """Returns when devices had nothing to do, as `opspan idle`.
+        """Returns the times when devices had nothing to do, as `opspan idle`.
 
         Args:
             by: "op", "module", "phase", "step", "function", "device", "stream" or "gap".
@@ -133,7 +133,7 @@ class Trace(Tables):
         return question("launches").rows_of(self.analysed, Options(by))
 
     def waits(self, by: str = "op") -> pl.DataFrame:
-        """Returns what the host waited for, as `opspan waits`.
+        """Returns the waits of the host, as `opspan waits`.
 
         Args:
             by: "op", "module", "phase", "step", "function", "why" or "call".
@@ -145,7 +145,7 @@ class Trace(Tables):
 
         Args:
             by: "op", "shape", "module", "phase", "step" or "run".
-            peak: what devices can do, each as the option --peak of that command.
+            peak: the peaks of devices, each as the option --peak of that command.
         """
         return question("flops").rows_of(self.analysed, Options(by, peak=tuple(peak)))
 
@@ -155,22 +155,20 @@ class Trace(Tables):
         Args:
             by: "op", "kind", "module", "phase" or "step".
             what_if: factors by the name of an op or kind, such as `{"aten::mm": 0.5}`. The rows are then steps, with
-                how long each would take if these took that much of their time.
+                how long each would take if the ops or kinds took that share of their time.
         """
         return question("path").rows_of(self.analysed, Options(by, factors=what_if))
 
     def memory_use(self, by: str = "op") -> pl.DataFrame:
-        """Returns who took memory, as `opspan memory`. The single events are `trace.memory`.
+        """Returns the users of memory, as `opspan memory`. The single events are in `trace.memory`.
 
         Args:
-            by: "op"; "block": the blocks that there were at the peak; or "device": the peaks.
+            by: "op"; "block": the blocks that existed at the peak; or "device": the peaks.
         """
         return question("memory").rows_of(self.analysed, Options(by))
 
     def findings(self) -> pl.DataFrame:
-        """Returns what is wrong with the run and what to do, the costliest first, as `opspan findings`
-        (docs/findings.md).
-        """
+        """Returns problems of the run and what to do, the costliest first, as `opspan findings` (docs/findings.md)."""
         return question("findings").rows_of(self.analysed, Options())
 
     def comm(self, by: str = "kind") -> pl.DataFrame:
@@ -182,8 +180,7 @@ class Trace(Tables):
         return question("comm").rows_of(self.analysed, Options(by))
 
     def compare(self, other: Tables, by: str = "op") -> pl.DataFrame:
-        """Returns what another run does differently, with this run as the first: the rows of `opspan diff`
-        (docs/json.md).
+        """Returns the differences of another run, with this run as the first: the rows of `opspan diff` (docs/json.md).
 
         Args:
             other: the other run.
@@ -195,7 +192,7 @@ class Trace(Tables):
         return compared(figures_of(self.analysed, by), figures_of(Trace.of(other).analysed, by))
 
     def compare_to_baseline(self, path: str | os.PathLike[str], by: str = "op") -> pl.DataFrame:
-        """Returns what this run does differently from the run that a baseline was saved from; that one is the first.
+        """Returns the differences of this run from the run that a baseline was saved from, which is the first.
 
         Args:
             path: the file that `save_baseline` wrote.
@@ -208,7 +205,7 @@ class Trace(Tables):
         return compared(baseline.load(path, by), figures_of(self.analysed, by))
 
     def save_baseline(self, path: str | os.PathLike[str]) -> list[str]:
-        """Write what of this run is compared to a small file, as `opspan diff --save-baseline`.
+        """Writes the figures of this run that comparisons need to a small file, as `opspan diff --save-baseline`.
 
         An earlier baseline is replaced, but no other file. Returns a sentence for each thing that was too large for it.
         """
@@ -217,14 +214,14 @@ class Trace(Tables):
         return baseline.save(self.analysed, Path(path))
 
     def export(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> list[str]:
-        """Write the trace in the format that the suffix names, as `opspan export` does (docs/outputs.md).
+        """Writes the trace in the format that the suffix names, as `opspan export` does (docs/outputs.md).
 
         Chrome trace (.json, .json.gz), analysis database (.sqlite), flame graph (.svg), workbook (.xlsx) and others.
         Returns a sentence for each thing that the format cannot hold.
 
         Args:
             path: the file to write.
-            overwrite: replace a file that is there.
+            overwrite: replace an existing file.
         """
         from opspan.views import export
 
@@ -237,13 +234,13 @@ class Trace(Tables):
         against: Tables | None = None,
         overwrite: bool = False,
     ) -> Report:
-        """Returns all that opspan finds as one page, which a notebook shows, and writes it to `path`, as `opspan
+        """Returns all results of opspan as one page, which a notebook shows, and writes it to `path`, as `opspan
         report` does.
 
         Args:
             path: the file to write; None writes nothing.
             against: a run to compare this one with.
-            overwrite: replace a file that is there.
+            overwrite: replace an existing file.
         """
         from opspan.views.page.report import report
 
@@ -251,11 +248,11 @@ class Trace(Tables):
         return report(self.analysed, None if path is None else Path(path), other, overwrite=overwrite)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the trace to a folder of Parquet files, which `opspan.load` reads back exactly.
+        """Writes the trace to a folder of Parquet files, which `opspan.load` reads back exactly.
 
         Args:
             path: the folder.
-            overwrite: replace a trace that is there.
+            overwrite: replace an existing saved trace.
         """
         from opspan.tables import storage
 

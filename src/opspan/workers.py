@@ -19,7 +19,7 @@ _PROGRAM: Final = "import sys; sys.path[:] = sys.argv[2:]; from opspan.workers i
 _PYTHON: Final = re.compile(r"(python|pypy)[\d.]*[a-z]*(\.exe)?", re.IGNORECASE)
 
 
-class WorkerEnded(Exception):
+class WorkerExit(Exception):
     """The process ended before it had a result."""
 
 
@@ -28,20 +28,20 @@ class WorkerError(Exception):
 
 
 def has_python() -> bool:
-    """Returns whether `sys.executable` is a Python. A frozen program, or one that embeds Python, would be started
-    again."""
+    """Returns whether `sys.executable` is a Python. Otherwise it is a frozen program, or one that embeds Python, and
+    would start itself again."""
     return not getattr(sys, "frozen", False) and bool(_PYTHON.fullmatch(Path(sys.executable or "").name))
 
 
 class Worker:
-    """The process, as the program sees it. If it has gone, EOFError or OSError is raised, and `why` explains it."""
+    """The process, as the program sees it. If it has ended, EOFError or OSError is raised, and `why` explains it."""
 
     def __init__(self, count: int) -> None:
         """`count`: how many workers share the processors."""
         if not has_python():
             raise OSError(f"{sys.executable or 'this program'} is no Python")
         self._pipe, its = Pipe()
-        # Limit its threads to its share of the processors: two workers that both use all of them wait for each other.
+        # Limits its threads to its share of the processors: two workers that both use all of them wait for each other.
         # One thread for each process would take as much processor time.
         share = max(1, len(os.sched_getaffinity(0)) // count)
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
@@ -85,7 +85,7 @@ class Worker:
 
 
 def main(descriptor: int) -> None:
-    """The main function of the process. `descriptor` is its end of the pipe: it ends when the other end closes."""
+    """Runs the process. `descriptor` is its end of the pipe; the process ends when the other end closes."""
     # Ctrl-C interrupts the whole group: the program then ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if descriptor > 2:  # otherwise the program had closed one of the first three descriptors

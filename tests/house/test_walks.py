@@ -79,7 +79,7 @@ def test_an_output_is_a_file_and_a_line(path: Path, tmp_path: Path, monkeypatch:
     monkeypatch.setitem(sys.modules, module.__name__, module)
     line = outputs.Output("names", (".names",), "names of ranges, with how often each is there")
     monkeypatch.setattr(outputs, "OUTPUTS", (*outputs.OUTPUTS, line))
-    assert ".names" in outputs.all_of_them()
+    assert ".names" in outputs.help_lines()
 
     left_out = opspan.load(path).export(tmp_path / "run.names")
     assert (tmp_path / "run.names").read_text() == "2 aten::mm\n1 outer\n"

@@ -16,7 +16,7 @@ import pytest
 
 from builders import nsys
 from opspan.many.processes import Processes
-from opspan.workers import WorkerEnded, WorkerError
+from opspan.workers import WorkerError, WorkerExit
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def test_a_process_that_is_killed_takes_one_task_with_it(pool: Processes) -> Non
     killed = pool.submit(os.abort)
     more = [pool.submit(pow, 3, each) for each in range(4)]
 
-    with pytest.raises(WorkerEnded, match="its process was ended by SIGABRT"):
+    with pytest.raises(WorkerExit, match="its process was ended by SIGABRT"):
         killed.result()
     assert [future.result() for future in futures] == [1, 2, 4, 8]
     assert [future.result() for future in more] == [1, 3, 9, 27]
@@ -93,7 +93,7 @@ def test_none_is_left_when_it_is_stopped() -> None:
     pool.stop()
 
     assert gone(pids)
-    assert all(isinstance(future.exception(), WorkerEnded) for future in at_work)
+    assert all(isinstance(future.exception(), WorkerExit) for future in at_work)
     with pytest.raises(CancelledError):
         waiting.result()
     with pytest.raises(RuntimeError, match="was shut down"):

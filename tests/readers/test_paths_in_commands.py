@@ -18,7 +18,7 @@ import opspan
 from builders import vtune
 from opspan.app import ingest
 from opspan.errors import ReadError
-from opspan.printable import said_of
+from opspan.printable import replace_path
 from test_printable import OBEYED
 
 BASH = shutil.which("bash") or "/bin/bash"
@@ -154,7 +154,7 @@ def test_a_command_has_the_address_where_opspan_can_read_it(address: str) -> Non
     path = Path("/tmp/x 1/a.gz")
     text = f"{path} is odd: `opspan table '{path}'`, `gunzip -k '{path}'` or `opspan.load('{path}', source='kineto')`"
 
-    said = said_of(text, path, address, "fetch the file")
+    said = replace_path(text, path, address, "fetch the file")
 
     ours, theirs, code = commands_of(said)
     assert said.startswith(f"{address} is odd: `opspan ")

@@ -10,7 +10,7 @@ import click
 from opspan.cli.loading import Progress, all_at_once, expanded, load, not_named, part_of_trace, trace_files
 from opspan.cli.options import FILE_TO_WRITE
 from opspan.cli.printing import show
-from opspan.outputs import all_of_them
+from opspan.outputs import help_lines
 from opspan.printable import path_text, plural
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ Example:
 """
 
 
-@click.command("export", help=_HELP.format(outputs=all_of_them()))
+@click.command("export", help=_HELP.format(outputs=help_lines()))
 @trace_files
 @click.argument("out", metavar="OUT", type=FILE_TO_WRITE)
 @all_at_once

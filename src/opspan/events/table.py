@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from opspan.errors import NoSuchColumn
 from opspan.events.kinds import TOTALLED, DeviceType
 from opspan.events.times import format_memory, format_share, format_time_in
-from opspan.text_columns import GAP, Column, as_torch
+from opspan.text_columns import GAP, TextColumn, as_torch
 
 WIDTH = 12  # of a column whose width does not depend on its contents
 # Attributes that an error message suggests to sort by. Every attribute of an event is accepted.
@@ -131,7 +131,7 @@ def shown(events: Iterable[Any], options: TableOptions) -> Iterator[Any]:
             yield event
 
 
-def render(events: Iterable[Any], facts: Facts, options: TableOptions, further: Sequence[Column] = ()) -> str:
+def render(events: Iterable[Any], facts: Facts, options: TableOptions, further: Sequence[TextColumn] = ()) -> str:
     """Returns the table of the events that are shown. `further`: columns after torch's, with a cell for each event."""
     columns = filled(events, facts, options, further)
     widths = [width for _, width, _ in _kinds_of_columns(facts, options)]
@@ -144,7 +144,9 @@ def render(events: Iterable[Any], facts: Facts, options: TableOptions, further: 
     return "\n".join([*lines, *table, *totals_of(facts, options.time_unit)]) + "\n"
 
 
-def filled(events: Iterable[Any], facts: Facts, options: TableOptions, further: Sequence[Column] = ()) -> list[Column]:
+def filled(
+    events: Iterable[Any], facts: Facts, options: TableOptions, further: Sequence[TextColumn] = ()
+) -> list[TextColumn]:
     """Returns the columns with a cell for each line. An event with a stack has several lines; further columns use the
     first."""
     if facts.has_device_time and not facts.use_device:
@@ -162,7 +164,7 @@ def filled(events: Iterable[Any], facts: Facts, options: TableOptions, further: 
             rest = [_end_of_path(entry, _stack_width(facts, options)) for entry in stack]
             lines += [[*empty, entry] for entry in [*rest, ""]]
     columns = [
-        Column(title, [line[number] for line in lines], align=align, least=0 if title in _TEXTS else None)
+        TextColumn(title, [line[number] for line in lines], align=align, least=0 if title in _TEXTS else None)
         for number, (title, _, align) in enumerate(kinds)
     ]
     for column in further:

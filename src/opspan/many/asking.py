@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError, Executor, Future, wait
 from dataclasses import replace
 
-from opspan.addresses import file_said
+from opspan.addresses import recorded_file
 from opspan.many.files import File
 from opspan.many.task import FileAnswer, FileFailure, ReadOptions, Request, Task, answered
 
@@ -80,7 +80,7 @@ def _alone(task: Task, executor: Executor) -> FileAnswer | FileFailure:
         raise
     except Exception as error:  # noqa: BLE001  as above
         why = str(error) or type(error).__name__
-        return FileFailure(task.files[0], "ReadError", f"{file_said(task.files[0])} could not be read: {why}")
+        return FileFailure(task.files[0], "ReadError", f"{recorded_file(task.files[0])} could not be read: {why}")
 
 
 def _waited_for(future: Future[list[FileAnswer | FileFailure]]) -> list[FileAnswer | FileFailure]:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from typing import Any, TypeVar
 
-from opspan.workers import Worker, WorkerEnded, WorkerError
+from opspan.workers import Worker, WorkerError, WorkerExit
 
 T = TypeVar("T")
 
@@ -54,7 +54,7 @@ class Processes(Executor):
                 worker = worker or self._begun()
                 result, error = worker.ask((function, arguments, named))
             except (EOFError, OSError) as gone:
-                future.set_exception(WorkerEnded(worker.why() if worker else f"no process could be started: {gone}"))
+                future.set_exception(WorkerExit(worker.why() if worker else f"no process could be started: {gone}"))
                 worker = None
             except BaseException as wrong:  # noqa: BLE001  such as what cannot be pickled
                 future.set_exception(wrong)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from opspan.addresses import file_said
+from opspan.addresses import recorded_file
 from opspan.errors import OpspanError, ReadError, UsageError
 from opspan.questions import Options, question
 
@@ -90,10 +90,10 @@ def _one(file: str, task: Task) -> FileAnswer | FileFailure:
     except OpspanError as error:
         return FileFailure(file, type(error).__name__, str(error), isinstance(error, ReadError))
     except MemoryError:
-        return FileFailure(file, "TooLarge", f"{file_said(file)} needs more memory than there is")
+        return FileFailure(file, "TooLarge", f"{recorded_file(file)} needs more memory than there is")
     except Exception as error:  # noqa: BLE001  of a library: the answer is about the other files, and says so
         return FileFailure(
-            file, "ReadError", f"{file_said(file)} could not be analysed ({type(error).__name__}: {error})"
+            file, "ReadError", f"{recorded_file(file)} could not be analysed ({type(error).__name__}: {error})"
         )
 
 

@@ -92,9 +92,9 @@ def args(frame: pl.DataFrame, names: Mapping[str, str]) -> dict[str, pl.Expr]:
 
 def with_lists(ranges: pl.DataFrame) -> pl.DataFrame:
     """Columns of lists as JSON, the values of inputs as torch.profiler writes them."""
-    ranges = ranges.with_columns(inputs=inputs.each(ranges["inputs"], inputs.to_torch))
+    ranges = ranges.with_columns(inputs=inputs.map_texts(ranges["inputs"], inputs.to_torch))
     held = [column for column in keys.LISTS if ranges[column].count()]
-    return ranges.with_columns(inputs.each(ranges[column], _list) for column in held)
+    return ranges.with_columns(inputs.map_texts(ranges[column], _list) for column in held)
 
 
 def _list(value: str) -> str:

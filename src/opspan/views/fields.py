@@ -10,7 +10,7 @@ import polars as pl
 
 from opspan.events.times import format_memory, format_time
 from opspan.printable import printable
-from opspan.text_columns import Column, cut
+from opspan.text_columns import TextColumn, cut
 
 _LEAST_NAME = 16  # characters of a name that are worth more than another column
 
@@ -38,8 +38,8 @@ class Field:
         cells = ("" if value is None else write(value) for value in rows[self.name].to_list())
         return [cell or self.none for cell in cells]
 
-    def column(self, rows: pl.DataFrame) -> Column:
-        return Column(self.title, self.cells(rows), self.rank, _LEAST_NAME if self.unit == "name" else None)
+    def column(self, rows: pl.DataFrame) -> TextColumn:
+        return TextColumn(self.title, self.cells(rows), self.rank, _LEAST_NAME if self.unit == "name" else None)
 
 
 # Fields that several views show; a view may replace the rank, the help or the bar.

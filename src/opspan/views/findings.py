@@ -19,7 +19,7 @@ from opspan.findings import RULES, Finding, Rule, Run, apply_rules, findings
 from opspan.findings.of_ranks import RunOfRanks, rank_parts
 from opspan.printable import plural, printable, shell_path
 from opspan.questions import Options, Question
-from opspan.text_columns import Column, Layout, wrapped
+from opspan.text_columns import Layout, TextColumn, wrapped
 from opspan.views.answer import Answer
 from opspan.views.fields import time_text
 
@@ -219,13 +219,13 @@ def _as_html(rows: pl.DataFrame) -> str:
         for row in shown.iter_rows(named=True)
     ]
     columns = [
-        Column("Finding", [f"{title} [{id_}]" for title, id_ in shown.select("title", "id").iter_rows()], least=0),
-        Column("At stake", [time for time, _ in cost]),
-        Column("Share", [share for _, share in cost]),
-        Column("Severity", shown["severity"].to_list(), least=0),
-        Column("Confidence", shown["confidence"].to_list(), least=0),
-        Column("What was seen", [as_sentence(text) for text in shown["sentence"].to_list()], least=0),
-        Column("What to do", shown["remedy"].to_list(), least=0),
+        TextColumn("Finding", [f"{title} [{id_}]" for title, id_ in shown.select("title", "id").iter_rows()], least=0),
+        TextColumn("At stake", [time for time, _ in cost]),
+        TextColumn("Share", [share for _, share in cost]),
+        TextColumn("Severity", shown["severity"].to_list(), least=0),
+        TextColumn("Confidence", shown["confidence"].to_list(), least=0),
+        TextColumn("What was seen", [as_sentence(text) for text in shown["sentence"].to_list()], least=0),
+        TextColumn("What to do", shown["remedy"].to_list(), least=0),
     ]
     below = html_columns.more(rows.height, "the frame has all of them")
     below.append(f"A frame of {rows.width} columns, which .columns lists" if rows.height else _NONE)

@@ -9,7 +9,7 @@ import polars as pl
 from opspan.printable import printable
 from opspan.tables import Tables
 from opspan.tables.metrics import wide
-from opspan.text_columns import Column
+from opspan.text_columns import TextColumn
 
 
 def with_metrics(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
@@ -19,9 +19,9 @@ def with_metrics(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
     return rows.join(found.rename(taken), on=["rank", "name"], how="left", maintain_order="left")
 
 
-def as_text(metrics: pl.DataFrame) -> list[Column]:
+def as_text(metrics: pl.DataFrame) -> list[TextColumn]:
     """Columns of a text table; they are the first to be dropped if there is little room."""
-    return [Column(printable(one.name), [_cell(value) for value in one.to_list()], rank=1) for one in metrics]
+    return [TextColumn(printable(one.name), [_cell(value) for value in one.to_list()], rank=1) for one in metrics]
 
 
 def _cell(value: float | None) -> str:

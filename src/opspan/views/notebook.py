@@ -10,7 +10,7 @@ from opspan import html_columns
 from opspan.analysis import Analysis
 from opspan.analysis.averages import on_device
 from opspan.printable import listed
-from opspan.text_columns import Column
+from opspan.text_columns import TextColumn
 from opspan.views.fields import time_text
 from opspan.views.footer import issue_lines
 from opspan.views.summary import tool_of
@@ -23,7 +23,7 @@ _col = pl.col
 def trace_html(analysis: Analysis) -> str:
     lines = [(title, line) for title, look in _PARTS.items() for line in _said(look, analysis)]
     titles = [title if number == 0 or lines[number - 1][0] != title else "" for number, (title, _) in enumerate(lines)]
-    columns = [Column("", titles, least=0), Column("", [line for _, line in lines], least=0, cut_end=True)]
+    columns = [TextColumn("", titles, least=0), TextColumn("", [line for _, line in lines], least=0, cut_end=True)]
     return html_columns.table(columns, "Trace", [_NEXT], html_columns.LONGEST_SENTENCE)
 
 

@@ -21,13 +21,13 @@ from opspan.events.table import Facts, TableOptions, filled, render, totals_of
 from opspan.events.texts import shown_name
 from opspan.events.times import Microseconds
 from opspan.printable import printable
-from opspan.text_columns import Column, Layout, fitted
+from opspan.text_columns import Layout, TextColumn, fitted
 from opspan.views.metric_columns import as_text, with_metrics
 
 OF_EVENTS = ("name", "shape", "stack")  # tables by these have rows of events
 STACK_DEPTH = 5  # how many of the innermost functions of a stack are compared to group by stack
 
-# Column of a row -> torch's attribute of an average.
+# TextColumn of a row -> torch's attribute of an average.
 TORCH = {
     "name": "key",
     "sizes": "input_shapes",
@@ -156,14 +156,14 @@ class OpRows:
         fits, notes = fitted(self._columns(shown, facts, metrics), layout.width)
         return "\n".join([*fits, *totals_of(facts, None)]) + "\n", notes
 
-    def columns(self, limit: int) -> tuple[list[Column], list[str]]:
+    def columns(self, limit: int) -> tuple[list[TextColumn], list[str]]:
         """The same as columns, of the first so many rows, and the lines below them."""
         if self.facts is None or not self.rows.height:
             return [], []
         shown, facts, metrics = self._shown(limit, self.facts)
         return self._columns(shown, facts, metrics), list(totals_of(facts, None))
 
-    def _shown(self, limit: int, facts: Facts) -> tuple[list[Any], Facts, list[Column]]:
+    def _shown(self, limit: int, facts: Facts) -> tuple[list[Any], Facts, list[TextColumn]]:
         """The rows that get a line, what is known of all of them, and the columns that are not torch's."""
         rows = self.rows if limit < 0 else self.rows.head(limit)
         facts = facts._replace(longest_name=_longest(self.rows["name"]))
@@ -174,7 +174,7 @@ class OpRows:
         shown = [_line(row) for row in rows.iter_rows(named=True)]
         return shown, facts, as_text(metrics) if metrics.width else []
 
-    def _columns(self, shown: Sequence[Any], facts: Facts, metrics: Sequence[Column]) -> list[Column]:
+    def _columns(self, shown: Sequence[Any], facts: Facts, metrics: Sequence[TextColumn]) -> list[TextColumn]:
         """Whole names, and what of a column may go where there is little room."""
         device = facts.use_device.upper() if facts.use_device else ""
         ranks = {title.format(device): rank for title, rank in _RANKS.items()}

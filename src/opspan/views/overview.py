@@ -9,7 +9,7 @@ from opspan.analysis.backward import pairs
 from opspan.events.times import format_time
 from opspan.printable import printable
 from opspan.questions import Options
-from opspan.text_columns import Column, Layout, fitted
+from opspan.text_columns import Layout, TextColumn, fitted
 from opspan.views.table import table_of
 
 _OPS, _PAIRS = 8, 5  # rows
@@ -42,12 +42,12 @@ def _pairs(ranges: pl.DataFrame, layout: Layout) -> str:
         return [format_time(value / 1000) for value in rows[name].to_list()]
 
     columns = [
-        Column("Op", texts("op"), least=16),
-        Column("Sizes of its inputs", texts("sizes"), 2, least=12, cut_end=True),
-        Column("Forward", times("forward_ns"), 1),
-        Column("Backward op", texts("backward"), least=16),
-        Column("Backward", times("backward_ns"), 1),
-        Column("# of Calls", [str(count) for count in rows["count"].to_list()], 3),
+        TextColumn("Op", texts("op"), least=16),
+        TextColumn("Sizes of its inputs", texts("sizes"), 2, least=12, cut_end=True),
+        TextColumn("Forward", times("forward_ns"), 1),
+        TextColumn("Backward op", texts("backward"), least=16),
+        TextColumn("Backward", times("backward_ns"), 1),
+        TextColumn("# of Calls", [str(count) for count in rows["count"].to_list()], 3),
     ]
     lines, _ = fitted(columns, layout.width or _ALL)
     return "Backward beside the forward op that it belongs to:\n" + "\n".join(lines) + "\n"

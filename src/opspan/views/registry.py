@@ -12,7 +12,7 @@ from pathlib import Path
 from polars.exceptions import PolarsError
 
 from opspan import forked, outputs, private_files
-from opspan.addresses import File, check_local, file_said
+from opspan.addresses import File, check_local, recorded_file
 from opspan.analysis import Analysis
 from opspan.errors import UsageError, WriteError
 from opspan.files import exists, is_folder
@@ -57,7 +57,7 @@ def export(
     """Write the trace to `out` as its suffix says, or as the output of that name. Returns a sentence for each thing
     that the format cannot hold. `write`: what writes it, if that was told more than the trace."""
     output = output_for(out) if name is None else _named(name)
-    sources = [file_said(path) for path in analysis.tables.paths]
+    sources = [recorded_file(path) for path in analysis.tables.paths]
     _check(out, sources, output, overwrite=overwrite)
     try:
         with private_files.unfinished(out, overwrite=overwrite) as unfinished:

@@ -26,7 +26,7 @@ from opspan.printable import listed, plural, printable
 from opspan.questions import Options, Question
 from opspan.tables import Tables
 from opspan.tables.names import matching, names_of
-from opspan.text_columns import Column, Layout
+from opspan.text_columns import Layout, TextColumn
 from opspan.views import contents, missing
 from opspan.views.answer import Answer, as_text
 from opspan.views.footer import Run, coverage_values
@@ -62,7 +62,7 @@ class _Printer(Protocol):
     """Prints rows: the first so many (-1: all)."""
 
     def text(self, limit: int, layout: Layout) -> tuple[str, list[str]]: ...
-    def columns(self, limit: int) -> tuple[list[Column], list[str]]: ...
+    def columns(self, limit: int) -> tuple[list[TextColumn], list[str]]: ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +158,7 @@ class _FarRows:
     def text(self, limit: int, layout: Layout) -> tuple[str, list[str]]:
         return forked.ask(_text, self, limit, layout)  # type: ignore[no-any-return]
 
-    def columns(self, limit: int) -> tuple[list[Column], list[str]]:
+    def columns(self, limit: int) -> tuple[list[TextColumn], list[str]]:
         return forked.ask(_columns, self, limit)  # type: ignore[no-any-return]
 
 
@@ -166,7 +166,7 @@ def _text(rows: _FarRows, limit: int, layout: Layout) -> tuple[str, list[str]]:
     return table_of(rows.analysis, rows.options).printer.text(limit, layout)
 
 
-def _columns(rows: _FarRows, limit: int) -> tuple[list[Column], list[str]]:
+def _columns(rows: _FarRows, limit: int) -> tuple[list[TextColumn], list[str]]:
     return table_of(rows.analysis, rows.options).printer.columns(limit)
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import polars as pl
 
 from opspan.events.times import format_share, format_time
-from opspan.text_columns import Column, Layout, as_torch, cut, fitted
+from opspan.text_columns import Layout, TextColumn, as_torch, cut, fitted
 from opspan.views.fields import BLOCKS_PER_SM, KIND, MODULE, NAME, PHASE, PLACES, STEP, TENSOR_CORES, Field
 from opspan.views.footer import printable_names
 
@@ -62,7 +62,7 @@ class SumRows:
             lines, notes = fitted(columns, layout.width)
         return "\n".join([*lines, *totals]) + "\n", notes
 
-    def columns(self, limit: int) -> tuple[list[Column], list[str]]:
+    def columns(self, limit: int) -> tuple[list[TextColumn], list[str]]:
         """The same as columns, and the lines below them."""
         shown = self.rows if limit < 0 else self.rows.head(limit)
         totals = [
@@ -72,18 +72,18 @@ class SumRows:
         return list(_columns(shown, self.rows, self._device, self._counted)), totals
 
 
-def _at_least_as_torch(columns: list[Column], whole_names: bool) -> list[str]:
+def _at_least_as_torch(columns: list[TextColumn], whole_names: bool) -> list[str]:
     """No column narrower than torch's, and names cut at the end."""
     if not whole_names:
         columns = [column if column.least is None else _shortened(column) for column in columns]
     return as_torch(columns, [max(_WIDTH, column.width) for column in columns])
 
 
-def _shortened(column: Column) -> Column:
+def _shortened(column: TextColumn) -> TextColumn:
     return column._replace(cells=[cut(cell, _NAME_WIDTH, cut_end=True) for cell in column.cells])
 
 
-def _columns(shown: pl.DataFrame, rows: pl.DataFrame, device: str, counted: str) -> Iterator[Column]:
+def _columns(shown: pl.DataFrame, rows: pl.DataFrame, device: str, counted: str) -> Iterator[TextColumn]:
     for field in _there(_KEYS, rows):
         column = replace(field, none="(none)").column(shown)
         yield column if column.least is None else column._replace(least=_LEAST_NAME)
@@ -94,7 +94,7 @@ def _columns(shown: pl.DataFrame, rows: pl.DataFrame, device: str, counted: str)
         field = replace(field, title=field.title.format(device))
         if field.name in _SHARED:
             shares = [format_share(value, total) for value in shown[field.name].to_list()]
-            yield Column(f"{field.title} %", shares, _SHARE_RANK)
+            yield TextColumn(f"{field.title} %", shares, _SHARE_RANK)
         yield field.column(shown)
     for field in _there(_MEMORY, rows):
         if "device" not in field.name or (rows[field.name] != 0).any():

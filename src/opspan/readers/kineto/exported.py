@@ -214,7 +214,7 @@ def _rows(table: str, events: pl.DataFrame, ends: pl.DataFrame, zero_ns: int) ->
     columns["name"] = name
     if table == "ranges":
         key = keys.RANGES["inputs"]
-        events = events.with_columns(inputs.each(events[key], inputs.from_torch).alias(key))
+        events = events.with_columns(inputs.map_texts(events[key], inputs.from_torch).alias(key))
     return events.select(start_ns="ts_ns", **columns).sort("id", maintain_order=True)
 
 

@@ -49,7 +49,7 @@ def ranges(spans: pl.DataFrame, others: pl.DataFrame, marks: pl.DataFrame) -> pl
             pl.when(_is_annotation()).then(constant("user")).otherwise(constant("torch")).alias("source"),
             pl.when(_col("op_id") > 0).then("op_id").alias("op_id"),
             *(pl.when(_col(name) != "[]").then(name).alias(name) for name in ("sizes", "input_types", "input_strides")),
-            inputs.each(frame["inputs"], inputs.from_torch),
+            inputs.map_texts(frame["inputs"], inputs.from_torch),
             _col("rest").alias("payload_json"),
             pl.lit(value=False).alias("is_async"),
         )

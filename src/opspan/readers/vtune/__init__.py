@@ -15,7 +15,7 @@ import polars as pl
 from opspan.errors import NotATrace, NotReadable, ReadError
 from opspan.files import open_file, temporary_folder
 from opspan.formats.sqlite import SqliteFile, is_sqlite, table_names
-from opspan.printable import listed_counts, said_of, shell_path
+from opspan.printable import listed_counts, replace_path, shell_path
 from opspan.readers.vtune import (
     archives,
     containers,
@@ -75,7 +75,7 @@ def read(path: Path) -> Tables:
         try:
             return _read(result_files.find(result, str(path), issues), issues)
         except ReadError as error:
-            raise type(error)(said_of(str(error), result, str(path), "unpack it")) from error
+            raise type(error)(replace_path(str(error), result, str(path), "unpack it")) from error
 
 
 def _head(path: Path) -> bytes:

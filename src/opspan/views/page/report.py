@@ -6,7 +6,7 @@ import html
 from collections.abc import Sequence
 from pathlib import Path
 
-from opspan.addresses import File, file_said
+from opspan.addresses import File, recorded_file
 from opspan.analysis import Analysis
 from opspan.views.page.document import document
 from opspan.views.page.section import Subject
@@ -50,5 +50,7 @@ def report(analysis: Analysis, out: Path | None, other: Analysis | None, *, over
 
 def subject_of(analysis: Analysis, other: Analysis | None = None) -> Subject:
     """With the files that both were read from."""
-    files, others = (tuple(map(file_said, one.tables.paths)) if one is not None else () for one in (analysis, other))
+    files, others = (
+        tuple(map(recorded_file, one.tables.paths)) if one is not None else () for one in (analysis, other)
+    )
     return Subject(analysis, files, other, others)
