@@ -31,8 +31,7 @@ _was_before_us = "polars" in sys.modules  # then a fork may also have come befor
 
 
 def is_cut_off() -> bool:
-    """Returns whether polars cannot be used here, because this process was forked after polars had started its
-    threads."""
+    """Returns whether polars cannot be used, because this process was forked after polars had started its threads."""
     return _is_cut_off or (_was_before_us and not _has_threads())
 
 

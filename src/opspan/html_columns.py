@@ -60,8 +60,7 @@ def sentence(text: str) -> str:
 
 
 def or_why_not(make: Callable[[], str], what: str, say: Callable[[str], str] = sentence) -> str:
-    """Returns the result of `make`, or a sentence about its error. For a broken trace the sentence is useful, while
-    IPython would print a traceback."""
+    """Returns the result of `make`, or a sentence about its error, for which IPython would print a traceback."""
     try:
         return make()
     except Exception as error:  # noqa: BLE001  # the sentence reports any error

@@ -37,7 +37,7 @@ def written(values: pl.Series, form: Callable[[pl.Expr], pl.Expr]) -> pl.Series:
 
 def hexes(raw: npt.NDArray[np.uint8], counts: npt.NDArray[Any] | int) -> pl.Series:
     """Returns the first `counts` bytes of each row as a JSON string of hex digits."""
-    import numpy as np  # imported late; whoever has bytes in an array has imported it
+    import numpy as np  # imported late: code that has bytes in an array has imported it
 
     width = raw.shape[1]
     if not len(raw) or not width:

@@ -98,7 +98,7 @@ _pointer_of.argtypes = (ctypes.py_object, ctypes.c_char_p)
 
 
 class _Result:
-    """A frame that native code made. `close` frees what nobody has taken."""
+    """A frame that native code made. `close` frees the columns that polars has not taken."""
 
     def __init__(self) -> None:
         self.schema = _Schema()
@@ -231,8 +231,7 @@ def cover(spans: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
 
 
 def covered(spans: pl.DataFrame, stretches: pl.DataFrame) -> pl.Series:
-    """Returns how much of each stretch the spans of its group cover together, in ns; null if it has no begin or no
-    end."""
+    """Returns how much of each stretch the spans of its group cover together, in ns; null without a begin or an end."""
     return _call("covered", spans, stretches)["ns"]
 
 
@@ -314,14 +313,12 @@ def json_items(rows: pl.DataFrame, before: int = 0) -> Iterator[memoryview]:
 
 
 def protobuf(rows: pl.DataFrame, number: int) -> memoryview:
-    """Returns the bytes of messages, each a field with this number (native/columns/protobuf.cpp). The names of columns
-    are the numbers of fields."""
+    """Returns messages, each a field with this number (native/columns/protobuf.cpp). Columns are named by numbers."""
     return _call("protobuf", rows, number=number)["bytes"].to_numpy().data
 
 
 def timeline(slices: pl.DataFrame) -> pl.DataFrame:
-    """Returns begins and ends of slices in order of time: the row, its lane beside the track, and whether it is an
-    end."""
+    """Returns begins and ends of slices in order of time: the row, its lane beside the track, and whether it ends."""
     return _call("timeline", slices)
 
 
@@ -358,8 +355,7 @@ def sqlite(columns: pl.DataFrame, table: pl.DataFrame, descriptor: int) -> list[
 
 
 def demangled(name: str) -> str:
-    """Returns the name of a C++ function or type as in its source. A name that is not mangled, or too long, is returned
-    unchanged."""
+    """Returns the name of a C++ function or type as in its source; unchanged if it is not mangled, or too long."""
     mangled = name.encode(errors="surrogatepass")
     if len(mangled) > _LONGEST_MANGLED or b"\0" in mangled:
         return name

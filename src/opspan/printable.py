@@ -25,8 +25,7 @@ def printable(text: str) -> str:
 
 
 def as_utf8(text: str) -> str:
-    """Returns text that columns and JSON can hold. Names of files may contain any bytes; Python shows invalid ones as
-    surrogates."""
+    """Returns text that columns and JSON can hold. File names may hold any bytes, which Python reads as surrogates."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 

@@ -40,7 +40,7 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EINVA
 
 
 def cache_folder() -> Path:
-    """Returns the folder for results that took long. Raises OSError if there is none: no variable, no home."""
+    """Returns the folder for results that took long. Raises OSError without a variable and a home."""
     chosen = os.environ.get(CACHE)
     if chosen:
         return Path(chosen)
@@ -52,8 +52,7 @@ def cache_folder() -> Path:
 
 
 def kept_folder(path: Path, mode: int = 0o755) -> Path:
-    """Returns the folder without links in its path, and creates it if it is missing. Raises PermissionError if others
-    could change its files."""
+    """Returns the folder without links in its path, made if missing. PermissionError: others could change its files."""
     path = Path(os.path.realpath(path))
     missing = [folder for folder in path.parents if not folder.exists()]
     for folder in reversed(missing):
@@ -63,8 +62,7 @@ def kept_folder(path: Path, mode: int = 0o755) -> Path:
 
 
 def check_folder(path: Path) -> Path:
-    """Returns the folder without links in its path. Raises PermissionError if somebody else could change its contents,
-    or replace it."""
+    """Returns the folder without links in its path. PermissionError: others could change its contents or replace it."""
     path = Path(os.path.realpath(path))
     wrong = _why_not_ours(path, path.stat())
     for folder in path.parents if wrong is None else ():
@@ -142,8 +140,7 @@ def _why_not_ours(path: Path, facts: os.stat_result, is_above: bool = False) -> 
 
 
 def _owner_of_the_unseen() -> int | None:
-    """Returns the user that owns the machine's own files, as / and /home, in a container that cannot see root's
-    number."""
+    """Returns the user that owns the machine's own files, as / and /home, in a container that does not see root."""
     try:
         if any(int(line.split()[1]) == 0 for line in _lines("/proc/self/uid_map")):
             return None
@@ -206,8 +203,7 @@ def unfinished(target: Path, *, overwrite: bool) -> Iterator[Path]:
 
 
 def is_stream(path: Path) -> bool:
-    """Returns whether to write into the path rather than replace it: a FIFO or a device. Raises OSError for a disk or a
-    socket, to which opspan does not write."""
+    """Returns whether opspan writes into the path, a FIFO or a device. Raises OSError for a disk or a socket."""
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116
     except OSError:

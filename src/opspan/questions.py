@@ -82,16 +82,14 @@ class Question:
 
     def rows_of(self, analysis: Analysis, options: Options) -> pl.DataFrame:
         options = self.checked(options)
-        return (self.rows_of_one or self._rows_by_parts)(analysis, options)
+        if self.rows_of_one is not None:
+            return self.rows_of_one(analysis, options)
+        return self.rows(self.parts(analysis, options), options)
 
     def answer_of(self, analysis: Analysis, options: Options) -> Answer:
         options = self.checked(options)
-        return (self.answer_of_one or self._answer_by_parts)(analysis, options)
-
-    def _rows_by_parts(self, analysis: Analysis, options: Options) -> pl.DataFrame:
-        return self.rows(self.parts(analysis, options), options)
-
-    def _answer_by_parts(self, analysis: Analysis, options: Options) -> Answer:
+        if self.answer_of_one is not None:
+            return self.answer_of_one(analysis, options)
         return self.answer(self.parts(analysis, options), options)
 
 

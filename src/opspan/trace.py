@@ -40,9 +40,7 @@ class Trace(Tables):
 
     @cached_property
     def analysed(self) -> Analysis:
-        """The trace and its analysis, which is made once: `trace.analysed.complete.ranges` has all columns of
-        docs/analysis.md.
-        """
+        """The trace and its analysis, made once. docs/analysis.md has the columns of `trace.analysed.complete.ranges`."""
         return Analysis(Tables(self.ranks, **self.frames))  # not of self, because a circle of references is freed late
 
     def _repr_html_(self) -> str:
@@ -259,7 +257,7 @@ class Trace(Tables):
         storage.save(self, Path(path), overwrite=overwrite)
 
     def with_metrics(self, report: pl.DataFrame, issues: Issues | None = None) -> Self:
-        """Returns the trace with the metrics of a report, as further columns of the table by name; events get none.
+        """Returns the trace with the metrics of a report, as further columns of the table by name, but not of events.
 
         Args:
             report: what `opspan.load_vtune_report` returns.

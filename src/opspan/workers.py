@@ -28,8 +28,7 @@ class WorkerError(Exception):
 
 
 def has_python() -> bool:
-    """Returns whether `sys.executable` is a Python. Otherwise it is a frozen program, or one that embeds Python, and
-    would start itself again."""
+    """Returns whether `sys.executable` is a Python: a frozen program, or one that embeds Python, would start again."""
     return not getattr(sys, "frozen", False) and bool(_PYTHON.fullmatch(Path(sys.executable or "").name))
 
 

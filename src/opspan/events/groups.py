@@ -73,13 +73,13 @@ def groups_of(
     by_overload: bool,
     has_ranks: bool,
 ) -> list[EventGroup]:
-    """Returns a group for each average, in order of their first events. Each frame is in order. If the CPU's frames
-    have a column `stack` (the number of a stack), it is a key too. Without ranks all rows are of rank 0."""
+    """Returns a group for each average, in order of their first events. Each frame is in order. The CPU's frames
+    may have a column `stack`, the number of a stack. Without ranks all rows are of rank 0."""
     groups: dict[tuple[Any, ...], EventGroup] = {}
     rank = ["rank"] if has_ranks else []
     keys = [*rank, "name", "kind", *(["sizes"] if by_shapes else []), *(["overload"] if by_overload else [])]
     shape_of: dict[str | None, str] = {}  # a cache, because every part has the same sizes again
-    for row in (row for part in cpu for row in _grouped(part, _with_stack(part, keys)).iter_rows(named=True)):
+    for row in (row for part in cpu for row in _grouped(part, keys).iter_rows(named=True)):
         shape: str | None = None
         if by_shapes and (shape := shape_of.get(row["sizes"])) is None:
             shape = shape_of[row["sizes"]] = str(shapes_of(row["sizes"]))
@@ -92,12 +92,9 @@ def groups_of(
     return sorted(groups.values(), key=lambda group: group.place)
 
 
-def _with_stack(part: pl.DataFrame, keys: list[str]) -> list[str]:
-    return [*keys, "stack"] if "stack" in part.columns else keys
-
-
 def _grouped(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """Returns sums of the rows with the same keys, with the times and the number of the first of these rows."""
+    """Returns sums by the keys and, if there is one, the column `stack`, with the times and number of the first row."""
+    keys = [*keys, "stack"] if "stack" in frame.columns else keys
     # The streaming engine takes a third of the default engine's time, but keeps no order: hence the position.
     sums = [*summed(_SUMS, frame.columns), pl.col("position").min()]
     grouped = frame.lazy().group_by(keys).agg(sums).collect(engine="streaming")

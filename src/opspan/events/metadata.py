@@ -51,10 +51,6 @@ def _text(value: str) -> str:
     return value.strip('"')
 
 
-def _truth(value: str) -> bool:
-    return value in ("1", "true")
-
-
 # kineto's key -> (field, the function that reads kineto's text)
 _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "registers per thread": ("registers_per_thread", int),
@@ -92,7 +88,7 @@ _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "Src Rank": ("src_rank", int),
     "Dst Rank": ("dst_rank", int),
     "Seq": ("seq", int),
-    "Is asynchronized op": ("is_async", _truth),
+    "Is asynchronized op": ("is_async", ("1", "true").__contains__),
 }
 
 

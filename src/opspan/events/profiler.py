@@ -105,12 +105,12 @@ def _folded(columns: EventColumns) -> EventColumns:
     is_folded = ((siblings == 1) & (name == name.gather(parent))).fill_null(value=False)
     if not is_folded.any():
         return columns
-    kept = nearest(pl.DataFrame({"parent": parent}), ~is_folded)
-    added = summed(cpu.select(_TIMES), kept, is_folded)
+    owner = nearest(pl.DataFrame({"parent": parent}), ~is_folded)
+    added = summed(cpu.select(_TIMES), owner, is_folded)
     cpu = cpu.with_columns(
         *(cpu[name] + added[name] for name in _TIMES),
         (cpu["is_event"] & ~is_folded).alias("is_event"),
-        kept.gather(parent).alias("parent"),
+        owner.gather(parent).alias("parent"),
     )
-    device = columns.device.with_columns(kept.gather(columns.device["range"]).alias("range"))
+    device = columns.device.with_columns(owner.gather(columns.device["range"]).alias("range"))
     return columns._replace(cpu=cpu, device=device)

@@ -147,8 +147,7 @@ def render(events: Iterable[Any], facts: Facts, options: TableOptions, further: 
 def filled(
     events: Iterable[Any], facts: Facts, options: TableOptions, further: Sequence[TextColumn] = ()
 ) -> list[TextColumn]:
-    """Returns the columns with a cell for each line. An event with a stack has several lines; further columns use the
-    first."""
+    """Returns the columns with a cell for each line. A stack gives an event several lines; `further` use the first."""
     if facts.has_device_time and not facts.use_device:
         raise RuntimeError("use_device is None, but there is device performance data.")
     kinds = _kinds_of_columns(facts, options)
@@ -256,7 +255,8 @@ def cells_of(event: Any, facts: Facts, options: TableOptions) -> Iterator[Any]:
         yield str(event.input_shapes)[: _shapes_width(facts, options)]
     # torch has the titles of the last two columns in the other order; with both on, each is under the other's title.
     if options.with_flops and facts.least_flops is not None:
-        yield _flops(event.flops or 0, facts.least_flops)
+        scale = pow(10, math.floor(_thousands(facts.least_flops)) * -3.0)
+        yield f"{event.flops * scale:8.3f}" if (event.flops or 0) > 0 else "--"
     if facts.longest_stack_entry is not None:
         yield _end_of_path(event.stack[0], _stack_width(facts, options)) if event.stack else ""
 
@@ -276,8 +276,3 @@ def _end_of_path(path: str, width: int) -> str:
 def _thousands(flops: int) -> float:
     """Returns the logarithm of the number to the base 1000, at least 0 and at most that of the largest unit."""
     return max(0, min(math.log10(flops) / 3, float(len(FLOPS) - 1)))
-
-
-def _flops(flops: int, least: int) -> str:
-    scale = pow(10, math.floor(_thousands(least)) * -3.0)
-    return f"{flops * scale:8.3f}" if flops > 0 else "--"

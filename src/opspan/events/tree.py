@@ -33,10 +33,10 @@ def link(events: Iterable[FunctionEvent]) -> None:
 
 def without_duplicates(events: Sequence[FunctionEvent]) -> list[FunctionEvent]:
     """Drops events that are the only child of one with the same name, which takes over their children and kernels."""
-    kept = list(events)
+    remaining = list(events)
     while True:
         left: list[FunctionEvent] = []
-        for event in kept:
+        for event in remaining:
             parent = event.cpu_parent
             if parent is None or parent.name != event.name or len(parent.cpu_children) != 1:
                 left.append(event)
@@ -45,9 +45,9 @@ def without_duplicates(events: Sequence[FunctionEvent]) -> list[FunctionEvent]:
             parent.kernels = event.kernels
             for child in event.cpu_children:
                 child.cpu_parent = parent
-        if len(left) == len(kept):
-            return kept
-        kept = left
+        if len(left) == len(remaining):
+            return remaining
+        remaining = left
 
 
 def hand_stacks_to_backward(events: Sequence[FunctionEvent]) -> None:

@@ -1,4 +1,4 @@
-"""Turns bytes into columns, whoever wrote them: SQLite, Chrome traces, Parquet, Arrow, compressed files, NVTX payloads.
+"""Turns bytes of any source into columns: SQLite, Chrome traces, Parquet, Arrow, compressed files, NVTX payloads.
 
 budget.py limits what a file may cost; boundary.py turns all errors into one kind. The readers (readers/) know what the
 columns of each source mean.

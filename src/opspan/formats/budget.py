@@ -117,8 +117,7 @@ class Meter:
         return texts.gather(rows.set(sizes.fill_null(0).cum_sum() > max(left, 0), None))
 
     def join(self, frame: pl.DataFrame, rows: pl.DataFrame, key: list[str]) -> pl.DataFrame:
-        """Adds to the frame the columns of the rows that its key refers to. Keys of `rows` are unique; texts as in
-        `gather`."""
+        """Adds columns of the rows that the frame's key refers to. Keys of `rows` are unique; texts as in `gather`."""
         return beside(frame, self.columns_at(rows, places(frame.select(key), rows.select(key)), *key))
 
     def columns_at(self, rows: pl.DataFrame, at: pl.Series, *key: str) -> list[pl.Series]:
@@ -159,11 +158,11 @@ def check_room(path: Path, factor: float, has_parts: bool) -> None:
 
 def available_bytes() -> int | None:
     """Returns how much more memory this process may take; None: it is not known, or the user said not to ask."""
-    asked = os.environ.get(LIMIT)
-    if asked is not None:
-        size = re.fullmatch(r"([0-9]{1,15})\s*([KMGT]?)i?B?", asked.strip(), re.IGNORECASE)
+    limit = os.environ.get(LIMIT)
+    if limit is not None:
+        size = re.fullmatch(r"([0-9]{1,15})\s*([KMGT]?)i?B?", limit.strip(), re.IGNORECASE)
         if size is None:
-            raise UsageError(f"{LIMIT}={asked!r} is not a size; expected one such as 64G, or 0 for no limit")
+            raise UsageError(f"{LIMIT}={limit!r} is not a size; expected one such as 64G, or 0 for no limit")
         return int(size[1]) * _UNITS[size[2].upper()] or None
     return min((room for room in (_of_machine(), *_of_groups()) if room is not None), default=None)
 

@@ -94,7 +94,8 @@ class ChromeFile:
         """Yields the results of `make` for some events at a time. Several threads call `make`. The events have ph, cat,
         name, pid, tid (pid_text, tid_text: those that are not numbers), id, ts_ns, dur_ns, the columns of `args`, and
         `rest`: JSON of all other args."""
-        columns = _frame_of((*args, Arg("cat", _CATEGORY, stems)))
+        rows = [(arg.column, key, arg.as_) for arg in (*args, Arg("cat", _CATEGORY, stems)) for key in arg.keys]
+        columns = pl.DataFrame(rows, schema=_NO_ARGS.schema, orient="row")
         try:
             with open_file(self.path) as file:
                 head = file.read(6)
@@ -223,8 +224,7 @@ _FIELDS: Final[dict[str, Dtype]] = {
 
 
 def gathered(file: ChromeFile, groups: Groups, issues: Issues) -> dict[str, pl.DataFrame]:
-    """Returns the events of each group. Counts events without a group, and events without a time in groups that need
-    one."""
+    """Returns the events of each group. Counts events without a group, and those that lack a time which they need."""
     columns_of = {group: Columns() for group in groups.columns}
     skipped: Counter[str] = Counter()
     before = 0
@@ -281,17 +281,17 @@ def _only(rows: pl.DataFrame, chosen: pl.Series | None) -> pl.DataFrame:
     return rows if chosen is None else rows.filter(chosen)
 
 
-def _needed(rows: pl.DataFrame, args: Sequence[Arg], kept: Iterable[str]) -> list[str]:
-    """Returns the columns that are kept, and those whose values go into them."""
-    of_rest = {arg.column for arg in args} if "rest" in kept else set()
-    return [name for name in rows.columns if name in {"ts_ns", *kept} or name in of_rest]
+def _needed(rows: pl.DataFrame, args: Sequence[Arg], columns: Iterable[str]) -> list[str]:
+    """Returns the columns to select: `columns`, and those whose values go into them."""
+    of_rest = {arg.column for arg in args} if "rest" in columns else set()
+    return [name for name in rows.columns if name in {"ts_ns", *columns} or name in of_rest]
 
 
-def put_back(rows: pl.DataFrame, args: Sequence[Arg], kept: Iterable[str]) -> pl.DataFrame:
-    """Adds args to `rest` that were read as columns which are not kept."""
-    if "rest" not in kept:
+def put_back(rows: pl.DataFrame, args: Sequence[Arg], columns: Iterable[str]) -> pl.DataFrame:
+    """Adds to `rest` the args that were read as columns, but not as one of `columns`."""
+    if "rest" not in columns:
         return rows
-    unread = [arg for arg in args if arg.column in rows.columns and arg.column not in kept]
+    unread = [arg for arg in args if arg.column in rows.columns and arg.column not in columns]
     lost = [arg for arg in unread if rows[arg.column].count()]
     if not lost:
         return rows
@@ -334,11 +334,6 @@ def is_utc(*frames: pl.DataFrame) -> bool:
     """Whether the times of the tables can be UTC: after 2001."""
     firsts = (frame["start_ns"].min() for frame in frames)
     return min((first for first in firsts if isinstance(first, int)), default=0) > _SINCE_1970_NS
-
-
-def _frame_of(args: Sequence[Arg]) -> pl.DataFrame:
-    rows = [(arg.column, key, arg.as_) for arg in args for key in arg.keys]
-    return pl.DataFrame(rows, schema=_NO_ARGS.schema, orient="row")
 
 
 def _json_value(value: str) -> Any:

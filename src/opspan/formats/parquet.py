@@ -20,26 +20,26 @@ from opspan.errors import ReadError
 from opspan.files import open_file, size_on_disk
 from opspan.formats.budget import FOOTER, PAGE, ROWS
 from opspan.formats.counts import SAYS_MORE, within
-from opspan.formats.thrift import PLAIN, CompactReader, Kept
+from opspan.formats.thrift import PLAIN, CompactReader, Fields
 
 _MAGIC: Final = b"PAR1"
 _END: Final = 8  # the footer's length, and the magic once more
 _HEAD: Final = 256  # bytes: enough for the heads of most pages; bounds that are long texts make longer heads
 
 # Numbers of fields in the format. `data` is a page of the first or the second version; pages of indexes are not data.
-_STATISTICS: Final[Kept] = {3: ("nulls", PLAIN), 5: ("largest", PLAIN), 6: ("least", PLAIN)}
-_COLUMN: Final[Kept] = {
+_STATISTICS: Final[Fields] = {3: ("nulls", PLAIN), 5: ("largest", PLAIN), 6: ("least", PLAIN)}
+_COLUMN: Final[Fields] = {
     5: ("values", PLAIN),
     7: ("bytes", PLAIN),
     9: ("data_at", PLAIN),
     11: ("dictionary_at", PLAIN),
     12: ("statistics", _STATISTICS),
 }
-_GROUP: Final[Kept] = {1: ("columns", {3: ("column", _COLUMN)}), 3: ("rows", PLAIN)}
-_FOOTER: Final[Kept] = {3: ("rows", PLAIN), 4: ("groups", _GROUP)}
-_DATA: Final[Kept] = {1: ("values", PLAIN)}
-_DATA_2: Final[Kept] = {**_DATA, 2: ("nulls", PLAIN), 3: ("rows", PLAIN), 5: ("depths", PLAIN), 6: ("repeats", PLAIN)}
-_PAGE: Final[Kept] = {
+_GROUP: Final[Fields] = {1: ("columns", {3: ("column", _COLUMN)}), 3: ("rows", PLAIN)}
+_FOOTER: Final[Fields] = {3: ("rows", PLAIN), 4: ("groups", _GROUP)}
+_DATA: Final[Fields] = {1: ("values", PLAIN)}
+_DATA_2: Final[Fields] = {**_DATA, 2: ("nulls", PLAIN), 3: ("rows", PLAIN), 5: ("depths", PLAIN), 6: ("repeats", PLAIN)}
+_PAGE: Final[Fields] = {
     2: ("unpacked", PLAIN),
     3: ("bytes", PLAIN),
     5: ("data", _DATA),

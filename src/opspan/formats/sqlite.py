@@ -5,7 +5,7 @@ to be rolled back, is copied and repaired there. A file that cannot be read at a
 with damaged places is read as far as possible, and the damage is counted.
 
 It runs nothing that a file says: it reads only tables that hold rows of their own, and of them only columns that hold
-values. A view, a virtual table or a computed column is a program of whoever wrote the file, and it need not end. A
+values. A view, a virtual table or a computed column is a program of the file's author, and it need not end. A
 query returns no more rows than the file has room for, because pages may refer to each other without end.
 
 The readers know what the tables mean.
@@ -357,8 +357,7 @@ def table_names(path: str | Path) -> frozenset[str]:
 
 
 def _converted(frame: pl.DataFrame, columns: Mapping[str, Type], odd: int = 0) -> _Chunk:
-    """Checks the texts of the rows, and casts small integers. SQLite returns any bytes as text, and polars trusts the
-    driver."""
+    """Checks texts (they may be any bytes, and polars takes them unchecked from the driver), casts small integers."""
     undecoded = 0
     converted = []
     for name, kind in columns.items():

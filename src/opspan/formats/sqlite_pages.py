@@ -75,8 +75,7 @@ def opened(path: Path) -> Iterator[int]:
 def read(
     descriptor: int, layout: TableLayout, columns: Mapping[str, Type], threads: int, most_text: int
 ) -> tuple[pl.DataFrame, int] | str:
-    """Returns the columns, and the bytes of text in them; or a text that says why the table is declined. `most_text`:
-    the bytes of text that the file may hold."""
+    """Returns the columns and their bytes of text, or why they are declined. `most_text`: bytes that are allowed."""
     if not columns.keys() <= layout.fields.keys():
         return "a column that is not there"
     if any(kind == "text" and name in layout.reals for name, kind in columns.items()):
@@ -110,8 +109,7 @@ def read(
 
 
 def _default(sql: str | None, kind: Type) -> tuple[int | None, str | None, bool]:
-    """Returns the column's default, which rows have that are older than the column: a number, a text, and whether it is
-    known without SQLite."""
+    """Returns the value of rows that are older than the column: a number, a text, and whether it is known here."""
     if sql is None or sql.upper() == "NULL":
         return None, None, True
     if kind in ("int", "int32") and re.fullmatch(_WHOLE, sql):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-# Fields of a structure that are kept: by number, the field's name, and the fields to keep if it is a structure itself.
-Kept = Mapping[int, tuple[str, Any]]
-PLAIN: Final[Kept] = {}
+# The fields of a structure to read: by number, the field's name, and its own fields if it is a structure.
+Fields = Mapping[int, tuple[str, Any]]
+PLAIN: Final[Fields] = {}
 
 _DEEPEST: Final = 64
 _TRUE, _FALSE = 1, 2  # as fields they have no further bytes; in lists they are one byte
@@ -22,7 +22,7 @@ class CompactReader:
     def __init__(self, raw: bytes) -> None:
         self._raw, self.at = raw, 0
 
-    def struct(self, kept: Kept, depth: int = 0) -> dict[str, Any]:
+    def struct(self, wanted: Fields, depth: int = 0) -> dict[str, Any]:
         fields: dict[str, Any] = {}
         raw, number = self._raw, 0
         while True:
@@ -40,15 +40,15 @@ class CompactReader:
                     value = byte >> 1 ^ -(byte & 1)
                 else:
                     value = self._number()
-                if number in kept:
-                    fields[kept[number][0]] = value
+                if number in wanted:
+                    fields[wanted[number][0]] = value
                 continue
-            name, inner = kept.get(number, ("", PLAIN))
+            name, inner = wanted.get(number, ("", PLAIN))
             value = kind == _TRUE if kind in (_TRUE, _FALSE) else self._value(kind, inner, depth)
             if name:
                 fields[name] = value
 
-    def _value(self, kind: int, kept: Kept, depth: int) -> Any:
+    def _value(self, kind: int, wanted: Fields, depth: int) -> Any:
         if depth > _DEEPEST:
             raise ValueError(depth)
         if kind in _VARINTS:
@@ -61,23 +61,23 @@ class CompactReader:
             return self._bytes(self._varint())
         if kind in (_LIST, _SET):
             head = self._byte()
-            return self._values(self._varint() if head >> 4 == 15 else head >> 4, [head & 15], kept, depth)
+            return self._values(self._varint() if head >> 4 == 15 else head >> 4, [head & 15], wanted, depth)
         if kind == _MAP:
             count = self._varint()
             kinds = self._byte() if count else 0
             return self._values(count, [kinds >> 4, kinds & 15], PLAIN, depth)
         if kind == _STRUCT:
-            return self.struct(kept, depth + 1)
+            return self.struct(wanted, depth + 1)
         raise ValueError(kind)
 
-    def _values(self, count: int, kinds: list[int], kept: Kept, depth: int) -> list[Any]:
+    def _values(self, count: int, kinds: list[int], wanted: Fields, depth: int) -> list[Any]:
         if count > len(self._raw) - self.at:  # a value has at least one byte
             raise IndexError(count)
         values = []
         for _ in range(count):
             for kind in kinds:
-                value = self._value(kind, kept, depth + 1)
-                if kept:
+                value = self._value(kind, wanted, depth + 1)
+                if wanted:
                     values.append(value)
         return values
 

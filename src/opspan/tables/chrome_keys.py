@@ -113,7 +113,7 @@ OTHERS = (ENDED, OVERLAPS, UNNAMED, API, "range", "call", "work", "memory", "Pyt
 
 
 def _with_others(table: str, keys: dict[str, str]) -> dict[str, str]:
-    """Adds the columns that have no key here under their own names, so that none is lost."""
+    """Adds the columns that have no key here under their own names, so that every column is written."""
     others = [name for name in schema.TABLES[table].schema if name not in keys and name not in _IN_THE_EVENT[table]]
     return {**keys, **{name: name for name in others}}
 

@@ -54,10 +54,6 @@ class Lanes(NamedTuple):
     ranks: tuple[Metadata, ...]
 
     @property
-    def rank_of(self) -> dict[int, int]:
-        return {number: lane.rank for number, lane in self.of.items()}
-
-    @property
     def cycle_of(self) -> dict[int, int | None]:
         return {number: lane.cycle for number, lane in self.of.items()}
 
@@ -85,11 +81,12 @@ class Lanes(NamedTuple):
 
     def back(self, rows: pl.DataFrame) -> pl.DataFrame:
         """Puts the ranks back in place of the lanes, in rows of an analysis."""
-        return rows.with_columns(rank=_as(self.rank_of)) if "rank" in rows.columns else rows
+        rank_of = {number: lane.rank for number, lane in self.of.items()}
+        return rows.with_columns(rank=_as(rank_of)) if "rank" in rows.columns else rows
 
 
 def with_cycles(rows: pl.DataFrame, cycle_of: Mapping[int, int | None]) -> pl.DataFrame:
-    """Adds the number of the cycle beside that of the lane, for analyses that need both when the ranks are back."""
+    """Adds the number of each row's cycle, by its rank or lane."""
     return rows.with_columns(_col("rank").replace_strict(cycle_of, default=None, return_dtype=pl.Int32).alias(COLUMN))
 
 
@@ -117,8 +114,7 @@ def merge_cycles(cycles: Sequence[Metadata]) -> Metadata:
 
 
 def begins(frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """Returns rank, cycle, begin_ns: when each cycle began. These tell cycles apart by time where a format has no
-    column for them."""
+    """Returns rank, cycle, begin_ns: when each cycle began. It tells cycles apart in formats without that column."""
     parts = [
         frame.select("rank", COLUMN, begin_ns="start_ns" if "start_ns" in frame.columns else "time_ns")
         for frame in frames.values()
@@ -226,12 +222,8 @@ def _note_assumed(
         issues.add("assumed_cycles", len(places), f"{names}: numbers of steps begin again")
 
 
-def _handled(one: Metadata) -> re.Match[str] | None:
-    return HANDLED.fullmatch(PurePath(one.paths[0]).name) if len(one.paths) == 1 else None
-
-
 def _worker(one: Metadata) -> str | None:
-    name = _handled(one)
+    name = HANDLED.fullmatch(PurePath(one.paths[0]).name) if len(one.paths) == 1 else None
     return name["worker"] if name is not None and name["time"] else None
 
 

@@ -351,8 +351,7 @@ class Issue:
 
 @dataclass
 class Issues:
-    """The issues that a reader has collected so far. A count of 0 adds nothing, so a reader need not check its counts.
-    The counts of equal issues are added."""
+    """The issues that a reader has collected so far. Equal issues are counted together, and counts of 0 are ignored."""
 
     path: str | None = None
     _found: dict[tuple[str, str], Issue] = field(default_factory=dict)

@@ -44,7 +44,10 @@ def _count_unknown(names: pl.Series, trace: Tables) -> int:
 
 
 def metrics_of(report: pl.DataFrame) -> pl.DataFrame:
-    long = _of_summary(report) if set(_LONG) <= set(report.columns) else _of_table(report)
+    if set(_LONG) <= set(report.columns):
+        long = report.filter(_col("section").str.contains(_TASKS, literal=True)).select("name", "metric", "value")
+    else:
+        long = _of_table(report)
     long = long.drop_nulls().filter(~_col("name").str.contains(_NO_NAME))
     named = long.with_columns(parse_column(long["name"])["name"].cast(pl.String).alias("name"))
     one = _col("value").len() == 1
@@ -55,10 +58,6 @@ def metrics_of(report: pl.DataFrame) -> pl.DataFrame:
     return metrics.drop_nulls().select(
         pl.lit(0, dtype=pl.Int32).alias("rank"), *(_col(name).cast(METRICS.schema[name]) for name in metrics.columns)
     )
-
-
-def _of_summary(report: pl.DataFrame) -> pl.DataFrame:
-    return report.filter(_col("section").str.contains(_TASKS, literal=True)).select("name", "metric", "value")
 
 
 def _of_table(report: pl.DataFrame) -> pl.DataFrame:

@@ -1,8 +1,8 @@
 """Splits a file with processes of several ranks into these ranks.
 
-    in_ranks(trace, told, of_all) -> the trace with a rank for each that its processes belong to
+    in_ranks(trace, of_pid, of_all) -> the trace with a rank for each that its processes belong to
 
-`told` has what is known of processes, by pid, and `of_all` what is known of the whole file. If fewer than two ranks are
+`of_pid` has the known ranks of processes, by pid, and `of_all` the rank of the whole file. If fewer than two ranks are
 known, the trace is one rank. Rows of a device belong to the ranks that used it. Rows without a process (issues, figures
 of reports) belong to the first rank.
 """
@@ -22,12 +22,12 @@ _ACTIVE = ("ranges", "calls", "work", "functions", "memory", "samples")
 _DEVICE = "device_id"
 
 
-def in_ranks(trace: Tables, told: Mapping[int, Told], of_all: Told = NOTHING) -> Tables:
-    ranks = {one.rank: one for one in told.values() if one.rank is not None}
+def in_ranks(trace: Tables, of_pid: Mapping[int, Told], of_all: Told = NOTHING) -> Tables:
+    ranks = {one.rank: one for one in of_pid.values() if one.rank is not None}
     if len(ranks) < 2:
         only = replace(trace.metadata, told=next(iter(ranks.values()), of_all))
         return Tables((only,), **trace.frames)
-    of_process = {pid: one.rank for pid, one in told.items() if one.rank is not None}
+    of_process = {pid: one.rank for pid, one in of_pid.items() if one.rank is not None}
     first = min(ranks)
     # Processes whose rank is not known are together one rank, after the others, if they did anything.
     others = set(active(trace)) - set(of_process)

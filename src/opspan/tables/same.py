@@ -46,8 +46,7 @@ def _bounds(frame: pl.DataFrame, names: Sequence[str]) -> list[tuple[Any, Any, i
 
 
 def each_once(frame: pl.DataFrame, name: str) -> pl.Series:
-    """Returns the distinct values of a column, in any order. Hashes and sorts few of them: equal values mostly follow
-    each other."""
+    """Returns the distinct values of a column, in any order. Equal ones mostly follow each other: few are hashed."""
     if frame.is_empty() or is_one(frame, name):
         return frame.head(1).get_column(name)
     column = frame.get_column(name)  # compares two views of the column: a third of the time of shifting it
@@ -56,8 +55,7 @@ def each_once(frame: pl.DataFrame, name: str) -> pl.Series:
 
 
 def rows_once(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
-    """Returns the distinct rows of these columns, in any order. Rows that follow each other are mostly equal, so few
-    are hashed."""
+    """Returns the distinct rows of these columns, in any order. Equal rows mostly follow each other: few are hashed."""
     rows = frame.select(names)
     is_other = pl.DataFrame([column[1:].ne_missing(column[:-1]) for column in rows])
     changed = rows[1:].filter(is_other.select(pl.any_horizontal(pl.all())).to_series())

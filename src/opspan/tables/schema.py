@@ -367,11 +367,9 @@ def _without_rows(columns: tuple[tuple[str, Dtype], ...]) -> pl.DataFrame:
 def completed(frame: pl.DataFrame, dtypes: Mapping[str, Dtype]) -> pl.DataFrame:
     """Selects these columns in this order, null where the frame lacks them."""
     have = frame.columns
-    return (
-        frame
-        if have == list(dtypes)
-        else frame.select(*(name if name in have else null(name, dtype) for name, dtype in dtypes.items()))
-    )
+    if have == list(dtypes):
+        return frame
+    return frame.select(*(name if name in have else null(name, dtype) for name, dtype in dtypes.items()))
 
 
 @lru_cache(4096)  # limited, because names may come from files

@@ -20,7 +20,7 @@ from opspan.errors import MissingPackage, StrictError, UsageError
 from opspan.printable import LONGEST_LINE, listed, plural
 from opspan.tables import schema
 from opspan.tables.clocks import BY_UTC
-from opspan.tables.cycles import COLUMN, Recording, check, merge_cycles, numbers_of
+from opspan.tables.cycles import COLUMN, Recording, check, merge_cycles, numbers_of, with_cycles
 from opspan.tables.issues import Issues
 from opspan.tables.metadata import Metadata
 from opspan.tables.ranks import number_ranks
@@ -84,13 +84,13 @@ class Tables:
     def replace(self, **frames: pl.DataFrame) -> Self:
         """Returns a trace with other frames.
 
-        Where their rows are others, columns that an analysis added are dropped from the frames that stay, as they are
-        about rows that are gone. `events()` and the views work them out again.
+        If they have other rows, columns that an analysis added are dropped from all other frames, because they are
+        about rows that are gone. `events()` and the views compute them again.
         """
-        kept = {name: frame for name, frame in self.frames.items() if name not in frames}
+        others = {name: frame for name, frame in self.frames.items() if name not in frames}
         if self.is_analysed and any(_has_other_rows(frame, self.frames[name]) for name, frame in frames.items()):
-            kept = {name: schema.without_added(name, frame) for name, frame in kept.items()}
-        return type(self)(self.ranks, **kept, **frames)
+            others = {name: schema.without_added(name, frame) for name, frame in others.items()}
+        return type(self)(self.ranks, **others, **frames)
 
     @property
     def is_analysed(self) -> bool:
@@ -162,9 +162,7 @@ class Tables:
         return min((start for start in starts if isinstance(start, int)), default=None)
 
     def duration_ns(self) -> int | None:
-        """Returns the time from the first begin to the last end of what the program did, without the time between
-        cycles.
-        """
+        """Returns the time from the program's first begin to its last end, without the time between cycles."""
         frames = [self.ranges, self.calls, own(self.work)]
         if not any(COLUMN in frame.columns for frame in frames):
             return _duration_ns(frames)
@@ -234,7 +232,7 @@ def joined(traces: Sequence[Tables], ranks: Sequence[Metadata], issues: Issues) 
         cycles = {one.rank: one.cycle for one in (next(rest) for _ in trace.ranks) if one.cycle is not None}
         for name, frame in trace.frames.items():
             frame = moved(name, frame, renamed, ids, shift_ns)
-            frames[name].append(_in_cycles(frame, cycles) if cycles and name in schema.IN_CYCLES else frame)
+            frames[name].append(with_cycles(frame, cycles) if cycles and name in schema.IN_CYCLES else frame)
         ids = {name: first_id + id_count(trace.frames[name]) for name, first_id in ids.items()}
     frames["issues"].append(issues.frame())
     # Frames may have columns that a user added, and not all of them the same.
@@ -247,11 +245,6 @@ def joined(traces: Sequence[Tables], ranks: Sequence[Metadata], issues: Issues) 
 
 # Columns that tell apart rows of tables which are not of one cycle.
 _KEYS = {"threads": ("rank", "pid", "tid"), "processes": ("rank", "pid"), "devices": ("rank", "device_id", "uuid")}
-
-
-def _in_cycles(rows: pl.DataFrame, cycles: Mapping[int, int]) -> pl.DataFrame:
-    number = pl.col("rank").replace_strict(cycles, default=None, return_dtype=pl.Int32)
-    return rows.with_columns(number.alias(COLUMN))
 
 
 def on_one_clock(
@@ -324,12 +317,12 @@ def _on_clock_of(first: Metadata, metadata: Metadata, shift_ns: int | None) -> M
     return dataclasses.replace(metadata, clock=first.clock, origin_utc_ns=first.origin_utc_ns, options=options)
 
 
-def _has_other_rows(given: pl.DataFrame, frame: pl.DataFrame) -> bool:
+def _has_other_rows(new: pl.DataFrame, frame: pl.DataFrame) -> bool:
     if "id" not in frame.columns:
         return False
-    if "id" not in given.columns:
-        return given.height != frame.height or frame["id"].count() > 0
-    return not given["id"].equals(frame["id"])
+    if "id" not in new.columns:
+        return new.height != frame.height or frame["id"].count() > 0
+    return not new["id"].equals(frame["id"])
 
 
 def id_count(frame: pl.DataFrame) -> int:

@@ -81,10 +81,6 @@ class Stretch(NamedTuple):
         known = end.fill_null(FOREVER)
         return ((start < self.end_ns) & ((start >= self.start_ns) | (known > self.start_ns))).fill_null(value=False)
 
-    def note(self, issues: Issues, left_out: int) -> None:
-        """Adds an issue with the number of rows that were left out."""
-        issues.add("outside_window", left_out)
-
 
 def options_of(window: Window | None, stretch: Stretch | None) -> dict[str, Any]:
     """Returns the options that record in a trace's metadata which part was read."""
@@ -107,8 +103,7 @@ def _text_of(steps: Steps) -> str:
 
 
 def numbers_of(names: pl.Series, steps: Steps) -> pl.Series:
-    """Returns the number of the step that each name stands for, or null. Steps that are asked for by name have the
-    number 0."""
+    """Returns the number of the step that each name stands for, or null. Steps chosen by name have the number 0."""
     texts = names.cast(pl.String)
     if isinstance(steps, tuple):
         return texts.str.extract(STEP).cast(pl.Int64)
@@ -163,7 +158,7 @@ def cut(trace: Tables, window: Window, stretch: Stretch | None = None) -> Tables
     for name in ("ranges", "functions"):
         frames[name] = without_lost_parents(frames[name])
     issues = Issues(listed(trace.metadata.paths, longest=LONGEST_LINE))
-    stretch.note(issues, left_out)
+    issues.add("outside_window", left_out)
     ranks = [replace(rank, options={**rank.options, **options_of(window, stretch)}) for rank in trace.ranks]
     return Tables(tuple(ranks), **{**trace.frames, **frames, "issues": pl.concat([trace.issues, issues.frame()])})
 
@@ -179,10 +174,10 @@ def _launched(trace: Tables, ranges: pl.DataFrame, calls: pl.DataFrame, stretch:
     pairs = pairs.with_columns(pl.col("called_ns", "start_ns").fill_null(_EARLIEST)).sort("called_ns", "id")
     is_before = pl.col("called_ns") <= pl.col("start_ns")
     launch = pl.coalesce(pl.col("id").filter(is_before).last(), pl.col("id").first())
-    found = pairs.group_by("row").agg(launch).filter(pl.col("id").is_in(calls["id"].implode()))
+    launched = pairs.group_by("row").agg(launch).filter(pl.col("id").is_in(calls["id"].implode()))
     begun = ranges["id"].filter(ranges["start_ns"].is_between(stretch.start_ns, stretch.end_ns, closed="left"))
     is_named = trace.work["named_range_id"].is_in(begun.implode()).fill_null(value=False)
-    return is_named.scatter(found["row"], True) if found.height else is_named
+    return is_named.scatter(launched["row"], True) if launched.height else is_named
 
 
 def _stretch(trace: Tables, window: Window) -> Stretch:

@@ -123,7 +123,7 @@ def _read_one(paths: Sequence[Path], stretch: Stretch | None, window: Window | N
         # The end of a range may be in a unit after that of the range itself.
         until = pl.when("is_mark").then("start_ns").otherwise("end_ns")
         ranges = without_lost_parents(ranges.filter(stretch.overlap(pl.col("start_ns"), until)))
-        stretch.note(issues, file.left_out + read - ranges.height)
+        issues.add("outside_window", file.left_out + read - ranges.height)
     trace = Tables(
         (_metadata(file, window, stretch),),
         ranges=ranges,
