@@ -215,10 +215,10 @@ def read_all(
 def _has_other_cycle(trace: Tables, others: Sequence[Tables]) -> bool:
     """Returns whether another trace is of the same process; a missing step may then be in that trace."""
     from opspan.tables.ranks import have_other_cycles
-    from opspan.tables.tables import recordings_of
+    from opspan.tables.tables import recorded_of
 
     own, rest = (
-        [pair for one in traces for pair in zip(one.ranks, recordings_of(one), strict=True)]
+        [pair for one in traces for pair in zip(one.ranks, recorded_of(one), strict=True)]
         for traces in ([trace], others)
     )
     return have_other_cycles(own, rest)

@@ -40,7 +40,7 @@ class Trace(Tables):
 
     @cached_property
     def analysed(self) -> Analysis:
-        """The trace and its analysis, made once. docs/analysis.md has the columns of `trace.analysed.complete.ranges`."""
+        """The trace and its analysis, made once. docs/analysis.md has the columns of `.analysed.complete.ranges`."""
         return Analysis(Tables(self.ranks, **self.frames))  # not of self, because a circle of references is freed late
 
     def _repr_html_(self) -> str:

@@ -8,8 +8,8 @@ from itertools import permutations
 import pytest
 
 from opspan.tables import Metadata
-from opspan.tables.cycles import Recording, lanes, merge_cycles
-from opspan.tables.ranks import number_ranks
+from opspan.tables.cycles import RecordingSpan, lanes, merge_cycles
+from opspan.tables.ranks import decided
 from opspan.tables.told import told
 
 S = 10**9
@@ -22,13 +22,13 @@ def of(path: str, begin: int, pid: int = 7, steps: tuple[int, int] | None = None
     given: dict[str, object] = {"source": "kineto", "origin_utc_ns": 1, **more}
     return (
         Metadata(paths=(path,), told=told("distributedInfo", rank, 8), **given),  # type: ignore[arg-type]
-        Recording(begin * S, (begin + long) * S, True, frozenset([pid]), steps),
+        RecordingSpan(begin * S, (begin + long) * S, True, frozenset([pid]), steps),
     )
 
 
-def found(*files: tuple[Metadata, Recording]) -> tuple[list[tuple[int, int | None]], dict[str, str]]:
+def found(*files: tuple[Metadata, RecordingSpan]) -> tuple[list[tuple[int, int | None]], dict[str, str]]:
     """Rank and cycle of each file, and the issues."""
-    ranks, issues = number_ranks([one for one, _ in files], [when for _, when in files])
+    ranks, issues = decided([one for one, _ in files], [when for _, when in files])
     return [(one.rank, one.cycle) for one in ranks], {issue.code: issue.detail for issue in issues}
 
 
@@ -125,8 +125,8 @@ def test_steps_that_begin_again_may_be_of_another_run() -> None:
 def test_nothing_is_known_of_who_recorded() -> None:
     files = [of("x.json", 0, host="a"), of("y.json", 10, host="a")]
 
-    numbers, _ = number_ranks([one for one, _ in files], [])
-    pidless, _ = number_ranks([one for one, _ in files], [when._replace(pids=frozenset()) for _, when in files])
+    numbers, _ = decided([one for one, _ in files], [])
+    pidless, _ = decided([one for one, _ in files], [when._replace(pids=frozenset()) for _, when in files])
 
     assert [one.cycle for one in (*numbers, *pidless)] == [None] * 4
 
@@ -148,7 +148,7 @@ def test_a_file_that_is_gone_does_not_move_the_numbers_of_others() -> None:
 
 def test_lanes_are_numbered_by_rank_and_cycle() -> None:
     files = [of(name, at, rank=rank, pid=rank) for name, at, rank in (("a", 10, 1), ("b", 0, 1), ("c", 0, 0))]
-    numbered, _ = number_ranks([one for one, _ in files], [when for _, when in files])
+    numbered, _ = decided([one for one, _ in files], [when for _, when in files])
     ranks = [merge_cycles([one for one in numbered if one.rank == rank]) for rank in (1, 0)]
 
     found = lanes(ranks)

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opspan.tables import Metadata, Told
-from opspan.tables.cycles import Recording
-from opspan.tables.ranks import number_ranks, ranks_in_names
+from opspan.tables.cycles import RecordingSpan
+from opspan.tables.ranks import decided, ranks_in_names
 from opspan.tables.told import NOTHING, from_distributed, from_environment, from_json, told
 
 S = 10**9
@@ -23,7 +23,7 @@ def of(path: str = "", rank: int | None = None, size: int | None = None, by: str
 
 
 def found(*ranks: Metadata, spans: list[tuple[int, int] | None] | None = None) -> tuple[list[tuple[int, str]], dict]:
-    numbered, issues = number_ranks(ranks, [span and Recording(*span) for span in spans or []])
+    numbered, issues = decided(ranks, [span and RecordingSpan(*span) for span in spans or []])
     return [(one.rank, one.rank_by) for one in numbered], {issue.code: (issue.count, issue.detail) for issue in issues}
 
 
@@ -138,14 +138,14 @@ def test_a_rank_of_one_of_ncclas_groups_is_no_rank_of_the_run() -> None:
 )
 def test_every_trace_gets_a_number_of_its_own(said: list[tuple[int | None, int | None, str]]) -> None:
     ranks = [of(path, rank, size) for rank, size, path in said]
-    numbered, _ = number_ranks(ranks)
+    numbered, _ = decided(ranks)
 
     assert len({one.rank for one in numbered}) == len(ranks)
     for before, after in zip(ranks, numbered, strict=True):
         if after.rank_by == "RANK":
             assert after.rank == before.told.rank
     # Once they have numbers, they keep them.
-    assert number_ranks(numbered)[0] == numbered
+    assert decided(numbered)[0] == numbered
 
 
 # --- runs
@@ -221,7 +221,7 @@ def test_damage_says_nothing(said: object) -> None:
 
 def test_what_is_said_of_stretches_reads_as_numbers() -> None:
     ranks = [of(f"{rank}", rank, 2000) for rank in range(0, 2000, 2)]
-    _, issues = number_ranks(ranks)
+    _, issues = decided(ranks)
     (issue,) = issues
     assert issue.count == 1000
     assert len(str(issue)) < 400

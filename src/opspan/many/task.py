@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from opspan.analysis import Analysis, Coverage
     from opspan.analysis.parts import Part, Parts
     from opspan.tables import Metadata
-    from opspan.tables.cycles import Recording
+    from opspan.tables.cycles import RecordingSpan
     from opspan.tables.window import Steps
 
 
@@ -52,7 +52,7 @@ class FileAnswer:
 
     file: str
     ranks: tuple[Metadata, ...]
-    recorded: tuple[Recording | None, ...]  # when each was recorded, and by whom
+    recorded: tuple[RecordingSpan | None, ...]  # when each was recorded, and by whom
     issues: pl.DataFrame
     coverage: Coverage
     parts: tuple[Parts, ...]  # of each request
@@ -75,7 +75,7 @@ def answered(task: Task) -> list[FileAnswer | FileFailure]:
 
 def _one(file: str, task: Task) -> FileAnswer | FileFailure:
     from opspan.analysis.parts import COLLECTIVES, Part
-    from opspan.tables.tables import recordings_of
+    from opspan.tables.tables import recorded_of
 
     try:
         analysis = opened(file, task.reading)
@@ -84,9 +84,7 @@ def _one(file: str, task: Task) -> FileAnswer | FileFailure:
         own = None
         if not any(COLLECTIVES in one for one in parts):
             own = Part(analysis.own_collectives.drop("range"), times=("start_ns", "end_ns"))
-        return FileAnswer(
-            file, tables.ranks, tuple(recordings_of(tables)), tables.issues, analysis.coverage, parts, own
-        )
+        return FileAnswer(file, tables.ranks, tuple(recorded_of(tables)), tables.issues, analysis.coverage, parts, own)
     except OpspanError as error:
         return FileFailure(file, type(error).__name__, str(error), isinstance(error, ReadError))
     except MemoryError:

@@ -18,8 +18,8 @@ from opspan.analysis.lanes import as_ranks
 from opspan.analysis.parts import COLLECTIVES, Part, Parts, moved, shifted, together
 from opspan.many.task import FileAnswer, FileFailure
 from opspan.tables import Metadata, Tables
-from opspan.tables.cycles import Lane, Recording, check
-from opspan.tables.ranks import number_ranks
+from opspan.tables.cycles import Lane, RecordingSpan, check
+from opspan.tables.ranks import decided
 from opspan.tables.tables import clock_shift_ns, on_one_clock, renumbered
 
 T = TypeVar("T")
@@ -40,7 +40,7 @@ class AnswerSum:
         self.count = 0
         self._skipped = skipped
         self._ranks: list[tuple[Metadata, ...]] = []  # of each file
-        self._recorded: list[Recording | None] = []
+        self._recorded: list[RecordingSpan | None] = []
         self._issues: list[pl.DataFrame] = []
         self._files: list[str] = []
         self._coverage: list[Coverage] = []
@@ -64,19 +64,19 @@ class AnswerSum:
                 _fold(kept.setdefault(name, []), moved(part, numbers, shift_ns), together)
 
     @property
-    def recorded(self) -> list[tuple[Metadata, Recording | None]]:
+    def recorded(self) -> list[tuple[Metadata, RecordingSpan | None]]:
         """The metadata of each rank, and when it was recorded."""
         return list(zip((rank for ranks in self._ranks for rank in ranks), self._recorded, strict=True))
 
     def of_cycle(self, number: int) -> set[str]:
         """Returns the files that belong to this cycle of any rank."""
-        ranks, _ = number_ranks([rank for ranks in self._ranks for rank in ranks], self._recorded)
+        ranks, _ = decided([rank for ranks in self._ranks for rank in ranks], self._recorded)
         check(number, sorted({rank.cycle for rank in ranks if rank.cycle is not None}))
         return {file for file, rank in zip(self._files, ranks, strict=True) if rank.cycle in (None, number)}
 
     def whole(self, failed: Sequence[FileFailure]) -> tuple[Whole, list[Parts]]:
         """Returns everything known of all files together, and the parts of each answer."""
-        numbered, issues = number_ranks([rank for ranks in self._ranks for rank in ranks], self._recorded)
+        numbered, issues = decided([rank for ranks in self._ranks for rank in ranks], self._recorded)
         ranks, _ = on_one_clock(self._ranks, numbered, issues)
         for one in failed:
             issues.add("unreadable_file", detail=one.message)

@@ -32,7 +32,7 @@ _col = pl.col
 _MANY = 2**20  # more cycles than a rank will have
 
 
-class Recording(NamedTuple):
+class RecordingSpan(NamedTuple):
     """When a rank was recorded, the processes that recorded it, and the first and last of torch's numbered steps."""
 
     begin_ns: int
@@ -154,7 +154,7 @@ def check(number: int, known: Sequence[int]) -> None:
 
 
 def group_by_process(
-    ranks: Sequence[Metadata], numbers: Sequence[int | None], recordings: Sequence[Recording | None], issues: Issues
+    ranks: Sequence[Metadata], numbers: Sequence[int | None], recordings: Sequence[RecordingSpan | None], issues: Issues
 ) -> list[list[int]]:
     """Returns, for each process, the places of its files in `ranks`, in the order of the files. `numbers`: the ranks
     that the traces, or the names of their files, say that they are."""
@@ -170,7 +170,7 @@ def group_by_process(
     return sorted(groups, key=min)
 
 
-def _process(one: Metadata, number: int | None, when: Recording) -> tuple[object, ...]:
+def _process(one: Metadata, number: int | None, when: RecordingSpan) -> tuple[object, ...]:
     """Returns what is equal in all files of one process and, as far as is known, in no other process's."""
     # Kineto counts all times of a process from one base; other tools begin each file at a zero of its own.
     base = one.origin_utc_ns if one.source == "kineto" else one.clock
@@ -178,7 +178,7 @@ def _process(one: Metadata, number: int | None, when: Recording) -> tuple[object
 
 
 def _split_overlapping(
-    places: list[int], ranks: Sequence[Metadata], recordings: Sequence[Recording | None], issues: Issues
+    places: list[int], ranks: Sequence[Metadata], recordings: Sequence[RecordingSpan | None], issues: Issues
 ) -> list[list[int]]:
     """Splits files that overlap in time, because one process does not record twice at a time: by folder if the files
     of a folder do not overlap, else into single files."""
@@ -196,11 +196,11 @@ def _split_overlapping(
     return [[at] for at in places]
 
 
-def _when(recordings: Sequence[Recording | None], at: int) -> Recording:
-    return (recordings[at] if at < len(recordings) else None) or Recording(0, 0)
+def _when(recordings: Sequence[RecordingSpan | None], at: int) -> RecordingSpan:
+    return (recordings[at] if at < len(recordings) else None) or RecordingSpan(0, 0)
 
 
-def _follow(places: Sequence[int], recordings: Sequence[Recording | None]) -> bool:
+def _follow(places: Sequence[int], recordings: Sequence[RecordingSpan | None]) -> bool:
     return all(_when(recordings, one).end_ns <= _when(recordings, other).begin_ns for one, other in pairwise(places))
 
 
@@ -208,7 +208,7 @@ def _note_assumed(
     places: Sequence[int],
     ranks: Sequence[Metadata],
     numbers: Sequence[int | None],
-    recordings: Sequence[Recording | None],
+    recordings: Sequence[RecordingSpan | None],
     issues: Issues,
 ) -> None:
     """Adds an issue if a second process may have had the same number: on another host, or in a later run."""
@@ -235,7 +235,7 @@ def _host(one: Metadata) -> str | None:
     return named[1] if named else None
 
 
-def cycle_numbers(groups: Sequence[Sequence[int]], recordings: Sequence[Recording | None]) -> dict[int, int]:
+def cycle_numbers(groups: Sequence[Sequence[int]], recordings: Sequence[RecordingSpan | None]) -> dict[int, int]:
     """Returns the number of each place's cycle; empty if no process has several. If all ranks have as many cycles, the
     cycles are counted. Otherwise, as when files are gone, the numbers of their steps tell which belong together."""
     if all(len(places) == 1 for places in groups):

@@ -1,6 +1,6 @@
 """Ranks: found from what the traces say, else from the names of their files, else from the order of the files.
 
-    number_ranks(ranks, recordings) -> the same metadata with rank numbers, and issues about them; files that one
+    decided(ranks, recordings) -> the same metadata with rank numbers, and issues about them; files that one
         process wrote one after the other are one rank, and have numbers of their cycles
 
 A wrong rank is worse than none, so a name counts only where it can hardly mean anything else. docs/ranks.md has the
@@ -17,7 +17,7 @@ from pathlib import PurePath
 
 from opspan.printable import LONGEST_LINE, listed
 from opspan.tables import cycles
-from opspan.tables.cycles import Recording
+from opspan.tables.cycles import RecordingSpan
 from opspan.tables.issues import Issues
 from opspan.tables.metadata import NAME, ORDER, Metadata
 
@@ -31,8 +31,8 @@ _NUMBERS = "([0-9]+)"
 _APART_NS, _APART_OF_HOSTS_NS = 10**9, 60 * 10**9
 
 
-def number_ranks(
-    ranks: Sequence[Metadata], recordings: Sequence[Recording | None] = ()
+def decided(
+    ranks: Sequence[Metadata], recordings: Sequence[RecordingSpan | None] = ()
 ) -> tuple[list[Metadata], Issues]:
     """Returns the metadata with rank numbers, in the order given. `recordings`: when each was recorded, if known."""
     issues = Issues()
@@ -49,7 +49,7 @@ def number_ranks(
 
 
 def have_other_cycles(
-    ranks: Sequence[tuple[Metadata, Recording | None]], others: Sequence[tuple[Metadata, Recording | None]]
+    ranks: Sequence[tuple[Metadata, RecordingSpan | None]], others: Sequence[tuple[Metadata, RecordingSpan | None]]
 ) -> bool:
     """Whether each of the ranks is a cycle of a process that also has a cycle among the others."""
     every, recordings = [one for one, _ in (*ranks, *others)], [when for _, when in (*ranks, *others)]
@@ -91,7 +91,7 @@ def _stated_rank(one: Metadata) -> int | None:
 
 
 def _spans(
-    processes: Sequence[Sequence[int]], recordings: Sequence[Recording | None], ranks: Sequence[Metadata]
+    processes: Sequence[Sequence[int]], recordings: Sequence[RecordingSpan | None], ranks: Sequence[Metadata]
 ) -> list[tuple[tuple[int, int], str]]:
     """Returns, for each process with UTC times, its first begin and last end, and the name of its first file."""
     spans = []

@@ -20,10 +20,10 @@ from opspan.errors import MissingPackage, StrictError, UsageError
 from opspan.printable import LONGEST_LINE, listed, plural
 from opspan.tables import schema
 from opspan.tables.clocks import BY_UTC
-from opspan.tables.cycles import COLUMN, Recording, check, merge_cycles, numbers_of, with_cycles
+from opspan.tables.cycles import COLUMN, RecordingSpan, check, merge_cycles, numbers_of, with_cycles
 from opspan.tables.issues import Issues
 from opspan.tables.metadata import Metadata
-from opspan.tables.ranks import number_ranks
+from opspan.tables.ranks import decided
 from opspan.tables.same import each_once, is_one
 
 if TYPE_CHECKING:
@@ -197,8 +197,8 @@ def side_by_side(traces: Sequence[Tables]) -> Tables:
         raise UsageError("no traces to put side by side; expected at least one")
     if len(traces) == 1 and len(traces[0].ranks) != 1:
         return traces[0]  # they were numbered before
-    recordings = [one for trace in traces for one in recordings_of(trace)] if len(traces) > 1 else []
-    ranks, issues = number_ranks([rank for trace in traces for rank in trace.ranks], recordings)
+    recordings = [one for trace in traces for one in recorded_of(trace)] if len(traces) > 1 else []
+    ranks, issues = decided([rank for trace in traces for rank in trace.ranks], recordings)
     if len(traces) == 1 and ranks[0] == traces[0].ranks[0]:
         return traces[0]
     return joined(traces, ranks, issues)
@@ -267,13 +267,13 @@ def on_one_clock(
     return tuple(map(merge_cycles, cycles.values())), places
 
 
-def recordings_of(trace: Tables) -> list[Recording | None]:
+def recorded_of(trace: Tables) -> list[RecordingSpan | None]:
     """Returns when each rank was recorded, and by which processes."""
     begin, duration = trace.begin_ns("ranges", "calls", "work"), trace.duration_ns()
     if begin is None or duration is None:
         return [None] * len(trace.ranks)
     begin += trace.origin_utc_ns or 0
-    when = Recording(begin, begin + duration, trace.origin_utc_ns is not None)
+    when = RecordingSpan(begin, begin + duration, trace.origin_utc_ns is not None)
     return [when._replace(pids=_pids(trace, rank.rank), steps=_steps(trace, rank.rank)) for rank in trace.ranks]
 
 
