@@ -37,6 +37,7 @@ from opspan.analysis.nest import THREAD_KEY, innermost, openings
 from opspan.analysis.spans import (
     DEVICE,
     PROCESS,
+    THREAD,
     distinct,
     in_order,
     length,
@@ -54,7 +55,6 @@ if TYPE_CHECKING:
 _col = pl.col
 WHY = ("host", "launch", "queued", "unknown")
 REASON = pl.Enum(WHY)
-_THREAD = (*PROCESS, "tid")
 # Gaps of a process with more devices have no reason. Each gap is cut by all ranges in it, so a crafted file with many
 # devices would take very long. Machines have at most 64 devices, the number of bits of a mask of devices.
 _MOST_DEVICES = 256
@@ -161,7 +161,7 @@ def meanwhile(ranges: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
 def _late(gaps: pl.DataFrame) -> pl.DataFrame:
     """Returns the host's part of each gap."""
     late = gaps.with_row_index("gap").filter(_col("host_ns") > 0)
-    return late.select("gap", *_THREAD, "start_ns", end_ns=_col("start_ns") + _col("host_ns"))
+    return late.select("gap", *THREAD, "start_ns", end_ns=_col("start_ns") + _col("host_ns"))
 
 
 def _pieces(late: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
@@ -169,7 +169,7 @@ def _pieces(late: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     range, the row of the innermost span."""
     nothing, no_kind = (pl.lit(None, dtype=dtype) for dtype in (pl.UInt32, pl.UInt8))
     pieces = native.cut(late.select(*THREAD_KEY, "start_ns", "end_ns", range=nothing, kind=no_kind), spans)
-    threads = late.select("gap", *_THREAD)[pieces["stretch"]]
+    threads = late.select("gap", *THREAD)[pieces["stretch"]]
     return threads.with_columns(pieces.select("range", time_ns="start_ns", ns=_col("end_ns") - _col("start_ns")))
 
 
@@ -201,6 +201,6 @@ def in_functions(trace: Tables, gaps: pl.DataFrame) -> pl.DataFrame:
     host = pieces.select("gap", function.alias("function"), pl.lit("host", dtype=REASON).alias("why"), "ns")
     launched_in = ranges["function"].gather(trace.work["range"].gather(gaps["next"]))
     if trace.calls.height:
-        launches = trace.calls.select(*_THREAD, time_ns="start_ns")[trace.work["call"].gather(gaps["next"])]
+        launches = trace.calls.select(*THREAD, time_ns="start_ns")[trace.work["call"].gather(gaps["next"])]
         launched_in = launched_in.zip_with(launched_in.is_not_null(), innermost(functions, launches))
     return pl.concat([host, *_rest(gaps, launched_in.alias("function"))])

@@ -20,10 +20,9 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis.program_ranges import of_program
-from opspan.analysis.spans import PROCESS, apart, only, within
+from opspan.analysis.spans import PROCESS, THREAD, apart, only, within
 
 _col = pl.col
-_THREAD = (*PROCESS, "tid")
 _OPENING = 16  # the opening has so many names
 _LEAST = 4  # so many of them must come in order; those of the end of a loop may come before the first step, too
 _AS_MUCH = 0.9  # at least this share of a usual step's ranges must follow
@@ -35,7 +34,7 @@ def own_work(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:
         return steps["start_ns"]
     rows = _outermost(steps, ranges)
     order = steps.with_row_index("stretch")
-    begins = [_own_begins(of_thread, rows) for of_thread in apart(order, _THREAD).values()]
+    begins = [_own_begins(of_thread, rows) for of_thread in apart(order, THREAD).values()]
     places = pl.concat(begins)
     cut = places.filter(_is_other(places, rows, ranges, order) | steps["is_first"].gather(places["stretch"]))
     return steps["start_ns"].scatter(cut["stretch"], cut["own_ns"]) if cut.height else steps["start_ns"]
@@ -44,7 +43,7 @@ def own_work(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:
 def _outermost(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     """Returns the outermost ranges of each step on its thread, in order: stretch (the step), name, start_ns, is_own
     (the program named it)."""
-    pairs = within(ranges.select(*_THREAD, "start_ns"), "start_ns", steps, _THREAD)
+    pairs = within(ranges.select(*THREAD, "start_ns"), "start_ns", steps, THREAD)
     row, stretch = pairs["row"], pairs["stretch"]
     around, until = ranges["parent"].gather(row), steps["end_ns"].gather(stretch)
     # A range that several steps share, such as an epoch, is not a part of a step; the ranges in it are.

@@ -23,7 +23,7 @@ from opspan.analysis.nest import innermost
 from opspan.analysis.path_events import CLOSE
 from opspan.analysis.path_threads import BEGUN, NONE, at_or_before
 from opspan.analysis.replay import Host, Weights, replay
-from opspan.analysis.spans import DEVICE, PROCESS, numbered, union, within
+from opspan.analysis.spans import DEVICE, PROCESS, THREAD, numbered, union, within
 
 if TYPE_CHECKING:
     from opspan.analysis.meetings import Meetings
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from opspan.tables import Tables
 
 _col = pl.col
-_THREAD = (*PROCESS, "tid")
 _STREAM = (*DEVICE, "stream_id")
 
 
@@ -73,7 +72,7 @@ def _on_threads(stretches: pl.DataFrame, graph: Graph) -> pl.DataFrame:
     """Adds the number of each stretch's thread; a thread that is in several cycles has a number in each of them."""
     times = graph.processes.select("process", from_ns="start_ns", to_ns="end_ns")
     threads = graph.threads.join(times, on="process")
-    rows = stretches.filter(_col("start_ns") < _col("end_ns")).join(threads, on=_THREAD, nulls_equal=True)
+    rows = stretches.filter(_col("start_ns") < _col("end_ns")).join(threads, on=THREAD, nulls_equal=True)
     return rows.filter(_col("start_ns") <= _col("to_ns"), _col("end_ns") >= _col("from_ns"))
 
 
@@ -88,7 +87,7 @@ def _cuts(stretches: pl.DataFrame) -> pl.DataFrame:
     rows = stretches.select(
         "start_ns", "end_ns", "factor", rank="process", pid="process", tid="thread", is_async=pl.lit(value=False)
     )
-    moments = pl.concat(rows.select(*_THREAD, time_ns=name) for name in ("start_ns", "end_ns")).unique()
+    moments = pl.concat(rows.select(*THREAD, time_ns=name) for name in ("start_ns", "end_ns")).unique()
     moments = moments.sort("tid", "time_ns")
     factor = rows["factor"].cast(pl.Float64).gather(innermost(rows, moments)).fill_null(1.0)
     return moments.select(thread="tid", time_ns="time_ns", factor=factor)

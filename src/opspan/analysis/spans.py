@@ -25,6 +25,7 @@ _col = pl.col
 _START, _END = _col("start_ns"), _col("end_ns")
 PROCESS = ("rank", "pid")
 DEVICE = (*PROCESS, "device_id")
+THREAD = (*PROCESS, "tid")
 LEAST, MOST = -(2**63), 2**63 - 1
 
 

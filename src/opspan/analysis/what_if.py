@@ -20,7 +20,7 @@ from opspan.analysis.path import on_path, walk
 from opspan.analysis.path_cuts import KINDS, OF_HOST, OF_WORK
 from opspan.analysis.path_threads import NONE, at_or_before, bound_by, driving
 from opspan.analysis.replay import Host, Replay, Weights, replay, scaled
-from opspan.analysis.spans import PROCESS, length
+from opspan.analysis.spans import PROCESS, THREAD, length
 
 if TYPE_CHECKING:
     from opspan.analysis.meetings import Meetings
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from opspan.tables import Tables
 
 _col = pl.col
-_THREAD = (*PROCESS, "tid")
 _LONGEST = 2**53  # ns: 104 days; a part of a longer time is not exact
 _KNOWN = pl.when(_col("before_ns") <= _LONGEST).then("after_ns")
 
@@ -92,17 +91,17 @@ def _factors(ranges: pl.DataFrame, rows: pl.Series, of_op: Mapping[str, float]) 
 def _host(trace: Tables, waits: pl.DataFrame, graph: Graph, of_kind: dict[str, float], of_op: dict[str, float]) -> Host:
     is_range = ~trace.ranges["is_mark"].fill_null(value=False)
     named = trace.ranges.filter(_named(trace.ranges, of_op) & is_range) if of_op else trace.ranges.clear()
-    parts = [named.select(*_THREAD, "start_ns", "end_ns")]
+    parts = [named.select(*THREAD, "start_ns", "end_ns")]
     has_kinds = any(of_kind[kind] != 1 for kind in OF_HOST)
     calls, waiting = (
-        frame.select(*_THREAD, "start_ns", "end_ns", is_async=pl.lit(False)) for frame in (driving(trace.calls), waits)
+        frame.select(*THREAD, "start_ns", "end_ns", is_async=pl.lit(False)) for frame in (driving(trace.calls), waits)
     )
     if has_kinds:
         threads = graph.processes.join(graph.threads.select("thread", "process", "tid"), on="process")
-        parts += [threads.select(*_THREAD, "start_ns", "end_ns")]
+        parts += [threads.select(*THREAD, "start_ns", "end_ns")]
         parts += [frame.drop("is_async") for frame in (calls, waiting)]
-    times = pl.concat(part.select(*_THREAD, time_ns=name) for part in parts for name in ("start_ns", "end_ns"))
-    cuts = times.drop_nulls("time_ns").unique().join(graph.threads, on=_THREAD, nulls_equal=True)
+    times = pl.concat(part.select(*THREAD, time_ns=name) for part in parts for name in ("start_ns", "end_ns"))
+    cuts = times.drop_nulls("time_ns").unique().join(graph.threads, on=THREAD, nulls_equal=True)
     cuts = cuts.sort("thread", "time_ns")
     factor = _factors(named, innermost(named, cuts), of_op) if of_op else np.ones(cuts.height)
     if has_kinds:

@@ -1,9 +1,9 @@
-"""Finds what is wrong with a run, how much time that costs, and what to do: rules as data over the analyses.
+"""Finds the problems of a run, how much time each costs, and what to do about it. Rules are data.
 
     findings(analysis) -> the findings of a run, the one with most time at stake first; those without a time last
 
-A rule is a line of data with a function that looks for its problem; rules/ has a file for each subject. Each finding
-carries its evidence: the figures that it rests on.
+A rule is a record with a function that looks for its problem; rules/ has a file for each subject. Each finding carries
+its evidence: the figures that it rests on.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from opspan.findings.rule import Evidence, Finding, Rule
 from opspan.findings.rules import RULES
 from opspan.findings.run import Run
 
-_AT_ONCE = 2  # rules that run at once: most of each uses one processor only
+_AT_ONCE = 2  # rules: each uses one processor most of the time
 
-__all__ = ["RULES", "Evidence", "Finding", "Rule", "Run", "findings", "looked_for"]
+__all__ = ["RULES", "Evidence", "Finding", "Rule", "Run", "findings"]
 
 
 def findings(analysis: Analysis) -> list[Finding]:

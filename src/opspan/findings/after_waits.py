@@ -3,11 +3,11 @@
     assign(pieces, amount, by, causes, cause) -> pieces, with up to `amount` for each of `by` moved to another cause
     after_waits(pieces, waits, steps, causes) -> pieces, with the time that waits explain moved to the cause `wait`
 
-Without its wait the host would have been ahead of the device by that time, and late launches would have been in time.
-So a wait explains late time that follows it, in order, up to its own length; of two waits close together both count. It
-does not explain late work that was launched before the wait ended. In a process with steps a wait counts until the
-first wait of the next step; otherwise unused time would pile up, and one pause would explain all later steps. Without
-steps it counts until the next wait.
+Without a wait the host would have been ahead of the device by the length of the wait, and late launches would have been
+in time. So a wait explains the late time that follows it, in order, up to its own length; two waits close together both
+count. A wait does not explain work that was launched before the wait ended. In a process with steps a wait counts until
+the first wait of the next step; otherwise unused time would pile up, and one pause would explain all later steps.
+Without steps it counts until the next wait.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def _split_part(some: pl.DataFrame, cause: str, **more: pl.Expr) -> pl.DataFrame
 def after_waits(
     pieces: pl.DataFrame, waits: pl.DataFrame, steps: pl.DataFrame, causes: tuple[str, ...]
 ) -> pl.DataFrame:
-    """Splits `pieces`: DEVICE, gap, at_ns, ns, cause, launched_ns (when the work after the gap was launched), and
-    `wait`, null, which gets the reason. `waits`: PROCESS, start_ns, end_ns, wait_ns (may be 0), and `wait`, the
-    reason."""
+    """Splits `pieces`. They have DEVICE, gap, at_ns, ns, cause, launched_ns (when the work after the gap was launched),
+    and `wait`, which is null and gets the reason. `waits` have PROCESS, start_ns, end_ns, wait_ns (may be 0), and
+    `wait`, the reason."""
     if not waits.height:
         return pieces
     reasons = waits.group_by("wait").agg(_col("wait_ns").sum()).sort("wait_ns", "wait", descending=[True, False])
@@ -75,24 +75,19 @@ def _explained_ns(pieces: pl.DataFrame, waits: pl.DataFrame, steps: pl.DataFrame
     both = both.with_columns(part=_col("is_new").cum_sum().over("of"))
     # The unused part of the waits is a running sum with a floor at zero.
     total = _col("change").cast(pl.Int128).cum_sum()  # times in damaged files may be as large as an integer allows
-    unhidden = (total - total.cum_min().clip(upper_bound=0)).over("of", "part")
-    both = both.with_columns(left=unhidden)
+    both = both.with_columns(left=(total - total.cum_min().clip(upper_bound=0)).over("of", "part"))
     used = _col("left").shift(1, fill_value=0).over("of", "part") - _col("left")
     return both.with_columns(used=used.cast(pl.Int64)).drop_nulls("piece").sort("piece")["used"]
 
 
 def _begins_anew(waits: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
-    """Returns whether a wait ends the effect of the waits before: the first of its step does; without steps every
-    one."""
+    """Returns whether each wait ends the effect of the waits before it: the first wait of a step does, and each wait of
+    a process without steps."""
     rows = waits.select(*PROCESS, "start_ns").with_row_index("wait")
     pairs = within(rows, "start_ns", steps, PROCESS)
     places = pl.DataFrame({"wait": pairs["row"], "step": pairs["stretch"]}).unique("wait", keep="first")
-    rows = rows.join(places, on="wait", how="left").join(
-        steps.select(PROCESS).unique().with_columns(has_steps=pl.lit(value=True)),
-        on=PROCESS,
-        how="left",
-        nulls_equal=True,
-    )
+    processes = steps.select(PROCESS).unique().with_columns(has_steps=pl.lit(value=True))
+    rows = rows.join(places, on="wait", how="left").join(processes, on=PROCESS, how="left", nulls_equal=True)
     rows = rows.sort("start_ns", "wait")
     is_first = _col("step").is_not_null() & _col("step").is_first_distinct()
     return rows.select("wait", new=is_first | _col("has_steps").is_null()).sort("wait")["new"]

@@ -13,11 +13,11 @@ from opspan.analysis.sooner import with_guessed_launches
 from opspan.analysis.spans import DEVICE, length, looked_up, summed_by
 
 _col = pl.col
-_HARDLY = 0.1  # of the time in which a device ran something
+_HARDLY = 0.1  # of the busy time of a device
 
 
 def graph_of(analysis: Analysis) -> Graph:
-    """Builds the graph. In a file with cycles each cycle counts as a process, with the cycle's rank."""
+    """Returns the graph. In a file with cycles, each cycle counts as a process, with the cycle's rank."""
     graph, trace = analysis.path_graph, analysis.attributed
     if analysis.lanes is not None:
         back = analysis.lanes.back
@@ -26,8 +26,8 @@ def graph_of(analysis: Analysis) -> Graph:
 
 
 def _is_paced(analysis: Analysis, graph: Graph) -> pl.Series:
-    """Returns for each work whether its device was idle now and then for unknown reasons: then the host may have set
-    the pace."""
+    """Returns for each row of work whether its device was idle now and then for unknown reasons: then the host may have
+    set the pace."""
     work = on_device(analysis.attributed.work.select(*DEVICE, "start_ns", "end_ns", "kind", "is_overhead"))
     busy = summed_by(work.drop_nulls(("start_ns", "end_ns")), DEVICE, busy_ns=length().sum())
     gaps = summed_by(analysis.gaps.drop_nulls("next"), DEVICE, ns=_col("unknown_ns").sum())

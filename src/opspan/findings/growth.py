@@ -1,14 +1,15 @@
 """Finds what took longer in some steps than in usual ones: on threads of the host, and on devices.
 
-    growth(run, odd) -> Growth
+    growth_of(run, odd) -> Growth
 
     excess      rank, pid, step, what, name, ns, usual_ns, more_ns: how much longer than in a usual step
-    stretches   rank, pid, tid, start_ns, end_ns, step, factor: time of threads; times the factor it would be usual
-    work        work (a row of the trace's), rank, pid, step, factor: the same for devices
+    stretches   rank, pid, tid, start_ns, end_ns, step, factor: time of threads; multiplied by the factor it is as long
+                as in a usual step
+    work        work (a row of the trace's work), rank, pid, step, factor: the same for devices
 
 The work of a thread is named after the op that the program called, else after the innermost range. Calls of a driver
-outside of ops keep their own names. Where only the step itself is around, the innermost long function of Python gives
-the name, or it is null. Three things are not counted: compiling in steps after the first; waiting of a thread for a
+outside of ops keep their own names. If only the step itself is around the work, the name is that of the innermost long
+function of Python, or null. Three things are not counted: compiling in steps after the first; waiting of a thread for a
 device, for room in a full queue of launches, or for another thread; and collectives, which may wait for other ranks.
 Work of devices counts for the op and the step that launched it.
 """
@@ -22,12 +23,11 @@ import polars as pl
 from opspan.analysis.functions import spans_of
 from opspan.analysis.nest import innermost, nearest
 from opspan.analysis.path_threads import FOR_ROOM, FOR_THREAD, FOR_WORK, is_driving
-from opspan.analysis.spans import PROCESS, length, only, union, within
+from opspan.analysis.spans import PROCESS, THREAD, length, only, union, within
 from opspan.findings.marks import after_first_step, is_step_range
 from opspan.findings.run import Run
 
 _col = pl.col
-_THREAD = (*PROCESS, "tid")
 _STEP = (*PROCESS, "step")
 _WHAT = (*PROCESS, "what", "name")
 _LONG = 0.1  # of a step's excess: shorter functions are reported as part of their caller
@@ -60,14 +60,14 @@ def growth_of(run: Run, odd: pl.DataFrame) -> Growth:
     )
     return Growth(
         excess,
-        stretches.select(*_THREAD, "start_ns", "end_ns", "step", "factor"),
+        stretches.select(*THREAD, "start_ns", "end_ns", "step", "factor"),
         scale.select("work", *_STEP, "factor"),
     )
 
 
 def _excess(done: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Returns by how much each name grew. Work that only changed its form, into kernels of a graph, say, is no growth:
-    so growth is scaled to the net growth of all threads, and of all devices."""
+    """Returns by how much each name grew. Growth is scaled to the net growth of all threads, and of all devices: work
+    that only got another name, because it became kernels of a graph, say, did not grow."""
     counts = steps.group_by(PROCESS).agg(usual=(~_col("is_odd")).sum())
     usual = done.filter(~_col("is_odd")).group_by(_WHAT).agg(usual_ns=_col("ns").sum())
     usual = usual.join(counts, on=PROCESS, nulls_equal=True)
@@ -97,12 +97,12 @@ def _work(run: Run, steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _pieces(run: Run, steps: pl.DataFrame, least_ns: int) -> pl.DataFrame:
-    """Returns the work of threads in the steps: *_THREAD, start_ns, end_ns, ns, step, is_odd, what and name."""
+    """Returns the work of threads in the steps: *THREAD, start_ns, end_ns, ns, step, is_odd, what and name."""
     ranges = run.trace.ranges.with_columns(_called_names(run.trace.ranges))
     ranges = ranges.filter(~_col("is_mark").fill_null(value=False)).drop_nulls(("start_ns", "end_ns"))
     waits, calls, functions = _waits(run), _calls(run), _functions(run, least_ns)
     main = run.graph.processes.select(*PROCESS, thread="main")
-    main = main.join(run.graph.threads.select("thread", "tid"), on="thread").select(_THREAD).unique()
+    main = main.join(run.graph.threads.select("thread", "tid"), on="thread").select(THREAD).unique()
     bounds = steps.join(main, on=PROCESS, nulls_equal=True)
     pieces = _pieces_between((ranges, waits, calls, functions, bounds), steps)
     in_range, in_call, in_function = (innermost(spans, pieces) for spans in (ranges, calls, functions))
@@ -127,14 +127,14 @@ def _pieces(run: Run, steps: pl.DataFrame, least_ns: int) -> pl.DataFrame:
     name = pl.when(is_call).then("call").when("is_step").then("function").otherwise("range")
     pieces = pieces.with_columns(what=what, name=name, ns=length())
     # Threads without work are idle. The main thread is kept: it may run Python that no range shows.
-    pieces = pieces.join(main.with_columns(is_main=pl.lit(value=True)), on=_THREAD, how="left", nulls_equal=True)
+    pieces = pieces.join(main.with_columns(is_main=pl.lit(value=True)), on=THREAD, how="left", nulls_equal=True)
     pieces = pieces.filter(
         ~_col("is_waiting"), _col("ns") > 0, _col("is_main").is_not_null() | (_col("what") != "other")
     )
     later = after_first_step(run.compilations, run.steps)
     compiled = within(pieces, "start_ns", union(later, PROCESS), PROCESS)["row"]
     pieces = pieces.filter(~pl.int_range(pl.len(), dtype=pl.UInt32).is_in(compiled.implode()))
-    return pieces.select(*_THREAD, "start_ns", "end_ns", "ns", "step", "is_odd", "what", "name")
+    return pieces.select(*THREAD, "start_ns", "end_ns", "ns", "step", "is_odd", "what", "name")
 
 
 def _called_names(ranges: pl.DataFrame) -> pl.Series:
@@ -147,9 +147,9 @@ def _called_names(ranges: pl.DataFrame) -> pl.Series:
 
 def _pieces_between(frames: tuple[pl.DataFrame, ...], steps: pl.DataFrame) -> pl.DataFrame:
     """Returns the time of threads in steps, cut wherever anything begins or ends."""
-    times = [frame.select(*_THREAD, time_ns=name) for frame in frames for name in ("start_ns", "end_ns")]
-    moments = pl.concat(times).unique().sort(*_THREAD, "time_ns")
-    is_same = pl.all_horizontal(_col(name).eq_missing(_col(name).shift(-1)) for name in _THREAD)
+    times = [frame.select(*THREAD, time_ns=name) for frame in frames for name in ("start_ns", "end_ns")]
+    moments = pl.concat(times).unique().sort(*THREAD, "time_ns")
+    is_same = pl.all_horizontal(_col(name).eq_missing(_col(name).shift(-1)) for name in THREAD)
     moments = moments.with_columns(end_ns=pl.when(is_same).then(_col("time_ns").shift(-1))).drop_nulls("end_ns")
     pairs = within(moments, "time_ns", steps, PROCESS)
     of_step = steps.select("step", "is_odd", until_ns="end_ns")[pairs["stretch"]]
@@ -164,13 +164,13 @@ def _waits(run: Run) -> pl.DataFrame:
     rows = joins.join(run.graph.threads.drop("process"), on="thread")
     # After another thread's work has ended, a thread counts as busy until its own next call.
     until = pl.when(_col("what") == FOR_THREAD).then("target_ns").otherwise("time_ns")
-    return _open(rows.select(*_THREAD, start_ns="own_ns", end_ns=until))
+    return _with_length(rows.select(*THREAD, start_ns="own_ns", end_ns=until))
 
 
 def _calls(run: Run) -> pl.DataFrame:
     calls = run.trace.calls
-    rows = only(calls.select(*_THREAD, "start_ns", "end_ns", _col("name").cast(pl.String)), is_driving(calls["api"]))
-    return _open(rows.drop_nulls(("start_ns", "end_ns")))
+    rows = only(calls.select(*THREAD, "start_ns", "end_ns", _col("name").cast(pl.String)), is_driving(calls["api"]))
+    return _with_length(rows.drop_nulls(("start_ns", "end_ns")))
 
 
 def _functions(run: Run, least_ns: int) -> pl.DataFrame:
@@ -179,5 +179,5 @@ def _functions(run: Run, least_ns: int) -> pl.DataFrame:
     return rows.filter(length() >= max(least_ns, 1))
 
 
-def _open(rows: pl.DataFrame) -> pl.DataFrame:
+def _with_length(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.filter(length() > 0).with_columns(is_async=pl.lit(value=False))

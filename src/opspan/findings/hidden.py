@@ -3,12 +3,12 @@
     backward_ns(rows, work) -> for each collective, how long its device computed the part of the backward that was
         launched before it, after the last work of a forward or an optimizer; null if unknown
     unhidden(rows) -> rank, pid, device_id, step, left_ns: the time that overlapping with the backward would not hide
-    savings(analysis) -> rank, pid, saves_ns: how much sooner a process would be done, at most, if its devices took no
-        time
+    savings_of(analysis) -> rank, pid, saves_ns: how much sooner a process would be done, at most, if its devices took
+        no time
     knows_waits(analysis, graph, known, times) -> whether the waits of all hosts for devices are known: each has calls
         that synchronise, and its slow launches can be explained by a queue whose limit is known
 
-`rows`: collectives, as `Run.exposed` gives them.
+`rows` are collectives with the columns of `Run.collectives`.
 
 A bucket of gradients can be sent when its part of the backward is done. If all collectives begin after the backward,
 the last one stays exposed: no computing is left to hide it. The first of n collectives could begin after an nth of the
@@ -25,12 +25,11 @@ from opspan.analysis import Analysis
 from opspan.analysis.averages import on_device
 from opspan.analysis.path_graph import Graph
 from opspan.analysis.path_threads import FOR_ROOM
-from opspan.analysis.spans import DEVICE, PROCESS, length, numbered, union
+from opspan.analysis.spans import DEVICE, PROCESS, THREAD, length, numbered, union
 from opspan.analysis.waits import DRAIN, SYNCHRONISE
 from opspan.findings.lateness import waited_ns
 
 _col = pl.col
-_THREAD = (*PROCESS, "tid")
 _NEARLY = 0.9
 _HARDLY = 0.01  # of a process's time: waits of so few launches change no finding
 _LONG = 4  # times the usual time of a launch of that name: beyond the usual spread
@@ -52,8 +51,8 @@ def backward_ns(rows: pl.DataFrame, work: pl.DataFrame) -> pl.Series:
 
 
 def unhidden(rows: pl.DataFrame) -> pl.DataFrame:
-    """Returns only steps whose exposed time is nearly all of collectives that began after the whole backward. In other
-    steps the network is slow."""
+    """Returns only the steps in which collectives that began after the whole backward make up nearly all of the exposed
+    time. In other steps the network is slow."""
     at = [*DEVICE, "step"]
     rows = rows.with_columns(ns=_col("exposed_ns") - waited_ns()).filter(_col("backward_ns") > 0, _col("ns") > 0)
     rows = rows.sort("start_ns").with_columns(all_ns=_col("ns").sum().over(at))
@@ -66,9 +65,9 @@ def unhidden(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def savings_of(analysis: Analysis) -> pl.DataFrame:
-    """Returns the time that hosts waited for devices, an upper bound. Launches that take far longer than usual ones of
-    their name may have waited for room in a full queue. A file without any call that synchronises does not tell when
-    the host waited: its processes are left out."""
+    """Returns an upper bound: the time that hosts waited for devices. Launches that take far longer than usual ones of
+    their name may have waited for room in a full queue. Processes of files without any call that synchronises are left
+    out: these files do not show when the host waited."""
     none = pl.DataFrame(schema={"rank": pl.Int32, "pid": pl.Int64, "saves_ns": pl.Int64})
     if not on_device(analysis.complete.work.select("kind", "is_overhead")).height:
         return none
@@ -79,16 +78,15 @@ def savings_of(analysis: Analysis) -> pl.DataFrame:
     done = trace.work.group_by(PROCESS).agg(_col("end_ns").max())
     tail = ends.join(done, on=PROCESS, nulls_equal=True).filter(length() > 0)
     columns = [*PROCESS, "start_ns", "end_ns"]
-    both = ("start_ns", "end_ns")
-    held = union(pl.concat(rows.drop_nulls(both).select(columns) for rows in (drains, long, tail)), PROCESS)
+    held = union(pl.concat(rows.select(columns) for rows in (drains, long, tail)), PROCESS)
     sums = held.group_by(PROCESS).agg(saves_ns=length().sum())
     known = waits.filter(_col("why") == SYNCHRONISE).select(PROCESS).unique()
     return known.join(sums, on=PROCESS, how="left", nulls_equal=True).with_columns(_col("saves_ns").fill_null(0))
 
 
 def _launching(analysis: Analysis) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the calls that launched work and did not wait for it, and the excess time of those that took far longer
-    than usual ones of their name."""
+    """Returns the calls that launched work without waiting for it; and, for those that took far longer than usual calls
+    of their name, the time from when a usual call would have ended."""
     trace = analysis.attributed
     launched = trace.work["call"].drop_nulls().unique()
     calls = trace.calls.select(*PROCESS, "tid", "name", "start_ns", "end_ns").with_row_index("call")[launched]
@@ -99,12 +97,12 @@ def _launching(analysis: Analysis) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def knows_waits(analysis: Analysis, graph: Graph, known: pl.DataFrame, times: pl.DataFrame) -> bool:
-    """`known`: the result of `savings`; `times`: rank, pid, time_ns of the processes."""
+    """`known` is the result of `savings_of`; `times` has rank, pid and time_ns of the processes."""
     if known.height < times.select(PROCESS).n_unique():
         return False
     joins = graph.joins.filter(_col("what") == FOR_ROOM, "is_last").join(graph.threads.drop("process"), on="thread")
     _, long = _launching(analysis)
-    long = long.join(joins, left_on=[*_THREAD, "end_ns"], right_on=[*_THREAD, "time_ns"], how="anti", nulls_equal=True)
+    long = long.join(joins, left_on=[*THREAD, "end_ns"], right_on=[*THREAD, "time_ns"], how="anti", nulls_equal=True)
     sums = long.group_by(PROCESS).agg(ns=length().sum())
     times = times.group_by(PROCESS).agg(_col("time_ns").sum()).join(sums, on=PROCESS, nulls_equal=True)
     return not times.filter(_col("ns") > _HARDLY * _col("time_ns")).height

@@ -1,9 +1,9 @@
 """Finds where the host was while devices had nothing to do, by the closest name in the trace.
 
-    mostly_in(run, pieces) -> the name, or UNKNOWN
+    main_place(run, pieces) -> the name, or UNKNOWN; `pieces` are rows of Run.idle
 
 The innermost range is tried first, except steps, which contain every moment. If ranges cover less than half of the
-time, the innermost function of Python is taken, then the innermost frame of the sampled stacks.
+time, the innermost function of Python gives the name, else the innermost frame of the sampled stacks.
 """
 
 from __future__ import annotations
@@ -20,15 +20,13 @@ UNKNOWN = "code that nothing in the trace names"
 
 
 def main_place(run: Run, pieces: pl.DataFrame) -> str:
-    """Returns the name for `pieces`, rows like those of Run.idle."""
     ranges = run.trace.ranges
     is_named = ~is_step_range(ranges, run.steps).fill_null(value=False).gather(pieces["range"])
     named = pieces.filter(is_named.fill_null(value=False)).select("op", "ns")
     total = int(pieces["ns"].sum())
     if 2 * int(named["ns"].sum()) >= total and (name := _most(named, "op")):
         return name
-    others = (_functions(run, pieces), _frames(run, pieces))
-    return next((name for name in others if name is not None), None) or UNKNOWN
+    return _functions(run, pieces) or _frames(run, pieces) or UNKNOWN
 
 
 def _most(rows: pl.DataFrame, name: str) -> str | None:

@@ -1,12 +1,12 @@
-"""Finds who waits for whom in collectives: the time that each rank lost to others, and the ranks that it waited for.
+"""Finds which ranks wait for which in collectives, and how much time each rank lost to others.
 
     add_held(rows, held) -> adds held_ns: how long the host of each row was held up in its step
     lateness(rows) -> rank, pid, device_id, component, step, and in ns
         exposed_ns  a collective ran and nothing else did (analysis/exposed.py)
-        waited_ns   the part of it in which the rank waited for others
-        late_ns     the same without filling an even pipeline, and without different start times of the ranks
+        waited_ns   the part of exposed_ns in which the rank waited for others
+        late_ns     waited_ns without the filling of an even pipeline and without different start times of the ranks
     stragglers(lateness, least_ns) -> rank, pid, device_id, component of the places that others wait for
-    late_by_far(lateness) -> the same and step: the places that came later than most by far in a step
+    late_by_far(lateness) -> the same columns and step: the places that came far later than most in a step
     loss_to(lateness, some) -> component, step, ns: the time others lose to these places (in these steps, if given)
 
 `rows`: collectives with `match`, `ranks`, `waiting_ns`, `exposed_ns`, `held_ns`, `kind` and `step`. A place is a
@@ -16,10 +16,10 @@ If all places of a component take part in the same collectives of a step, the st
 that exposes least has most work of its own and waits for nobody, so the excess of the others is waiting, too. It
 includes transfers that another place would have hidden, had it not waited before.
 
-In a pipeline each stage waits for the first to fill it and for the last to drain it. Stages with the same work wait
-equally long for that. So only the excess over the stage that exposes least is lost to another stage; waiting alone
-would not do as measure, as stages in the middle, with neighbours on both sides, have less of it. A waiting stage may be
-held up itself, by taking memory or loading kernels in a warm-up, say; that part is its own lateness.
+In a pipeline each stage waits until the first stages have filled it, and until the last have drained it. Stages with the
+same work wait equally long for that. So a stage lost to others only what it exposes more than the stage that exposes
+least. Waiting itself would be a wrong measure: stages in the middle, with neighbours on both sides, wait less. A waiting
+stage may be held up itself, by taking memory or loading kernels in a warm-up, say; that part is its own lateness.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _col = pl.col
 SIDES = ("send", "recv", "send_recv")
 _FEW = 2  # steps
 _OF_NORMAL = 1.4826  # factor from the median absolute deviation to the standard deviation of a normal distribution
-_MOSTLY = 0.5  # share of the far lateness of a place that must remain over all its steps
+_MOSTLY = 0.5  # share of a place's lateness in its far late steps that must remain in the sum of all its steps
 _STEADY, _FAR = 3, 6  # standard deviations: of the sum of all steps (chance: one in a thousand), and of one step
 _PLACE = (*DEVICE, "component")
 _STEP = ("component", "step")
@@ -45,7 +45,7 @@ def waited_ns() -> pl.Expr:
 
 
 def add_held(rows: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
-    """Adds `held_ns`. `held`: the calls that hold up hosts, with wait_ns and step."""
+    """`held` are the calls that hold up hosts, with wait_ns and step."""
     at = [*PROCESS, "step"]
     sums = held.group_by(at).agg(held_ns=_col("wait_ns").sum())
     rows = rows.join(sums, on=at, how="left", nulls_equal=True, maintain_order="left")
@@ -110,8 +110,8 @@ def _components(rows: pl.DataFrame) -> pl.Series:
 
 
 def stragglers(rows: pl.DataFrame, least_ns: float) -> pl.DataFrame:
-    """Returns *DEVICE, component of the places that wait less than most of their component by at least `least_ns`:
-    either beyond chance over all steps, or by far in a few. A place that is late as often as others waits as long."""
+    """Returns the places that wait less than most places of their component by at least `least_ns`: either over all
+    steps and beyond chance, or by far in a few steps. A place that is late as often as others waits as long as they."""
     sums = (
         _add_less(rows)
         .group_by(_PLACE)
@@ -142,12 +142,13 @@ def _add_less(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _usual_ns() -> pl.Expr:
-    """Returns the median; of an even number the upper middle: of two ranks the one that waits is the usual one."""
+    """Returns the median of late_ns; for an even number of values the upper middle one, because with two ranks the rank
+    that waits is the usual one."""
     return _col("late_ns").sort().get(pl.len() // 2)
 
 
 def loss_to(rows: pl.DataFrame, some: pl.DataFrame) -> pl.DataFrame:
-    """Returns component, step, ns: how long all the others waited for these places, beyond what these waited."""
+    """Returns component, step, ns: how much longer all other places waited than these places did."""
     step = ["step"] if "step" in some.columns else []
     rows = rows.join(some.select("component", *step).unique(), on=["component", *step], how="semi", nulls_equal=True)
     others = rows.join(some, on=[*DEVICE, *step], how="anti", nulls_equal=True)

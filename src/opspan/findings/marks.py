@@ -1,9 +1,9 @@
-"""Recognises ranges whose names tell a cause by themselves. Each function takes nested ranges.
+"""Recognises ranges whose names alone show a cause. Each function takes nested ranges.
 
 is_compiling(ranges) -> Boolean: in a range in which torch compiles
 is_in_fallback(ranges) -> Boolean: in an op that the host runs because a device has no kernel for it
 compiled_times(ranges, is_compiling(ranges)) -> rank, pid, name, start_ns, end_ns, module: the outermost compiling
-    ranges, and the times of compilations of which only marks remain
+    ranges, and the times of compilations that only marks show
 is_step_range(ranges, steps) -> Boolean: by kind, or by the name of a step; null if a range has neither
 after_first_step(rows, steps) -> the rows that begin in steps, but not in the first one of their process
 """

@@ -13,11 +13,11 @@ class Memo:
     """memo(key, compute) -> the rows of `compute`; a second thread waits for the one that computes them."""
 
     def __init__(self) -> None:
-        self._found: dict[str, list[Any]] = {}
+        self._results: dict[str, list[Any]] = {}
         self._locks: dict[str, Any] = {}
 
-    def __call__(self, key: str, find: Callable[[], Iterable[T]]) -> list[T]:
+    def __call__(self, key: str, compute: Callable[[], Iterable[T]]) -> list[T]:
         with self._locks.setdefault(key, RLock()):
-            if key not in self._found:
-                self._found[key] = list(find())
-            return self._found[key]
+            if key not in self._results:
+                self._results[key] = list(compute())
+            return self._results[key]

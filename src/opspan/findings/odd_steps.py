@@ -1,6 +1,6 @@
 """Steps that took longer than the others (outliers), divided into kinds by what grew most in them (growth.py).
 
-outlier_kinds(run) -> [Kind], a finding for each
+outlier_kinds(run) -> [OutlierKind]; each becomes a finding
 rows_in_steps(run, rows) -> the rows that begin in steps, and those of processes without steps
 """
 
@@ -22,26 +22,26 @@ THRESHOLD = 0.01  # of the run: kinds with less time are not reported
 _KEY = "kinds of outliers"
 _STEP = (*PROCESS, "step")
 _MOST = 0.25  # of the steps: if more are outliers, they are a usual kind of step
-_NEARLY = 0.5  # of the largest growth in a step: growth of this size also explains the outlier
-_KINDS = 3  # of outliers: further kinds are not reported
+_NEARLY = 0.5  # of the largest growth in a step: growth of at least this size also explains the outlier
+_KINDS = 3  # further kinds of outliers are not reported
 
 
 @dataclass(frozen=True)
-class Kind:
+class OutlierKind:
     steps: pl.DataFrame  # rows of Run.step_times, with more_ns and the process' usual_ns
-    excess: pl.DataFrame  # the growth in them (growth.py)
-    change: Change  # the run as if all of it had taken its usual time
+    excess: pl.DataFrame  # the growth in these steps (growth.py)
+    change: Change  # lets all that grew take its usual time
     at_stake_ns: int
 
 
-def outlier_kinds(run: Run) -> list[Kind]:
-    """Returns the kinds of outliers. They are computed once in a run: several rules ask for them."""
+def outlier_kinds(run: Run) -> list[OutlierKind]:
+    """Returns the kinds of outliers. They are computed once for a run because several rules use them."""
     return run.memo(_KEY, lambda: _kinds(run))
 
 
 def rows_in_steps(run: Run, rows: pl.DataFrame, *, is_late: bool = False) -> pl.DataFrame:
-    """Returns rows as Run.rows_in_usual_steps does. Rows of outliers are included if usual steps have some, too. Rows
-    that only outliers have make them outliers: they are left out if a finding about outliers reports them."""
+    """Returns rows as Run.rows_in_usual_steps does. Rows of outliers are included if usual steps have such rows, too.
+    If only outliers have such rows, these make the steps outliers: they are left out where a finding reports those."""
     if not rows.height:
         return rows.with_columns(step=pl.lit(None, dtype=run.steps.schema["step"]))
     inside = run.rows_in_usual_steps(rows, is_late=is_late, odd=True)
@@ -52,7 +52,7 @@ def rows_in_steps(run: Run, rows: pl.DataFrame, *, is_late: bool = False) -> pl.
     return inside
 
 
-def _kinds(run: Run) -> Iterator[Kind]:
+def _kinds(run: Run) -> Iterator[OutlierKind]:
     steps = run.step_times
     if not steps["is_outlier"].any():
         return
@@ -74,7 +74,7 @@ def _kinds(run: Run) -> Iterator[Kind]:
         change = scale(_rows_in(growth.stretches, alike), _rows_in(growth.work, alike))
         at_stake = saved_ns(run, change)
         if run.matters(at_stake, THRESHOLD):
-            yield Kind(some, _rows_in(growth.excess, alike), change, at_stake)
+            yield OutlierKind(some, _rows_in(growth.excess, alike), change, at_stake)
 
 
 def _alike(excess: pl.DataFrame) -> pl.DataFrame:

@@ -1,7 +1,7 @@
 """Small frames with which rules compare ranks that were analysed one by one.
 
-rank_parts(run) -> Parts  of one rank
-RunOfRanks(parts)         a Run over all ranks, with only the properties that these rules use
+rank_parts(run) -> the Parts of one rank
+RunOfRanks(parts) -> a Run over all ranks, with only the properties that these rules use
 """
 
 from __future__ import annotations
@@ -23,9 +23,7 @@ _TIMES = ("start_ns", "end_ns")
 
 def rank_parts(run: Run) -> Parts:
     own = run.analysis.own_collectives.with_row_index("at")
-    exposed = run.add_exposed(own).select(
-        "at", "exposed_ns", "before_ns", "backward_ns", "held_ns", _col(_NAMES).cast(pl.String)
-    )
+    exposed = run.add_exposed(own).select("at", *_FACTS, _col(_NAMES).cast(pl.String))
     ranks = pl.DataFrame({"rank": [one.rank for one in run.trace.ranks]}, schema={"rank": pl.Int32})
     return {
         COLLECTIVES: Part(own.join(exposed, on="at", how="left", maintain_order="left").drop("at"), times=_TIMES),
@@ -51,7 +49,7 @@ class RunOfRanks(Run):
 
     @cached_property
     def steps(self) -> pl.DataFrame:
-        """Returns one row per step; only their number is used."""
+        """Returns one row per step; rules use only the number of rows."""
         return pl.DataFrame({"step": pl.int_range(self._parts["steps"]["steps"][0], eager=True)})
 
     @cached_property

@@ -6,15 +6,15 @@ import numpy as np
 import polars as pl
 
 from opspan.analysis import Analysis
-from opspan.analysis.spans import PROCESS, apart, in_order, summed_by
+from opspan.analysis.spans import PROCESS, THREAD, apart, in_order, summed_by
 
 _col = pl.col
-_THREAD = (*PROCESS, "tid")
 
 
 def paces(analysis: Analysis) -> pl.DataFrame:
-    """Returns for each process: rank, pid, the median time between launches on its thread (apart_ns), the median time
-    of the launched work (work_ns), the number of launches, and of those that take longer than their work (short)."""
+    """Returns for each process: rank, pid, the median time between launches on a thread (apart_ns), the median time of
+    the launched work (work_ns), the number of launches, and the number of them that take longer than their work
+    (short)."""
     rows = analysis.delays.select("call", "work", "is_short")
     calls, work = analysis.attributed.calls, analysis.attributed.work
     is_called = np.zeros(calls.height, dtype=bool)
@@ -22,13 +22,12 @@ def paces(analysis: Analysis) -> pl.DataFrame:
     if np.count_nonzero(is_called) != rows.height:
         rows = rows.unique("call", keep="first", maintain_order=True)
     rows = rows.with_columns(
-        [calls[name].gather(rows["call"]).alias(name) for name in _THREAD]
+        [calls[name].gather(rows["call"]).alias(name) for name in THREAD]
         + [calls["start_ns"].gather(rows["call"]).alias("called_ns")]
         + [(work["end_ns"] - work["start_ns"]).gather(rows["work"]).alias("ns")]
     )
-    threads = apart(rows.select(*_THREAD, "called_ns"), _THREAD).values()
+    threads = apart(rows.select(*THREAD, "called_ns"), THREAD).values()
     between = pl.concat(in_order(one, "called_ns").with_columns(apart_ns=_col("called_ns").diff()) for one in threads)
     paced = summed_by(between, PROCESS, apart_ns=_col("apart_ns").median())
     facts = {"work_ns": _col("ns").median(), "launches": pl.len(), "short": _col("is_short").sum()}
-    sums = summed_by(rows, PROCESS, **facts)
-    return sums.join(paced, on=PROCESS, nulls_equal=True)
+    return summed_by(rows, PROCESS, **facts).join(paced, on=PROCESS, nulls_equal=True)

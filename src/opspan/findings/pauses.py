@@ -1,10 +1,10 @@
-"""Changes of a run in which hosts do less between launches.
+"""Describes changes of a run in which hosts do less between launches.
 
     faster(run, processes) -> Change: launching takes no time; longer pauses stay
     without_pauses(run, pieces) -> Change: the pauses around these pieces of idle time get as short as usual ones
 
-`processes`: rank, pid, apart_ns (findings/paces.py), and most_ns: pauses that are longer have other causes.
-`pieces`: rows of Run.idle.
+`processes` have rank, pid, apart_ns (findings/paces.py), and most_ns: longer pauses have other causes. `pieces` are rows
+of Run.idle.
 """
 
 from __future__ import annotations
@@ -13,13 +13,12 @@ import polars as pl
 
 from opspan.analysis.nest import innermost
 from opspan.analysis.sooner import Change
-from opspan.analysis.spans import PROCESS, distinct, in_order, length, looked_up, only, over, time_in, union
+from opspan.analysis.spans import PROCESS, THREAD, distinct, in_order, length, looked_up, only, over, time_in, union
 from opspan.findings.marks import is_step_range
 from opspan.findings.run import Run
 from opspan.findings.saved import scale
 
 _col = pl.col
-_THREAD = (*PROCESS, "tid")
 _TIMES = (*PROCESS, "start_ns", "end_ns")
 _ALIKE = 0.5  # share of the usual time
 
@@ -52,8 +51,8 @@ def _calls(run: Run, processes: pl.DataFrame) -> pl.DataFrame:
 
 
 def _pieces_between(run: Run, calls: pl.DataFrame) -> pl.DataFrame:
-    """Returns the time from the end of a call to the next call of the process, on any thread; `more_ns` leaves out time
-    that another rule reports."""
+    """Returns the times from the end of a call to the next call of the process, on any thread. `more_ns` is the length
+    without the time that another rule reports."""
     rows = in_order(calls, "start_ns")
     rows = rows.with_columns(over(_col("end_ns").cum_max(), rows, PROCESS))
     rows = rows.with_columns(start_ns=over(_col("end_ns").shift(1), rows, PROCESS))
@@ -62,7 +61,8 @@ def _pieces_between(run: Run, calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _other_times(run: Run) -> pl.DataFrame:
-    """Returns when hosts compiled, ran ops for a device, loaded data, went through parameters or loaded code."""
+    """Returns the times in which hosts compiled, ran ops instead of a device, loaded data, looped over parameters,
+    took memory or loaded code."""
     ranges = run.ranges
     phases = ["data", "optimizer"] if run.has_loop_in_optimizer else ["data"]
     is_other = _col("phase").is_in(phases).fill_null(value=False)
@@ -74,13 +74,14 @@ def _other_times(run: Run) -> pl.DataFrame:
 def _names(run: Run, rows: pl.DataFrame) -> pl.Series:
     """Returns the innermost range in the middle of each row, null if that is a step or missing."""
     ranges = run.trace.ranges
-    middle = rows.select(*_THREAD, time_ns=_col("start_ns") + length() // 2)
+    middle = rows.select(*THREAD, time_ns=_col("start_ns") + length() // 2)
     is_step = is_step_range(ranges, run.steps).fill_null(value=False)
     return ranges["name"].set(is_step, None).gather(innermost(ranges, middle))
 
 
 def _thread_changes(calls: pl.DataFrame, rows: pl.DataFrame) -> Change:
-    """Returns the change for each launching thread: if it waits for the others meanwhile, its waits shrink as much."""
+    """Returns the change for each launching thread: if a thread waits for the others meanwhile, its waits shrink as
+    much."""
     rows = rows.select(*_TIMES, factor=1 - _col("more_ns") / length())
-    rows = rows.join(distinct(calls, _THREAD), on=PROCESS, nulls_equal=True)
+    rows = rows.join(distinct(calls, THREAD), on=PROCESS, nulls_equal=True)
     return scale(rows, pl.DataFrame(schema={"work": pl.UInt32, "factor": pl.Float64}))

@@ -1,4 +1,4 @@
-"""A rule, and the findings it gives for a run. Both are data; only `look` is code."""
+"""Rules, and the findings that they give for a run. Both are data; only `look` is code."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opspan.findings.run import Run, ranks_of, top
 # How sure a finding is of its cause: the trace proves it; it fits the figures best; it is one of several causes.
 Confidence = Literal["certain", "likely", "possible"]
 Severity = Literal["high", "medium", "low", "info"]
-# The share of the run's time from which a finding has each severity: a tenth is what people begin to rewrite for.
+# The least share of the run's time for each severity. People begin to rewrite a program for a tenth of its time.
 SEVERITIES: tuple[tuple[float, Severity], ...] = ((0.1, "high"), (0.03, "medium"), (0.0, "low"))
 _RANGES = pl.Schema({"rank": pl.Int32, "pid": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64})
 _MOST_RANGES = 10
@@ -26,7 +26,7 @@ class Evidence:
     are counts. `words` are names for the sentence. `ops`, `modules` and `steps` begin with those that took most
     time."""
 
-    at_stake_ns: int | None  # in one process; None: the trace cannot answer how much time it is
+    at_stake_ns: int | None  # in one process; None if the trace does not show it
     figures: Mapping[str, int | float] = field(default_factory=dict)
     words: Mapping[str, str] = field(default_factory=dict)
     confidence: Confidence = "likely"
@@ -46,7 +46,7 @@ class Rule:
     looks_at: str  # a sentence: the measure
     threshold: float  # passed to `look`: a share of the run's time unless `because` says otherwise
     because: str  # the reason for the threshold
-    sentence: str  # a template: figures and words stand in braces
+    sentence: str  # a template with names of figures and words in braces
     remedy: str
     command: str  # the command that shows more; FILE stands for the files
     read: str  # the page that explains it
@@ -56,7 +56,7 @@ class Rule:
     condition: str = ""  # an assumption behind the time at stake, where the trace cannot show the alternative
 
     def evidence(self, run: Run) -> list[Evidence]:
-        """Returns its evidence in the run. The result is kept, since other rules may ask for it."""
+        """Returns the rule's evidence in the run. Keeps the result because other rules may ask for it."""
         return run.memo(self.id, lambda: self.look(run, self.threshold))
 
 
@@ -78,13 +78,14 @@ class Finding:
 
 
 def name_totals(sentence: str) -> str:
-    """Adds the total to each share that stands alone in brackets; sentences name the totals of other shares."""
+    """Adds the name of the total after each share that stands alone in brackets; sentences name the totals of other
+    shares themselves."""
     return re.sub(r"\(\{(\w*_share)\}\)", r"({\1} of {total})", sentence)
 
 
 def ranges_of(rows: pl.DataFrame, once: str | None = None) -> pl.DataFrame:
-    """Returns the longest of some rows with rank, pid, start_ns and end_ns, in order of time. Rows with the same number
-    in the column `once` belong to one range."""
+    """Returns rank, pid, start_ns and end_ns of the longest rows, in order of time. Rows with the same number in the
+    column `once` belong to one range."""
     longest = rows.with_columns(ns=pl.col("end_ns") - pl.col("start_ns"))
     # Drop shorter ones first: sorting a million rows for a few takes long.
     ns = longest["ns"]
@@ -111,12 +112,13 @@ class Places(TypedDict):
     ranges: pl.DataFrame
 
 
-def place_of(rows: pl.DataFrame, column: str) -> Places:
-    """Returns where rows lie: the ops, modules and steps with most of a column, the ranks, and the longest rows."""
+def place_of(rows: pl.DataFrame, column: str, once: str | None = None) -> Places:
+    """Returns where rows lie: the ops, modules and steps with most of a column, the ranks, and the longest rows (see
+    ranges_of)."""
     return {
         "ops": top(rows, column, "op"),
         "modules": top(rows, column, "module"),
         "steps": top(rows, column, "step"),
         "ranks": ranks_of(rows),
-        "ranges": ranges_of(rows),
+        "ranges": ranges_of(rows, once),
     }

@@ -1,7 +1,7 @@
-"""A run as rules see it: the analyses of a trace, cut to the steps that are like the others.
+"""Presents a run to rules: the analyses of a trace, cut to the steps that are like the others.
 
-An outlier is a step that took longer than the others. One rule reports outliers, and no other rule counts their time:
-otherwise one pause of the machine would be reported as idle time, launches, data loading and waits at once.
+An outlier is a step that took longer than the others. One rule reports outliers, and other rules do not count their
+time: otherwise one pause of the machine would be reported as idle time, launches, data loading and waits at once.
 
 Time at stake is how much sooner the run would have ended. Processes run side by side, so the process that lost most
 counts (`longest`). A sum over the devices of a process is divided by their number.
@@ -17,7 +17,7 @@ from opspan.analysis.busy import busy_with, whole_times, within_part
 from opspan.analysis.exposed import bare_before, exposed
 from opspan.analysis.kept import kept
 from opspan.analysis.path_graph import Graph
-from opspan.analysis.spans import DEVICE, PROCESS, distinct, length, looked_up, only, summed_by, time_in, within
+from opspan.analysis.spans import DEVICE, PROCESS, THREAD, distinct, length, looked_up, only, summed_by, time_in, within
 from opspan.analysis.waits import DRAIN
 from opspan.findings.after_waits import after_waits, assign
 from opspan.findings.cuts import cut_at
@@ -30,10 +30,9 @@ from opspan.findings.paces import paces
 from opspan.tables import Tables
 
 _col = pl.col
-# The causes of idle devices. A piece of time that has several is given to the first of these.
+# The causes of idle devices. If a piece of time has several causes, the first in this order counts.
 CAUSES = ("compile", "fallback", "data", "optimizer", "held", "wait", "host", "launch", "queued", "unknown")
 _CAUSE = pl.Enum(CAUSES)
-_THREAD = (*PROCESS, "tid")
 HOLD = ("allocation", "free", "module loading")  # reasons of waits that hold up the host itself
 _TOP = 3
 _MOSTLY = 0.5
@@ -49,20 +48,20 @@ class Run:
 
     @kept
     def ranges(self) -> pl.DataFrame:
-        """Ranges without marks, numbered by `row`, with only the columns that rules need."""
+        """Returns ranges without marks, with their row numbers (`row`) and only the columns that rules need."""
         columns = ("name", "kind", "start_ns", "end_ns", "self_ns", "module", "phase", "sizes")
-        rows = self.trace.ranges.select(*_THREAD, *columns, "is_mark").with_row_index("row")
+        rows = self.trace.ranges.select(*THREAD, *columns, "is_mark").with_row_index("row")
         return rows.filter(~_col("is_mark").fill_null(value=False)).drop("is_mark")
 
     @kept
     def launches(self) -> pl.DataFrame:
-        """Returns the calls that gave devices work."""
+        """Returns the calls that launched work."""
         trace = self.analysis.attributed
-        return trace.calls.select(*_THREAD, "start_ns", "end_ns")[trace.work["call"].drop_nulls().unique()]
+        return trace.calls.select(*THREAD, "start_ns", "end_ns")[trace.work["call"].drop_nulls().unique()]
 
     @kept
     def memo(self) -> Memo:
-        """Keeps evidence by the ids of rules, and other results that several rules use."""
+        """Returns the memo of evidence, by the id of its rule, and of other results that several rules use."""
         return Memo()
 
     # -- steps
@@ -104,8 +103,8 @@ class Run:
 
     @kept
     def begins(self) -> pl.DataFrame:
-        """Returns the time of each process that has no steps but used devices. `begin_ns` is the first work of a
-        device: it alone separates the loop from the start of the program."""
+        """Returns the time of each process that used devices but has no steps. `begin_ns`, the begin of the first work
+        of a device, stands for the end of the program's start."""
         work = on_device(self.trace.work.select(*PROCESS, "start_ns", "kind", "is_overhead"))
         first = summed_by(work, PROCESS, begin_ns=_col("start_ns").min())
         times = within_part(whole_times(self.trace), self.trace)
@@ -114,14 +113,14 @@ class Run:
 
     @property
     def total_name(self) -> str:
-        """Returns a name for the time that `total_ns` measures."""
+        """The name of the time that `total_ns` measures."""
         return "the steps' time" if self.steps.height else "the run"
 
     def share(self, ns: float) -> float:
         return ns / self.total_ns if self.total_ns else 0.0
 
     def matters(self, ns: float, threshold: float) -> bool:
-        """Returns whether a time is above zero and at least such a share of the run's time."""
+        """Returns whether a time is above zero and at least the share `threshold` of the run's time."""
         return ns > 0 and self.share(ns) >= threshold
 
     def drop_outliers(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -132,9 +131,9 @@ class Run:
     def rows_in_usual_steps(
         self, rows: pl.DataFrame, time: str = "start_ns", is_late: bool = False, odd: bool = False
     ) -> pl.DataFrame:
-        """Returns the rows whose `time` is in a usual step, with its name as `step`. Processes without steps keep the
-        rows from the first work of a device on, with null. `is_late` leaves out the first step of each process, in
-        which one-time work is done. `odd` includes outliers."""
+        """Returns the rows whose `time` is in a usual step, with the step's name as `step`. Processes without steps
+        keep the rows from the first work of a device on, with a null `step`. `is_late` leaves out the first step of
+        each process, which does one-time work. `odd` includes outliers."""
         stretches = self.steps if odd else self.usual_steps
         if is_late and stretches.height:
             first = self.steps.sort("start_ns").unique(PROCESS, keep="first", maintain_order=True)
@@ -172,11 +171,13 @@ class Run:
         return int(summed_by(rows, PROCESS, ns=_col(column).cast(pl.Int64).sum())["ns"].max() or 0)  # type: ignore[arg-type]
 
     def per_process(self, rows: pl.DataFrame, column: str) -> int:
-        """Returns the same for a column summed over devices: the mean of the devices that the process used."""
+        """Returns the sum of a column, divided by the number of devices that the process used, for the process in which
+        that is largest."""
         return int(self.means_per_process(rows, column)[column].max() or 0)  # type: ignore[arg-type]  # a number
 
     def means_per_process(self, rows: pl.DataFrame, column: str) -> pl.DataFrame:
-        """Returns that mean for each process, and each `component` where rows have it. The host counts as a device."""
+        """Returns the sum of a column, divided by the number of devices, for each process (and each `component` if rows
+        have it). If a process used no devices, it counts as one device."""
         by = [*PROCESS, "component"] if "component" in rows.columns else list(PROCESS)
         sums = summed_by(rows, by, **{column: _col(column).cast(pl.Int64).sum()})
         sums = sums.join(self.devices_used, on=PROCESS, how="left", nulls_equal=True)
@@ -222,17 +223,17 @@ class Run:
 
     @kept
     def knows_waits(self) -> bool:
-        """Returns whether the waits of all hosts are known: only then the graph tells which process would end
+        """Returns whether the waits of all hosts are known: only then the graph shows which process would end
         sooner."""
         return knows_waits(self.analysis, self.graph, self.savings, self.times)
 
     @kept
     def graph(self) -> Graph:
-        """Returns the graph of dependencies that saved.py replays."""
+        """The graph of dependencies that saved.py replays."""
         return graph_of(self.analysis)
 
     def add_names(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Adds the names of the range whose number is in the column `range`."""
+        """Adds `op`, `module` and `phase` of the range whose row number is in the column `range`."""
         ranges = self.trace.ranges
         names = {"op": "name", "module": "module", "phase": "phase"}
         return rows.with_columns(ranges[column].gather(rows["range"]).alias(name) for name, column in names.items())
@@ -244,14 +245,14 @@ class Run:
         return self.ranges["name"].unique().drop_nulls()
 
     def ranges_named(self, pattern: str) -> pl.DataFrame:
-        """Returns the ranges whose names match the pattern. It is matched once per distinct name."""
+        """Returns the ranges whose names match the pattern. Matches each distinct name once."""
         chosen = self._names.filter(self._names.cast(pl.String).str.contains(pattern))
         return self.ranges.filter(_col("name").is_in(chosen.implode())) if len(chosen) else self.ranges.clear()
 
     @kept
     def has_loop_in_optimizer(self) -> bool:
-        """Returns whether the optimizer steps parameter by parameter: its ops are known, and none takes many at
-        once."""
+        """Returns whether the optimizer steps parameter by parameter: its ops are known, and each takes one parameter
+        at a time."""
         ops = self.ranges.filter(_col("phase") == "optimizer", _col("kind") == "op")["name"].unique().cast(pl.String)
         many = ops.str.contains("_foreach_|fused|multi_tensor")
         return len(ops) > 0 and not many.any()
@@ -283,8 +284,9 @@ class Run:
         return self.add_exposed(self.analysis.collectives)
 
     def add_exposed(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Adds those columns to collectives. Each counts for the step that launched it: the host runs ahead."""
-        # In a process with devices, another rule looks at collectives of the host.
+        """Adds the columns that `collectives` has. A collective counts for the step that launched it, because the host
+        runs ahead."""
+        # In a process with devices, another rule reports collectives of the host.
         is_timed = _col("work").is_not_null() | (_col("time_ns").is_not_null() & ~pl.lit(self.has_devices))
         rows = rows.drop_nulls(("start_ns", "end_ns")).filter(is_timed)
         trace = self.analysis.attributed
@@ -303,8 +305,8 @@ class Run:
 
     @kept
     def savings(self) -> pl.DataFrame:
-        """Returns rank, pid, saves_ns: how much sooner a process would be done, at most, if its devices took no time.
-        Processes for which that is unknown are left out."""
+        """Returns rank, pid, saves_ns: an upper bound of how much sooner a process would be done if its devices took no
+        time. Processes for which that is unknown are left out."""
         return savings_of(self.analysis)
 
     # -- idle time
@@ -342,7 +344,7 @@ class Run:
         hosts = _col("why").is_in(["host", "launch"])
         pieces = pieces.with_columns(cause=pl.when(hosts).then(cause).otherwise(why))
         pieces = assign(pieces, "held_ns", ("gap",), ("host", "launch"), "held")
-        # A wait leaves the device without work, so even the loading of the next batch is exposed after it.
+        # After a wait the device has no work, so even the loading of the next batch is exposed.
         pieces = after_waits(pieces, self.drains, self.steps, ("host", "launch", "data", "optimizer"))
         return pieces.drop("held_ns", "at_ns")
 
@@ -350,11 +352,11 @@ class Run:
     def _gaps(self) -> pl.DataFrame:
         """Returns the gaps with `is_start` (the start of a program without steps), `launched_ns`, the launch of the
         work that came late, and `held_ns`: how long, until that launch, the host took memory or loaded code."""
-        held = self.holds.select(*_THREAD, "start_ns", "end_ns")
+        held = self.holds.select(*THREAD, "start_ns", "end_ns")
         gaps = self.analysis.gaps.with_row_index("gap")
         launched = _col("start_ns") + _col("host_ns")
-        spans = gaps.select(*_THREAD, "start_ns", end_ns=launched)
-        held_ns = time_in(held, spans, _THREAD) if held.height else pl.lit(0, dtype=pl.Int64)
+        spans = gaps.select(*THREAD, "start_ns", end_ns=launched)
+        held_ns = time_in(held, spans, THREAD) if held.height else pl.lit(0, dtype=pl.Int64)
         is_late = _col("host_ns") + _col("launch_ns") > 0
         gaps = gaps.with_columns(held_ns.alias("held_ns"), launched_ns=pl.when(is_late).then(launched))
         begins = self.begins.select(*PROCESS, "start_ns", is_start=True)
@@ -371,22 +373,22 @@ class Run:
     @kept
     def drains(self) -> pl.DataFrame:
         """Returns the waits of launching threads after which a device may be idle, with `wait`, the reason, and
-        `wait_ns`, how long they held up the host. Waits in an op that the host runs instead of a device count for that
-        op. In a process without steps, waits before the first work of a device are left out."""
+        `wait_ns`, how long they held up the host. Leaves out waits in an op that the host runs instead of a device
+        (they count for that op) and, in a process without steps, waits before the first work of a device."""
         waits = self.analysis.waits.with_columns(wait=_col("why").cast(pl.String))
         waits = waits.filter(~self.is_falling_back.gather(waits["range"]).fill_null(value=False))
         waits = waits.filter(_col("wait").is_in(DRAIN)).drop_nulls(("start_ns", "end_ns"))
-        launching = distinct(self.analysis.gaps, _THREAD)
-        waits = waits.join(launching, on=_THREAD, how="semi", nulls_equal=True, maintain_order="left")
+        launching = distinct(self.analysis.gaps, THREAD)
+        waits = waits.join(launching, on=THREAD, how="semi", nulls_equal=True, maintain_order="left")
         begins = self.begins.select(*PROCESS, "begin_ns")
         waits = waits.join(begins, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
         waits = waits.with_columns(start_ns=pl.max_horizontal("start_ns", "begin_ns")).drop("begin_ns")
         waits = waits.filter(length() > 0)
-        # If other threads launch during most of a thread's waits, their launches do not depend on it.
+        # If other threads launch during most of a thread's waits, their launches do not depend on that thread.
         pairs = within(self.launches, "start_ns", waits, PROCESS)
         is_other = self.launches["tid"].gather(pairs["row"]).ne_missing(waits["tid"].gather(pairs["stretch"]))
         is_beside = pl.int_range(pl.len()).is_in(pairs["stretch"].filter(is_other).implode())
-        holds_up = is_beside.mean().over(_THREAD) <= _MOSTLY
+        holds_up = is_beside.mean().over(THREAD) <= _MOSTLY
         return waits.with_columns(wait_ns=pl.when(holds_up).then(length()).otherwise(0))
 
 

@@ -1,14 +1,14 @@
 """Computes how much sooner a run would have ended after a change, by replaying it (analysis/sooner.py).
 
     saved_ns(run, change, threshold) -> ns; 0 if the change is less than this share of the run's time
-    in_time_ns(run, late) -> ns, if these processes were not later than the others that wait for them
+    in_time_ns(run, late) -> ns, if these processes (rank, pid) were done as soon as the others, which then would not wait
     rows_that_gain(run, rows, change, least_ns) -> the rows of processes that would gain that much by themselves
 
     reduce(run, rows, column) -> Change: work takes less time, by the nanoseconds in a column
     scale(stretches, work) -> Change: both take their time multiplied by their column `factor`
     leave_out(run, stretches, work, waits) -> Change: threads do nothing in these stretches (rank, pid, tid, start_ns,
         end_ns); this work is not done, on devices and in calls; these waits (same columns) are gone
-    merge(run, rows) -> Change: works with the same `of` become one, with the launch of the first
+    merge(run, rows) -> Change: pieces of work with the same `of` become one, launched by the call of the first
 
     spans_around(run, ranges) -> stretches: each from the first to the last range of the same `of`
     work_launched_in(run, stretches) -> the work that was launched in them
@@ -21,13 +21,12 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis.sooner import Change, sooner
-from opspan.analysis.spans import PROCESS, length, time_in, union, within
+from opspan.analysis.spans import PROCESS, THREAD, length, time_in, union, within
 from opspan.findings.run import Run
 
 _col = pl.col
-_THREAD = (*PROCESS, "tid")
 _LONGEST = 2**53  # ns: 104 days
-_TIMES = (*_THREAD, "start_ns", "end_ns")
+_TIMES = (*THREAD, "start_ns", "end_ns")
 
 
 def saved_ns(run: Run, change: Change, threshold: float = 0.0) -> int:
@@ -38,7 +37,6 @@ def saved_ns(run: Run, change: Change, threshold: float = 0.0) -> int:
 
 
 def in_time_ns(run: Run, late: pl.DataFrame) -> int:
-    """`late`: rank, pid of processes. They are assumed to be done as soon as the others, which do not wait for them."""
     rows = run.trace.work.select(PROCESS).with_row_index("row").join(late, on=PROCESS, how="semi", nulls_equal=True)
     return _saved_ns(run, sooner(run.graph, leave_out(run), run.analysis.meetings.without(rows["row"])), late)
 
@@ -49,8 +47,8 @@ def _saved_ns(run: Run, processes: pl.DataFrame, late: pl.DataFrame | None = Non
     if late is not None:
         times = times.join(late, on=PROCESS, how="anti", nulls_equal=True)
     times = times.join(_summed(processes), on=PROCESS, how="left", nulls_equal=True)
-    # Processes run side by side: a saving counts only until the next process is the last one. Work that steps waited
-    # for may have taken longer than the steps did.
+    # Processes run side by side: a saving counts only until another process is the last one. The result is clipped
+    # because work that steps waited for may have taken longer than the steps did.
     after = int(times.select((_col("time_ns") - _col("ns").fill_null(0)).clip(0).max()).item() or 0)
     return max(before - after, 0)
 
@@ -67,7 +65,7 @@ def _summed(processes: pl.DataFrame) -> pl.DataFrame:
 
 
 def _most_ns(run: Run, change: Change) -> float:
-    """Returns the sum of all savings, as if everything ran one after the other."""
+    """Returns the sum of all savings, as if all ran one after the other: an upper bound."""
     ns = (length() * (1 - _col("factor").clip(0, 1))).clip(0, _LONGEST).round().cast(pl.Int64)
     work = run.trace.work.select(*PROCESS, "start_ns", "end_ns")[change.work["row"]].hstack([change.work["factor"]])
     rows = pl.concat([frame.select(*PROCESS, ns=ns) for frame in (change.stretches, work)])
@@ -104,12 +102,13 @@ def leave_out(
 
 
 def _calls_of(run: Run, work: pl.Series) -> pl.DataFrame:
-    """Returns the calls that launched this work; in processes without steps only from the first work on."""
+    """Returns the calls that launched this work. In processes without steps, time before the first work of a device
+    does not count."""
     trace = run.analysis.attributed
     calls = trace.calls[trace.work["call"].gather(work).drop_nulls().unique()]
     calls = calls.select(_TIMES).drop_nulls(("start_ns", "end_ns"))
     calls = calls.join(run.begins.select(*PROCESS, "begin_ns"), on=PROCESS, how="left", nulls_equal=True)
-    return calls.select(*_THREAD, pl.max_horizontal("start_ns", "begin_ns").alias("start_ns"), "end_ns")
+    return calls.select(*THREAD, pl.max_horizontal("start_ns", "begin_ns").alias("start_ns"), "end_ns")
 
 
 def _own(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
@@ -122,9 +121,9 @@ def merge(run: Run, rows: pl.DataFrame) -> Change:
     trace = run.analysis.attributed
     rows = rows.unique("work", keep="first", maintain_order=True)  # steps may overlap
     calls = trace.work["call"].gather(rows["work"])
-    rows = rows.select("of", "start_ns", "work").hstack(trace.calls.select(*_THREAD, ended_ns="end_ns")[calls])
+    rows = rows.select("of", "start_ns", "work").hstack(trace.calls.select(*THREAD, ended_ns="end_ns")[calls])
     rows = rows.sort("of", "start_ns").with_columns(is_first=_col("of").is_first_distinct())
-    between = rows.group_by(*_THREAD, "of").agg(start_ns=_col("ended_ns").min(), end_ns=_col("ended_ns").max())
+    between = rows.group_by(*THREAD, "of").agg(start_ns=_col("ended_ns").min(), end_ns=_col("ended_ns").max())
     others = rows.filter(~_col("is_first")).select(row="work", factor=pl.lit(1.0), is_at_once=pl.lit(value=True))
     return Change(leave_out(run, stretches=between.select(_TIMES)).stretches, others)
 
@@ -133,11 +132,11 @@ def spans_around(run: Run, ranges: pl.DataFrame) -> pl.DataFrame:
     """`ranges` have `range`, a row of the trace's ranges, and `of`."""
     ranges = ranges.drop_nulls().unique("range")
     rows = run.trace.ranges.select(_TIMES)[ranges["range"]].hstack([ranges["of"]])
-    return rows.group_by(*_THREAD, "of").agg(_col("start_ns").min(), _col("end_ns").max()).select(_TIMES)
+    return rows.group_by(*THREAD, "of").agg(_col("start_ns").min(), _col("end_ns").max()).select(_TIMES)
 
 
 def work_launched_in(run: Run, stretches: pl.DataFrame) -> pl.Series:
     trace = run.analysis.attributed
-    calls = within(trace.calls, "start_ns", union(stretches, _THREAD), _THREAD)["row"]
+    calls = within(trace.calls, "start_ns", union(stretches, THREAD), THREAD)["row"]
     work = trace.work.select("call").with_row_index("row")
     return work.filter(_col("call").is_in(calls.implode()))["row"]

@@ -1,4 +1,4 @@
-"""The rules: a file for each subject. docs/findings.md is made from them."""
+"""The rules, in a file for each subject. docs/findings.md is made from them."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ _col = pl.col
 _COPY = "aten::copy_"
 # void at::native::vectorized_elementwise_kernel<4, at::native::bfloat16tofloat32_copy_kernel_cuda(...)...
 # void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(...), ... LoadWithCast<1>, ...
-# float8_copy_kernel_cuda also copies float8 to float8, which is no cast.
+# float8_copy_kernel_cuda also copies float8 to float8, which is not a cast.
 _KERNELS = r"\bb?float16(tofloat32)?_copy_kernel|bfloat16(tofloat32)?_copy_kernel|direct_copy_kernel.*LoadWithCast"
 # Ops that only pass a cast on: the op that asks for it is around them.
 _PASSES_ON = (
@@ -59,9 +59,9 @@ def _device_casts(run: Run) -> pl.DataFrame:
     casting = names.unique().cast(pl.String)
     casting = casting.filter(casting.str.contains(_KERNELS).fill_null(value=False)).cast(pl.Categorical)
     may_be = (_col("op") == _COPY) | names.is_in(casting.implode())
-    rows = rows.with_columns(says_cast=names.is_in(casting.implode())).filter(may_be.fill_null(value=False))
+    rows = rows.with_columns(is_named_so=names.is_in(casting.implode())).filter(may_be.fill_null(value=False))
     rows = _add_types(run, rows)
-    return rows.filter(pl.when(_col("is_known")).then(_col("cast").is_not_null()).otherwise("says_cast"))
+    return rows.filter(pl.when(_col("is_known")).then(_col("cast").is_not_null()).otherwise("is_named_so"))
 
 
 def _host_casts(run: Run) -> pl.DataFrame:
@@ -76,8 +76,7 @@ def _add_types(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
     rows = rows.with_columns(types)
     casts = [(text, *_cast(text)) for text in types.unique().drop_nulls()]
     schema = {"types": pl.String, "is_known": pl.Boolean, "cast": pl.String}
-    by_types = pl.DataFrame(casts, schema, orient="row")
-    rows = rows.join(by_types, on="types", how="left", maintain_order="left")
+    rows = rows.join(pl.DataFrame(casts, schema, orient="row"), on="types", how="left", maintain_order="left")
     is_copy = (_col("op") == _COPY).fill_null(value=False) if "op" in rows.columns else pl.lit(value=True)
     return rows.with_columns(
         is_known=_col("is_known").fill_null(value=False) & is_copy, cast=pl.when(is_copy).then("cast")
@@ -112,15 +111,16 @@ def _passes_on(ranges: pl.DataFrame) -> pl.Series:
 
 
 def _causes(run: Run, range_: pl.Series) -> pl.Series:
-    """Returns the name of the op that asks for each cast. For the backward of a cast it is the op of its forward."""
+    """Returns the name of the op that asks for each cast. If a cast is part of a backward, it is the op in the
+    forward."""
     ranges = run.trace.ranges
     names = ranges["name"].unique()
     is_optimizer = ranges["name"].is_in(names.filter(names.cast(pl.String).str.starts_with("Optimizer.step")).implode())
-    spans_around = nearest(ranges, (ranges["kind"].is_in(["op", "script"]) & ~_passes_on(ranges)) | is_optimizer)
-    cause = spans_around.gather(range_)
+    asking = nearest(ranges, (ranges["kind"].is_in(["op", "script"]) & ~_passes_on(ranges)) | is_optimizer)
+    cause = asking.gather(range_)
     if "forward" in ranges.columns and ranges["forward"].count():
         forward = ranges["forward"].gather(nearest(ranges, ranges["forward"].is_not_null()).gather(range_))
-        cause = cause.zip_with(cause.is_not_null(), spans_around.gather(forward))
+        cause = cause.zip_with(cause.is_not_null(), asking.gather(forward))
     return ranges["name"].gather(cause).cast(pl.String).fill_null("aten::to")
 
 

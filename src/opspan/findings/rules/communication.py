@@ -16,10 +16,11 @@ from opspan.findings.saved import in_time_ns, leave_out, saved_ns
 from opspan.printable import listed
 
 _col = pl.col
-_UNTOLD = 0.1  # of the exposed time: if a larger share cannot be explained, the finding says so
+_UNEXPLAINED = 0.1  # of the exposed time: if a larger share cannot be explained, the finding says so
 _MOST_OF = 0.5  # of the time lost to a rank: a step with a larger share is named alone
 _STRAGGLER = 0.03
-_SEVERAL, _OFTEN = 2, 0.25  # ranks, and late steps of each; share of all steps, too many for chance
+_SEVERAL = 2  # at least so many ranks come late, each in at least so many steps
+_OFTEN = 0.25  # of the steps: if fewer have a late rank, it may be chance
 # Below these a collective takes only its latency: some ten microseconds, in which a link carries a megabyte.
 _SMALL_BYTES, _SMALL_NS = 1 << 20, 30_000
 _MANY = 10  # per step
@@ -28,15 +29,15 @@ _HARDLY = 0.1  # of the time of a collective
 
 
 def _exposed(*, is_explained: bool) -> Callable[[Run, float], Iterator[Evidence]]:
-    """`is_told`: at least nine tenths of the exposed time is of collectives whose ranks' files are all read. For others
-    nobody can separate transfer from waiting."""
+    """`is_explained` demands that at least nine tenths of the exposed time belong to collectives of which the files of
+    all ranks are read. For other collectives, transfer and waiting cannot be told apart."""
 
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
         rows, places = run.collectives, run.lateness
         is_part = (_col("group_size") > _col("ranks")) & ~_col("kind").is_in(SIDES)
         is_alone = _col("match").is_null() | is_part.fill_null(value=False)
         alone_ns, exposed_ns = int(rows.filter(is_alone)["exposed_ns"].sum()), int(rows["exposed_ns"].sum())
-        if not exposed_ns or (alone_ns <= _UNTOLD * exposed_ns) != is_explained:
+        if not exposed_ns or (alone_ns <= _UNEXPLAINED * exposed_ns) != is_explained:
             return
         places = places.with_columns(ns=_col("exposed_ns") - _col("waited_ns"))
         own_ns = _least_ns(run.means_per_process(places, "ns"))
@@ -68,7 +69,7 @@ def _exposed(*, is_explained: bool) -> Callable[[Run, float], Iterator[Evidence]
 
 
 def _least_ns(sums: pl.DataFrame) -> int:
-    """Returns the least sum of each component, since none can be done before that; then the most of all components."""
+    """Returns the largest of the components' least sums: a component cannot be done before its least sum."""
     return int(sums.group_by("component").agg(_col("ns").min())["ns"].max() or 0)  # type: ignore[arg-type]
 
 
@@ -120,17 +121,17 @@ def _limit_to_others(run: Run, lost: pl.DataFrame, some: pl.DataFrame) -> int:
     """Limits `lost` (component, ns): waiting devices cost nothing while their hosts are busy anyway."""
     others = run.lateness.select(*DEVICE, "component").unique().join(some, on=DEVICE, how="anti", nulls_equal=True)
     others = others.join(run.savings, on=PROCESS, how="left", nulls_equal=True)
-    savings_of = others.group_by("component").agg(_col("saves_ns").max())
-    lost = lost.join(savings_of, on="component", how="left")
+    lost = lost.join(others.group_by("component").agg(_col("saves_ns").max()), on="component", how="left")
     return int(lost.select(pl.min_horizontal("ns", "saves_ns").max()).item() or 0)
 
 
 def _uneven(run: Run, threshold: float) -> Iterator[Evidence]:
-    """Finds the waiting that is gone if all ranks come at their mean time, without the time lost to stragglers."""
+    """Finds the waiting that would be gone if all ranks came at their mean time, without the time lost to
+    stragglers."""
     if not _has_ranks(run):
         return
     yield from _in_turn(run, threshold)
-    places = run.lateness.filter(_col("device_id").is_not_null())  # on hosts other programs cause the same
+    places = run.lateness.filter(_col("device_id").is_not_null())  # on hosts, other programs may cause waiting
     some = stragglers(places, _STRAGGLER * run.total_ns)
     others = places.join(some, on=DEVICE, how="anti", nulls_equal=True)
     lost = loss_to(places, some).group_by("component").agg(_col("ns").sum())
@@ -139,8 +140,7 @@ def _uneven(run: Run, threshold: float) -> Iterator[Evidence]:
     at_stake = int(sums.select((_col("late_ns") - _col("ns").fill_null(0)).max()).item() or 0)
     if not run.matters(at_stake, threshold):
         return
-    rows = run.collectives.filter(_col("match").is_not_null())
-    rows = rows.with_columns(late_ns=waited_ns())
+    rows = run.collectives.filter(_col("match").is_not_null()).with_columns(late_ns=waited_ns())
     waited = rows.group_by("match").agg(_col("late_ns").sum()).filter(_col("late_ns") > 0)
     last = rows.filter(_col("is_last")).join(waited.select("match"), on="match", how="semi")
     rows = rows.filter(_col("late_ns") > 0)
@@ -155,8 +155,8 @@ def _uneven(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _in_turn(run: Run, threshold: float) -> Iterator[Evidence]:
-    """Finds the waiting of hosts that is gone if no rank comes late by far: only where several ranks do, in too many
-    steps for chance."""
+    """Finds the waiting of hosts that would be gone if no rank came far too late. Reports it only if several ranks do,
+    in too many steps for chance."""
     places = run.lateness.filter(_col("device_id").is_null())
     some = stragglers(places, _STRAGGLER * run.total_ns)
     steps = late_by_far(places).join(some, on=DEVICE, how="anti", nulls_equal=True)
@@ -185,13 +185,14 @@ def _in_turn(run: Run, threshold: float) -> Iterator[Evidence]:
 def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     if not run.collectives.height:
         return
-    # Sends to another rank cannot be merged: each time the receiver goes on with the data.
+    # Sends to another rank cannot be merged, because the receiver goes on with the data each time.
     rows = run.collectives.filter(~_col("kind").is_in(SIDES).fill_null(value=False))
     rows = rows.with_columns(ns=pl.coalesce("transfer_ns", length()))
     # If the size is unknown, the time decides.
     is_small = pl.when(_col("bytes").is_not_null()).then(_col("bytes") < _SMALL_BYTES).otherwise(_col("ns") < _SMALL_NS)
     rows = rows.filter(is_small, _col("ns") > 0)
-    # A host that calls them one after the other waits only for other ranks' calls.
+    # If a host calls collectives one after the other, it waits only for the calls of other ranks: its waiting and the
+    # time between the collectives count, too.
     is_next = (_col("before_ns") <= _NEXT_NS).fill_null(value=False)
     bare_ns = _col("exposed_ns") - waited_ns()
     own_ns = pl.when(is_next).then(_col("exposed_ns") + _col("before_ns")).otherwise(bare_ns)
@@ -199,7 +200,7 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     own = own.filter(_col("own_ns") > _HARDLY * _col("ns"))  # others are exposed only between two kernels
     steps = own.group_by(*DEVICE, "step").agg(_col("own_ns", "bare_ns").sum(), last_ns=_col("own_ns").last())
     exposed_ns = run.per_process(steps, "bare_ns")
-    # Merged they are one collective, which stays exposed.
+    # If they were merged, one collective would stay exposed.
     at_stake = run.per_process(steps.with_columns(ns=_col("own_ns") - _col("last_ns")), "ns")
     if run.knows_waits and run.matters(at_stake, threshold) and rows["work"].null_count() == 0:
         more = rows.filter(_col("start_ns") < _col("start_ns").max().over(*DEVICE, "step"))

@@ -9,8 +9,8 @@ import polars as pl
 from opspan.analysis.spans import DEVICE, PROCESS, numbered, only, time_in
 from opspan.findings.marks import is_fallback
 from opspan.findings.odd_steps import rows_in_steps
-from opspan.findings.rule import Evidence, Rule, place_of, ranges_of
-from opspan.findings.run import Run, ranks_of, top
+from opspan.findings.rule import Evidence, Rule, place_of
+from opspan.findings.run import Run
 from opspan.findings.saved import leave_out, saved_ns, work_launched_in
 
 _col = pl.col
@@ -25,7 +25,7 @@ def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = rows.filter(~is_fallback).with_columns(_col("copy_from", "copy_to").cast(pl.String))
     down = rows.filter(_col("copy_from") == "device", _col("copy_to").is_in(_HOST)).sort("end_ns")
     up = rows.filter(_col("copy_to") == "device", _col("copy_from").is_in(_HOST)).sort("start_ns")
-    # Copies without steps match each other, too; join_asof does not match nulls.
+    # `numbered` lets copies without a step match each other; join_asof itself does not match nulls.
     up, down = numbered((*DEVICE, "bytes", "step"), up, down)
     back = up.join_asof(
         down.select("of", "end_ns", down_ns="start_ns", down="work"),
@@ -51,7 +51,7 @@ def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
         return
     copies = pl.concat([trips["down"], trips["work"]])
     has_calls = run.analysis.attributed.work["call"].gather(copies).is_not_null().all()
-    # If the calls of copies are not in the file, the host's work in between is unknown.
+    # If the calls of copies are not in the file, the host's work between the copies is unknown.
     at_stake = saved_ns(run, leave_out(run, work=copies)) if has_calls else lost_ns
     if not run.matters(at_stake, threshold):
         return
@@ -70,18 +70,10 @@ def _fallbacks(run: Run, threshold: float) -> Iterator[Evidence]:
     change = leave_out(run, stretches=ops, work=work_launched_in(run, ops))
     at_stake = saved_ns(run, change, threshold)
     if run.matters(at_stake, threshold):
-        names, ns = top(ops, "ns", "name"), run.longest(ops, "ns")
-        yield Evidence(
-            at_stake,
-            {"ns": ns, "ns_share": run.share(ns), "calls": ops.height},
-            {"op": next(iter(names), "one without a name")},
-            confidence="certain",
-            ops=names,
-            modules=top(ops, "ns", "module"),
-            steps=top(ops, "ns", "step"),
-            ranks=ranks_of(ops),
-            ranges=ranges_of(ops),
-        )
+        ns, places = run.longest(ops, "ns"), place_of(ops.rename({"name": "op"}), "ns")
+        figures = {"ns": ns, "ns_share": run.share(ns), "calls": ops.height}
+        words = {"op": next(iter(places["ops"]), "one without a name")}
+        yield Evidence(at_stake, figures, words, "certain", **places)
 
 
 RULES = (

@@ -32,17 +32,18 @@ def _data_parallel(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _busiest(run: Run) -> pl.DataFrame:
-    """Returns for each process its device with most own work, usually the first:
-    idle_ns      idle before and during launches
+    """Returns for each process its device with most own work, usually the first, with the times in which it
+    idle_ns      was idle before and during launches
     exchange_ns  only exchanged data with the others
-    more_ns      extra work over the mean of the devices, without the optimizer, which runs on one of them
-    left_ns      the time to add up gradients that a backward in separate processes would not hide"""
+    more_ns      worked longer than the devices on average, without the optimizer, which runs on one of them
+    left_ns      would add up gradients in separate processes without a backward that hides it"""
     is_exchange = (_col("what") == "communicating") | _col("name").cast(pl.String).str.contains("PtoP")
     own = only(run.all_kernels, ~is_exchange.fill_null(value=False))
     parts = {"busy_ns": run.all_kernels, "own_ns": own, "optimizer_ns": own.filter(_col("phase") == "optimizer")}
     sums = [summed_by(union(part, DEVICE), DEVICE, **{name: length().sum()}) for name, part in parts.items()]
     idle = run.idle.filter(_col("cause").is_in(["host", "launch", "queued"]))
-    # Separate processes add up all gradients on each device: twice as long as adding on one, as results go to all.
+    # Separate processes add up all gradients on each device: that takes twice as long as adding them on one device,
+    # because the results go to all.
     twice = unhidden(run.collectives.with_columns(_col("exposed_ns") * 2))
     sums += [summed_by(idle, DEVICE, idle_ns=_col("ns").sum()), summed_by(twice, DEVICE, left_ns=_col("left_ns").sum())]
     rows = sums[0]

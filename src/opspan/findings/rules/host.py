@@ -11,9 +11,9 @@ from opspan.findings.rule import Evidence, Rule, place_of
 from opspan.findings.run import Run, top
 
 _col = pl.col
-_LEAST_NS = 500_000  # the Python of an optimizer or a loader itself takes up to some 300 us at a time
+_LEAST_NS = 500_000  # the Python code of an optimizer or a loader takes up to some 300 us at a time
 _OPS = ("op", "script", "static_op", "static_model")
-# These compute without ops. Other nodes of the backward contain ops, or Python of the program.
+# Ranges that compute without ops. Other nodes of the backward contain ops, or Python of the program.
 _COMPILED = r"^CompiledFunction|^Torch-Compiled Region|CompiledFxGraph"
 _WHERE = ("module", "user", "backward")
 _MANY = 0.25  # of the steps: if fewer have it, those steps are outliers
@@ -71,13 +71,13 @@ def _pauses(run: Run) -> pl.DataFrame:
 
 
 def _add_places(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
-    """Adds the innermost module, backward node or user's range that covers most of each pause: `module`, `op`, `place`.
-    For pauses outside of any range, `place` is the op that ended last before."""
+    """Adds `module`, `op` and `place` for the innermost module, backward node or user's range that covers most of each
+    pause. For pauses outside of such ranges, `place` is the op that ended last before the pause."""
     rows = run.ranges.filter(_col("kind").is_in(_WHERE)).drop_nulls("end_ns")
     rows = rows.select(*PROCESS, "name", "kind", "module", "start_ns", "end_ns")
     pauses = pauses.with_row_index("pause")
-    spans_around, begun = within(pauses, "start_ns", rows, PROCESS), within(rows, "start_ns", pauses, PROCESS)
-    pairs = pl.concat([spans_around.select(pause="row", range="stretch"), begun.select(pause="stretch", range="row")])
+    outer, inner = within(pauses, "start_ns", rows, PROCESS), within(rows, "start_ns", pauses, PROCESS)
+    pairs = pl.concat([outer.select(pause="row", range="stretch"), inner.select(pause="stretch", range="row")])
     both = pauses[pairs["pause"]].select("pause", "ns", from_ns="start_ns", until_ns="end_ns")
     both = both.hstack(rows[pairs["range"]])
     shared = pl.min_horizontal("end_ns", "until_ns") - pl.max_horizontal("start_ns", "from_ns")
@@ -100,8 +100,8 @@ def _add_places(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
 
 
 def _frequent_pauses(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
-    """Returns the pauses at places where many steps of the process pause: single pauses come from the machine.
-    `lost_ns` also counts the pauses of outliers at these places."""
+    """Returns the pauses at places where many steps of the process pause; the machine causes single pauses. `lost_ns`
+    also counts the pauses of outliers at these places."""
     steps = run.steps.group_by(PROCESS).agg(all=pl.len(), steps=(~_col("is_outlier").fill_null(value=False)).sum())
     pauses = pauses.join(steps, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
     pauses = pauses.with_columns(lost_ns=_col("ns") * _col("all") / _col("steps")).drop("all")

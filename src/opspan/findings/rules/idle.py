@@ -10,7 +10,7 @@ from opspan.analysis.busy import whole_times, within_part
 from opspan.analysis.spans import DEVICE, PROCESS
 from opspan.findings.host_place import main_place
 from opspan.findings.pauses import without_pauses
-from opspan.findings.rule import Evidence, Rule, place_of, ranges_of
+from opspan.findings.rule import Evidence, Rule, place_of
 from opspan.findings.rules import compiled, copies, data_loading, launches, training, waits
 from opspan.findings.run import Run
 from opspan.findings.saved import saved_ns
@@ -39,7 +39,7 @@ _CAUSES = {
     "queued": "though work had been launched",
     "unknown": "before work whose launch the trace does not have",
 }
-_OUTSIDE = ("start", "end", "unknown")  # outside of the loop, or unknown: no change would save this time
+_OUTSIDE = ("start", "end", "unknown")  # causes outside of the loop, or unknown: no change would save this time
 
 
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
@@ -66,9 +66,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     ns = run.per_process(rows, "ns")
     figures = {"idle_ns": idle_ns, "idle_share": idle_ns / time_ns, "cause_ns": ns, "cause_share": ns / idle_ns}
     words = {"cause": _CAUSES[cause], "where": main_place(run, rows)}
-    places = place_of(rows, "ns")
-    places["ranges"] = ranges_of(rows, once="gap")
-    yield Evidence(_at_stake(run, cause, rows, ns), figures, words, "possible", **places)
+    yield Evidence(_at_stake(run, cause, rows, ns), figures, words, "possible", **place_of(rows, "ns", once="gap"))
 
 
 def _at_stake(run: Run, cause: str, rows: pl.DataFrame, ns: int) -> int | None:

@@ -27,9 +27,8 @@ def _few_blocks(run: Run, threshold: float) -> Iterator[Evidence]:
             "lost_ns": run.per_process(rows, "lost_ns"),
             "kernels": rows.height,
             "ns": int(rows["ns"].sum()),
-            "blocks": median(rows, "blocks"),
-        }
-        | {"multiprocessors": median(rows, "multiprocessors")},
+            **{name: median(rows, name) for name in ("blocks", "multiprocessors")},
+        },
         {"kernel": next(iter(top(rows, "lost_ns", "name")), "one without a name")},
         confidence="possible",  # kernels that run at the same time may use the rest
         **place_of(rows, "lost_ns"),
@@ -37,7 +36,7 @@ def _few_blocks(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _dominates(run: Run, threshold: float) -> Iterator[Evidence]:
-    # This counts all work, also outside of steps: the main kernel of few steps may be a small part of the run.
+    # Work outside of steps counts, too: the main kernel of a few steps may be a small part of the run.
     rows = run.add_names(busy_with(run.trace.work, "range").filter(_col("what") == "computing"))
     # Template arguments are part of the name: not all elementwise kernels are one.
     rows = rows.with_columns(kernel=pl.coalesce("full_name", "name"), ns=length())

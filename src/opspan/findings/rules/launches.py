@@ -10,14 +10,12 @@ import polars as pl
 from opspan.analysis.spans import DEVICE, PROCESS, looked_up, numbered
 from opspan.findings.host_place import main_place
 from opspan.findings.pauses import faster, without_pauses
-from opspan.findings.rule import Evidence, Rule, median, place_of, ranges_of
-from opspan.findings.run import Run, ranks_of, top
+from opspan.findings.rule import Evidence, Rule, median, place_of
+from opspan.findings.run import Run, top
 from opspan.findings.saved import merge, saved_ns
 
 _col = pl.col
-
-
-# The factor of the usual time between launches from which a gap is a pause: the host did something else.
+# Gaps that are longer than the usual time between launches by this factor are pauses: the host did something else.
 _PACES = 10
 _PART = 0.3  # of the time at stake: less idle time does not point at pauses
 _SEVERAL = 3  # kernels of an op: two are a product and its sum
@@ -26,8 +24,8 @@ _OF_LIBRARY = r"^[A-Za-z_]\w*::"
 
 
 def _pieces(run: Run, is_bound: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the idle time before and during launches, and the paces of its processes. `is_bound`: only gaps as short
-    as launching takes, in processes that launch more slowly than their devices work; otherwise all other idle time."""
+    """Returns the idle time before and during launches, and the paces of its processes. With `is_bound` only gaps as
+    short as launching takes, in processes that launch more slowly than their devices work; without it all others."""
     rows = run.idle.filter(_col("cause").is_in(["host", "launch"]))
     paces = run.paces.with_columns(is_bound=_col("apart_ns") > _col("work_ns"))
     rows = looked_up(rows, paces.select(*PROCESS, "is_bound", "apart_ns"), PROCESS)
@@ -52,26 +50,27 @@ def _bound(run: Run, threshold: float) -> Iterator[Evidence]:
         "work_ns": median(paces, "work_ns"),
         "short_share": int(paces["short"].sum()) / int(paces["launches"].sum()),
     }
-    yield _evidence(rows, at_stake, figures)
+    yield Evidence(at_stake, figures, **place_of(rows, "ns", once="gap"))
 
 
 def _late(run: Run, threshold: float) -> Iterator[Evidence]:
     rows, _ = _pieces(run, is_bound=False)
     ns = run.per_process(rows, "ns")
-    # Pauses cost more than the idle time after them: elsewhere they use up the lead of the host.
+    # Pauses cost more than the idle time right after them, because they also use up the lead of the host.
     if not run.matters(ns, _PART * threshold):
         return
     at_stake = saved_ns(run, without_pauses(run, rows), threshold)
     if run.matters(at_stake, threshold):
         figures = {"idle_ns": ns, "idle_share": run.share(ns)}
-        yield _evidence(rows, at_stake, figures, {"where": main_place(run, rows)})
+        yield Evidence(at_stake, figures, {"where": main_place(run, rows)}, **place_of(rows, "ns", once="gap"))
 
 
 def _queued(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = run.idle.filter(_col("cause") == "queued")
     at_stake = run.per_process(rows, "ns")
     if run.matters(at_stake, threshold):
-        yield _evidence(rows, at_stake, {"idle_ns": at_stake, "idle_share": run.share(at_stake)})
+        figures = {"idle_ns": at_stake, "idle_share": run.share(at_stake)}
+        yield Evidence(at_stake, figures, **place_of(rows, "ns", once="gap"))
 
 
 def _small(run: Run, threshold: float) -> Iterator[Evidence]:
@@ -98,25 +97,9 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _many_in_range(range_: pl.Series) -> pl.Series:
-    """Returns for each row whether its range has many rows, on any devices. This leaves few rows to group."""
+    """Returns for each row whether its range has several rows, on any devices. This leaves few rows to group."""
     numbers = range_.to_numpy()
     return pl.Series(np.bincount(numbers)[numbers] >= _SEVERAL) if numbers.size else pl.Series(dtype=pl.Boolean)
-
-
-def _evidence(
-    rows: pl.DataFrame, at_stake: int, figures: dict[str, float], words: dict[str, str] | None = None
-) -> Evidence:
-    pieces = rows.select(*PROCESS, "start_ns", "end_ns", "gap")
-    return Evidence(
-        at_stake,
-        figures,
-        words or {},
-        ops=top(rows, "ns", "op"),
-        modules=top(rows, "ns", "module"),
-        steps=top(rows, "ns", "step"),
-        ranks=ranks_of(rows),
-        ranges=ranges_of(pieces, once="gap"),
-    )
 
 
 _IDLE = "a tenth of the time: what is idle below that is what every eager program has between its steps"

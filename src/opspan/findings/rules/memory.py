@@ -15,7 +15,7 @@ from opspan.findings.run import Run, ranks_of, top
 _col = pl.col
 _WARM_UP = 2  # steps in which optimizers create their state, and caches fill
 _LEAST_STEPS = 5  # after the warm-up
-_EVEN = 0.5  # of the usual growth, in each step: a leak has the same size each time
+_EVEN = 0.5  # of the usual growth: each step grows at least as much, because a leak has the same size each time
 _LARGE = 1 << 20  # bytes; torch's allocator takes smaller blocks from other segments
 
 
@@ -34,9 +34,12 @@ def _grows(run: Run, threshold: float) -> Iterator[Evidence]:
     more = _col("bytes").diff()
     sums = least.group_by(DEVICE, maintain_order=True).agg(
         pl.len().alias("steps"),
-        *(_col("bytes").first().alias("first_bytes"), _col("bytes").last().alias("last_bytes")),
-        *(more.median().alias("each_bytes"), more.min().alias("least_bytes")),
-        *(_col("began_ns").first(), _col("began_ns").last().alias("last_ns")),
+        _col("began_ns").first(),
+        first_bytes=_col("bytes").first(),
+        last_bytes=_col("bytes").last(),
+        each_bytes=more.median(),
+        least_bytes=more.min(),
+        last_ns=_col("began_ns").last(),
     )
     sums = sums.join(most, on=DEVICE, nulls_equal=True).filter(
         _col("steps") >= _LEAST_STEPS,
@@ -91,7 +94,7 @@ def _fragments(run: Run, threshold: float) -> Iterator[Evidence]:
         free_bytes=before["reserved_bytes"] - before["total_bytes"],
     )
     rows = rows.with_columns(most_bytes=_col("reserved_bytes").max().over(DEVICE))
-    # That much was free, and yet more had to be taken.
+    # Keep the times at which the allocator took more although enough was free.
     rows = rows.filter(_col("more_bytes") > 0, _col("block_bytes") > _LARGE, _col("free_bytes") >= _col("block_bytes"))
     sums = rows.group_by(DEVICE).agg(
         _col("more_bytes").sum(), _col("most_bytes").first(), _col("free_bytes").max(), times=pl.len()

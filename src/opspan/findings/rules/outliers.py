@@ -39,7 +39,7 @@ def _look(run: Run, _threshold: float) -> Iterator[Evidence]:
 
 def _evidence(run: Run, odd: pl.DataFrame, excess: pl.DataFrame, at_stake: int) -> Evidence:
     odd = odd.sort("more_ns", descending=True, maintain_order=True)
-    outlier_kinds = excess.group_by("what").agg(_col("more_ns").sum()).sort("more_ns", "what", descending=[True, False])
+    kinds = excess.group_by("what").agg(_col("more_ns").sum()).sort("more_ns", "what", descending=[True, False])
     names = excess.group_by("what", "name").agg(_col("ns", "usual_ns", "more_ns").sum())
     names = names.sort("more_ns", "what", "name", descending=[True, False, False])
     figures = {
@@ -52,15 +52,13 @@ def _evidence(run: Run, odd: pl.DataFrame, excess: pl.DataFrame, at_stake: int) 
     }
     words = {
         "which": ", ".join(map(str, odd["step"].unique(maintain_order=True).head(3))),
-        "most": _SAYS[str(outlier_kinds["what"][0])],
+        "most": _SAYS[str(kinds["what"][0])],
     }
     first = names.row(0, named=True)
-    is_named = first["name"] is not None and first["what"] == outlier_kinds["what"][0]
+    is_named = first["name"] is not None and first["what"] == kinds["what"][0]
     if is_named:
         words["name"] = str(first["name"])
-        figures |= {
-            f"name_{name}": round(first[of] / odd.height) for name, of in (("ns", "ns"), ("usual_ns", "usual_ns"))
-        }
+        figures |= {f"name_{column}": round(first[column] / odd.height) for column in ("ns", "usual_ns")}
     # Any two steps differ by less than a tenth of the largest growth.
     named = names.filter(_col("more_ns") >= _col("more_ns").max() / 10).drop_nulls("name")
     named = named.unique("name", keep="first", maintain_order=True)

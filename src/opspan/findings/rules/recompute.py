@@ -50,8 +50,9 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _again(run: Run) -> tuple[pl.Series, pl.DataFrame]:
-    """Returns for each range the outermost op around it, or itself, that runs again; and when nodes of the backward ran
-    them (rank, pid, tid, start_ns, end_ns): from the begin of the node until it computes gradients."""
+    """Returns for each range the op that runs again: itself, or the outermost op around it. Also returns when nodes of
+    the backward ran such ops (rank, pid, tid, start_ns, end_ns): from the begin of a node until it computes
+    gradients."""
     ranges = run.trace.ranges
     nothing = pl.Series([None], dtype=pl.UInt32).new_from_index(0, ranges.height), ranges.clear().select(_TIMES)
     is_backward = (ranges["kind"] == "backward").fill_null(value=False)
@@ -61,7 +62,7 @@ def _again(run: Run) -> tuple[pl.Series, pl.DataFrame]:
     node = nearest(ranges, is_backward | (ranges["kind"] == "engine").fill_null(value=False))
     has_seq = ranges["seq"].is_not_null() & (ranges["kind"] == "op").fill_null(value=False)
     has_seq &= (ranges["seq"] != 0) | ranges["op_id"].is_not_null()  # old torch wrote 0 if there was no node
-    # Ops that a node calls itself, in any module or function, but not inside another op.
+    # `is_own`: ops that a node calls itself, in any module or function, but not inside another op.
     is_op = (ranges["kind"] == "op").fill_null(value=False)
     is_own = is_op & node.is_not_null() & ~is_op.gather(ranges["parent"]).fill_null(value=False)
     will_have = ranges.select("start_ns", "end_ns", "name", "sizes", node=node, is_own=is_own).with_row_index("row")
@@ -70,7 +71,7 @@ def _again(run: Run) -> tuple[pl.Series, pl.DataFrame]:
     if not will_have.height:
         return nothing
     nodes = pl.concat([_reentrant(ranges, node), _unpacking(ranges, is_backward, will_have, own)])
-    # The last op with a seq that the node calls itself: later ops compute gradients.
+    # Ops after the last op with a seq that the node calls itself compute gradients.
     until = own.filter("has_seq").group_by("node").agg(until_ns=_col("start_ns").max())
     own = own.join(nodes.unique("node").join(until, on="node"), on="node")
     is_again = _col("start_ns") <= _col("until_ns")
@@ -87,12 +88,12 @@ def _again(run: Run) -> tuple[pl.Series, pl.DataFrame]:
 
 
 def _reentrant(ranges: pl.DataFrame, node: pl.Series) -> pl.DataFrame:
-    """Returns the nodes that run the backward of ops which they ran themselves."""
+    """Returns the nodes that run the backward of an op that they ran themselves."""
     inner = ranges.select("forward", "parent").with_columns(of=node.gather(ranges["forward"])).drop_nulls("of")
     # The backward of the op is in a range of the engine, which is in the node.
-    spans_around = node.gather(inner["parent"])
-    further = node.gather(ranges["parent"].gather(spans_around))
-    is_inside = (spans_around == inner["of"]).fill_null(value=False) | (further == inner["of"]).fill_null(value=False)
+    nearer = node.gather(inner["parent"])
+    further = node.gather(ranges["parent"].gather(nearer))
+    is_inside = (nearer == inner["of"]).fill_null(value=False) | (further == inner["of"]).fill_null(value=False)
     return inner.filter(is_inside).select(node="of").unique()
 
 

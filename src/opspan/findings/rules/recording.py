@@ -14,9 +14,7 @@ from opspan.findings.saved import leave_out, saved_ns
 from opspan.sources import MODULES, SHAPES, source_of
 
 _col = pl.col
-
-
-# CUPTI reports these as overhead, but they are not its own: a full queue of the driver, and loading of code.
+# CUPTI reports these as overhead, but they are not CUPTI's own work: a full queue of the driver, and loading of code.
 _NOT_ITS_OWN = r"(?i)command buffer full|lazy (function|module) loading|module loading"
 
 
@@ -43,8 +41,8 @@ def _overhead(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _add_threads(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds the thread of each row. If the file does not have it, it is the thread whose call into the driver ends next:
-    the profiler works in these calls."""
+    """Adds the thread of each row. If the file does not name a thread, takes the one whose call into the driver ends
+    next, because the profiler works in these calls."""
     calls = run.trace.calls.select(*PROCESS, "end_ns", called="tid").drop_nulls("end_ns").sort("end_ns")
     rows, calls = numbered(PROCESS, rows.sort("end_ns"), calls)
     rows = rows.join_asof(

@@ -15,8 +15,8 @@ _col = pl.col
 _SAME = (*DEVICE, "name", "full_name", "grid_x", "grid_y", "grid_z", "sizes")
 _LEAST = 32  # runs of a kernel: fewer do not show a change
 _PARTS = 8  # equal parts of its runs, in order of time
-_LONGER = 1.1  # times: smaller changes have many reasons
-_MIRRORED = 3  # times: the loss after the quickest part over the loss before it; noise gives 1
+_LONGER = 1.1  # factor: smaller changes have many reasons
+_MIRRORED = 3  # factor of the loss after the quickest part over the loss before it; noise gives 1
 _CHANCE = 2.33  # standard deviations: values in random order exceed this once in a hundred times
 _MOST = 0.8  # of the compared kernels' time: from here on the whole device got slower
 
@@ -64,9 +64,9 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _comparable(run: Run) -> pl.DataFrame:
-    """Returns the kernels that ran alone, in order of time, with `of`, equal for runs of the same kernel: with the same
-    name, grid and sizes of their op. Without sizes, kernels with the same name and grid are the same if they have the
-    same place among these in their steps, and the steps have equally many."""
+    """Returns the kernels that ran alone, in order of time, with `of`, which is equal for runs of the same kernel. Runs
+    are of the same kernel if they have the same name and grid, and their ops the same sizes. Without sizes, the runs
+    must have the same place among all runs of that name and grid in their steps, and the steps equally many of them."""
     if not run.steps.height and not run.trace.ranges["sizes"].count():
         return run.all_kernels.clear()
     columns = (*_SAME[:-1], "start_ns", "end_ns", "ns", "what", "kind", "work", "range", "step", "op", "module")
@@ -90,8 +90,8 @@ def _comparable(run: Run) -> pl.DataFrame:
 
 
 def _compared(rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds `more_ns`, the time beyond the kernel's quickest part, null unless its own part is slower beyond doubt; and
-    `is_later`, whether it ran after the quickest part."""
+    """Adds `more_ns`, how much longer the run of a kernel took than in the kernel's quickest part (null unless its own
+    part is slower beyond doubt), and `is_later`, whether it ran after the quickest part."""
     part = pl.int_range(pl.len()) * _PARTS // pl.len()
     rows = rows.with_columns(part=part.over("of").cast(pl.Int8))
     ns = _col("ns")
@@ -106,8 +106,8 @@ def _compared(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _levels(rows: pl.DataFrame) -> pl.DataFrame:
-    """Returns *DEVICE, start_ns, level, in order of time: how long kernels took in each step, as a multiple of their
-    usual time. With few steps, in each eighth of the runs."""
+    """Returns *DEVICE, start_ns, level, in order of time. `level` is how long kernels took in a step, as a multiple of
+    their usual time. If there are few steps, it is for each eighth of the runs."""
     rows = rows.with_columns(level=_col("ns") / _col("ns").median().over("of"))
     is_few = rows["step"].n_unique() < _PARTS or rows["step"].has_nulls()
     key = "part" if is_few else "step"
@@ -116,9 +116,9 @@ def _levels(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_in_order(rows: pl.DataFrame) -> bool:
-    """Returns whether a step takes about as long as the one before, on some device. If batches differ, all kernels of a
-    step are slow together, but the next step is unrelated. Von Neumann's test compares the squared differences between
-    neighbours with those from the mean."""
+    """Returns whether steps take about as long as the step before, on some device. If batches differ, all kernels of a
+    step are slow together, but those of the next step are not. Von Neumann's test compares the squared differences
+    between neighbours with the squared differences from the mean."""
     count, level = _col("level").len(), _col("level")
     ratios = (
         _levels(rows)
@@ -132,8 +132,8 @@ def _is_in_order(rows: pl.DataFrame) -> bool:
 
 
 def _all_slower(run: Run, levels: pl.DataFrame) -> pl.DataFrame:
-    """Returns the kernels after the quickest step of their device, with `more_ns`: by how much their step is slower. It
-    includes kernels that cannot be compared themselves."""
+    """Returns the kernels after the quickest step of their device, with `more_ns`, estimated from how much slower their
+    step is. Includes kernels that cannot be compared themselves."""
     quickest = _col("level").arg_min()
     quick = levels.group_by(DEVICE).agg(since_ns=_col("start_ns").get(quickest), least=_col("level").min())
     rows = run.computing.filter(_col("kind") == "kernel").sort("start_ns")

@@ -40,14 +40,14 @@ _AMD_KERNEL = r"(?i)^cijk_|miopen|_gtcx|ck_tile|\baiter::"
 # Architectures in kernel names, for devices without a capability: code for one runs on no older one.
 _FROM_AMPERE_ON = r"(?i)ampere|hopper|blackwell|(sm|cutlass_)(8[0-9]|9[0-9]|1[0-9][0-9])_"
 _FROM_VOLTA_ON = rf"{_FROM_AMPERE_ON}|(?i)volta|turing|(sm|cutlass_)7[05]_"
-_HALF_OF_IT = 0.5  # of the time: an assumption, as no trace shows how long products would take instead
+_HALF_OF_IT = 0.5  # of the time: an assumption, because no trace shows how long products would take instead
 _SAME = ("full", "grid_x", "grid_y", "grid_z")
 _LEAST_ROWS = 16  # products with fewer rows wait for memory on every device: at most 8 operations a byte in float32
 
 
 def _products(run: Run, which: pl.Series, threshold: float) -> pl.DataFrame:
-    """Returns the kernels among `which` that multiply, with `number`, half or single, if known. Returns none if too
-    much of the time is unknown, on tensor cores or not, or if they do not matter."""
+    """Returns the kernels among `which` that multiply, with `number` (half, single or another), if known. Returns no
+    rows if too often it is unknown whether kernels use tensor cores, or if the kernels take too little time."""
     rows = run.computing
     ns = _col("ns").sum()
     is_known = rows.select(is_told(_col("ns").filter(_col("on_tensor_cores").is_null()).sum(), ns)).item()
@@ -94,8 +94,9 @@ def _number() -> pl.Expr:
 
 
 def _has_cores(run: Run, rows: pl.DataFrame, least: float, by_name: str, amd: str) -> pl.Series:
-    """Returns whether the devices of `rows` have these cores. NVIDIA's have them from a compute capability on; if that
-    is unknown, the kernel's name tells it. AMD's are matched by `amd`, a pattern of device names."""
+    """Returns whether the devices of `rows` have these cores. NVIDIA's have them from the compute capability `least`
+    on; if it is unknown, `by_name` is matched with the kernel's name. AMD's have them if `amd` matches the device's
+    name."""
     devices = run.trace.devices.select("rank", "device_id", device=_col("name").cast(pl.String))
     rows = looked_up(rows, devices.unique(["rank", "device_id"], keep="first"), ("rank", "device_id"))
     text = pl.concat_str(pl.lit(" "), "device", "capability", separator=" ", ignore_nulls=True)
@@ -146,7 +147,7 @@ def _saved_ns(run: Run, rows: pl.DataFrame, threshold: float) -> int:
 
 
 def _rows_of_sizes(rows: pl.DataFrame, fits: Callable[[list[int]], bool], *, unknown: bool) -> pl.DataFrame:
-    """Returns the rows whose sizes fit. `unknown`: the answer for rows without sizes."""
+    """Returns the rows whose sizes fit. `unknown` says whether rows without sizes fit."""
     distinct = rows.select("op", "sizes").unique()
     flags = [unknown if numbers is None else fits(numbers) for numbers in (_numbers(*one) for one in distinct.rows())]
     distinct = distinct.filter(pl.Series(flags, dtype=pl.Boolean))
@@ -180,8 +181,8 @@ def _odd(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _numbers(op: str | None, sizes: str | None) -> list[int] | None:
-    """Returns the sizes of the matrices that an op multiplies: in "[[64, 1023], [1023, 64]]" the last two of each
-    tensor, for a convolution the channels of its weight. None if they are unknown or the op is not a product."""
+    """Returns the sizes of the matrices that an op multiplies: the last two of each tensor in "[[64, 1023], [1023,
+    64]]", for a convolution the channels of its weight. None if they are unknown or the op is not a product."""
     if op is None or sizes is None or not re.match(ELIGIBLE, op):
         return None
     try:

@@ -29,11 +29,10 @@ def _loop(run: Run, threshold: float) -> Iterator[Evidence]:
     kernels = kernels.with_columns(within=nearest(ranges, is_step).gather(kernels["range"])).drop_nulls("within")
     (kernels,) = numbered((*DEVICE, "within"), kernels)
     at_stake = saved_ns(run, merge(run, kernels))
-    if not run.matters(at_stake, threshold):
-        return
-    ns = run.per_process(run.idle.filter(_col("cause") == "optimizer"), "ns")
-    figures = {"idle_ns": ns, "idle_share": run.share(ns), "steps": steps.height, "kernels": kernels.height}
-    yield Evidence(at_stake, figures, **(place_of(kernels, "ns") | {"ranges": ranges_of(steps)}))
+    if run.matters(at_stake, threshold):
+        ns = run.per_process(run.idle.filter(_col("cause") == "optimizer"), "ns")
+        figures = {"idle_ns": ns, "idle_share": run.share(ns), "steps": steps.height, "kernels": kernels.height}
+        yield Evidence(at_stake, figures, **(place_of(kernels, "ns") | {"ranges": ranges_of(steps)}))
 
 
 def _backward(run: Run, threshold: float) -> Iterator[Evidence]:
@@ -56,8 +55,8 @@ def _backward(run: Run, threshold: float) -> Iterator[Evidence]:
     sums = summed_by(sums, (*PROCESS, "name"), forward_ns=_col("ns").sum())
     backward = summed_by(took.rename({"backward": "name"}), (*PROCESS, "name"), backward_ns=_col("ns").sum())
     sums = sums.drop_nulls("name").join(backward, on=[*PROCESS, "name"], nulls_equal=True)
-    sums = sums.with_columns(_col("name").cast(pl.String))
-    sums = sums.with_columns(more_ns=_col("backward_ns") - _TWICE * _col("forward_ns"))
+    more_ns = _col("backward_ns") - _TWICE * _col("forward_ns")
+    sums = sums.with_columns(_col("name").cast(pl.String), more_ns=more_ns)
     least = _LEAST * run.total_ns
     sums = sums.filter(
         _col("backward_ns") > threshold * _col("forward_ns"), _col("forward_ns") >= least / 2, _col("more_ns") >= least

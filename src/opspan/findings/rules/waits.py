@@ -16,7 +16,8 @@ _col = pl.col
 
 
 def _drained(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
-    """Finds the gain if the host had not waited for devices: it would be ahead of them by that time."""
+    """Finds how much sooner the run would have ended if the host had not waited for devices: it would be ahead of them
+    by the time of its waits."""
 
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
         waits = run.drains.filter(_col("wait").is_in(reasons), _col("wait_ns") > 0)
@@ -37,17 +38,13 @@ def _drained(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
         idle = run.idle.filter(_col("cause") == "wait", _col("wait").is_in(reasons))
         figures = {"saved_ns": at_stake, "saved_share": run.share(at_stake), "waits": waits.height}
         figures |= {"wait_ns": int(waits["wait_ns"].sum()), "idle_ns": run.per_process(idle, "ns")}
-        yield Evidence(
-            at_stake,
-            figures,
-            **place_of(waits, "wait_ns"),
-        )
+        yield Evidence(at_stake, figures, **place_of(waits, "wait_ns"))
 
     return look
 
 
 def _add_same_ops(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
-    """Adds the other waits of the same ops: a copy that waits may be followed by another call that waits."""
+    """Adds the other waits of the same ops: in an op, a call that waits may follow a copy that waits."""
     is_op = (run.trace.ranges["kind"] == "op").fill_null(value=False)
     ops = waits["range"].drop_nulls().unique()
     ops = ops.filter(is_op.gather(ops))
@@ -57,7 +54,7 @@ def _add_same_ops(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
 
 
 def _fetching(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
-    """Returns the ops among the waiting ones that fetch a value: without the wait they would not exist."""
+    """Returns the ops that waited in order to fetch a value; without the wait these ops would not exist."""
     ops = run.trace.ranges.select(*PROCESS, "tid", "start_ns", "end_ns", "name", "parent")
     mine = ops[waits["range"].drop_nulls().unique()]
     both = pl.concat([mine, ops[mine["parent"].drop_nulls().unique()]])
@@ -65,7 +62,7 @@ def _fetching(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
 
 
 def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
-    """Finds the time of the calls themselves, after the first step: one-time work is not counted."""
+    """Finds the time of the calls themselves. Calls in the first step do not count: they are one-time work."""
 
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
         if not run.steps.height:
