@@ -18,7 +18,7 @@ import os, signal, time
 from pathlib import Path
 from opspan.many import task
 
-read = getattr(task.opened, "before", task.opened)  # this is loaded twice
+read = getattr(task.open_files, "before", task.open_files)  # this is loaded twice
 
 def opened(file, reading):
     with open({log!r}, "a") as log:
@@ -32,7 +32,7 @@ def opened(file, reading):
     return read(file, reading)
 
 opened.before = read
-task.opened = opened
+task.open_files = opened
 """
 
 

@@ -16,11 +16,11 @@ class ReadOnce(Executor):
     answered is tested, and takes a fraction of reading."""
 
     def __init__(self) -> None:
-        self._opened = functools.cache(task.opened)
+        self._opened = functools.cache(task.open_files)
 
     def submit(self, function: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
         future: Future[Any] = Future()
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(task, "opened", self._opened)
+            patch.setattr(task, "open_files", self._opened)
             future.set_result(function(*arguments, **named))
         return future

@@ -176,14 +176,14 @@ def test_a_file_that_ends_its_process_is_asked_once_more_alone(tmp_path: Path, m
 def test_an_error_of_a_library_is_one_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = folder_of(tmp_path / "run", 2)
     first = str(run / "rank0000.sqlite")
-    opened = task.opened
+    opened = task.open_files
 
     def broken(file: str, reading: ReadOptions) -> Any:
         if file == first:
             raise RecursionError("too deep")
         return opened(file, reading)
 
-    monkeypatch.setattr(task, "opened", broken)
+    monkeypatch.setattr(task, "open_files", broken)
     one, other = answered(Task((first, str(run / "rank0001.sqlite")), ReadOptions(), (("steps", Options()),)))
 
     assert isinstance(one, task.FileFailure)

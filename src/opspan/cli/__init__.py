@@ -1,6 +1,6 @@
-"""The command line: parse, call, print. What a verb does is in the library; here is one verb a file, and their groups.
+"""The command line: parse, call, print. The library does the work. Here is a file for each verb, and their groups.
 
-A verb's module is imported when the verb is asked for, and imports the heavy parts of opspan inside its function.
+A verb's module is imported when the verb is used, and imports the heavy parts of opspan inside its function.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, NoReturn
 import click
 
 from opspan.cli.help import with_help
-from opspan.cli.meant import meant
+from opspan.cli.meant import correct
 from opspan.cli.printing import ReaderGone, flush, show, show_help
 from opspan.errors import OpspanError
 
-# The verbs as a newcomer meets them: what for, and which. The module of its name in this package has its `command`.
+# The verbs by purpose, in the order in which a newcomer needs them. A verb's module in this package has its `command`.
 GROUPS = {
     "See first": ("summary", "demo"),
     "Measure": ("findings", "table", "steps", "idle", "launches", "waits", "path", "memory", "comm", "flops"),
@@ -29,10 +29,8 @@ GROUPS = {
     "Other": ("doctor", "push", "help"),
 }
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
-
-
-# Python's collector looks for garbage each time that so many more objects are there. By default, 700, it looks hundreds
-# of times while a verb imports what it needs, and finds none.
+# Python's collector looks for garbage whenever there are so many new objects. With the default, 700, it would look
+# hundreds of times while a verb imports its modules, and find none.
 _OBJECTS = 200_000
 
 
@@ -54,7 +52,7 @@ class _Verbs(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0] not in VERBS and not args[0].startswith("-"):
-            args = meant(args, VERBS, self.get_command(ctx, "summary"))
+            args = correct(args, VERBS, self.get_command(ctx, "summary"))
         return super().resolve_command(ctx, args)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -70,25 +68,23 @@ class _Verbs(click.Group):
         width = max(map(len, VERBS))
         for title, verbs in GROUPS.items():
             with formatter.section(title):
-                commands = [(verb, self.get_command(ctx, verb)) for verb in verbs]
                 limit = formatter.width - 6 - width
                 rows = [
                     (f"{verb:{width}}", command.get_short_help_str(limit))
-                    for verb, command in commands
-                    if command is not None
+                    for verb in verbs
+                    if (command := self.get_command(ctx, verb)) is not None
                 ]
                 formatter.write_dl(rows)
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> Any:
-        """Run a verb and exit: 0, 1 where a comparison found a run slower, 2 for whatever fails."""
-        if os.environ.get("_OPSPAN_COMPLETE"):  # a shell asks how a word goes on
+        """Runs a verb and exits with 0, with 1 if a comparison found a run slower, or with 2 if anything failed."""
+        if os.environ.get("_OPSPAN_COMPLETE"):  # a shell asks for completions of a word
             return super().main(args, prog_name="opspan")
         with _few_collections():
             result = self._run(args)
             if args is None and not callable(result):
-                # Python goes, and need not look once more at all that was imported.
-                gc.freeze()
-        # exec hands the process over. Not inside click, which takes a script's KeyboardInterrupt for its own.
+                gc.freeze()  # Python ends, and need not look at all imported objects once more
+        # exec runs the script here and not inside click, which would handle the script's KeyboardInterrupt itself.
         sys.exit(result() if callable(result) else result)
 
     def _run(self, args: Sequence[str] | None) -> int | Callable[[], NoReturn]:
@@ -104,21 +100,19 @@ class _Verbs(click.Group):
         except (click.Abort, KeyboardInterrupt, EOFError):
             show("\n", err=True)
             return 130
-        except OpspanError as error:
+        except (OpspanError, OSError) as error:
             if os.environ.get("OPSPAN_DEBUG"):
                 _show_traceback(error)
-            return _failed(str(error))
-        except OSError as error:
-            if os.environ.get("OPSPAN_DEBUG"):
-                _show_traceback(error)
+            if isinstance(error, OpspanError):
+                return _failed(str(error))
             return _failed(f"{error.filename or 'the system refused something'}: {error.strerror or error}")
-        except Exception as error:  # noqa: BLE001  a fault of opspan's: left to Python, the exit code would be 1
+        except Exception as error:  # noqa: BLE001  a fault of opspan; Python itself would exit with 1
             _show_traceback(error)
             return _failed("this is a fault of opspan: please report what stands above")
         return result if isinstance(result, int) or callable(result) else 0
 
     def _result(self, args: list[str]) -> Any:
-        """Returns what the verb returns. click's own `main` is not used: it exits with 1 where a pipe is broken."""
+        """Returns the result of the verb. Replaces click's own `main`, which exits with 1 if a pipe is broken."""
         try:
             with self.make_context("opspan", args) as ctx:
                 return self.invoke(ctx)
@@ -126,7 +120,7 @@ class _Verbs(click.Group):
             return done.exit_code
 
 
-_READER_GONE = 141  # as of a program that SIGPIPE ends
+_READER_GONE = 141  # the exit code of a program that SIGPIPE ends
 
 
 def _failed(message: str) -> int:
@@ -141,8 +135,8 @@ def _show_traceback(error: BaseException) -> None:
     show("".join(traceback.format_exception(error)), err=True)
 
 
-def _show_version(ctx: click.Context, _parameter: click.Parameter, asked: bool) -> None:
-    if asked:
+def _show_version(ctx: click.Context, _parameter: click.Parameter, is_on: bool) -> None:
+    if is_on:
         from importlib.metadata import version
 
         show(f"opspan {version('opspan')}\n")
@@ -172,7 +166,7 @@ def main(ctx: click.Context) -> None:
     """
     if ctx.invoked_subcommand is None:
         show_help(ctx)
-    elif ctx.invoked_subcommand != "exec":  # whose script has what python would give it
+    elif ctx.invoked_subcommand != "exec":  # its script gets the same streams as under python
         _occupy_standard_streams()
 
 
@@ -180,8 +174,8 @@ with_help(main)
 
 
 def _occupy_standard_streams() -> None:
-    """Open /dev/null in place of those that are closed: else the next file that is opened takes their number, and what
-    a library prints goes into it."""
+    """Opens /dev/null in place of standard streams that are closed. Otherwise the next opened file would get their
+    number, and libraries would print into that file."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)

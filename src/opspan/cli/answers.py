@@ -16,7 +16,7 @@ from opspan.cli.loading import (
     many,
     not_named,
     part_of_trace,
-    steps_asked,
+    steps_of,
     trace_files,
 )
 from opspan.cli.options import printing
@@ -106,7 +106,7 @@ class Verb:
 
         if self.prints_report(files, limit, form, more, wide=wide):
             return 0
-        request = self.request(Options(by, files, steps_asked(step)), more)
+        request = self.request(Options(by, files, steps_of(step)), more)
         sides = self.sides(files, more)
         if option := self.needs_all(more):
             if processes or dask:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _LikePython(click.Command):
-    """Takes the rest of the line after SCRIPT or `-m MOD` as it is: those options are the script's."""
+    """Leaves the rest of the line after SCRIPT or `-m MOD` unparsed: those options are the script's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         position = 0
@@ -64,11 +64,11 @@ def command(
 
 
 def _start_or_end(emit: launch.Emit) -> None:
-    """Who asked for labels does not want an hour's run without them."""
+    """Ends the program if it cannot be labelled: the user does not want an hour's run without labels."""
     from opspan.app import launch
 
     try:
         launch.start(emit)
-    except Exception as error:  # noqa: BLE001  # a traceback of ours would look like one of the script's
+    except Exception as error:  # noqa: BLE001  # a traceback of opspan would look like one of the script's
         show(f"error: {launch.why(error)}\n", err=True)
         raise SystemExit(2) from None

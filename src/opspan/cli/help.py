@@ -1,4 +1,4 @@
-"""opspan help: the help of a verb; and how every verb prints its own."""
+"""opspan help: prints the help of a verb. Also gives each verb its option --help."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from opspan.cli.printing import show_help
 
 
 def with_help(command: click.Command) -> click.Command:
-    """Returns the command with our own option --help: click's own ends in a traceback if the output cannot be
+    """Returns the command with opspan's option --help. That of click ends in a traceback if the output cannot be
     written."""
     if command.add_help_option:
         command.add_help_option = False

@@ -1,6 +1,6 @@
-"""A table on the terminal that changes while one looks, and the keys that are pressed meanwhile.
+"""Shows a live table on the terminal, and reads the keys that are pressed meanwhile.
 
-However the `with` is left, the terminal is as it was: its mode, its cursor, what stood on it.
+Whichever way the `with` block is left, the terminal gets its mode, its cursor and its text back.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 import termios
 import tty
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from opspan.printable import printable
 
@@ -35,7 +35,7 @@ class Screen:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether a name does not fit beside all figures."""
+        """Whether the screen has too few columns for a name beside all figures."""
         return self._live.console.width < 60
 
     def show(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], keys: str) -> None:
@@ -60,7 +60,7 @@ def screen() -> Iterator[Screen]:
 
 
 def key(seconds: float) -> str:
-    """Returns the next key that is pressed: "" if none is within this time, "q" if the terminal is gone."""
+    """Returns the next key that is pressed within this time, else ""; returns "q" if the terminal is gone."""
     if not select.select([sys.stdin], [], [], seconds)[0]:
         return ""
     try:
@@ -81,15 +81,9 @@ def _layout(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], k
     table = Table(box=None, pad_edge=False, expand=True, header_style="bold")
     for number, column in enumerate(columns):
         is_name = number == len(columns) - 1
-        table.add_column(
-            column,
-            justify="left" if is_name else "right",
-            no_wrap=True,
-            overflow="ellipsis",
-            ratio=1 if is_name else None,
-        )
+        justify: Literal["left", "right"] = "left" if is_name else "right"
+        table.add_column(column, justify=justify, no_wrap=True, overflow="ellipsis", ratio=1 if is_name else None)
     for row in rows:
         table.add_row(*(Text(printable(cell)) for cell in row))
-    return Group(
-        Text(printable(title), style="bold", no_wrap=True, overflow="ellipsis"), Text(), table, Text(keys, style="dim")
-    )
+    heading = Text(printable(title), style="bold", no_wrap=True, overflow="ellipsis")
+    return Group(heading, Text(), table, Text(keys, style="dim"))

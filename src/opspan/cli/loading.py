@@ -1,4 +1,4 @@
-"""What verbs that read traces share: the FILE arguments, loading with progress, and what is said below a result."""
+"""The common part of verbs that read traces: the FILE arguments, the part to read, and loading with progress."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ PATIENCE_S = 1.0  # longer work shows a bar
 
 
 def _rows() -> int:
-    """Returns how many rows the readers have read: 0 if they are not imported yet."""
+    """Returns how many rows the readers have read; 0 if they are not imported yet."""
     progress = sys.modules.get("opspan.formats.progress")
     return progress.rows() if progress else 0
 
 
 def trace_files(function: F) -> F:
-    """Adds the arguments FILE... (files and addresses), and the limit for what is fetched of addresses."""
+    """Adds the arguments FILE... (files and addresses), and --most-fetched, the limit for addresses."""
     return click.argument("files", metavar="FILE...", nargs=-1, required=True, type=FILE_TO_READ)(fetching(function))
 
 
@@ -43,8 +43,8 @@ def two_files(function: F) -> F:
 
 
 class Progress:
-    """A bar on the terminal's error output, once the work has taken a while: at which step it is, and how many rows
-    that has read. Elsewhere it shows nothing."""
+    """A bar on standard error, shown if the work takes long: the current step, and how many rows the step has read.
+    Nothing is shown if standard error is not a terminal."""
 
     def __init__(self, steps: int) -> None:
         self._steps = steps
@@ -54,7 +54,7 @@ class Progress:
         self._bytes = 0
         self._bar: Any = None
         self._lock = threading.Lock()
-        # rich is imported only then: most traces are read sooner.
+        # rich is imported only if the bar is shown: most traces are read sooner.
         self._timer = threading.Timer(PATIENCE_S, self._show)
         self._timer.daemon = True
 
@@ -66,14 +66,14 @@ class Progress:
                 self._bar.update(self._bar.task_ids[0], completed=self._done, description=doing)
 
     def done(self, files: int, size: int) -> None:
-        """Adds files and bytes that were just read, where many files are read."""
+        """Adds files and bytes that were just read, if many files are read one by one."""
         with self._lock:
             self._done, self._bytes = self._done + files, self._bytes + size
             if self._bar is not None:
                 self._bar.update(self._bar.task_ids[0], completed=self._done)
 
     def read(self) -> str:
-        """Returns how much of this step is done: '1,500,000 rows', or '12 MB' of many files."""
+        """Returns how much of this step is done: '1,500,000 rows', or '12 MB' if many files are read."""
         from opspan.formats import progress
 
         if self._bytes:
@@ -121,7 +121,7 @@ class Progress:
 
 
 def in_processes(function: F) -> F:
-    """Adds --processes and --dask: who reads the files, and how many at once."""
+    """Adds --processes and --dask: how many processes, or which scheduler's workers, read the files."""
     dask = click.option(
         "--dask",
         metavar="ADDRESS",
@@ -139,18 +139,17 @@ def in_processes(function: F) -> F:
 
 
 def all_at_once(function: F) -> F:
-    """Refuses --processes and --dask for a verb that needs all of a trace, and says why; click would only say that
-    there is no such option."""
+    """Refuses --processes and --dask for a verb that needs all of a trace, and says why. click itself would only say
+    that there is no such option."""
 
-    def refuse(ctx: click.Context, _parameter: click.Parameter, given: str | None) -> None:
-        if given is not None:
+    def refuse(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:
+        if value is not None:
             raise UsageError(
                 f"`opspan {ctx.info_name}` needs all of a trace at once and reads it here: leave out --processes and "
                 "--dask, and name fewer files if they are too many"
             )
 
-    options = click.option("--processes", "--dask", hidden=True, expose_value=False, callback=refuse)
-    return options(function)
+    return click.option("--processes", "--dask", hidden=True, expose_value=False, callback=refuse)(function)
 
 
 def part_of_trace(function: F) -> F:
@@ -185,12 +184,12 @@ def load(
     progress: Progress,
     between: tuple[str, str] | None = None,
     step: str | None = None,
-    kept: Callable[[Tables], Tables] | None = None,
+    drop_columns: Callable[[Tables], Tables] | None = None,
     cycle: int | None = None,
     unnamed: Collection[File] = (),
 ) -> Analysis:
-    """Reads the files as one trace, each a step of the progress. `kept` drops what the verb does not need of a trace.
-    A file in `unnamed` was found in a folder: if it cannot be read, that is an issue and not an error."""
+    """Reads the files as one trace, each a step of the progress. `drop_columns` drops what the verb does not read of a
+    trace. The files in `unnamed` were found in a folder: if one cannot be read, that is an issue and not an error."""
     from opspan.analysis import Analysis
     from opspan.loading import read_all, window_of
 
@@ -199,8 +198,8 @@ def load(
             progress.step(f"reading {file.name!r}")
             yield file
 
-    part = window_of(_times(between), steps_asked(step))
-    tables, iterations = read_all(announced(), None, part, kept, cycle, unnamed)
+    part = window_of(_times(between), steps_of(step))
+    tables, iterations = read_all(announced(), None, part, drop_columns, cycle, unnamed)
     return Analysis(tables, iterations=iterations)
 
 
@@ -212,7 +211,7 @@ def _times(between: tuple[str, str] | None) -> tuple[int, int] | None:
     return parsed_time_ns(between[0]), parsed_time_ns(between[1])
 
 
-def steps_asked(step: str | None) -> Steps | None:
+def steps_of(step: str | None) -> Steps | None:
     if step is None:
         return None
     from opspan.tables.window import parsed_steps
@@ -231,13 +230,14 @@ def expanded(files: Sequence[File]) -> tuple[File, ...]:
 
 
 def _most_fetched(files: Sequence[File]) -> int | None:
-    """Returns what --most-fetched allows, which every address of a command has; None if no file is an address."""
+    """Returns the value of --most-fetched, which all addresses of a command have; None if no file is an address."""
     return next((file.most_bytes for file in files if isinstance(file, Address)), None)
 
 
-def not_named(files: Sequence[File], given: Sequence[File]) -> frozenset[File]:
-    """Returns the files that the user did not name, but a folder or pattern that holds them."""
-    return frozenset(files) - frozenset(given)
+def not_named(files: Sequence[File], arguments: Sequence[File]) -> frozenset[File]:
+    """Returns the files that the user did not name themselves: a folder or pattern among the arguments stands for
+    them."""
+    return frozenset(files) - frozenset(arguments)
 
 
 def many(
@@ -262,5 +262,5 @@ def many(
 
         quiet()
     traces = files_of(files)
-    reading = ReadOptions(None, False, _times(between), steps_asked(step), _most_fetched(files))
+    reading = ReadOptions(None, False, _times(between), steps_of(step), _most_fetched(files))
     return Ranks(traces.files, reading, cycle=cycle, processes=processes, dask=dask, skipped=traces.skipped)

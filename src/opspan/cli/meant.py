@@ -1,4 +1,4 @@
-"""Reads a first word that is not a verb: as a file whose summary is shown, or as a verb that was misspelt."""
+"""Corrects a command line whose first word is not a verb, but a file or a misspelt verb."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from opspan.files import exists, is_folder
 from opspan.printable import path_text, shell_word
 
 
-def meant(words: Sequence[str], verbs: Sequence[str], summary: click.Command | None) -> list[str]:
-    """Returns the words with the verb `summary` in front if they begin with a file; else raises a UsageError that says
-    what was probably meant."""
+def correct(words: Sequence[str], verbs: Sequence[str], summary: click.Command | None) -> list[str]:
+    """Returns the words with the verb `summary` in front if they begin with a file; else raises a UsageError that
+    suggests a command."""
     import difflib
 
     word, rest = words[0], _pasted(words[1:])

@@ -13,12 +13,11 @@ from opspan.addresses import File, check_local, file_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-
-_MOST_BYTES = "opspan.most_bytes"  # the option stores its value under this name, for the files
+_MOST_BYTES = "opspan.most_bytes"  # the name under which --most-fetched stores its value for the FILE arguments
 _SIZES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
-class _Read(click.Path):
+class _InputPath(click.Path):
     def convert(self, value: Any, _parameter: click.Parameter | None, ctx: click.Context | None) -> File:
         return file_of(value, None if ctx is None else ctx.meta.get(_MOST_BYTES))
 
@@ -30,35 +29,35 @@ def _size(value: str) -> int:
     return round(float(size[1]) * _SIZES[size[2]])
 
 
-class _Written(click.Path):
+class _OutputPath(click.Path):
     def convert(self, value: Any, _parameter: click.Parameter | None, _ctx: click.Context | None) -> Path:
         return check_local(Path(value))
 
 
-FILE_TO_READ = _Read()  # of this machine, or an address
-FILE_TO_WRITE = _Written()
+FILE_TO_READ = _InputPath()  # of this machine, or an address
+FILE_TO_WRITE = _OutputPath()
 
 
 def fetching(function: F) -> F:
-    """Adds --most-fetched, the limit for what is fetched of an address. The files need it, so it is parsed first."""
+    """Adds --most-fetched, the most bytes that are fetched from an address. It is parsed before the FILE arguments,
+    which need it."""
 
     def keep(ctx: click.Context, _parameter: click.Parameter, size: str | None) -> None:
         if size is not None:
             ctx.meta[_MOST_BYTES] = _size(size)
 
-    option = click.option(
+    return click.option(
         "--most-fetched",
         metavar="SIZE",
         is_eager=True,
         expose_value=False,
         callback=keep,
         help="Fetch at most this much of a FILE that is an address: `500MB`, `40GB`.  [default: 16 GiB]",
-    )
-    return option(function)
+    )(function)
 
 
 def labelling(function: F) -> F:
-    """Adds --emit, --record-shapes and --modules: how a program that was not edited is labelled."""
+    """Adds --emit, --record-shapes and --modules, which choose how an unedited program is labelled."""
     from opspan.app.launch import TOOLS
 
     emit = click.option(
@@ -74,15 +73,14 @@ def labelling(function: F) -> F:
 
 def capture_folder(function: F) -> F:
     """Adds -o, the folder of a capture."""
-    option = click.option(
+    return click.option(
         "-o",
         "--output",
         "wanted",
         metavar="DIR",
         type=FILE_TO_WRITE,
         help="Folder to write the capture to, new or empty.  [default: a new folder opspan-capture-N]",
-    )
-    return option(function)
+    )(function)
 
 
 def printing(function: F) -> F:

@@ -1,7 +1,7 @@
-"""The only way from a verb to a terminal. Names of ranges, tables and files are whatever a program made them.
+"""All verbs print through these functions, because names of ranges, tables and files may hold any character.
 
-The standard output is a result like any other: where it cannot be written, that is a WriteError. The standard error is
-where errors are told, so one that cannot be written changes nothing.
+If the standard output cannot be written, that is a WriteError, as for any file. If the standard error cannot be
+written, nothing happens: the error could not be shown anyway.
 """
 
 from __future__ import annotations
@@ -18,29 +18,29 @@ from opspan.printable import printable_lines
 
 
 class ReaderGone(Exception):
-    """The reader of the standard output has closed it, as `| head` does, and does not want the rest."""
+    """The reader of the standard output has closed it early, as `| head` does."""
 
 
 def show(text: str, *, err: bool = False) -> None:
-    """Print text for people, lines with their ends. What would move a terminal's cursor is escaped, wherever it goes:
-    what is in a log is looked at in a terminal later."""
+    """Prints text for people; each line has its line end. Escapes characters that would move a terminal's cursor, also
+    if the output is a file: people look at logs in terminals."""
     _write(printable_lines(text), err)
 
 
 def show_data(text: str) -> None:
-    """Print data for programs, which is not changed but on a terminal."""
+    """Prints data for programs. Escapes characters only if the output is a terminal."""
     is_seen = sys.stdout is not None and sys.stdout.isatty()
     _write(printable_lines(text) if is_seen else text, err=False)
 
 
-def show_help(ctx: click.Context, _parameter: click.Parameter | None = None, asked: bool = True) -> None:
-    if asked and not ctx.resilient_parsing:
+def show_help(ctx: click.Context, _parameter: click.Parameter | None = None, is_on: bool = True) -> None:
+    if is_on and not ctx.resilient_parsing:
         show(f"{ctx.get_help()}\n")
         ctx.exit()
 
 
 def flush() -> None:
-    """Write what is still buffered. Left to Python, which does it at its end, a failure would change the exit code."""
+    """Writes what is still buffered. If Python did that when it ends, a failure would change the exit code."""
     for stream, err in ((sys.stdout, False), (sys.stderr, True)):
         try:
             if stream is not None:
@@ -57,14 +57,14 @@ def _write(text: str, err: bool) -> None:
         raise WriteError("cannot write to the standard output: it is closed")
     encoding = stream.encoding or "utf-8"
     try:
-        # What the encoding has no bytes for is escaped. color: click would take what looks like colours out of data
+        # Characters that the encoding lacks are escaped. Without `color`, click would strip colour codes from data.
         click.echo(text.encode(encoding, "backslashreplace").decode(encoding), err=err, nl=False, color=True)
     except OSError as error:
         _failed(stream, err, error)
 
 
 def _failed(stream: Any, err: bool, error: OSError) -> None:
-    # What is still in the stream's buffer goes nowhere, or Python would try again at its end.
+    # Sends the rest of the buffer to /dev/null; otherwise Python would try to write it again when it ends.
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())

@@ -107,13 +107,13 @@ def command(
     return code
 
 
-def _keep(kept: launch.RollingOptions, wanted: Path | None, cmd: tuple[str, ...]) -> int:
+def _keep(rolling: launch.RollingOptions, wanted: Path | None, cmd: tuple[str, ...]) -> int:
     from opspan.app import capturing, launch, run_notes
 
-    kept.check()
+    rolling.check()
     with capturing.capture_folder(wanted) as folder:
         with run_notes.collect(folder) as (file, notes):
-            code = capturing.run(cmd, launch.rolling_environment(os.environ, kept, folder, file))
+            code = capturing.run(cmd, launch.rolling_environment(os.environ, rolling, folder, file))
         captured = capturing.look(folder)
     processes = plural(captured.processes, "process", "processes")
     if captured.processes:
@@ -124,7 +124,7 @@ def _keep(kept: launch.RollingOptions, wanted: Path | None, cmd: tuple[str, ...]
 
 
 def _nothing_called(free: Path | None, cmd: tuple[str, ...]) -> str:
-    """Says why nothing was captured. `free` is the folder that the user named, if it is still empty."""
+    """Returns the reason why nothing was captured. `free` is the folder that the user named, if it is still empty."""
     output = [] if free is None else ["-o", shell_path(free)]
     command = " ".join(["opspan run --emit nvtx", *output, "--", *map(shell_word, cmd)])
     return f"no process made an NVTX or ITT call, and torch's ops make none by themselves; to label them: `{command}`"

@@ -1,4 +1,4 @@
-"""opspan top: what takes the time in a process now."""
+"""opspan top: the ops, modules or lines that take the time in a process now."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def command(by: str, total: bool, every: float, count: int | None, limit: int, w
 
 
 def _live(recorder: Recorder, wish: Wish, pid: int, count: int | None) -> str | None:
-    """Returns why it ended, or nothing if the user ended it."""
+    """Returns why the recording ended, or None if the user ended it."""
     from opspan.cli import live
 
     shown: Snapshot | None = None
@@ -87,8 +87,8 @@ def _live(recorder: Recorder, wish: Wish, pid: int, count: int | None) -> str | 
             title, rows = _title(shown, wish, pid), _rows(shown, wish, screen.rows)
             columns: tuple[str, ...] = _COLUMNS
             if screen.is_narrow:
-                kept = (2 if wish.by_total else 0, 1, 4)
-                columns, *rows = (tuple(row[place] for place in kept) for row in (columns, *rows))
+                places = (2 if wish.by_total else 0, 1, 4)
+                columns, *rows = (tuple(row[place] for place in places) for row in (columns, *rows))
             screen.show(title, columns, rows, _KEYS)
             pressed = live.key(0.1)
             if pressed in ("q", "\x03", "\x04"):
@@ -114,20 +114,21 @@ def _plain(recorder: Recorder, wish: Wish, pid: int, count: int | None, limit: i
             return _ended(pid, error, seen, count)
         if shown is not None:
             seen += 1
-            lines = [_title(shown, wish, pid), *_aligned(_rows(shown, wish, limit))]
+            lines = [_title(shown, wish, pid), *_align(_rows(shown, wish, limit))]
             show("\n".join(lines) + "\n\n")
     return None
 
 
 def _ended(pid: int, error: OpspanError, seen: int, count: int | None) -> str:
-    """An error, unless it is that the process has ended by itself, and no number of recordings was asked for."""
+    """Returns that the process has ended, if it has and the user did not ask for a number of recordings. Otherwise
+    raises an error."""
     from opspan.app import processes
 
-    if seen and count is not None and processes.listens_at(pid) is None:
+    if not seen or processes.listens_at(pid) is not None:  # a process listens until it ends
+        raise error
+    if count is not None:
         raise UsageError(f"process {pid} ended after {seen} of {count} recordings")
-    if seen and processes.listens_at(pid) is None:  # which it does until it ends
-        return f"process {pid} has ended"
-    raise error
+    return f"process {pid} has ended"
 
 
 _COLUMNS = ("Self", "%", "Total", "Count", "Name")
@@ -142,9 +143,9 @@ def _title(shown: Snapshot | None, wish: Wish, pid: int) -> str:
     if shown is None or shown.by != wish.by:
         return f"{head}, recording ..."
     head += ", time of devices" if shown.is_device else ""
-    return (
-        head if shown.step_ns is None else f"{head}, {plural(shown.steps, 'step')} of {time_text(round(shown.step_ns))}"
-    )
+    if shown.step_ns is not None:
+        head += f", {plural(shown.steps, 'step')} of {time_text(round(shown.step_ns))}"
+    return head
 
 
 def _rows(shown: Snapshot | None, wish: Wish, limit: int) -> list[tuple[str, ...]]:
@@ -166,9 +167,9 @@ def _rows(shown: Snapshot | None, wish: Wish, limit: int) -> list[tuple[str, ...
     ]
 
 
-def _aligned(rows: list[tuple[str, ...]]) -> list[str]:
+def _align(rows: list[tuple[str, ...]]) -> list[str]:
     widths = [max(map(len, cells)) for cells in zip(_COLUMNS, *rows, strict=True)][:-1]
-    lines = []
-    for *figures, name in (_COLUMNS, *rows):
-        lines.append("  ".join([*(f"{text:>{width}}" for text, width in zip(figures, widths, strict=True)), name]))
-    return lines
+    return [
+        "  ".join([*(f"{text:>{width}}" for text, width in zip(figures, widths, strict=True)), name])
+        for *figures, name in (_COLUMNS, *rows)
+    ]

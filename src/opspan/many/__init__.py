@@ -1,13 +1,12 @@
-"""Many files, each of which is a rank: they are analysed one by one, in processes, and only what an answer needs comes
-together. `opspan.load` reads a few files as one trace, and all of it at once.
+"""Analyses many files, each a rank, one by one in several processes, and keeps only what an answer needs. `opspan.load`
+reads a few files as one trace, and all of it at once.
 
     files.py      the files that a folder, a pattern or a path stands for
     task.py       tasks and the answers of files: all that goes through an executor
     asking.py     sends tasks to an executor, a few at a time, and yields answers in the order of the files
-    processes.py  the executor of one machine: processes that never import a user's program
-    worker.py     what runs in such a process
+    processes.py  the executor of one machine: processes that never import a user's program (opspan/workers)
     together.py   the sum of the answers of all files
     ranks.py      load_many and Ranks, which a user holds
 """
 
-FEW = 4  # as many files are read as one trace, or in this process, unless something else is said
+FEW = 4  # up to so many files are read as one trace, or in this process, unless the user chooses otherwise

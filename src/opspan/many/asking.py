@@ -1,8 +1,8 @@
 """Sends tasks to an executor, a few at a time, and yields the answers in the order of the files.
 
-Small files share a task, as each task has a price. Only as many tasks are under way as keep the executor at work, so
-that few answers wait here. If a process is killed (mostly because it took too much memory), each file of its task is
-tried once more, alone; if that fails, too, the file counts as one that could not be read.
+Small files share a task, because each task has a price. Only so many tasks are submitted at once that the executor has
+always work, so few answers wait here. If a process is killed (mostly because it took too much memory), each file of its
+task is tried once more, alone. If that fails, too, the file counts as unreadable.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from opspan.many.files import File
 from opspan.many.task import FileAnswer, FileFailure, ReadOptions, Request, Task, answered
 
 MOST_FILES, MOST_BYTES = 16, 8 << 20  # of a task
-_LOOKS_S = 0.2
+_TURN_S = 0.2
 AHEAD = 2  # tasks for each process: one that runs, and one that waits
 
 Done = Callable[[int, int], None]  # files and bytes
 
 
-def asked(
+def ask_files(
     files: Sequence[File],
     reading: ReadOptions,
     requests: Sequence[Request],
@@ -50,7 +50,7 @@ def asked(
 
 
 def _together(files: Sequence[File], at_once: int) -> Iterator[list[File]]:
-    """Yields the files of each task: few enough to leave work for all processes."""
+    """Yields the files of each task, which are so few that all processes get work."""
     most = max(1, min(MOST_FILES, len(files) // (4 * at_once)))
     some: list[File] = []
     for file in files:
@@ -66,7 +66,7 @@ def _result(
     task: Task, future: Future[list[FileAnswer | FileFailure]], executor: Executor
 ) -> list[FileAnswer | FileFailure]:
     try:
-        return _waited_for(future)
+        return _result_of(future)
     except CancelledError:
         raise
     except Exception:  # noqa: BLE001  any executor may be used; `answered` itself raises nothing
@@ -75,7 +75,7 @@ def _result(
 
 def _alone(task: Task, executor: Executor) -> FileAnswer | FileFailure:
     try:
-        return _waited_for(executor.submit(answered, task))[0]
+        return _result_of(executor.submit(answered, task))[0]
     except CancelledError:
         raise
     except Exception as error:  # noqa: BLE001  as above
@@ -83,8 +83,8 @@ def _alone(task: Task, executor: Executor) -> FileAnswer | FileFailure:
         return FileFailure(task.files[0], "ReadError", f"{recorded_file(task.files[0])} could not be read: {why}")
 
 
-def _waited_for(future: Future[list[FileAnswer | FileFailure]]) -> list[FileAnswer | FileFailure]:
-    # Once polars has run, its signal handler resumes an interrupted wait: wait in short turns, so that Ctrl-C is seen.
-    while not wait([future], _LOOKS_S).done:
+def _result_of(future: Future[list[FileAnswer | FileFailure]]) -> list[FileAnswer | FileFailure]:
+    # Once polars has run, its signal handler resumes an interrupted wait. Short turns let Ctrl-C through.
+    while not wait([future], _TURN_S).done:
         pass
     return future.result()

@@ -1,8 +1,8 @@
 """Finds the files that paths, folders and patterns stand for. Each file is a rank; rank2 comes before rank10.
 
 A folder may be a trace itself (a capture, a result of VTune, ...). Any other folder holds traces, in itself or in its
-folders. Files that are not traces are left out. A file that was not recognised is read all the same if its name is like
-those of the traces: it is probably a damaged one.
+folders. Files that are not traces are left out. An unrecognised file is read nevertheless if its name is like those of
+the traces: it is probably a damaged trace.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class FileList(NamedTuple):
 
 
 def files_of(paths: Sequence[str | os.PathLike[str]], source: str | None = None) -> FileList:
-    """Returns the files of all paths, each once. `source` is the reader that the user named: it gets folders as they
-    are."""
+    """Returns the files of all paths, each once. With `source`, the reader that the user named, folders count as
+    traces."""
     files: list[File] = []
     skipped = 0
     for path in map(file_of, paths):
@@ -74,14 +74,14 @@ def _here(pattern: Path, source: str | None) -> tuple[list[File], int]:
 
 
 def is_several(file: addresses.File) -> bool:
-    """Whether it stands for several files: it is a pattern, or a folder that is not a trace itself."""
+    """Returns whether it stands for several files: it is a pattern, or a folder that is not a trace itself."""
     if isinstance(file, Address):
         return file.is_several
     return (not exists(file) and glob.has_magic(str(file))) or (is_folder(file) and trace_source(file) is None)
 
 
 def _no_trace(folder: Path) -> ReadError:
-    """Returns an error that says, in the words of the readers, what the folder is."""
+    """Returns the error of the readers for the folder, or a general one."""
     try:
         source_for(folder)
     except ReadError as error:
@@ -100,18 +100,17 @@ def _matching(path: Path) -> list[Path]:
 
 
 def _inside(folder: Path) -> tuple[list[Path], int]:
-    """Returns the traces in a folder, and how many files are not traces. A path that may not be read counts as a trace:
-    its reader reports the error."""
+    """Returns the traces in a folder, and how many files are not traces. A folder that may not be listed counts as a
+    trace: its reader reports the error."""
     known: dict[Path, str] = {}
     others: list[Path] = []
     forbidden: list[Path] = []
-    for path in _walked(folder, forbidden):
+    for path in _walk(folder, forbidden):
         if (source := trace_source(path)) is not None:
             known[path] = source.name
         elif not is_folder(path):
             others.append(path)
-        # else it is walked into
-    # An export beside its report is the same rank once more.
+    # An export of nsys beside its report is the same rank once more.
     exports = {path.with_suffix("") for path, name in known.items() if name == "nsys" and path.suffix == ".sqlite"}
     like = {_shape(path) for path in known}
     damaged = [path for path in others if path.name.endswith(_IS_TRACE) or _shape(path) in like]
@@ -124,7 +123,7 @@ def _inside(folder: Path) -> tuple[list[Path], int]:
     return sorted([*traces, *forbidden], key=in_order), len(others) - len(damaged)
 
 
-def _walked(folder: Path, forbidden: list[Path], depth: int = DEPTH) -> Iterator[Path]:
+def _walk(folder: Path, forbidden: list[Path], depth: int = DEPTH) -> Iterator[Path]:
     """Yields the paths in a folder, and in its folders that are not traces. Adds folders that may not be listed to
     `forbidden`."""
     try:
@@ -137,7 +136,7 @@ def _walked(folder: Path, forbidden: list[Path], depth: int = DEPTH) -> Iterator
         if not is_folder(path) or trace_source(path) is not None:
             yield path
         elif depth > 1:
-            yield from _walked(path, forbidden, depth - 1)
+            yield from _walk(path, forbidden, depth - 1)
 
 
 def in_order(path: Path | str) -> list[tuple[int, int, str]]:
@@ -147,7 +146,7 @@ def in_order(path: Path | str) -> list[tuple[int, int, str]]:
 
 
 def _shape(path: Path) -> str:
-    """Returns the name with each number as 0: files of ranks are called alike."""
+    """Returns the name with each number replaced by 0, so that the names of ranks are equal."""
     return re.sub("[0-9]+", "0", path.name)
 
 

@@ -1,6 +1,6 @@
-"""An executor whose processes never import a user's program. If one is killed, only its own task is lost.
+"""An executor whose processes never import a user's program. If a process is killed, only its own task is lost.
 
-If a process of a concurrent.futures pool is killed, all tasks are lost, and the one that caused it is unknown.
+In a pool of concurrent.futures, all tasks would be lost, and it would be unknown which task caused that.
 """
 
 from __future__ import annotations
@@ -44,19 +44,20 @@ class Processes(Executor):
         return future
 
     def _serve(self) -> None:
-        """Hands jobs to one process, and starts another one after it was killed. Each process has such a thread."""
+        """Hands jobs to one process, and starts another process if that one was killed. Runs in a thread for each
+        process."""
         worker: Worker | None = None
         while (job := self._jobs.get()) is not None:
             future, function, arguments, named = job
             if not future.set_running_or_notify_cancel():
                 continue
             try:
-                worker = worker or self._begun()
+                worker = worker or self._start()
                 result, error = worker.ask((function, arguments, named))
             except (EOFError, OSError) as gone:
                 future.set_exception(WorkerExit(worker.why() if worker else f"no process could be started: {gone}"))
                 worker = None
-            except BaseException as wrong:  # noqa: BLE001  such as what cannot be pickled
+            except BaseException as wrong:  # noqa: BLE001  such as an argument that cannot be pickled
                 future.set_exception(wrong)
             else:
                 if error is None:
@@ -66,7 +67,7 @@ class Processes(Executor):
         if worker is not None:
             worker.end()
 
-    def _begun(self) -> Worker:
+    def _start(self) -> Worker:
         with self._lock:
             if self._is_over:
                 raise EOFError

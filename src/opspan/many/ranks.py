@@ -15,10 +15,10 @@ from opspan import forked, workers
 from opspan.dask import absolute, cluster
 from opspan.errors import ReadError, UsageError
 from opspan.many import FEW
-from opspan.many.asking import Done, asked
+from opspan.many.asking import Done, ask_files
 from opspan.many.files import File, files_of
 from opspan.many.processes import Processes
-from opspan.many.task import FileAnswer, FileFailure, ReadOptions, Request, Task, answered, opened, raised
+from opspan.many.task import FileAnswer, FileFailure, ReadOptions, Request, Task, answered, error_of, open_files
 from opspan.many.together import AnswerSum, Whole
 from opspan.printable import plural
 from opspan.questions import Options, question
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from opspan.tables.window import Steps
     from opspan.views.table import Table
 
-SMALL_BYTES = 32 << 20  # a few files of this total size are read sooner than a process starts
+SMALL_BYTES = 32 << 20  # a few files of this total size are read in less time than a process takes to start
 _NO_STEP = ("NoSuchStep", "NoNumberedSteps")
 _AT_ONCE = 16  # tasks of an executor that does not say how many it runs
 
@@ -120,7 +120,7 @@ class Ranks:
         """Leaves out `progress`, which cannot be called from another process."""
         return {**vars(self), "_progress": _tell_nobody}
 
-    # -- who is there
+    # -- files and ranks
 
     @property
     def files(self) -> list[str]:
@@ -151,12 +151,12 @@ class Ranks:
         return self.whole.tables.issues
 
     def open(self, rank: int) -> Trace:
-        """Returns the trace of one rank, as `opspan.load` gives it: alone it is rank 0."""
+        """Returns the trace of one rank, as `opspan.load` gives it; in it the rank's number is 0."""
         metadata = self.ranks
         if not 0 <= rank < len(metadata):
             raise UsageError(f"there is no rank {rank}; expected one from 0 to {len(metadata) - 1}")
         first, *others = self.whole.files[rank]
-        analysis = opened(first, self._reading, *others)
+        analysis = open_files(first, self._reading, *others)
         trace = Trace.of(analysis.tables)
         trace.analysed = analysis
         return trace
@@ -210,9 +210,9 @@ class Ranks:
 
     def flops(self, by: str = "op", *, peak: Sequence[str] = ()) -> pl.DataFrame:
         """The same as `Trace.flops`."""
-        from opspan.analysis.costs import registered
+        from opspan.analysis.costs import registered_ops
 
-        if (known := registered()) and self._processes != 1:
+        if (known := registered_ops()) and self._processes != 1:
             raise UsageError(
                 f"the formula of {known[0]} is known to this program alone, and others read the files; expected "
                 "processes=1"
@@ -251,15 +251,15 @@ class Ranks:
 
         return together(self.ask(("diff", Options(by, step=step)), progress=progress)[0], by)
 
-    # -- how
+    # -- reading
 
     def _rows(self, name: str, options: Options) -> pl.DataFrame:
-        asked = question(name)
-        return asked.rows(self.ask((name, options))[0], asked.checked(options))
+        asking = question(name)
+        return asking.rows(self.ask((name, options))[0], asking.checked(options))
 
     def ask(self, *requests: Request, progress: Done | None = None) -> list[Parts]:
-        """Returns the parts of each answer, of all files together."""
-        # File names are used in sentences only, so they need not be sent.
+        """Returns the parts of each answer, for all files together."""
+        # Only sentences use the names of files, so they need not be sent.
         requests = tuple((name, replace(question(name).checked(options), files=())) for name, options in requests)
         if self._cycle is not None:
             whole = replace(self._reading, between=None, step=None)
@@ -277,28 +277,29 @@ class Ranks:
         failed: list[FileFailure] = []
         without: list[FileFailure] = []  # files without the requested steps
         with self._running() as (executor, at_once):
-            results = asked(self._files, reading, requests, executor, at_once, progress or self._progress)
+            results = ask_files(self._files, reading, requests, executor, at_once, progress or self._progress)
             for result in results:
                 if isinstance(result, FileAnswer):
                     sums.add(result)
                 elif result.error in _NO_STEP:
                     without.append(result)
                 elif not result.is_file or reading.strict:
-                    raise raised(result)
+                    raise error_of(result)
                 else:
                     failed.append(result)
         for one in without:
             if not sums.count or not self._has_other_cycle(one.file, sums):
-                raise raised(one)
+                raise error_of(one)
         if not sums.count:
-            raise raised(failed[0]) if len(failed) == 1 else _none_read(failed)
+            raise error_of(failed[0]) if len(failed) == 1 else _none_read(failed)
         return sums, failed
 
     def _has_other_cycle(self, file: str, sums: AnswerSum) -> bool:
-        """Whether another file is from the same process: a step that is in that file need not be in this one."""
+        """Returns whether another file is from the same process. A step that is in that file need not be in this
+        one."""
         (head,) = answered(Task((file,), replace(self._reading, between=None, step=None), ()))
         if isinstance(head, FileFailure):
-            raise raised(head)
+            raise error_of(head)
         return have_other_cycles(list(zip(head.ranks, head.recorded, strict=True)), sums.recorded)
 
     @contextmanager

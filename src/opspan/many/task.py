@@ -1,9 +1,9 @@
-"""A task, which asks questions of some files, and the answer of each file: small, and the same on every machine.
+"""Tasks, which ask questions of some files, and the answers of the files: small, and the same on every machine.
 
     answers = answered(Task(files, ReadOptions(), (("idle", Options("op")),)))
 
-`answered` is what executors run. It lies at the top of this module and takes and gives what pickle knows, so it runs
-in any `concurrent.futures.Executor`. An error of a file is returned as a FileFailure: exceptions stay in their process.
+Executors run `answered`. It lies at the top of this module, and its argument and result can be pickled, so it runs in
+any `concurrent.futures.Executor`. An error of a file is returned as a FileFailure: exceptions stay in their process.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class FileAnswer:
 
     file: str
     ranks: tuple[Metadata, ...]
-    recorded: tuple[RecordingSpan | None, ...]  # when each was recorded, and by whom
+    recorded: tuple[RecordingSpan | None, ...]  # when, and by which process, each rank was recorded
     issues: pl.DataFrame
     coverage: Coverage
     parts: tuple[Parts, ...]  # of each request
-    collectives: Part | None  # clocks of ranks are aligned by them; None if a part holds them
+    collectives: Part | None  # they align the clocks of ranks; None if one of the parts holds them
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ def _one(file: str, task: Task) -> FileAnswer | FileFailure:
     from opspan.tables.tables import recorded_of
 
     try:
-        analysis = opened(file, task.reading)
+        analysis = open_files(file, task.reading)
         parts = tuple(question(name).parts(analysis, options) for name, options in task.requests)
         tables = analysis.tables
         own = None
@@ -89,21 +89,21 @@ def _one(file: str, task: Task) -> FileAnswer | FileFailure:
         return FileFailure(file, type(error).__name__, str(error), isinstance(error, ReadError))
     except MemoryError:
         return FileFailure(file, "TooLarge", f"{recorded_file(file)} needs more memory than there is")
-    except Exception as error:  # noqa: BLE001  of a library: the answer is about the other files, and says so
+    except Exception as error:  # noqa: BLE001  an error of a library; the other files can still be answered
         return FileFailure(
             file, "ReadError", f"{recorded_file(file)} could not be analysed ({type(error).__name__}: {error})"
         )
 
 
-def opened(file: str, reading: ReadOptions, *others: str) -> Analysis:
+def open_files(file: str, reading: ReadOptions, *others: str) -> Analysis:
     """Returns the analysis of files that are read as one trace, as `opspan.load` reads them."""
     from opspan.loading import load
 
     return load(file, *others, **vars(reading)).analysed
 
 
-def raised(failed: FileFailure) -> OpspanError:
-    """Returns the failure as the exception that it was in the other process."""
+def error_of(failed: FileFailure) -> OpspanError:
+    """Returns the exception that was raised in the other process."""
     from opspan import errors
 
     kind = getattr(errors, failed.error, ReadError)

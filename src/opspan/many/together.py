@@ -1,7 +1,7 @@
 """Adds up the answers of a run's files in their order: heads, coverage, and the parts of each answer.
 
-Ranks get their numbers, and times are brought to the clock of the first rank, as `opspan.load` does with traces. Only
-here is the metadata of all ranks known together, so issues about the run as one are added here.
+Ranks get their numbers, and times are brought to the clock of the first rank, as `opspan.load` does with traces. Issues
+about the whole run are added here, because only here the metadata of all ranks is known.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from opspan.analysis import Coverage
 from opspan.analysis.clocks import align
 from opspan.analysis.coverage import together as coverage_of
 from opspan.analysis.lanes import as_ranks
-from opspan.analysis.parts import COLLECTIVES, Part, Parts, moved, shifted, together
+from opspan.analysis.parts import COLLECTIVES, Part, Parts, move, shift_times, together
 from opspan.many.task import FileAnswer, FileFailure
 from opspan.tables import Metadata, Tables
 from opspan.tables.cycles import Lane, RecordingSpan, check
@@ -24,17 +24,18 @@ from opspan.tables.tables import clock_shift_ns, on_one_clock, renumbered
 
 T = TypeVar("T")
 
-_FOLDED = 32  # frames that wait until they are joined: a small frame takes more memory than its rows
+_FOLDED = 32  # so many frames are collected, then joined: a small frame takes more memory than its rows
 
 
 class Whole(NamedTuple):
-    tables: Tables  # without the rows that grow with what was recorded
-    files: list[tuple[str, ...]]  # of each rank; its cycles are several
+    tables: Tables  # without the rows of the trace
+    files: list[tuple[str, ...]]  # of each rank: several if it has several cycles
     coverage: Coverage
 
 
 class AnswerSum:
-    """The sum of the answers so far. Files are numbered as they come; ranks get their numbers when all are there."""
+    """The sum of the answers so far. Files are numbered in their order; ranks get their numbers when all answers are
+    there."""
 
     def __init__(self, questions: int, skipped: int) -> None:
         self.count = 0
@@ -58,10 +59,10 @@ class AnswerSum:
         _fold(self._issues, one.issues.with_columns(renumbered(numbers)), pl.concat)
         shift_ns = clock_shift_ns(one.ranks[0], self._ranks[0][0]) or 0
         if one.collectives is not None:
-            _fold(self._collectives, moved(one.collectives, numbers, shift_ns), together)
-        for kept, parts in zip(self._parts, one.parts, strict=True):
+            _fold(self._collectives, move(one.collectives, numbers, shift_ns), together)
+        for collected, parts in zip(self._parts, one.parts, strict=True):
             for name, part in parts.items():
-                _fold(kept.setdefault(name, []), moved(part, numbers, shift_ns), together)
+                _fold(collected.setdefault(name, []), move(part, numbers, shift_ns), together)
 
     @property
     def recorded(self) -> list[tuple[Metadata, RecordingSpan | None]]:
@@ -85,17 +86,16 @@ class AnswerSum:
         numbers = {at: rank.rank for at, rank in enumerate(numbered)}
         lanes = {at: Lane(rank.rank, rank.cycle) for at, rank in enumerate(numbered)}
         all_issues = pl.concat([pl.concat(self._issues).with_columns(renumbered(numbers)), issues.frame()])
-        answers = [as_ranks({name: together(parts) for name, parts in kept.items()}, lanes) for kept in self._parts]
+        answers = [as_ranks({name: together(parts) for name, parts in one.items()}, lanes) for one in self._parts]
 
         def collectives() -> pl.DataFrame:
             there = [parts[COLLECTIVES] for parts in answers if COLLECTIVES in parts]
-            return (
-                there[0] if there else as_ranks({COLLECTIVES: together(self._collectives)}, lanes)[COLLECTIVES]
-            ).rows
+            there = there or [as_ranks({COLLECTIVES: together(self._collectives)}, lanes)[COLLECTIVES]]
+            return there[0].rows
 
         if aligned := align(ranks, all_issues, collectives):
             ranks, all_issues, shifts = aligned
-            answers = [{name: shifted(part, shifts) for name, part in parts.items()} for parts in answers]
+            answers = [{name: shift_times(part, shifts) for name, part in parts.items()} for parts in answers]
         return Whole(Tables(ranks, issues=all_issues), self._of_ranks(numbers), self._coverage[0]), answers
 
     def _of_ranks(self, numbers: Mapping[int, int]) -> list[tuple[str, ...]]:
