@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opspan.analysis.clock_fit import nested_by
+from opspan.analysis.clock_fit import nesting_shift
 
 MOST = 5_000
 
@@ -38,7 +38,7 @@ OPS = [(1, at, at + 20_000) for at in range(0, 400_000, 40_000)]
 @pytest.mark.parametrize("wrong", [-2_000, -700, 0, 250, 11_000])
 def test_calls_lie_in_their_ops_again(wrong: int) -> None:
     calls = [(1, at + 300 + wrong, at + 8_300 + wrong) for _, at, _ in OPS]
-    move = nested_by(frame(calls), frame(OPS), MOST)
+    move = nesting_shift(frame(calls), frame(OPS), MOST)
 
     assert crossed(calls, OPS, move) == 0
     assert move == (max(-wrong - 300, 0) if wrong < 11_000 else 0)
@@ -46,7 +46,7 @@ def test_calls_lie_in_their_ops_again(wrong: int) -> None:
 
 def test_what_ends_too_late_is_moved_to_the_front() -> None:
     calls = [(1, at + 13_000, at + 21_000) for _, at, _ in OPS]
-    assert nested_by(frame(calls), frame(OPS), MOST) == -1_000
+    assert nesting_shift(frame(calls), frame(OPS), MOST) == -1_000
 
 
 @pytest.mark.parametrize("wrong", [-23_000, 18_000, 70_000])
@@ -55,7 +55,7 @@ def test_calls_of_a_busy_machine_are_moved_by_more_than_an_op_is_long(wrong: int
     ops = [(1, at, at + 20_000) for at in accumulate(20_000 + gap for gap in gaps)]
     calls = [(1, at + 300 + wrong, at + 19_300 + wrong) for _, at, _ in ops]
 
-    assert -wrong - 300 <= nested_by(frame(calls), frame(ops), 100_000) <= -wrong + 700
+    assert -wrong - 300 <= nesting_shift(frame(calls), frame(ops), 100_000) <= -wrong + 700
 
 
 def test_where_no_move_helps_nothing_is_moved() -> None:
@@ -63,12 +63,12 @@ def test_where_no_move_helps_nothing_is_moved() -> None:
         (1, at + wrong, at + wrong + 19_000) for (_, at, _), wrong in zip(OPS, range(0, 50_000, 5_000), strict=True)
     ]
     assert crossed(calls, OPS, 0) > 0
-    assert nested_by(frame(calls), frame(OPS), 100_000) == 0
+    assert nesting_shift(frame(calls), frame(OPS), 100_000) == 0
 
 
 def test_another_threads_ranges_tell_nothing() -> None:
     calls = [(2, at - 500, at + 7_500) for _, at, _ in OPS]
-    assert nested_by(frame(calls), frame(OPS), MOST) == 0
+    assert nesting_shift(frame(calls), frame(OPS), MOST) == 0
 
 
 numbers = st.integers(0, 60_000)
@@ -82,7 +82,7 @@ def test_against_every_move(some: list[tuple[int, int, int]], others: list[tuple
     for tid, at, ns in sorted(some):
         if all(tid != other or at >= end for other, _, end in calls):
             calls.append((tid, at, at + ns))
-    move = nested_by(frame(calls), frame(ranges), MOST)
+    move = nesting_shift(frame(calls), frame(ranges), MOST)
 
     assert -MOST <= move <= MOST
     ends = {time for rows in (calls, ranges) for _, start, end in rows for time in (start, end)}
@@ -93,5 +93,5 @@ def test_against_every_move(some: list[tuple[int, int, int]], others: list[tuple
 
 
 def test_nothing_is_nothing() -> None:
-    assert nested_by(frame([]), frame(OPS), MOST) == 0
-    assert nested_by(frame([(1, 0, 8_000)]), frame([]), MOST) == 0
+    assert nesting_shift(frame([]), frame(OPS), MOST) == 0
+    assert nesting_shift(frame([(1, 0, 8_000)]), frame([]), MOST) == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis.compare_steps import compared_steps
+from opspan.analysis.compare_steps import compare_steps
 
 
 def took(*ns: int, pid: int = 1, first: int = 0) -> pl.DataFrame:
@@ -14,7 +14,7 @@ def took(*ns: int, pid: int = 1, first: int = 0) -> pl.DataFrame:
 
 
 def test_the_nth_is_compared_with_the_nth_whatever_they_are_called() -> None:
-    rows = compared_steps(took(100, 100, 50), took(110, 90, 60, 70, first=7))
+    rows = compare_steps(took(100, 100, 50), took(110, 90, 60, 70, first=7))
     assert rows["number"].to_list() == [1, 2, 3]
     assert rows["step_before"].to_list() == ["step 0", "step 1", "step 2"]
     assert rows["step_after"].to_list() == ["step 7", "step 8", "step 9"]
@@ -25,11 +25,11 @@ def test_the_nth_is_compared_with_the_nth_whatever_they_are_called() -> None:
 
 def test_of_several_processes_it_is_their_mean() -> None:
     before = pl.concat([took(100, 100), took(200, 300, pid=2)])
-    rows = compared_steps(before, took(160, 160))
+    rows = compare_steps(before, took(160, 160))
     assert rows["before_ns"].to_list() == [150, 200]
     assert rows["change_ns"].to_list() == [10, -40]
 
 
 def test_what_took_no_time_before_has_no_share_and_no_steps_are_no_rows() -> None:
-    assert compared_steps(took(0), took(5))["change"].to_list() == [None]
-    assert compared_steps(took(), took(5)).height == 0
+    assert compare_steps(took(0), took(5))["change"].to_list() == [None]
+    assert compare_steps(took(), took(5)).height == 0

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opspan.analysis import parts as module
-from opspan.analysis.parts import Part, counted, medians, moved, together
+from opspan.analysis.parts import Part, count_values, medians, move, together
 
 KEYS = st.sampled_from(["a", "b", None])
 ROWS = st.lists(st.tuples(KEYS, st.one_of(st.none(), st.integers(-50, 50))), max_size=12)
@@ -68,7 +68,7 @@ def test_it_does_not_matter_which_come_together_first(
 
 @given(ranks=st.lists(ROWS, min_size=1, max_size=4))
 def test_medians_are_those_of_all_values(ranks: list[list[tuple[str | None, int | None]]]) -> None:
-    part = together([counted(frame(rows), ("name",), "ns") for rows in ranks])
+    part = together([count_values(frame(rows), ("name",), "ns") for rows in ranks])
 
     found = dict(medians(part, ("name",), "median").iter_rows())
 
@@ -83,7 +83,7 @@ def test_many_values_are_kept_to_three_digits(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(module, "MOST_VALUES", 100)
     ranks = [frame([("a", 100_000 + 7 * number + rank) for number in range(1000)]) for rank in range(3)]
 
-    part = together([counted(rows, ("name",), "ns") for rows in ranks])
+    part = together([count_values(rows, ("name",), "ns") for rows in ranks])
 
     exact = statistics.median(pl.concat(ranks)["ns"].to_list())
     assert part.rows.height <= 100
@@ -110,7 +110,7 @@ def test_a_part_moves_to_its_rank_and_clock() -> None:
     rows = pl.DataFrame({"rank": [0, 1], "start_ns": [5, None], "time_ns": [7, 7]})
     found = pl.DataFrame({"ranks": [[0]], "ranges": ranges}, schema_overrides={"ranks": pl.List(pl.Int32)})
 
-    one, other = moved(Part(rows, times=("start_ns",)), {0: 2, 1: 3}, 100), moved(Part(found), {0: 2, 1: 3}, 100)
+    one, other = move(Part(rows, times=("start_ns",)), {0: 2, 1: 3}, 100), move(Part(found), {0: 2, 1: 3}, 100)
 
     assert one.rows.rows() == [(2, 105, 7), (3, None, 7)]
     assert other.rows["ranks"].to_list() == [[2]]

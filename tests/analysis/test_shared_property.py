@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from opspan.analysis.kept import kept
+from opspan.analysis.shared_property import shared_property
 
 
 class Worked:
@@ -16,7 +16,7 @@ class Worked:
         self.may_go_on = threading.Event()
         self.has_begun = threading.Event()
 
-    @kept
+    @shared_property
     def value(self) -> object:
         """Returns a new object, slowly."""
         self.times += 1
@@ -24,7 +24,7 @@ class Worked:
         self.may_go_on.wait(10)
         return object()
 
-    @kept
+    @shared_property
     def fails(self) -> object:
         self.times += 1
         raise ValueError(self.times)

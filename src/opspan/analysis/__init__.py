@@ -1,9 +1,9 @@
-"""The analysis finds what a trace means: pure functions add columns to its frames. docs/analysis.md has the rules.
+"""Analyses traces: pure functions add columns to the frames of a trace. docs/analysis.md has the rules.
 
-`analyse(trace)` calls all of them, in the order in which they need each other's results. Each is a module of its own:
+`analyse(trace)` calls these functions in the order in which they need each other's results. Each has its own module:
 nest, ops, launches, autograd, functions, modules, steps, phases, memory, averages, calls, coverage. Nothing here
-depends on the vendor: traces of all sources are treated alike. Other parts of opspan hold an `Analysis`: a trace's
-tables, and each result of the analysis, computed once.
+depends on the vendor: traces of all sources are treated alike. Other parts of opspan hold an `Analysis`: the tables of
+a trace, and the results of the analysis, each computed once.
 """
 
 from opspan.analysis.analysed import Analysis, analyse, attribute

@@ -4,12 +4,12 @@
         rank, pid, device_id, address, bytes
         alloc_row     UInt32  row of its allocation in the table memory; null if that was before the trace began
         free_row      UInt32  row of its free; null if there is none
-        alloc_ns, free_ns     the times of these
+        alloc_ns, free_ns     the times of its allocation and its free
         tid           Int64   the thread that allocated it
-        replaced_row  UInt32  row of the next allocation of its address, if the free before that was lost
+        replaced_row  UInt32  row of the next allocation at its address, if the free in between was lost
 
-An event without an address or a time is a block of its own, as it cannot be paired. docs/analysis.md, "Allocations",
-has the rules.
+An event without an address or a time cannot be paired: it is a block of its own. docs/analysis.md, "Allocations", has
+the rules.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _col = pl.col
 
 
 def in_order(events: pl.DataFrame) -> pl.DataFrame:
-    """Returns allocations and frees in order of time, those without a time last. `row` is the row in `events`."""
+    """Returns allocations and frees in order of time; events without a time come last. `row` is the row in `events`."""
     size = _col("bytes").clip(lower_bound=0)  # a negative size is damage
     rows = events.with_row_index("row").filter(_col("event").is_in(["alloc", "free"])).with_columns(size)
     return rows.sort("time_ns", nulls_last=True, maintain_order=True)

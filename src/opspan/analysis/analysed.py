@@ -1,10 +1,11 @@
-"""Analysis: tables, and the results of their analysis. Each result is computed on its first use, and kept.
+"""Analysis: the tables of a trace and the results of their analysis. Each result is computed once, on its first use.
 
 Code that needs more than the tables themselves (events, views, findings) takes an Analysis, so it does not have to look
 at the columns to see which parts of the analysis were done already.
- If a process was recorded in several cycles, each cycle is analysed by itself, as if it were a rank. So nothing is
-looked up, attributed or summed across files, and the time between two cycles belongs to nothing. The results have the
-ranks of the processes again.
+
+If a process was recorded in several cycles, each cycle is analysed by itself, as if it were a rank (a lane). So nothing
+is looked up, attributed or summed across files, and the time between two cycles belongs to neither. The results have
+the ranks of the processes again.
 
 Modules that a table of ops does not need are imported late, because importing numpy alone takes long.
 """
@@ -19,12 +20,12 @@ from opspan.analysis.autograd import autograd
 from opspan.analysis.averages import device_time
 from opspan.analysis.coverage import Coverage, coverage
 from opspan.analysis.functions import functions
-from opspan.analysis.kept import kept
 from opspan.analysis.launches import launches, matches
 from opspan.analysis.modules import modules
 from opspan.analysis.nest import ADDED, nest, trace_end_ns
 from opspan.analysis.ops import ops
 from opspan.analysis.phases import phases
+from opspan.analysis.shared_property import shared_property
 from opspan.analysis.steps import steps
 from opspan.tables import cycles, schema
 
@@ -62,8 +63,9 @@ class Analysis:
     def __init__(
         self, tables: Tables, attributed: Tables | None = None, iterations: pl.DataFrame | None = None
     ) -> None:
-        """Takes tables, and results that the caller has already. `attributed`: the result of `attribute`; `iterations`:
-        those of the whole trace if the tables are a part of one, with `cycle` if the tables have cycles."""
+        """Takes tables, and results that the caller has already: `attributed`, the result of `attribute`, and
+        `iterations`, the steps of the whole trace if the tables are only a part of it (with a column `cycle` if the
+        tables have cycles)."""
         self.tables = tables.without_analysis()
         self.lanes = cycles.lanes(tables.ranks)
         if iterations is not None and self.lanes is None:
@@ -72,25 +74,22 @@ class Analysis:
         if attributed is not None:
             self.attributed = attributed
 
-    @kept
+    @shared_property
     def by_lane(self) -> Analysis:
         """The analysis of the same rows with a rank for each cycle; without cycles this analysis itself."""
         if self.lanes is None:
             return self
-        frames = self.lanes.frames(self.tables.frames)
-        steps = (
-            None
-            if self._known_iterations is None
-            else self.lanes.frames({"iterations": self._known_iterations})["iterations"]
-        )
+        frames, steps = self.lanes.frames(self.tables.frames), self._known_iterations
+        if steps is not None:
+            steps = self.lanes.frames({"iterations": steps})["iterations"]
         return Analysis(type(self.tables)(self.lanes.ranks, **frames), iterations=steps)
 
-    @kept
+    @shared_property
     def attributed(self) -> Tables:
         """The tables with the columns that a table of ops needs."""
         return attribute(self.tables) if self.lanes is None else self._back(self.by_lane.attributed)
 
-    @kept
+    @shared_property
     def complete(self) -> Tables:
         """The tables with modules, steps and phases, too."""
         return _in_context(self.attributed) if self.lanes is None else self._back(self.by_lane.complete)
@@ -102,30 +101,30 @@ class Analysis:
         frames = {name: by_lane.frames[name].with_columns(rows) for name, rows in places.items()}
         return type(own)(own.ranks, **{**own.frames, **frames})
 
-    @kept
+    @shared_property
     def coverage(self) -> Coverage:
         trace = self.attributed
         return coverage(trace.ranges, trace.calls, trace.work)
 
-    @kept
+    @shared_property
     @by_cycle
     def iterations(self) -> pl.DataFrame:
         """The steps of the run, as the program marks them."""
         return self._own_until_done.drop("took_ns", "done_ns")
 
-    @kept
+    @shared_property
     def _own_until_done(self) -> pl.DataFrame:
-        """The iterations_until_done of steps that are found in this trace itself."""
+        """The `iterations_until_done` of the steps that this trace itself shows."""
         from opspan.analysis.iterations import iterations
         from opspan.analysis.until_done import until_done, with_outliers
 
         trace = self.attributed
         return with_outliers(until_done(iterations(trace.ranges), trace.calls, trace.work))
 
-    @kept
+    @shared_property
     @by_cycle
     def patterns(self) -> pl.DataFrame:
-        """How often the kernels of processes without steps repeat, and how long a turn takes."""
+        """How often the kernels of processes without steps repeat, and how long one repetition takes."""
         from opspan.analysis.repeating import patterns
         from opspan.analysis.spans import PROCESS
 
@@ -134,7 +133,7 @@ class Analysis:
             work = work.join(steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
         return patterns(work)
 
-    @kept
+    @shared_property
     @by_cycle
     def iterations_until_done(self) -> pl.DataFrame:
         """The steps, with the time that each took until all that it launched was done."""
@@ -144,26 +143,26 @@ class Analysis:
             return self._own_until_done
         return until_done(self.iterations, self.attributed.calls, self.attributed.work)
 
-    @kept
+    @shared_property
     @by_cycle
     def breakdown(self) -> pl.DataFrame:
         """How much of each iteration's time went to which kind of work."""
         return self._without_wholes(self._breakdowns)
 
-    @kept
+    @shared_property
     def whole_breakdown(self) -> pl.DataFrame:
         """The breakdown of the whole time of each process; several cycles are summed."""
         return self._wholes(self._breakdowns, ("rank", "pid", "step"))
 
-    @kept
+    @shared_property
     @by_cycle
     def devices(self) -> pl.DataFrame:
         """How long each device did each kind of work in each iteration."""
         return self._without_wholes(self._devices)
 
-    @kept
+    @shared_property
     def whole_devices(self) -> pl.DataFrame:
-        """The same for the whole time of each process, summed over its cycles."""
+        """The same as `devices` for the whole time of each process, summed over its cycles."""
         return self._wholes(self._devices, ("rank", "pid", "device_id", "step"))
 
     def _wholes(self, rows: pl.DataFrame, key: tuple[str, ...]) -> pl.DataFrame:
@@ -174,16 +173,16 @@ class Analysis:
 
         return together([Part(rows, key)], again=True).rows
 
-    # Rows of iterations and of whole processes are computed together, as nearly all of the work is the same.
+    # Rows of iterations and of whole processes are computed together, because both need nearly the same work.
 
-    @kept
+    @shared_property
     @by_cycle
     def _breakdowns(self) -> pl.DataFrame:
         from opspan.analysis.busy import breakdown
 
         return breakdown(self.complete, self.iterations, with_wholes=True)
 
-    @kept
+    @shared_property
     @by_cycle
     def _devices(self) -> pl.DataFrame:
         from opspan.analysis.busy import devices
@@ -197,7 +196,7 @@ class Analysis:
         wholes = distinct(self.iterations, PROCESS).join(rows.select("step").clear(1), how="cross")
         return rows.join(wholes, on=[*PROCESS, "step"], how="anti", nulls_equal=True, maintain_order="left")
 
-    @kept
+    @shared_property
     @by_cycle
     def allocations(self) -> pl.DataFrame:
         """The blocks of memory, each from its allocation to its free."""
@@ -205,16 +204,16 @@ class Analysis:
 
         return allocations(self.tables.memory)
 
-    @kept
+    @shared_property
     def memory_categories(self) -> pl.Series:
-        """The purpose of each row of the table memory, as far as that is known."""
+        """The purpose of each row of the table memory, or null if it is unknown."""
         from opspan.analysis.categories import categories
 
         if self.lanes is not None:
             return self.by_lane.memory_categories
         return categories(self.attributed.ranges, self.tables.memory)
 
-    @kept
+    @shared_property
     @by_cycle
     def memory_curve(self) -> pl.DataFrame:
         """How much memory was in use after each allocation and free."""
@@ -222,21 +221,21 @@ class Analysis:
 
         return curve(self.tables.memory, self.tables.counters, self.allocations)
 
-    @kept
+    @shared_property
     def memory_peaks(self) -> pl.DataFrame:
         """The peak of memory of each process on each device: when it was, and how much."""
         from opspan.analysis.memory_use import highest
 
         return highest(self.memory_curve)
 
-    @kept
+    @shared_property
     def memory_by_op(self) -> pl.DataFrame:
         """How much the ranges of each name allocated and freed on their own threads."""
         from opspan.analysis.memory_use import operators
 
         return operators(self.attributed.ranges, self.tables.memory)
 
-    @kept
+    @shared_property
     def memory_at_peak(self) -> pl.DataFrame:
         """The blocks that existed at the peaks, with the ranges, modules and phases that took them."""
         from opspan.analysis.memory_use import at_peak, of_peaks
@@ -245,7 +244,7 @@ class Analysis:
             return at_peak(self.complete.ranges, self.tables.memory, self.allocations)
         return of_peaks(self.lanes.back(self.by_lane.memory_at_peak))
 
-    @kept
+    @shared_property
     @by_cycle
     def gaps(self) -> pl.DataFrame:
         """A row for each stretch in which a device had nothing to do."""
@@ -253,7 +252,7 @@ class Analysis:
 
         return gaps(self.attributed)
 
-    @kept
+    @shared_property
     @by_cycle
     def stream_gaps(self) -> pl.DataFrame:
         """A row for each stretch in which a stream had nothing to do."""
@@ -261,7 +260,7 @@ class Analysis:
 
         return gaps_of_streams(self.attributed)
 
-    @kept
+    @shared_property
     @by_cycle
     def idle(self) -> pl.DataFrame:
         """The time of the gaps, divided by the ranges that it belongs to."""
@@ -269,7 +268,7 @@ class Analysis:
 
         return parts(self.attributed, self.gaps)
 
-    @kept
+    @shared_property
     @by_cycle
     def waits(self) -> pl.DataFrame:
         """A row for each call that made the host wait."""
@@ -278,7 +277,7 @@ class Analysis:
         trace = self.attributed
         return waits(trace.ranges, trace.calls, trace.work)
 
-    @kept
+    @shared_property
     def path_graph(self) -> Graph:
         """The graph of what waited for what."""
         from opspan.analysis.path_graph import graph
@@ -287,14 +286,14 @@ class Analysis:
             return self.by_lane.path_graph
         return graph(self.attributed, self.iterations, self.waits)
 
-    @kept
+    @shared_property
     def meetings(self) -> Meetings:
         """The collectives in which ranks wait for each other, as work of `path_graph`."""
         from opspan.analysis.meetings import meetings
 
         return meetings(self.collectives, self.path_graph.work)
 
-    @kept
+    @shared_property
     @by_cycle
     def path(self) -> pl.DataFrame:
         """The critical path of each step, in pieces."""
@@ -304,15 +303,15 @@ class Analysis:
         trace = self.attributed
         return path(trace, step_times(trace, self.iterations), self.waits, self.path_graph)
 
-    @kept
+    @shared_property
     @by_cycle
     def delays(self) -> pl.DataFrame:
-        """A row for each work that has a call, with the time from the call to its begin."""
+        """A row for each piece of work that has a call, with the time from the call to the begin of the work."""
         from opspan.analysis.launched import delays
 
         return delays(self.attributed.calls, self.attributed.work)
 
-    @kept
+    @shared_property
     @by_cycle
     def queues(self) -> pl.DataFrame:
         """The length of each stream's queue over time: how many launches had not begun."""
@@ -320,14 +319,14 @@ class Analysis:
 
         return queues(self.attributed.calls, self.attributed.work)
 
-    @kept
+    @shared_property
     def copies(self) -> pl.DataFrame:
         """The bytes that were copied, and how fast, by direction."""
         from opspan.analysis.copies import copies
 
         return copies(self.tables.work)
 
-    @kept
+    @shared_property
     def own_collectives(self) -> pl.DataFrame:
         """A row for each collective of each rank, with the column `cycle` if there are several cycles."""
         from opspan.analysis.collectives import collectives
@@ -336,7 +335,7 @@ class Analysis:
             return self.lanes.back(cycles.with_cycles(self.by_lane.own_collectives, self.lanes.cycle_of))
         return collectives(self.attributed)
 
-    @kept
+    @shared_property
     def collectives(self) -> pl.DataFrame:
         """A row for each collective of each rank, with the columns that match it with those of other ranks."""
         from opspan.analysis.over_ranks import matched
@@ -360,9 +359,9 @@ def attribute(trace: T) -> T:
         beside = pool if trace.ranges.height + trace.calls.height + trace.work.height > FEW_ROWS else None
         end_ns = trace_end_ns(trace.ranges, trace.calls, trace.work)
         nested = _begin(beside, nest, trace.ranges, end_ns)
-        named, matched = ops(trace.ranges), matches(trace.calls, trace.work)
+        named, call_of_work = ops(trace.ranges), matches(trace.calls, trace.work)
         ranges = named.with_columns(nested().select(ADDED))
-        launching = _begin(beside, launches, ranges, trace.calls, trace.work, matched=matched)
+        launching = _begin(beside, launches, ranges, trace.calls, trace.work, call_of_work=call_of_work)
         ranges = functions(autograd(ranges), trace.functions)
         launched = launching()
         ranges = device_time(ranges, launched.work)

@@ -1,11 +1,11 @@
-"""Operations of attention: counts the pairs of a query and a key, and the pairs that a mask hides.
+"""Counts the operations of attention, by the pairs of a query and a key, and by the pairs that a mask hides.
 
     Attention(...).flops    operations of all pairs, as torch's FlopCounterMode counts
     Attention(...).masked   operations of the pairs that a causal mask or a window hides: kernels may skip them
 
 Queries and keys are [batch, heads, tokens, width] or [batch, tokens, heads, width]. Sequences of several lengths are
-packed one after the other, [tokens, heads, width], and a tensor has the end of each. As a trace does not have the
-values of tensors, the lengths are known only if there is one sequence, or if all are as long as the longest.
+packed one after the other, [tokens, heads, width], and a tensor has the end of each. A trace does not have the values
+of tensors. So the lengths are known only if there is one sequence, or if all are as long as the longest.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from opspan.analysis.op_cost import MEAN, OutputSize, Sizes, Values
 
 
 class Mask(NamedTuple):
-    """A mask: query i sees the keys from i - left to i + right. None: no limit on that side.
+    """A mask: query i sees the keys from i - left to i + right; None means no limit on that side.
 
-    `ends_meet` matters if there are more keys than queries, or fewer: then the last query stands beside the last key,
-    otherwise the first query beside the first key."""
+    `ends_meet` matters if the numbers of queries and keys differ: with it, the last query stands beside the last key,
+    without it, the first query stands beside the first key."""
 
     left: int | None
     right: int | None
@@ -79,7 +79,8 @@ class Attention:
         return self._of_pairs(shape, shape.queries * shape.keys - pairs(shape.queries, shape.keys, mask))
 
     def writes(self, sizes: Sizes, _: Values) -> list[OutputSize]:
-        """Returns the result and the logarithm of each sum of exponentials; backward, three gradients."""
+        """Returns the sizes of the result and of the logarithms of sums of exponentials; in a backward, of three
+        gradients."""
         query, key, value = sizes[self.first : self.first + 3]
         if self.is_backward:
             return [(prod(one), None) for one in (query, key, value)]
@@ -136,13 +137,13 @@ def causal(at: int, mask: Mask = CAUSAL) -> Masks:
 
 
 def causal_or_quantized(at: int, quantized: int) -> Masks:
-    """Returns the mask of an op with two overloads: the flag is later in the one that has three scales more."""
+    """Returns the mask of an op with two overloads. One has three more arguments (scales), and so a later flag."""
     return lambda values: CAUSAL if _flag(values[at] if values[at] is not None else values[quantized]) else ALL
 
 
 def causal_in_window(is_causal: int, *windows: int) -> Masks:
-    """Returns the mask of an op with a flag and a window. `windows`: where the left side of the window may be, one for
-    each overload; the right side follows."""
+    """Returns the mask of an op with a flag and a window. `windows` are the places where the left side of the window
+    may be, one for each overload; the right side follows it."""
 
     def mask(values: Values) -> Mask:
         sides = [values[at : at + 2] for at in windows if any(map(_is_integer, values[at : at + 2]))]

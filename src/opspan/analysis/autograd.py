@@ -3,8 +3,9 @@
     autograd(ranges) -> ranges with
         forward  UInt32  row of the forward op; null where there is none
         link     Enum    how certain that is, one of LINKS; null for ranges that are not backward or engine ranges
- Ranges must be nested (`nest`) and their labels read (`ops`) first. Ranges inside a backward range (its aten ops) have
-no link of their own: `within_backward` gives the backward range around them.
+
+Ranges must be nested (`nest`) and their labels read (`ops`) first. Ranges inside a backward range (its aten ops) are
+not linked themselves: `within_backward` gives the backward range around them.
 """
 
 from __future__ import annotations
@@ -43,12 +44,12 @@ def within_backward(ranges: pl.DataFrame) -> pl.Series:
     return nearest(ranges, ranges["kind"] == "backward")
 
 
-def handed_on(ranges: pl.DataFrame, values: pl.Series) -> pl.Series:
+def inherit_from_forward(ranges: pl.DataFrame, values: pl.Series) -> pl.Series:
     """Returns the value of each range, or, if it has none and runs in a backward, the value of the forward op."""
     if "forward" not in ranges.columns or not ranges["forward"].count():
         return values
     handed = values.gather(ranges["forward"].gather(within_backward(ranges)))
-    # The engine's own ranges stand around the backward range, not in it.
+    # The engine's own ranges lie around the backward range, not inside it.
     handed = handed.zip_with(handed.is_not_null(), values.gather(ranges["forward"]))
     return values.zip_with(values.is_not_null(), handed)
 
@@ -65,7 +66,7 @@ def autograd(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _columns(ranges: pl.DataFrame, is_backward: pl.Series) -> pl.DataFrame:
-    # Old torch wrote `seq = 0` for every op inside a backward, where no nodes are created.
+    # Old torch wrote `seq = 0` for every op inside a backward, although such ops create no nodes.
     has_no_seq = ranges.select(((_col("seq") == 0) & _col("op_id").is_null()).fill_null(value=False)).to_series()
     if has_no_seq.any():
         has_no_seq &= nearest(ranges, is_backward).is_not_null()
@@ -89,9 +90,8 @@ def _columns(ranges: pl.DataFrame, is_backward: pl.Series) -> pl.DataFrame:
 
 
 def _names(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Returns what each name tells, by its code. `op` is equal for aten::native_layer_norm and
-    NativeLayerNormBackward0.
-    """
+    """Returns a row of facts for the code of each name. `op` is equal for aten::native_layer_norm and
+    NativeLayerNormBackward0."""
     text = _col("name").cast(pl.String)
     op = text.str.replace(r"^.*::", "").str.replace(r"Backward[0-9]*$", "").str.replace_all("_", "").str.to_lowercase()
     return (

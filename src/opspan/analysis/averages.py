@@ -1,4 +1,4 @@
-"""Sums by name, shape, module, step, phase, stream or kernel, and the device time of each range, which they need.
+"""Computes sums by name, shape, module, step, phase, stream or kernel, and the device time of each range.
 
     device_time(ranges, work) -> ranges with
         self_device_ns  Int64  time of the work that belongs to the range itself
@@ -11,8 +11,8 @@
     and for work, by stream and by kernel:
         count, device_ns
 
-`names`: only ranges with these names count; by stream and by kernel, only the work that such a range, or one inside it,
-launched.
+With `names` only ranges with these names count; by stream and by kernel, only the work that such ranges, or ranges
+inside them, launched.
 
 Ranges must be nested, and work attributed (`launches`). Waits and the profiler's own activity are not device time.
 """
@@ -26,7 +26,7 @@ import polars as pl
 from opspan import native
 from opspan.analysis import sums
 from opspan.analysis.nest import nearest
-from opspan.analysis.sums import DURATION, MEMORY_SUMS, RANGE_ORDER, RANGE_SUMS, WORK_ORDER, WORK_SUMS, summed
+from opspan.analysis.sums import DURATION, MEMORY_SUMS, RANGE_ORDER, RANGE_SUMS, WORK_ORDER, WORK_SUMS, sum_expressions
 from opspan.errors import UsageError
 
 _col = pl.col
@@ -51,7 +51,7 @@ def device_time(ranges: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
 def averages(
     ranges: pl.DataFrame, work: pl.DataFrame, by: str | Sequence[str] = "name", names: Sequence[str] | None = None
 ) -> pl.DataFrame:
-    """Returns the sums, the largest group first. `by`: one of BY, or several of name, shape, module, step and phase."""
+    """Returns the sums, the largest group first. `by` is one of BY, or several of name, shape, module, step, phase."""
     chosen = [by] if isinstance(by, str) else list(by)
     unknown = [name for name in chosen if name not in BY]
     if unknown or not chosen or (len(chosen) > 1 and set(chosen) & set(sums.OF_WORK)):
@@ -83,8 +83,8 @@ def _of_ranges(ranges: pl.DataFrame, keys: list[str], wanted: pl.Series | None) 
     is_range = ~_col("is_mark").fill_null(value=False)
     rows = ranges if wanted is None else ranges.filter(wanted)
     rows = rows.filter(is_range) if rows["is_mark"].any() else rows
-    # The streaming engine takes half of the default engine's time and less memory, and does not keep the order.
-    totals = summed((*RANGE_SUMS, *MEMORY_SUMS), rows.columns)
+    # The streaming engine takes half of the time of the default engine and less memory, but loses the order.
+    totals = sum_expressions((*RANGE_SUMS, *MEMORY_SUMS), rows.columns)
     grouped = rows.lazy().group_by(keys).agg(totals).collect(engine="streaming")
     if "forward" in ranges.columns and ranges["forward"].count():
         grouped = grouped.join(_backward(ranges, keys, wanted), on=keys, how="left", nulls_equal=True).with_columns(
@@ -107,14 +107,10 @@ def _backward(ranges: pl.DataFrame, keys: list[str], wanted: pl.Series | None) -
     linked = linked.filter(around.ne_missing(linked["forward"]))
     if wanted is not None:
         linked = linked.filter(wanted.gather(linked["forward"]))
-    groups = ranges.select(keys)[linked["forward"]]
-    return (
-        pl.concat([groups, linked.select("cpu_ns", "device_ns")], how="horizontal")
-        .group_by(keys)
-        .agg(_col("cpu_ns").sum().alias("backward_cpu_ns"), _col("device_ns").sum().alias("backward_device_ns"))
-    )
+    rows = ranges.select(keys)[linked["forward"]].hstack(linked.select("cpu_ns", "device_ns"))
+    return rows.group_by(keys).agg(backward_cpu_ns=_col("cpu_ns").sum(), backward_device_ns=_col("device_ns").sum())
 
 
 def _of_work(work: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
     busy = on_device(work)
-    return in_order(busy.group_by(keys).agg(summed(WORK_SUMS, busy.columns)), WORK_ORDER, keys)
+    return in_order(busy.group_by(keys).agg(sum_expressions(WORK_SUMS, busy.columns)), WORK_ORDER, keys)

@@ -1,6 +1,6 @@
-"""Forward ops beside their backward.
+"""Compares forward ops with their backward.
 
-    pairs(ranges) -> a row for each op, sizes and backward op that is linked to it, the largest first
+    pairs(ranges) -> a row for each op with its sizes and its linked backward op, the largest first
         op, sizes, backward, count
         forward_ns           time of the forward ops
         backward_ns          time of the backward ops

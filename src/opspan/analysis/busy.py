@@ -8,11 +8,12 @@
         exposed_communicating_ns      time in which a collective ran and nothing computed
         exposed_copying_ns            time in which a copy ran, and nothing computed or communicated
         work_ns, tensor_core_ns, unknown_core_ns
-                                      sums over kernels, each counted whole in the step that it begins in: all kernels,
-                                      those on tensor cores, and those whose names do not tell
+                                      sums over kernels, each counted fully in the step in which it begins: all
+                                      kernels, those on tensor cores, and those whose names do not show that
         sm_ns                         time, weighted at each moment by the share of the multiprocessors (at most 1) that
                                       the running kernels have blocks for
-        occupancy_ns, with_occupancy_ns  sums over kernels with a known occupancy: their time weighted by it; their time
+        occupancy_ns, with_occupancy_ns  sums over kernels with a known occupancy: their time multiplied by it, and
+                                      their time
     use(devices) -> rank, pid, step, and for all devices of a process together, or for each with by=DEVICE
         utilisation                   share of the time in which a kernel ran
         sm_efficiency                 sm_ns as a share of the time
@@ -22,9 +23,9 @@
         counts for the first kind that runs, so they add up to time_ns; collectives of the host itself come last
 
 `trace` must have phases; `steps` come from `iterations`. A process without steps has one row, with a null step, for its
-whole time: from the first to the last of its ranges, calls and work, without what the profiler did itself. With
-`with_wholes` the other processes have this row, too. Devices are counted for each process: if two processes share one,
-each has what it ran there itself. Work belongs to the step in which it runs, not to the step that launched it.
+whole time: from the first to the last of its ranges, calls and work, without the profiler's own work. With
+`with_wholes` the other processes have this row, too. If two processes share a device, each has a row for it, with its
+own work. Work belongs to the step in which it runs, not to the step that launched it.
 """
 
 from __future__ import annotations
@@ -45,9 +46,9 @@ from opspan.analysis.spans import (
     bounded,
     distinct,
     length,
-    numbered,
+    number_groups,
     only,
-    summed_by,
+    sum_by,
     time_in,
     union,
     within,
@@ -81,7 +82,7 @@ def devices(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False) ->
         "communicating_ns": _of_kinds(spans, "communicating"),
         "copying_ns": _of_kinds(spans, "copying", "filling"),
     }
-    # Each of the first four sets is a part of the one before, so if it has as many rows, it is the same set.
+    # Each of the first four sets is a part of the set before it. If both have equally many rows, they are equal.
     covered: dict[str, pl.Series] = {}
     for (name, rows), before in zip(sets.items(), ("", *sets), strict=False):
         is_same = 0 < len(covered) < 4 and rows.height == sets[before].height
@@ -107,7 +108,7 @@ def _of_kinds(work: pl.DataFrame, *kinds: str) -> pl.DataFrame:
 
 def use(devices: pl.DataFrame, by: tuple[str, ...] = PROCESS) -> pl.DataFrame:
     """Returns the use of each process, or of each device with by=DEVICE. Figures are null if they are unknown, or if
-    nothing ran. Devices with an unknown efficiency are not in its mean."""
+    nothing ran. The mean of sm_efficiency leaves out devices for which it is unknown."""
     time, work = _col("time_ns").cast(pl.Float64), _col("work_ns")
     parts = {
         "utilisation": (_col("kernel_ns"), time),
@@ -134,7 +135,7 @@ def breakdown(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False) 
     spans["loading"] = nested.filter(_col("phase") == "data")
     spans["ops"] = nested.filter(_col("kind").is_in(OPS))
     rows = step_times(trace, steps, with_wholes=with_wholes).with_columns(together=pl.lit(0, dtype=pl.Int64))
-    # The time of a kind is what all kinds up to it cover together, minus what the kinds before it cover.
+    # The time of a kind is the time that all kinds up to it cover together, minus that of the kinds before it.
     together = work.clear().select(*PROCESS, "start_ns", "end_ns")
     for name, spans_of_kind in spans.items():
         before = rows["together"]
@@ -157,7 +158,7 @@ BUSY_BY = (*DEVICE, "start_ns", "end_ns", "kind", "name", "full_name", "is_overh
 
 
 def busy_with(work: pl.DataFrame, *more: str) -> pl.DataFrame:
-    """Returns the work that kept devices busy: its row as `work`, its kind as `what`, the columns BUSY_BY and
+    """Returns the work that kept devices busy: its row number `work`, its kind `what`, the columns BUSY_BY and
     `more`."""
     rows = with_facts(on_device(work.select(*BUSY_BY, *more).with_row_index("work")))
     copying, filling, communicating, computing = (pl.lit(name, dtype=WHAT) for name in WHAT.categories)
@@ -200,8 +201,8 @@ def within_part(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
 
 
 def whole_times(trace: Tables) -> pl.DataFrame:
-    """Returns, for each process, the first and the last time of its ranges, calls and work. What the profiler itself
-    did before and after does not count: `overhead_outside_ns` has it."""
+    """Returns, for each process, the first and the last time of its ranges, calls and work. The profiler's own work
+    before and after does not count: `overhead_outside_ns` returns it."""
     ends = [
         _ends(frame.select(*PROCESS, "start_ns", end_ns=pl.coalesce("end_ns", "start_ns")))
         for frame in (trace.ranges, trace.calls, own(trace.work))
@@ -230,7 +231,7 @@ def overhead_outside_ns(trace: Tables) -> int:
 
 
 def _ends(rows: pl.DataFrame) -> pl.DataFrame:
-    return summed_by(rows, PROCESS, start_ns=_col("start_ns").min(), end_ns=_col("end_ns").max())
+    return sum_by(rows, PROCESS, start_ns=_col("start_ns").min(), end_ns=_col("end_ns").max())
 
 
 def _with_shape(kernels: pl.DataFrame, trace: Tables) -> pl.DataFrame:
@@ -241,10 +242,10 @@ def _with_shape(kernels: pl.DataFrame, trace: Tables) -> pl.DataFrame:
 
 
 def _sm_ns(kernels: pl.DataFrame, used: pl.DataFrame) -> pl.Series:
-    """Returns, for each device and step, the integral of the shares of its kernels, which is at most 1 at each moment;
-    null if no share is known."""
+    """Returns, for each device and step, the integral over time of the summed shares of its kernels, clipped to 1 at
+    each moment; null if no share is known."""
     some = kernels.filter(_col("sm_share").is_not_null())
-    some, steps = numbered(DEVICE, some, used)
+    some, steps = number_groups(DEVICE, some, used)
     begins = some.select("of", time_ns="start_ns", change="sm_share")
     ends = some.select("of", time_ns="end_ns", change=-_col("sm_share"))
     at = pl.concat([begins, ends]).sort("of", "time_ns", maintain_order=True)
@@ -268,7 +269,7 @@ def _until(at: pl.DataFrame, times: pl.DataFrame) -> pl.Series:
 
 
 def _kernel_sums(kernels: pl.DataFrame, used: pl.DataFrame) -> pl.DataFrame:
-    """Returns sums over kernels, each counted whole in the step that it begins in."""
+    """Returns sums over kernels. Each kernel counts fully in the step in which it begins."""
     steps = used.with_row_index("number")
     inside = within(kernels, "start_ns", steps, DEVICE)  # if steps overlap, a kernel counts in several
     ns, known = length(), _col("occupancy").is_not_null()

@@ -1,12 +1,12 @@
-"""The call stacks of ops: each op once for each distinct stack of functions.
+"""Lists the call stacks of ops: each op has a row for each distinct stack of functions.
 
     call_stacks(ranges, calls_of_functions) -> CallStacks
         frames   name (train.py(12): forward), parent (a row): a stack is a frame and all frames above it
         rows     name, frame (the innermost), count, cpu_ns, self_cpu_ns, device_ns, self_device_ns
     stack_texts(ranges, calls_of_functions, rows) -> the stack of each of these rows of ranges, as text
 
-Ranges must have gone through `attribute`. Ranges in a backward have the stack of their forward op. Stacks that are
-deeper than DEEPEST are cut to their outermost part.
+Ranges must have gone through `attribute`. Ranges in a backward have the stack of their forward op. Stacks deeper than
+DEEPEST keep only their outermost functions.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ import polars as pl
 from opspan.analysis.frames import frames
 from opspan.analysis.functions import parents
 from opspan.analysis.nest import nearest
-from opspan.analysis.stacks import DEEPEST, depths, merged
-from opspan.analysis.sums import RANGE_SUMS, summed
+from opspan.analysis.stacks import DEEPEST, depths, merge_stacks
+from opspan.analysis.sums import RANGE_SUMS, sum_expressions
 from opspan.tables.schema import NAME
 
 _col = pl.col
@@ -36,13 +36,14 @@ def call_stacks(ranges: pl.DataFrame, calls: pl.DataFrame) -> CallStacks:
     nodes, node = _merged(ranges, calls)
     is_called = ~ranges["is_mark"].fill_null(value=False) & node.is_not_null()
     called = ranges.with_columns(node).filter(is_called)
-    sums = called.group_by("name", frame="node").agg(summed(RANGE_SUMS, called.columns))
+    sums = called.group_by("name", frame="node").agg(sum_expressions(RANGE_SUMS, called.columns))
     order = ("self_device_ns", "self_cpu_ns", "name", "frame")
     return CallStacks(nodes.select("name", "parent"), sums.sort(order, descending=[True, True, False, False]))
 
 
 def stack_texts(ranges: pl.DataFrame, calls: pl.DataFrame, rows: pl.Series) -> pl.Series:
-    """Returns the stack of each of these rows of ranges as one text: a function a line, the outermost first."""
+    """Returns the stack of each of these rows of ranges as one text, with a line for each function, the outermost
+    first."""
     nodes, node = _merged(ranges, calls)
     node = node.gather(rows)
     names, parents_of = nodes["name"].cast(pl.String).to_list(), nodes["parent"].to_list()
@@ -58,7 +59,7 @@ def stack_texts(ranges: pl.DataFrame, calls: pl.DataFrame, rows: pl.Series) -> p
 
 
 def _merged(ranges: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
-    """Returns the tree in which equal stacks are one node, and the node of each range, `node`."""
+    """Returns the tree, in which equal stacks share nodes, and the column `node`, the node of each range."""
     if ranges["stack"].count():
         function, tree = frames(ranges)
     else:
@@ -67,6 +68,6 @@ def _merged(ranges: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.DataFrame, pl
     is_kept = tree["depth"] < DEEPEST
     if not is_kept.all():
         function = nearest(tree.select("parent"), is_kept).gather(function)
-    nodes, places = merged(tree.filter(is_kept), ["name"], [])
+    nodes, places = merge_stacks(tree.filter(is_kept), ["name"], [])
     of_range = function.alias("row").to_frame().join(places, on="row", how="left", maintain_order="left")
     return nodes, of_range["node"]

@@ -1,9 +1,9 @@
-"""The tree of a flame graph: ranges in the functions that they ran in, merged by name.
+"""Builds the tree of a flame graph: ranges inside the functions that they ran in, merged by name.
 
     call_tree(trace) -> nodes, each after its parent: parent, name, kind, cpu_ns, device_ns (sums of self times)
 
-`kind` is function, module, step, the phase of a range, or other. Threads, ranks and steps are merged. Async ranges are
-left out, as they stand outside the tree; so are rows deeper than DEEPEST. The trace must have gone through `analyse`.
+`kind` is function, module, step, the phase of a range, or other. Threads, ranks and steps are merged. Async ranges,
+which are outside the tree, and rows deeper than DEEPEST are left out. The trace must have gone through `analyse`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from opspan.analysis.stacks import DEEPEST, merged, with_functions
+from opspan.analysis.stacks import DEEPEST, merge_stacks, with_functions
 
 if TYPE_CHECKING:
     from opspan.tables import Tables
@@ -23,13 +23,13 @@ _col = pl.col
 
 def call_tree(trace: Tables) -> pl.DataFrame:
     ranges = trace.ranges
-    if trace.functions.height:
-        count = trace.functions.height
-        columns = ranges.select("phase", "self_device_ns", is_function=pl.lit(value=False))
+    count = trace.functions.height
+    if count:
+        columns = ranges.select("phase", "self_device_ns")
         rows = with_functions(trace).hstack(pl.concat([columns.clear(count), columns]))
-        rows = rows.with_columns(is_function=pl.int_range(pl.len()) < count)
     else:
-        rows = ranges.with_columns(is_function=pl.lit(value=False))
+        rows = ranges
+    rows = rows.with_columns(is_function=pl.int_range(pl.len()) < count)
     kind = (
         pl.when("is_function")
         .then(pl.lit("function"))
@@ -50,5 +50,5 @@ def call_tree(trace: Tables) -> pl.DataFrame:
         & ~_col("is_async").fill_null(value=False)
         & (_col("depth") < DEEPEST),
     )
-    nodes, _ = merged(rows.filter("is_in"), ["name", "kind"], [_col("cpu_ns", "device_ns").sum()])
+    nodes, _ = merge_stacks(rows.filter("is_in"), ["name", "kind"], [_col("cpu_ns", "device_ns").sum()])
     return nodes.with_columns(_col("name", "kind").cast(pl.String))

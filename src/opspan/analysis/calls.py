@@ -1,7 +1,7 @@
-"""The counts in a table by module or by step: how often modules were called, and how many steps there were.
+"""Counts how often modules were called, and how many steps there were, for tables by module or by step.
 
     calls_of(trace, "module") -> module, count: ranges of kind module, else FSDP's spans, else calls in Python. Modules
-        that only occur in DLProf's stacks of calls have no count
+        that occur only in DLProf's stacks of calls do not have a count
     calls_of(trace, "step") -> step, count: the ranges that are steps, for all ranks
 
 The trace must have gone through `analyse`.

@@ -1,4 +1,4 @@
-"""The purpose of memory, as far as ranges tell: torch.profiler's categories without following every tensor.
+"""Finds the purpose of memory by the ranges that took it: torch.profiler's categories without following each tensor.
 
     categories(ranges, events) -> a category for each row of the table memory, or null:
         temporary        taken in an op, and given back before the outermost op around it ended
@@ -48,7 +48,7 @@ def _taken(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _around(ranges: pl.DataFrame, taken: pl.DataFrame) -> list[pl.Series]:
-    """Returns facts about the ranges in which memory was taken, and given back."""
+    """Returns facts about the ranges in which memory was taken and given back, for `_rule`."""
     at, next_at = taken["range"], taken["next_range"]
     name, end_ns = ranges["name"].cast(pl.String), ranges["end_ns"]
     is_backward = ranges["kind"].is_in(["backward", "engine"])
@@ -71,7 +71,7 @@ def _around(ranges: pl.DataFrame, taken: pl.DataFrame) -> list[pl.Series]:
 
 
 def _rule() -> pl.Expr:
-    """Returns the category by these facts."""
+    """Returns the category by the facts of `_around`."""
     in_backward, is_forward = _col("in_backward"), _col("is_forward")
     gone_in_op, gone_in_step = (
         (_col("next_time_ns") <= _col(name)).fill_null(value=False) for name in ("op_end_ns", "step_end_ns")
@@ -82,8 +82,8 @@ def _rule() -> pl.Expr:
         .then(None)
         .when(gone_in_op)
         .then(pl.lit("temporary", dtype=CATEGORY))
-        # A backward that is itself differentiated, or runs a forward again, is both at once. Memory that AccumulateGrad
-        # takes or frees may be a gradient, or something that was added to one.
+        # A backward that is itself differentiated, or runs a forward again, is a forward, too. Memory that
+        # AccumulateGrad takes or frees may be a gradient, or something that was added to a gradient.
         .when(in_backward & (is_forward | _col("accumulates")))
         .then(None)
         .when(in_backward & _col("next_in_backward"))

@@ -1,11 +1,12 @@
 """Finds the shift that makes calls nest in the ranges of their thread.
 
-    nested_by(calls, ranges, most_ns) -> ns to add to the times of all calls
- While a thread is in a call it cannot begin or end a range. So if a range begins or ends inside a call, the clocks of
-the two are apart. Tools convert the times of calls from a counter of the processor, with an error of a microsecond now
-and then, or of 20 on a busy machine; that is more than the time from the begin of an op to its launch. The shift is 0
-if no range crosses a call. It is also 0 if more than a tenth of the crossings would remain, because then the clocks are
-not what is wrong.
+    nesting_shift(calls, ranges, most_ns) -> ns to add to the times of all calls
+
+While a thread is in a call it cannot begin or end a range. So if a range begins or ends inside a call, the clocks of
+ranges and calls differ. Tools convert the times of calls from a counter of the processor, sometimes with an error of a
+microsecond, or of 20 on a busy machine; that is more than the time from the begin of an op to its launch. The shift is
+0 if no range crosses a call. It is also 0 if more than a tenth of the crossings would remain, because then the cause is
+not the clocks.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ _SHORTEST = 1_000  # ns
 _LEFT = 0.1  # at most this share of the crossings may remain
 
 
-def nested_by(calls: pl.DataFrame, ranges: pl.DataFrame, most_ns: int) -> int:
-    """Returns the shift, up to `most_ns`, with which the fewest calls are crossed by a range, if those are hardly any.
-    If there are several, it is the one with which most calls lie in a range, and of these the smallest."""
+def nesting_shift(calls: pl.DataFrame, ranges: pl.DataFrame, most_ns: int) -> int:
+    """Returns the shift, up to `most_ns`, with which ranges cross the fewest calls, if these are very few. Among
+    several such shifts it takes those with which most calls lie in a range, and of these the smallest."""
     calls, ranges = (rows.select(*_THREAD, "start_ns", "end_ns").drop_nulls() for rows in (calls, ranges))
     calls = _one_after_another(calls)
     near = calls.with_columns(start_ns=_col("start_ns") - most_ns, end_ns=_col("end_ns") + most_ns)
@@ -44,7 +45,7 @@ def nested_by(calls: pl.DataFrame, ranges: pl.DataFrame, most_ns: int) -> int:
 
 
 def _one_after_another(calls: pl.DataFrame) -> pl.DataFrame:
-    """Returns the calls that begin when all earlier ones of their thread are done. Very short calls are left out, so
+    """Returns the calls that begin when all earlier calls of their thread are done. Leaves out very short calls, so
     that few calls are close to each other."""
     calls = calls.filter(length() >= _SHORTEST).sort(*_THREAD, "start_ns")
     done = _col("end_ns").cum_max().shift(1).over(_THREAD)
@@ -52,7 +53,7 @@ def _one_after_another(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _inside(calls: pl.DataFrame, ranges: pl.DataFrame, move: int) -> int:
-    """Returns how many calls lie in a range when all are moved."""
+    """Returns how many calls lie in a range if all calls are moved."""
     moved = calls.with_columns(_col("start_ns", "end_ns") + move)
     pairs = within(moved, "start_ns", ranges, _THREAD)
     ends = moved["end_ns"].gather(pairs["row"]) <= ranges["end_ns"].gather(pairs["stretch"])
@@ -61,7 +62,7 @@ def _inside(calls: pl.DataFrame, ranges: pl.DataFrame, move: int) -> int:
 
 def _crossings(calls: pl.DataFrame, ranges: pl.DataFrame, near: pl.DataFrame, time: str) -> pl.DataFrame:
     """Returns, for each begin or end of a range near a call, the moves of the call (more than `since`, less than
-    `until`) with which it would lie inside the call while the range's other end lies outside."""
+    `until`) with which the range would cross it: one end of the range inside the call, the other end outside."""
     pairs = within(ranges, time, near, _THREAD)
     call, one = calls[pairs["stretch"]], ranges[pairs["row"]]
     rows = one.select("start_ns", "end_ns", called=call["start_ns"], returned=call["end_ns"])

@@ -1,4 +1,4 @@
-"""Brings clocks of several hosts together by collectives: all ranks are done with a collective at the same time.
+"""Aligns the clocks of several hosts by collectives, because all ranks are done with a collective at the same time.
 
     one_clock(trace)      -> the trace, with ranks moved in time if their clocks were apart; an issue says so
     clocks(rows, ranks)   -> how far the clocks are apart, from collectives alone
@@ -25,11 +25,11 @@ from opspan.tables.ranks import runs_of
 from opspan.tables.tables import STRETCH
 from opspan.tables.window import without_lost_parents
 
-# Even on one clock, devices end a collective up to so much apart.
+# Even on one clock, devices end a collective up to this time apart.
 LEAST_ERROR_NS = 20_000
-# The number of collectives that it takes to know an offset, and to know a drift.
+# The numbers of collectives that are needed to know an offset, and to know a drift.
 LEAST, LEAST_OF_DRIFT = 4, 30
-_SURER = 2  # a drift is assumed only if it makes the error so many times smaller
+_SURER = 2  # a drift is assumed only if it makes the error smaller by this factor
 
 _col = pl.col
 
@@ -82,14 +82,14 @@ def align(
     hosts = {rank.host for rank in lost if None not in (rank.host, first.host)} - {first.host}
     unaligned = issues_before["code"] == "clocks_not_aligned"
     issues.add("clocks_of_hosts", 0 if unaligned.any() else len(hosts))
-    # The issue of files without UTC time is solved if all of these files are aligned now.
+    # The issue that files have no UTC time is solved if all these files are aligned now.
     is_solved = all(rank not in lost for rank in ranks if None in (rank.origin_utc_ns, first.origin_utc_ns))
-    kept = issues_before.filter(~unaligned) if is_solved and known else issues_before
+    remaining = issues_before.filter(~unaligned) if is_solved and known else issues_before
     if not known and not len(issues):
         return None
     shifts = {number: clock.shift for number, clock in apart.items()}
     metadata = tuple(_moved(rank, known, apart) for rank in ranks)
-    return ClockAlignment(metadata, pl.concat([kept, issues.frame()]), shifts)
+    return ClockAlignment(metadata, pl.concat([remaining, issues.frame()]), shifts)
 
 
 def _moved(rank: Metadata, known: Mapping[int, Clock], apart: Mapping[int, Clock]) -> Metadata:
@@ -138,17 +138,14 @@ def collectives_of(trace: Tables) -> pl.DataFrame:
 
 def clocks(rows: pl.DataFrame, ranks: Sequence[Metadata]) -> dict[int, Clock]:
     """Returns the clock of each rank that has enough collectives in common with the first rank, or with ranks whose
-    clocks are known by then. The first rank, and ranks that read its clock, are not among them."""
+    clocks are known from it. Leaves out the first rank and the ranks that read its clock."""
     places = _places(ranks)
     first = places[ranks[0].rank]
     numbers = list(places)
     place = _col("rank").replace_strict(numbers, list(places.values()), default=None, return_dtype=pl.String)
     ended = _ends(rows.with_columns(place=place).drop_nulls("place"))
     known = {first: Clock(Shift(), 0, 0)}
-    while True:
-        new = _next(ended, known)
-        if not new:
-            break
+    while new := _next(ended, known):
         known |= new
     return {number: known[place] for number, place in places.items() if place in known and place != first}
 
@@ -157,7 +154,7 @@ def _ends(rows: pl.DataFrame) -> pl.DataFrame:
     """Returns when each collective ended on each clock: match, place, end_ns."""
     from opspan.analysis.over_ranks import matched  # imports numpy, which most traces do not need
 
-    # The match must not rely on clocks, as it is used to set them.
+    # The match must not rely on clocks, because it serves to align them.
     pairs = pl.concat([rows, matched(rows, trusts_clocks=False).select("match")], how="horizontal")
     is_timed = _col("kind").is_in(TOGETHER) & _col("time_ns").is_not_null() & _col("end_ns").is_not_null()
     return pairs.filter(is_timed, _col("match").is_not_null()).group_by("match", "place").agg(_col("end_ns").max())
@@ -185,8 +182,8 @@ def _next(ended: pl.DataFrame, known: Mapping[str, Clock]) -> dict[str, Clock]:
 
 
 def _clock(rows: pl.DataFrame, before_ns: int) -> Clock:
-    """Returns the clock that fits best. `rows`: end_ns and apart_ns of each collective, sorted by time; `before_ns`:
-    the error of the clocks that this one is set by."""
+    """Returns the clock that fits best. `rows` have end_ns and apart_ns of each collective, sorted by time. `before_ns`
+    is the error of the clocks with which this one is compared."""
     middle = _median(rows["apart_ns"])
     shift, error = Shift(middle), _error(rows["apart_ns"] - middle)
     drifted = 0
@@ -210,6 +207,6 @@ def _median(values: pl.Series) -> int:
 
 
 def _error(apart: pl.Series) -> int:
-    """Returns the bound that nine in ten of the distances do not exceed."""
+    """Returns the distance that nine in ten of the distances do not exceed."""
     nine_in_ten = (9 * len(apart) + 9) // 10
     return int(apart.abs().sort()[nine_in_ten - 1])

@@ -44,7 +44,7 @@ STARTED_IN = (
     r"^((nccl|xccl|oneccl):|record_param_comms$|(_?c10d(_functional)?|symm_mem|vllm|sglang|_C_custom_ar)::"
     r"|nccl[A-Z]|MPI_I)"
 )
-# Names that fit the above but stand for something else, such as ncclGroupEnd and MPI_Waitall.
+# Names that fit these patterns but stand for something else, such as ncclGroupEnd and MPI_Waitall.
 _NO_COLLECTIVE = (
     r"(?i)wait|group(start|end)|comm(init|count|destroy|split|abort|finalize|_)|_init|redop|memalloc|sendrecv_replace"
 )
@@ -86,7 +86,7 @@ def collectives_done(names: pl.Series) -> pl.Series:
 
 
 def kernels_named(names: pl.Series) -> pl.DataFrame:
-    """Returns what the names of kernels tell: name, own_kind, algorithm, protocol, own_element."""
+    """Returns the facts that the names of kernels show: name, own_kind, algorithm, protocol, own_element."""
     text = _col("name").cast(pl.String)
     is_library = text.str.contains(_LIBRARY)
 
@@ -108,7 +108,7 @@ def kernels_named(names: pl.Series) -> pl.DataFrame:
 
 
 def element_bytes(names: pl.Series) -> pl.Series:
-    """Returns the bytes of an element per name of a type; null where the type is unknown."""
+    """Returns the bytes of an element for each name of a type; null if the type is unknown."""
     known = names.unique().drop_nulls().cast(pl.String)
     if not len(known):
         return pl.Series([None], dtype=pl.Int64).new_from_index(0, len(names))
@@ -130,7 +130,7 @@ def bus_factor(kind: pl.Expr, size: pl.Expr) -> pl.Expr:
 
 
 def input_bytes(sizes: str | None, types: str | None) -> tuple[int, int, str] | None:
-    """Returns how many tensors a range has as inputs, their bytes and their element type; None if that is unknown."""
+    """Returns how many input tensors a range has, their bytes and their element type; None if these are unknown."""
     try:
         shapes, names = json.loads(sizes or "[]"), json.loads(types or "[]")
     except (ValueError, RecursionError):

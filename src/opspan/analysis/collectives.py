@@ -1,4 +1,4 @@
-"""The collectives of a trace, each once, whether a kernel, a range around it or torch's record of it shows it.
+"""Lists each collective of a trace once, whether a kernel, a range around it or torch's record shows it.
 
     collectives(trace) -> a row for each collective on each device, or in each process if it used no device
         rank, pid, device_id, stream_id, tid, start_ns, end_ns, name    of the kernel, or of the range
@@ -34,7 +34,7 @@ from opspan.analysis.collective_names import (
 )
 from opspan.analysis.kernels import is_communication
 from opspan.analysis.nest import nearest
-from opspan.analysis.spans import PROCESS, length, numbered
+from opspan.analysis.spans import PROCESS, length, number_groups
 
 if TYPE_CHECKING:
     from opspan.tables import Metadata, Tables
@@ -114,8 +114,8 @@ def collectives(trace: Tables) -> pl.DataFrame:
 
 
 def _collective_ranges(ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
-    """Returns the ranges of collectives, and for every range of the trace the root around it. Several nested ranges may
-    belong to one collective; `root` is the outermost of them."""
+    """Returns the ranges of collectives, and for every range of the trace the root around it. The root is the outermost
+    of the nested ranges that belong to one collective."""
     names = ranges_named(ranges["name"])
     is_named = ranges["name"].is_in(names["name"].implode()).fill_null(value=False)
     columns = (*PROCESS, "tid", "name", "start_ns", "end_ns", "sizes", "input_types", "payload_json", "overlaps")
@@ -131,15 +131,15 @@ def _collective_ranges(ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
 
 
 def _with_overlapping(rows: pl.DataFrame) -> pl.DataFrame:
-    """Gives a range that began in another one and ended after it the same root: it is work that goes on after torch's
-    op has returned."""
+    """Gives a range that began inside another range and ended after it the root of that range: it is work that goes on
+    after torch's op has returned."""
     is_root, at = _col("range") == _col("root"), (*PROCESS, "tid")
     overlap = _col("overlaps").fill_null(value=False)
     later = rows.filter(is_root, overlap).select("root", *at, "start_ns").sort("start_ns")
     if not later.height:
         return rows
     roots = rows.filter(is_root, ~overlap).select(*at, "start_ns", first="root", until="end_ns").sort("start_ns")
-    later, roots = numbered(at, later, roots)  # numbers, as join_asof does not match nulls
+    later, roots = number_groups(at, later, roots)  # join_asof does not match nulls
     pairs = later.join_asof(roots, on="start_ns", by="of", strategy="backward", check_sortedness=False)
     pairs = pairs.filter(_col("start_ns") < _col("until")).select("root", "first")
     rows = rows.join(pairs, on="root", how="left", maintain_order="left")
@@ -147,7 +147,7 @@ def _with_overlapping(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _roots(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Returns a row for each root, with what the ranges of its collective tell."""
+    """Returns a row for each root, with the facts that the ranges of its collective show."""
     rows = ranges.with_columns(**FIELDS, communicator=_COMMUNICATOR, message=_MESSAGE)
     text = _col("name").cast(pl.String)
     is_library = text.str.contains("^nccl[A-Z]")
@@ -185,8 +185,8 @@ def _roots(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _inputs(rows: pl.DataFrame) -> pl.Series:
-    """Returns the bytes and element type of inputs that are tensors: any number of them for ranges of backends, one for
-    other ops."""
+    """Returns the bytes and element type of the input tensors. Ranges of backends may have any number of tensors, other
+    ops must have one."""
     dtype = pl.Struct({"bytes": pl.Int64, "element": pl.String, "untyped": pl.Int64})
     key = ("sizes", "input_types", "is_backend")
     is_backend = _col("name").cast(pl.String).str.contains("^(nccl|xccl|gloo|mpi|ucc):")
@@ -201,7 +201,7 @@ def _inputs(rows: pl.DataFrame) -> pl.Series:
         if known and fits:
             values.append({"bytes": known[1], "element": known[2], "untyped": None})
         else:
-            # nsys has only the sizes; the name of the kernel may tell the type.
+            # nsys records only the sizes; the name of the kernel may have the type.
             untyped = untyped_elements(sizes) if takes_all and types is None else None
             values.append({"bytes": None, "element": None, "untyped": untyped} if untyped else None)
     distinct = distinct.with_columns(pl.Series("inputs", values, dtype=dtype), has_inputs=pl.lit(value=True))
@@ -214,10 +214,10 @@ def _kernels(work: pl.DataFrame, root_of: pl.Series, ranges: pl.DataFrame, roots
     rows = work.select(*PROCESS, *_OF_KERNELS, "kind", "is_overhead").with_row_index("work")
     rows = on_device(rows.filter(work["name"].is_in(names.implode()), _col("kind").is_in(["kernel", "graph"])))
     rows = rows.join(kernels_named(rows["name"]), on="name", how="left", maintain_order="left").drop("kind")
-    moved = ranges.select(_col("range").alias("in_root"), "root")  # an overlapping range has the root of another
+    moved = ranges.select(_col("range").alias("in_root"), "root")  # an overlapping range has another range's root
     rows = rows.with_columns(root_of.gather(rows["range"]).alias("in_root"))
     rows = rows.join(moved, on="in_root", how="left", maintain_order="left")
-    # If a range started several kinds of kernels, its fields belong to none of them.
+    # If a range started several kinds of kernels, its fields are not used for any of them.
     several = _col("own_kind").n_unique().over("root") > 1
     rows = rows.with_columns(root=pl.when(~several).then("root"), **FIELDS)
     rows = _merged(rows)
@@ -259,7 +259,7 @@ def _merged(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _without_kernels(roots: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame:
-    """Returns the collectives without a kernel: done on the host, or only their start is in the trace."""
+    """Returns the collectives without a kernel: they ran on the host, or only their start is in the trace."""
     rows = roots.filter(~_col("is_other"), _col("kind").is_not_null())
     rows = rows.join(kernels.select("root").unique(), on="root", how="anti")
     is_done = _col("is_done").fill_null(value=False)
@@ -276,7 +276,7 @@ def _without_kernels(roots: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame
 
 
 def _with_groups(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
-    """Fills in groups from elsewhere: sizes of NCCL's communicators, and the group of a run that has only one."""
+    """Completes groups: with the sizes of NCCL's communicators, and with the group of a run that has only one."""
     if (inits := _communicators(trace.ranges)).height:
         rows = rows.join(inits, on="communicator", how="left", maintain_order="left")
     else:
@@ -300,7 +300,7 @@ def _with_groups(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
 
 
 def _member(column: str) -> pl.Expr:
-    """Returns the rank in the program that a rank in the group has; null if the members are cut off with "..."."""
+    """Returns the rank in the program of a rank in the group; null if the list of members is cut off with "..."."""
     members = _col("members").str.extract_all(r"\d+").list.get(_col(column), null_on_oob=True).cast(pl.Int64)
     is_whole = ~_col("members").str.contains("...", literal=True)
     return pl.when(_col("members").is_null()).then(column).when(is_whole).then(members)
@@ -315,7 +315,8 @@ def _communicators(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _only_group(metadata: Metadata) -> tuple[int, str | None, int | None, str | None, int | None]:
-    """Returns the row of a rank: its number, the name, size and members of its only group, its own name for itself."""
+    """Returns the row of a rank: its number, the name, size and members of its only group, and the rank number that the
+    program told."""
     info, rank = metadata.options.get("distributedInfo"), metadata.told.rank
     groups = info.get("pg_config") if isinstance(info, dict) else None
     if not isinstance(groups, list) or len(groups) != 1 or not isinstance(groups[0], dict):

@@ -1,9 +1,9 @@
-"""Compares two runs name by name: what takes more time in the second one, and is that more than noise?
+"""Compares two runs name by name: which names take more time in the second run, and is the change more than noise?
 
     compare(one, other, by="op", steps=None) -> a row for each name, the largest change first
         name; name, sizes; module; phase; kind, name   String  by op, shape, module, phase, kernel
         name, module                  String   by place; with them
-        place_before, place_after     Int64    counts the ranges of that name and module in a step; null: not there
+        place_before, place_after     Int64    counts the ranges of that name and module in a step; null if missing
         state                         String   same, new (only in the second run), gone (only in the first)
         time_of                       String   device or cpu: the kind of all times in the row
         count_before, count_after     Int64    number of ranges or kernels in the run
@@ -21,10 +21,10 @@
 `one` and `other` must be complete (`Analysis.complete`); `steps` come from `iterations`. The time is that of devices if
 the ranges of either run have any, else that of CPUs.
 
-A change is real if the usual times of steps (noise.py) differ by more than a hundredth of the larger one, and by more
-than one in a hundred comparisons of equal runs would show, for the step or for any of the rows. The times that are
-shown must change in the same direction. Each process has a usual time of its own; several count as their mean. Whether
-a change is real is known if each process has three steps.
+A change is real if the usual times of steps (noise.py) differ by more than a hundredth of the larger one, and by so
+much that only one in a hundred comparisons of equal runs would show it, for the step or for any of the rows. The shown
+times must change in the same direction. Each process has its own usual time; several processes count as their mean.
+Each process must have three steps; with fewer, is_real is null.
 """
 
 from __future__ import annotations
@@ -115,12 +115,12 @@ def step_change(one: StepFigures, other: StepFigures) -> StepChange | None:
 
 
 def have_places(one: Figures, other: Figures) -> bool:
-    """Whether places of the two runs can be the same: both have steps, or both have none."""
+    """Returns whether places of the two runs can be the same: both runs have steps, or neither has."""
     return (one.steps.number > 0) == (other.steps.number > 0)
 
 
 def _of_time(side: Figures, time: str) -> pl.DataFrame:
-    """Returns the rows with times of this kind: 0 if the run has times of the other kind."""
+    """Returns the rows with times of this kind; the times are 0 if the run has only times of the other kind."""
     if side.time == time:
         return side.rows
     return side.rows.with_columns(_col(name) * 0 for name in ("ns", "step", "usual", "error"))

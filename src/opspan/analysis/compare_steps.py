@@ -1,9 +1,9 @@
-"""Compares the steps of two runs one by one: where does the second run fall behind, or get ahead?
+"""Compares the steps of two runs one by one, to show where the second run falls behind or gets ahead.
 
-    compared_steps(one, other) -> a row for each step that both runs have: the n-th steps are compared
+    compare_steps(one, other) -> a row for each step that both runs have: the n-th steps are compared
         number                    Int64   n, from 1
         step_before, step_after   String  the name of the step in each run
-        before_ns, after_ns       Int64   how long it took until it was done; the mean of several processes
+        before_ns, after_ns       Int64   how long the step took until it was done; the mean of several processes
         change_ns                 Int64   after minus before
         change                    Float64 change_ns as a share of before; null if before is 0
         accumulated_ns            Int64   the sum of the changes up to this step
@@ -21,7 +21,7 @@ from opspan.analysis.spans import PROCESS, difference
 _col = pl.col
 
 
-def compared_steps(one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
+def compare_steps(one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
     rows = _numbered(one, "before").join(_numbered(other, "after"), on="number").sort("number")
     rows = rows.with_columns(change_ns=difference(_col("before_ns"), _col("after_ns")))
     return rows.select(

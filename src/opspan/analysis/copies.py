@@ -1,4 +1,4 @@
-"""Bytes and speed of copies, by direction.
+"""Sums the bytes of copies and computes their speed, by direction.
 
     copies(work) -> a row for each direction
         rank, device_id, peer_device_id, copy_from, copy_to    peer_device_id: the other device of a copy between two
@@ -31,5 +31,5 @@ def copies(work: pl.DataFrame) -> pl.DataFrame:
         bytes=bounded(_col("bytes")),
         ns=bounded(_col("ns")),
     )
-    # Sorts by text, so that the order does not depend on which name was seen first.
+    # Sorts by text: the order of categoricals depends on which name was seen first.
     return rows_by_direction.sort(*DIRECTION[:3], *(_col(name).cast(pl.String) for name in DIRECTION[3:]))

@@ -1,10 +1,10 @@
-"""Operations and bytes of the ops of a trace.
+"""Computes the operations and bytes of the ops of a trace.
 
-    costs(ranges) -> Costs, with `rows`: one for each range whose cost is known and that lies in no other such range
+    costs(ranges) -> Costs, with `rows`: one for each range with a known cost that is not inside another such range
         range        UInt32
         flops        Int64    operations; a multiplication and an addition are two
-        bytes        Int64    bytes that it read and wrote; null if unknown
-        type         String   the type that it computed in: fp64, fp32, bf16, fp16, fp8, int8; null for others
+        bytes        Int64    bytes that the op read and wrote; null if unknown
+        type         String   the type in which it computed: fp64, fp32, bf16, fp16, fp8, int8; null for others
         is_product   Boolean  a product of matrices, a convolution or attention, which count as the model's own work
         is_assumed   Boolean  a type was not in the trace, and was taken to be float32
         masked_flops Int64    the part of `flops` that a causal mask or a window hides; null if the mask is unknown
@@ -84,7 +84,7 @@ def _register(name: str, one: _UserRule) -> None:
     _registered[name] = one
 
 
-def registered() -> list[str]:
+def registered_ops() -> list[str]:
     """Returns the ops that have a formula of the user."""
     return list(_registered)
 

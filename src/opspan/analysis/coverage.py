@@ -1,4 +1,4 @@
-"""How much of a trace could be attributed, by count and by time. Whatever was not attributed is counted, too."""
+"""Measures how much of a trace could be attributed, by count and by time, and counts what could not."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Coverage:
     """How much of a trace could be attributed."""
 
     work_with_call: Share
-    work_in_range: Share  # without whole graphs: the range that launched one does not tell the ops in it
+    work_in_range: Share  # without whole graphs: the range that launched a graph does not show the ops in it
     work_in_whole_graphs: Share  # graphs that were launched in ranges, and traced as one row for each replay
-    ambiguous_work: int  # the correlation id was used by several calls
+    ambiguous_work: int  # work whose correlation id several calls used
     calls_in_range: Share
-    overlapping_ranges: int  # outside the tree because they only overlap
+    overlapping_ranges: int  # outside the tree because they partly overlap another range
     links: dict[str, int]  # for each of autograd.LINKS, how many backward ranges have it
 
     @property
@@ -52,7 +52,7 @@ class Coverage:
         return self.links.get(LINKED, 0)
 
     def lines(self) -> list[str]:
-        """Returns a sentence for each figure that is worth knowing, or that shows that something was not attributed."""
+        """Returns a sentence for each useful figure, and for each figure that shows something unattributed."""
         sentences = []
         for share, what in ((self.work_in_range, "belongs to a range"), (self.work_with_call, "has its launch call")):
             if share.of:

@@ -1,11 +1,11 @@
 """Joins the work of devices, which torch's own collection recorded, with the trace of the host that opspan recorded.
 
     with_device(host, parts) -> Tables, on the clock of `host`: its ranges, with the calls and the work of the parts
-    causal(calls, work, session, issues) -> the work, without times that are impossible
+    causal(calls, work, session, issues) -> the work, without impossible times
 
 Calls have their process and thread, so `launches` attributes them and their work by time, as for any tool. Times of
-devices are sometimes wrong, above all if a process collects more than once. Work with an impossible time keeps its row
-and its call, and loses its times.
+devices are sometimes wrong, mostly if a process collects more than once. Work with an impossible time keeps its row and
+its call, and loses its times.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from typing import Any
 import polars as pl
 
 from opspan.analysis.averages import on_device
-from opspan.analysis.clock_fit import nested_by
+from opspan.analysis.clock_fit import nesting_shift
 from opspan.analysis.path_threads import driving
 from opspan.capture_files import SESSION
 from opspan.tables import Issues, Tables
 from opspan.tables.tables import moved
 
-# The clocks of a device and its host may be so far apart after the tool has aligned them.
+# The clocks of a device and its host may differ by this much after the tool has aligned them.
 TOLERANCE_NS = 5_000
-# The tool may have converted the times of the host's calls with such an error: 23 us were seen on a busy machine.
+# The tool may have converted the times of the host's calls with this error: 23 us were seen on a busy machine.
 _MOST_WRONG_NS = 100_000
-# If the distance between the two clocks of the host changes by more, one of them was set meanwhile.
+# If the distance between the two clocks of the host changes by more than this, one of them was set meanwhile.
 MOST_APART_NS = 1_000_000
 
 _col = pl.col
 
 
 def with_device(host: Tables, parts: Sequence[Tables]) -> Tables:
-    """Joins host and devices. `parts`: one for each time that devices were collected while `host` was recorded."""
+    """Joins host and devices. There is a part for each time that devices were collected while `host` was recorded."""
     frames = {name: [host.frames[name]] for name in ("calls", "work", "devices", "issues")}
     ids = {name: host.frames[name].height for name in ("calls", "work")} | {"ranges": 0}
     for part in parts:
@@ -54,7 +54,7 @@ def with_device(host: Tables, parts: Sequence[Tables]) -> Tables:
 
 
 def _clocks(part: Tables, host: Tables, issues: Issues) -> tuple[int, tuple[int, int] | None]:
-    """Returns the number to add to the part's times, and when it was collected, on its own clock."""
+    """Returns the number to add to the part's times, and the time in which it was collected, on its own clock."""
     times = _times(part.metadata.options.get(SESSION))
     origin = part.origin_utc_ns or 0
     if times is None:
@@ -69,16 +69,16 @@ def _clocks(part: Tables, host: Tables, issues: Issues) -> tuple[int, tuple[int,
 
 
 def _nested_by(part: Tables, host: Tables, shift_ns: int) -> int:
-    """Returns the error that the part's times still have: the tool reads the two clocks one after the other, and
-    converts times."""
+    """Returns the remaining error of the part's times. It arises because the tool reads the two clocks one after the
+    other, and converts times."""
     is_nested = ~(_col("is_mark").fill_null(value=False) | _col("is_async").fill_null(value=False))
     ranges = host.ranges.filter(is_nested)
     calls = driving(part.calls).with_columns(_col("start_ns", "end_ns") + shift_ns)
-    return nested_by(calls, ranges, _MOST_WRONG_NS)
+    return nesting_shift(calls, ranges, _MOST_WRONG_NS)
 
 
 def _times(session: Any) -> dict[str, list[int]] | None:
-    """Checks the times of a session, which are foreign data once they are in a file; None if they are damaged."""
+    """Returns the times of a session, or None if they are damaged: in a file they are foreign data."""
     pairs = {}
     for name in ("monotonic_ns", "utc_ns"):
         pair = session.get(name) if isinstance(session, Mapping) else None
@@ -93,8 +93,8 @@ def _times(session: Any) -> dict[str, list[int]] | None:
 
 
 def causal(calls: pl.DataFrame, work: pl.DataFrame, session: tuple[int, int] | None, issues: Issues) -> pl.DataFrame:
-    """Removes the times of work that would have run before its launch, outside of the session, or before work that was
-    launched earlier on its stream."""
+    """Removes the times of work that begins before its launch, lies outside of the session, or begins before work that
+    was launched earlier on its stream."""
     begin, end = (pl.lit(time, dtype=pl.Int64) for time in session or (None, None))
     rows = _launched(calls, on_device(work)).with_columns((_col("start_ns") + TOLERANCE_NS).alias("not_after"))
     rows = rows.with_columns(
@@ -123,7 +123,8 @@ def _launched(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_latest(rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds latest_ns: the latest begin, on the same stream, of work whose call had returned before this call began."""
+    """Adds latest_ns: of the work on the same stream whose calls had returned before this call began, the latest
+    begin."""
     known = rows.drop_nulls(["start_ns", "called_ns"])
     possible = known.filter(~pl.any_horizontal("too_early", "outside").fill_null(value=False))
     before = possible.sort("returned_ns").select(

@@ -1,7 +1,8 @@
-"""The exposed time of collectives, in which nothing else ran: the cost to the run, as far as one rank can tell.
+"""Computes the exposed time of collectives, in which nothing else ran: their cost to the run, as one rank sees it.
 
-    exposed(rows, trace) -> ns for each row, in order; 0 where a time is unknown
-    bare_before(rows, trace) -> for each row of the host, ns since the collective before, if nothing else ran meanwhile
+    exposed_ns(rows, trace) -> ns for each row, in order; 0 if a time is unknown
+    bare_before(rows, trace) -> for each row of the host, ns since the collective before it, if nothing else ran in
+        between
 
 `rows` come from `collectives`; `trace` must be attributed. On a device nothing else runs when no kernel computes. On
 the host, where gloo has threads of its own, nothing else runs when no thread of the process is in an op, except ops
@@ -25,9 +26,9 @@ _col = pl.col
 _WAITS = "(?i)wait"
 
 
-def exposed(rows: pl.DataFrame, trace: Tables) -> pl.Series:
+def exposed_ns(rows: pl.DataFrame, trace: Tables) -> pl.Series:
     spans = rows.select(*DEVICE, "start_ns", "end_ns", "work").with_row_index("row").sort("start_ns", "row")
-    # The collectives of the host are apart from those of devices, as their device_id is null.
+    # Collectives of the host are a group of their own, because their device_id is null.
     before = _col("end_ns").cum_max().shift(1).over(DEVICE)
     spans = spans.with_columns(start_ns=pl.max_horizontal("start_ns", before))
     on_device, on_host = spans.filter(_col("work").is_not_null()), spans.filter(_col("work").is_null())
@@ -45,7 +46,7 @@ def exposed(rows: pl.DataFrame, trace: Tables) -> pl.Series:
 
 
 def bare_before(rows: pl.DataFrame, trace: Tables) -> pl.Series:
-    """Returns null where something else ran, for the first collective of a process, and for those of devices."""
+    """Returns null if something else ran, for the first collective of a process, and for collectives of devices."""
     spans = rows.select(*PROCESS, "start_ns", "end_ns", "work").with_row_index("row").filter(_col("work").is_null())
     spans = spans.sort("start_ns", "row").with_columns(ended_ns=_col("end_ns").cum_max().shift(1).over(PROCESS))
     gaps = spans.drop_nulls("ended_ns")
@@ -59,7 +60,7 @@ def bare_before(rows: pl.DataFrame, trace: Tables) -> pl.Series:
 
 
 def _working(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Returns the ops that are neither collectives nor waits, and contain none."""
+    """Returns the ops that are neither collectives nor waits, and do not contain any."""
     names = ranges["name"].unique().drop_nulls()
     waits = names.filter(names.cast(pl.String).str.contains(_WAITS))
     named = pl.concat([ranges_named(names)["name"], waits]).unique()

@@ -1,4 +1,4 @@
-"""The figures of a run that are compared with another run: a row for each name, small enough to keep without the trace.
+"""Computes the figures of a run for a comparison: a row for each name, small enough to save without the trace.
 
     figures(run, by="op", steps=None, process=None, is_part=False) -> Figures
         .time    device or cpu: the kind of all times; device if ranges have any time of devices
@@ -6,14 +6,14 @@
                  usual, error and freedom (noise.py, over the steps of a process). Several processes count as their
                  mean, and so do their errors: they wait for each other, so their steps are late together
         .steps   how many steps there were, how long they took until what they launched was done (`until_done`), and
-                 whether that is enough to tell changes from noise
-    several(run, ways, ...) -> Figures for each way; what they have in common is worked out once
+                 whether there are enough steps to tell changes from noise
+    several(run, ways, ...) -> Figures for each way; their common parts are computed once
     parts_of(run, by, steps) -> the parts that `together(parts, by)` makes figures of, for any number of ranks
     step_figures(steps) -> StepFigures, as in .steps
 
 `run` must be complete (`Analysis.complete`). `steps` come from `until_done`, or from `iterations`. `process` is a pid,
-if only that process counts. `is_part`: only what began in a step counts. ProfilerStep#N is one name for all N, because
-runs are recorded at different steps. docs/analysis.md, "compare", has the rules.
+if only that process counts. With `is_part`, only what began in a step counts. ProfilerStep#N is one name for all N,
+because runs are recorded at different steps. docs/analysis.md, "compare", has the rules.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from opspan.analysis.averages import on_device
 from opspan.analysis.iterations import iterations
 from opspan.analysis.noise import Usual, usual
 from opspan.analysis.parts import Part, Parts
-from opspan.analysis.places import numbered, placed
+from opspan.analysis.places import number_values, placed
 from opspan.analysis.spans import PROCESS, length, within
 from opspan.analysis.steps import PATTERN
 from opspan.analysis.sums import OF_RANGES, OF_WORK
@@ -45,10 +45,10 @@ KEYS = {
     name: OF_RANGES[kind] for name, kind in (("op", "name"), *((kind, kind) for kind in ("shape", "module", "phase")))
 }
 KEYS |= {"kernel": OF_WORK["kernel"], "place": ("name", "module", "place")}
-LEAST = 3  # it takes so many steps of a process to see how much they differ by themselves
+LEAST = 3  # with fewer steps of a process, the noise is unknown
 _USUAL = dict.fromkeys(Usual._fields, pl.Float64)
 _OF_TIMES = ("median", "usual", "error")  # averaged over processes, each weighted by its steps
-_AT_ONCE = 1 << 20  # so many times are looked at together; more would take memory and save no time
+_AT_ONCE = 1 << 20  # so many times are processed together; more would take memory and save no time
 
 
 class StepFigures(NamedTuple):
@@ -134,8 +134,8 @@ def step_figures(steps: pl.DataFrame) -> StepFigures:
 
 
 def _on_the_same_steps(rows: pl.DataFrame, typical: pl.DataFrame, steps: StepFigures) -> pl.DataFrame:
-    """Takes away the places of ranks without steps if others have steps, and the positions of all ranks but one: that
-    rank has the typical step."""
+    """Removes the places of ranks without steps if other ranks have steps, and the positions of all ranks except the
+    one that has the typical step."""
     counts = _col("is_whole") == (steps.number == 0)
     rank = pl.lit(next(iter(typical.filter(counts)["rank"]), None), dtype=pl.Int32)
     return rows.with_columns(
@@ -174,7 +174,7 @@ def _parts_of_sums(sums: _Sums, by: str, time: str, steps: pl.DataFrame) -> Part
     numbers = ("count", "ns", "step_ns", "usual", "error", "freedom", "times")
     parts = {"rows": Part(rows.select(*key, *numbers), key, {"freedom": "least"})}
     if by == "place":
-        # Without steps a place is one in the whole run. Whether other ranks have steps is not known yet.
+        # Without steps a place counts in the whole run. It is not known yet whether other ranks have steps.
         is_whole = pl.lit(not steps.height).alias("is_whole")
         rank = pl.lit(sums.typical, dtype=pl.Int32).alias("rank")
         rows = rows.select(*key, is_whole, *numbers, "position", pl.when(_col("position").is_not_null()).then(rank))
@@ -262,18 +262,18 @@ def _ranges(trace: Tables, keys: list[str], time: str) -> pl.DataFrame:
 
 
 def _kernels(trace: Tables) -> pl.DataFrame:
-    """Returns the kernels, each with the time of its launch as `start_ns`: it counts in the step that launched it,
-    though it may run in the next one."""
+    """Returns the kernels, each with the time of its launch as `start_ns`: a kernel counts in the step that launched
+    it, although it may run in the next step."""
     work = on_device(trace.work)
     launched = trace.calls["start_ns"].gather(work["call"])
     return work.select(*KEYS["kernel"], *PROCESS, ns=length(), start_ns=pl.coalesce(launched, "start_ns"))
 
 
 def _sums(parts: pl.DataFrame, keys_of: dict[str, list[str]], steps: pl.DataFrame) -> Iterator[tuple[str, _Sums]]:
-    """Yields the sums of each way. `keys_of`: the keys of each way."""
+    """Yields the sums of each way; `keys_of` has the keys of each way."""
     more = ("position",) if "position" in parts.columns else ()  # all rows of a place have the same one, or null
     typical = parts.filter(_col("position").is_not_null()).select(_col("rank").max()).item() if more else None
-    names, which = numbered(parts, _keys(keys_of))
+    names, which = number_values(parts, _keys(keys_of))
     parts = parts.select(*more, *PROCESS, "start_ns", "ns", key=which)
     totals = parts.group_by("key").agg(
         *(_col(name).max() for name in more), count=pl.len().cast(pl.Int64), ns=_col("ns").sum()
@@ -287,7 +287,7 @@ def _sums(parts: pl.DataFrame, keys_of: dict[str, list[str]], steps: pl.DataFram
         if keys == names.columns:
             own_names, own_whole, own_inside = names, totals, inside
         else:
-            own_names, number = numbered(names, keys)
+            own_names, number = number_values(names, keys)
             own_whole, own_inside = (
                 one.with_columns(number.gather(one["key"]).alias("key")) for one in (totals, inside)
             )
@@ -306,9 +306,9 @@ def _of_steps(inside: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_steps(sums: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Returns, for each key of a process, its times over all steps of the process (`_Sums.groups`): 0 in a step where
-    the key does not occur. `sums` come from `_of_steps`."""
-    # The place of each step among those of its process, and how many these are.
+    """Returns `_Sums.groups`: figures of the times of each key over all steps of a process. The time is 0 in a step
+    without the key. `sums` come from `_of_steps`."""
+    # The place of each step among the steps of its process, and the number of these steps.
     numbers = steps.select(process=pl.struct(PROCESS).rank("dense").cast(pl.UInt32))
     numbers = numbers.with_columns(
         nth=pl.int_range(pl.len()).over("process"), many=pl.len().cast(pl.Int64).over("process")

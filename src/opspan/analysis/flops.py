@@ -1,10 +1,10 @@
-"""The number of floating-point operations of each op, as torch.profiler shows it with `with_flops`.
+"""Counts the floating-point operations of each op, as torch.profiler shows them with `with_flops`.
 
-    flops(ranges) -> a column, null where the number is unknown
+    flops(ranges) -> a column, null if the number is unknown
 
-The formulas in TORCH are those of torch.profiler, for the same ops. Those in FURTHER are for further ops: the products
-of product_rules.py. Such an op counts only if no op around it, and none of TORCH inside it, has counted already:
-aten::conv2d has counted the aten::convolution inside it. A multiplication and an addition are two operations.
+The formulas in TORCH are those of torch.profiler, for the same ops. FURTHER has the other products of product_rules.py.
+An op of FURTHER counts only if no op around it has counted, and no op of TORCH inside it: aten::conv2d has counted the
+aten::convolution inside it. A multiplication and an addition are two operations.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The rules for the costs of ops: RULES, by name.
 
-Products are in product_rules.py. Here an elementwise op counts one operation for each element, however hard that is;
-norms and similar ops count a fixed number of operations. Rules raise an exception if they cannot tell a cost.
-docs/costs.md is made from RULES.
+Products are in product_rules.py. Here an elementwise op counts one operation for each element, whatever it computes;
+norms and similar ops count a fixed number of operations for each element. Rules raise an exception if a cost is
+unknown. docs/costs.md is made from RULES.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _likes(*arguments: int) -> Writes:
 
 
 def _layer_norm_out(many: int) -> Writes:
-    """Returns the output of a norm, and `many` statistics for each row; a row is as large as the weights."""
+    """Returns the output of a norm, and `many` statistics for each row. A row has as many elements as the weights."""
 
     def writes(sizes: Sizes, values: Values) -> list[OutputSize]:
         own = values[1] if len(values) > 1 and values[1] else sizes[2]
@@ -92,7 +92,7 @@ def _softmax_out(sizes: Sizes, values: Values) -> list[OutputSize]:
 
 
 def _reduced(dim: int, of: int, type_: str | None = None) -> Writes:
-    """Returns the output without the dimensions that argument `dim` names, or one element if the op got fewer than `of`
+    """Returns the output without the dimensions that argument `dim` names, or one element if the op has fewer than `of`
     arguments."""
 
     def writes(sizes: Sizes, values: Values) -> list[OutputSize]:
@@ -109,7 +109,7 @@ def _reduced(dim: int, of: int, type_: str | None = None) -> Writes:
 
 
 def _embedding_out(sizes: Sizes, _: Values) -> list[OutputSize]:
-    """Returns twice the rows that were looked up: they are read and written."""
+    """Returns twice the size of the rows that were looked up, because they are read and written."""
     return [(2 * prod(sizes[1]) * sizes[0][-1], 0)]
 
 
@@ -124,8 +124,8 @@ def _embedding_gradient(sizes: Sizes, values: Values) -> list[OutputSize]:
 
 
 def _pooled(sizes: Sizes, values: Values) -> tuple[int, int]:
-    """Returns the number of elements of the output, and how many inputs each is made of. Raises with ceil_mode, which
-    adds some elements."""
+    """Returns the number of elements of the output, and how many inputs make up each. Raises an error for ceil_mode,
+    which adds some elements."""
     kernel = for_each(values[1], 2)
     stride = for_each(values[2], 2) if values[2] else kernel
     padding = for_each(values[3], 2)
@@ -198,7 +198,7 @@ RULES: dict[str, CostRule] = {
     **_elementwise(2, "eq ne lt le gt ge logical_and logical_or logical_xor", "bool"),
     **_elementwise(1, "isnan isinf isfinite logical_not", "bool"),
     **_elementwise(3, "addcmul addcdiv lerp mse_loss_backward"),
-    # Its condition has the weakest type, bool, which never decides the type of the result.
+    # The condition of `where` has the weakest type, bool, which never decides the type of the result.
     "aten::where": _broadcast_each((0, 1, 2), _like(0, 1, 2)),
     "aten::masked_fill_": _each(0, (0, 1), _like(0)),
     "aten::native_dropout": _each(2, (0,), lambda sizes, _: [(prod(sizes[0]), None), (prod(sizes[0]), "bool")]),
@@ -254,7 +254,7 @@ RULES: dict[str, CostRule] = {
         for name in ("add", "sub", "mul", "div", "addcmul", "addcdiv", "lerp", "sqrt", "neg", "exp", "maximum", "pow")
         for end in ("", "_")
     },
-    # They read parameters, gradients, and averages of gradients and of their squares; all but gradients are written.
+    # These read parameters, gradients, and averages of gradients and of their squares. They write all but gradients.
     "aten::_fused_adam_": _each_of_list(13, range(5), _lists(0, 2, 3, 4)),
     "aten::_fused_adamw_": _each_of_list(15, range(5), _lists(0, 2, 3, 4)),
     "aten::_fused_sgd_": _each_of_list(4, range(3), _lists(0, 2)),

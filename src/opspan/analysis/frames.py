@@ -1,8 +1,9 @@
 """Turns the column `stack`, the Python functions that ops were called in, into a tree.
 
     frames(ranges) -> for each range, the row of its innermost function in the tree; and the tree: name, parent (a row)
- Ranges in a backward have the functions of their forward op, because their own stack only shows who started the
-backward. Ranges must be nested and linked (`autograd`) first.
+
+Ranges in a backward have the functions of their forward op, because their own stack shows only the function that
+started the backward. Ranges must be nested and linked (`autograd`) first.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def frames(ranges: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
 def _of_forward(ranges: pl.DataFrame, own: pl.Series) -> pl.Series:
     if "forward" not in ranges.columns or not ranges["forward"].count():
         return own
-    # The engine's ranges stand around the backward op, not in it.
+    # The engine's own ranges lie around the backward range, not inside it.
     forward = ranges["forward"].gather(within_backward(ranges))
     forward = forward.zip_with(forward.is_not_null(), ranges["forward"])
     functions = own

@@ -1,8 +1,8 @@
 """Finds the functions of the program that ranges run in, if the tool traced them (torch.profiler does for Python).
 
     functions(ranges, calls_of_functions) -> ranges with function, UInt32: row of the innermost call that was open on
-        the range's thread when it began; ranges in a backward have that of their forward op
-    parents(calls_of_functions) -> for each call, the row of the call that it was made from
+        the range's thread when the range began; ranges in a backward have the function of their forward op
+    parents(calls_of_functions) -> for each call, the row of the call around it
     module_paths(calls_of_functions) -> the modules that each call is in: Net_0.Linear_1 for torch's nn.Module: Linear_1
 
 Ranges must be nested, and linked (`autograd`), first.
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis.autograd import handed_on
+from opspan.analysis.autograd import inherit_from_forward
 from opspan.analysis.nest import innermost, nearest, trace_end_ns
 
 _col = pl.col
@@ -24,7 +24,7 @@ def functions(ranges: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     if not calls.height:
         return ranges.with_columns(pl.lit(None, dtype=pl.UInt32).alias("function"))
     function = innermost(spans_of(calls, ranges), ranges.rename({"start_ns": "time_ns"}))
-    return ranges.with_columns(handed_on(ranges, function).alias("function"))
+    return ranges.with_columns(inherit_from_forward(ranges, function).alias("function"))
 
 
 def spans_of(calls: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
@@ -47,7 +47,7 @@ def module_paths(calls: pl.DataFrame) -> pl.Series:
     parent = parents(calls)
     around = nearest(pl.DataFrame({"parent": parent}), is_module)
     own = calls["name"].cast(pl.String).str.strip_prefix(MODULE)
-    # Builds the paths of modules level by level, from the outermost in: the path of the level above and the own name.
+    # Build the paths of modules level by level, from the outermost on: a path is the path above it and the own name.
     above = around.gather(parent)
     path = own.zip_with(is_module & above.is_null(), pl.Series([None], dtype=pl.String))
     level = is_module & above.is_null()

@@ -1,11 +1,11 @@
-"""The modules that a range is in as one text, the outermost first, in the form that torch.profiler has for TorchScript.
+"""Writes the modules around a range as one text, the outermost first, in torch.profiler's form for TorchScript.
 
     TOP(Net)::forward.layers(Sequential)::forward.0(Linear)::forward.
 
-    hierarchy(ranges) -> a text for each range, null outside of modules whose class is known; None if there are none
+    hierarchy(ranges) -> a text for each range, null outside of modules with a known class; None if no class is known
 
-`modules` decides which module a range is in. The modules around it are those in its name that were called themselves; a
-list of modules is never called. Ranges must be nested and linked (`autograd`) first.
+`modules` finds the module of a range. The modules around that module are the parts of its name that were called
+themselves; a list of modules is never called. Ranges must be nested and linked (`autograd`) first.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ def hierarchy(ranges: pl.DataFrame) -> pl.Series | None:
     classes = dict(called.iter_rows())
     texts = {name: _text(name, classes) for name in classes}
     names = pl.Series(list(texts), dtype=pl.String).cast(NAME)
+    values = pl.Series(list(texts.values()))
     module = modules(ranges)["module"]
-    return module.replace_strict(names, pl.Series(list(texts.values())), default=None, return_dtype=pl.String).cast(
-        NAME
-    )
+    return module.replace_strict(names, values, default=None, return_dtype=pl.String).cast(NAME)
 
 
 def _text(name: str, classes: dict[str, str]) -> str:

@@ -1,25 +1,24 @@
 """Finds the gaps in which a device was idle, their reasons, and the ranges that the host was in meanwhile.
 
     gaps(trace) -> rank, pid, device_id, start_ns, end_ns, next, tid, why, and in ns
-        host_ns      time until the host began the call that launched the next work: the host was late launch_ns    time
-        from then on: the launch took it queued_ns    the launch had begun before the gap: the work waited for another
-        stream, another rank or the device unknown_ns   the call is not in the trace, or no work followed, or the
-        process used more devices than any machine
-                     has
+        host_ns      time until the host began the call that launched the next work: the host was late
+        launch_ns    time from then on: the launch took it
+        queued_ns    the launch had begun before the gap: the work waited for another stream, another rank or the device
+        unknown_ns   the call is not in the trace, or no work followed, or the process used more devices than any
+                     machine has
     gaps_of_streams(trace) -> the same for each stream: rank, pid, device_id, context_id, stream_id, ..., and
         elsewhere_ns  how much of the gap another stream of the device was busy
-    meanwhile(ranges, gaps) -> gap, range, ns: host_ns of each gap, divided by the innermost range that the launching
-        thread was in (null: in none)
+    meanwhile(ranges, gaps) -> gap, range, ns: host_ns of each gap, divided among the innermost ranges that the
+        launching thread was in (null outside of ranges)
 
-    parts(trace, gaps) -> gap, range, why, ns: all time of each gap, host_ns as `meanwhile` divides it, the rest for the
+    parts(trace, gaps) -> gap, range, why, ns: all time of each gap: host_ns as `meanwhile` divides it, the rest for the
         range that launched the next work
-    in_functions(trace, gaps) -> gap, function, why, ns: the same by functions (rows of the table functions), be the
-    host
-        in a range or not
+    in_functions(trace, gaps) -> gap, function, why, ns: the same by functions (rows of the table functions), whether
+        the host was in a range or not
 
-A gap is a stretch of the whole time of a process in which nothing of it ran on a device that it used, so the gaps of a
-device add up to its idle time. `next` is the row of the work that ended it, null at the end; `tid` is the thread that
-launched that work; `why` names the longest of the four times. `trace` must be attributed.
+A gap is a stretch of time in which a process ran nothing on a device that it used, so the gaps of a device add up to
+its idle time. `next` is the row of the work that ended the gap, null at the end; `tid` is the thread that launched that
+work; `why` names the longest of the four times. `trace` must be attributed.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ from opspan.analysis.spans import (
     distinct,
     in_order,
     length,
-    looked_up,
-    numbered,
+    look_up,
+    number_groups,
     only,
     time_in,
     union,
@@ -69,15 +68,15 @@ def gaps(trace: Tables) -> pl.DataFrame:
     calls = trace.calls.select("tid", call_ns="start_ns")
     called = calls[work["call"]] if calls.height else calls.clear(work.height)
     work = work.select(*DEVICE, "start_ns", "end_ns", "row").hstack(called)
-    # A device was used even if its work has no length, by a coarse clock: then all of its time is idle.
+    # A device was used even if its work has no length because of a coarse clock: then all of its time is idle.
     used = distinct(work, DEVICE).join(wholes, on=PROCESS, nulls_equal=True).sort(DEVICE)
-    used, busy, work = numbered(DEVICE, used, busy, work)
-    # A gap begins with the time of the process or where work ends; it ends where work begins or with the time.
+    used, busy, work = number_groups(DEVICE, used, busy, work)
+    # A gap begins with the time of the process or where work ends. It ends where work begins or with that time.
     busy = busy.filter(_col("of").is_in(used["of"].implode()))
     begins = in_order(pl.concat([used.select("of", ns="start_ns"), busy.select("of", ns="end_ns")]), "of")
     ends = in_order(pl.concat([busy.select("of", ns="start_ns"), used.select("of", ns="end_ns")]), "of")
     rows = begins.select("of", start_ns="ns", end_ns=ends["ns"]).filter(length() > 0)
-    rows = looked_up(rows, used.select(*DEVICE, "of"), ("of",))
+    rows = look_up(rows, used.select(*DEVICE, "of"), ("of",))
     rows = _with_next(rows, work)
     if used.height > _MOST_DEVICES:
         several = used.filter(pl.len().over(PROCESS) > _MOST_DEVICES)
@@ -86,14 +85,14 @@ def gaps(trace: Tables) -> pl.DataFrame:
 
 
 def before_work_ns(trace: Tables, gaps: pl.DataFrame) -> int:
-    """Returns how long the devices of a trace, together, were idle before the first work of each."""
+    """Returns the sum over all devices of the idle time before the first work of the device."""
     begins = within_part(whole_times(trace), trace).select(*PROCESS, "start_ns")
     first = gaps.drop_nulls("next").join(begins, on=[*PROCESS, "start_ns"], how="semi", nulls_equal=True)
     return int(first.select(length().sum()).item())
 
 
 def gaps_of_streams(trace: Tables) -> pl.DataFrame:
-    """Returns the gaps of all streams. Handles all streams at once, as there may be thousands."""
+    """Returns the gaps of all streams. Handles all streams at once, because there may be thousands."""
     columns = (*STREAM, "start_ns", "end_ns", "kind", "is_overhead", "call")
     work = on_device(trace.work.select(columns).with_row_index("row")).drop_nulls(("start_ns", "end_ns"))
     streams = distinct(work, STREAM).sort(STREAM).with_row_index("stream")
@@ -111,7 +110,7 @@ def gaps_of_streams(trace: Tables) -> pl.DataFrame:
         _col("end_ns") > _col("begin_ns"), _col("start_ns") < _col("close_ns")
     )
     rows = pl.concat([begins, ran.drop("begin_ns", "close_ns"), closes])
-    # If several works begin together, the one that was launched first ended the gap.
+    # If several pieces of work begin together, the one that was launched first ended the gap.
     rows = rows.sort("stream", "start_ns", "call_ns", "row", nulls_last=True)
     until = _col("end_ns").cum_max().over("stream").shift(1)
     is_same = _col("stream") == _col("stream").shift(1)
@@ -140,7 +139,7 @@ def _with_reasons(gaps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_next(gaps: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """Adds the work that each gap of a device ends with: of several that begin then, the one that was launched first.
+    """Adds the work that ended each gap of a device: if several pieces begin then, the one that was launched first.
     `of` is the number of the device."""
     ran = only(work, length() > 0)
     moments = gaps.select("of", start_ns="end_ns", end_ns=_col("end_ns") + 1)
@@ -180,10 +179,10 @@ def parts(trace: Tables, gaps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _rest(gaps: pl.DataFrame, owners: pl.Series) -> list[pl.DataFrame]:
-    """Returns the parts of each gap that are not the host's. `owners`: the range or function of each gap."""
-    numbered = gaps.with_columns(owners).with_row_index("gap")
+    """Returns the parts of each gap that are not the host's. `owners` has the range or function of each gap."""
+    rows = gaps.with_columns(owners).with_row_index("gap")
     return [
-        numbered.filter(_col(f"{why}_ns") > 0).select(
+        rows.filter(_col(f"{why}_ns") > 0).select(
             "gap", owners.name, pl.lit(why, dtype=REASON).alias("why"), ns=f"{why}_ns"
         )
         for why in WHY[1:]
@@ -195,7 +194,7 @@ def in_functions(trace: Tables, gaps: pl.DataFrame) -> pl.DataFrame:
     cuts = functions.select(*THREAD_KEY, "start_ns", "end_ns", is_async=pl.lit(False), kind=pl.lit(0, dtype=pl.UInt8))
     pieces = _pieces(_late(gaps), pl.concat([openings(ranges), cuts]))
     range_, function = pieces["range"], innermost(functions, pieces)
-    # A range may also be around functions: the host was in the one that began last.
+    # A range may lie inside or around a function: the host was in the one that began last.
     is_inside = functions["start_ns"].gather(function) > ranges["start_ns"].gather(range_)
     function = function.zip_with(is_inside | range_.is_null(), ranges["function"].gather(range_))
     host = pieces.select("gap", function.alias("function"), pl.lit("host", dtype=REASON).alias("why"), "ns")

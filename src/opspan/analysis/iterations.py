@@ -1,4 +1,4 @@
-"""The steps of a run, one row each, as the program marks them: by a profiler's step(), its own ranges or its optimizer.
+"""Finds the steps of a run as the program marks them: by a profiler's step(), by its own ranges or by its optimizer.
 
     iterations(ranges, names=None) -> rank, pid, step, start_ns, end_ns, how, is_outlier
 
@@ -7,13 +7,14 @@ For each process, the first of these that exists counts:
     how         the iterations are
     named       the ranges of `names`, if the caller names some
     step        the ranges ProfilerStep#N, or the times between the marks of a session's step() (`steps`)
-    repeats     ranges of the program with one name (except for numbers in it), at least three, that lie in no other
-                range and hold the training: three in four of all optimizer steps lie in such ranges, and three in four
-                of the ranges have one; without optimizers, backwards count. If nothing is trained, they take half of
+    repeats     at least three outermost ranges of the program with one name (except for numbers in it) that hold the
+                training: three in four of all optimizer steps lie in such ranges, and three in four of the ranges
+                have one; without optimizers, backwards count. If nothing is trained, the ranges must take half of
                 the time of the process; both times are counted without the longest range, which may be a start-up.
                 If several names fit, the one that takes most time counts
     optimizer   the times between the ends of the ranges Optimizer.step#...
- Other things that repeat are not steps, such as kernels (`repeating`), modules or calls of a DataLoader. If only the
+
+Other things that repeat are not steps, such as kernels (`repeating`), modules or calls of a DataLoader. If only the
 ends of steps are known (marks, optimizers), the time before their own work does not belong to them (`own_work`).
 
 `step` is the name of the range, with a number if several have the same name. An iteration is an outlier if it takes
@@ -33,10 +34,10 @@ from opspan.analysis.steps import matching, torch_steps
 
 _col = pl.col
 _OPTIMIZER = r"^Optimizer\.step#"
-_LEAST = 3  # so many ranges must repeat
+_LEAST = 3  # least number of ranges that repeat
 _SHARE = 0.5
 _MOST = 0.75
-_DEVIATIONS = 3 * 1.4826  # a difference of more than so many median deviations is more than noise
+_DEVIATIONS = 3 * 1.4826  # median deviations: a larger difference is more than noise
 COLUMNS = (*PROCESS, "step", "start_ns", "end_ns", "how", "is_outlier")
 _RANGE = (*PROCESS, "tid", "name", "start_ns", "end_ns", "kind", "depth", "parent", "is_async", "is_mark")
 
@@ -55,7 +56,7 @@ def iterations(ranges: pl.DataFrame, names: pl.Series | None = None) -> pl.DataF
         named = _named(closed, optimizers)
         optimizers = optimizers.join(named, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
         steps = pl.concat([steps, named, _between(optimizers, rows)])
-    return _with_outliers(steps.sort(*PROCESS, "start_ns", "end_ns")).select(COLUMNS)
+    return steps.sort(*PROCESS, "start_ns", "end_ns").with_columns(is_outlier=is_long(length())).select(COLUMNS)
 
 
 def _called(ranges: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
@@ -86,8 +87,8 @@ def _named(ranges: pl.DataFrame, optimizers: pl.DataFrame) -> pl.DataFrame:
 
 
 def _trained(outside: pl.DataFrame, ranges: pl.DataFrame, optimizers: pl.DataFrame) -> pl.DataFrame:
-    """Returns, for each name, the number of optimizer steps of its process, or else of backwards (of), how many of them
-    lie in ranges of the name (inside), and how many of these ranges have any (busy)."""
+    """Returns, for each name: `of`, the number of optimizer steps of its process, or without these of backwards;
+    `inside`, how many of them lie in ranges of the name; `busy`, how many of these ranges have any."""
     moments = only(ranges, _col("kind") == "backward").select(*PROCESS, "start_ns")
     many = optimizers.filter(pl.len().over(PROCESS) >= _LEAST).select(*PROCESS, "start_ns")
     moments = pl.concat([many, moments.join(many, on=PROCESS, how="anti", nulls_equal=True)])
@@ -104,7 +105,7 @@ def _trained(outside: pl.DataFrame, ranges: pl.DataFrame, optimizers: pl.DataFra
 def _between(optimizers: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     if not optimizers.height:
         return _numbered(optimizers, "optimizer")
-    # With several optimizers, those that are called most often count, and an iteration ends with the last of them.
+    # With several optimizers, those that are called most often count; an iteration ends with the last of these.
     often = optimizers.group_by(*PROCESS, "tid", "name").agg(count=pl.len(), last_ns=_col("end_ns").max())
     last = often.sort("count", "last_ns", descending=True).unique(PROCESS, keep="first", maintain_order=True)
     ends = optimizers.join(last, on=[*PROCESS, "tid", "name"], how="semi", nulls_equal=True)
@@ -125,10 +126,6 @@ def _numbered(rows: pl.DataFrame, how: str) -> pl.DataFrame:
     name = _col("name").cast(pl.String)
     step = pl.when(pl.len().over(group) > 1).then(pl.format("{} #{}", name, number)).otherwise(name)
     return rows.select(*PROCESS, "start_ns", "end_ns", step=step, how=pl.lit(how))
-
-
-def _with_outliers(rows: pl.DataFrame) -> pl.DataFrame:
-    return rows.with_columns(is_outlier=is_long(length()))
 
 
 def is_long(ns: pl.Expr) -> pl.Expr:

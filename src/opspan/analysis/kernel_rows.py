@@ -1,8 +1,8 @@
-"""Kernels, and copies on request, each with the op, module, step and stack that it belongs to.
+"""Lists kernels, and copies on request, each with its op, module, step and stack.
 
     kernel_rows(trace, copies) -> COLUMNS, a row for each work of a device, in the order in which it began
 
-Nothing is attributed here: rows are looked up in the columns that `launches`, `modules`, `steps` and `phases` add.
+Nothing is attributed here: the columns that `launches`, `modules`, `steps` and `phases` add are only looked up.
 """
 
 from __future__ import annotations

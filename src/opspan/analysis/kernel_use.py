@@ -1,10 +1,10 @@
-"""The time of kernels, and how much of their device they could use: sums by name, by launch, or by further columns.
+"""Sums the time of kernels, and how much of their device they could use, by name, by launch, or by further columns.
 
     launched(work, devices) -> the work that kept a device busy, with
         duration_ns
         shared_bytes                shared memory of a block
         blocks_per_sm, occupancy    see analysis/occupancy.py
-    figures(rows, by) -> the columns `by`, which include kind and name; and for each group, the one with most time first
+    figures(rows, by) -> the columns `by`, which include kind and name; and for each group, in descending order of time
         count, device_ns, average_device_ns, least_device_ns, most_device_ns
         blocks_per_sm, occupancy    their means, weighted by the kernels' time
         uses_tensor_cores           yes, no or unknown, by the names; null for copies and fills
@@ -21,7 +21,7 @@ import polars as pl
 from opspan.analysis.averages import on_device
 from opspan.analysis.kernels import with_facts
 from opspan.analysis.occupancy import SHAPE, blocks_per_sm, occupancy, shared_bytes
-from opspan.analysis.sums import DURATION, OF_WORK, WORK_ORDER, WORK_SUMS, summed
+from opspan.analysis.sums import DURATION, OF_WORK, WORK_ORDER, WORK_SUMS, sum_expressions
 
 _col = pl.col
 KERNELS = ("kernel", "graph")
@@ -42,14 +42,14 @@ def figures(rows: pl.DataFrame, by: Sequence[str] = OF_WORK["kernel"]) -> pl.Dat
 
 
 def sums(rows: pl.DataFrame, by: Sequence[str] = OF_WORK["kernel"]) -> pl.DataFrame:
-    """Returns the sums and bounds that figures are made of; those of parts of a run can be put together."""
+    """Returns the sums and bounds from which figures are computed. The sums of parts of a run can be added up."""
     ns = _col("duration_ns")
     rows = rows.with_columns(
         **{f"{name}_ns": pl.when(_col(name).is_not_null()).then(ns).otherwise(0) for name in MEANS},
         **{name: _col(name) * ns for name in MEANS},
     )
     return rows.group_by(by).agg(
-        *summed(WORK_SUMS, rows.columns),
+        *sum_expressions(WORK_SUMS, rows.columns),
         _col([f"{name}_ns" for name in MEANS]).sum(),
         _col(MEANS).sum(),
         least_device_ns=ns.min(),

@@ -1,17 +1,17 @@
-"""Reads names of kernels: is the kernel a collective, does it use tensor cores? Names of vendors are data here.
+"""Reads names of kernels: which kernels are collectives, and which use tensor cores. Names of vendors are data here.
 
     with_facts(work) -> work with
         is_communication  Boolean
-        on_tensor_cores   Boolean  null if the name does not tell
-        rounds_to_tf32    Boolean  it rounds float32 products to tf32
+        on_tensor_cores   Boolean  null if the name does not show it
+        rounds_to_tf32    Boolean  the kernel rounds float32 products to tf32
     is_told(unknown, total) -> whether so little time is unknown that a share can be stated
-    product_type(name) -> the type that a product on tensor cores multiplies; null if the name does not tell
+    product_type(name) -> the type that a product on tensor cores multiplies; null if the name does not show it
 
 Names are the only thing that every source has: the full name, with template arguments, if the source has it. Names of
-products that Triton compiles do not tell which instructions they use. A full name in C++ without a word for products
+products that Triton compiles do not show which instructions they use. A full name in C++ without a word for products
 belongs to a kernel that computes with ordinary units. A full name in C (a plain identifier, also in Triton) was chosen
-freely by the author of the kernel. So it tells only if it is of a known family, or has a word for something that is not
-a product. tests/data/tensor_cores_h100.json has the results of a card's own counters.
+freely by the author of the kernel. So it counts only if it is of a known family, or has a word for something that is
+not a product. tests/data/tensor_cores_h100.json has the results of a card's own counters.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ TENSOR_CORES = (
     r"^_matmul_ogs_\w*(bf16|fp16|fp8|fp4|e4m3|e5m2)",
     *MATRIX_CORES,
 )
-# Kernels that do not multiply on tensor cores, though their name has one of the above: they use ordinary units
+# Kernels that do not multiply on tensor cores, although their name has such a word: they use ordinary units
 # (sm80_xmma_gemm_f32f32_..._ffma_...), prepare or sum up a product, or are inductor's kernels without products, which
 # are named after their ops.
 NO_TENSOR_CORES = (
@@ -130,7 +130,7 @@ def product_type(name: pl.Expr) -> pl.Expr:
 
 
 def with_facts(work: pl.DataFrame) -> pl.DataFrame:
-    """Adds the facts. Each distinct name is looked at only once."""
+    """Adds the facts. Matches each distinct name only once."""
     names = rows_once(work, "name", "full_name").with_columns(_WHOLE)
     names = names.with_columns(on_tensor_cores=on_tensor_cores(_col("full_name"), _col("name")))
     is_on_cores = _col("on_tensor_cores").fill_null(value=False)
@@ -151,8 +151,8 @@ def with_facts(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def is_told(unknown: Time, total: Time) -> Any:
-    """Whether at most a tenth of the kernels' time belongs to kernels whose names do not tell whether they use tensor
-    cores. If it is more, no share of tensor cores is stated."""
+    """Returns whether at most a tenth of the kernels' time belongs to kernels whose names do not show whether they use
+    tensor cores. If it is more, no share of tensor cores is stated."""
     return unknown <= _MOST_UNKNOWN * total
 
 

@@ -1,8 +1,7 @@
-"""Cycles of a process are lanes, ranks of their own, while they are analysed; answers have the ranks of processes
-again.
+"""Turns the cycles of a process into lanes (ranks of their own) for the analysis, and lanes into ranks for answers.
 
 in_lanes(parts)          -> a function that computes the parts of an answer for each cycle, and puts them together
-as_ranks(parts, lanes)   -> the parts with the ranks of the lanes; those of one rank are put together
+as_ranks(parts, lanes)   -> the parts with the ranks of the lanes; parts of lanes of one rank are put together
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from dataclasses import replace
 from functools import wraps
 from typing import TYPE_CHECKING
 
-from opspan.analysis.parts import COLLECTIVES, Parts, moved, together
+from opspan.analysis.parts import COLLECTIVES, Parts, move, together
 from opspan.tables.cycles import Lane, with_cycles
 
 if TYPE_CHECKING:
@@ -41,10 +40,10 @@ def as_ranks(parts: Parts, lanes: Mapping[int, Lane]) -> Parts:
     ranks = {number: lane.rank for number, lane in lanes.items()}
     cycles = {number: lane.cycle for number, lane in lanes.items()}
     if len(set(ranks.values())) == len(ranks):
-        return {name: moved(part, ranks) for name, part in parts.items()}
+        return {name: move(part, ranks) for name, part in parts.items()}
     answer = {}
     for name, part in parts.items():
         if name == COLLECTIVES:
             part = replace(part, rows=with_cycles(part.rows, cycles))
-        answer[name] = together([moved(part, ranks)], again=True)
+        answer[name] = together([move(part, ranks)], again=True)
     return answer

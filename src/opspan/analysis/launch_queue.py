@@ -1,11 +1,11 @@
-"""Full launch queues: which launches had to wait for room in the queue, and which work made it.
+"""Finds the launches that had to wait for room in a full launch queue, and the work that made room by beginning.
 
     rooms(calls, place, names, work, waits) -> joins, as path_graph has them, with the reason FOR_ROOM
 
 A driver keeps a limited number of launches whose work has not begun. A launch that finds the queue full does not return
-before the work of an earlier one begins. The limit is not in a trace, but where it was reached it shows: however long
-the host goes on launching, the number of launches whose work has not begun stays at one depth, and these launches take
-longer than others of the same name. If a queue was never full, its limit is unknown, and none is assumed.
+before the work of an earlier launch begins. The limit is not in a trace, but one can see when it was reached: while the
+host goes on launching, the number of launches whose work has not begun stays the same, and these launches take longer
+than others of the same name. If a queue was never full, its limit is unknown, and no limit is assumed.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from opspan.analysis.spans import apart, in_order, only
 _col = pl.col
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-# CUDA makes a launch wait when 1,017 to 1,021 launches of its stream have not begun: room is made for several at once.
+# CUDA lets a launch wait if 1,017 to 1,021 launches of its stream have not begun; it makes room for several at once.
 # On an H100 (CUDA 13.0) it is 1,021, also for copies, fills and graphs; other streams do not wait.
 _NEAR = 50  # a queue counts as full if less than a fiftieth of its deepest depth is missing
 _LEAST_DEPTH = 8
 _LONG = 4  # a launch of more than 4 times the usual time of its name is long
-_LEAST_WAITS = 8  # at least so many launches at a full queue must be long
-_FEWEST = _LEAST_DEPTH + _LEAST_WAITS  # a queue with fewer launches is not looked at
-_MORE_OFTEN = 5  # long launches must be 5 times as frequent at a full queue, as other things make launches long, too
+_LEAST_WAITS = 8  # least number of launches at a full queue that must be long
+_FEWEST = _LEAST_DEPTH + _LEAST_WAITS  # a queue with fewer launches cannot be judged
+_MORE_OFTEN = 5  # long launches must be 5 times as frequent at a full queue, because they have other causes, too
 
 
 def rooms(
     calls: pl.DataFrame, place: pl.Series, names: pl.Series, work: pl.DataFrame, waits: pl.DataFrame
 ) -> pl.DataFrame:
     """Returns the joins of all full queues. `calls`, `place` and `work` come from path_graph; `names` are the names of
-    all calls. Calls in `waits` are left out, as they have joins already."""
+    all calls. Calls in `waits` are left out because they have joins already."""
     every = work.select(
         "process", "call", "device_id", "stream", "start_ns", work=pl.int_range(pl.len(), dtype=pl.Int64)
     )
@@ -51,7 +51,7 @@ def rooms(
     rows = rows.with_columns(names.gather(rows["call"]).to_physical().alias("name"))
     joins = []
     for device in apart(rows, ("process", "device_id")).values():
-        # Streams have queues of their own if one of those was full; else all streams of a device may share a queue.
+        # If a queue of one stream was full, each stream has its own queue; else all streams of a device may share one.
         busy = only(device, pl.len().over("stream") >= _FEWEST)  # there may be thousands of streams
         of_streams = [_joins_of_queue(queue, early) for queue in apart(busy, ("stream",)).values()]
         full = [queue_joins for queue_joins in of_streams if queue_joins is not None]
@@ -62,15 +62,13 @@ def rooms(
 
 
 def _joins_of_queue(rows: pl.DataFrame, early: pl.DataFrame) -> pl.DataFrame | None:
-    """Returns the joins of one queue; None if it was never full. `early` is work without a call: if it began before all
-    other work of the queue, it was launched before the recording."""
+    """Returns the joins of one queue; None if the queue was never full. `early` is work without a call. If it began
+    before all other work of the queue, it was launched before the recording."""
     if rows.height < _FEWEST:
         return None
     if early.height:
-        early = early.join(
-            rows.select("process", "device_id", "stream").unique(), on=["process", "device_id", "stream"]
-        )
-        early = early.filter(_col("start_ns") < rows["start_ns"].min())
+        key = ["process", "device_id", "stream"]
+        early = early.join(rows.select(key).unique(), on=key).filter(_col("start_ns") < rows["start_ns"].min())
     begins = pl.concat([part.select("start_ns", "work") for part in (early, rows)])  # in order, as work is
     rows = in_order(rows, "called_ns")
     called, returned = rows["called_ns"].to_numpy(), rows["returned_ns"].to_numpy()
@@ -84,8 +82,8 @@ def _joins_of_queue(rows: pl.DataFrame, early: pl.DataFrame) -> pl.DataFrame | N
     usual = _usual(rows, is_full)
     if not _is_limit(returned - called, usual, is_full):
         return None
-    # A launch that waited returned after the last begin of work; one that did not would have waited for the begin of
-    # the work that is `limit` launches ahead.
+    # A launch that waited returned after the last begin of work. A launch that did not wait would have waited for the
+    # begin of the work that is `limit` launches ahead.
     done = np.minimum(called + usual, returned)
     last = begins["start_ns"].to_numpy()[np.maximum(begun - 1, 0)]
     has_waited = is_full & (begun > 0) & (last > done)
@@ -109,7 +107,7 @@ def _joins_of_queue(rows: pl.DataFrame, early: pl.DataFrame) -> pl.DataFrame | N
 
 
 def _usual(rows: pl.DataFrame, is_full: Flags) -> Ints:
-    """Returns, for each launch, how long launches of its name usually take where the queue is not full."""
+    """Returns, for each launch, how long launches of its name usually take if the queue is not full."""
     took = rows.select("name", took=_col("returned_ns") - _col("called_ns"), is_full=pl.Series(is_full))
     elsewhere = _col("took").filter(~_col("is_full")).median()
     usual = pl.coalesce(elsewhere, _col("took").median()).over("name")

@@ -1,9 +1,9 @@
-"""The time from a call to its work on the device, how far the host is ahead, and how long the queues of streams are.
+"""Measures the time from calls to their work on devices, how far the host is ahead, and the queues of streams.
 
-    delays(calls, work) -> a row for each work of a device that has a call, in the order of the work
+    delays(calls, work) -> a row for each piece of work of a device that has a call, in the order of the work
         work      UInt32   row of the work
         call      UInt32   row of its call
-        is_first  Boolean  no other work of the call began before it
+        is_first  Boolean  no other work of the call began earlier
         delay_ns  Int64    from the end of the call to the begin of the work; negative if the work began before that
         ahead_ns  Int64    from the begin of the call to the begin of the work: how far the host is ahead of the device
         is_short  Boolean  all work of the call together took less time than the call
@@ -63,14 +63,14 @@ def queues(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _queues(waiting: pl.DataFrame, *, is_one: bool) -> pl.DataFrame:
-    """Returns the number of calls until each time, minus the number of works that have begun. All streams are counted
-    at once, as there may be thousands."""
-    # If clocks differ, work may begin before its call; then it was not in the queue at all.
+    """Returns the number of calls until each time, minus the number of works that have begun. Counts all streams at
+    once, because there may be thousands."""
+    # If clocks differ, work may begin before its call; then it was never in the queue.
     begun = pl.max_horizontal("called_ns", "start_ns")
     ends = ((_col("called_ns"), 1), (begun, -1))
     changes = pl.concat(waiting.select("stream", time_ns=time, change=pl.lit(by, pl.Int64)) for time, by in ends)
     changes = changes.sort("time_ns") if is_one else changes.sort("stream", "time_ns")
-    # The changes of a stream add up to 0, so a sum over all streams begins anew with each of them.
+    # The changes of a stream add up to 0, so the running sum is 0 at the begin of each stream.
     changes = changes.with_columns(queued=_col("change").cum_sum())
     is_last = _col("stream").ne_missing(_col("stream").shift(-1)) | _col("time_ns").ne_missing(
         _col("time_ns").shift(-1)

@@ -1,12 +1,14 @@
 """Attributes calls and work to ranges: finds the range that a call was made in, and the call and range of work.
 
     launches(ranges, calls, work) -> Launches: calls and work in the same order, with
-        calls.range        UInt32   row of the innermost range on the call's own thread when it began work.call
-        UInt32   row of the call, by process and correlation id; one call may own many works work.ambiguous     Boolean
-        several calls of the process have that id, and the last one before the work was taken work.launch_range  UInt32
-        the range of the call, or, without one, the range that the tool itself names work.range         UInt32   the
-        range that the work belongs to: launch_range; or, if the work is a node of a CUDA
-                                    graph and its creation is in the trace, the range in which the node was captured
+        calls.range        UInt32   row of the innermost range on the call's own thread when it began
+        work.call          UInt32   row of the call, by process and correlation id; one call may own many works
+        work.ambiguous     Boolean  several calls of the process have that id, and the last one before the work was
+                                    taken
+        work.launch_range  UInt32   the range of the call, or, without one, the range that the tool itself names
+        work.range         UInt32   the range that the work belongs to: launch_range; or, if the work is a node of a
+                                    CUDA graph and its creation is in the trace, the range in which the node was
+                                    captured
 
 Ranges must be nested (`nest`) first. Nothing is joined across processes.
 """
@@ -20,8 +22,8 @@ import polars as pl
 from opspan import native
 from opspan.analysis.nest import innermost, thread_key
 
-# The way from a graph's node to its original goes from an instance to its graph, and to graphs that it was cloned from
-# or is a child of. Only damaged files have longer ways.
+# The way from a node to its original leads from an instance of a graph to the graph, and on to the graphs of which that
+# is a clone or a child. Only damaged files have longer ways.
 _MOST_HOPS = 16
 _NODE = ["rank", "pid", "graph_node_id"]
 _ORIGINAL = r'"original_?[gG]raph_?[nN]ode_?[iI]d"\s*:\s*"?(-?[0-9]{1,19})'
@@ -37,25 +39,20 @@ def launches(
     calls: pl.DataFrame,
     work: pl.DataFrame,
     nodes: pl.DataFrame | None = None,
-    matched: pl.DataFrame | None = None,
+    call_of_work: pl.DataFrame | None = None,
 ) -> Launches:
-    """Attributes calls and work. `nodes`: all graph nodes that were created (rank, pid, tid, start_ns, graph_node_id,
-    original_graph_node_id), by default from the calls that created one. `matched`: the result of `matches`, if the
-    caller has it already."""
-    matched = matches(calls, work) if matched is None else matched
+    """Attributes calls and work. `nodes` are all graph nodes that were created (rank, pid, tid, start_ns,
+    graph_node_id, original_graph_node_id), by default those of the calls that created a node. `call_of_work` is the
+    result of `matches`, if the caller has it already."""
+    call_of_work = matches(calls, work) if call_of_work is None else call_of_work
     called_in = innermost(ranges, calls.rename({"start_ns": "time_ns"}))
-    launch_range = _or_named(called_in.gather(matched["call"]), ranges, work)
-    captured_in = _captured_in(ranges, work, graph_nodes(calls) if nodes is None else nodes)
+    launch_range = _or_named(called_in.gather(call_of_work["call"]), ranges, work)
+    range_ = _captured_in(ranges, work, graph_nodes(calls) if nodes is None else nodes)
+    range_ = launch_range if range_ is None else range_.zip_with(range_.is_not_null(), launch_range)
+    columns = (launch_range.alias("launch_range"), range_.alias("range"))
     return Launches(
         calls.with_columns(called_in.alias("range")),
-        work.with_columns(
-            matched["call"],
-            matched["ambiguous"],
-            launch_range.alias("launch_range"),
-            (
-                launch_range if captured_in is None else captured_in.zip_with(captured_in.is_not_null(), launch_range)
-            ).alias("range"),
-        ),
+        work.with_columns(call_of_work["call"], call_of_work["ambiguous"], *columns),
     )
 
 
@@ -89,7 +86,7 @@ def _captured_in(ranges: pl.DataFrame, work: pl.DataFrame, nodes: pl.DataFrame) 
         return None
     nodes = nodes.sort("start_ns", "tid", "original_graph_node_id")
     # A node that was created as a copy has two events: one for its creation, one that names its original. A number that
-    # was used again has two events as well; then the first one is as good as the other.
+    # was used twice has two events as well; then the first is as good as the second.
     created = nodes.unique(_NODE, keep="first", maintain_order=True)
     copied = nodes.drop_nulls("original_graph_node_id").unique(_NODE, keep="first", maintain_order=True)
     roots = _roots(created, copied)
@@ -104,7 +101,7 @@ def _roots(created: pl.DataFrame, copied: pl.DataFrame) -> pl.DataFrame:
     """Returns _NODE and `root`: the last node on the way from copy to original whose creation is in the trace; null if
     the way is a ring."""
     up = copied.select("rank", "pid", root="graph_node_id", above="original_graph_node_id")
-    # The way ends before an original that is not in the trace, and at a node that is its own original.
+    # The way ends before an original that is missing in the trace, and at a node that is its own original.
     known = created.select("rank", "pid", above="graph_node_id")
     up = up.filter(pl.col("above") != pl.col("root")).join(
         known, on=["rank", "pid", "above"], how="semi", nulls_equal=True

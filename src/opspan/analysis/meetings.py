@@ -1,8 +1,8 @@
-"""Collectives in which ranks wait for each other: all their parts are in the trace, and ended after all had begun.
+"""Finds the collectives in which ranks wait for each other: all parts are in the trace, and ended after all had begun.
 
     meetings(collectives, work) -> Meetings
 
-When the graph of `path` is walked forward, they go on once their last part has begun.
+When the graph of `path` is walked forward, such a collective goes on once its last part has begun.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _col = pl.col
 def meetings(collectives: pl.DataFrame, work: pl.DataFrame) -> Meetings:
     """Returns the meetings. `collectives` comes from Analysis, `work` from the graph."""
     parts = collectives.select(row="work", of="match", end_ns="end_ns").drop_nulls()
-    # If a collective has several kernels on a rank, only the one that ends last counts: which one waits is not known.
+    # If a collective has several kernels on a rank, only the last to end counts, because it is unknown which one waits.
     rows = work.select("row", "start_ns", "end_ns").with_row_index("node").cast({"node": pl.Int64})
     rows = rows.join(parts, on=["row", "end_ns"], maintain_order="left")
     rows = rows.with_columns(tail_ns=_col("end_ns") - _col("start_ns").max().over("of"))
@@ -27,11 +27,11 @@ def meetings(collectives: pl.DataFrame, work: pl.DataFrame) -> Meetings:
 
 @dataclass(frozen=True)
 class Meetings:
-    """The parts of collectives that wait for each other. `node` is the part's row in Graph.work, `row` in the trace's
-    work, `of` the number of the collective, `tail_ns` how long the part took after the last one had begun."""
+    """The parts of collectives that wait for each other. `node` is the part's row in Graph.work, `row` its row in the
+    trace's work, `of` the number of the collective, `tail_ns` how long the part took after the last part had begun."""
 
     parts: pl.DataFrame
 
     def without(self, rows: pl.Series) -> Meetings:
-        """Returns the meetings without those of these rows of the trace's work."""
+        """Returns the meetings without the parts that are these rows of the trace's work."""
         return Meetings(self.parts.filter(~_col("row").is_in(rows.implode())))

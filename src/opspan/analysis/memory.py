@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis.spans import PROCESS, numbered
+from opspan.analysis.spans import PROCESS, number_groups
 
 _col = pl.col
 TOTALS = ("cpu_memory", "device_memory")
@@ -35,22 +35,17 @@ def changes(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def during(changed: pl.DataFrame, start_ns: pl.Series, end_ns: pl.Series, of: pl.Series | None = None) -> pl.DataFrame:
-    """Returns, for each stretch of time, the sums of the changes in it, both ends included; 0 if an end is null. `of`:
-    the process of each stretch, a number as in the column `of` of `changed`; None: all belong to one process."""
+    """Returns, for each stretch of time, the sums of the changes in it, both ends included; 0 if an end is null. `of`
+    is the number of the process of each stretch, as in the column `of` of `changed`; None if there is one process."""
     if of is None:
-        of, changed = (
-            pl.zeros(len(start_ns), dtype=pl.UInt32, eager=True),
-            changed.with_columns(of=pl.lit(0, pl.UInt32)),
-        )
+        of = pl.zeros(len(start_ns), dtype=pl.UInt32, eager=True)
+        changed = changed.with_columns(of=pl.lit(0, pl.UInt32))
     spans = pl.DataFrame({"of": of, "start_ns": start_ns.fill_null(0), "end_ns": end_ns.fill_null(-1)})
     spans = spans.with_columns(_col("end_ns").clip(lower_bound=_col("start_ns") - 1))
     # The sum over a stretch is the sum up to its end minus the sum before its begin.
     sums = changed.sort("of", "time_ns", maintain_order=True).with_columns(_col(TOTALS).cum_sum().over("of"))
-    sums = (
-        sums.unique(("of", "time_ns"), keep="last", maintain_order=True)
-        .sort("time_ns")
-        .select("of", "time_ns", *TOTALS)
-    )
+    sums = sums.unique(("of", "time_ns"), keep="last", maintain_order=True).sort("time_ns")
+    sums = sums.select("of", "time_ns", *TOTALS)
 
     def until(time: pl.Expr) -> pl.DataFrame:
         rows = spans.select("of", time_ns=time).with_row_index("row").sort("time_ns")
@@ -68,7 +63,7 @@ def without_children(totals: pl.DataFrame, parent: pl.Series, is_child: pl.Serie
 
 
 def summed(values: pl.DataFrame, row: pl.Series, chosen: pl.Series) -> pl.DataFrame:
-    """Returns, for each row, the sums over the chosen rows that refer to it. `row`: the row that each one refers to."""
+    """Returns, for each row, the sums over the chosen rows that refer to it; `row` has the row that each refers to."""
     sums = values.with_columns(row.alias("row")).filter(chosen).drop_nulls("row").group_by("row").agg(pl.all().sum())
     rows = pl.DataFrame({"row": pl.int_range(values.height, dtype=pl.UInt32, eager=True)})
     return rows.join(sums, on="row", how="left", maintain_order="left").drop("row").fill_null(0)
@@ -76,7 +71,7 @@ def summed(values: pl.DataFrame, row: pl.Series, chosen: pl.Series) -> pl.DataFr
 
 def memory(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
     """Returns ranges with the columns. `events`: the table memory."""
-    (of_ranges, changed) = numbered(PROCESS, ranges.select(*PROCESS, "start_ns", "end_ns"), changes(events))
+    (of_ranges, changed) = number_groups(PROCESS, ranges.select(*PROCESS, "start_ns", "end_ns"), changes(events))
     totals = during(changed, of_ranges["start_ns"], of_ranges["end_ns"], of_ranges["of"])
     apart = (ranges["is_async"] | ranges["is_mark"].fill_null(value=False)).fill_null(value=False)
     own = without_children(totals, ranges["parent"], ~apart)

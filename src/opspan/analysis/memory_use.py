@@ -1,4 +1,4 @@
-"""Memory in use over time: how much there was, which ranges took it, and which blocks existed at the peak.
+"""Computes the memory in use over time, which ranges took it, and which blocks existed at the peak.
 
     curve(events, counters) -> a row for each allocation and free, in order of time, and one before the first of each
     rank, process and device:
@@ -6,7 +6,7 @@
         row              UInt32  row of the event in the table memory; null for the state before the first event
         allocated_bytes  Int64   bytes of the blocks that existed after the event
         total_bytes      Int64   bytes in use after the event, as recorded by the tool
-        reserved_bytes   Int64   bytes that torch's allocator held, as the tool recorded last
+        reserved_bytes   Int64   bytes that torch's allocator held, by the last record of the tool
 
     peaks(events, counters) -> for each rank, process and device, the first row of the curve with most allocated bytes
 
@@ -42,8 +42,8 @@ _col = pl.col
 def curve(
     events: pl.DataFrame, counters: pl.DataFrame | None = None, blocks: pl.DataFrame | None = None
 ) -> pl.DataFrame:
-    """Returns the curve. `events`: the table memory; `counters`: the table of that name, which has the reserved bytes;
-    `blocks`: the result of `allocations`, if the caller has it."""
+    """Returns the curve. `events` is the table memory, `counters` the table counters, which has the reserved bytes,
+    `blocks` the result of `allocations`, if the caller has it."""
     return _curve(events, allocations(events) if blocks is None else blocks, counters)
 
 
@@ -52,11 +52,10 @@ def peaks(events: pl.DataFrame, counters: pl.DataFrame | None = None) -> pl.Data
 
 
 def of_peaks(blocks: pl.DataFrame) -> pl.DataFrame:
-    """Returns the blocks of the highest peak of each process and device (the first of equal ones), from what `at_peak`
-    gives for several stretches of time."""
-    highest = _col("peak_bytes") == _col("peak_bytes").max().over(DEVICE)
-    kept = blocks.filter(highest)
-    return kept.filter(_col("peak_ns") == _col("peak_ns").min().over(DEVICE))
+    """Returns the blocks of the highest peak of each process and device (the first of equal peaks). `blocks` are
+    results of `at_peak` for several stretches of time."""
+    blocks = blocks.filter(_col("peak_bytes") == _col("peak_bytes").max().over(DEVICE))
+    return blocks.filter(_col("peak_ns") == _col("peak_ns").min().over(DEVICE))
 
 
 def highest(rows: pl.DataFrame) -> pl.DataFrame:
@@ -78,7 +77,8 @@ def _curve(events: pl.DataFrame, blocks: pl.DataFrame, counters: pl.DataFrame | 
 
 
 def _changes(blocks: pl.DataFrame) -> pl.DataFrame:
-    """Returns, by row of the events, the change by blocks (known) and by events that cannot be paired (unpaired)."""
+    """Returns, for each row of the events, the change by blocks (known) and by events that cannot be paired
+    (unpaired)."""
     known, unpaired = (blocks.filter(_col("address").is_null() == is_null) for is_null in (False, True))
     changes = pl.concat(
         [
@@ -94,7 +94,7 @@ def _changes(blocks: pl.DataFrame) -> pl.DataFrame:
 
 def _begins(rows: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
     """Returns a row before the first event of each device: the blocks that are freed later without an allocation, and
-    as many unpaired bytes as must have existed for their sum never to be negative."""
+    the fewest unpaired bytes with which the sum of unpaired bytes never gets negative."""
     lowest = _col("unpaired").cum_sum().min()
     first = rows.group_by(DEVICE, maintain_order=True).agg(
         _col("time_ns").first(), unpaired=-pl.min_horizontal(lowest, pl.lit(0))
@@ -109,13 +109,13 @@ def _with_reserved(rows: pl.DataFrame, counters: pl.DataFrame) -> pl.DataFrame:
     is_reserved = (_col("name") == "reserved bytes") & (_col("domain") == "torch allocator")
     values = counters.filter(is_reserved, _col("time_ns").is_not_null())
     values = values.select(*DEVICE, "time_ns", reserved_bytes=_col("value").cast(pl.Int64, strict=False))
-    # A counter of the same time belongs to the event, and gives the state after it.
+    # A counter with the time of an event gives the state after the event.
     both = pl.concat([values.with_columns(is_counter=True), rows], how="diagonal").sort("time_ns", maintain_order=True)
     return both.with_columns(_col("reserved_bytes").forward_fill().over(DEVICE)).filter(_col("is_counter").is_null())
 
 
 def operators(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """Returns the sums by name. `events`: the table memory."""
+    """Returns the sums by name. `events` is the table memory."""
     keys = ("rank", "device_id")
     own = changes_in(ranges, events).group_by(*keys, "range").agg(_col(COUNTED).sum())
     rows = by_name(ranges, own, keys)
@@ -133,7 +133,7 @@ def operators(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
 
 
 def changes_in(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """Returns a row for each allocation and free in order of time: the columns COUNTED, and `range`, the innermost."""
+    """Returns a row for each allocation and free in order of time: the columns COUNTED, and the innermost `range`."""
     rows = in_order(events)
     is_alloc = _col("event") == "alloc"
     return rows.select(
@@ -148,9 +148,9 @@ def changes_in(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
 
 
 def by_name(ranges: pl.DataFrame, own: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-    """Returns sums of COUNTED for each of the keys and each name of a range: those of the ranges themselves as self_*,
-    and those of all ranges inside, too, where a range within another of the same name counts once. `own`: COUNTED by
-    the keys and `range`, which is null outside of ranges; then the name is null, too."""
+    """Returns sums of COUNTED for each of the keys and each name of a range: as self_* for the ranges themselves, else
+    with all ranges inside. A range inside another of its name counts once. `own` has COUNTED by the keys and `range`;
+    outside of ranges `range` and the name are null."""
     parts = [
         _named(own, ranges).rename({name: f"self_{name}" for name in COUNTED}),
         _named(own.filter(_col("range").is_null()), ranges),
@@ -167,10 +167,10 @@ def _around(ranges: pl.DataFrame, own: pl.DataFrame, keys: tuple[str, ...]) -> p
     """Returns rows like those of `own` for the outermost range of each name, with the sums of the range and of all
     ranges inside it.
 
-    The rows go up the tree all at once, and rows that meet are added up, so they soon become few. Other ways take time
-    in proportion to devices times ranges. Arrays of numpy serve here, as a tree may be thousands of ranges deep.
+    All rows go up the tree at once, and rows that meet are added up, so they soon become few. Other ways take time in
+    proportion to devices times ranges. The code uses numpy because a tree may be thousands of ranges deep.
     """
-    import numpy as np  # late, as the import takes longer than the findings of a small trace
+    import numpy as np  # late, because the import takes longer than the findings of a small trace
 
     marked = outermost(ranges).alias("marked").to_frame()
     nearest = native.nearest(pl.concat([ranges.select("parent"), marked], how="horizontal")).cast(pl.Int64)
@@ -201,7 +201,7 @@ def _around(ranges: pl.DataFrame, own: pl.DataFrame, keys: tuple[str, ...]) -> p
 
 
 def outermost(ranges: pl.DataFrame) -> pl.Series:
-    """Returns, for each range, whether it lies in no other range of its name."""
+    """Returns, for each range, whether it lies outside of all other ranges of its name."""
     same = ("rank", "pid", "tid", "name")
     in_tree = ~(_col("is_async") | _col("is_mark")).fill_null(value=False)
     rows = ranges.select(*same, "start_ns", "end_ns", in_tree.alias("in_tree")).with_row_index("row")
@@ -213,7 +213,7 @@ def outermost(ranges: pl.DataFrame) -> pl.Series:
 
 
 def at_peak(ranges: pl.DataFrame, events: pl.DataFrame, blocks: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Returns the blocks. `events`: the table memory; `blocks`: the result of `allocations`, if the caller has it."""
+    """Returns the blocks. `events` is the table memory, `blocks` the result of `allocations`, if the caller has it."""
     blocks = allocations(events) if blocks is None else blocks
     rows = in_order(events)["row"]
     # Events are compared by their place in the order, because times may be equal.

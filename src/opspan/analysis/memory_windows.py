@@ -1,11 +1,12 @@
-"""The memory that ranges took and freed in each of many equal pieces of time: any window of whole pieces is their sum.
+"""Sums the memory that ranges took and freed in many equal pieces of time, which add up to any window of pieces.
 
     Pieces.of(times, count) -> the pieces of equal length that these times lie in: first_ns, length_ns, count
     in_pieces(ranges, events, pieces) -> a row for each piece, device and name of a range in which memory was taken or
         freed, or that was called: rank, pid, device_id, piece, name (null outside of ranges), calls, and the sums of
         memory_use.operators: SUMS for ranges of this name and all ranges inside, self_SUMS for these alone
- Added up over all pieces and processes, these are the figures of `operators`, except for events without a time. A call
-counts in the piece in which it begins. If it begins before the first event or after the last one, it counts in the
+
+Added up over all pieces and processes, the rows give the figures of `operators`, except for events without a time. A
+call counts in the piece in which it begins. If it begins before the first event or after the last one, it counts in the
 first or last piece. Ranges must be nested (`nest`) first.
 """
 
@@ -36,7 +37,7 @@ class Pieces:
         return cls(first, (last - first) // count + 1, count)
 
     def piece(self, time: str) -> pl.Expr:
-        """Returns the number of the piece that a time is in, or the first or last piece if it lies outside."""
+        """Returns the number of the piece that a time is in. Times outside count in the first or last piece."""
         since = _col(time).cast(pl.Int128) - self.first_ns  # damaged times may not fit in 64 bits
         return (since // self.length_ns).clip(0, self.count - 1).cast(pl.Int64)
 
@@ -55,7 +56,7 @@ def in_pieces(ranges: pl.DataFrame, events: pl.DataFrame, pieces: Pieces) -> pl.
 
 
 def _calls(ranges: pl.DataFrame, rows: pl.DataFrame, pieces: Pieces) -> pl.DataFrame:
-    """Counts the ranges of the names in `rows` that began in each piece, for each device that the name occurs with."""
+    """Counts the ranges that began in each piece, for each name in `rows` and each device that the name occurs with."""
     of_device = ["rank", "device_id", "name"]
     names = rows.select(of_device).unique()
     calls = ranges.filter(~_col("is_mark").fill_null(value=False))

@@ -1,8 +1,8 @@
 """Merges two traces that different tools recorded of the same processes at once, such as the CPU side and the GPU side.
 
-merge(one, other) -> Trace with one rank, on the clock of `one`. A range that both tools saw appears once, as the row of
-`one`; columns that are null there are filled from `other`. docs/analysis.md says how clocks are aligned, and when
-traces are refused.
+merge(one, other) -> Trace with one rank, on the clock of `one`. A range that both tools recorded appears once, as the
+row of `one`; columns that are null in it are filled from `other`. docs/analysis.md says how clocks are aligned, and
+when traces are refused.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from opspan.printable import LONGEST_LINE, listed, plural
 from opspan.tables import Issues, Metadata, Tables
 from opspan.tables.tables import clock_shift_ns, id_count, moved
 
-# For a range that two tools saw, the two starts differ only by the time that the tools themselves take.
+# The two starts of a range that both tools recorded differ only by the time that the tools themselves take.
 MOST_APART_NS = 1_000_000
-# Clocks are aligned by pairs of ranges if there are at least so many; else by the clocks that the files name.
+# With at least so many pairs of ranges, these align the clocks; else the clocks that the files name are used.
 LEAST_PAIRS = 8
-# Two ranges of one name may begin so far apart and still be the same range, however well the other pairs agree.
+# Two ranges of one name may begin this far apart and still be the same range, even if the other pairs agree better.
 LEAST_TOLERANCE_NS = 5_000
 
 _KEY = ["pid", "tid", "name"]
@@ -33,10 +33,10 @@ _ONE_A_ROW = {"threads": ["pid", "tid"], "processes": ["pid"], "devices": ["devi
 class Alignment:
     """The way in which the times of the other trace were brought to the clock of the first."""
 
-    by: str  # ranges: by ranges that both saw; clock: both read the same clock; UTC: both files relate theirs to UTC
-    shift_ns: int  # was added to the times of the other
-    pairs: int  # number of ranges that both saw
-    within_ns: int | None  # nine in ten pairs are no further apart; None: there were too few pairs
+    by: str  # ranges: by ranges that both recorded; clock: both read the same clock; UTC: both files have UTC times
+    shift_ns: int  # was added to the times of the other trace
+    pairs: int  # number of ranges that both recorded
+    within_ns: int | None  # nine in ten pairs are at most this far apart; None if there were too few pairs
 
 
 def merge(one: Tables, other: Tables) -> Tables:
@@ -126,8 +126,8 @@ def _known(ranges: pl.DataFrame) -> pl.LazyFrame:
 
 
 def _in_order(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
-    """Pairs the n-th range of each name and thread if both traces have equally many: one and other (ids), apart_ns, and
-    the times of both."""
+    """Pairs the n-th ranges of each name and thread if both traces have equally many of these. Returns one and other
+    (ids), apart_ns, and the times of both."""
     joined = _known(first).join(_known(second), on=[*_KEY, "nth", "count"], suffix="_other")
     apart = pl.col("start_ns") - pl.col("start_ns_other")
     times = pl.col("start_ns", "end_ns", "start_ns_other", "end_ns_other")
@@ -160,13 +160,14 @@ def _same(first: pl.DataFrame, second: pl.DataFrame, pairs: pl.DataFrame, alignm
     """Returns the ids of the ranges that both traces have: one, other."""
     if alignment.within_ns is None:
         return pairs.clear().select("one", "other")
-    # The code of the range ran inside both, so they overlap, however long the thread was held up between their begins.
+    # The code of the range ran inside both ranges, so they overlap, even if the thread was held up between their
+    # begins.
     tolerance, shift = max(3 * alignment.within_ns, LEAST_TOLERANCE_NS), alignment.shift_ns
     overlap = (pl.col("start_ns_other") + shift <= pl.col("end_ns") + tolerance) & (
         pl.col("start_ns") <= pl.col("end_ns_other") + shift + tolerance
     )
     in_order = pairs.filter(overlap).select("one", "other")
-    # If one tool has more ranges of a name than the other, the nearest ones are paired.
+    # If one tool has more ranges of a name than the other, the nearest ranges are paired.
     ours = _known(first).filter(~pl.col("id").is_in(in_order["one"].implode()))
     theirs = _known(second).filter(~pl.col("id").is_in(in_order["other"].implode()))
     near = (
@@ -187,8 +188,8 @@ def _same(first: pl.DataFrame, second: pl.DataFrame, pairs: pl.DataFrame, alignm
 
 
 def _ranges(ours: pl.DataFrame, theirs: pl.DataFrame, same: pl.DataFrame) -> pl.DataFrame:
-    """Returns all ranges of the first trace, with nulls filled from the other, and the ranges that only the other
-    has."""
+    """Returns all ranges of the first trace, with nulls filled from the other trace, and the ranges that only the other
+    trace has."""
     shared = theirs.join(same, left_on="id", right_on="other", how="inner").drop("id", "parent_id")
     columns = [name for name in shared.columns if name in ours.columns and name not in ("start_ns", "end_ns")]
     joined = ours.join(shared, left_on="id", right_on="one", how="left", suffix="_other", maintain_order="left")

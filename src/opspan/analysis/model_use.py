@@ -1,4 +1,4 @@
-"""The model's use of devices (MFU): the share of their peak that its products used while they worked on it.
+"""Computes the model's use of devices (MFU): the share of their peak that its products used while they worked on it.
 
     spans_of(trace, steps) -> rank, pid, step, start_ns, end_ns: the steps, or the whole time of a process without steps
     in_spans(rows, ranges, spans) -> the rows of `roofline.parts` whose ranges begin in a span, with its number, `span`
@@ -6,7 +6,7 @@
     use(placed, spans, work) -> for each span, its process and
         wall_ns   Int64    how long it is
         ideal_ns  Float64  the least time that its products take
-        masked_ns Float64  the time that they would take in addition for what the masks of attention hide
+        masked_ns Float64  the additional time for the operations that the masks of attention hide
         is_known  Boolean  whether the peaks are known for at least 99 % of the products' time
         devices   UInt32   how many devices its process used
     use_of_run(placed, spans, work) -> the same for each process; where spans overlap, time and products count once
@@ -20,11 +20,11 @@ import polars as pl
 
 from opspan.analysis.averages import on_device
 from opspan.analysis.busy import whole_times
-from opspan.analysis.spans import PROCESS, bounded, length, numbered, union, within
+from opspan.analysis.spans import PROCESS, bounded, length, number_groups, union, within
 from opspan.tables import Tables
 
 _col = pl.col
-_LITTLE = 0.01  # the MFUs of two equal runs differ by about as much
+_LITTLE = 0.01  # the MFUs of two equal runs differ by about this much
 
 
 def spans_of(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
@@ -46,10 +46,10 @@ def in_spans(rows: pl.DataFrame, ranges: pl.DataFrame, spans: pl.DataFrame) -> p
 def on_devices(trace: Tables, spans: pl.DataFrame, owner: pl.Series) -> pl.DataFrame:
     """Returns the time of each span on devices: from the first work that the host began in it to the last.
 
-    Idle time between spans belongs to them, too: a span lasts at least as long as the host was in it. It does not begin
-    before devices are done with what they began before its own first work. Work that runs between two spans for other
-    code is in neither of them. Nothing counts before the first and after the last work of the spans of a process. If no
-    device was used, the spans of the host are returned.
+    Idle time between spans belongs to them, too: a span lasts at least as long as the host was in it. A span does not
+    begin before devices are done with all that they began before the first work of the span. Work of other code that
+    runs between two spans is in neither of them. Nothing counts before the first and after the last work of the spans
+    of a process. If no device was used, the spans of the host are returned.
     """
     columns = (*PROCESS, "start_ns", "end_ns", "kind", "is_overhead", "range", "call")
     work = on_device(trace.work.select(columns)).filter(_col("end_ns") >= _col("start_ns"))
@@ -70,19 +70,19 @@ def on_devices(trace: Tables, spans: pl.DataFrame, owner: pl.Series) -> pl.DataF
 
 
 def _begun(trace: Tables, work: pl.DataFrame, owner: pl.Series) -> pl.DataFrame:
-    """Returns the work with begun_ns: when the host began the op with a cost that it is part of, or else its launch. If
-    a process has neither for any work, it is the begin of the work itself. If only some work has none, that work was
-    launched before the part of the run that was read, and begun_ns is null."""
+    """Returns the work with begun_ns: when the host began the op with a cost that the work is part of, else when the
+    work was launched. If both are unknown for all work of a process, begun_ns is the begin of the work itself. If they
+    are unknown only for some work, it was launched before the part of the run that was read, and begun_ns is null."""
     starts = trace.ranges["start_ns"].gather(owner.gather(work["range"]))
     begun = pl.DataFrame({"op_ns": starts, "call_ns": trace.calls["start_ns"].gather(work["call"])})
     rows = work.select(*PROCESS, "start_ns").hstack(begun.select(begun_ns=pl.coalesce("op_ns", "call_ns")))
-    is_told = _col("begun_ns").is_not_null().any().over(PROCESS)
-    return rows.with_columns(begun_ns=pl.when(is_told).then("begun_ns").otherwise("start_ns"))
+    has_any = _col("begun_ns").is_not_null().any().over(PROCESS)
+    return rows.with_columns(begun_ns=pl.when(has_any).then("begun_ns").otherwise("start_ns"))
 
 
 def _busy_until(work: pl.DataFrame, rows: pl.DataFrame) -> pl.Series:
-    """Returns, for each span, when devices were done with everything that they began before its first work."""
-    of_work, of_rows = numbered(PROCESS, work, rows)
+    """Returns, for each span, when devices were done with all work that they began before the span's first work."""
+    of_work, of_rows = number_groups(PROCESS, work, rows)
     before = of_work.sort("start_ns").select("of", "start_ns", until_ns=_col("end_ns").cum_max().over("of"))
     firsts = of_rows.select("span", "of", "first_ns").drop_nulls().sort("first_ns")
     until = firsts.join_asof(

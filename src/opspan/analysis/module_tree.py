@@ -1,4 +1,4 @@
-"""The modules of a model as a tree by their names, with the time of each and that of all modules inside.
+"""Builds a tree of the modules of a model by their names, with the time of each module and of all modules inside.
 
     module_tree(trace) -> a row for each module, after its parent; the last row stands for time outside of modules
         module          its full name, such as layers.0.linear; null outside of modules
@@ -7,7 +7,7 @@
         count           how often it was called; null if never, such as for a list of modules
         self_cpu_ns, self_device_ns     time of its ranges
         cpu_ns, device_ns               time of its ranges and those of all modules inside
-        PHASE_cpu_ns, PHASE_device_ns   how much of that was forward, backward, ...
+        PHASE_cpu_ns, PHASE_device_ns   the part of cpu_ns and device_ns that is forward, backward, ...
 
     module_frames(trace, tree) -> the tree with the ops of each module below it, for flame graphs
         parent, name, kind (module, or the phase of the op), cpu_ns, device_ns (self times)
@@ -81,7 +81,7 @@ def module_frames(trace: Tables, tree: pl.DataFrame) -> pl.DataFrame:
 
 
 def _tree(modules: Iterable[str]) -> pl.DataFrame:
-    """Returns the modules in order, each after the one that it is in."""
+    """Returns the modules in order, each after its parent."""
     rows: dict[str, tuple[str, int | None]] = {}
     place: dict[str, int] = {}
     for module in modules:

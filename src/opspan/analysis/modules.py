@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis.autograd import handed_on
+from opspan.analysis.autograd import inherit_from_forward
 from opspan.analysis.functions import module_paths
 from opspan.analysis.nest import innermost, nearest
 
@@ -30,7 +30,7 @@ _THREAD = ["rank", "pid", "tid"]
 
 
 def modules(ranges: pl.DataFrame, calls: pl.DataFrame | None = None) -> pl.DataFrame:
-    """Adds the modules. `calls`: the table `functions`, if the ranges have a column `function`."""
+    """Adds the modules. `calls` is the table `functions`, if the ranges have a column `function`."""
     own = _own(ranges)
     around = nearest(ranges, own.is_not_null())
     module = own.gather(around)
@@ -42,7 +42,7 @@ def modules(ranges: pl.DataFrame, calls: pl.DataFrame | None = None) -> pl.DataF
         module = spans["module"].gather(inside).zip_with(inside.is_not_null() & inner.fill_null(value=True), module)
     if calls is not None and calls.height and "function" in ranges.columns:
         module = module.zip_with(module.is_not_null(), module_paths(calls).gather(ranges["function"]))
-    return ranges.with_columns(handed_on(ranges, module).alias("module"))
+    return ranges.with_columns(inherit_from_forward(ranges, module).alias("module"))
 
 
 def _own(ranges: pl.DataFrame) -> pl.Series:
@@ -60,8 +60,8 @@ def _own(ranges: pl.DataFrame) -> pl.Series:
 
 
 def fsdp_spans(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Returns spans from each pre_forward to the post_forward that follows it for the same module and thread, without
-    spans inside a range of the same module with the kind module."""
+    """Returns spans from each pre_forward to the next post_forward of the same module and thread. Leaves out spans
+    inside a range of the same module with the kind module."""
     is_fsdp = ranges["name"].cat.starts_with("FSDP::p")
     if not is_fsdp.any():
         return ranges.clear().select(*_THREAD, "start_ns", "end_ns", "is_async", module="name")
@@ -78,7 +78,7 @@ def fsdp_spans(ranges: pl.DataFrame) -> pl.DataFrame:
     marks = marks.with_columns(
         _col("when").shift(-1).over(key).alias("next"), _col("end_ns").shift(-1).over(key).alias("next_end_ns")
     )
-    # A pre_forward without a post_forward (a checkpoint recomputes) stands for the module only as long as it lasts.
+    # A pre_forward without a post_forward (a checkpoint recomputes) stands for the module only during the range itself.
     end_ns = pl.when(_col("next") == "post").then("next_end_ns").otherwise("end_ns")
     spans = marks.filter(_col("when") == "pre").select(
         *_THREAD,
@@ -91,8 +91,8 @@ def fsdp_spans(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_own_range(spans: pl.DataFrame, of_modules: pl.DataFrame) -> pl.Series:
-    """Returns, for each span, whether the innermost module's range around its begin is that of the same module. FSDP's
-    name of a module starts at the module that it shards, so it is the end of the range's name."""
+    """Returns, for each span, whether the innermost range of a module around its begin is of the same module. FSDP's
+    name of a module starts at the module that FSDP shards, so it is the end of the range's name."""
     around = innermost(of_modules, spans.rename({"start_ns": "time_ns"}))
     names = pl.DataFrame({"span": spans["module"], "range": of_modules["name"].gather(around)})
     full_name = pl.lit(".") + _col("range").cast(pl.String).str.replace_all(_WRAPPERS, "")

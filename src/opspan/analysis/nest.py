@@ -4,9 +4,9 @@
         parent    UInt32   row of the innermost range of the thread that contains this one; null at the root
         depth     UInt32   how many ranges contain it
         self_ns   Int64    its time minus that of its children; null for marks and async ranges
-        end_ns    Int64    an open range ends with the trace, or with the range of its stack that it began in
+        end_ns    Int64    an open range ends with the trace, or with the range around it in its stack
         is_open   Boolean  its end was not in the trace
-        is_async  Boolean  it stands outside the tree, and is never a parent
+        is_async  Boolean  it is outside the tree, and is never a parent
         overlaps  Boolean  it is async because it begins inside a range of its thread and ends after that range
 
 Row numbers refer to the frame that was passed in. Nothing here knows what a range means.
@@ -38,19 +38,19 @@ def thread_key(*frames: pl.DataFrame) -> tuple[pl.Expr, ...]:
 
 
 def codes(name: str) -> pl.Expr:
-    """Returns a column of repeated texts as numbers: equal texts have equal numbers within this process of Python."""
+    """Returns a column of texts as numbers. Equal texts have equal numbers within this process of Python."""
     return _col(name).cast(pl.Categorical).to_physical().cast(pl.UInt32)
 
 
 def trace_end_ns(*frames: pl.DataFrame) -> int:
-    """Returns the last time in any of the frames, without what the profiler did itself."""
+    """Returns the last time in any of the frames, without the profiler's own work."""
     times = [frame[name].max() for frame in map(own, frames) for name in ("start_ns", "end_ns")]
     return max((time for time in times if isinstance(time, int)), default=0)
 
 
 def nest(ranges: pl.DataFrame, end_ns: int | None = None) -> pl.DataFrame:
-    """Nests the ranges. `end_ns`: the end of the trace, if that is later than the last time in the ranges."""
-    # If ranges were nested before, the ends and overlaps that were added then do not count.
+    """Nests the ranges. `end_ns` is the end of the trace, if it is later than the last time in the ranges."""
+    # If ranges were nested before, the ends and overlaps that `nest` added then do not count.
     was_open, was_apart = (_col(name) if name in ranges.columns else pl.lit(False) for name in ("is_open", "overlaps"))
     again = "is_open" in ranges.columns
     columns = ranges.select(
@@ -63,7 +63,7 @@ def nest(ranges: pl.DataFrame, end_ns: int | None = None) -> pl.DataFrame:
     )
     last = trace_end_ns(ranges)
     tree = native.nest(columns, last if end_ns is None else max(last, end_ns))
-    # If no end has changed, the old column is kept, to save memory.
+    # If no end has changed, the old column stays, to save memory.
     if "end_ns" in tree.columns and not tree["is_open"].any() and tree["end_ns"].equals(ranges["end_ns"]):
         tree = tree.drop("end_ns")
     return ranges.with_columns(tree)
@@ -72,8 +72,8 @@ def nest(ranges: pl.DataFrame, end_ns: int | None = None) -> pl.DataFrame:
 def innermost(ranges: pl.DataFrame, points: pl.DataFrame) -> pl.Series:
     """Returns, for each point (rank, pid, tid, time_ns), the row of the innermost open range: the one that began last.
 
-    A range that was reported as async counts only if no other is open. `ranges` may be any rows of a nested frame; the
-    result has row numbers of `ranges`.
+    A range that was reported as async counts only if no other range is open. `ranges` may be any rows of a nested
+    frame; the result has row numbers of `ranges`.
     """
     if not points.height:
         return pl.Series("range", [], dtype=pl.UInt32)
@@ -86,8 +86,8 @@ def innermost(ranges: pl.DataFrame, points: pl.DataFrame) -> pl.Series:
 
 
 def openings(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Returns the ranges of a nested frame as native.cut takes them, row for row. Marks get no thread, as they open
-    nothing. Ranges that were reported as async count only if no other is open."""
+    """Returns the ranges of a nested frame as native.cut takes them, row for row. Marks get a null thread because they
+    do not open anything. Ranges that were reported as async count only if no other range is open."""
     is_apart = (_col("is_async") & ~_col("overlaps")).fill_null(value=False)
     tid = pl.when(~_col("is_mark").fill_null(value=False)).then("tid").cast(pl.Int64).alias("tid")
     kind = pl.lit(None, dtype=pl.UInt8)
@@ -95,13 +95,14 @@ def openings(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def nearest(ranges: pl.DataFrame, marked: pl.Series) -> pl.Series:
-    """Returns, for each range, the row of the nearest marked one: itself, or the next one up the tree, or null."""
+    """Returns, for each range, the row of the nearest marked range: itself, or the next marked range up the tree, or
+    null."""
     return native.nearest(ranges.select("parent", marked.fill_null(value=False).alias("marked")))
 
 
 def enclose(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Adds parent and self_ns of a different tree, as torch.profiler builds it: a range that overlaps an earlier one
-    closes it for later ranges, and the time of both is subtracted from the range around them, so the overlap is
+    """Adds parent and self_ns of the tree that torch.profiler builds. In it, a range that overlaps an earlier range
+    closes that range for later ranges. The time of both is subtracted from the range around them, so the overlap is
     subtracted twice. Ends must be known; marks are not in the tree."""
     columns = ranges.select(
         *thread_key(ranges), "start_ns", pl.when(~_col("is_mark").fill_null(value=False)).then("end_ns").alias("end_ns")

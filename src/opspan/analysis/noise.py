@@ -1,16 +1,16 @@
-"""The usual time of a step, its error, and whether two runs differ by more than the noise of their steps.
+"""Computes the usual time of a step, its error, and whether two runs differ by more than the noise of their steps.
 
     usual(times) -> Usual, with a value for each row of `times` (ns; a column for each step, in order of time)
         .usual    the mean of the steps, without the fifth that took least and the fifth that took most
         .error    its standard error
         .freedom  degrees of freedom: how many independent differences between steps the error rests on
-    is_real(count) -> an expression: whether usual_before and usual_after differ by more than noise, by their error_
-        and freedom_ columns; `count` is how many such rows are looked at
+    is_real(count) -> an expression: whether usual_before and usual_after differ by more than noise, by the columns
+        error_before, error_after, freedom_before and freedom_after; `count` is the number of compared rows
 
 This is the test of Welch and Yuen, whose error shrinks with the number of steps, with two changes. First, steps that
-follow each other are alike, because a clock slows down or a neighbour takes the memory. They tell less than as many
-independent ones, so the error grows with the correlation of each step with the next, corrected for its bias and
-enlarged by half of its own error. A run counts as four independent steps at least, as a few steps tell little about
+follow each other are alike, because a clock slows down or a neighbour takes the memory. They say less than as many
+independent steps, so the error grows with the correlation of each step with the next, corrected for its bias and
+enlarged by half of its own error. A run counts as at least four independent steps, because a few steps say little about
 their correlation. Second, if enough equal rows are compared, one of them will differ by chance. So the limit is set
 such that all rows together are wrong as often as one row alone would be.
 
@@ -45,13 +45,13 @@ class Usual(NamedTuple):
 def usual(times: npt.NDArray[np.int64]) -> Usual:
     rows, steps = times.shape
     cut = int(_TRIMMED * steps)
-    kept = steps - 2 * cut
+    remaining = steps - 2 * cut
     values = times.astype(np.float64)
     order = np.sort(values, axis=1)
     middle = order[:, cut : steps - cut].mean(axis=1)
     if steps < 2:
         return Usual(middle, np.zeros(rows), np.zeros(rows))
-    # Values that are further out count as the outermost value that is kept.
+    # The trimmed values count as the outermost value that remains.
     values = np.clip(values, order[:, [cut]], order[:, [steps - cut - 1]])
     values -= values.mean(axis=1, keepdims=True)
     squares = (values**2).sum(axis=1)
@@ -60,8 +60,9 @@ def usual(times: npt.NDArray[np.int64]) -> Usual:
     most = max(steps / _INDEPENDENT, 1)
     largest = (most - 1) / (most + 1)
     alike = np.clip(alike, 0, largest)
-    fewer = (1 + alike) / (1 - alike)  # so many steps tell as much as one independent step
-    return Usual(middle, np.sqrt(squares / (kept * (kept - 1)) * fewer), np.maximum((kept - 1) / fewer, 1))
+    fewer = (1 + alike) / (1 - alike)  # so many steps say as much as one independent step
+    error = np.sqrt(squares / (remaining * (remaining - 1)) * fewer)
+    return Usual(middle, error, np.maximum((remaining - 1) / fewer, 1))
 
 
 def is_real(count: int = 1) -> pl.Expr:

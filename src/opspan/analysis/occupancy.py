@@ -1,23 +1,23 @@
-"""Estimates from its launch how much of a device a kernel can use.
+"""Estimates how much of a device a kernel can use, from the shape of its launch.
 
     blocks_per_sm(kernels, devices) -> Float64, blocks of the launch for each multiprocessor
-    occupancy(kernels, devices)     -> Float64, share of a multiprocessor's threads that the kernel has at most
+    occupancy(kernels, devices)     -> Float64, the largest share of a multiprocessor's threads that the kernel can use
 
 Occupancy is what the TensorBoard plugin calls estimated achieved occupancy. It is the number of blocks on a
 multiprocessor, times the threads of a block, divided by the threads that the multiprocessor can have. The number of
 blocks is at most the number that fits, by the limits for blocks, warps, registers and shared memory that NVIDIA gives
 for the capability.
 
-torch.profiler's files have both figures, which are taken. But if a file has an occupancy of 0, as for kernels with more
-than 48 KiB of shared memory, it is computed here. It is null if anything is missing, for devices that LIMITS does not
-have, and for devices of other makers than NVIDIA. See docs/analysis.md, "Compared with other tools".
+torch.profiler's files have both figures, and these are taken. But if a file has an occupancy of 0, as for kernels with
+more than 48 KiB of shared memory, it is computed here. It is null if anything is missing, for devices that LIMITS does
+not have, and for devices of other makers than NVIDIA. See docs/analysis.md, "Compared with other tools".
 """
 
 from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis.spans import distinct, looked_up
+from opspan.analysis.spans import distinct, look_up
 
 _col = pl.col
 _WARP = 32
@@ -55,7 +55,7 @@ _OTHER_MAKERS = r"(?i)amd|radeon|instinct|gfx"  # their capabilities are numbers
 def blocks_per_sm(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.Series:
     key = ["rank", "device_id"]
     sizes = devices.select(*key, "multiprocessors").unique(key, keep="first")
-    rows = looked_up(kernels.select(*key, *_GRID, "payload_json"), sizes, key)
+    rows = look_up(kernels.select(*key, *_GRID, "payload_json"), sizes, key)
     blocks = _product(_GRID)
     computed = pl.when(_col("multiprocessors") > 0, blocks > 0).then(blocks / _col("multiprocessors"))
     in_file = _number("payload_json", _FILE_BLOCKS)
@@ -68,8 +68,8 @@ def occupancy(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.Series:
     key = [name for name in rows.columns if name != "in_file"]
     alike = distinct(rows.filter(_col("in_file").is_null() | (_col("in_file") == 0)), key)
     limited = alike.join(_limits(devices), on=["rank", "device_id"], nulls_equal=True)
-    rows = looked_up(rows, limited.select(*key, computed=_computed()), key)
-    is_small = _col("shared") <= _COMMON_SHARED  # then 0 in the file means less than half a percent
+    rows = look_up(rows, limited.select(*key, computed=_computed()), key)
+    is_small = _col("shared") <= _COMMON_SHARED  # for these, 0 in the file means less than half a percent
     either = pl.coalesce(pl.when(_col("in_file") > 0).then("in_file"), "computed", pl.when(is_small).then("in_file"))
     return rows.select(occupancy=either)["occupancy"]
 
@@ -81,7 +81,7 @@ def shared_bytes() -> pl.Expr:
     return pl.coalesce(of_launch, in_file).alias("shared_bytes")
 
 
-_COMMON_SHARED = 48 * 1024  # a block must ask for more than this, which torch.profiler does not see
+_COMMON_SHARED = 48 * 1024  # a kernel must ask the driver for more, which torch.profiler does not see
 
 
 def _limits(devices: pl.DataFrame) -> pl.DataFrame:
@@ -106,7 +106,7 @@ def _computed() -> pl.Expr:
     )
     is_known = (threads > 0) & (_product(_GRID) > 0) & (_col("registers") > 0) & (_col("multiprocessors") > 0)
     most = pl.min_horizontal(fit)
-    # The kernel ran, so its blocks did fit. If none fits by these numbers, some number is wrong.
+    # The kernel ran, so its blocks did fit. If these numbers say that no block fits, some number is wrong.
     is_known &= (_col("shared") >= 0) & (most > 0)
     blocks = pl.min_horizontal(most, _product(_GRID) / _col("multiprocessors"))
     return pl.when(is_known).then(blocks * threads / (_col("warps") * _WARP))

@@ -1,4 +1,4 @@
-"""The cost of one op, from the sizes, values and types of its inputs: operations, and bytes that it reads and writes.
+"""Computes the cost of one op (operations, and bytes read and written) from sizes, values and types of its inputs.
 
     cost(rule, sizes, values, types) -> Cost
 
@@ -40,25 +40,25 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class CostRule:
-    """The rule by which an op costs something."""
+    """The rule for the cost of an op."""
 
     flops: Formula
     reads: Sequence[int]  # numbers of arguments; those that are tensors are read as a whole
     writes: Writes
     is_product: bool = False
-    # The type that it computes in: that of an argument, that of several arguments if they have the same type, a named
-    # type, or (None) the strongest type of all that it reads.
+    # The type in which the op computes: the type of an argument, of several arguments if their types are equal, a named
+    # type, or (None) the strongest type of all arguments that it reads.
     computes_as: int | tuple[int, ...] | str | None = None
     says: str = ""  # the formula in words, for docs/costs.md
     masked: Formula | None = None  # the operations that a mask hides
-    # Whether an element of the first argument may hold two values, judged by sizes: then a trace without types does
-    # not tell the cost.
+    # Whether an element of the first argument may hold two values, judged by sizes: if so, the cost is unknown in a
+    # trace without types.
     may_be_packed: Callable[[Sizes], bool] | None = None
 
 
 def cost(rule: CostRule, sizes: Sizes, values: Values, types: Sequence[str] | None) -> Cost:
     """Returns the cost, with None for unknown parts. `types` is None if the trace has no types. If opspan does not know
-    a type, it does not know the bytes either; the number of operations follows from the sizes."""
+    a type, the bytes are unknown, too; the number of operations follows from the sizes."""
     types_ = _Types(sizes, types)
     tensors = [at for at in rule.reads if at < len(sizes) and types_.is_tensor(at)]
     own = _computed_in(rule, tensors, types_)
@@ -87,15 +87,15 @@ class _Types:
     def is_tensor(self, at: int) -> bool:
         if self.types is None or at >= len(self.types):
             return bool(self.sizes[at])  # without dimensions it may be a scalar
-        # An argument with dimensions is a tensor: torch's names of types, such as Double, stand for scalars, too.
+        # torch's names of types, such as Double, also stand for scalars. An argument with dimensions is a tensor.
         return self.types[at] not in NO_TENSOR or (bool(self.sizes[at]) and type_of(self.types[at]) is not None)
 
     def is_list(self, at: int) -> bool:
         return self.types is not None and at < len(self.types) and self.types[at] == TENSOR_LIST
 
     def of(self, at: int) -> ElementType | None:
-        """Returns the type of an argument; None if opspan does not know it. A type that is not in the trace is taken to
-        be float32; traces never have the types of lists of tensors."""
+        """Returns the type of an argument; None if opspan does not know the type. If the trace has no type, as for
+        lists of tensors, float32 is assumed."""
         if self.types is None or at >= len(self.types) or self.types[at] in (TENSOR_LIST, ""):
             self.is_assumed = True
             return ASSUMED
@@ -115,7 +115,7 @@ _KINDS = ("integer", "float", "complex")
 
 
 def _strength(type_: ElementType) -> tuple[int, int]:
-    """Returns a key that sorts types by their strength: the result of an op has the strongest type of its inputs."""
+    """Returns a sort key by strength: the result of an op has the strongest type of its inputs."""
     return _KINDS.index(type_.kind), type_.bytes
 
 
@@ -125,7 +125,7 @@ def _operations(
     if rule.may_be_packed is not None and not types.is_known(0) and rule.may_be_packed(sizes):
         return None
     count = formula(sizes, values)
-    # An element may hold two values; both are multiplied.
+    # An element may hold two values, and both are multiplied.
     return count * own.values if count is not None and own is not None and rule.is_product else count
 
 
@@ -162,7 +162,7 @@ def elements(size: Any, is_list: bool = False) -> int:
 
 
 def _or_none(compute: Callable[[], int | None]) -> int | None:
-    """Returns the number, or None if it cannot be computed or is damage."""
+    """Returns the number, or None if it cannot be computed or must be damage."""
     try:
         number = compute()
     except UNKNOWN:

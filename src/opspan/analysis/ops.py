@@ -1,9 +1,9 @@
 """Parses the labels that no reader has parsed, and gives names to PyProf's markers.
 
-ops(ranges) -> ranges with labels parsed where there is a text and no name, and
+ops(ranges) -> ranges with parsed labels if they have a text and no name; and with
     {'mod': 'torch', 'op': 'cat', 'args': [...]}  named torch.cat, with its args and the sizes of its tensors
     {'traceMarker': ['train.py:14', ...], ...}    named train.py:14, with the rest in args
-    The marker itself stays in text. Values that are already in a column are kept.
+    The marker itself stays in text. Values that a column already has stay.
 """
 
 from __future__ import annotations
@@ -84,15 +84,12 @@ def _pyprof(ranges: pl.DataFrame) -> pl.DataFrame:
         pl.coalesce(label.str.extract(_ARGS), label.str.extract(_SOURCE_LINES)).alias("args"),
         pl.when(op.is_not_null()).then(_sizes(label)).alias("sizes"),
     ).filter(pl.col("name").is_not_null())
-    read = pl.DataFrame({"marker": name}).join(
-        markers, on="marker", how="left", nulls_equal=True, maintain_order="left"
-    )
+    read = name.to_frame("marker").join(markers, on="marker", how="left", nulls_equal=True, maintain_order="left")
     is_read = read["name"].is_not_null()
+    text = name.cast(pl.String).zip_with(is_read, pl.Series([None], dtype=pl.String))
     return ranges.with_columns(
         read["name"].cast(pl.Categorical).zip_with(is_read, name).alias("name"),
-        _first(ranges["text"], name.cast(pl.String).zip_with(is_read, pl.Series([None], dtype=pl.String))).alias(
-            "text"
-        ),
+        _first(ranges["text"], text).alias("text"),
         _first(ranges["args"], read["args"]).alias("args"),
         _first(ranges["sizes"], read["sizes"].cast(pl.Categorical)).alias("sizes"),
     )

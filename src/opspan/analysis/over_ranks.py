@@ -4,22 +4,22 @@
         number       Int64    counts the rows of the same group, kind and place from 0; null without a begin
         match        Int64    equal for all rows of one collective; null if no other row belongs to it
         ranks        Int64    how many rows belong to the collective
-        transfer_ns  Int64    the shortest time of its rows: the rank that comes last waits for nobody
-        waiting_ns   Int64    the rest of the row's own time
-        is_last      Boolean  the row came last, as it has the shortest time (and, of several, the last begin)
+        transfer_ns  Int64    the shortest time of its rows: the rank that comes last does not wait
+        waiting_ns   Int64    the row's own time minus transfer_ns
+        is_last      Boolean  the row came last: it has the shortest time (if several have it, the last begin)
         unmatched    String   why the row has no match:
             alone            no other place has its group
             peers unknown    a send or a receive whose other side is unknown
             groups unknown   there are several groups, and the trace does not tell which row is in which
-            counts differ    places have different numbers of rows, and they fit in no way or in several
+            counts differ    places have different numbers of rows, and these fit nowhere or in several ways
             at other times   the rows that would match do not overlap in time
             unknown          its begin or its kind is unknown
 
 `rows` come from `collectives`. A place is a device of a process, or a process. Rows of one group are matched in one of
-three ways. The first is the number that torch counts; sends and receives do not use it, as each rank counts its own.
-The second takes the kinds that all places have: if all places have equally many rows of each kind and size, the n-th of
-each belong together. Else, as files may be cut at different times, the kinds and sizes of each place are laid along
-those of the place that has most, where the longest stretch agrees. If several stretches do, the clocks decide.
+three ways. First, by the number that torch counts; not for sends and receives, because each rank counts its own.
+Second, if all places have equally many rows of each kind and size (of the kinds that all places have), the n-th rows of
+each belong together. Third, because files may be cut at different times, the kinds and sizes of each place are laid
+along those of the place that has most, where the longest stretch agrees. If several stretches agree, the clocks decide.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _SIDES = ("send", "recv", "send_recv")
 _EQUAL = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 _MOST_SHIFTS = 4096
 _MOST_APART = 0.1
-_NEARER = 3  # a stretch is chosen by its times if it is so many times nearer than any other
+_NEARER = 3  # a stretch is chosen by its times if it is nearer than any other by this factor
 
 
 def matched(rows: pl.DataFrame, *, trusts_clocks: bool = True) -> pl.DataFrame:
-    """Returns the matches. `trusts_clocks`: whether times of different places may be compared."""
+    """Returns the matches. `trusts_clocks` says whether times of different places may be compared."""
     if COLUMN in rows.columns:
         return _matched_in_cycles(rows, trusts_clocks)
     keyed = _keyed(rows)
@@ -73,7 +73,8 @@ def _matched_in_cycles(rows: pl.DataFrame, trusts_clocks: bool) -> pl.DataFrame:
 
 
 def _keyed(rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds to each row its place, `key` (rows match only if it is equal), and `what` and `size`, which must agree."""
+    """Adds to each row its place; `key`, which is equal for rows that may match; and `what` and `size`, which must
+    agree."""
     is_side = _col("kind").is_in(_SIDES)
     rows = rows.with_row_index("row").with_columns(
         place=pl.struct(DEVICE).rank("dense").cast(pl.Int64),
@@ -113,8 +114,8 @@ def _keyed(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_apart() -> pl.Expr:
-    """Whether rows without a group's name are of several groups: more than one collective in ten is over on one device
-    before it begins on another device of the same file."""
+    """Returns whether rows without a group's name are of several groups: more than one collective in ten is over on one
+    device before it begins on another device of the same file."""
     at = ("match", "rank")
     is_over = _col("end_ns").min().over(at) < _col("start_ns").max().over(at)
     can_tell = _col("group").is_null() & _col("kind").is_in(TOGETHER) & _col("match").is_not_null()
@@ -123,7 +124,7 @@ def _is_apart() -> pl.Expr:
 
 
 def _by_seq(rows: pl.DataFrame) -> pl.DataFrame:
-    """Matches rows by the number that torch counts, in groups where every row has one."""
+    """Matches rows by the number that torch counts, in groups in which all rows have such a number."""
     same = pl.struct("key", "what", "seq").rank("dense").cast(pl.Int64)
     return rows.filter("can").filter(_is_counted()).select("row", match=same * 2)
 
@@ -159,7 +160,7 @@ def _by_order(rows: pl.DataFrame, trusts_clocks: bool) -> list[pl.DataFrame]:
 
 
 def _laid_along(rows: pl.DataFrame, base: int, trusts_clocks: bool) -> pl.DataFrame:
-    """Matches the rows of each place with those of the place that has the most. `rows` have one key."""
+    """Matches the rows of each place with the rows of the place that has most rows. `rows` have one key."""
     parts = {place: some.sort("start_ns", "row") for (place,), some in rows.partition_by("place", as_dict=True).items()}
     longest = max(parts.values(), key=lambda some: (some.height, -int(some["place"][0])))
     matches = [longest.select("row", match=pl.int_range(pl.len(), dtype=pl.Int64) + base)]
@@ -179,12 +180,12 @@ def _columns(rows: pl.DataFrame) -> tuple[pl.Series, pl.Series, pl.Series]:
 
 
 def offset(long: Any, short: Any, *, trusts_clocks: bool = True) -> int | None:
-    """Returns where the first row of `short` lies in `long`, or None if that is unknown; negative: before its begin.
-    Both are (what, size, end)."""
+    """Returns the place in `long` of the first row of `short`, negative if it is before the begin of `long`, or None if
+    it is unknown. Both are (what, size, end)."""
     (what, size, end), (other_what, other_size, other_end) = long, short
     many, few = len(what), len(other_what)
     least = (few + 1) // 2
-    # Long overlaps first: all of `short` inside `long`, then more and more of it before its begin or after its end.
+    # Long overlaps first: all of `short` inside `long`, then more and more of `short` outside of `long`.
     inside = range(many - few + 1)
     beyond = [shift for out in range(1, few - least + 1) for shift in (-out, many - few + out)]
     agreeing: list[int] = []
@@ -212,7 +213,7 @@ def _agree(what: pl.Series, size: pl.Series, other_what: pl.Series, other_size: 
 
 
 def _apart(end: pl.Series, other_end: pl.Series, shift: int) -> float:
-    """Returns how far apart the ends usually are: all ranks are done with a collective at about the same time."""
+    """Returns how far apart the ends usually are. All ranks are done with a collective at about the same time."""
     begin, until = max(0, -shift), min(len(other_end), len(end) - shift)
     ends, others = end.slice(begin + shift, until - begin), other_end.slice(begin, until - begin)
     return float((ends.cast(pl.Float64) - others).abs().median())  # type: ignore[arg-type]  # a number

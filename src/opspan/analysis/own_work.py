@@ -2,15 +2,14 @@
 
     own_work(steps, ranges) -> for each of `steps` (rank, pid, tid, start_ns, end_ns, is_first), when its own work began
 
-Such a step reaches back to the end of the step before, and the first one to the begin of the process, so start-up,
-evaluations and checkpoints would count with it. The own work is found by the opening that most steps have: the names of
-the first outermost ranges of a step on its thread. If a step begins in another way, its own work begins at the last
-place where this opening comes and about as much follows as in other steps. The time before that place does not belong
-to the step
+Such a step reaches back to the end of the step before, and the first step to the begin of the process, so start-up,
+evaluations and checkpoints would count as part of steps. Most steps have the same opening: the names of the first
+outermost ranges of a step on its thread. If a step begins differently, its own work begins at the last place where this
+opening comes and about as many ranges follow as in other steps. The time before that place does not belong to the step
 
-- if the step is the first one of a process or a session: then it is start-up
-- or if a range of that time was named by the program, or if it has at least half as many ranges as a step, and there is
-  no backward in it. Anything else, such as logging, belongs to the step
+- if the step is the first step of a process or a session: then that time is start-up
+- or if that time has a range that the program named, or at least half as many ranges as a step, and it does not have a
+  backward. Any other time, such as logging, belongs to the step
 
 A step without such a place keeps all of its time. Ranges must be nested (`nest`) first.
 """
@@ -23,8 +22,8 @@ from opspan.analysis.program_ranges import of_program
 from opspan.analysis.spans import PROCESS, THREAD, apart, only, within
 
 _col = pl.col
-_OPENING = 16  # the opening has so many names
-_LEAST = 4  # so many of them must come in order; those of the end of a loop may come before the first step, too
+_OPENING = 16  # number of names of the opening
+_LEAST = 4  # at least so many of these must come in order; names of the end of a loop may come before the first step
 _AS_MUCH = 0.9  # at least this share of a usual step's ranges must follow
 _MANY = 0.5  # at least this share of a usual step's ranges is too much for a step's logging
 
@@ -42,11 +41,11 @@ def own_work(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:
 
 def _outermost(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     """Returns the outermost ranges of each step on its thread, in order: stretch (the step), name, start_ns, is_own
-    (the program named it)."""
+    (whether the program named the range)."""
     pairs = within(ranges.select(*THREAD, "start_ns"), "start_ns", steps, THREAD)
     row, stretch = pairs["row"], pairs["stretch"]
     around, until = ranges["parent"].gather(row), steps["end_ns"].gather(stretch)
-    # A range that several steps share, such as an epoch, is not a part of a step; the ranges in it are.
+    # A range that several steps share, such as an epoch, is not a part of a step, but the ranges in it are.
     is_inside = (ranges["start_ns"].gather(around) >= steps["start_ns"].gather(stretch)) & (
         ranges["end_ns"].gather(around) <= until
     )
@@ -58,8 +57,8 @@ def _outermost(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _own_begins(steps: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    """Returns the steps of a thread that begin with something else: stretch, own_ns, at (the place of the opening among
-    its ranges), usual (the usual number of ranges)."""
+    """Returns the steps of a thread that begin with something else than the opening: stretch, own_ns, at (the place of
+    the opening among the step's ranges), usual (the usual number of ranges)."""
     rows = rows.filter(_col("stretch").is_in(steps["stretch"].implode()))
     openings = rows.group_by("stretch", maintain_order=True).agg(opening=_col("name").head(_OPENING), many=pl.len())
     openings = openings.with_columns(key=_col("opening").cast(pl.List(pl.String)).list.join(","))
@@ -91,7 +90,7 @@ def _own_begins(steps: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_other(places: pl.DataFrame, rows: pl.DataFrame, ranges: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
-    """Returns, for each step, whether the time before its own work is something else that the program does."""
+    """Returns, for each step, whether the time before its own work belongs to something else that the program does."""
     before = rows.join(places, on="stretch").filter(_col("start_ns") < _col("own_ns"))
     own = before.group_by("stretch").agg(_col("is_own").any())
     facts = places.join(own, on="stretch", how="left", maintain_order="left")

@@ -1,14 +1,15 @@
-"""Parts of an answer: small frames of one rank, which can be put together with those of other ranks.
+"""Defines the parts of an answer: small frames of one rank that can be put together with those of other ranks.
 
     Part(rows)                            rows of several ranks are concatenated
     Part(rows, key)                       rows with equal keys become one: numbers are summed, unless `rules` differ
     together(parts) -> Part               puts the parts of several ranks together, in their order
-    moved(part, ranks, shift_ns) -> Part  gives ranks other numbers, and moves times to another clock
-    shifted(part, shifts) -> Part         moves the times of each rank by a shift of its own
-    counted(rows, key, value) -> Part     counts how often each value occurs, in place of the values
+    move(part, ranks, shift_ns) -> Part  gives ranks other numbers, and moves times to another clock
+    shift_times(part, shifts) -> Part         moves the times of each rank by a shift of its own
+    count_values(rows, key, value) -> Part     counts how often each value occurs, in place of the values
     medians(part, key, name)              the medians of values that were counted
- An answer is made in two steps, by `parts` and `rows` of its file in views/. `rows` gets the parts of one trace, or
-those of many files put together, so both are defined only once.
+
+An answer is computed in two steps, by `parts` and `rows` of its file in views/. `rows` gets the parts of one trace, or
+those of many files put together, so one definition serves both.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from opspan.analysis.spans import bounded
 from opspan.tables.clocks import Shift, times
 
 _col = pl.col
-MOST_VALUES = 100_000  # if a part has more, they are rounded to three digits, so that memory has a bound
+MOST_VALUES = 100_000  # if a part has more values, they are rounded to three digits, which limits the memory
 _DIGITS = 3
 COLLECTIVES = "collectives"  # name of the part that has a row for each collective of each rank
 _COUNT = "values"
@@ -35,13 +36,13 @@ class Part:
     rows: pl.DataFrame
     key: tuple[str, ...] | None = None
     rules: Mapping[str, str] = field(default_factory=dict)  # the names in RULES of columns that are not summed
-    times: tuple[str, ...] = ()  # columns that are readings of the clock
-    value: str | None = None  # the column of values, if they were `counted`
+    times: tuple[str, ...] = ()  # columns that are timestamps
+    value: str | None = None  # the column of values, if they were `count_values`
 
 
 Parts = dict[str, Part]
 
-# A sum of unknown values only is unknown, not 0.
+# A sum is unknown, and not 0, if all its values are unknown.
 _SUM = "sum"
 RULES: dict[str, Callable[[str], pl.Expr]] = {
     _SUM: lambda name: pl.when(_col(name).is_not_null().any()).then(_col(name).sum()),
@@ -55,8 +56,8 @@ RULES: dict[str, Callable[[str], pl.Expr]] = {
 
 
 def together(parts: Sequence[Part], *, again: bool = False) -> Part:
-    """Puts parts together. Groups are in the order in which they occur first, rank after rank. `again`: rows of a
-    single part may have equal keys, too."""
+    """Puts parts together. Groups are in the order in which they occur first, rank after rank. With `again` even the
+    rows of a single part may have equal keys."""
     first = parts[0]
     if len(parts) == 1 and not again:
         return first
@@ -83,8 +84,8 @@ def _rule(rule: str, name: str, dtype: pl.DataType) -> pl.Expr:
     return RULES[rule](name).alias(name)
 
 
-def moved(part: Part, ranks: Mapping[int, int], shift_ns: int = 0) -> Part:
-    """Renumbers ranks and moves times. `ranks`: new numbers by the old ones; `shift_ns` is added to the times."""
+def move(part: Part, ranks: Mapping[int, int], shift_ns: int = 0) -> Part:
+    """Renumbers ranks and moves times. `ranks` has new numbers by old numbers; `shift_ns` is added to the times."""
 
     def number(rank: pl.Expr) -> pl.Expr:
         return rank.replace(list(ranks), list(ranks.values()))
@@ -101,7 +102,7 @@ def moved(part: Part, ranks: Mapping[int, int], shift_ns: int = 0) -> Part:
     return replace(part, rows=part.rows.with_columns(changes)) if changes else part
 
 
-def shifted(part: Part, shifts: Mapping[int, Shift]) -> Part:
+def shift_times(part: Part, shifts: Mapping[int, Shift]) -> Part:
     """Moves the times of each rank by its shift."""
     schema = part.rows.schema
     changes = [times(_col(name), shifts) for name in part.times if "rank" in schema]
@@ -111,8 +112,8 @@ def shifted(part: Part, shifts: Mapping[int, Shift]) -> Part:
     return replace(part, rows=part.rows.with_columns(changes)) if changes and shifts else part
 
 
-def counted(rows: pl.DataFrame, key: Sequence[str], value: str) -> Part:
-    """Returns how often each known value occurs in each group; `key` tells groups apart."""
+def count_values(rows: pl.DataFrame, key: Sequence[str], value: str) -> Part:
+    """Returns how often each known value occurs in each group; `key` has the columns that form a group."""
     known = rows.drop_nulls(value)
     counts = known.group_by(*key, value, maintain_order=True).agg(pl.len().cast(pl.Int64).alias(_COUNT))
     return Part(counts, (*key, value), value=value)

@@ -1,12 +1,12 @@
-"""The critical path: for each moment of a run, the work, call or delay that everything else waited for.
+"""Finds the critical path: for each moment of a run, the work, call or delay that everything else waited for.
 
     path(trace, times, waits, graph) -> rank, pid, number, start_ns, end_ns, kind, range, work
     walk(graph)               -> Walk: the path of each process, from its end back to its begin
 
 A row is a piece of the path. The pieces of a step follow each other without a gap and add up to its time. `number` is
 the row of `times`, `kind` is one of path_cuts.KINDS, `range` is the row of the range that the piece belongs to. `work`
-is the row of the work that the piece is, or whose delay it is. `graph` comes from path_graph.graph for `trace`, which
-must be attributed.
+is the row of the work that runs in the piece, or is delayed in it. `graph` comes from path_graph.graph for `trace`,
+which must be attributed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Walk:
     """The path of each process, from its last moment back to its first."""
 
     work: npt.NDArray[np.int64]  # rows of Graph.work that are on the path
-    stretches: pl.DataFrame  # the stretches on threads: thread (NONE: not known), process, start_ns, end_ns
+    stretches: pl.DataFrame  # the stretches on threads: thread (NONE if unknown), process, start_ns, end_ns
 
 
 def path(trace: Tables, times: pl.DataFrame, waits: pl.DataFrame, graph: Graph) -> pl.DataFrame:
@@ -58,9 +58,8 @@ def path(trace: Tables, times: pl.DataFrame, waits: pl.DataFrame, graph: Graph) 
 
 
 def _by_step(pieces: pl.DataFrame, bounds: npt.NDArray[np.int64], steps: pl.DataFrame) -> pl.DataFrame:
-    """Returns the pieces that lie in each step. `bounds`: the first piece of each process, then the number of pieces.
-
-    The pieces were cut at the begin and end of each step, so every piece lies in a step or outside of it."""
+    """Returns the pieces that lie in each step. The pieces were cut at the begin and end of each step, so every piece
+    lies inside or outside of a step. `bounds` has the first piece of each process, then the number of pieces."""
     mine = steps.drop_nulls("process")
     processes = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
     known = pieces.select("start_ns", "end_ns", process=pl.Series(processes))
@@ -103,7 +102,7 @@ def walk(graph: Graph) -> Walk:
     done = pl.max_horizontal("main_ns", "last_ns").fill_null(_col("start_ns"))
     columns = graph.processes.select("process", "start_ns", "end_ns", done, "main", "join", "last")
     for process, begin, end, at, thread, join, node in columns.iter_rows():
-        stretches.append((NONE, process, at, end))  # only other threads still ran then
+        stretches.append((NONE, process, at, end))  # in this time only other threads still ran
         while True:
             if node != NONE:
                 while node != NONE:
@@ -133,9 +132,9 @@ def walk(graph: Graph) -> Walk:
 
 
 def _last_that_bound(joins: pl.DataFrame) -> npt.NDArray[np.int64]:
-    """Returns, for each join, the last join of its thread until then at which the thread really waited."""
-    numbered = joins.select("thread", "is_last").with_row_index("number")
-    bound = numbered.with_columns(pl.when("is_last").then("number").cast(pl.Int64))
+    """Returns, for each join, the last join of its thread, up to this one, at which the thread really waited."""
+    bound = joins.select("thread", "is_last").with_row_index("number")
+    bound = bound.with_columns(pl.when("is_last").then("number").cast(pl.Int64))
     return bound.select(_col("number").forward_fill().over("thread").fill_null(NONE)).to_series().to_numpy()
 
 

@@ -3,7 +3,7 @@
     cut(path, trace, waits, graph, at) -> the pieces, with start_ns, end_ns, kind, range, work; and an array with the
         first piece of each process, then the number of all pieces
 
-`path` comes from path.on_path. `at` (process, time_ns) has further moments at which the path is cut.
+`path` comes from path.on_path. `at` (process, time_ns) has further moments at which to cut the path.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import polars as pl
 
 from opspan import native
 from opspan.analysis.nest import THREAD_KEY, openings
-from opspan.analysis.path_threads import NONE, THREAD, driving
-from opspan.analysis.spans import PROCESS, within
+from opspan.analysis.path_threads import NONE, driving
+from opspan.analysis.spans import PROCESS, THREAD, within
 from opspan.tables.same import same
 
 if TYPE_CHECKING:
@@ -45,7 +45,6 @@ def cut(
 
 
 def _at_moments(path: pl.DataFrame, at: pl.DataFrame) -> pl.DataFrame:
-    """Cuts the path at these moments."""
     moments = at.drop_nulls()
     inside = within(moments, "time_ns", path, ("process",))
     cuts = pl.DataFrame({"stretch": inside["stretch"], "start_ns": moments["time_ns"].gather(inside["row"])})

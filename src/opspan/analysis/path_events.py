@@ -1,15 +1,15 @@
-"""Finds the work of other streams that work waited for: as the file says, or as calls for events and times suggest.
+"""Finds the work of other streams that work waited for: from the file, or guessed from calls for events and times.
 
-    event_edges(trace, rows, work, calls)  -> work, before: numbers of Graph.work, as the file says
-    wait_call_edges(trace, work, threads)  -> the same for files that have calls such as cudaStreamWaitEvent but do not
-        say which work they mean (most files do not)
+    event_edges(trace, rows, work, calls)  -> work, before (numbers of Graph.work): as the file says
+    wait_call_edges(trace, work, threads)  -> the same for files that have calls such as cudaStreamWaitEvent but, as
+        most files, do not say which work they mean
     timing_edges(work)                     -> the same, guessed from times
     sync_rows(trace, work)                 -> the waits that the tool recorded
     last_ended(rows, work, by)             -> for each row, the work that ended last before it
 
-The first work that a thread launches after it told a stream to wait is taken to wait for the work that was launched
-last on another stream. Some work was launched early, its stream was free, and it begins within CLOSE of the end of
-other work of its process: it is taken to have waited for that work.
+wait_call_edges assumes: the first work that a thread launches after it told a stream to wait waits for the work that
+was launched last on another stream. timing_edges assumes: if work was launched early, its stream was free, and it
+begins within CLOSE of the end of other work of its process, it waited for that other work.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ CLOSE = 20_000  # ns; work that waits for an event of another stream begins some
 
 
 def event_edges(trace: Tables, rows: pl.DataFrame, work: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Returns what the first work after a wait for an event waits for. Where the file does not say which event it is,
-    that is the work of the process that ended last before."""
+    """Returns the work that the first work after a wait for an event waits for. If the file does not name the event,
+    this is the work of the process that ended last before."""
     none = pl.DataFrame(schema={"work": pl.Int64, "before": pl.Int64})
     sync = sync_rows(trace, work).filter(_col("name").str.contains(r"(?i)stream.wait"))
     if not sync.height:
@@ -62,7 +62,7 @@ def sync_rows(trace: Tables, work: pl.DataFrame) -> pl.DataFrame:
     """Returns the waits that the tool recorded: call, waiting stream, and the stream and event that it waits for."""
     rows = trace.work.select(*PROCESS, "call", "kind", "device_id", "stream_id", "name", "payload_json")
     rows = rows.filter((_col("kind") == "sync") & _col("call").is_not_null())
-    # Tools write device 0 for every wait. If the process used one device only, it was that one.
+    # Tools write device 0 for every wait. If the process used only one device, the wait was on that device.
     used = trace.work.select(*PROCESS, "device_id", "kind") if rows.height else rows
     used = (
         used.filter(_col("kind") == "kernel")
@@ -81,7 +81,7 @@ def sync_rows(trace: Tables, work: pl.DataFrame) -> pl.DataFrame:
 
 
 def wait_call_edges(trace: Tables, work: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
-    """Returns no rows where the file itself says what streams wait for. `work`: process, stream, launch_ns, thread."""
+    """Returns no rows if the file itself says what streams wait for. `work` has process, stream, launch_ns, thread."""
     nothing = pl.DataFrame(schema={"work": pl.Int64, "before": pl.Int64})
     if (trace.work["kind"] == "sync").any():
         return nothing
@@ -118,8 +118,8 @@ def wait_call_edges(trace: Tables, work: pl.DataFrame, threads: pl.DataFrame) ->
 
 
 def timing_edges(work: pl.DataFrame) -> pl.DataFrame:
-    """Returns the edges that times suggest. `work`: process, start_ns, end_ns, launch_ns and before_ns, the end of the
-    work that it is known to have waited for."""
+    """Returns the edges that times suggest. `work` has process, start_ns, end_ns, launch_ns and before_ns, the end of
+    the work for which a row is known to have waited."""
     rows = work.select(
         "process",
         "start_ns",
@@ -149,7 +149,8 @@ def _last(
     by: tuple[str, ...],
     strategy: Literal["backward", "forward"] = "backward",
 ) -> pl.Series:
-    """Returns, for each row, the value of the nearest row of `known` (sorted by `time`), or null if there is none."""
+    """Returns, for each row, the value of the nearest row of `known`, which is sorted by `time`; null if nothing is
+    near."""
     if not rows.height or not known.height:
         return pl.Series(value, [None] * rows.height, dtype=known.schema[value])
     if len(by) == 1:

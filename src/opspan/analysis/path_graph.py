@@ -1,4 +1,4 @@
-"""The graph of what waited for what: `path` walks it back, `what_if` walks it forward. docs/analysis.md, "path".
+"""Builds the graph of what waited for what. `path` walks it back, `what_if` forward. docs/analysis.md, "path".
 
     graph(trace, steps, waits) -> Graph
 
@@ -35,7 +35,7 @@ from opspan.analysis.path_threads import (
     thread_numbers,
 )
 from opspan.analysis.replay_order import Order, order_of
-from opspan.analysis.spans import PROCESS, only, summed_by
+from opspan.analysis.spans import PROCESS, only, sum_by
 from opspan.analysis.waits import COPY, ITEM, SYNCHRONISE
 from opspan.tables.same import unlike
 
@@ -59,13 +59,13 @@ class Graph:
     #   before: the work that it waited for longest
     edges: pl.DataFrame  # work, before: each pair of work and work that it waited for
     joins: pl.DataFrame  # in order of thread, time and reason: thread, process, time_ns, what (the reason), and
-    #   target_ns: when the thing was done that the thread waited for
-    #   work: the work that was that thing, or whose begin was; other, entry: the other thread, and its last join
-    #   own_ns: from when on the thread had nothing else to do; is_last: target_ns is later than that
+    #   target_ns: when the wait was over: work ended or began, or another thread was done
+    #   work: that work, or NONE; other, entry: that thread, and its last join until then
+    #   own_ns: from then on the thread had nothing else to do; is_last: target_ns is later than own_ns
 
     @cached_property
     def order(self) -> Order:
-        """The part of a replay that is the same for every change: findings replay a graph several times."""
+        """The part of a replay that is the same for every change. Findings replay a graph several times."""
         return order_of(self.processes, self.work, self.edges, self.joins)
 
 
@@ -119,10 +119,10 @@ def _graph(
 
 
 def _with_ends(processes: pl.DataFrame, work: pl.DataFrame, joins: pl.DataFrame, done: pl.DataFrame) -> pl.DataFrame:
-    """Adds what each process ends with: its main thread, or the work that ended later."""
+    """Adds the end of each process: the end of its main thread, or of work that ended later."""
     every = work.select("process", "end_ns", last=pl.int_range(pl.len(), dtype=pl.Int64))
     latest = _col("end_ns").max()
-    ended = summed_by(every, ("process",), last_ns=latest, last=_col("last").filter(_col("end_ns") == latest).last())
+    ended = sum_by(every, ("process",), last_ns=latest, last=_col("last").filter(_col("end_ns") == latest).last())
     done = done.rename({"thread": "main", "end_ns": "main_ns"})
     rows = processes.join(ended, on="process", how="left", maintain_order="left")
     rows = rows.join(done, on="main", how="left", maintain_order="left")
@@ -175,7 +175,7 @@ def _work(trace: Tables, processes: pl.DataFrame) -> pl.DataFrame:
 
 
 def _launches(work: pl.DataFrame, calls: pl.DataFrame, place: pl.Series, processes: pl.DataFrame) -> pl.DataFrame:
-    """Returns when each work was launched, and by which thread; null and NONE if that is not known."""
+    """Returns when each piece of work was launched, and by which thread; null and NONE if these are unknown."""
     called = calls.select("thread", called_ns="start_ns", returned_ns="end_ns")
     rows = called[place.gather(work["call"])] if calls.height else called.clear(work.height)
     main = processes["main"].gather(work["process"]) if work.height else work["process"]
@@ -188,14 +188,14 @@ def _launches(work: pl.DataFrame, calls: pl.DataFrame, place: pl.Series, process
 
 
 def _edges(trace: Tables, work: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
-    """Returns all pairs of work and work that it waited for; and for each work the one that it waited for longest."""
+    """Returns all pairs of work and work that it waited for; and for each work the work that it waited for longest."""
     rows = work.with_row_index("work").with_columns(_col("work").cast(pl.Int64), until_ns="start_ns")
     in_order = _before_on_stream(rows)
     edges = rows.select("work", before=in_order.set(in_order == NONE, None)).drop_nulls("before")
     more = [event_edges(trace, rows, work, calls)]
     called = work["call"].drop_nulls()
     if called.len() and int((counts := np.bincount(called.to_numpy())).max()) > 1:
-        # A call with several works launched a CUDA graph, whose nodes wait for each other on any stream.
+        # A call with several pieces of work launched a CUDA graph, whose nodes wait for each other on any stream.
         launches = pl.Series(np.flatnonzero(counts > 1), dtype=pl.UInt32)
         nodes = rows.filter(_col("call").is_in(launches.implode()))
         more.append(nodes.select("work", last_ended(nodes, work, ("process", "call")).alias("before")))
@@ -292,7 +292,7 @@ def _joins(*parts: pl.DataFrame) -> pl.DataFrame:
 
 def _with_entries(joins: pl.DataFrame) -> pl.DataFrame:
     """Adds `entry`: for a join with another thread, the last join of that thread until then. If that thread was done
-    and got new work at the same moment, the entry is the join before it got the new work."""
+    and got new work at the same moment, the entry is its join before the new work."""
     targets = joins.select(thread="other", time_ns="target_ns")
     any_of = at_or_before(targets, joins, "thread")
     numbered = joins.with_row_index("number").cast({"number": pl.Int64})

@@ -1,12 +1,13 @@
-"""Threads of the host that give each other work: finds the main thread, and when it waits for another.
+"""Finds the main thread of each process, and when threads of the host wait for each other.
 
     main_threads(processes, threads, ranges, calls, steps) -> process, main
     handovers(processes, threads, ranges, calls) -> joins, as path_graph has them
     at_or_before(rows, known, by) -> for each row, the last row of `known` until then
     bound_by(work) -> for each work, the work that it waited for last
 
-When a thread other than the main one begins to do something after it was idle, the main thread gave it that work. The
-main thread waits for it while it does nothing itself, if the other thread runs autograd or launches work.
+These rules are assumed: if a thread other than the main thread begins to do something after it was idle, the main
+thread gave it that work. If the other thread runs autograd or launches work, the main thread waits for it while the
+main thread does nothing itself.
 """
 
 from __future__ import annotations
@@ -19,24 +20,23 @@ import polars as pl
 
 from opspan import native
 from opspan.analysis.busy import APIS
-from opspan.analysis.spans import LEAST, MOST, PROCESS, in_order, length, only
+from opspan.analysis.spans import LEAST, MOST, PROCESS, THREAD, in_order, length, only
 from opspan.tables.same import unlike
 
 _col = pl.col
 NONE: Final = -1  # stands for a missing row number
-THREAD: Final = (*PROCESS, "tid")
 _AUTOGRAD = ("backward", "engine")
 # The reasons of joins. Joins of the same moment are computed in this order.
 FOR_WORK: Final = 0
-FOR_THREAD: Final = 1  # another thread did what this one waited for
+FOR_THREAD: Final = 1  # this thread waited until another thread was done
 BEGUN: Final = 2  # the main thread gave this thread something to do
-FOR_ROOM: Final = 3  # work began, which made room in a full queue for a launch of this thread
+FOR_ROOM: Final = 3  # work began and so made room in a full queue for a launch of this thread
 JOINS = dict.fromkeys("thread process time_ns what target_ns work other own_ns".split(), pl.Int64)
 
 
 def at_or_before(rows: pl.DataFrame, known: pl.DataFrame, by: str, *, strict: bool = False) -> pl.Series:
     """Returns, for each row, the number of the last row of `known` with the same `by` and no later time_ns, or NONE.
-    `known` must be in order of `by` and time. `strict`: only rows that are earlier count."""
+    `known` must be in order of `by` and time. With `strict` only earlier rows count."""
     column = _col(by).fill_null(NONE).cast(pl.Int64).alias("by")
     return native.latest(
         rows.select(column, _col("time_ns").cast(pl.Int64)),
@@ -99,7 +99,8 @@ def main_threads(
 def handovers(
     processes: pl.DataFrame, threads: pl.DataFrame, ranges: pl.DataFrame, calls: pl.DataFrame
 ) -> pl.DataFrame:
-    """Returns the joins between main threads and others. `calls` has the column has_work: it launched work."""
+    """Returns the joins between main threads and others. `calls` has a column has_work: whether the call launched
+    work."""
     none = pl.DataFrame(schema=JOINS)
     main = processes["main"]
     others = threads.filter(~_col("thread").is_in(main.implode()))
@@ -126,8 +127,8 @@ def handovers(
 
 
 def _handover_joins(items: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
-    """Returns the joins. `items` is what other threads did, in order of thread and time. `times` are the moments at
-    which main threads did something, in order of process and time; the first of each process precedes all others."""
+    """Returns the joins. `items` are the ranges and calls of other threads, in order of thread and time. `times` are
+    the moments at which main threads did something, in order of process and time; each process begins with LEAST."""
     place = at_or_before(items.select("process", time_ns="start_ns"), times, "process")
     is_same = _col("process") == _col("process").shift(-1)
     idle = times.select(since="time_ns", until=pl.when(is_same).then(_col("time_ns").shift(-1)))
@@ -175,8 +176,8 @@ def _handover_joins(items: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
 
 
 def bound_by(work: pl.DataFrame) -> npt.NDArray[np.int64]:
-    """Returns, for each work, the work whose end it waited for last; NONE if it waited for its launch, or if nothing is
-    known."""
+    """Returns, for each work, the work for whose end it waited last; NONE if it waited for its launch, or if this is
+    unknown."""
     ends = work["end_ns"].gather(work["before"].set(work["before"] == NONE, None))
     is_launched = (work["launch_ns"] > ends).fill_null(value=False)
     return work["before"].set(is_launched, NONE).to_numpy()

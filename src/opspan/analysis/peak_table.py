@@ -2,9 +2,9 @@
 
     TABLE -> patterns of device names, in upper or lower case, with their Peaks; the first pattern that fits counts
 
-All figures are dense (half of what data sheets give with structured sparsity), at the highest clock rate, with sums in
-fp32 if these are slower. fp64 and fp32 are figures of matrix units if the maker has them. A type is left out if the
-maker does not publish it or sources differ. docs/peaks.md is made from this table.
+All figures are for dense products (data sheets give twice as much with structured sparsity), at the highest clock rate,
+with sums in fp32 if these are slower. fp64 and fp32 are figures of matrix units if the maker has them. A type is left
+out if the maker does not publish it or sources differ. docs/peaks.md is made from this table.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class Peaks:
     flops: Mapping[str, float]  # by type, a second
     bandwidth: float | None  # bytes a second
     source: str
-    units: int | None = None  # multiprocessors, or whatever the maker calls them
-    may_be_part: bool = False  # a device of this name may be half of a card; the number of its units tells which
+    units: int | None = None  # number of multiprocessors, or of the maker's similar units
+    may_be_part: bool = False  # a device of this name may be half of a card, which the number of its units shows
 
     def of_products(self, type_: str | None) -> float | None:
         """Returns the peak of products. Products in tf32 run in fp32 on devices that do not have tf32."""
@@ -47,7 +47,7 @@ def _device(
     *,
     may_be_part: bool = False,
 ) -> tuple[str, Peaks]:
-    """Returns a row of TABLE. `tera`: TFLOPS for each of TYPES, TOPS for int8; bandwidth in TB/s."""
+    """Returns a row of TABLE. `tera` has TFLOPS for each of TYPES (TOPS for int8); `bandwidth` is in TB/s."""
     flops = {type_: figure * _T for type_, figure in zip(TYPES, tera, strict=True) if figure is not None}
     return pattern, Peaks(name, flops, bandwidth * _T, source, units, may_be_part)
 
@@ -127,7 +127,7 @@ TABLE: tuple[tuple[str, Peaks], ...] = (
     _device(
         r"\bMI210\b", "MI210", 104, (45.3, 45.3, _NO, 181, 181, _NO, 181), 1.6384, "AMD Instinct MI210, data sheet"
     ),
-    _device(  # to torch, each of the two dies of a card is a device
+    _device(  # for torch, each of the two dies of a card is a device
         *(r"\bMI250X\b", "MI250X", 110, (47.9, 47.9, _NO, 191.5, 191.5, _NO, 191.5), 1.6384),
         "AMD Instinct MI250X, data sheet: half of the card",
     ),
@@ -145,7 +145,7 @@ TABLE: tuple[tuple[str, Peaks], ...] = (
         *(r"\bMI355X\b", "MI355X", 256, (78.6, 157.3, _NO, 2516.6, 2516.6, 5033.2, 5033.2), 8),
         "AMD Instinct MI355X, data sheet",
     ),
-    _device(  # to torch, a device is one of the two stacks of a card, or both
+    _device(  # for torch, a device is one of the two stacks of a card, or both
         *(r"\bMax 1550\b", "Max 1550", 128, (52.4, 52.4, 419.4, 838.9, 838.9, _NO, 1677.7), 3.2768, _MAX.format(1.6)),
         may_be_part=True,
     ),

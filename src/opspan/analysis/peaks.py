@@ -1,11 +1,11 @@
-"""The peaks of each device that a run used: from the table of makers' figures, from the trace, and from the user.
+"""Finds the peaks of each device that a run used: in the table of makers' figures, in the trace, or from the user.
 
     of_devices(devices, used, user_peaks) -> the Peaks of each device that was used, or None if they are unknown
     parse_peaks(texts) -> UserPeaks, from "bf16=989e12", "bandwidth=3.35e12", or a device of TABLE ("H100 SXM")
 
 Devices that are not in the table have no shares of a peak unless the user gives the peak. If the file shows that a
-device is only a part of a card (a slice of MIG, a partition), its operations are the same part of the card's, by the
-number of multiprocessors. The bandwidth of such a part is unknown, as files do not have it.
+device is only a part of a card (a slice of MIG, a partition), its operations are that part of the card's operations, by
+the number of multiprocessors. The bandwidth of such a part is unknown because files do not have it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _named(name: str | None) -> Peaks | None:
 def of_devices(
     devices: pl.DataFrame, used: Iterable[tuple[int | None, int | None]], user_peaks: UserPeaks
 ) -> dict[tuple[int | None, int | None], Peaks | None]:
-    """Returns the peaks of each device. `used`: rank and number of each device."""
+    """Returns the peaks of each device. `used` has rank and number of each device."""
     rows = {
         (row["rank"], row["device_id"]): row for row in devices.unique(["rank", "device_id"], keep="first").to_dicts()
     }

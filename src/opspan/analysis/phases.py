@@ -4,8 +4,8 @@
 
 Some ranges state a phase: backward and engine ranges state backward, torch's Optimizer.step#... and
 enumerate(DataLoader)#... state optimizer and data, and ranges that the program named after a phase state that phase. A
-range has its own phase, or that of the nearest range around it that states one. Ops, modules and scripts without any
-are forward.
+range has its own phase, or that of the nearest range around it that states a phase. Ops, modules and scripts without a
+phase are forward.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def phases(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def says_phase(names: pl.Series) -> pl.Series:
-    """Returns, for each name, whether it states a phase, which is a part of a step."""
+    """Returns, for each name, whether it states a phase; a phase is only a part of a step."""
     return names.is_in(_phase_of(names)["name"].implode()).fill_null(value=False)
 
 
@@ -51,10 +51,8 @@ def _phase_of(names: pl.Series) -> pl.DataFrame:
 def _own_phases(ranges: pl.DataFrame) -> pl.Series:
     names = _phase_of(ranges["name"])
     is_backward = ranges["kind"].is_in(["backward", "engine"]).fill_null(value=False)
+    named = pl.Series([None], dtype=PHASES).new_from_index(0, ranges.height)
     if names.height:
-        named = ranges.select("name").join(names, on="name", how="left", nulls_equal=True, maintain_order="left")[
-            "says"
-        ]
-    else:
-        named = pl.Series([None], dtype=PHASES).new_from_index(0, ranges.height)
+        rows = ranges.select("name").join(names, on="name", how="left", nulls_equal=True, maintain_order="left")
+        named = rows["says"]
     return named.set(is_backward, "backward")

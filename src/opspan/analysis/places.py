@@ -1,11 +1,11 @@
-"""Places in a step, such as the third aten::mm of its module, and the same places in the steps of another run.
+"""Finds places in a step, such as the third aten::mm of its module, and the same places in the steps of another run.
 
-    numbered(rows, keys) -> the distinct values of these columns, and the number of its value for each row
+    number_values(rows, keys) -> the distinct values of these columns, and for each row the number of its value
     placed(parts, steps, ranks) -> parts with
         place      Int64  counts the ranges of the same name and module in the step, by their begins, from 1; null
                           outside of steps. Without steps it counts those of the process
         position   Int64  position in the typical step, thread after thread; null if the place is not in it
-    partners(one, other) -> Int64, for each row of `other` the place in `one` that is the same; null: it is new
+    partners(one, other) -> Int64, for each row of `other` the same place in `one`; null if `one` does not have it
     is_too_long(one, other) -> whether the steps are too long to be aligned by `partners`
 
 The typical step belongs to the first process that has steps (`ranks` is their order). It is the first step with as many
@@ -27,13 +27,13 @@ from opspan.analysis.spans import PROCESS, within
 _col = pl.col
 _NAME = ("name", "module")
 _PLACE = (*_NAME, "place")
-MOST = 25_000_000  # so many pairs of ranges are looked at, with two bytes each
+MOST = 25_000_000  # largest number of pairs of ranges that are compared, with two bytes each
 
 ROW = pl.int_range(pl.len(), dtype=pl.UInt32)
 Numbers = npt.NDArray[np.int64]
 
 
-def numbered(rows: pl.DataFrame, keys: Sequence[str]) -> tuple[pl.DataFrame, pl.Series]:
+def number_values(rows: pl.DataFrame, keys: Sequence[str]) -> tuple[pl.DataFrame, pl.Series]:
     """Replaces several columns by one number, so that later groupings hash one column only."""
     groups = rows.select(keys).with_columns(ROW.alias("row")).group_by(keys).agg("row")
     which = groups.select(number=ROW, row="row").explode("row").drop_nulls("row")
@@ -47,7 +47,7 @@ def placed(parts: pl.DataFrame, steps: pl.DataFrame, ranks: Sequence[int]) -> pl
         stretch = parts.select(pl.struct(PROCESS).rank("dense").cast(pl.UInt32)).to_series()
     else:
         stretch = pl.Series([], dtype=pl.UInt32)
-    rows = parts.select(*PROCESS, "tid", "start_ns", stretch=stretch, name=numbered(parts, _NAME)[1], row=ROW)
+    rows = parts.select(*PROCESS, "tid", "start_ns", stretch=stretch, name=number_values(parts, _NAME)[1], row=ROW)
     inside = rows.drop_nulls("stretch")
     # Sorts by time; rows of the same time keep their order.
     order = inside if inside["start_ns"].is_sorted() else inside.sort("start_ns", maintain_order=True)
@@ -63,7 +63,7 @@ def placed(parts: pl.DataFrame, steps: pl.DataFrame, ranks: Sequence[int]) -> pl
 
 
 def _steps_of(parts: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
-    """Returns the number of each row's step; if steps overlap, that of the one that began last."""
+    """Returns the number of each row's step; if steps overlap, the step that began last."""
     pairs = within(parts, "start_ns", steps, PROCESS)
     order = steps.sort(*PROCESS, "start_ns")
     if order.select((_col("start_ns") < _col("end_ns").shift(1).over(PROCESS)).any()).item():
@@ -113,7 +113,7 @@ def is_too_long(one: pl.DataFrame, other: pl.DataFrame) -> bool:
 
 
 def _align(one: pl.DataFrame, other: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, tuple[Numbers, Numbers]]:
-    """Returns the typical steps, and the numbers of the rows of both that are the same."""
+    """Returns the typical steps, and the row numbers of equal ranges in both."""
     before, after = _sequences(one, other)
     a, b = before["token"].to_numpy(), after["token"].to_numpy()
     start, end = _alike(a, b)
@@ -152,8 +152,8 @@ def _alike(a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]) -> tuple[int, i
 
 
 def _longest(a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]) -> tuple[Numbers, Numbers]:
-    """Returns the longest common subsequence; if there are several, one whose members come early."""
-    long = np.zeros((len(a) + 1, len(b) + 1), dtype=np.uint16)  # its length for the first elements of both
+    """Returns the longest common subsequence; if there are several, one whose elements come early."""
+    long = np.zeros((len(a) + 1, len(b) + 1), dtype=np.uint16)  # the length for the first elements of both
     for row, token in enumerate(a):
         best = np.maximum(long[row, 1:], long[row, :-1] + (b == token))
         np.maximum.accumulate(best, out=long[row + 1, 1:])

@@ -1,7 +1,7 @@
 """The cost rules of products: of torch, of compilers and libraries under it, of FlashAttention, aiter and vLLM.
 
-Numbers are those of arguments. Signatures were read from torch's schemas and from the sources of the libraries. If
-versions differ, a rule uses what all of them have, or the cost is unknown.
+Numbers in rules are places of arguments. Signatures were read from torch's schemas and from the sources of the
+libraries. If versions differ, a rule uses only the arguments that all versions have, or the cost is unknown.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _typed(writes: Writes, at_: int) -> Writes:
 
 
 def _one_type_known(sizes: Sizes) -> bool:
-    """Whether the scales are those of a whole tensor or of rows: scales of packed types belong to blocks."""
+    """Returns whether the scales are of a whole tensor or of rows; scales of packed types are of blocks."""
     return elements(sizes[2]) in (1, sizes[0][-2])
 
 
@@ -63,7 +63,7 @@ _grouped = _rule("2 M N K, of all groups", of.grouped, (0, 1, 2, 3), of.grouped_
 
 
 def _multiplied_vector(matrix: int) -> CostRule:
-    """Returns the rule of a matrix times a vector. `matrix`: its argument; an addend may come before it."""
+    """Returns the rule of a matrix times a vector. `matrix` is the place of the matrix, after an addend if any."""
     out: Writes = lambda sizes, _: [(sizes[matrix][0], None)]  # noqa: E731
     return _rule(_VECTOR, lambda sizes, _: 2 * elements(sizes[matrix]), range(matrix + 2), out, matrix)
 
@@ -162,7 +162,7 @@ def _gradients(transposed: int | None, groups: int | None, mask: int) -> CostRul
 
 
 def _of_pointwise(sizes: Sizes, values: Values) -> int:
-    """Counts one of two overloads; in one of them another tensor before the weights makes all numbers one higher."""
+    """Counts an op with two overloads: one has another tensor before the weights, so all its numbers are one higher."""
     return (Convolution(4, 3, 5) if values[3] is not None else Convolution(5, 4, 6, weight=2)).flops(sizes, values)
 
 
@@ -274,11 +274,7 @@ _ATTENTIONS: dict[str, CostRule] = {
     "torch_attn::_varlen_attn": _packable(at.causal_in_list(7, 9), 3, 5, (11, 12)),
     "torch_attn::_varlen_attn_out": _packable(at.causal_in_list(8, 10), 4, 6, (12, 13), first=1),
     "torch_attn::_varlen_attn_backward": _packable_backward(at.causal_in_list(10, 13), 6, 8),
-    **_named(
-        "flash_attn",
-        "_flash_attn_forward",
-        _attention(Attention(at.in_window)),
-    ),
+    "flash_attn::_flash_attn_forward": _attention(Attention(at.in_window)),
     "flash_attn::_flash_attn_varlen_forward": _packable(at.in_window, 3, 5, (15, 16, 17)),
     "flash_attn::_flash_attn_backward": _attention(Attention(at.in_window, is_backward=True, first=1)),
     "flash_attn::_flash_attn_varlen_backward": _packable_backward(at.in_window, 9, 11),
@@ -303,7 +299,7 @@ _ATTENTIONS: dict[str, CostRule] = {
 
 
 def _marlin(sizes: Sizes, values: Values) -> int:
-    """Finds N: the values M, N, K follow each other somewhere, and [M, K] are the sizes of the input."""
+    """Returns N: the values M, N, K follow each other somewhere, and [M, K] are the sizes of the input."""
     rows, inner = prod(sizes[0][:-1]), sizes[0][-1]
     for one, columns, other in zip(values, values[1:], values[2:], strict=False):
         if (one, other) == (rows, inner) and isinstance(columns, int) and not isinstance(columns, bool):

@@ -1,7 +1,8 @@
-"""Operations of products: matrices, convolutions, recurrent layers, Fourier transforms. Attention is in attention.py.
+"""Counts the operations of products: matrices, convolutions, recurrent layers, Fourier transforms (not attention).
 
-A multiplication and an addition are two operations. Adding a bias and scaling a result do not count, as they are little
-work beside the product. Formulas raise one of op_cost.UNKNOWN if they cannot tell the cost.
+A multiplication and an addition are two operations. Adding a bias and scaling a result do not count because they are
+little work compared with the product. Formulas raise one of op_cost.UNKNOWN if the cost is unknown. attention.py counts
+attention.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def weights_out(input_at: int = 0, weight: int = 1, type_: int | None = None) ->
 
 
 def columns(count: Callable[[Sizes, Values], int]) -> Formula:
-    """Returns the formula for inputs [..., K] times packed weights, whose sizes do not tell N. `count` returns the
+    """Returns the formula for inputs [..., K] times packed weights, whose sizes do not show N. `count` returns N, the
     number of columns of the output."""
     return lambda sizes, values: 2 * int(prod(sizes[0]) * count(sizes, values))
 
@@ -60,7 +61,7 @@ def columns_out(count: Callable[[Sizes, Values], int]) -> Writes:
 
 def grouped(sizes: Sizes, _: Values) -> int:
     """Counts two batches, or matrices that offsets cut into groups along the rows, the columns or the inner dimension.
-    The groups are taken to cover the whole matrix."""
+    Assumes that the groups cover the whole matrix."""
     one, other = sizes[:2]
     if one[-1] != other[-2]:
         raise ValueError("sizes that do not fit each other")
@@ -94,8 +95,8 @@ def out_sizes(
 
 
 class Convolution:
-    """A convolution of any number of dimensions, described by the numbers of its arguments. None: the op has no such
-    argument, and the value is 1 (0 for out_padding)."""
+    """A convolution of any number of dimensions, described by the numbers of its arguments. None means that the op
+    lacks the argument; its value is then 1 (0 for out_padding)."""
 
     def __init__(
         self,
@@ -171,7 +172,7 @@ def convolution_gradients_out(transposed: int | None, groups: int | None, mask: 
 
 def recurrent_layer(passes: int) -> Formula:
     """Returns the formula of one layer in one direction, for arguments input, weights of the input, weights of the
-    hidden state. `passes`: 1 for the forward, 2 for the gradients of inputs and of weights."""
+    hidden state. `passes` is 1 for the forward, 2 for the gradients of inputs and of weights."""
 
     def formula(sizes: Sizes, _: Values) -> int:
         inputs, of_input, of_hidden = sizes[:3]
@@ -184,8 +185,8 @@ def recurrent_layer(passes: int) -> Formula:
 
 def recurrent(mask: int | None = None) -> Formula:
     """Returns the formula of all layers and directions, for arguments input, list of weights: each matrix is multiplied
-    once for each token. With `mask`, that of the backward: the gradients of inputs, and those of weights if the mask
-    has them."""
+    once for each token. With `mask`, returns the formula of the backward: for the gradients of inputs, and for the
+    gradients of weights if the mask has them."""
 
     def formula(sizes: Sizes, values: Values) -> int:
         inputs, all_weights = sizes[:2]
@@ -207,8 +208,8 @@ def unknown_out(_: Sizes, __: Values) -> list[OutputSize]:
 
 def transform(per_point: float, last: int | None = None) -> Formula:
     """Returns the formula of a transform of N points: 5 N log2 N, or half of it if one side is real, as FFTW counts.
-    The true number depends on the library and the factors of N. `last`: the argument with the new size of the last
-    dimension."""
+    The true number depends on the library and the factors of N. `last` is the number of the argument that has the new
+    size of the last dimension."""
 
     def formula(sizes: Sizes, values: Values) -> int:
         own, dimensions = list(sizes[0]), values[1]

@@ -1,6 +1,6 @@
-"""Finds the ranges that a program named itself: not those of torch and other libraries, and not lines of code.
+"""Finds the ranges that a program named itself, and not torch or another library; lines of code do not count.
 
-of_program(ranges) -> for each range, whether its name is the program's own
+of_program(ranges) -> for each range, whether the program chose its name
 """
 
 from __future__ import annotations

@@ -5,12 +5,13 @@ A turn of a pattern may be a step, a layer or a part of either, so turns are nev
     patterns(work) -> rank, pid, turns, turn_ns: how often the kernels of each process repeat, and the median time of a
         turn
     repeating(work) -> rank, pid, start_ns, end_ns: for each process, the turns on the busiest device on which anything
-        repeats; at most 16 devices are looked at
-    period(codes, lengths) -> where turns begin, and how many kernels a regular turn has; None if nothing repeats
- The order of kernels (and whole graphs) on the busiest stream is looked at. A *marker* is a kernel, or a few kernels in
-a row, that mostly comes again after the same number of kernels, the *period*. A *turn* goes from one marker to the
-next. A turn is *regular* if it is as long as the period, and nine in ten of its kernels are in the same places as in
-the turn before or after it. docs/analysis.md, "patterns", says when turns are a pattern.
+        repeats, among at most 16 devices
+    period(codes, lengths) -> the begins of turns, and how many kernels a regular turn has; None if nothing repeats
+
+Only the order of kernels (and whole graphs) on the busiest stream counts. A *marker* is a kernel, or a few kernels in a
+row, that mostly comes again after the same number of kernels, the *period*. A *turn* goes from one marker to the next.
+A turn is *regular* if it is as long as the period, and nine in ten of its kernels are in the same places as in the turn
+before or after it. docs/analysis.md, "patterns", says when turns are a pattern.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import numpy.typing as npt
 import polars as pl
 
 from opspan.analysis.averages import on_device
-from opspan.analysis.spans import DEVICE, PROCESS, apart, length, only, summed_by, union
+from opspan.analysis.spans import DEVICE, PROCESS, apart, length, only, sum_by, union
 from opspan.tables.same import is_one
 
 _col = pl.col
@@ -36,9 +37,8 @@ _SHARE = 0.5  # the share of the device's busy time that a pattern must cover
 _UNEXPLAINED = 1 / 200  # if more kernels do not fit a period, a longer period may be the true one
 _WIDTHS = (1, 2, 4, 8, 16, 32, 64)  # numbers of kernels of a marker
 # The period is found in so many kernels in the middle of the run, and then followed through the whole run.
-_LOOKED_AT = 2**18
+_SAMPLE = 2**18
 _PERIODS = 16  # for each width, so many periods are tried: those that fit most kernels
-
 _TOLD_BY = 8  # so many kernels identify a place in a turn
 _ODD, _ODDER = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
 
@@ -74,9 +74,9 @@ def repeating(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _devices(ran: pl.DataFrame) -> pl.DataFrame:
-    """Returns the devices with enough kernels on a stream: per process the busiest, the busiest first."""
-    busy = summed_by(ran, DEVICE, ns=length().sum())
-    streams = summed_by(_kernels(ran), (*DEVICE, *_STREAM), ns=length().sum(), kernels=pl.len())
+    """Returns the devices with enough kernels on a stream, the busiest first; at most _MOST_DEVICES per process."""
+    busy = sum_by(ran, DEVICE, ns=length().sum())
+    streams = sum_by(_kernels(ran), (*DEVICE, *_STREAM), ns=length().sum(), kernels=pl.len())
     streams = _longest_first(streams, _STREAM).unique(DEVICE, keep="first", maintain_order=True)
     enough = streams.filter(_col("kernels") >= 2 * _LEAST)
     devices = _longest_first(busy.join(enough, on=DEVICE, how="semi", nulls_equal=True), ("device_id",))
@@ -94,7 +94,7 @@ def _kernels(ran: pl.DataFrame) -> pl.DataFrame:
 def _of_busiest_stream(kernels: pl.DataFrame) -> pl.DataFrame:
     if is_one(kernels, *_STREAM):
         return kernels
-    streams = _longest_first(summed_by(kernels, _STREAM, ns=length().sum()), _STREAM)
+    streams = _longest_first(sum_by(kernels, _STREAM, ns=length().sum()), _STREAM)
     return kernels.join(streams.head(1), on=_STREAM, how="semi", nulls_equal=True, maintain_order="left")
 
 
@@ -112,7 +112,7 @@ def _of_device(ran: pl.DataFrame) -> pl.DataFrame:
     first, last = int(starts[begins[0]]), int(ends[begins[-1] : begins[-1] + kernels_of_turn].max())
     edges = [*starts[begins].tolist(), last]
     turns = pl.DataFrame({"start_ns": edges[:-1], "end_ns": edges[1:]}, schema=_SCHEMA)
-    # Turns follow each other, so their busy time is that from the begin of the first to the end of the last.
+    # Turns follow each other, so their busy time is the busy time from the begin of the first to the end of the last.
     busy = union(ran, ())
     inside = busy.select(_col("start_ns").clip(lower_bound=first), _col("end_ns").clip(upper_bound=last))
     is_most = inside.select(length().sum()).item() >= _SHARE * busy.select(length().sum()).item()
@@ -134,8 +134,8 @@ class _Turns:
         return slice(self.begins[0], self.begins[-1] + self.period)
 
     def is_better(self, other: _Turns) -> bool:
-        """Whether these turns are better: if both explain nearly all kernels, the shorter period is, else the
-        longer."""
+        """Returns whether these turns are better: if both explain nearly all kernels, the shorter period is better,
+        else the longer."""
         explains, others = (some.unexplained <= _UNEXPLAINED for some in (self, other))
         if explains != others:
             return explains
@@ -143,14 +143,14 @@ class _Turns:
 
 
 def period(codes: pl.Series, lengths: Numbers, pauses: Numbers | None = None) -> tuple[Numbers, int] | None:
-    """Returns the begins of turns, and the number of kernels in a regular one, which the last turn has, too.
+    """Returns the begins of turns, and the number of kernels in a regular turn, which the last turn has, too.
 
-    `codes`: a number (UInt64) for the name of each kernel, in order; `lengths`: how long each took; `pauses`: how long
-    nothing ran before it."""
+    For each kernel, in order, `codes` has a number (UInt64) for its name, `lengths` how long it took, and `pauses` how
+    long nothing ran before it."""
     if len(codes) < 2 * _LEAST:
         return None
-    begin = max(0, (len(codes) - _LOOKED_AT) // 2)
-    some, times = codes.slice(begin, _LOOKED_AT), lengths[begin : begin + _LOOKED_AT].astype(np.float64)
+    begin = max(0, (len(codes) - _SAMPLE) // 2)
+    some, times = codes.slice(begin, _SAMPLE), lengths[begin : begin + _SAMPLE].astype(np.float64)
     names = some.to_numpy()
     best: tuple[_Turns, int] | None = None
     for width, markers in _markers(some):
@@ -176,7 +176,7 @@ def period(codes: pl.Series, lengths: Numbers, pauses: Numbers | None = None) ->
     return turns.begins, turns.period
 
 
-# These functions use columns of polars, not numpy: a Series made of a numpy array loads numpy.ma, which takes longer
+# These functions use columns of polars, not numpy: making a Series of a numpy array loads numpy.ma, which takes longer
 # than the search itself.
 
 
@@ -194,7 +194,7 @@ def _markers(codes: pl.Series) -> Iterator[tuple[int, pl.Series]]:
 
 
 def _places(markers: pl.Series) -> Iterator[Numbers]:
-    """Yields the places of a marker for each period: of the marker that keeps this period most often."""
+    """Yields, for each period, the places of the marker that keeps this period most often."""
     rows = pl.DataFrame({"marker": markers}).with_row_index("at").sort("marker", maintain_order=True)
     rows = rows.with_columns(_col("at").cast(pl.Int64))
     gaps = rows.with_columns(gap=_col("at").diff()).filter(_col("marker") == _col("marker").shift(1))
@@ -221,7 +221,7 @@ def _where(flags: pl.Series) -> Numbers:
 
 
 def _turns(codes: Codes, at: Numbers, period: int) -> _Turns | None:
-    """Returns the turns that begin `at` these places, if they may be a pattern."""
+    """Returns the turns that begin `at` these places; None if they cannot be a pattern."""
     edges = np.append(at, at[-1] + period) if at[-1] + period <= len(codes) else at
     gaps = np.diff(edges)
     as_long = gaps == period
@@ -247,7 +247,7 @@ def _turns(codes: Codes, at: Numbers, period: int) -> _Turns | None:
 def _from_the_longest_pause(codes: Codes, turns: _Turns, pauses: Numbers) -> _Turns:
     """Moves the begin of turns to the place at which the device usually paused longest."""
     regular = turns.begins[turns.is_regular]
-    some = regular[: max(_LEAST, _LOOKED_AT // turns.period)]
+    some = regular[: max(_LEAST, _SAMPLE // turns.period)]
     later = int(np.median(pauses[some[:, None] + np.arange(turns.period)], axis=0).argmax())
     after = np.append(turns.begins[1:], turns.begins[-1] + turns.period)
     # In an irregular turn, the additional or missing kernels may be before the new begin or after it.

@@ -1,8 +1,8 @@
-"""Walks the graph of `path` forward with other times: when would work begin and end, and each process be done?
+"""Walks the graph of `path` forward with other times, and finds when work and processes would begin and end.
 
     replay(weights, host, graph, is_free, meetings) -> Replay
     Weights     the factors by which the times and delays of work change
-    Host        the clock of each thread, as if nothing made it wait; factors make it go slower or faster
+    Host        the clock of each thread, as if the thread never waited; factors make it slower or faster
 
 docs/analysis.md, "path", has the rules.
 """
@@ -49,7 +49,7 @@ class Replay:
     weights: Weights
 
 
-def scaled(ns: Ints, factor: npt.NDArray[np.float64] | float) -> Ints:
+def scale(ns: Ints, factor: npt.NDArray[np.float64] | float) -> Ints:
     """Multiplies times by a factor. A factor of 1 changes nothing, not even by rounding."""
     if isinstance(factor, float) and factor == 1:
         return ns
@@ -58,16 +58,16 @@ def scaled(ns: Ints, factor: npt.NDArray[np.float64] | float) -> Ints:
 
 
 class Host:
-    """The clocks of threads. `cuts` has thread, time_ns, factor in order: from then on, what the thread does takes
-    `factor` times as long."""
+    """The clocks of threads. `cuts` has thread, time_ns, factor in order: from time_ns on, all that the thread does
+    takes `factor` times as long."""
 
     def __init__(self, cuts: pl.DataFrame) -> None:
         length = cuts.select((_col("time_ns").shift(-1) - _col("time_ns")).over("thread").fill_null(0)).to_series()
-        saved = length.to_numpy() - scaled(length.to_numpy(), cuts["factor"].to_numpy())
+        saved = length.to_numpy() - scale(length.to_numpy(), cuts["factor"].to_numpy())
         cuts = cuts.with_columns(saved=pl.lit(pl.Series("saved", saved, dtype=pl.Int64)))
-        # The time that was saved until each cut.
+        # `saved` becomes the time that was saved until each cut.
         self.cuts = cuts.with_columns(saved=(_col("saved").cum_sum() - _col("saved")).over("thread"))
-        # The last entry is for NONE, for times before the first cut.
+        # The last entry is for NONE: times before the first cut.
         self._time, self._saved = (np.append(self.cuts[name].to_numpy(), 0) for name in ("time_ns", "saved"))
         self._factor = np.append(self.cuts["factor"].to_numpy(), 1.0)
 
@@ -81,7 +81,7 @@ class Host:
         changed = np.flatnonzero((self._factor != 1)[place])
         within = place[changed]
         since = at[changed] - self._time[within]
-        saved[changed] += since - scaled(since, self._factor[within])
+        saved[changed] += since - scale(since, self._factor[within])
         clock: Ints = at - saved
         return clock
 
@@ -89,7 +89,7 @@ class Host:
 def replay(
     weights: Weights, host: Host, graph: Graph, is_free: pl.Series | None = None, meetings: Meetings | None = None
 ) -> Replay:
-    """Replays the graph. `is_free`: for each join, whether its thread does not wait there."""
+    """Replays the graph. `is_free` says for each join whether its thread does not wait there."""
     count = graph.work.height
     joins = _joins(host, graph, is_free)
     work, joins = (rows.cast({integer(): pl.Int64}) for rows in (_work(weights, host, graph, meetings), joins))
@@ -101,13 +101,14 @@ def replay(
 
 
 def _work(weights: Weights, host: Host, graph: Graph, meetings: Meetings | None) -> pl.DataFrame:
-    """Returns the work as native.replay takes it; rows for further edges follow where work waited for several."""
+    """Returns the work as native.replay takes it. Work that waited for several others has further rows after all
+    work."""
     work, order = graph.work, graph.order
-    took = scaled((work["end_ns"] - work["start_ns"]).to_numpy(), weights.took)
+    took = scale((work["end_ns"] - work["start_ns"]).to_numpy(), weights.took)
     launched = np.where(order.is_launched, host.clock(work["thread"], work["launch_ns"]), order.begun_ns)
     columns: dict[str, npt.NDArray[Any]] = {
         "bound": order.bound,
-        "delay_ns": scaled(order.delay_ns, weights.delayed),
+        "delay_ns": scale(order.delay_ns, weights.delayed),
         "join": order.entered,
         "launch_ns": launched,
         "is_alone": order.is_alone,
@@ -125,12 +126,13 @@ def _work(weights: Weights, host: Host, graph: Graph, meetings: Meetings | None)
 
 
 def _meeting_columns(weights: Weights, count: int, meetings: Meetings | None) -> dict[str, pl.Series]:
-    """Returns, for each work, the collective that it is a part of, and how long it takes after the last part began."""
+    """Returns, for each work, the number of its collective, and how long it takes after the collective's last part has
+    begun."""
     of, tail = pl.Series([None], dtype=pl.Int64).new_from_index(0, count), pl.Series([0]).new_from_index(0, count)
     if meetings is not None:
         parts = meetings.parts
         took = weights.took if isinstance(weights.took, float) else weights.took[parts["node"].to_numpy()]
-        ns = scaled(parts["tail_ns"].to_numpy(), took)
+        ns = scale(parts["tail_ns"].to_numpy(), took)
         of, tail = of.scatter(parts["node"], parts["of"]), tail.scatter(parts["node"], pl.Series(ns))
     return {"meeting": of, "tail_ns": tail}
 

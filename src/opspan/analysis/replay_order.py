@@ -1,4 +1,4 @@
-"""Works out what is the same for every replay of a graph: the order of its joins and work, and the measured delays.
+"""Computes the part of a replay that is the same for every change: the order of joins and work, the measured delays.
 
 order_of(processes, work, edges, joins) -> Order    from the frames of a path_graph.Graph
 """
@@ -27,12 +27,12 @@ class Order:
     begun_ns: Ints  # when the process of the work began
     entered: Ints  # the last join of the launching thread before the launch
     is_launched: Flags  # whether the launch is known
-    is_alone: Flags  # whether the launch is not known, but other work that it waited for is
+    is_alone: Flags  # whether the launch is unknown, but other work that the work waited for is known
     other: Ints  # the work that it waited for besides `bound`, or NONE; for several, minus the first row in `others`
-    others: pl.DataFrame  # other, next: a list for each work with several; its rows are numbered after all work
-    own_entry: Ints  # the last join of the thread when it had nothing else to do
-    joins: Ints  # numbers of the joins, each after all that it waited for
-    work_between: Ints  # for each of `joins`: how many works begin between the join before it and this one
+    others: pl.DataFrame  # other, next: a linked list for each work with several; rows are numbered after all work
+    own_entry: Ints  # the last join of the thread at the time from which on it had nothing else to do
+    joins: Ints  # numbers of the joins, each after all joins that it waited for
+    work_between: Ints  # for each of `joins`: how many pieces of work begin between the join before and this join
 
 
 def order_of(processes: pl.DataFrame, work: pl.DataFrame, edges: pl.DataFrame, joins: pl.DataFrame) -> Order:

@@ -1,10 +1,10 @@
-"""How long ops took, and how long their costs take at least on the devices that they ran on.
+"""Compares how long ops took with the least time that their costs take on the devices that they ran on.
 
     parts(trace, costs, user_peaks) -> Roofline, with `rows`: one for each part of the time
         range        UInt32   the range whose time it is; null for work that belongs to no range
         time_ns      Int64    the time of work of devices, or of the host if no device was used
         compute_ns   Float64  the time for its operations at the peak of their type, or null
-        masked_ns    Float64  the same for operations that a mask hides; compute_ns does not contain them
+        masked_ns    Float64  the same for operations that a mask hides, which compute_ns does not include
         memory_ns    Float64  the time for its bytes at the bandwidth of the memory, or null
         is_too_fast, is_cached  Boolean  compute_ns or memory_ns would be more than time_ns, and so is null
         and the columns of `costs`, null if the op has no known cost
@@ -70,9 +70,9 @@ def _outside_ranges(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_tensor_cores(known: pl.DataFrame, work: pl.DataFrame, owner: pl.Series) -> pl.DataFrame:
-    """Corrects the type of fp32 products on tensor cores, which compute in another type: the one in the name of their
-    kernel, as casts may be inside the op, else tf32 on NVIDIA's devices. If the trace has no types and the name has
-    none, the type is unknown."""
+    """Corrects the type of fp32 products on tensor cores, which compute in another type. The type is that in the name
+    of the kernel, because casts may be inside the op; else tf32 on NVIDIA's devices. If neither the trace nor the name
+    has a type, it is unknown."""
     may_be = _col("is_product") & (_col("type") == "fp32")
     if not work.height or not known.select(may_be.any()).item():
         return known
@@ -80,19 +80,19 @@ def _in_tensor_cores(known: pl.DataFrame, work: pl.DataFrame, owner: pl.Series) 
     kernels = kernels.select(
         "rounds_to_tf32", whole=pl.coalesce("full_name", "name"), range=owner.gather(kernels["range"])
     )
-    names = kernels.select(_col("whole").unique()).with_columns(said=product_type(_col("whole")))
+    names = kernels.select(_col("whole").unique()).with_columns(in_name=product_type(_col("whole")))
     of_products = kernels.drop_nulls("range").join(names, on="whole", how="left").group_by("range")
-    types = of_products.agg(_col("said").drop_nulls().first(), _col("rounds_to_tf32").any())
+    types = of_products.agg(_col("in_name").drop_nulls().first(), _col("rounds_to_tf32").any())
     known = known.join(types, on="range", how="left", maintain_order="left")
     on_cores = may_be & _col("rounds_to_tf32").is_not_null()
     computed = (
-        pl.when(_col("said").is_not_null())
-        .then("said")
+        pl.when(_col("in_name").is_not_null())
+        .then("in_name")
         .when(~_col("is_assumed"))
         .then(pl.when("rounds_to_tf32").then(pl.lit("tf32")).otherwise("type"))
     )
     known = known.with_columns(type=pl.when(on_cores).then(computed).otherwise("type"))
-    return known.drop("said", "rounds_to_tf32")
+    return known.drop("in_name", "rounds_to_tf32")
 
 
 def _rated(
@@ -122,8 +122,8 @@ def _rated(
 
 
 def _possible(known: pl.DataFrame) -> pl.DataFrame:
-    """Removes bounds that are longer than the time that was measured, as nothing is faster than its device. The type or
-    the cost must be another than it seems, or a cache had some of the bytes."""
+    """Removes bounds that are longer than the measured time, because no op is faster than its device. In these cases
+    the true type or cost is different, or a cache had some of the bytes."""
     beyond = {"is_too_fast": "compute_ns", "is_cached": "memory_ns"}
     ran = _col("time_ns") > 0
     known = known.with_columns(

@@ -1,4 +1,4 @@
-"""Finds the runs of a trace, as emit_pyroscope named them: a mark in the trace has the run's label run_id."""
+"""Finds the runs of a trace as emit_pyroscope named them: a mark in the trace has the label run_id of the run."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""How much sooner processes would have been done after a change: the graph of `path` is replayed with it.
+"""Computes how much sooner processes would have been done after a change, by replaying the graph of `path` with it.
 
     sooner(graph, change, meetings) -> rank, pid, ns: the time that each process would save
     with_guessed_launches(graph, trace, is_paced) -> the graph that `sooner` takes
 
-Some work has no launch in the file. Unless it begins within path_events.CLOSE of the end of other work, it is taken to
-have been launched by the main thread as it began.
+Some work has no launch in the file. Unless such work begins within path_events.CLOSE of the end of other work, it is
+assumed that the main thread launched it when it began.
 
-All other waits stay: a device that has work in its queue loses nothing by a late host, and a host that need not wait
-for its device runs ahead of it, as far as a full launch queue is known to let it. Where all parts of a collective are
-known, it goes on once its last rank has come; other collectives take as long as they did.
+All other waits stay: a late host does not delay a device that has work in its queue, and a host that need not wait for
+its device runs ahead of it, up to a known limit of the launch queue. If all parts of a collective are known, it goes on
+once its last rank has come; other collectives take as long as they did.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from opspan.analysis.nest import innermost
 from opspan.analysis.path_events import CLOSE
 from opspan.analysis.path_threads import BEGUN, NONE, at_or_before
 from opspan.analysis.replay import Host, Weights, replay
-from opspan.analysis.spans import DEVICE, PROCESS, THREAD, numbered, union, within
+from opspan.analysis.spans import DEVICE, PROCESS, THREAD, number_groups, union, within
 
 if TYPE_CHECKING:
     from opspan.analysis.meetings import Meetings
@@ -36,16 +36,16 @@ _STREAM = (*DEVICE, "stream_id")
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a run: stretches of threads and work that would take another time."""
+    """A change of a run: stretches of threads and work that would take more or less time."""
 
-    # rank, pid, tid, start_ns, end_ns; factor: the stretch would take so many times as long; is_free: no wait in it
+    # rank, pid, tid, start_ns, end_ns; factor of the stretch's time; is_free: the thread does not wait in the stretch
     stretches: pl.DataFrame
-    # row (of the trace's work); factor of its time; is_at_once: it begins as soon as what it waits for ends
+    # row (of the trace's work); factor of its time; is_at_once: it begins as soon as the work that it waits for ends
     work: pl.DataFrame
 
 
 def sooner(graph: Graph, change: Change, meetings: Meetings | None = None) -> pl.DataFrame:
-    """Replays the graph with the change. `meetings`: where processes wait for each other; None: they do not."""
+    """Replays the graph with the change. Processes wait for each other in `meetings`; with None they do not."""
     stretches = _on_threads(change.stretches, graph)
     host = Host(_cuts(stretches))
     replayed = replay(_weights(change.work, graph), host, graph, _is_free(stretches, graph), meetings)
@@ -53,7 +53,7 @@ def sooner(graph: Graph, change: Change, meetings: Meetings | None = None) -> pl
     ends = graph.processes.with_columns(ended_ns=pl.lit(replayed.ends)).join(
         ends.group_by("process").max(), on="process", how="left", maintain_order="left"
     )
-    # Without launches, waits of the host are unknown, too: then the end of the host says nothing about its devices.
+    # Without launches, waits of the host are unknown, too. Then the end of the host is unrelated to its devices.
     of_work, of_process = _col("last_ns") - _col("after_ns"), _col("end_ns") - _col("ended_ns")
     ns = pl.when("has_launches").then(of_process).otherwise(pl.coalesce(of_work, of_process))
     return ends.select(*PROCESS, ns=ns)
@@ -69,7 +69,7 @@ def _weights(changed: pl.DataFrame, graph: Graph) -> Weights:
 
 
 def _on_threads(stretches: pl.DataFrame, graph: Graph) -> pl.DataFrame:
-    """Adds the number of each stretch's thread; a thread that is in several cycles has a number in each of them."""
+    """Adds the number of each stretch's thread; a thread in several cycles has a number in each of them."""
     times = graph.processes.select("process", from_ns="start_ns", to_ns="end_ns")
     threads = graph.threads.join(times, on="process")
     rows = stretches.filter(_col("start_ns") < _col("end_ns")).join(threads, on=THREAD, nulls_equal=True)
@@ -77,7 +77,7 @@ def _on_threads(stretches: pl.DataFrame, graph: Graph) -> pl.DataFrame:
 
 
 def _cuts(stretches: pl.DataFrame) -> pl.DataFrame:
-    """Returns the cuts that Host takes. Where stretches overlap, the one that begins last counts."""
+    """Returns the cuts for Host. If stretches overlap, the one that begins last counts."""
     apart = stretches.select("thread", "start_ns", "end_ns", "factor").sort("thread", "start_ns")
     follows = (_col("thread") != _col("thread").shift()) | (_col("start_ns") >= _col("end_ns").shift())
     if apart.select(follows.all()).item():
@@ -94,7 +94,7 @@ def _cuts(stretches: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_free(stretches: pl.DataFrame, graph: Graph) -> pl.Series:
-    """Returns, for each join, whether its thread does not wait: the middle of the wait is in a free stretch."""
+    """Returns, for each join, whether its thread does not wait, because the middle of the wait is in a free stretch."""
     rows = union(stretches.filter("is_free"), ("thread",))
     middle = _col("own_ns") + (_col("time_ns") - _col("own_ns")) // 2
     joins = graph.joins.select("thread", at_ns=pl.when(_col("what") != BEGUN).then(middle))
@@ -105,8 +105,8 @@ def _is_free(stretches: pl.DataFrame, graph: Graph) -> pl.Series:
 def with_guessed_launches(graph: Graph, trace: Tables, is_paced: pl.Series) -> Graph:
     """Returns the graph with a launch for work that has none in the file.
 
-    `is_paced`: for each row of Graph.work, whether the host may have set the pace of its device. If so, work with an
-    unknown launch is taken to have been launched as it began, never before."""
+    `is_paced` says for each row of Graph.work whether the host may have set the pace of its device. If so, work with an
+    unknown launch is assumed to be launched when it began, and not before."""
     work = graph.work
     ends = pl.lit(work["end_ns"].gather(work["before"].set(work["before"] == NONE, None)))
     is_late = pl.lit(is_paced) | (_col("start_ns") - ends > CLOSE).fill_null(value=True)
@@ -124,15 +124,15 @@ def with_guessed_launches(graph: Graph, trace: Tables, is_paced: pl.Series) -> G
 
 
 def _with_launches(graph: Graph) -> pl.DataFrame:
-    """Adds has_launches to the processes: whether the file has calls that launched their work, or they had no work."""
+    """Adds has_launches to the processes: whether the file has calls that launched their work; true without work."""
     known = graph.work.group_by("process").agg(has_launches=(_col("thread") != NONE).any())
     known = graph.processes.join(known, on="process", how="left", maintain_order="left")
     return known.with_columns(_col("has_launches").fill_null(value=True))
 
 
 def _launched_early(work: pl.DataFrame, trace: Tables) -> pl.Series:
-    """Returns the latest time at which each work without a call was launched. If it began before the first work of its
-    stream that has a launch, it was launched before that launch; else null."""
+    """Returns the latest time at which each work without a call was launched. If the work began before the first work
+    of its stream that has a launch, it was launched before that launch; else the time is null."""
     rows = work.select("start_ns", "launch_ns", stream=_streams(trace).gather(work["row"]))
     first = (
         rows.drop_nulls("launch_ns")
@@ -145,5 +145,5 @@ def _launched_early(work: pl.DataFrame, trace: Tables) -> pl.Series:
 
 
 def _streams(trace: Tables) -> pl.Series:
-    (rows,) = numbered(_STREAM, trace.work.select(_STREAM))
+    (rows,) = number_groups(_STREAM, trace.work.select(_STREAM))
     return rows["of"]

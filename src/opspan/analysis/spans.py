@@ -1,15 +1,16 @@
-"""Stretches of time: how long they are, and how much time they cover together.
+"""Computes how long stretches of time are, and how much time they cover together.
 
     difference(start, end) -> an expression: the time from start to end, negative if `end` is earlier
     length(start, end)     -> the same, at least 0
     union(rows, by, others=None) -> *by, start_ns, end_ns: the time that the rows (and others) cover together, as
         stretches in order that do not touch
-    within(rows, time, spans, by) -> row, stretch: the pairs of `rows` and `spans` in which the row's time is in the
-    span time_in(rows, spans, by) -> for each of `spans`, how much of it `rows` cover together
- A time of more than 292 years becomes the largest number; if a time is null, so is everything that is computed from it.
-Rows without a begin, an end or a length cover nothing. `by` are the columns whose time is one, such as those of a
+    within(rows, time, spans, by) -> row, stretch: the pairs of `rows` and `spans` with the row's time inside the span
+    time_in(rows, spans, by) -> for each of `spans`, how much of it `rows` cover together
+
+A time of more than 292 years becomes the largest number. If a time is null, so is all that is computed from it. Rows
+without a begin, an end or a length cover nothing. `by` are the columns that separate timelines, such as those of a
 device or a process; null is a value like any other. The overlap of sets is a difference of times that they cover
-together, so utilisation, overlaps and breakdowns are found without looking at each moment.
+together, so utilisation, overlaps and breakdowns are computed without looking at each moment.
 """
 
 from __future__ import annotations
@@ -65,53 +66,53 @@ def time_in(rows: pl.DataFrame, spans: pl.DataFrame, by: Sequence[str]) -> pl.Se
 
 
 def grouped(by: Sequence[str], *frames: pl.DataFrame) -> list[pl.Expr]:
-    """Returns the columns that tell groups apart in native code: those of `by` that are not the same in all rows."""
+    """Returns the columns that separate groups in native code: those of `by` that differ between rows."""
     some = [frame for frame in frames if frame.height]
-    told_by = unlike(by, *some) if some else []
-    return [_col(name).cast(pl.Int64).alias(f"by{number}") for number, name in enumerate(told_by)]
+    key = unlike(by, *some) if some else []
+    return [_col(name).cast(pl.Int64).alias(f"by{number}") for number, name in enumerate(key)]
 
 
-def numbered(by: Sequence[str], *frames: pl.DataFrame) -> list[pl.DataFrame]:
+def number_groups(by: Sequence[str], *frames: pl.DataFrame) -> list[pl.DataFrame]:
     """Adds a column `of` to the frames: a number for each value of `by`, which means the same in all of them."""
     some = [frame for frame in frames if frame.height]
-    told_by = unlike(by, *some) if some else []
-    if not told_by:
+    key = unlike(by, *some) if some else []
+    if not key:
         return [frame.with_columns(of=pl.lit(0, dtype=pl.UInt32)) for frame in frames]
-    keys = pl.concat(frame.select(told_by).unique() for frame in frames).unique().sort(told_by).with_row_index("of")
-    return [frame.join(keys, on=told_by, how="left", nulls_equal=True, maintain_order="left") for frame in frames]
+    keys = pl.concat(frame.select(key).unique() for frame in frames).unique().sort(key).with_row_index("of")
+    return [frame.join(keys, on=key, how="left", nulls_equal=True, maintain_order="left") for frame in frames]
 
 
 def apart(rows: pl.DataFrame, by: Sequence[str]) -> dict[tuple[object, ...], pl.DataFrame]:
-    """Returns a dictionary of the rows by their values of `by`; without rows, it has one entry. Work on each device,
-    for example, can then be sorted and summed by itself."""
+    """Returns a dictionary of the rows by their values of `by`; without rows, it has one entry. The work of each
+    device, for example, can then be sorted and summed by itself."""
     if not rows.height:
         return {(None,) * len(by): rows}
-    told_by = unlike(by, rows)
-    if not told_by:
+    key = unlike(by, rows)
+    if not key:
         return {rows.select(by).row(0) if by else (): rows}
-    parts = rows.partition_by(told_by, as_dict=True)
-    same = {name: rows[name][0] for name in by if name not in told_by}
-    return {tuple((same | dict(zip(told_by, key, strict=True)))[name] for name in by): parts[key] for key in parts}
+    parts = rows.partition_by(key, as_dict=True)
+    same = {name: rows[name][0] for name in by if name not in key}
+    return {tuple((same | dict(zip(key, values, strict=True)))[name] for name in by): parts[values] for values in parts}
 
 
-def summed_by(rows: pl.DataFrame, by: Sequence[str], **sums: pl.Expr) -> pl.DataFrame:
+def sum_by(rows: pl.DataFrame, by: Sequence[str], **sums: pl.Expr) -> pl.DataFrame:
     """Returns a row of sums for each value of `by`, in any order. Groups only by columns that differ between rows."""
-    told_by = unlike(by, rows)
-    same = (_col(name).first() for name in by if name not in told_by)
-    grouped = rows.group_by(told_by).agg(*same, **sums) if told_by else rows.select(*same, **sums)
+    key = unlike(by, rows)
+    same = (_col(name).first() for name in by if name not in key)
+    grouped = rows.group_by(key).agg(*same, **sums) if key else rows.select(*same, **sums)
     return grouped.select(*by, *sums)
 
 
 def over(expr: pl.Expr, rows: pl.DataFrame, by: Sequence[str]) -> pl.Expr:
     """Returns the expression over `by`, using only columns that differ between rows."""
-    told_by = unlike(by, rows)
-    return expr.over(told_by) if told_by else expr
+    key = unlike(by, rows)
+    return expr.over(key) if key else expr
 
 
 def distinct(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """Returns the distinct values of `by`, in any order."""
-    told_by = unlike(by, rows)
-    return rows.select(by).unique(told_by) if told_by else rows.select(by).head(1)
+    key = unlike(by, rows)
+    return rows.select(by).unique(key) if key else rows.select(by).head(1)
 
 
 def only(rows: pl.DataFrame, which: pl.Expr | pl.Series) -> pl.DataFrame:
@@ -120,7 +121,7 @@ def only(rows: pl.DataFrame, which: pl.Expr | pl.Series) -> pl.DataFrame:
     return rows if flags.all() else rows.filter(flags)
 
 
-def looked_up(rows: pl.DataFrame, table: pl.DataFrame, on: Sequence[str]) -> pl.DataFrame:
+def look_up(rows: pl.DataFrame, table: pl.DataFrame, on: Sequence[str]) -> pl.DataFrame:
     """Adds the other columns of `table`, which has at most one row for each value of `on`. Joins only on columns that
     differ between rows."""
     rest = unlike(on, rows)
@@ -138,7 +139,7 @@ def in_order(rows: pl.DataFrame, by: str) -> pl.DataFrame:
 
 
 def within(rows: pl.DataFrame, time: str, spans: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """Returns pairs of row numbers, those of a stretch in order of `time`. If stretches overlap, a row is in
-    several."""
+    """Returns pairs of row numbers. The rows of a stretch are in order of `time`. If stretches overlap, a row is in
+    several pairs."""
     groups = grouped(by, rows, spans)
     return native.within(rows.select(_col(time).alias("time_ns"), *groups), spans.select("start_ns", "end_ns", *groups))

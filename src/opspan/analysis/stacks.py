@@ -1,12 +1,12 @@
-"""Stacks for flame graphs: a tree of rows as lines `outer;inner weight`, and the tree of ranges and functions.
+"""Builds stacks for flame graphs: a tree of rows as lines `outer;inner weight`, and the tree of ranges and functions.
 
     levels(rows, sums) -> the stacks of each level, with equal ones merged
-    collapsed(rows, roots) -> batches of lines, one for each stack
-    merged(rows, keys, sums) -> the stacks as nodes of one tree
-    totals(parent, own) -> for each node, the sum of its own value and those of all nodes below it
+    collapse(rows, roots) -> batches of lines, one for each stack
+    merge_stacks(rows, keys, sums) -> the stacks as nodes of one tree
+    totals(parent, own) -> for each node, the sum of its own value and the values of all nodes below it
     with_functions(trace) -> the rows of trace.functions, then those of trace.ranges, nested in one another
 
-flamegraph.pl, inferno and speedscope read the lines. So no frame may have a character that separates frames or lines.
+flamegraph.pl, inferno and speedscope read the lines. So frames must not have characters that separate frames or lines.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _col = pl.col
 
 
 def depths(parent: pl.Series) -> pl.Series:
-    """Returns how many rows are around each one. Every round looks twice as far up as the one before."""
+    """Returns how many rows are around each row. Every round of the loop looks twice as far up as the round before."""
     depth, above = parent.is_not_null().cast(pl.UInt32), parent
     while above.count():
         depth = depth + depth.gather(above).fill_null(0)
@@ -42,7 +42,7 @@ def levels(rows: pl.DataFrame, sums: Sequence[pl.Expr], keys: Sequence[str] = ("
     """Yields the stacks of each level, the outermost first: stack (a number), parent (the stack around it, or null),
     root, the keys, level, and the sums over the rows of this stack itself. Rows with equal keys are in one stack.
 
-    `rows`: row, parent (a row; none may be missing), depth, root, the keys, and the columns that are summed."""
+    `rows` have row, parent (a row, which must exist), depth, root, the keys, and the columns that are summed."""
     count = 0
     above = pl.DataFrame(schema={"row": pl.UInt32, "around": pl.UInt32})  # the stack of each row of the level above
     parts = rows.partition_by("depth", as_dict=True)
@@ -55,9 +55,9 @@ def levels(rows: pl.DataFrame, sums: Sequence[pl.Expr], keys: Sequence[str] = ("
         yield stacks.drop("rows").with_columns(level=pl.lit(level, dtype=pl.UInt32))
 
 
-def collapsed(rows: pl.DataFrame, roots: pl.DataFrame, unit: int = 1) -> Iterator[pl.Series]:
-    """Yields lines. `rows`: as `levels` takes them, and weight; `roots`: root, and text to put before every stack.
-    Weights are in whole units; a stack without any weight of its own has no line."""
+def collapse(rows: pl.DataFrame, roots: pl.DataFrame, unit: int = 1) -> Iterator[pl.Series]:
+    """Yields lines. `rows` are as `levels` takes them, and have weight; `roots` have root, and text to put before every
+    stack. Weights are in whole units; a stack without any weight of its own does not get a line."""
     around, key = roots.select("text", around="root"), "root"
     for stacks in levels(rows, [_col("weight").sum()]):
         joined = stacks.join(around, left_on=key, right_on="around", how="left", maintain_order="left")
@@ -68,9 +68,9 @@ def collapsed(rows: pl.DataFrame, roots: pl.DataFrame, unit: int = 1) -> Iterato
         around, key = joined.select("text", around="stack"), "parent"
 
 
-def merged(rows: pl.DataFrame, keys: Sequence[str], sums: Sequence[pl.Expr]) -> tuple[pl.DataFrame, pl.DataFrame]:
+def merge_stacks(rows: pl.DataFrame, keys: Sequence[str], sums: Sequence[pl.Expr]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Returns the stacks as nodes of one tree, each after its parent: parent (a node), the keys, the sums; and the node
-    of each row: row, node. `rows`: as `levels` takes them, without roots."""
+    of each row: row, node. `rows` are as `levels` takes them, without roots."""
     stacks = list(levels(rows.with_columns(root=pl.lit(0, dtype=pl.UInt32)), [*sums, _col("row")], keys))
     if not stacks:
         none = rows.group_by(keys).agg(sums).select(pl.lit(None, dtype=pl.UInt32).alias("parent"), pl.all())
@@ -80,7 +80,6 @@ def merged(rows: pl.DataFrame, keys: Sequence[str], sums: Sequence[pl.Expr]) -> 
 
 
 def totals(parent: pl.Series, own: pl.Series) -> pl.Series:
-    """Returns, for each node, the sum of its own value and those of all nodes below it."""
     rows = pl.DataFrame({"end_ns": own.cast(pl.Int64)}).select(
         pl.int_range(pl.len(), dtype=pl.UInt32).alias("range"), pl.lit(0, dtype=pl.Int64).alias("start_ns"), "end_ns"
     )
@@ -93,7 +92,7 @@ def safe(frame: pl.Expr) -> pl.Expr:
 
 def with_functions(trace: Tables) -> pl.DataFrame:
     """Returns functions and ranges in one tree. The trace must have gone through `attribute`. If a range begins in a
-    function and ends after it (as in the range's own `__enter__`), the function is cut where the range begins, because
+    function and ends after it (as in the range's own `__enter__`), the function is cut at the begin of the range;
     otherwise the range would be outside the tree."""
     ranges, calls = without_added("ranges", trace.ranges), trace.functions
     end_ns = trace_end_ns(ranges, calls, trace.work)

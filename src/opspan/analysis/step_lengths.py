@@ -1,13 +1,13 @@
-"""The number of steps of a run and how long they took: every output takes these figures from here.
+"""Computes the number of steps of a run and how long they took. Every output takes these figures from here.
 
     parts(analysis) -> the parts of one trace for `lengths_of`, which can be put together with those of others
     lengths_of(parts) -> Lengths
     lengths(analysis) -> the Lengths of one trace
 
-The length of a step is that of its stretch of time, cut to the part of the trace that was read, as in `opspan steps`.
-The time until all that it launched was done is another figure, which `diff` compares (`until_done`). The number of
-steps is that of the process with most steps, because the ranks of a job do each step together. Median and mean are
-those of all steps of all processes; both are given, as a few long steps pull the mean away from the median.
+The length of a step is the length of its stretch of time, cut to the part of the trace that was read, as in `opspan
+steps`. The time until all that it launched was done is another figure, which `diff` compares (`until_done`). The number
+of steps is that of the process with most steps, because the ranks of a job do each step together. Median and mean are
+over all steps of all processes; both are given because a few long steps pull the mean away from the median.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import polars as pl
 
 from opspan.analysis.busy import within_part
-from opspan.analysis.parts import Part, Parts, counted, medians
+from opspan.analysis.parts import Part, Parts, count_values, medians
 from opspan.analysis.spans import PROCESS, length
 
 if TYPE_CHECKING:
@@ -32,16 +32,16 @@ class Lengths(NamedTuple):
 
     steps: int
     processes: int  # the processes that have steps
-    are_alike: bool  # all of these have equally many steps
+    are_alike: bool  # all these processes have equally many steps
     median_ns: int | None  # None if there are no steps
     mean_ns: int | None
 
 
 def parts(analysis: Analysis, steps: pl.DataFrame | None = None) -> Parts:
-    """Returns the parts. `steps`: the steps that count, if not those of the trace."""
+    """Returns the parts. `steps` are the steps that count, if not those of the trace."""
     rows = within_part(analysis.iterations if steps is None else steps, analysis.complete)
     counts = rows.group_by(PROCESS, maintain_order=True).agg(steps=pl.len().cast(pl.Int64))
-    return {_NS: counted(rows.select(ns=length()), (), "ns"), _COUNTS: Part(counts, PROCESS)}
+    return {_NS: count_values(rows.select(ns=length()), (), "ns"), _COUNTS: Part(counts, PROCESS)}
 
 
 def lengths_of(parts: Parts) -> Lengths:
@@ -53,7 +53,7 @@ def lengths_of(parts: Parts) -> Lengths:
 
 def median_and_mean(ns: pl.Series) -> tuple[int, int]:
     """Returns median and mean of some lengths; there must be at least one."""
-    return _of_counted(counted(ns.alias("ns").to_frame(), (), "ns"))
+    return _of_counted(count_values(ns.alias("ns").to_frame(), (), "ns"))
 
 
 def _of_counted(lengths: Part) -> tuple[int, int]:

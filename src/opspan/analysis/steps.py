@@ -3,13 +3,13 @@
     steps(ranges) -> ranges with step, Categorical: the name of the step's range (ProfilerStep#3), null outside of steps
     torch_steps(ranges) -> rank, pid, name, start_ns, end_ns, is_async of the steps of a profiler or a session
 
-A step is a range whose name matches. Ranges that begin while a step is open in their process are in it, on any thread,
-because the backward of a step runs on another thread. If several steps are open, the last to begin counts.
+A step is a range whose name matches. Ranges that begin while a step is open in their process are in that step, on any
+thread, because the backward of a step runs on another thread. If several steps are open, the last to begin counts.
 
 The steps of a profiler are the ranges ProfilerStep#N. A session without a schedule only marks the ends of steps: then a
-step is the time between two marks, from where its own work begins (`own_work`). If a process has both, the ranges
-count. At each step() a profiler opens a range for the step that may follow. So the last range of a process is not a
-step if nothing is in it, and something is in each of the others.
+step is the time between two marks, from the begin of its own work on (`own_work`). If a process has both, the ranges
+count. At each step() a profiler opens a range for the step that may follow. So if the last range of a process is empty
+and all others are not, the last range is not a step.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _col = pl.col
 
 
 def steps(ranges: pl.DataFrame, pattern: str | None = None) -> pl.DataFrame:
-    """Adds the steps. `pattern`: a regular expression for the names of steps, by default torch's ProfilerStep#N."""
+    """Adds the steps. `pattern` is a regular expression for the names of steps, by default torch's ProfilerStep#N."""
     if pattern is None:
         return _in_steps(ranges, torch_steps(ranges))
     try:
@@ -39,7 +39,7 @@ def steps(ranges: pl.DataFrame, pattern: str | None = None) -> pl.DataFrame:
 
 
 def steps_named(ranges: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
-    """Adds the steps like `steps`, if their names are known."""
+    """Adds the steps that have these names."""
     return _in_steps(ranges, ranges.filter(_is_called(names)).select(_STEP))
 
 
@@ -47,12 +47,10 @@ def torch_steps(ranges: pl.DataFrame) -> pl.DataFrame:
     is_range = ~_col("is_mark").fill_null(value=False) & (_col("end_ns") >= _col("start_ns"))
     marked_ranges = ranges.filter(_is_called(matching(ranges, PATTERN)) & is_range).select(_STEP)
     marked_ranges = _without_empty_end(marked_ranges, ranges)
-    ends = _ended(ranges)
-    return (
-        pl.concat([marked_ranges, ends.join(marked_ranges, on=PROCESS, how="anti", nulls_equal=True)])
-        if ends.height
-        else marked_ranges
-    )
+    ends = _between_marks(ranges)
+    if not ends.height:
+        return marked_ranges
+    return pl.concat([marked_ranges, ends.join(marked_ranges, on=PROCESS, how="anti", nulls_equal=True)])
 
 
 def matching(ranges: pl.DataFrame, pattern: str) -> pl.Series:
@@ -65,7 +63,7 @@ def _is_called(names: pl.Series) -> pl.Expr:
     return _col("name").is_in(names.cast(pl.Categorical).implode())
 
 
-def _ended(ranges: pl.DataFrame) -> pl.DataFrame:
+def _between_marks(ranges: pl.DataFrame) -> pl.DataFrame:
     """Returns the steps of sessions that mark only the ends of steps."""
     names = matching(ranges, _END)
     if not len(names):

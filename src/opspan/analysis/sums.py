@@ -1,5 +1,4 @@
-"""The columns that are summed over ranges or work, and the columns that rows are grouped by: defined once, for all
-sums.
+"""Defines, once for all sums, which columns of ranges or work are summed, and by which columns rows are grouped.
 
 `averages` sums columns by these definitions, `events` sums the figures of torch's averages, and the SQL of the views in
 the analysis database is made from them.
@@ -38,7 +37,7 @@ class Measure(NamedTuple):
 
     @property
     def is_whole(self) -> bool:
-        """Whether times of ranges include the ranges inside: then a range inside another of its group counts twice."""
+        """Whether times include the ranges inside. If so, a range inside another range of its group counts twice."""
         return not self.name.startswith("self_")
 
 
@@ -56,7 +55,7 @@ WORK_ORDER = ("device_ns", "count")
 DURATION = (pl.col("end_ns") - pl.col("start_ns")).clip(lower_bound=0)
 
 
-def summed(sums: Sequence[Measure], columns: Collection[str]) -> list[pl.Expr]:
+def sum_expressions(sums: Sequence[Measure], columns: Collection[str]) -> list[pl.Expr]:
     """Returns expressions for the count and for each sum whose column exists."""
     expressions = [pl.len().cast(pl.Int64).alias("count")]
     for measure in sums:

@@ -1,11 +1,11 @@
-"""The ops that could use tensor cores, and how much of their device time did.
+"""Finds the ops that could use tensor cores, and how much of their device time did.
 
     tensor_cores(ranges, work, keys) -> the keys (name, and other columns that make a group), and
         is_eligible      Boolean  ops of this name multiply matrices or convolve
         tensor_cores_ns  Int64    time of kernels that use tensor cores, in these ranges and all ranges inside
-        unknown_ns       Int64    time of kernels whose names do not tell it
+        unknown_ns       Int64    time of kernels whose names do not show it
 
-All this is told by names of ops and kernels, as traces have nothing else. Work must be attributed (`launches`).
+These figures rest on names of ops and kernels, because traces have nothing else. Work must be attributed (`launches`).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ def side_by_side(traces: Sequence[Tables]) -> Tables:
         return trace  # the file was saved after its ranks were brought to one clock
     if len(traces) == 1 and len(trace.ranks) == 1:
         return trace
-    from opspan.analysis.clocks import one_clock  # late, as it imports everything about collectives
+    from opspan.analysis.clocks import one_clock  # late, because it imports everything about collectives
 
     on_one_clock = one_clock(trace)
     return trace if len(traces) == 1 and on_one_clock is trace else analysed_like(on_one_clock, traces)
@@ -36,7 +36,7 @@ def analysed_like(trace: Tables, parts: Sequence[Tables]) -> Tables:
     if any("module" in part.ranges.columns for part in parts):
         ranges = modules(ranges, attributed.functions)
     if stepped := [part.ranges for part in parts if "step" in part.ranges.columns]:
-        # The pattern of the steps is not known any more, but their names are.
+        # The pattern of the steps is unknown here, but their names are known.
         names = {name for frame in stepped for name in frame["step"].unique()} - {None}
         torch_names = {name for frame in stepped for name in torch_steps(frame)["name"]}
         are_ranges = names <= set(ranges["name"].unique().to_list())  # else they lie between marks

@@ -1,17 +1,18 @@
-"""The time that each step took until what it launched was done; the host's own times do not show it if it runs ahead.
+"""Computes the time that each step took until all that it launched was done; the host may be done much earlier.
 
     until_done(steps, calls, work) -> steps + took_ns, done_ns (when it was done), in the order of the steps
     with_outliers(until_done) -> the same, with is_outlier for steps that made the run longer
- A step is done at its end, or when the last work that was launched in it ends, whichever is later. It takes from when
-the step before was done, or from its own begin if that is later, until then. The step before is the one of the process
-that ended last before this one began. So the times of steps that follow each other add up to the time in which any of
-them was not done; without waits for a device they are the times of the host. Work without a call counts as launched
-when it began. Work must be attributed (`launches`) first.
 
-A host that runs ahead of its device is held up when the launch queue is full, and then long steps of the host cost
-nothing. Or it does its part of a step quickly, and the device takes long. So an outlier is a step that took long until
-it was done. If a step began when devices had nothing left to do, its time includes the host's time until its first
-launch, which is hidden in other steps: then the host's step must be long, too.
+A step is done at its end, or when the last work that was launched in it ends, whichever is later. Its time begins when
+the step before was done, or at its own begin if that is later. The step before is the step of the process that ended
+last before this step began. So the times of steps that follow each other add up to the time in which any of them was
+not done; without waits for a device they are the times of the host. Work without a call counts as launched when it
+began. Work must be attributed (`launches`) first.
+
+If a host runs ahead of its device, it is held up when the launch queue is full, and then long steps of the host do not
+cost anything. Or the host is quick with its part of a step, and the device takes long. So an outlier is a step that
+took long until it was done. If a step began when devices had nothing left to do, its time includes the host's time
+until its first launch, which other steps hide. Then the host's step must be long, too.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
         call                  UInt32  row of the call
         rank, pid, tid        its thread
         start_ns, end_ns      Int64
-        wait_ns               Int64   how long the call took; null if it did not return
+        wait_ns               Int64   how long the call took; null if the call did not return
         why                   WHY     the kind of wait
         range                 UInt32  row of the range that the call was made in
         busy_ns               Int64   how much of the wait a device ran work of the call's process
@@ -36,7 +36,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "urQueueFinish|urEventWait|clFinish|clWaitForEvents",
         "synchronize(Device|Stream|Event)?",  # of MTIA
     ),
-    # They do not wait if both ends are memory of a device. cudaMemcpyPeer and cuMemcpyDtoD never wait.
+    # Copies do not wait if both ends are memory of a device. cudaMemcpyPeer and cuMemcpyDtoD never wait.
     COPY: (
         "cudaMemcpy(2D|3D)?((To|From)(Array|Symbol))?",
         "cuMemcpy(HtoD|DtoH|HtoA|AtoH|2D|2DUnaligned|3D)?",
@@ -61,11 +61,12 @@ NAMES: dict[str, tuple[str, ...]] = {
         "zeModuleCreate|urProgramBuild|clBuildProgram",
     ),
 }
-# These wait if one end is pageable memory: then the driver itself moves the bytes to or from memory that devices reach.
+# These calls wait if one end is pageable memory, because the driver itself moves the bytes between it and memory that
+# devices can reach.
 ASYNC_COPIES = ("(cuda|cu|hip)Memcpy[A-Za-z0-9]*Async",)
 # Suffixes of functions that use a default stream for each thread.
 SUFFIX = "(_ptsz|_ptds|_spt)?"
-# nsys records calls a second time for their backtraces.
+# With this api nsys records calls a second time, for their backtraces.
 SECOND_TIME = "cuda_backtrace"
 # Ops that fetch a value from a device.
 ITEM_OPS = ("aten::item", "aten::_local_scalar_dense")
@@ -125,7 +126,7 @@ def _copies(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _outermost(rows: pl.DataFrame) -> pl.DataFrame:
-    """Removes calls that lie in another call of their thread. A call that did not return contains no others."""
+    """Removes calls that lie in another call of their thread. A call that did not return does not contain calls."""
     end = pl.when(_col("start_ns").is_not_null()).then(pl.max_horizontal("start_ns", "end_ns"))
     in_order = rows.with_columns(until=end).sort("start_ns", "until", "call", descending=[False, True, False])
     before = _col("until").cum_max().shift(1).over("rank", "pid", "tid")

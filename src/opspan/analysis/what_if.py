@@ -1,8 +1,9 @@
-"""How long a run would take if ops or kinds of time were faster: the graph of `path` is replayed with factors.
+"""Computes how long a run would take if ops or kinds of time were faster, by replaying the graph of `path`.
 
     what_if(trace, times, waits, graph, factors, meetings) -> Times
 
-`factors`: a factor for each name of an op or kind of time (path_cuts.KINDS). docs/analysis.md, "path", has the rules.
+`factors` has a factor for each name of an op or kind of time (path_cuts.KINDS). docs/analysis.md, "path", has the
+rules.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from opspan.analysis.nest import innermost, nearest
 from opspan.analysis.path import on_path, walk
 from opspan.analysis.path_cuts import KINDS, OF_HOST, OF_WORK
 from opspan.analysis.path_threads import NONE, at_or_before, bound_by, driving
-from opspan.analysis.replay import Host, Replay, Weights, replay, scaled
+from opspan.analysis.replay import Host, Replay, Weights, replay, scale
 from opspan.analysis.spans import PROCESS, THREAD, length
 
 if TYPE_CHECKING:
@@ -71,8 +72,7 @@ def _weights(trace: Tables, graph: Graph, of_kind: dict[str, float], of_op: dict
     took = work["what"].replace_strict(kinds, default=1.0, return_dtype=pl.Float64).to_numpy().copy()
     if of_op:
         named = _named(trace.ranges, of_op)
-        of_range = _factors(trace.ranges, nearest(trace.ranges, named).gather(work["range"]), of_op)
-        took *= of_range
+        took *= _factors(trace.ranges, nearest(trace.ranges, named).gather(work["range"]), of_op)
     bound = bound_by(work)
     delayed = np.where(bound == NONE, of_kind["launch"], of_kind["queued"])
     delayed[work["launch_ns"].is_null().to_numpy()] = of_kind["unknown"]
@@ -114,7 +114,7 @@ def _host(trace: Tables, waits: pl.DataFrame, graph: Graph, of_kind: dict[str, f
 def _predicted(
     moments: pl.DataFrame, path: pl.DataFrame, graph: Graph, host: Host, replayed: Replay, meetings: Meetings
 ) -> pl.Series:
-    """Returns when each of these moments of the path would be. `moments`: process, time_ns."""
+    """Returns the times at which these moments of the path (process, time_ns) would be."""
     at = moments["time_ns"].to_numpy()
     begins = path.select("process", time_ns="start_ns")
     place = at_or_before(moments.select("process", "time_ns"), begins, "process", strict=True)
@@ -125,14 +125,14 @@ def _predicted(
         for times in (replayed.begun, replayed.end, graph.work["start_ns"], graph.work["end_ns"])
     )
     took, delayed = (np.append(some, 1.0)[node] for some in (replayed.weights.took, replayed.weights.delayed))
-    working = start + scaled(at - start_ns, took)
-    waiting = start - scaled(start_ns - at, delayed)
-    # Where ranks wait for each other, each goes on once the last one has come.
+    working = start + scale(at - start_ns, took)
+    waiting = start - scale(start_ns - at, delayed)
+    # If ranks wait for each other, each rank goes on once the last one has come.
     parts = dict(meetings.parts.select("node", "tail_ns").iter_rows())
     tail = np.array([parts.get(one) for one in node.tolist()], dtype=np.float64)  # NaN: nothing is waited for
     has_met = end_ns - at <= tail
-    met = end - scaled(end_ns - at, took)
-    came = np.minimum(start + (at - start_ns), end - scaled(np.nan_to_num(tail).astype(np.int64), took))
+    met = end - scale(end_ns - at, took)
+    came = np.minimum(start + (at - start_ns), end - scale(np.nan_to_num(tail).astype(np.int64), took))
     working = np.where(np.isnan(tail), working, np.where(has_met, met, came))
 
     joins = graph.joins
@@ -145,7 +145,7 @@ def _predicted(
         after = joins[next_]
         is_tail = (after["thread"] == on["thread"]) & after["is_last"] & (after["target_ns"] <= on["time_ns"])
         is_tail &= after["time_ns"] >= on["time_ns"]
-        tail = shift[next_] + clock  # after the join is done, the thread's clock goes on
+        tail = shift[next_] + clock  # the thread's clock goes on after the join
         hosting = np.where(is_tail.fill_null(value=False).to_numpy(), tail, hosting)
 
     processes = moments.select("process").join(
@@ -156,8 +156,8 @@ def _predicted(
     moved = np.where(kind.is_in(OF_WORK).to_numpy(), working, waiting)
     moved = np.where((kind == "host").to_numpy(), hosting, moved)
     is_unknown = ((kind == "unknown") & (on["node"] == NONE)).fill_null(value=False).to_numpy()
-    moved = np.where(is_unknown, begun + scaled(at - begun, replayed.weights.unknown), moved)
+    moved = np.where(is_unknown, begun + scale(at - begun, replayed.weights.unknown), moved)
     moved = np.where((place == NONE).to_numpy(), at, moved)
     done = processes.select(pl.max_horizontal("main_ns", "last_ns")).to_series().fill_null(2**63 - 1).to_numpy()
-    last = processes["end"].to_numpy() - scaled(processes["end_ns"].to_numpy() - at, replayed.weights.unknown)
+    last = processes["end"].to_numpy() - scale(processes["end_ns"].to_numpy() - at, replayed.weights.unknown)
     return pl.Series("time_ns", np.where(at >= done, last, moved), dtype=pl.Int64)

@@ -18,7 +18,7 @@ import polars as pl
 
 from opspan import forked
 from opspan.analysis.stacks import DEEPEST as MOST_FRAMES
-from opspan.analysis.stacks import collapsed, depths
+from opspan.analysis.stacks import collapse, depths
 from opspan.events.cached_frames import all_frames, cached_frame
 from opspan.events.column_event import ColumnEvent
 from opspan.events.columns import EventColumns
@@ -176,7 +176,7 @@ class ColumnEvents(EventFrames):
         )
         rows = rows.join(of_name, on="name", how="left", nulls_equal=True, maintain_order="left")
         rows = rows.with_columns(depths(rows["parent"]).alias("depth"))
-        yield from collapsed(rows.filter("is_event", pl.col("depth") < MOST_FRAMES), ONE_ROOT, unit=1000)
+        yield from collapse(rows.filter("is_event", pl.col("depth") < MOST_FRAMES), ONE_ROOT, unit=1000)
 
     def _longest_function(self) -> int | None:
         """Returns the length of the longest name in all stacks; None if there are no stacks."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from opspan.analysis.sums import RANGE_SUMS, Measure, summed
+from opspan.analysis.sums import RANGE_SUMS, Measure, sum_expressions
 from opspan.events.columns import FLOPS, MEMORY
 from opspan.events.kinds import is_user
 from opspan.events.texts import shapes_of, shown_name
@@ -96,7 +96,7 @@ def _grouped(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     """Returns sums by the keys and, if there is one, the column `stack`, with the times and number of the first row."""
     keys = [*keys, "stack"] if "stack" in frame.columns else keys
     # The streaming engine takes a third of the default engine's time, but keeps no order: hence the position.
-    sums = [*summed(_SUMS, frame.columns), pl.col("position").min()]
+    sums = [*sum_expressions(_SUMS, frame.columns), pl.col("position").min()]
     grouped = frame.lazy().group_by(keys).agg(sums).collect(engine="streaming")
     return grouped.hstack(frame.select("start_ns", "end_ns", "number")[grouped["position"]])
 
@@ -106,6 +106,6 @@ def sum_of(cpu: pl.DataFrame, device: pl.DataFrame) -> EventGroup:
     last = max(place_of(frame.row(-1, named=True)) for frame in (cpu, device) if frame.height)
     group = EventGroup(last)
     for frame in (cpu, device):
-        row = frame.select(summed(_SUMS, frame.columns)).row(0, named=True)
+        row = frame.select(sum_expressions(_SUMS, frame.columns)).row(0, named=True)
         group.add({**row, "start_ns": last[0], "end_ns": -last[1], "number": last[2]})
     return group

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis.spans import DEVICE, PROCESS, numbered, within
+from opspan.analysis.spans import DEVICE, PROCESS, number_groups, within
 
 _col = pl.col
 
@@ -69,7 +69,7 @@ def _explained_ns(pieces: pl.DataFrame, waits: pl.DataFrame, steps: pl.DataFrame
     begins = begins.join(devices, on=PROCESS, nulls_equal=True)
     begins = begins.select(*DEVICE, "is_new", time_ns="end_ns", change="wait_ns")
     both = pl.concat([begins, some], how="diagonal_relaxed")
-    (both,) = numbered(DEVICE, both)
+    (both,) = number_groups(DEVICE, both)
     # At equal times waits come first: the launch follows the end of the wait.
     both = both.sort("of", "time_ns", _col("piece").is_not_null(), "at_ns", "gap")
     both = both.with_columns(part=_col("is_new").cum_sum().over("of"))

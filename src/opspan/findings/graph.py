@@ -10,7 +10,7 @@ from opspan.analysis import Analysis
 from opspan.analysis.averages import on_device
 from opspan.analysis.path_graph import Graph
 from opspan.analysis.sooner import with_guessed_launches
-from opspan.analysis.spans import DEVICE, length, looked_up, summed_by
+from opspan.analysis.spans import DEVICE, length, look_up, sum_by
 
 _col = pl.col
 _HARDLY = 0.1  # of the busy time of a device
@@ -29,10 +29,10 @@ def _is_paced(analysis: Analysis, graph: Graph) -> pl.Series:
     """Returns for each row of work whether its device was idle now and then for unknown reasons: then the host may have
     set the pace."""
     work = on_device(analysis.attributed.work.select(*DEVICE, "start_ns", "end_ns", "kind", "is_overhead"))
-    busy = summed_by(work.drop_nulls(("start_ns", "end_ns")), DEVICE, busy_ns=length().sum())
-    gaps = summed_by(analysis.gaps.drop_nulls("next"), DEVICE, ns=_col("unknown_ns").sum())
+    busy = sum_by(work.drop_nulls(("start_ns", "end_ns")), DEVICE, busy_ns=length().sum())
+    gaps = sum_by(analysis.gaps.drop_nulls("next"), DEVICE, ns=_col("unknown_ns").sum())
     sums = busy.join(gaps, on=DEVICE, how="left", nulls_equal=True)
     is_paced = _col("ns").fill_null(0) > _HARDLY * _col("busy_ns")
     devices = analysis.attributed.work.select(DEVICE)[graph.work["row"]]
-    rows = looked_up(devices, sums.select(*DEVICE, is_paced=is_paced), DEVICE)
+    rows = look_up(devices, sums.select(*DEVICE, is_paced=is_paced), DEVICE)
     return rows["is_paced"].fill_null(value=True)

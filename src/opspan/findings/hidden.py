@@ -25,7 +25,7 @@ from opspan.analysis import Analysis
 from opspan.analysis.averages import on_device
 from opspan.analysis.path_graph import Graph
 from opspan.analysis.path_threads import FOR_ROOM
-from opspan.analysis.spans import DEVICE, PROCESS, THREAD, length, numbered, union
+from opspan.analysis.spans import DEVICE, PROCESS, THREAD, length, number_groups, union
 from opspan.analysis.waits import DRAIN, SYNCHRONISE
 from opspan.findings.lateness import waited_ns
 
@@ -45,7 +45,7 @@ def backward_ns(rows: pl.DataFrame, work: pl.DataFrame) -> pl.Series:
     work = work.with_columns(sum_ns=pl.when(is_backward).then("ns").otherwise(0).cum_sum().over(DEVICE))
     before = pl.when(~is_backward).then("sum_ns").forward_fill().over(DEVICE).fill_null(0)
     work = work.select(*DEVICE, "launched_ns", backward_ns=_col("sum_ns") - before)
-    queries, work = numbered(DEVICE, rows.select(*DEVICE, "at_ns").with_row_index("row").sort("at_ns"), work)
+    queries, work = number_groups(DEVICE, rows.select(*DEVICE, "at_ns").with_row_index("row").sort("at_ns"), work)
     rows = queries.join_asof(work, left_on="at_ns", right_on="launched_ns", by="of", check_sortedness=False)
     return rows.sort("row")["backward_ns"]
 

@@ -16,10 +16,11 @@ If all places of a component take part in the same collectives of a step, the st
 that exposes least has most work of its own and waits for nobody, so the excess of the others is waiting, too. It
 includes transfers that another place would have hidden, had it not waited before.
 
-In a pipeline each stage waits until the first stages have filled it, and until the last have drained it. Stages with the
-same work wait equally long for that. So a stage lost to others only what it exposes more than the stage that exposes
-least. Waiting itself would be a wrong measure: stages in the middle, with neighbours on both sides, wait less. A waiting
-stage may be held up itself, by taking memory or loading kernels in a warm-up, say; that part is its own lateness.
+In a pipeline each stage waits until the first stages have filled it, and until the last have drained it. Stages with
+the same work wait equally long for that. So a stage lost to others only what it exposes more than the stage that
+exposes least. Waiting itself would be a wrong measure: stages in the middle, with neighbours on both sides, wait less.
+A waiting stage may be held up itself, by taking memory or loading kernels in a warm-up, say; that part is its own
+lateness.
 """
 
 from __future__ import annotations

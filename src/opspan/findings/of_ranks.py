@@ -12,7 +12,7 @@ import polars as pl
 
 from opspan.analysis.over_ranks import matched
 from opspan.analysis.parts import COLLECTIVES, Part, Parts
-from opspan.analysis.spans import PROCESS, summed_by
+from opspan.analysis.spans import PROCESS, sum_by
 from opspan.findings.run import Run
 
 _col = pl.col
@@ -30,7 +30,7 @@ def rank_parts(run: Run) -> Parts:
         "saves": Part(run.savings, PROCESS),
         "processes": Part(run.devices_used, PROCESS, {"devices": "most"}),
         "ranks": Part(ranks, ("rank",)),
-        "times": Part(summed_by(run.times, PROCESS, time_ns=_col("time_ns").sum()), PROCESS),
+        "times": Part(sum_by(run.times, PROCESS, time_ns=_col("time_ns").sum()), PROCESS),
         "steps": Part(pl.DataFrame({"steps": [run.steps.height]}), ()),
     }
 

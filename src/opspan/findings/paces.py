@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from opspan.analysis import Analysis
-from opspan.analysis.spans import PROCESS, THREAD, apart, in_order, summed_by
+from opspan.analysis.spans import PROCESS, THREAD, apart, in_order, sum_by
 
 _col = pl.col
 
@@ -28,6 +28,6 @@ def paces(analysis: Analysis) -> pl.DataFrame:
     )
     threads = apart(rows.select(*THREAD, "called_ns"), THREAD).values()
     between = pl.concat(in_order(one, "called_ns").with_columns(apart_ns=_col("called_ns").diff()) for one in threads)
-    paced = summed_by(between, PROCESS, apart_ns=_col("apart_ns").median())
+    paced = sum_by(between, PROCESS, apart_ns=_col("apart_ns").median())
     facts = {"work_ns": _col("ns").median(), "launches": pl.len(), "short": _col("is_short").sum()}
-    return summed_by(rows, PROCESS, **facts).join(paced, on=PROCESS, nulls_equal=True)
+    return sum_by(rows, PROCESS, **facts).join(paced, on=PROCESS, nulls_equal=True)

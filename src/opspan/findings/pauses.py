@@ -3,8 +3,8 @@
     faster(run, processes) -> Change: launching takes no time; longer pauses stay
     without_pauses(run, pieces) -> Change: the pauses around these pieces of idle time get as short as usual ones
 
-`processes` have rank, pid, apart_ns (findings/paces.py), and most_ns: longer pauses have other causes. `pieces` are rows
-of Run.idle.
+`processes` have rank, pid, apart_ns (findings/paces.py), and most_ns: longer pauses have other causes. `pieces` are
+rows of Run.idle.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import polars as pl
 
 from opspan.analysis.nest import innermost
 from opspan.analysis.sooner import Change
-from opspan.analysis.spans import PROCESS, THREAD, distinct, in_order, length, looked_up, only, over, time_in, union
+from opspan.analysis.spans import PROCESS, THREAD, distinct, in_order, length, look_up, only, over, time_in, union
 from opspan.findings.marks import is_step_range
 from opspan.findings.run import Run
 from opspan.findings.saved import scale
@@ -33,7 +33,7 @@ def without_pauses(run: Run, pieces: pl.DataFrame) -> Change:
     calls = _calls(run, run.paces.select(*PROCESS, "apart_ns"))
     late = distinct(pieces, (*PROCESS, "launched_ns")).with_columns(is_late=True)
     rows = _pieces_between(run, calls).with_columns(_col("more_ns") - _col("apart_ns")).filter(_col("more_ns") > 0)
-    rows = looked_up(rows, late, (*PROCESS, "launched_ns")).with_columns(name=_names(run, rows))
+    rows = look_up(rows, late, (*PROCESS, "launched_ns")).with_columns(name=_names(run, rows))
     # Pauses in the same place cost the host the same time, even where devices are not idle for it.
     of_name = [*PROCESS, "name"]
     usual = rows.filter("is_late").group_by(of_name).agg(usual_ns=_col("more_ns").median())
@@ -47,7 +47,7 @@ def without_pauses(run: Run, pieces: pl.DataFrame) -> Change:
 
 def _calls(run: Run, processes: pl.DataFrame) -> pl.DataFrame:
     calls = run.launches.drop_nulls(("start_ns", "end_ns")).with_columns(launched_ns="start_ns")
-    return only(looked_up(calls, processes, PROCESS), _col("apart_ns").is_not_null())
+    return only(look_up(calls, processes, PROCESS), _col("apart_ns").is_not_null())
 
 
 def _pieces_between(run: Run, calls: pl.DataFrame) -> pl.DataFrame:

@@ -14,10 +14,10 @@ import polars as pl
 from opspan.analysis import Analysis
 from opspan.analysis.averages import on_device
 from opspan.analysis.busy import busy_with, whole_times, within_part
-from opspan.analysis.exposed import bare_before, exposed
-from opspan.analysis.kept import kept
+from opspan.analysis.exposed import bare_before, exposed_ns
 from opspan.analysis.path_graph import Graph
-from opspan.analysis.spans import DEVICE, PROCESS, THREAD, distinct, length, looked_up, only, summed_by, time_in, within
+from opspan.analysis.shared_property import shared_property
+from opspan.analysis.spans import DEVICE, PROCESS, THREAD, distinct, length, look_up, only, sum_by, time_in, within
 from opspan.analysis.waits import DRAIN
 from opspan.findings.after_waits import after_waits, assign
 from opspan.findings.cuts import cut_at
@@ -42,57 +42,57 @@ class Run:
     def __init__(self, analysis: Analysis) -> None:
         self.analysis = analysis
 
-    @kept
+    @shared_property
     def trace(self) -> Tables:
         return self.analysis.complete
 
-    @kept
+    @shared_property
     def ranges(self) -> pl.DataFrame:
         """Returns ranges without marks, with their row numbers (`row`) and only the columns that rules need."""
         columns = ("name", "kind", "start_ns", "end_ns", "self_ns", "module", "phase", "sizes")
         rows = self.trace.ranges.select(*THREAD, *columns, "is_mark").with_row_index("row")
         return rows.filter(~_col("is_mark").fill_null(value=False)).drop("is_mark")
 
-    @kept
+    @shared_property
     def launches(self) -> pl.DataFrame:
         """Returns the calls that launched work."""
         trace = self.analysis.attributed
         return trace.calls.select(*THREAD, "start_ns", "end_ns")[trace.work["call"].drop_nulls().unique()]
 
-    @kept
+    @shared_property
     def memo(self) -> Memo:
         """Returns the memo of evidence, by the id of its rule, and of other results that several rules use."""
         return Memo()
 
     # -- steps
 
-    @kept
+    @shared_property
     def steps(self) -> pl.DataFrame:
         return self.analysis.iterations
 
-    @kept
+    @shared_property
     def step_times(self) -> pl.DataFrame:
         """Returns the steps, each from the end of the step before until all its work was done (`until_done`)."""
         steps = self.analysis.iterations_until_done
         rows = steps.with_columns(start_ns=_col("done_ns") - _col("took_ns"), end_ns="done_ns")
         return within_part(rows, self.trace).with_columns(took_ns=length())
 
-    @kept
+    @shared_property
     def usual_steps(self) -> pl.DataFrame:
         """Returns the steps that are not outliers."""
         return self.steps.filter(~_col("is_outlier").fill_null(value=False))
 
-    @kept
+    @shared_property
     def breakdown(self) -> pl.DataFrame:
         """Returns the time of each step; for a trace without steps, of each process."""
         return self.analysis.breakdown if self.steps.height else self.analysis.whole_breakdown
 
-    @kept
+    @shared_property
     def total_ns(self) -> int:
         """Returns how long the run took: the time of the process that took longest."""
         return self.longest(self.times, "time_ns")
 
-    @kept
+    @shared_property
     def times(self) -> pl.DataFrame:
         """Returns rank, pid and time_ns: the length of each step until all its launched work was done. A process
         without steps counts from the first work of its devices, or, if no process has steps or devices, in full."""
@@ -101,12 +101,12 @@ class Run:
         known = pl.concat([lasted, begun])
         return known if known.height else self.breakdown.select(known.columns)
 
-    @kept
+    @shared_property
     def begins(self) -> pl.DataFrame:
         """Returns the time of each process that used devices but has no steps. `begin_ns`, the begin of the first work
         of a device, stands for the end of the program's start."""
         work = on_device(self.trace.work.select(*PROCESS, "start_ns", "kind", "is_overhead"))
-        first = summed_by(work, PROCESS, begin_ns=_col("start_ns").min())
+        first = sum_by(work, PROCESS, begin_ns=_col("start_ns").min())
         times = within_part(whole_times(self.trace), self.trace)
         times = times.join(self.steps, on=PROCESS, how="anti", nulls_equal=True)
         return times.join(first, on=PROCESS, nulls_equal=True).filter(_col("begin_ns") >= _col("start_ns"))
@@ -143,7 +143,7 @@ class Run:
         if self.steps.height:
             outside = rows.join(self.steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
         if self.begins.height:
-            outside = looked_up(outside, self.begins.select(*PROCESS, "begin_ns"), PROCESS)
+            outside = look_up(outside, self.begins.select(*PROCESS, "begin_ns"), PROCESS)
             outside = only(outside, (_col(time) >= _col("begin_ns")).fill_null(value=True)).drop("begin_ns")
         if not self.steps.height:
             return outside.with_columns(none)
@@ -153,11 +153,11 @@ class Run:
 
     # -- devices
 
-    @kept
+    @shared_property
     def has_devices(self) -> bool:
         return on_device(self.trace.work.select("kind", "is_overhead")).height > 0
 
-    @kept
+    @shared_property
     def devices_used(self) -> pl.DataFrame:
         """Returns the number of devices that each process used."""
         return (
@@ -168,7 +168,7 @@ class Run:
 
     def longest(self, rows: pl.DataFrame, column: str) -> int:
         """Returns the sum of a column for the process that has most of it."""
-        return int(summed_by(rows, PROCESS, ns=_col(column).cast(pl.Int64).sum())["ns"].max() or 0)  # type: ignore[arg-type]
+        return int(sum_by(rows, PROCESS, ns=_col(column).cast(pl.Int64).sum())["ns"].max() or 0)  # type: ignore[arg-type]
 
     def per_process(self, rows: pl.DataFrame, column: str) -> int:
         """Returns the sum of a column, divided by the number of devices that the process used, for the process in which
@@ -179,21 +179,21 @@ class Run:
         """Returns the sum of a column, divided by the number of devices, for each process (and each `component` if rows
         have it). If a process used no devices, it counts as one device."""
         by = [*PROCESS, "component"] if "component" in rows.columns else list(PROCESS)
-        sums = summed_by(rows, by, **{column: _col(column).cast(pl.Int64).sum()})
+        sums = sum_by(rows, by, **{column: _col(column).cast(pl.Int64).sum()})
         sums = sums.join(self.devices_used, on=PROCESS, how="left", nulls_equal=True)
         return sums.with_columns(_col(column) / _col("devices").fill_null(1)).drop("devices")
 
-    @kept
+    @shared_property
     def kernels(self) -> pl.DataFrame:
         """Returns the work that usual steps launched. It may run in a later step: the host runs ahead."""
         return self.rows_in_usual_steps(self.busy, self._launched)
 
-    @kept
+    @shared_property
     def computing(self) -> pl.DataFrame:
         """Returns the kernels of all steps except collectives."""
         return only(self.all_kernels, _col("what") == "computing")
 
-    @kept
+    @shared_property
     def all_kernels(self) -> pl.DataFrame:
         """Returns the work that steps launched, outliers included."""
         is_same = self.usual_steps.height == self.steps.height
@@ -203,7 +203,7 @@ class Run:
     def _launched(self) -> str:
         return "launched_ns" if self.steps.height else "start_ns"
 
-    @kept
+    @shared_property
     def busy(self) -> pl.DataFrame:
         """Returns the work of devices: `ns`, `what` (analysis/busy.py names the kinds), `blocks`, `multiprocessors`,
         and `range`, `op`, `module` and `phase` of the range that it belongs to."""
@@ -217,17 +217,17 @@ class Run:
         work = work.with_columns(launched_ns=pl.when(is_in_step).then("launched_ns").otherwise("start_ns"))
         size = self.trace.devices.select("rank", "device_id", "multiprocessors", "capability")
         size = size.unique(["rank", "device_id"], keep="first", maintain_order=True)
-        work = looked_up(work, size, ("rank", "device_id"))
+        work = look_up(work, size, ("rank", "device_id"))
         blocks = _col("grid_x").cast(pl.Int64) * _col("grid_y") * _col("grid_z")
         return self.add_names(work.with_columns(blocks=blocks))
 
-    @kept
+    @shared_property
     def knows_waits(self) -> bool:
         """Returns whether the waits of all hosts are known: only then the graph shows which process would end
         sooner."""
         return knows_waits(self.analysis, self.graph, self.savings, self.times)
 
-    @kept
+    @shared_property
     def graph(self) -> Graph:
         """The graph of dependencies that saved.py replays."""
         return graph_of(self.analysis)
@@ -240,7 +240,7 @@ class Run:
 
     # -- the host
 
-    @kept
+    @shared_property
     def _names(self) -> pl.Series:
         return self.ranges["name"].unique().drop_nulls()
 
@@ -249,7 +249,7 @@ class Run:
         chosen = self._names.filter(self._names.cast(pl.String).str.contains(pattern))
         return self.ranges.filter(_col("name").is_in(chosen.implode())) if len(chosen) else self.ranges.clear()
 
-    @kept
+    @shared_property
     def has_loop_in_optimizer(self) -> bool:
         """Returns whether the optimizer steps parameter by parameter: its ops are known, and each takes one parameter
         at a time."""
@@ -257,27 +257,27 @@ class Run:
         many = ops.str.contains("_foreach_|fused|multi_tensor")
         return len(ops) > 0 and not many.any()
 
-    @kept
+    @shared_property
     def _is_compiling(self) -> pl.Series:
         return is_compiling(self.trace.ranges)
 
-    @kept
+    @shared_property
     def is_falling_back(self) -> pl.Series:
         """Returns for each range whether it is, or lies in, an op that the host ran because a device has no kernel."""
         return is_in_fallback(self.trace.ranges)
 
-    @kept
+    @shared_property
     def compilations(self) -> pl.DataFrame:
         """Returns the outermost ranges in which torch compiled, and the times that only marks report."""
         return compiled_times(self.trace.ranges, self._is_compiling)
 
-    @kept
+    @shared_property
     def paces(self) -> pl.DataFrame:
         return paces(self.analysis)
 
     # -- collectives
 
-    @kept
+    @shared_property
     def collectives(self) -> pl.DataFrame:
         """Returns the collectives of all steps, with `exposed_ns`, the time in which nothing else ran, the step, and
         the names of the range that started each."""
@@ -292,18 +292,18 @@ class Run:
         trace = self.analysis.attributed
         calls = trace.work["call"].gather(rows["work"])
         at_ns = pl.coalesce(trace.calls["start_ns"].gather(calls), "start_ns")
-        rows = rows.with_columns(exposed(rows, trace), before_ns=bare_before(rows, trace), at_ns=at_ns)
+        rows = rows.with_columns(exposed_ns(rows, trace), before_ns=bare_before(rows, trace), at_ns=at_ns)
         computed = only(self.busy, _col("what") == "computing")
         rows = self.add_names(rows.with_columns(backward_ns(rows, computed).alias("backward_ns")))
         rows = self.rows_in_usual_steps(rows, "at_ns" if self.steps.height else "start_ns", odd=True).drop("at_ns")
         return add_held(rows, self.rows_in_usual_steps(self.holds, odd=True))
 
-    @kept
+    @shared_property
     def lateness(self) -> pl.DataFrame:
         """Returns what each place lost to others in each step."""
         return lateness(self.collectives)
 
-    @kept
+    @shared_property
     def savings(self) -> pl.DataFrame:
         """Returns rank, pid, saves_ns: an upper bound of how much sooner a process would be done if its devices took no
         time. Processes for which that is unknown are left out."""
@@ -311,7 +311,7 @@ class Run:
 
     # -- idle time
 
-    @kept
+    @shared_property
     def idle(self) -> pl.DataFrame:
         """Returns the pieces of the gaps that lie in usual steps: gap, range, ns, rank, pid, device_id, `cause`, `wait`
         (the reason), start_ns, end_ns and launched_ns of the gap, op, module, phase, step."""
@@ -348,7 +348,7 @@ class Run:
         pieces = after_waits(pieces, self.drains, self.steps, ("host", "launch", "data", "optimizer"))
         return pieces.drop("held_ns", "at_ns")
 
-    @kept
+    @shared_property
     def _gaps(self) -> pl.DataFrame:
         """Returns the gaps with `is_start` (the start of a program without steps), `launched_ns`, the launch of the
         work that came late, and `held_ns`: how long, until that launch, the host took memory or loaded code."""
@@ -365,12 +365,12 @@ class Run:
         gaps = gaps.join(begins, on=[*PROCESS, "start_ns"], how="left", nulls_equal=True, maintain_order="left")
         return gaps.with_columns(_col("is_start").fill_null(value=False))
 
-    @kept
+    @shared_property
     def holds(self) -> pl.DataFrame:
         """Returns the calls in which hosts took memory from the driver, gave it back, or loaded code."""
         return self.analysis.waits.filter(_col("why").is_in(HOLD))
 
-    @kept
+    @shared_property
     def drains(self) -> pl.DataFrame:
         """Returns the waits of launching threads after which a device may be idle, with `wait`, the reason, and
         `wait_ns`, how long they held up the host. Leaves out waits in an op that the host runs instead of a device

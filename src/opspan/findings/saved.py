@@ -1,7 +1,7 @@
 """Computes how much sooner a run would have ended after a change, by replaying it (analysis/sooner.py).
 
     saved_ns(run, change, threshold) -> ns; 0 if the change is less than this share of the run's time
-    in_time_ns(run, late) -> ns, if these processes (rank, pid) were done as soon as the others, which then would not wait
+    in_time_ns(run, late) -> ns, if these processes (rank, pid) were done as soon as the others, which then do not wait
     rows_that_gain(run, rows, change, least_ns) -> the rows of processes that would gain that much by themselves
 
     reduce(run, rows, column) -> Change: work takes less time, by the nanoseconds in a column

@@ -10,7 +10,7 @@ from opspan.analysis import Analysis
 from opspan.analysis.copies import DIRECTION
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.launched import STREAM
-from opspan.analysis.parts import Part, Parts, counted, medians
+from opspan.analysis.parts import Part, Parts, count_values, medians
 from opspan.analysis.spans import difference, length
 from opspan.questions import Options, Question
 from opspan.views import of_ranges
@@ -100,7 +100,7 @@ def parts(analysis: Analysis, options: Options) -> Parts:
     rules = {"longest_delay_ns": "most", "longest_queue": "most"}
     if by == "stream":
         rows = rows.with_columns(trace.work[name].gather(rows["work"]) for name in STREAM)
-        delays = {name: counted(rows.filter(first), STREAM, name) for name in _MEDIANS}
+        delays = {name: count_values(rows.filter(first), STREAM, name) for name in _MEDIANS}
         sums = rows.group_by(STREAM, maintain_order=True).agg(**figures, **longest)
         sums = sums.join(_lengths(analysis.queues), on=STREAM, how="left", nulls_equal=True, maintain_order="left")
         return {"rows": Part(sums, STREAM, rules), "queue": queue, **delays}
@@ -108,7 +108,7 @@ def parts(analysis: Analysis, options: Options) -> Parts:
     rows = rows.with_columns(names.alias(by))
     sums = rows.group_by(by, maintain_order=True).agg(**figures, **longest).with_columns(_col(by).cast(pl.String))
     delays = {
-        name: counted(rows.filter(first).with_columns(_col(by).cast(pl.String)), (by,), name) for name in _MEDIANS
+        name: count_values(rows.filter(first).with_columns(_col(by).cast(pl.String)), (by,), name) for name in _MEDIANS
     }
     return {"rows": Part(sums, (by,), rules), "queue": queue, **delays}
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import polars as pl
 
 from opspan.analysis import Analysis
-from opspan.analysis.stacks import DEEPEST, collapsed, safe, with_functions
+from opspan.analysis.stacks import DEEPEST, collapse, safe, with_functions
 from opspan.tables import Tables
 from opspan.views.contents import holds, parts
 from opspan.views.missing import FUNCTIONS
@@ -84,7 +84,7 @@ def write_stacks(trace: Tables, rows: pl.DataFrame, path: Path) -> list[str]:
     found = placed(trace, rows.select(_USED))
     roots = found.roots.select("root", text=pl.concat_str(safe(_col("process")), pl.lit(";"), safe(_col("thread"))))
     with path.open("w", encoding="utf-8") as file:
-        for lines in collapsed(found.rows, roots):
+        for lines in collapse(found.rows, roots):
             for batch in _batches(lines):
                 file.write("\n".join(batch) + "\n")
     if not trace.functions.height and trace.ranges.height and found.rows["weight"].sum():

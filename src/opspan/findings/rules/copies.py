@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from opspan.analysis.spans import DEVICE, PROCESS, numbered, only, time_in
+from opspan.analysis.spans import DEVICE, PROCESS, number_groups, only, time_in
 from opspan.findings.marks import is_fallback
 from opspan.findings.odd_steps import rows_in_steps
 from opspan.findings.rule import Evidence, Rule, place_of
@@ -25,8 +25,8 @@ def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = rows.filter(~is_fallback).with_columns(_col("copy_from", "copy_to").cast(pl.String))
     down = rows.filter(_col("copy_from") == "device", _col("copy_to").is_in(_HOST)).sort("end_ns")
     up = rows.filter(_col("copy_to") == "device", _col("copy_from").is_in(_HOST)).sort("start_ns")
-    # `numbered` lets copies without a step match each other; join_asof itself does not match nulls.
-    up, down = numbered((*DEVICE, "bytes", "step"), up, down)
+    # `number_groups` lets copies without a step match each other; join_asof itself does not match nulls.
+    up, down = number_groups((*DEVICE, "bytes", "step"), up, down)
     back = up.join_asof(
         down.select("of", "end_ns", down_ns="start_ns", down="work"),
         left_on="start_ns",

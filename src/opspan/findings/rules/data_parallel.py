@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from opspan.analysis.spans import DEVICE, PROCESS, length, only, summed_by, union
+from opspan.analysis.spans import DEVICE, PROCESS, length, only, sum_by, union
 from opspan.findings.hidden import unhidden
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of
@@ -40,12 +40,12 @@ def _busiest(run: Run) -> pl.DataFrame:
     is_exchange = (_col("what") == "communicating") | _col("name").cast(pl.String).str.contains("PtoP")
     own = only(run.all_kernels, ~is_exchange.fill_null(value=False))
     parts = {"busy_ns": run.all_kernels, "own_ns": own, "optimizer_ns": own.filter(_col("phase") == "optimizer")}
-    sums = [summed_by(union(part, DEVICE), DEVICE, **{name: length().sum()}) for name, part in parts.items()]
+    sums = [sum_by(union(part, DEVICE), DEVICE, **{name: length().sum()}) for name, part in parts.items()]
     idle = run.idle.filter(_col("cause").is_in(["host", "launch", "queued"]))
     # Separate processes add up all gradients on each device: that takes twice as long as adding them on one device,
     # because the results go to all.
     twice = unhidden(run.collectives.with_columns(_col("exposed_ns") * 2))
-    sums += [summed_by(idle, DEVICE, idle_ns=_col("ns").sum()), summed_by(twice, DEVICE, left_ns=_col("left_ns").sum())]
+    sums += [sum_by(idle, DEVICE, idle_ns=_col("ns").sum()), sum_by(twice, DEVICE, left_ns=_col("left_ns").sum())]
     rows = sums[0]
     for part in sums[1:]:
         rows = rows.join(part, on=DEVICE, how="left", nulls_equal=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from opspan.analysis.spans import MOST, PROCESS, length, numbered, union, within
+from opspan.analysis.spans import MOST, PROCESS, length, number_groups, union, within
 from opspan.findings.rule import Evidence, Rule, place_of
 from opspan.findings.run import Run, top
 
@@ -85,7 +85,7 @@ def _add_places(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
     most = both.unique("pause", keep="first", maintain_order=True)
     most = most.select("pause", "module", inside="name", kind="kind")
     ended = run.ranges.filter(_col("kind") != "step").select(*PROCESS, "end_ns", last="name").drop_nulls("end_ns")
-    queries, ended = numbered(
+    queries, ended = number_groups(
         PROCESS, pauses.select("pause", *PROCESS, "start_ns").sort("start_ns"), ended.sort("end_ns")
     )
     before = queries.join_asof(ended, left_on="start_ns", right_on="end_ns", by="of", check_sortedness=False)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import polars as pl
 
-from opspan.analysis.spans import DEVICE, PROCESS, looked_up, numbered
+from opspan.analysis.spans import DEVICE, PROCESS, look_up, number_groups
 from opspan.findings.host_place import main_place
 from opspan.findings.pauses import faster, without_pauses
 from opspan.findings.rule import Evidence, Rule, median, place_of
@@ -28,7 +28,7 @@ def _pieces(run: Run, is_bound: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
     short as launching takes, in processes that launch more slowly than their devices work; without it all others."""
     rows = run.idle.filter(_col("cause").is_in(["host", "launch"]))
     paces = run.paces.with_columns(is_bound=_col("apart_ns") > _col("work_ns"))
-    rows = looked_up(rows, paces.select(*PROCESS, "is_bound", "apart_ns"), PROCESS)
+    rows = look_up(rows, paces.select(*PROCESS, "is_bound", "apart_ns"), PROCESS)
     is_pace = _col("end_ns") - _col("start_ns") <= _PACES * _col("apart_ns")
     chosen = (_col("is_bound") & is_pace).fill_null(value=False)
     rows = rows.filter(chosen if is_bound else ~chosen)
@@ -78,7 +78,7 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     is_op = (run.trace.ranges["kind"] == "op").gather(rows["range"])
     rows = rows.filter(is_op & _many_in_range(rows["range"]))
     rows = rows.filter(_col("op").cast(pl.String).str.contains(_OF_LIBRARY))
-    (rows,) = numbered((*DEVICE, "range"), rows)
+    (rows,) = number_groups((*DEVICE, "range"), rows)
     rows = rows.filter((pl.len() >= _SEVERAL).over("of"))
     # The most that merging can save: the time between the launches, and between the kernels.
     spans = rows.group_by(*DEVICE, "of").agg(ns=_col("end_ns").max() - _col("launched_ns").min() - _col("ns").sum())

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 
 from opspan.analysis.busy import within_whole
-from opspan.analysis.spans import PROCESS, length, numbered, union
+from opspan.analysis.spans import PROCESS, length, number_groups, union
 from opspan.findings.rule import Evidence, Rule, ranges_of
 from opspan.findings.run import Run, ranks_of, top
 from opspan.findings.saved import leave_out, saved_ns
@@ -44,7 +44,7 @@ def _add_threads(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
     """Adds the thread of each row. If the file does not name a thread, takes the one whose call into the driver ends
     next, because the profiler works in these calls."""
     calls = run.trace.calls.select(*PROCESS, "end_ns", called="tid").drop_nulls("end_ns").sort("end_ns")
-    rows, calls = numbered(PROCESS, rows.sort("end_ns"), calls)
+    rows, calls = number_groups(PROCESS, rows.sort("end_ns"), calls)
     rows = rows.join_asof(
         calls.select("of", "end_ns", "called"), on="end_ns", by="of", strategy="forward", check_sortedness=False
     )

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from opspan.analysis.spans import DEVICE, numbered
+from opspan.analysis.spans import DEVICE, number_groups
 from opspan.findings.rule import Evidence, Rule, place_of
 from opspan.findings.run import Run, top
 from opspan.findings.saved import reduce, saved_ns
@@ -85,7 +85,7 @@ def _comparable(run: Run) -> pl.DataFrame:
     place, count = pl.int_range(pl.len()).over(in_step), pl.len().over(in_step)
     is_known = _col("sizes").is_not_null()
     rows = rows.with_columns(place=pl.when(~is_known).then(place), count=pl.when(~is_known).then(count))
-    (rows,) = numbered(("same", "place", "count"), rows)
+    (rows,) = number_groups(("same", "place", "count"), rows)
     return rows.filter(pl.len().over("of") >= _LEAST).sort("start_ns")
 
 
@@ -137,7 +137,7 @@ def _all_slower(run: Run, levels: pl.DataFrame) -> pl.DataFrame:
     quickest = _col("level").arg_min()
     quick = levels.group_by(DEVICE).agg(since_ns=_col("start_ns").get(quickest), least=_col("level").min())
     rows = run.computing.filter(_col("kind") == "kernel").sort("start_ns")
-    numbers, of_levels, of_quick = numbered(DEVICE, rows, levels, quick)
+    numbers, of_levels, of_quick = number_groups(DEVICE, rows, levels, quick)
     rows = numbers.join_asof(
         of_levels.select("of", "start_ns", "level"), on="start_ns", by="of", check_sortedness=False
     )

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 import polars as pl
 
 from opspan.analysis.kernels import is_told
-from opspan.analysis.spans import looked_up
+from opspan.analysis.spans import look_up
 from opspan.analysis.tensor_cores import ELIGIBLE
 from opspan.findings.rule import Evidence, Rule, place_of, ranges_of
 from opspan.findings.run import Run, ranks_of, top
@@ -98,7 +98,7 @@ def _has_cores(run: Run, rows: pl.DataFrame, least: float, by_name: str, amd: st
     on; if it is unknown, `by_name` is matched with the kernel's name. AMD's have them if `amd` matches the device's
     name."""
     devices = run.trace.devices.select("rank", "device_id", device=_col("name").cast(pl.String))
-    rows = looked_up(rows, devices.unique(["rank", "device_id"], keep="first"), ("rank", "device_id"))
+    rows = look_up(rows, devices.unique(["rank", "device_id"], keep="first"), ("rank", "device_id"))
     text = pl.concat_str(pl.lit(" "), "device", "capability", separator=" ", ignore_nulls=True)
     capability = _col("capability").str.extract(r"^(?:sm_?)?([0-9]+\.[0-9]+)$").cast(pl.Float64)
     is_amd = text.str.contains(_AMD) | _matches(_col("full"), _AMD_KERNEL)

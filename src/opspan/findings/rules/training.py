@@ -8,7 +8,7 @@ import polars as pl
 
 from opspan.analysis.autograd import LINKED
 from opspan.analysis.nest import nearest
-from opspan.analysis.spans import DEVICE, PROCESS, numbered, summed_by
+from opspan.analysis.spans import DEVICE, PROCESS, number_groups, sum_by
 from opspan.findings.odd_steps import rows_in_steps
 from opspan.findings.rule import Evidence, Rule, place_of, ranges_of
 from opspan.findings.run import Run, ranks_of, top
@@ -27,7 +27,7 @@ def _loop(run: Run, threshold: float) -> Iterator[Evidence]:
     is_step = pl.Series([False]).new_from_index(0, ranges.height).scatter(steps["row"], True)
     kernels = run.all_kernels.filter(_col("call").is_not_null())
     kernels = kernels.with_columns(within=nearest(ranges, is_step).gather(kernels["range"])).drop_nulls("within")
-    (kernels,) = numbered((*DEVICE, "within"), kernels)
+    (kernels,) = number_groups((*DEVICE, "within"), kernels)
     at_stake = saved_ns(run, merge(run, kernels))
     if run.matters(at_stake, threshold):
         ns = run.per_process(run.idle.filter(_col("cause") == "optimizer"), "ns")
@@ -52,8 +52,8 @@ def _backward(run: Run, threshold: float) -> Iterator[Evidence]:
     name = ranges["name"]
     took = took.with_columns(backward=name.gather(backward_of), forward=name.gather(forward_of))
     sums = took.filter(_col("backward").is_null()).rename({"forward": "name"})
-    sums = summed_by(sums, (*PROCESS, "name"), forward_ns=_col("ns").sum())
-    backward = summed_by(took.rename({"backward": "name"}), (*PROCESS, "name"), backward_ns=_col("ns").sum())
+    sums = sum_by(sums, (*PROCESS, "name"), forward_ns=_col("ns").sum())
+    backward = sum_by(took.rename({"backward": "name"}), (*PROCESS, "name"), backward_ns=_col("ns").sum())
     sums = sums.drop_nulls("name").join(backward, on=[*PROCESS, "name"], nulls_equal=True)
     more_ns = _col("backward_ns") - _TWICE * _col("forward_ns")
     sums = sums.with_columns(_col("name").cast(pl.String), more_ns=more_ns)

@@ -11,7 +11,7 @@ import polars as pl
 from opspan.addresses import File
 from opspan.analysis import Analysis
 from opspan.analysis.compare import BY, StepChange, compared
-from opspan.analysis.compare_steps import compared_steps
+from opspan.analysis.compare_steps import compare_steps
 from opspan.analysis.figures import Figures
 from opspan.analysis.spans import PROCESS
 from opspan.printable import listed, printable
@@ -156,7 +156,7 @@ def _steps(before: Analysis, after: Analysis) -> tuple[dict[str, Any], str]:
     without = [when for when, steps in zip(("before", "after"), runs, strict=True) if not steps.height]
     if without:
         return {}, f"No steps were found in the run {' and in the run '.join(without)}, so there are none to compare"
-    rows = compared_steps(*runs)
+    rows = compare_steps(*runs)
     most = [int(steps.group_by(PROCESS).len()["len"].max() or 0) for steps in runs]  # type: ignore[arg-type]
     notes = ["The n-th step before is compared with the n-th after; of several processes it is their mean"]
     if most[0] != most[1]:

@@ -19,7 +19,7 @@ import polars as pl
 
 from opspan.analysis import Analysis
 from opspan.analysis.nest import trace_end_ns
-from opspan.analysis.spans import distinct, length, looked_up, only, summed_by
+from opspan.analysis.spans import distinct, length, look_up, only, sum_by
 from opspan.tables import Tables
 from opspan.tables.same import is_one
 from opspan.tables.tables import own
@@ -84,7 +84,7 @@ def lanes_of(analysis: Analysis) -> TimelineLanes | None:
         notes.append(f"{more:,} more lanes, of {left_out:,} ranges together, are not drawn: those of the fewest")
         lanes = lanes.filter(_col("key").is_in(by_count["key"].head(MOST_LANES).implode()))
     lanes = lanes.with_row_index("lane")
-    keys = looked_up(keys, lanes.select("key", "lane"), ("key",))
+    keys = look_up(keys, lanes.select("key", "lane"), ("key",))
     parts = [_shapes(table, frame, keys, begin_ns, close_ns) for table, frame in frames.items()]
     return TimelineLanes(begin_ns, close_ns - begin_ns, pl.concat(parts), lanes, groups, notes)
 
@@ -114,7 +114,7 @@ def _keys(frames: dict[str, pl.DataFrame]) -> pl.DataFrame:
     """What tells lanes apart, a row for each lane of each table, and how many shapes it has."""
     keys = []
     for table, frame in frames.items():
-        keys.append(summed_by(frame, _tells(frame), count=pl.len()).with_columns(table=pl.lit(table, TABLE)))
+        keys.append(sum_by(frame, _tells(frame), count=pl.len()).with_columns(table=pl.lit(table, TABLE)))
     every = pl.concat(keys, how="diagonal").with_row_index("key")
     return every.with_columns(pl.lit(None, dtype=pl.Int64).alias(name) for name in _LANE if name not in every.columns)
 
@@ -126,7 +126,7 @@ def _tells(frame: pl.DataFrame) -> list[str]:
 def _shapes(table: str, frame: pl.DataFrame, keys: pl.DataFrame, begin_ns: int, close_ns: int) -> pl.DataFrame:
     """From the begin of the run; what has no end and is no mark is open until the end of the run."""
     told = _tells(frame)
-    frame = looked_up(frame, keys.filter(_col("table") == table).select(*told, "lane"), told)
+    frame = look_up(frame, keys.filter(_col("table") == table).select(*told, "lane"), told)
     frame = only(frame, frame["lane"].is_not_null())
     end = _col("end_ns").fill_null(close_ns)
     if "is_mark" in frame.columns:
