@@ -29,7 +29,6 @@ def in_order(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def allocations(events: pl.DataFrame) -> pl.DataFrame:
-    """Returns the blocks. `events`: the table memory."""
     is_apart = _col("address").is_null() | _col("time_ns").is_null()
     same = (*DEVICE, "address", "apart")
     rows = in_order(events).with_columns(pl.when(is_apart).then("row").alias("apart")).with_row_index("place")

@@ -55,9 +55,7 @@ def inherit_from_forward(ranges: pl.DataFrame, values: pl.Series) -> pl.Series:
 
 
 def autograd(ranges: pl.DataFrame) -> pl.DataFrame:
-    is_backward = ranges.select(
-        (_col("kind") == "backward").fill_null(value=False) & ~_col("is_mark").fill_null(value=False)
-    ).to_series()
+    is_backward = (ranges["kind"] == "backward").fill_null(value=False) & ~ranges["is_mark"].fill_null(value=False)
     if not is_backward.any():
         none = pl.Series([None], dtype=pl.UInt32).new_from_index(0, ranges.height)
         return ranges.with_columns(none.alias("forward"), none.alias("link").cast(LINKS))
@@ -99,8 +97,8 @@ def _names(ranges: pl.DataFrame) -> pl.DataFrame:
         .drop_nulls()
         .select(
             codes("name"),
-            op.rank("dense").cast(pl.UInt32).alias("op"),
-            (~text.str.contains(_NO_NODE)).alias("makes_node"),
-            text.str.contains(_ROOTS).alias("is_root"),
+            op=op.rank("dense").cast(pl.UInt32),
+            makes_node=~text.str.contains(_NO_NODE),
+            is_root=text.str.contains(_ROOTS),
         )
     )

@@ -57,7 +57,8 @@ def averages(
     if unknown or not chosen or (len(chosen) > 1 and set(chosen) & set(sums.OF_WORK)):
         raise UsageError(f"cannot sum by {' and '.join(map(repr, chosen))}; expected one of {', '.join(BY)}")
     if chosen[0] in sums.OF_WORK:
-        return _of_work(launched_in(ranges, work, names), sums.OF_WORK[chosen[0]])
+        busy, columns = on_device(launched_in(ranges, work, names)), sums.OF_WORK[chosen[0]]
+        return in_order(busy.group_by(columns).agg(sum_expressions(WORK_SUMS, busy.columns)), WORK_ORDER, columns)
     wanted = None if names is None else _named(ranges, names)
     keys = list(dict.fromkeys(key for name in chosen for key in sums.OF_RANGES[name]))
     missing = [key for key in keys if key not in ranges.columns]
@@ -100,17 +101,10 @@ def in_order(grouped: pl.DataFrame, order: Sequence[str], keys: Sequence[str]) -
 def _backward(ranges: pl.DataFrame, keys: list[str], wanted: pl.Series | None) -> pl.DataFrame:
     """Returns the time of each group's backward. If ranges with the same forward op are nested, only the outermost one
     counts."""
-    linked = ranges.select("forward", "parent", "device_ns", DURATION.alias("cpu_ns")).filter(
-        ranges["forward"].is_not_null()
-    )
+    linked = ranges.select("forward", "parent", "device_ns", DURATION.alias("cpu_ns")).drop_nulls("forward")
     around = ranges["forward"].gather(linked["parent"])
     linked = linked.filter(around.ne_missing(linked["forward"]))
     if wanted is not None:
         linked = linked.filter(wanted.gather(linked["forward"]))
     rows = ranges.select(keys)[linked["forward"]].hstack(linked.select("cpu_ns", "device_ns"))
     return rows.group_by(keys).agg(backward_cpu_ns=_col("cpu_ns").sum(), backward_device_ns=_col("device_ns").sum())
-
-
-def _of_work(work: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    busy = on_device(work)
-    return in_order(busy.group_by(keys).agg(sum_expressions(WORK_SUMS, busy.columns)), WORK_ORDER, keys)

@@ -161,18 +161,10 @@ def busy_with(work: pl.DataFrame, *more: str) -> pl.DataFrame:
     """Returns the work that kept devices busy: its row number `work`, its kind `what`, the columns BUSY_BY and
     `more`."""
     rows = with_facts(on_device(work.select(*BUSY_BY, *more).with_row_index("work")))
-    copying, filling, communicating, computing = (pl.lit(name, dtype=WHAT) for name in WHAT.categories)
-    what = (
-        pl.when(_col("kind") == "memcpy")
-        .then(copying)
-        .when(_col("kind") == "memset")
-        .then(filling)
-        .when(_col("kind").is_in(["kernel", "graph"]) & _col("is_communication"))
-        .then(communicating)
-        .when(_col("kind").is_in(["kernel", "graph"]))
-        .then(computing)
-    )
-    return rows.with_columns(what=what)
+    is_kernel = _col("kind").is_in(["kernel", "graph"])
+    is_kind = (_col("kind") == "memcpy", _col("kind") == "memset", is_kernel & _col("is_communication"), is_kernel)
+    kinds = zip(is_kind, WHAT.categories, strict=True)
+    return rows.with_columns(what=pl.coalesce(pl.when(is_so).then(pl.lit(kind, dtype=WHAT)) for is_so, kind in kinds))
 
 
 def step_times(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False) -> pl.DataFrame:

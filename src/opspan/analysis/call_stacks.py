@@ -26,8 +26,6 @@ _col = pl.col
 
 
 class CallStacks(NamedTuple):
-    """Frames as a tree, and the ops that were called in them."""
-
     frames: pl.DataFrame
     rows: pl.DataFrame
 

@@ -23,7 +23,6 @@ _col = pl.col
 
 
 def categories(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.Series:
-    """Returns the categories. `events`: the table memory."""
     taken = _taken(ranges, events)
     known = taken.with_columns(_around(ranges, taken)).select("row", "next_row", category=_rule())
     column = pl.Series("category", [None], dtype=CATEGORY).new_from_index(0, events.height)
@@ -71,7 +70,6 @@ def _around(ranges: pl.DataFrame, taken: pl.DataFrame) -> list[pl.Series]:
 
 
 def _rule() -> pl.Expr:
-    """Returns the category by the facts of `_around`."""
     in_backward, is_forward = _col("in_backward"), _col("is_forward")
     gone_in_op, gone_in_step = (
         (_col("next_time_ns") <= _col(name)).fill_null(value=False) for name in ("op_end_ns", "step_end_ns")

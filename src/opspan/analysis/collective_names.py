@@ -93,18 +93,8 @@ def kernels_named(names: pl.Series) -> pl.DataFrame:
     def part(pattern: str) -> pl.Expr:
         return pl.when(is_library).then(text.str.extract(pattern).str.to_lowercase())
 
-    return (
-        names.unique()
-        .alias("name")
-        .to_frame()
-        .select(
-            "name",
-            own_kind=_kind(text),
-            algorithm=part(_ALGORITHM),
-            protocol=part(_PROTOCOL),
-            own_element=part(_ELEMENT),
-        )
-    )
+    parts = {"algorithm": part(_ALGORITHM), "protocol": part(_PROTOCOL), "own_element": part(_ELEMENT)}
+    return names.unique().alias("name").to_frame().select("name", own_kind=_kind(text), **parts)
 
 
 def element_bytes(names: pl.Series) -> pl.Series:
@@ -119,14 +109,8 @@ def element_bytes(names: pl.Series) -> pl.Series:
 def bus_factor(kind: pl.Expr, size: pl.Expr) -> pl.Expr:
     """Returns the factor from algorithm to bus bandwidth, for a group of `size` ranks."""
     others = pl.when(size > 0).then((size - 1) / size)
-    return (
-        pl.when(kind.is_in(BOTH_WAYS))
-        .then(2 * others)
-        .when(kind.is_in(ALL_BUT_OWN))
-        .then(others)
-        .when(kind.is_in(WHOLE))
-        .then(1.0)
-    )
+    factors = {BOTH_WAYS: 2 * others, ALL_BUT_OWN: others, WHOLE: pl.lit(1.0)}
+    return pl.coalesce(pl.when(kind.is_in(names)).then(factor) for names, factor in factors.items())
 
 
 def input_bytes(sizes: str | None, types: str | None) -> tuple[int, int, str] | None:

@@ -65,7 +65,7 @@ def compare(
 def compared(one: Figures, other: Figures) -> pl.DataFrame:
     by, keys = one.by, BY[one.by]
     time = "device" if "device" in (one.time, other.time) else "cpu"
-    before, after = (_suffixed(_of_time(side, time), suffix) for side, suffix in ((one, "before"), (other, "after")))
+    before, after = (_of_time(side, time, suffix) for side, suffix in ((one, "before"), (other, "after")))
     joined = list(KEYS[by])
     if by == "place":
         joined = ["name", "module", "slot"]
@@ -119,15 +119,12 @@ def have_places(one: Figures, other: Figures) -> bool:
     return (one.steps.number > 0) == (other.steps.number > 0)
 
 
-def _of_time(side: Figures, time: str) -> pl.DataFrame:
-    """Returns the rows with times of this kind; the times are 0 if the run has only times of the other kind."""
-    if side.time == time:
-        return side.rows
-    return side.rows.with_columns(_col(name) * 0 for name in ("ns", "step", "usual", "error"))
-
-
-def _suffixed(frame: pl.DataFrame, suffix: str) -> pl.DataFrame:
-    return frame.rename({name: f"{name}_{suffix}" for name in _NUMBERS})
+def _of_time(side: Figures, time: str, suffix: str) -> pl.DataFrame:
+    """Returns the rows with times of this kind (0 if the run has only times of the other kind), as suffixed columns."""
+    rows = side.rows
+    if side.time != time:
+        rows = rows.with_columns(_col(name) * 0 for name in ("ns", "step", "usual", "error"))
+    return rows.rename({name: f"{name}_{suffix}" for name in _NUMBERS})
 
 
 def _slots(

@@ -85,7 +85,6 @@ def _register(name: str, one: _UserRule) -> None:
 
 
 def registered_ops() -> list[str]:
-    """Returns the ops that have a formula of the user."""
     return list(_registered)
 
 
@@ -133,9 +132,9 @@ def _of_user(
         answer = formula(parsed, values_of(inputs))
         flops, moved = answer if isinstance(answer, tuple) else (answer, None)
         for number in (flops, moved):
-            if number is not None and (
-                isinstance(number, bool) or not 0 <= int(number) < _MOST or int(number) != number
-            ):
+            if number is None:
+                continue
+            if isinstance(number, bool) or not 0 <= int(number) < _MOST or int(number) != number:
                 raise ValueError(f"{number!r} is no count")
     except Exception as error:  # noqa: BLE001  whatever a user's function may raise
         sentence = f"The formula of {name} failed for {sizes}: {type(error).__name__}: {error}"

@@ -100,8 +100,6 @@ def coverage(ranges: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> C
 
 
 def together(coverages: Sequence[Coverage]) -> Coverage:
-    """Returns the coverage of several traces."""
-
     def share(name: str) -> Share:
         return Share(*map(sum, zip(*(astuple(getattr(one, name)) for one in coverages), strict=True)))
 

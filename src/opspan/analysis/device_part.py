@@ -82,10 +82,10 @@ def _times(session: Any) -> dict[str, list[int]] | None:
     pairs = {}
     for name in ("monotonic_ns", "utc_ns"):
         pair = session.get(name) if isinstance(session, Mapping) else None
-        if not (
-            isinstance(pair, list)
-            and len(pair) == 2
-            and all(type(time) is int and 0 <= time >> 63 == 0 for time in pair)
+        if (
+            not isinstance(pair, list)
+            or [type(time) for time in pair] != [int, int]
+            or any(time >> 63 for time in pair)
         ):
             return None
         pairs[name] = pair

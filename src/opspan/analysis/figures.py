@@ -165,11 +165,8 @@ def _parts_of_sums(sums: _Sums, by: str, time: str, steps: pl.DataFrame) -> Part
     names = sums.names.with_columns(_col(texts).cast(pl.String), time=pl.lit(time)).with_row_index("key")
     key = ("time", *KEYS[by])
     weighted = [_col(name) * _col("times") for name in ("usual", "error")]
-    of_keys = (
-        sums.groups.with_columns(weighted)
-        .group_by("key")
-        .agg(_col("freedom").min(), _col("ns").sum().alias("step_ns"), _col("usual", "error", "times").sum())
-    )
+    totals = (_col("freedom").min(), _col("usual", "error", "times").sum(), _col("ns").sum().alias("step_ns"))
+    of_keys = sums.groups.with_columns(weighted).group_by("key").agg(totals)
     rows = sums.whole.join(of_keys, on="key", how="left").join(names, on="key")
     numbers = ("count", "ns", "step_ns", "usual", "error", "freedom", "times")
     parts = {"rows": Part(rows.select(*key, *numbers), key, {"freedom": "least"})}
@@ -229,7 +226,9 @@ def _several(
         parts = _kernels(run) if "kernel" in keys_of else _ranges(run, _keys(keys_of), time)
         parts = _of_process(parts, process)
         if process is not None and not (parts.height or steps.height):
-            raise UsageError(f"there is nothing of process {process}; expected {_processes(run)}")
+            pids = run.ranges["pid"].unique().drop_nulls().sort().to_list()
+            expected = f"one of {listed(pids)}" if pids else "none: the trace says no process"
+            raise UsageError(f"there is nothing of process {process}; expected {expected}")
         if is_part:
             parts = parts[within(parts, "start_ns", steps, PROCESS)["row"].unique().sort()]
         if "place" in keys_of:
@@ -239,11 +238,6 @@ def _several(
 
 def _keys(keys_of: dict[str, list[str]]) -> list[str]:
     return list(dict.fromkeys(key for keys in keys_of.values() for key in keys))
-
-
-def _processes(run: Tables) -> str:
-    pids = run.ranges["pid"].unique().drop_nulls().sort().to_list()
-    return f"one of {listed(pids)}" if pids else "none: the trace says no process"
 
 
 def _of_process(frame: pl.DataFrame, process: int | None) -> pl.DataFrame:

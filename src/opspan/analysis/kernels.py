@@ -139,15 +139,12 @@ def with_facts(work: pl.DataFrame) -> pl.DataFrame:
         return _col("whole").is_in(names.filter(which)["whole"].implode()).fill_null(value=False)
 
     unknown = among(_col("on_tensor_cores").is_null())
-    return (
-        work.with_columns(_WHOLE)
-        .with_columns(
-            is_communication=among(is_communication(_col("name"))),
-            on_tensor_cores=pl.when(~unknown).then(among(is_on_cores)),
-            rounds_to_tf32=among(is_on_cores & ~_any(_col("whole"), MATRIX_CORES)),
-        )
-        .drop("whole")
+    rows = work.with_columns(_WHOLE).with_columns(
+        is_communication=among(is_communication(_col("name"))),
+        on_tensor_cores=pl.when(~unknown).then(among(is_on_cores)),
+        rounds_to_tf32=among(is_on_cores & ~_any(_col("whole"), MATRIX_CORES)),
     )
+    return rows.drop("whole")
 
 
 def is_told(unknown: Time, total: Time) -> Any:

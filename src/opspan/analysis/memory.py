@@ -70,7 +70,6 @@ def summed(values: pl.DataFrame, row: pl.Series, chosen: pl.Series) -> pl.DataFr
 
 
 def memory(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """Returns ranges with the columns. `events`: the table memory."""
     (of_ranges, changed) = number_groups(PROCESS, ranges.select(*PROCESS, "start_ns", "end_ns"), changes(events))
     totals = during(changed, of_ranges["start_ns"], of_ranges["end_ns"], of_ranges["of"])
     apart = (ranges["is_async"] | ranges["is_mark"].fill_null(value=False)).fill_null(value=False)

@@ -59,7 +59,6 @@ def of_peaks(blocks: pl.DataFrame) -> pl.DataFrame:
 
 
 def highest(rows: pl.DataFrame) -> pl.DataFrame:
-    """Returns the peaks of a curve."""
     most = rows.filter(_col("allocated_bytes") == _col("allocated_bytes").max().over(DEVICE))
     return most.unique(DEVICE, keep="first", maintain_order=True).sort(DEVICE)
 
@@ -115,7 +114,6 @@ def _with_reserved(rows: pl.DataFrame, counters: pl.DataFrame) -> pl.DataFrame:
 
 
 def operators(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """Returns the sums by name. `events` is the table memory."""
     keys = ("rank", "device_id")
     own = changes_in(ranges, events).group_by(*keys, "range").agg(_col(COUNTED).sum())
     rows = by_name(ranges, own, keys)

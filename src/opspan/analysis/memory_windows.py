@@ -25,8 +25,6 @@ _KEY = (*DEVICE, "piece")
 
 @dataclass(frozen=True)
 class Pieces:
-    """Equal pieces of time."""
-
     first_ns: int
     length_ns: int
     count: int

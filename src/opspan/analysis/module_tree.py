@@ -67,17 +67,15 @@ def module_frames(trace: Tables, tree: pl.DataFrame) -> pl.DataFrame:
     ops = sums.with_columns(_col("module", "name").cast(pl.String), _col("phase").cast(pl.String).fill_null(NO_PHASE))
     ops = ops.join(row, on="module", how="left", nulls_equal=True, maintain_order="left")
     # The range with the name of the module is the call of the module itself, not an op in it.
-    itself = (
-        ops.filter(_col("name") == _col("module")).group_by("module").agg(_col("self_cpu_ns", "self_device_ns").sum())
-    )
+    itself = ops.filter(_col("name") == _col("module"))
+    itself = itself.group_by("module").agg(_col("self_cpu_ns", "self_device_ns").sum())
     below = ops.filter((_col("name") != _col("module")).fill_null(value=True))
     nodes = tree.select("module", "parent", "name", kind=pl.lit("module"))
     nodes = nodes.join(itself, on="module", how="left", maintain_order="left")
     columns = ("parent", "name", "kind", "self_cpu_ns", "self_device_ns")
     frames = pl.concat([nodes.select(columns), below.rename({"phase": "kind"}).select(columns)])
-    return frames.rename({f"self_{measure}": measure for measure in _MEASURES}).with_columns(
-        _col(_MEASURES).fill_null(0)
-    )
+    frames = frames.rename({f"self_{measure}": measure for measure in _MEASURES})
+    return frames.with_columns(_col(_MEASURES).fill_null(0))
 
 
 def _tree(modules: Iterable[str]) -> pl.DataFrame:

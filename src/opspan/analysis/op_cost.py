@@ -40,8 +40,6 @@ class Cost(NamedTuple):
 
 @dataclass(frozen=True)
 class CostRule:
-    """The rule for the cost of an op."""
-
     flops: Formula
     reads: Sequence[int]  # numbers of arguments; those that are tensors are read as a whole
     writes: Writes

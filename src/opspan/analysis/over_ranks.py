@@ -50,12 +50,9 @@ def matched(rows: pl.DataFrame, *, trusts_clocks: bool = True) -> pl.DataFrame:
     keyed = keyed.join(matches, on="row", how="left", maintain_order="left")
     keyed = keyed.with_columns(match=pl.when(pl.len().over("match") > 1).then("match"))
     keyed = keyed.with_columns(is_apart=_is_apart())
-    keyed = keyed.with_columns(match=pl.when(~_col("is_apart")).then("match"))
-    return (
-        _with_times(keyed)
-        .with_columns(unmatched=pl.when(_col("match").is_null()).then(_why()))
-        .select("number", "match", "ranks", "transfer_ns", "waiting_ns", "is_last", "unmatched")
-    )
+    keyed = _with_times(keyed.with_columns(match=pl.when(~_col("is_apart")).then("match")))
+    keyed = keyed.with_columns(unmatched=pl.when(_col("match").is_null()).then(_why()))
+    return keyed.select("number", "match", "ranks", "transfer_ns", "waiting_ns", "is_last", "unmatched")
 
 
 def _matched_in_cycles(rows: pl.DataFrame, trusts_clocks: bool) -> pl.DataFrame:
@@ -144,11 +141,8 @@ def _by_order(rows: pl.DataFrame, trusts_clocks: bool) -> list[pl.DataFrame]:
     one = ("key", "what", "size")
     counts = rest.group_by(*one, "place").len().group_by(one).agg(places=pl.len(), is_equal=_col("len").n_unique() == 1)
     places = rest.group_by("key").agg(of=_col("place").n_unique())
-    equal = (
-        counts.join(places, on="key")
-        .group_by("key")
-        .agg(is_equal=(_col("is_equal") & (_col("places") == _col("of"))).all())
-    )
+    is_equal = (_col("is_equal") & (_col("places") == _col("of"))).all()
+    equal = counts.join(places, on="key").group_by("key").agg(is_equal=is_equal)
     rest = rest.join(equal, on="key", maintain_order="left")
     nth = pl.int_range(pl.len(), dtype=pl.Int64).over(*one, "place", order_by=["start_ns", "row"])
     alike = rest.filter("is_equal").with_columns(nth=nth)
@@ -236,16 +230,12 @@ def _with_times(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _why() -> pl.Expr:
-    return (
-        pl.when(_col("start_ns").is_null() | _col("kind").is_null())
-        .then(pl.lit("unknown"))
-        .when(~_col("is_one_group"))
-        .then(pl.lit("groups unknown"))
-        .when(~_col("can"))
-        .then(pl.lit("peers unknown"))
-        .when(_col("place").filter(_col("can")).n_unique().over("key") == 1)
-        .then(pl.lit("alone"))
-        .when("is_apart")
-        .then(pl.lit("at other times"))
-        .otherwise(pl.lit("counts differ"))
-    )
+    reasons = {
+        "unknown": _col("start_ns").is_null() | _col("kind").is_null(),
+        "groups unknown": ~_col("is_one_group"),
+        "peers unknown": ~_col("can"),
+        "alone": _col("place").filter(_col("can")).n_unique().over("key") == 1,
+        "at other times": _col("is_apart"),
+    }
+    first = (pl.when(is_so).then(pl.lit(reason)) for reason, is_so in reasons.items())
+    return pl.coalesce(*first, pl.lit("counts differ"))

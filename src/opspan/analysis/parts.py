@@ -31,8 +31,6 @@ _COUNT = "values"
 
 @dataclass(frozen=True)
 class Part:
-    """A part of an answer."""
-
     rows: pl.DataFrame
     key: tuple[str, ...] | None = None
     rules: Mapping[str, str] = field(default_factory=dict)  # the names in RULES of columns that are not summed
@@ -103,7 +101,6 @@ def move(part: Part, ranks: Mapping[int, int], shift_ns: int = 0) -> Part:
 
 
 def shift_times(part: Part, shifts: Mapping[int, Shift]) -> Part:
-    """Moves the times of each rank by its shift."""
     schema = part.rows.schema
     changes = [times(_col(name), shifts) for name in part.times if "rank" in schema]
     if isinstance(schema.get("ranges"), pl.List):

@@ -64,13 +64,8 @@ def sync_rows(trace: Tables, work: pl.DataFrame) -> pl.DataFrame:
     rows = rows.filter((_col("kind") == "sync") & _col("call").is_not_null())
     # Tools write device 0 for every wait. If the process used only one device, the wait was on that device.
     used = trace.work.select(*PROCESS, "device_id", "kind") if rows.height else rows
-    used = (
-        used.filter(_col("kind") == "kernel")
-        .select(*PROCESS, "device_id")
-        .unique()
-        .group_by(PROCESS)
-        .agg(only=pl.when(pl.len() == 1).then(_col("device_id").first()))
-    )
+    used = used.filter(_col("kind") == "kernel").select(*PROCESS, "device_id").unique()
+    used = used.group_by(PROCESS).agg(only=pl.when(pl.len() == 1).then(_col("device_id").first()))
     rows = rows.join(used, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
     rows = rows.with_columns(device_id=pl.coalesce("only", "device_id"))
     numbers = {

@@ -106,7 +106,9 @@ def _graph(
     driving = only(calls.with_columns(has_work=has_work[calls["call"].to_numpy()]), is_driving(calls["api"]))
     handed = handovers(processes, threads, ranges, driving)
     room = rooms(calls, place, trace.calls["name"], work, waits)
-    joins = _joins(_wait_joins(trace, waits, calls, work), handed, room)
+    joins = pl.concat((_wait_joins(trace, waits, calls, work), handed, room))
+    joins = joins.sort("thread", "time_ns", "what", "target_ns", "work", "other")
+    joins = joins.with_columns(is_last=_col("target_ns") > _col("own_ns"))
     work = work.with_columns(launched["launch_ns"], launched["thread"].cast(pl.Int32))
     edges, before = _with_inferred(*waiting.result(), trace, work, threads)
     work = work.select(
@@ -240,7 +242,6 @@ def _before_on_stream(work: pl.DataFrame) -> pl.Series:
 
 
 def latest(work: pl.DataFrame, edges: pl.DataFrame) -> pl.Series:
-    """Returns, for each work, the work that it waited for longest."""
     ends = edges.with_columns(work["end_ns"].gather(edges["before"]).alias("end_ns")).sort("work", "end_ns", "before")
     last = ends.unique("work", keep="last", maintain_order=True).select("work", "before")
     every = pl.DataFrame({"work": pl.int_range(work.height, dtype=pl.Int64, eager=True)})
@@ -265,29 +266,19 @@ def _wait_joins(trace: Tables, waits: pl.DataFrame, calls: pl.DataFrame, work: p
     )
     of_stream = last_ended(rows, work, ON_STREAM)
     of_process = last_ended(rows, work, ("process",))
-    target = rows.select(
-        pl.coalesce(copies, pl.when(_col("has_stream")).then(of_stream).otherwise(of_process)).alias("work")
-    )["work"]
-    ended = work["end_ns"].gather(target)
-    return (
-        rows.select(
-            "thread",
-            "process",
-            time_ns="end_ns",
-            what=pl.lit(FOR_WORK, dtype=pl.Int64),
-            target_ns=ended,
-            work=target,
-            other=pl.lit(NONE, dtype=pl.Int64),
-            own_ns="start_ns",
-        )
-        .drop_nulls("work")
-        .select(*JOINS)
+    of_both = pl.when(_col("has_stream")).then(of_stream).otherwise(of_process)
+    target = rows.select(pl.coalesce(copies, of_both).alias("work"))["work"]
+    joins = rows.select(
+        "thread",
+        "process",
+        time_ns="end_ns",
+        what=pl.lit(FOR_WORK, dtype=pl.Int64),
+        target_ns=work["end_ns"].gather(target),
+        work=target,
+        other=pl.lit(NONE, dtype=pl.Int64),
+        own_ns="start_ns",
     )
-
-
-def _joins(*parts: pl.DataFrame) -> pl.DataFrame:
-    rows = pl.concat(parts).sort("thread", "time_ns", "what", "target_ns", "work", "other")
-    return rows.with_columns(is_last=_col("target_ns") > _col("own_ns"))
+    return joins.drop_nulls("work").select(*JOINS)
 
 
 def _with_entries(joins: pl.DataFrame) -> pl.DataFrame:

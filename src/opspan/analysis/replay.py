@@ -40,8 +40,6 @@ class Weights:
 
 @dataclass(frozen=True)
 class Replay:
-    """The times that a replay gives."""
-
     begun: pl.Series  # of each work
     end: pl.Series  # of each work
     shift: pl.Series  # of each join: how much later its thread is than its clock; the last entry, 0, stands for NONE

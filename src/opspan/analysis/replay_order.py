@@ -66,7 +66,6 @@ def order_of(processes: pl.DataFrame, work: pl.DataFrame, edges: pl.DataFrame, j
 
 
 def _others(edges: pl.DataFrame, bound: Ints) -> tuple[Ints, pl.DataFrame]:
-    """Returns `other` and `others` of Order."""
     edges = edges.filter(_col("before") != pl.Series(bound).gather(edges["work"]))
     other = np.full(bound.size, NONE, dtype=np.int64)
     other[edges["work"].to_numpy()] = edges["before"].to_numpy()

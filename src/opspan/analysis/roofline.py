@@ -114,7 +114,8 @@ def _rated(
         kinds, on=("rank", "device_id", "type", "is_product"), how="left", nulls_equal=True, maintain_order="left"
     )
     known = known.with_columns(
-        compute_ns=_needed() / _col("most_flops") * 1e9,
+        # Fast kernels do not compute the operations that a mask hides.
+        compute_ns=(_col("flops") - _col("masked_flops").fill_null(0)) / _col("most_flops") * 1e9,
         masked_ns=_col("masked_flops") / _col("most_flops") * 1e9,
         memory_ns=_col("bytes") / _col("most_bytes") * 1e9,
     )
@@ -130,11 +131,6 @@ def _possible(known: pl.DataFrame) -> pl.DataFrame:
         (ran & (_col(bound) > _col("time_ns"))).fill_null(value=False).alias(name) for name, bound in beyond.items()
     )
     return known.with_columns(pl.when(~_col(name)).then(bound).alias(bound) for name, bound in beyond.items())
-
-
-def _needed() -> pl.Expr:
-    """Returns the operations without those that a mask hides: fast kernels do not compute them."""
-    return _col("flops") - _col("masked_flops").fill_null(0)
 
 
 def _figures(peaks: Peaks | None, type_: str | None, is_product: bool) -> tuple[float | None, float | None]:

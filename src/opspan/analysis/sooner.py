@@ -133,17 +133,10 @@ def _with_launches(graph: Graph) -> pl.DataFrame:
 def _launched_early(work: pl.DataFrame, trace: Tables) -> pl.Series:
     """Returns the latest time at which each work without a call was launched. If the work began before the first work
     of its stream that has a launch, it was launched before that launch; else the time is null."""
-    rows = work.select("start_ns", "launch_ns", stream=_streams(trace).gather(work["row"]))
-    first = (
-        rows.drop_nulls("launch_ns")
-        .group_by("stream")
-        .agg(first_ns=_col("launch_ns").min(), begun_ns=_col("start_ns").min())
-    )
+    (streams,) = number_groups(_STREAM, trace.work.select(_STREAM))
+    rows = work.select("start_ns", "launch_ns", stream=streams["of"].gather(work["row"]))
+    times = {"first_ns": _col("launch_ns").min(), "begun_ns": _col("start_ns").min()}
+    first = rows.drop_nulls("launch_ns").group_by("stream").agg(**times)
     rows = rows.join(first, on="stream", how="left", maintain_order="left")
     early = pl.when(_col("launch_ns").is_null() & (_col("start_ns") < _col("begun_ns")))
     return rows.select(at_ns=early.then(pl.min_horizontal("start_ns", "first_ns")))["at_ns"]
-
-
-def _streams(trace: Tables) -> pl.Series:
-    (rows,) = number_groups(_STREAM, trace.work.select(_STREAM))
-    return rows["of"]

@@ -28,8 +28,6 @@ _NS, _COUNTS = "step lengths", "step counts"
 
 
 class Lengths(NamedTuple):
-    """The number of steps, and their lengths."""
-
     steps: int
     processes: int  # the processes that have steps
     are_alike: bool  # all these processes have equally many steps

@@ -30,8 +30,6 @@ DEVICE_KINDS = ("kernel", "memcpy", "memset", "graph")
 
 
 class Measure(NamedTuple):
-    """A column of sums."""
-
     name: str
     of: str  # the column that is summed; duration_ns is end_ns - start_ns, at least 0
 

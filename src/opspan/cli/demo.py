@@ -51,7 +51,6 @@ def command(wanted: Path | None) -> None:
 
 
 def _next(folder: Path) -> str:
-    """Returns the commands to type next, and what each is for."""
     name = shell_path(os.path.relpath(folder))
     commands = {
         f"opspan table {name} --by shape": "the same, apart by the sizes of inputs",

@@ -30,7 +30,6 @@ class Screen:
 
     @property
     def rows(self) -> int:
-        """The number of rows that fit on the screen."""
         return max(self._live.console.height - _TITLE_AND_KEYS, 1)
 
     @property

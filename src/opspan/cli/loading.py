@@ -59,7 +59,6 @@ class Progress:
         self._timer.daemon = True
 
     def step(self, doing: str) -> None:
-        """Begins the next step."""
         with self._lock:
             self._done, self._doing, self._rows_before = self._done + 1, doing, _rows()
             if self._bar is not None:

@@ -159,7 +159,6 @@ def _pieces_between(frames: tuple[pl.DataFrame, ...], steps: pl.DataFrame) -> pl
 
 
 def _waits(run: Run) -> pl.DataFrame:
-    """Returns the times in which threads only waited."""
     joins = run.graph.joins.filter(_col("what").is_in([FOR_WORK, FOR_ROOM, FOR_THREAD]), _col("is_last"))
     rows = joins.join(run.graph.threads.drop("process"), on="thread")
     # After another thread's work has ended, a thread counts as busy until its own next call.

@@ -63,9 +63,7 @@ def lateness(rows: pl.DataFrame) -> pl.DataFrame:
         waiting_ns=_col("waiting_ns").fill_null(0),
         is_side=is_side.fill_null(value=False),
     )
-    places = (
-        rows.select("component", place=pl.struct(DEVICE)).group_by("component").agg(places=_col("place").n_unique())
-    )
+    places = rows.group_by("component").agg(places=pl.struct(DEVICE).n_unique())
     rows = rows.join(places, on="component", maintain_order="left")
     sums = rows.group_by(*_PLACE, "step", maintain_order=True).agg(
         _col("exposed_ns", "waiting_ns").sum(),
@@ -113,14 +111,11 @@ def _components(rows: pl.DataFrame) -> pl.Series:
 def stragglers(rows: pl.DataFrame, least_ns: float) -> pl.DataFrame:
     """Returns the places that wait less than most places of their component by at least `least_ns`: either over all
     steps and beyond chance, or by far in a few steps. A place that is late as often as others waits as long as they."""
-    sums = (
-        _add_less(rows)
-        .group_by(_PLACE)
-        .agg(
-            _col("late_ns").sum(),
-            chance_ns=_STEADY * _col("less_ns").std().fill_null(0) * pl.len().sqrt(),
-            far_ns=_col("less_ns").filter("is_far").sum(),
-        )
+    rows = _add_less(rows)
+    sums = rows.group_by(_PLACE).agg(
+        _col("late_ns").sum(),
+        chance_ns=_STEADY * _col("less_ns").std().fill_null(0) * pl.len().sqrt(),
+        far_ns=_col("less_ns").filter("is_far").sum(),
     )
     sums = sums.with_columns(less_ns=_usual_ns().over("component") - _col("late_ns"))
     is_much = (_col("less_ns") > 0) & (_col("less_ns") >= least_ns)

@@ -55,13 +55,11 @@ class Run:
 
     @shared_property
     def launches(self) -> pl.DataFrame:
-        """Returns the calls that launched work."""
         trace = self.analysis.attributed
         return trace.calls.select(*THREAD, "start_ns", "end_ns")[trace.work["call"].drop_nulls().unique()]
 
     @shared_property
     def memo(self) -> Memo:
-        """Returns the memo of evidence, by the id of its rule, and of other results that several rules use."""
         return Memo()
 
     # -- steps
@@ -79,7 +77,6 @@ class Run:
 
     @shared_property
     def usual_steps(self) -> pl.DataFrame:
-        """Returns the steps that are not outliers."""
         return self.steps.filter(~_col("is_outlier").fill_null(value=False))
 
     @shared_property
@@ -159,12 +156,8 @@ class Run:
 
     @shared_property
     def devices_used(self) -> pl.DataFrame:
-        """Returns the number of devices that each process used."""
-        return (
-            distinct(on_device(self.trace.work.select(*DEVICE, "kind", "is_overhead")), DEVICE)
-            .group_by(PROCESS)
-            .agg(devices=_col("device_id").n_unique())
-        )
+        used = distinct(on_device(self.trace.work.select(*DEVICE, "kind", "is_overhead")), DEVICE)
+        return used.group_by(PROCESS).agg(devices=_col("device_id").n_unique())
 
     def longest(self, rows: pl.DataFrame, column: str) -> int:
         """Returns the sum of a column for the process that has most of it."""
@@ -229,7 +222,6 @@ class Run:
 
     @shared_property
     def graph(self) -> Graph:
-        """The graph of dependencies that saved.py replays."""
         return graph_of(self.analysis)
 
     def add_names(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -328,19 +320,10 @@ class Run:
             pl.lit(inside.gather(pieces["range"]).fill_null(value=False)) if inside.any() else pl.lit(value=False)
             for inside in (self._is_compiling, self.is_falling_back)
         )
-        compile_, fallback, data, optimizer = (pl.lit(name, dtype=_CAUSE) for name in CAUSES[:4])
+        in_optimizer = (_col("phase") == "optimizer") & self.has_loop_in_optimizer
+        is_cause = zip(CAUSES, (is_compiling, is_falling_back, _col("phase") == "data", in_optimizer), strict=False)
         why = _col("why").cast(_CAUSE)
-        cause = (
-            pl.when(is_compiling)
-            .then(compile_)
-            .when(is_falling_back)
-            .then(fallback)
-            .when(_col("phase") == "data")
-            .then(data)
-            .when((_col("phase") == "optimizer") & self.has_loop_in_optimizer)
-            .then(optimizer)
-            .otherwise(why)
-        )
+        cause = pl.coalesce(*(pl.when(is_so).then(pl.lit(name, dtype=_CAUSE)) for name, is_so in is_cause), why)
         hosts = _col("why").is_in(["host", "launch"])
         pieces = pieces.with_columns(cause=pl.when(hosts).then(cause).otherwise(why))
         pieces = assign(pieces, "held_ns", ("gap",), ("host", "launch"), "held")

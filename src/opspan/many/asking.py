@@ -50,7 +50,6 @@ def ask_files(
 
 
 def _together(files: Sequence[File], at_once: int) -> Iterator[list[File]]:
-    """Yields the files of each task, which are so few that all processes get work."""
     most = max(1, min(MOST_FILES, len(files) // (4 * at_once)))
     some: list[File] = []
     for file in files:

@@ -291,7 +291,9 @@ class Ranks:
             if not sums.count or not self._has_other_cycle(one.file, sums):
                 raise error_of(one)
         if not sums.count:
-            raise error_of(failed[0]) if len(failed) == 1 else _none_read(failed)
+            if len(failed) == 1:
+                raise error_of(failed[0])
+            raise ReadError(f"none of the {len(failed):,} files could be read; the first: {failed[0].message}")
         return sums, failed
 
     def _has_other_cycle(self, file: str, sums: AnswerSum) -> bool:
@@ -327,10 +329,6 @@ def _processors(files: Sequence[File]) -> int:
     if not workers.has_python() or (len(files) <= FEW and sum(file.size for file in files) <= SMALL_BYTES):
         return 1
     return len(os.sched_getaffinity(0))
-
-
-def _none_read(failed: Sequence[FileFailure]) -> ReadError:
-    return ReadError(f"none of the {len(failed):,} files could be read; the first: {failed[0].message}")
 
 
 class _Here(Executor):

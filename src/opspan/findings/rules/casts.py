@@ -12,8 +12,8 @@ import polars as pl
 
 from opspan.analysis.nest import nearest
 from opspan.findings.odd_steps import rows_in_steps
-from opspan.findings.rule import Evidence, Rule, ranges_of
-from opspan.findings.run import Run, ranks_of, top
+from opspan.findings.rule import Evidence, Rule, place_of
+from opspan.findings.run import Run, top
 from opspan.findings.saved import leave_out, saved_ns, spans_around
 
 _col = pl.col
@@ -38,18 +38,13 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     at_stake = saved_ns(run, leave_out(run, stretches=stretches, work=work), threshold)
     if not run.matters(at_stake, threshold):
         return
-    rows = rows.with_columns(cause=_causes(run, rows["range"]))
-    causes = top(rows, "ns", "cause")
+    places = place_of(rows.with_columns(op=_causes(run, rows["range"])), "ns")
     types = next(iter(top(rows, "ns", "cast")), "types that the file does not name")
     yield Evidence(
         at_stake,
         {"ns": ns, "ns_share": run.share(ns), "casts": rows.height},
-        {"types": types, "causes": ", ".join(causes)},
-        ops=causes,
-        modules=top(rows, "ns", "module"),
-        steps=top(rows, "ns", "step"),
-        ranks=ranks_of(rows),
-        ranges=ranges_of(rows),
+        {"types": types, "causes": ", ".join(places["ops"])},
+        **places,
     )
 
 

@@ -21,7 +21,9 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     sides = [_col(name).is_in(pl.Series(_HOST, dtype=pl.Categorical).implode()) for name in ("copy_from", "copy_to")]
     is_one = (_col("kind") == "memcpy") & (sides[0] != sides[1]).fill_null(value=False)
     rows = only(run.kernels, is_one)
-    if not run.matters(run.per_process(rows, "ns") * _most_devices(run), threshold):
+    most_devices = int(run.devices_used["devices"].max() or 0)  # type: ignore[arg-type]  # a number
+    # Each device may copy while the others are idle.
+    if not run.matters(run.per_process(rows, "ns") * most_devices, threshold):
         return  # most runs end here
     # The same copies run in outliers, which they do not cause, and in a validation between steps.
     alike = only(run.busy, is_one).join(rows, on=_ALIKE, how="semi", nulls_equal=True)
@@ -47,11 +49,6 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
         {"memory": _memory(kinds, ns), "direction": "to the device" if 2 * to_device_ns >= ns else "to the host"},
         **place_of(rows, "ns"),
     )
-
-
-def _most_devices(run: Run) -> int:
-    """Returns the most devices that a process used: each may copy while the others are idle."""
-    return int(run.devices_used["devices"].max() or 0)  # type: ignore[arg-type]  # a number
 
 
 def _memory(kinds: dict[str, int], ns: float) -> str:

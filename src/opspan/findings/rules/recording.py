@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import polars as pl
 
@@ -71,16 +71,13 @@ def _unlabelled(run: Run, threshold: float) -> Iterator[Evidence]:
         yield _missing_labels(run, "", {"known_share": known, "kernels": share.of - share.count - graphs.count})
 
 
-def _without_sizes(run: Run, threshold: float) -> Iterator[Evidence]:
-    ops = run.ranges.select("kind", "sizes").filter(_col("kind") == "op")
-    if ops.height and ops["sizes"].count() < threshold * ops.height:
-        yield _missing_labels(run, SHAPES, {"known_share": ops["sizes"].count() / ops.height, "ops": ops.height})
+def _without(column: str, options: str) -> Callable[[Run, float], Iterator[Evidence]]:
+    def look(run: Run, threshold: float) -> Iterator[Evidence]:
+        ops = run.ranges.select("kind", column).filter(_col("kind") == "op")
+        if ops.height and ops[column].count() < threshold * ops.height:
+            yield _missing_labels(run, options, {"known_share": ops[column].count() / ops.height, "ops": ops.height})
 
-
-def _without_modules(run: Run, threshold: float) -> Iterator[Evidence]:
-    ops = run.ranges.select("kind", "module").filter(_col("kind") == "op")
-    if ops.height and ops["module"].count() < threshold * ops.height:
-        yield _missing_labels(run, MODULES, {"known_share": ops["module"].count() / ops.height, "ops": ops.height})
+    return look
 
 
 def _without_steps(run: Run, threshold: float) -> Iterator[Evidence]:
@@ -154,7 +151,7 @@ RULES = (
         remedy="Record the sizes of inputs",
         command="opspan table FILE --by shape",
         read=_MISSING,
-        look=_without_sizes,
+        look=_without("sizes", SHAPES),
     ),
     Rule(
         id="no-modules",
@@ -166,7 +163,7 @@ RULES = (
         remedy="Record modules",
         command="opspan table FILE --by module",
         read=_MISSING,
-        look=_without_modules,
+        look=_without("module", MODULES),
     ),
     Rule(
         id="no-steps",

@@ -120,15 +120,10 @@ def _is_in_order(rows: pl.DataFrame) -> bool:
     step are slow together, but those of the next step are not. Von Neumann's test compares the squared differences
     between neighbours with the squared differences from the mean."""
     count, level = _col("level").len(), _col("level")
-    ratios = (
-        _levels(rows)
-        .group_by(DEVICE, maintain_order=True)
-        .agg(
-            ratio=(level.diff() ** 2).sum() / ((level - level.mean()) ** 2).sum(),
-            most=2 * (1 - _CHANCE * ((count - 2) / (count**2 - 1)).sqrt()),
-        )
-    )
-    return bool(ratios.select((_col("ratio") <= _col("most")).any()).item())
+    ratio = (level.diff() ** 2).sum() / ((level - level.mean()) ** 2).sum()
+    most = 2 * (1 - _CHANCE * ((count - 2) / (count**2 - 1)).sqrt())
+    devices = _levels(rows).group_by(DEVICE, maintain_order=True).agg(is_in_order=ratio <= most)
+    return bool(devices["is_in_order"].any())
 
 
 def _all_slower(run: Run, levels: pl.DataFrame) -> pl.DataFrame:

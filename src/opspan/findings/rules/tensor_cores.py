@@ -76,21 +76,12 @@ def _matches(text: pl.Expr, pattern: str) -> pl.Expr:
 
 def _number() -> pl.Expr:
     types = _col("types").cast(pl.String)
-    by_type = (
-        # The inputs of another op may differ from those of the product.
-        pl.when(~_matches(_col("op").cast(pl.String), ELIGIBLE))
-        .then(None)
-        .when(_matches(types, _HALF_TYPES))
-        .then(pl.lit("half"))
-        .when(_matches(types, '(?i)"float"'))
-        .then(pl.lit("single"))
-        .when(_matches(types, '"(double|int|long)'))
-        .then(pl.lit("another"))
-    )
-    by_name = (
-        pl.when(_matches(_whole(), _HALF)).then(pl.lit("half")).when(_matches(_whole(), _SINGLE)).then(pl.lit("single"))
-    )
-    return pl.coalesce(by_type, by_name).alias("number")
+    is_product = _matches(_col("op").cast(pl.String), ELIGIBLE)  # inputs of another op may differ from the product's
+    patterns = (("half", _HALF_TYPES), ("single", '(?i)"float"'), ("another", '"(double|int|long)'))
+    by_type = [pl.when(is_product & _matches(types, pattern)).then(pl.lit(number)) for number, pattern in patterns]
+    names = (("half", _HALF), ("single", _SINGLE))
+    by_name = [pl.when(_matches(_whole(), pattern)).then(pl.lit(number)) for number, pattern in names]
+    return pl.coalesce(*by_type, *by_name).alias("number")
 
 
 def _has_cores(run: Run, rows: pl.DataFrame, least: float, by_name: str, amd: str) -> pl.Series:
