@@ -3,7 +3,7 @@
     allocations(events) -> a row for each block, in order of time, with
         rank, pid, device_id, address, bytes
         alloc_row     UInt32  row of its allocation in the table memory; null if that was before the trace began
-        free_row      UInt32  row of its free; null if there is none
+        free_row      UInt32  row of its free; null if it was never freed
         alloc_ns, free_ns     the times of its allocation and its free
         tid           Int64   the thread that allocated it
         replaced_row  UInt32  row of the next allocation at its address, if the free in between was lost

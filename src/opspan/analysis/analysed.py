@@ -351,7 +351,8 @@ class Analysis:
 
 
 def attribute(trace: T) -> T:
-    """Adds what a table needs: nests ranges, reads labels, attributes launches, links backward, sums device time."""
+    """Adds the columns that a table of ops needs: nests ranges, reads labels, attributes launches, links backward, sums
+    device time."""
     if cycles.lanes(trace.ranks) is not None:
         tables = Analysis(trace).attributed
         return trace.replace(ranges=tables.ranges, calls=tables.calls, work=tables.work)
@@ -374,7 +375,7 @@ def _begin(pool: ThreadPoolExecutor | None, task: Callable[P, R], *args: P.args,
 
 
 def analyse(trace: T, step_pattern: str | None = None) -> T:
-    """Adds what `attribute` adds, then modules, steps and phases."""
+    """Adds the columns of `attribute`, then modules, steps and phases."""
     return _in_context(attribute(trace), step_pattern)
 
 

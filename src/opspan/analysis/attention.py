@@ -68,7 +68,7 @@ class Attention:
     first: int = 0  # the query; key and value follow
     ends: tuple[int, int] | None = None  # the ends of packed queries and keys
     longest: tuple[int, int] | None = None  # the lengths of the longest queries and keys
-    absent: tuple[int, ...] = ()  # arguments that must be absent: they change the lengths, or what is computed
+    absent: tuple[int, ...] = ()  # arguments that must be absent: they change the lengths or the computation
 
     def flops(self, sizes: Sizes, values: Values) -> int:
         shape = self._shape(sizes, values)
@@ -175,7 +175,7 @@ def custom_mask(at: int, window: int) -> Masks:
 
 
 def _window(is_causal: bool, left: int | None, right: int | None) -> Mask:
-    """Returns the mask of a window; a negative side has no limit."""
+    """Returns the mask of a window; a negative side means no limit."""
     left = None if left is None or left < 0 else left
     right = 0 if is_causal else None if right is None or right < 0 else right
     return Mask(left, right, ends_meet=True)

@@ -1,7 +1,7 @@
 """Links backward ranges to the forward op whose node they run. The rules are in docs/analysis.md, "autograd".
 
     autograd(ranges) -> ranges with
-        forward  UInt32  row of the forward op; null where there is none
+        forward  UInt32  row of the forward op, or null
         link     Enum    how certain that is, one of LINKS; null for ranges that are not backward or engine ranges
 
 Ranges must be nested (`nest`) and their labels read (`ops`) first. Ranges inside a backward range (its aten ops) are
@@ -45,7 +45,7 @@ def within_backward(ranges: pl.DataFrame) -> pl.Series:
 
 
 def inherit_from_forward(ranges: pl.DataFrame, values: pl.Series) -> pl.Series:
-    """Returns the value of each range, or, if it has none and runs in a backward, the value of the forward op."""
+    """Fills nulls: a range without a value that runs in a backward gets the value of its forward op."""
     if "forward" not in ranges.columns or not ranges["forward"].count():
         return values
     handed = values.gather(ranges["forward"].gather(within_backward(ranges)))

@@ -33,8 +33,8 @@ def categories(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.Series:
 
 
 def _taken(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """Returns the allocations with an address: row, range (the innermost around it), and next_row, next_time_ns,
-    next_range of the free, which are null if there is none."""
+    """Returns the allocations with an address: row, range (the innermost around the allocation), and row, time and
+    range of the free (next_row, next_time_ns, next_range), null without a free."""
     inside = innermost(ranges, events)
     blocks = allocations(events).drop_nulls(["alloc_row", "alloc_ns", "address"])
     return blocks.select(

@@ -161,7 +161,7 @@ def _ends(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _next(ended: pl.DataFrame, known: Mapping[str, Clock]) -> dict[str, Clock]:
-    """Returns the clocks of places that have enough collectives in common with those that are known."""
+    """Returns the clocks of places that have enough collectives in common with places whose clocks are known."""
     moved = pl.concat(
         [
             rows.with_columns(times(_col("end_ns"), {0: known[str(place)].shift}))

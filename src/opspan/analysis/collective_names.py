@@ -58,7 +58,7 @@ _ELEMENT = r"_(bf16|f16|f32|f64|f8e4m3|f8e5m2|[iu](?:8|32|64)|u?int(?:8|32|64)_t
 
 
 def kinds(names: pl.Series) -> pl.Series:
-    """Returns the kind of collective that each name stands for; null if it names none."""
+    """Returns the kind of collective that each name stands for, or null."""
     text = _col("name").cast(pl.String)
     known = names.unique().drop_nulls().alias("name").to_frame().with_columns(kind=_kind(text))
     return names.alias("name").to_frame().join(known, on="name", how="left", maintain_order="left")["kind"]

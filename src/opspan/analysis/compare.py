@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from opspan.tables import Tables
 
 _col = pl.col
-# The ways to compare, with the columns that tell rows apart.
+# The ways to compare, with the columns that identify a row.
 BY = KEYS | {"place": ("name", "module", "place_before", "place_after")}
 _NUMBERS = ("count", "ns", "step", "usual", "error", "freedom")
 
@@ -52,7 +52,7 @@ class StepChange(NamedTuple):
 
     before_ns: int
     after_ns: int
-    is_real: bool | None  # None: not known
+    is_real: bool | None  # None if unknown
 
 
 def compare(
@@ -102,7 +102,7 @@ def compared(one: Figures, other: Figures) -> pl.DataFrame:
 
 
 def step_change(one: StepFigures, other: StepFigures) -> StepChange | None:
-    """Compares how long a step took in two runs; None if either has no steps."""
+    """Compares how long a step took in two runs. Returns None if a run is without steps."""
     if not (one.number and other.number):
         return None
     pair = {"before": one, "after": other}

@@ -24,7 +24,7 @@ class Share:
 
     @property
     def fraction(self) -> float:
-        """The share by time; by count if nothing took any time; 1 if there are no rows."""
+        """The share by time, or by count if all times are 0; 1 without rows."""
         if self.of_ns:
             return self.ns / self.of_ns
         return self.count / self.of if self.of else 1.0

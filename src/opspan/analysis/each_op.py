@@ -29,7 +29,7 @@ def of_each(
 
 
 def is_inside(ranges: pl.DataFrame, marked: pl.Series) -> pl.Series:
-    """Returns, for each range, whether it lies in a marked one."""
+    """Returns, for each range, whether it lies in a marked range."""
     return nearest(ranges, marked).gather(ranges["parent"]).is_not_null()
 
 

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from opspan.tables import Tables
 
 _col = pl.col
-# The columns that tell the rows apart, for each way to compare.
+# The columns that identify a row, for each way to compare.
 KEYS = {
     name: OF_RANGES[kind] for name, kind in (("op", "name"), *((kind, kind) for kind in ("shape", "module", "phase")))
 }
@@ -52,7 +52,7 @@ _AT_ONCE = 1 << 20  # so many times are processed together; more would take memo
 
 
 class StepFigures(NamedTuple):
-    """The number of steps, and how long one took until it was done."""
+    """The number of steps, and how long a step took until it was done."""
 
     number: int
     least: int  # the number of steps of the process that has fewest

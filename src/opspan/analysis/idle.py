@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 _col = pl.col
 WHY = ("host", "launch", "queued", "unknown")
 REASON = pl.Enum(WHY)
-# Gaps of a process with more devices have no reason. Each gap is cut by all ranges in it, so a crafted file with many
-# devices would take very long. Machines have at most 64 devices, the number of bits of a mask of devices.
+# Gaps of a process with more devices have the reason unknown. Each gap is cut by all ranges in it, so a crafted file
+# with many devices would take very long. Machines have at most 64 devices, the number of bits of a mask of devices.
 _MOST_DEVICES = 256
 _GAP = ("start_ns", "end_ns", "next", "tid", "why", *(f"{name}_ns" for name in WHY))
 

@@ -40,8 +40,8 @@ class Alignment:
 
 
 def merge(one: Tables, other: Tables) -> Tables:
-    """Merges the traces. `merged.metadata.options["alignment"]` tells how the clocks were aligned, and how well. If one
-    of them was analysed, the merged trace is analysed, too."""
+    """Merges the traces. The result's metadata.options["alignment"] is an Alignment as a dictionary. If one of the
+    traces was analysed, the merged trace is analysed, too."""
     _check(one, other)
     traces, one, other = (one, other), one.without_analysis(), other.without_analysis()
     issues = Issues()

@@ -11,7 +11,7 @@
         devices   UInt32   how many devices its process used
     use_of_run(placed, spans, work) -> the same for each process; where spans overlap, time and products count once
 
-A host that runs ahead of its devices ends a step long before they do, so its own times do not tell their use.
+A host that runs ahead of its devices ends a step long before they do, so the use of devices cannot rest on its times.
 """
 
 from __future__ import annotations

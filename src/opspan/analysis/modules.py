@@ -37,7 +37,7 @@ def modules(ranges: pl.DataFrame, calls: pl.DataFrame | None = None) -> pl.DataF
     spans = fsdp_spans(ranges)
     if spans.height:
         inside = innermost(spans, ranges.rename({"start_ns": "time_ns"}))
-        # If a module's range and a span are both around a range, the one that began later is the inner one.
+        # If a module's range and a span both lie around a range, the later of them is the inner one.
         inner = spans["start_ns"].gather(inside) > ranges["start_ns"].gather(around)
         module = spans["module"].gather(inside).zip_with(inside.is_not_null() & inner.fill_null(value=True), module)
     if calls is not None and calls.height and "function" in ranges.columns:

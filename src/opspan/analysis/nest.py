@@ -9,7 +9,7 @@
         is_async  Boolean  it is outside the tree, and is never a parent
         overlaps  Boolean  it is async because it begins inside a range of its thread and ends after that range
 
-Row numbers refer to the frame that was passed in. Nothing here knows what a range means.
+Row numbers refer to the frame that was passed in. The meaning of ranges does not matter here.
 """
 
 from __future__ import annotations

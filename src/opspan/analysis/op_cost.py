@@ -33,9 +33,9 @@ Writes = Callable[[Sizes, Values], Iterable[OutputSize]]
 class Cost(NamedTuple):
     flops: int | None
     bytes: int | None
-    type: str | None  # the type that it computes in: fp32, bf16, ...
+    type: str | None  # the type in which the op computes: fp32, bf16, ...
     is_assumed: bool  # a type was not in the trace, and was taken to be float32
-    masked: int | None = 0  # operations that a mask hides, which kernels may skip; None: the mask is unknown
+    masked: int | None = 0  # operations that a mask hides, which kernels may skip; None if the mask is unknown
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@
         unmatched    String   why the row has no match:
             alone            no other place has its group
             peers unknown    a send or a receive whose other side is unknown
-            groups unknown   there are several groups, and the trace does not tell which row is in which
+            groups unknown   there are several groups, and the trace does not show the group of each row
             counts differ    places have different numbers of rows, and these fit nowhere or in several ways
             at other times   the rows that would match do not overlap in time
             unknown          its begin or its kind is unknown
@@ -81,7 +81,7 @@ def _keyed(rows: pl.DataFrame) -> pl.DataFrame:
     )
     is_known = _col("start_ns").is_not_null() & _col("kind").is_not_null()
     is_pair = (_col("source") != _col("target")).fill_null(value=False)
-    # Groups without a name are told apart by streams, which a program creates in the same order on all ranks.
+    # Groups without a name are separated by streams, which a program creates in the same order on all ranks.
     stream = _col("stream_id").rank("dense").over("place", _col("group").is_null())
     key = pl.struct(
         "group",
@@ -215,7 +215,7 @@ def _apart(end: pl.Series, other_end: pl.Series, shift: int) -> float:
 
 def _with_times(rows: pl.DataFrame) -> pl.DataFrame:
     is_matched = _col("match").is_not_null()
-    # The row that came last has the shortest time; if several have it, it is the one that began last.
+    # The row that came last has the shortest time. If several rows have it, the one that began last came last.
     shortest = _col("time_ns").min().over("match")
     is_shortest = (_col("time_ns") == shortest).fill_null(value=False)
     rows = rows.with_columns(is_shortest=is_shortest, order=pl.struct("start_ns", "row").rank("ordinal"))

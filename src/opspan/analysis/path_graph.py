@@ -48,7 +48,7 @@ _WAITS_FOR_WORK = (SYNCHRONISE, COPY, ITEM)
 
 @dataclass(frozen=True)
 class Graph:
-    """Processes, threads, work and joins, which refer to each other by number. The number NONE refers to nothing."""
+    """Processes, threads, work and joins, which refer to each other by number, or by NONE."""
 
     processes: pl.DataFrame  # process, rank, pid, start_ns, end_ns, and
     #   main, main_ns: its main thread, and when that was done; join: the last join of that thread

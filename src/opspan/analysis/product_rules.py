@@ -370,7 +370,7 @@ _OF_LIBRARIES: dict[str, CostRule] = {
 
 PRODUCTS = _OF_MATRICES | _CONVOLUTIONS | _RECURRENT | _ATTENTIONS | _OF_LIBRARIES
 
-# Ops whose cost no trace tells, with the reason.
+# Ops whose cost cannot be known from a trace, with the reason.
 NOT_TOLD: dict[str, str] = {
     **dict.fromkeys(
         ("vllm::unified_attention", "vllm::unified_attention_with_output", "vllm::unified_mla_attention_with_output"),

@@ -7,7 +7,7 @@
         masked_ns    Float64  the same for operations that a mask hides, which compute_ns does not include
         memory_ns    Float64  the time for its bytes at the bandwidth of the memory, or null
         is_too_fast, is_cached  Boolean  compute_ns or memory_ns would be more than time_ns, and so is null
-        and the columns of `costs`, null if the op has no known cost
+        and the columns of `costs`, null if the cost of the op is unknown
     `peaks`: the peaks of each device that was used; `owner`: for each range, the range of `costs` that it is part of;
     `has_devices`: whether times are those of devices
 

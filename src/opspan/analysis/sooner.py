@@ -3,8 +3,8 @@
     sooner(graph, change, meetings) -> rank, pid, ns: the time that each process would save
     with_guessed_launches(graph, trace, is_paced) -> the graph that `sooner` takes
 
-Some work has no launch in the file. Unless such work begins within path_events.CLOSE of the end of other work, it is
-assumed that the main thread launched it when it began.
+The launch of some work is not in the file. Unless such work begins within path_events.CLOSE of the end of other work,
+it is assumed that the main thread launched it when it began.
 
 All other waits stay: a late host does not delay a device that has work in its queue, and a host that need not wait for
 its device runs ahead of it, up to a known limit of the launch queue. If all parts of a collective are known, it goes on
@@ -103,7 +103,7 @@ def _is_free(stretches: pl.DataFrame, graph: Graph) -> pl.Series:
 
 
 def with_guessed_launches(graph: Graph, trace: Tables, is_paced: pl.Series) -> Graph:
-    """Returns the graph with a launch for work that has none in the file.
+    """Returns the graph with guessed launches for work whose launch is not in the file.
 
     `is_paced` says for each row of Graph.work whether the host may have set the pace of its device. If so, work with an
     unknown launch is assumed to be launched when it began, and not before."""

@@ -30,7 +30,7 @@ GROUPS = {
 }
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 # Python's collector looks for garbage whenever there are so many new objects. With the default, 700, it would look
-# hundreds of times while a verb imports its modules, and find none.
+# hundreds of times while a verb imports its modules, and not find any.
 _OBJECTS = 200_000
 
 

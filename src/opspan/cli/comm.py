@@ -1,4 +1,4 @@
-"""opspan comm: collectives over ranks, and who waited for whom."""
+"""opspan comm: collectives over ranks, and which rank waited for which."""
 
 from __future__ import annotations
 

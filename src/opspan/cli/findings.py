@@ -1,4 +1,4 @@
-"""opspan findings: what is wrong with a run, and what to do."""
+"""opspan findings: the problems of a run, and what to do about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""opspan flops: what ops cost, and how near that is to what the device can do."""
+"""opspan flops: the operations and bytes of ops, and how near they are to the limits of the device."""
 
 from __future__ import annotations
 

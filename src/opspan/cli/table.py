@@ -1,4 +1,4 @@
-"""opspan table: what torch.profiler would print, of any trace."""
+"""opspan table: the table that torch.profiler prints, for any trace."""
 
 from __future__ import annotations
 

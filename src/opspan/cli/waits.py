@@ -1,4 +1,4 @@
-"""opspan waits: what the host waited for."""
+"""opspan waits: the calls in which the host waited."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@
 
 A bucket of gradients can be sent when its part of the backward is done. If all collectives begin after the backward,
 the last one stays exposed: no computing is left to hide it. The first of n collectives could begin after an nth of the
-backward; what takes longer than the rest of the backward stays exposed, too.
+backward; if the collectives take longer than the rest of the backward, the excess stays exposed, too.
 
 A host that never waits for its devices sets the pace: the run gains no more than the time the host waited.
 """

@@ -1,7 +1,7 @@
 """Recognises ranges whose names alone show a cause. Each function takes nested ranges.
 
 is_compiling(ranges) -> Boolean: in a range in which torch compiles
-is_in_fallback(ranges) -> Boolean: in an op that the host runs because a device has no kernel for it
+is_in_fallback(ranges) -> Boolean: in an op that the host runs because a device lacks a kernel for the op
 compiled_times(ranges, is_compiling(ranges)) -> rank, pid, name, start_ns, end_ns, module: the outermost compiling
     ranges, and the times of compilations that only marks show
 is_step_range(ranges, steps) -> Boolean: by kind, or by the name of a step; null if a range has neither

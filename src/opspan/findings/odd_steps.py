@@ -1,4 +1,4 @@
-"""Steps that took longer than the others (outliers), divided into kinds by what grew most in them (growth.py).
+"""Divides outliers (steps that took longer than the others) into kinds, by the work that grew most (growth.py).
 
 outlier_kinds(run) -> [OutlierKind]; each becomes a finding
 rows_in_steps(run, rows) -> the rows that begin in steps, and those of processes without steps

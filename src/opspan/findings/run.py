@@ -255,7 +255,7 @@ class Run:
 
     @shared_property
     def is_falling_back(self) -> pl.Series:
-        """Returns for each range whether it is, or lies in, an op that the host ran because a device has no kernel."""
+        """Returns for each range whether it is, or lies in, an op that the host ran because a device lacks a kernel."""
         return is_in_fallback(self.trace.ranges)
 
     @shared_property

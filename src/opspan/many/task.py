@@ -30,7 +30,7 @@ Request = tuple[str, Options]  # the name of a question, and its options
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """How files are read: what `opspan.load` takes."""
+    """The options for reading files, as `opspan.load` takes them."""
 
     source: str | None = None
     strict: bool = False

@@ -29,8 +29,8 @@ _HARDLY = 0.1  # of the time of a collective
 
 
 def _exposed(*, is_explained: bool) -> Callable[[Run, float], Iterator[Evidence]]:
-    """`is_explained` demands that at least nine tenths of the exposed time belong to collectives of which the files of
-    all ranks are read. For other collectives, transfer and waiting cannot be told apart."""
+    """With `is_explained`, at least nine tenths of the exposed time must belong to collectives for which the files of
+    all ranks are read. For other collectives it is unknown how much of the time is transfer, and how much waiting."""
 
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
         rows, places = run.collectives, run.lateness

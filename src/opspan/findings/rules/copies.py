@@ -1,4 +1,4 @@
-"""Needless copies: to the host and back, or to the host because a device has no kernel."""
+"""Needless copies: to the host and back, or to the host because a device lacks a kernel."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Forward ops that run again in the backward: checkpointing, which trades time for memory.
 
-An op with a `seq` in a backward will have a backward of its own; other backwards have no such op. With
+An op with a `seq` in a backward will have a backward of its own; other backwards do not contain such ops. With
 checkpoint(use_reentrant=True) that backward runs inside the same node, CheckpointFunctionBackward. With
 use_reentrant=False the first node that needs a dropped tensor runs the forward again, its own op included, before it
 computes its gradient, whose ops have no seq. (If gradients are to be differentiated again, these have a seq, too.)
@@ -61,7 +61,7 @@ def _again(run: Run) -> tuple[pl.Series, pl.DataFrame]:
     # Few runs have an op with a seq in a backward.
     node = nearest(ranges, is_backward | (ranges["kind"] == "engine").fill_null(value=False))
     has_seq = ranges["seq"].is_not_null() & (ranges["kind"] == "op").fill_null(value=False)
-    has_seq &= (ranges["seq"] != 0) | ranges["op_id"].is_not_null()  # old torch wrote 0 if there was no node
+    has_seq &= (ranges["seq"] != 0) | ranges["op_id"].is_not_null()  # old torch wrote 0 for ops without a node
     # `is_own`: ops that a node calls itself, in any module or function, but not inside another op.
     is_op = (ranges["kind"] == "op").fill_null(value=False)
     is_own = is_op & node.is_not_null() & ~is_op.gather(ranges["parent"]).fill_null(value=False)

@@ -1,7 +1,7 @@
 """Matrix products and convolutions that do not run on tensor cores, and those whose sizes do not fit them.
 
-The kernel's name shows whether work is a product. The types of its op tell which numbers it multiplies; if they are
-unknown or the op is not a product, the kernel's name tells that, too.
+The kernel's name shows whether work is a product. The types of its op show which numbers it multiplies; if they are
+unknown or the op is not a product, the kernel's name shows that, too.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def _odd(run: Run, threshold: float) -> Iterator[Evidence]:
     known = products.filter(_col("sizes").is_not_null(), _col("number") == "half")
     # A size of 1 is a vector, which no other size would fix.
     rows = _rows_of_sizes(known, lambda numbers: any(one % 8 and one != 1 for one in numbers), unknown=False)
-    # Replays of a graph have no ops: their kernels and grids match ops that ran before the capture.
+    # Replays of a graph come without ops. Their kernels and grids match those of ops that ran before the capture.
     same = rows.select(_SAME).unique().join(known.join(rows, on="work", how="anti"), on=_SAME, how="anti")
     rows = pl.concat([rows, products.filter(_col("sizes").is_null()).join(same, on=_SAME, how="semi")])
     at_stake = _saved_ns(run, rows, threshold)
