@@ -48,10 +48,10 @@ def inherit_from_forward(ranges: pl.DataFrame, values: pl.Series) -> pl.Series:
     """Fills nulls: a range without a value that runs in a backward gets the value of its forward op."""
     if "forward" not in ranges.columns or not ranges["forward"].count():
         return values
-    handed = values.gather(ranges["forward"].gather(within_backward(ranges)))
+    inherited = values.gather(ranges["forward"].gather(within_backward(ranges)))
     # The engine's own ranges lie around the backward range, not inside it.
-    handed = handed.zip_with(handed.is_not_null(), values.gather(ranges["forward"]))
-    return values.zip_with(values.is_not_null(), handed)
+    inherited = inherited.zip_with(inherited.is_not_null(), values.gather(ranges["forward"]))
+    return values.zip_with(values.is_not_null(), inherited)
 
 
 def autograd(ranges: pl.DataFrame) -> pl.DataFrame:

@@ -41,6 +41,6 @@ def _of_forward(ranges: pl.DataFrame, own: pl.Series) -> pl.Series:
     forward = forward.zip_with(forward.is_not_null(), ranges["forward"])
     functions = own
     for _ in range(2):  # a forward op may run in a backward itself
-        handed = functions.gather(forward)
-        functions = handed.zip_with(handed.is_not_null(), own)
+        inherited = functions.gather(forward)
+        functions = inherited.zip_with(inherited.is_not_null(), own)
     return functions

@@ -51,12 +51,12 @@ def steps_of_all(parts: Sequence[Tables], steps_of_parts: Sequence[pl.DataFrame]
         for one in rank.cycles or (rank,):
             places.setdefault(one.paths, []).append((rank, one.cycle))
     for part, steps in zip(parts, steps_of_parts, strict=True):
-        placed = [(before, *places[before.paths].pop(0)) for before in part.ranks]
-        now = [(before, rank) for before, rank, _ in placed]
+        origins = [(before, *places[before.paths].pop(0)) for before in part.ranks]
+        now = [(before, rank) for before, rank, _ in origins]
         by_utc = Shift(clock_shift_ns(part.metadata, parts[0].metadata) or 0)
         steps = steps.with_columns(times(_TIMES, {before.rank: by_utc for before, _ in now}))
         steps = steps.with_columns(renumbered({before.rank: rank.rank for before, rank in now}))
-        cycles = {rank.rank: cycle for _, rank, cycle in placed if cycle is not None}
+        cycles = {rank.rank: cycle for _, rank, cycle in origins if cycle is not None}
         if cycles and COLUMN not in steps.columns:  # a file that has several cycles itself has the column
             steps = steps.with_columns(
                 pl.col("rank").replace_strict(cycles, default=None, return_dtype=pl.Int32).alias(COLUMN)

@@ -131,9 +131,9 @@ def _bytes_moved(
     rule: CostRule, sizes: Sizes, values: Values, tensors: list[int], own: ElementType | None, types: _Types
 ) -> int | None:
     read = ((elements(sizes[at], types.is_list(at)), types.of(at)) for at in tensors)
-    written = ((many, _type_written(type_, own, types)) for many, type_ in rule.writes(sizes, values))
+    outputs = ((many, _type_written(type_, own, types)) for many, type_ in rule.writes(sizes, values))
     moved: float = 0
-    for many, type_ in (*read, *written):
+    for many, type_ in (*read, *outputs):
         if type_ is None:
             return None
         moved += many * type_.bytes

@@ -104,9 +104,9 @@ def _graph(
     has_work = np.zeros(trace.calls.height, dtype=bool)
     has_work[work["call"].drop_nulls().to_numpy()] = True
     driving = only(calls.with_columns(has_work=has_work[calls["call"].to_numpy()]), is_driving(calls["api"]))
-    handed = handovers(processes, threads, ranges, driving)
+    handed_over = handovers(processes, threads, ranges, driving)
     room = rooms(calls, place, trace.calls["name"], work, waits)
-    joins = pl.concat((_wait_joins(trace, waits, calls, work), handed, room))
+    joins = pl.concat((_wait_joins(trace, waits, calls, work), handed_over, room))
     joins = joins.sort("thread", "time_ns", "what", "target_ns", "work", "other")
     joins = joins.with_columns(is_last=_col("target_ns") > _col("own_ns"))
     work = work.with_columns(launched["launch_ns"], launched["thread"].cast(pl.Int32))

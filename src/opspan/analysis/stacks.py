@@ -47,8 +47,10 @@ def levels(rows: pl.DataFrame, sums: Sequence[pl.Expr], keys: Sequence[str] = ("
     above = pl.DataFrame(schema={"row": pl.UInt32, "around": pl.UInt32})  # the stack of each row of the level above
     parts = rows.partition_by("depth", as_dict=True)
     for level, (_, part) in enumerate(sorted(parts.items())):
-        placed = part.join(above, left_on="parent", right_on="row", how="left", maintain_order="left")
-        stacks = placed.group_by("root", "around", *keys, maintain_order=True).agg(*sums, _col("row").alias("rows"))
+        rows_of_level = part.join(above, left_on="parent", right_on="row", how="left", maintain_order="left")
+        stacks = rows_of_level.group_by("root", "around", *keys, maintain_order=True).agg(
+            *sums, _col("row").alias("rows")
+        )
         stacks = stacks.with_row_index("stack", offset=count).rename({"around": "parent"})
         count += stacks.height
         above = stacks.select(row="rows", around="stack").explode("row")

@@ -50,13 +50,13 @@ def command(
     from opspan.views import check_output, contents, export, missing
     from opspan.views.footer import issue_lines
 
-    given, files = files, expanded(files)
+    arguments, files = files, expanded(files)
     check_output(out, list(files), overwrite=force)
     with Progress(len(files) + 1) as progress:
-        analysis = load(files, progress, between, step, cycle=cycle, unnamed=not_named(files, given))
+        analysis = load(files, progress, between, step, cycle=cycle, unnamed=not_named(files, arguments))
         trace = analysis.tables
         progress.step(f"writing {out.name!r}")
         left_out = export(analysis, out, overwrite=force)
     show("".join(f"{line}\n" for line in [*issue_lines(trace), *left_out, *missing.labels_line(trace)]), err=True)
-    written = plural(trace.ranges.height, "range") if trace.ranges.height else contents.counted(trace)
-    show(f"Wrote {path_text(out)} ({written}, {plural(trace.issues.height, 'issue')})\n")
+    contents_text = plural(trace.ranges.height, "range") if trace.ranges.height else contents.counted(trace)
+    show(f"Wrote {path_text(out)} ({contents_text}, {plural(trace.issues.height, 'issue')})\n")

@@ -75,9 +75,9 @@ def command(
     if server.is_overheard:
         notes.append("credentials go over http, where others can read them: use an https:// address")
     show("".join(f"note: {note}\n" for note in notes), err=True)
-    given, files = files, expanded(files)
+    arguments, files = files, expanded(files)
     with Progress(len(files) + 1) as progress:
-        analysis = load(files, progress, between, step, cycle=cycle, unnamed=not_named(files, given))
+        analysis = load(files, progress, between, step, cycle=cycle, unnamed=not_named(files, arguments))
         progress.step(f"pushing to {server.where}")
         pushed = push(analysis, server, app, tags, by, is_now)
     show("".join(f"{line}\n" for line in [*issue_lines(analysis.tables), *pushed.notes]), err=True)

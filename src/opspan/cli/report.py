@@ -75,11 +75,11 @@ def command(
         raise UsageError(
             f"--editor is an address with {{file}} and {{line}} in it, such as {EDITOR}, and not {editor!r}"
         )
-    given, files, other = (*files, *other), expanded(files), expanded(other)
+    arguments, files, other = (*files, *other), expanded(files), expanded(other)
     check(out, [*files, *other], overwrite=force)
     with Progress(len(files) + len(other) + 1) as progress:
-        analysis = load(files, progress, between, step, cycle=cycle, unnamed=not_named(files, given))
-        compared = load(other, progress, unnamed=not_named(other, given)) if other else None
+        analysis = load(files, progress, between, step, cycle=cycle, unnamed=not_named(files, arguments))
+        compared = load(other, progress, unnamed=not_named(other, arguments)) if other else None
         progress.step(f"writing {out.name!r}")
         page = write(Subject(analysis, files, compared, other, editor or EDITOR), out, overwrite=force)
     size = len(page.encode())
