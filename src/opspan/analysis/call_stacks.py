@@ -31,7 +31,7 @@ class CallStacks(NamedTuple):
 
 
 def call_stacks(ranges: pl.DataFrame, calls: pl.DataFrame) -> CallStacks:
-    nodes, node = _merged(ranges, calls)
+    nodes, node = _merge(ranges, calls)
     is_called = ~ranges["is_mark"].fill_null(value=False) & node.is_not_null()
     called = ranges.with_columns(node).filter(is_called)
     sums = called.group_by("name", frame="node").agg(sum_expressions(RANGE_SUMS, called.columns))
@@ -42,7 +42,7 @@ def call_stacks(ranges: pl.DataFrame, calls: pl.DataFrame) -> CallStacks:
 def stack_texts(ranges: pl.DataFrame, calls: pl.DataFrame, rows: pl.Series) -> pl.Series:
     """Returns the stack of each of these rows of ranges as one text, with a line for each function, the outermost
     first."""
-    nodes, node = _merged(ranges, calls)
+    nodes, node = _merge(ranges, calls)
     node = node.gather(rows)
     names, parents_of = nodes["name"].cast(pl.String).to_list(), nodes["parent"].to_list()
     known = node.drop_nulls().unique()
@@ -56,7 +56,7 @@ def stack_texts(ranges: pl.DataFrame, calls: pl.DataFrame, rows: pl.Series) -> p
     return node.replace_strict(known, pl.Series(texts, dtype=NAME), default=None, return_dtype=NAME).alias("stack")
 
 
-def _merged(ranges: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
+def _merge(ranges: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
     """Returns the tree, in which equal stacks share nodes, and the column `node`, the node of each range."""
     if ranges["stack"].count():
         function, tree = frames(ranges)

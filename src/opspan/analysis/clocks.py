@@ -88,11 +88,11 @@ def align(
     if not known and not len(issues):
         return None
     shifts = {number: clock.shift for number, clock in apart.items()}
-    metadata = tuple(_moved(rank, known, apart) for rank in ranks)
+    metadata = tuple(_move(rank, known, apart) for rank in ranks)
     return ClockAlignment(metadata, pl.concat([remaining, issues.frame()]), shifts)
 
 
-def _moved(rank: Metadata, known: Mapping[int, Clock], apart: Mapping[int, Clock]) -> Metadata:
+def _move(rank: Metadata, known: Mapping[int, Clock], apart: Mapping[int, Clock]) -> Metadata:
     """Returns the metadata with the shift of the rank in its options."""
     clock = known.get(rank.rank)
     if clock is None or (rank.rank not in apart and BY_COLLECTIVES in rank.options):
@@ -103,7 +103,7 @@ def _moved(rank: Metadata, known: Mapping[int, Clock], apart: Mapping[int, Clock
     options = {**rank.options, BY_COLLECTIVES: facts}
     if STRETCH in options:  # the part of the trace that was read
         options[STRETCH] = [shift.of(time) for time in options[STRETCH]]
-    cycles = tuple(_moved(replace(one, rank=rank.rank), known, apart) for one in rank.cycles)
+    cycles = tuple(_move(replace(one, rank=rank.rank), known, apart) for one in rank.cycles)
     return replace(rank, options=options, cycles=cycles)
 
 

@@ -220,7 +220,7 @@ def _kernels(work: pl.DataFrame, root_of: pl.Series, ranges: pl.DataFrame, roots
     # If a range started several kinds of kernels, its fields are not used for any of them.
     several = _col("own_kind").n_unique().over("root") > 1
     rows = rows.with_columns(root=pl.when(~several).then("root"), **FIELDS)
-    rows = _merged(rows)
+    rows = _merge_kernels(rows)
     own = [_col(name).alias(f"own_{name}") for name in FIELDS if name not in ("collective", "own_rank")]
     rows = rows.with_columns(*own, own_number=_col("own_rank")).drop(*FIELDS)
     of_roots = roots.drop(*PROCESS, "start_ns", "end_ns", "tid", "name", "is_done", "is_other")
@@ -237,7 +237,7 @@ def _kernels(work: pl.DataFrame, root_of: pl.Series, ranges: pl.DataFrame, roots
     )
 
 
-def _merged(rows: pl.DataFrame) -> pl.DataFrame:
+def _merge_kernels(rows: pl.DataFrame) -> pl.DataFrame:
     """Merges the kernels that one range started on one stream, and those of a CUDA graph that one launch started."""
     rows = rows.with_columns(
         name_element="own_element",

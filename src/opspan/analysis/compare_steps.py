@@ -22,7 +22,7 @@ _col = pl.col
 
 
 def compare_steps(one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
-    rows = _numbered(one, "before").join(_numbered(other, "after"), on="number").sort("number")
+    rows = _number_steps(one, "before").join(_number_steps(other, "after"), on="number").sort("number")
     rows = rows.with_columns(change_ns=difference(_col("before_ns"), _col("after_ns")))
     return rows.select(
         "number",
@@ -36,7 +36,7 @@ def compare_steps(one: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _numbered(steps: pl.DataFrame, when: str) -> pl.DataFrame:
+def _number_steps(steps: pl.DataFrame, when: str) -> pl.DataFrame:
     number = 1 + pl.int_range(pl.len(), dtype=pl.Int64).over(PROCESS, order_by="start_ns")
     rows = steps.with_columns(number=number).sort(*PROCESS)
     took = _col("took_ns").mean().round().cast(pl.Int64).alias(f"{when}_ns")

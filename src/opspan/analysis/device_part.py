@@ -96,7 +96,7 @@ def causal(calls: pl.DataFrame, work: pl.DataFrame, session: tuple[int, int] | N
     """Removes the times of work that begins before its launch, lies outside of the session, or begins before work that
     was launched earlier on its stream."""
     begin, end = (pl.lit(time, dtype=pl.Int64) for time in session or (None, None))
-    rows = _launched(calls, on_device(work)).with_columns((_col("start_ns") + TOLERANCE_NS).alias("not_after"))
+    rows = _add_calls(calls, on_device(work)).with_columns((_col("start_ns") + TOLERANCE_NS).alias("not_after"))
     rows = rows.with_columns(
         too_early=_col("not_after") < _col("called_ns"),
         outside=(_col("not_after") < begin) | (_col("end_ns") - TOLERANCE_NS > end),
@@ -113,7 +113,7 @@ def causal(calls: pl.DataFrame, work: pl.DataFrame, session: tuple[int, int] | N
     return work.with_columns(pl.when(~is_wrong).then(name).alias(name) for name in ("start_ns", "end_ns"))
 
 
-def _launched(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
+def _add_calls(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     """Adds called_ns and returned_ns of the call that launched each work."""
     key = ["pid", "correlation_id"]
     # If several calls have the same id, it is unknown which of them launched the work.

@@ -176,7 +176,7 @@ def _elementwise(count: int, names: str, type_: str | None = None) -> dict[str, 
     return {f"aten::{name}{end}": rule for name in names.split() for end in ("", "_")}
 
 
-def _named(names: str, rule: CostRule) -> dict[str, CostRule]:
+def _for_each_name(names: str, rule: CostRule) -> dict[str, CostRule]:
     return {f"aten::{name}": rule for name in names.split()}
 
 
@@ -229,13 +229,13 @@ RULES: dict[str, CostRule] = {
     "aten::_log_softmax": _each(5, (0,), _softmax_out),
     "aten::_softmax_backward_data": _each(4, (0, 1), _like(0)),
     "aten::_log_softmax_backward_data": _each(4, (0, 1), _like(0)),
-    **_named("sum mean", _each(1, (0,), _reduced(1, 3, SUM))),
-    **_named("amax amin", _each(1, (0,), _reduced(1, 2))),
-    **_named("any all", _each(1, (0,), _reduced(1, 2, "bool"))),
-    **_named("argmax argmin", _each(1, (0,), _reduced(1, 2, "long"))),
-    **_named("linalg_vector_norm", _each(2, (0,), _reduced(2, 3))),
-    **_named("var std", _each(4, (0,), _reduced(1, 3))),
-    **_named("cumsum cumprod", _each(1, (0,), _like(0, type_=SUM))),
+    **_for_each_name("sum mean", _each(1, (0,), _reduced(1, 3, SUM))),
+    **_for_each_name("amax amin", _each(1, (0,), _reduced(1, 2))),
+    **_for_each_name("any all", _each(1, (0,), _reduced(1, 2, "bool"))),
+    **_for_each_name("argmax argmin", _each(1, (0,), _reduced(1, 2, "long"))),
+    **_for_each_name("linalg_vector_norm", _each(2, (0,), _reduced(2, 3))),
+    **_for_each_name("var std", _each(4, (0,), _reduced(1, 3))),
+    **_for_each_name("cumsum cumprod", _each(1, (0,), _like(0, type_=SUM))),
     "aten::max_pool2d_with_indices": _pool(_pool_out(None, "long")),
     "aten::max_pool2d_with_indices_backward": _each(1, (0, 7), _likes(1)),
     "aten::avg_pool2d": _pool(_pool_out(None)),

@@ -47,23 +47,23 @@ def iterations(ranges: pl.DataFrame, names: pl.Series | None = None) -> pl.DataF
     is_range = ~_col("is_mark").fill_null(value=False)
     closed = only(rows, is_range & (_col("end_ns") >= _col("start_ns")))
     if names is not None:
-        steps = _numbered(_called(closed, names), "named")
+        steps = _number_steps(_ranges_called(closed, names), "named")
     else:
-        steps = _numbered(torch_steps(rows), "step")
+        steps = _number_steps(torch_steps(rows), "step")
         if steps.height:
             closed = closed.join(steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
-        optimizers = _called(closed, matching(closed, _OPTIMIZER))
-        named = _named(closed, optimizers)
+        optimizers = _ranges_called(closed, matching(closed, _OPTIMIZER))
+        named = _program_steps(closed, optimizers)
         optimizers = optimizers.join(named, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
-        steps = pl.concat([steps, named, _between(optimizers, rows)])
+        steps = pl.concat([steps, named, _optimizer_steps(optimizers, rows)])
     return steps.sort(*PROCESS, "start_ns", "end_ns").with_columns(is_outlier=is_long(length())).select(COLUMNS)
 
 
-def _called(ranges: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
+def _ranges_called(ranges: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
     return ranges.filter(_col("name").is_in(names.cast(pl.Categorical).implode()))
 
 
-def _named(ranges: pl.DataFrame, optimizers: pl.DataFrame) -> pl.DataFrame:
+def _program_steps(ranges: pl.DataFrame, optimizers: pl.DataFrame) -> pl.DataFrame:
     """Returns the ranges of a thread with one name of the program that hold its work."""
     outside = ranges.filter(_col("depth") == 0, ~_col("is_async"), _col("kind") == "user")
     outside = outside.filter(of_program(outside) & ~says_phase(outside["name"]))
@@ -73,20 +73,20 @@ def _named(ranges: pl.DataFrame, optimizers: pl.DataFrame) -> pl.DataFrame:
     names = outside.group_by(key).agg(count=pl.len(), ns=length().sum(), longest_ns=length().max())
     names = names.filter(_col("count") >= _LEAST)
     if not names.height:
-        return _numbered(outside.clear(), "repeats")
+        return _number_steps(outside.clear(), "repeats")
     outside = outside.join(names, on=key, how="semi", nulls_equal=True, maintain_order="left")
     spans = ranges.group_by(PROCESS).agg(span_ns=_col("end_ns").max() - _col("start_ns").min())
     names = names.join(spans, on=PROCESS, nulls_equal=True).join(
-        _trained(outside, ranges, optimizers), on=key, how="left", nulls_equal=True
+        _count_training(outside, ranges, optimizers), on=key, how="left", nulls_equal=True
     )
     others, rest = _col("ns") - _col("longest_ns"), _col("span_ns") - _col("longest_ns")
     holds_training = (_col("inside") >= _MOST * _col("of")) & (_col("busy") >= _MOST * _col("count"))
     names = names.filter(pl.when(_col("of") > 0).then(holds_training).otherwise(others >= _SHARE * rest))
     best = names.sort("ns", "alike", descending=[True, False]).unique(PROCESS, keep="first", maintain_order=True)
-    return _numbered(outside.join(best, on=key, how="semi", nulls_equal=True, maintain_order="left"), "repeats")
+    return _number_steps(outside.join(best, on=key, how="semi", nulls_equal=True, maintain_order="left"), "repeats")
 
 
-def _trained(outside: pl.DataFrame, ranges: pl.DataFrame, optimizers: pl.DataFrame) -> pl.DataFrame:
+def _count_training(outside: pl.DataFrame, ranges: pl.DataFrame, optimizers: pl.DataFrame) -> pl.DataFrame:
     """Returns, for each name: `of`, the number of optimizer steps of its process, or without these of backwards;
     `inside`, how many of them lie in ranges of the name; `busy`, how many of these ranges have any."""
     moments = only(ranges, _col("kind") == "backward").select(*PROCESS, "start_ns")
@@ -102,9 +102,9 @@ def _trained(outside: pl.DataFrame, ranges: pl.DataFrame, optimizers: pl.DataFra
     return names.with_columns(_col("of", "inside", "busy").fill_null(0).cast(pl.Int64))
 
 
-def _between(optimizers: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
+def _optimizer_steps(optimizers: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     if not optimizers.height:
-        return _numbered(optimizers, "optimizer")
+        return _number_steps(optimizers, "optimizer")
     # With several optimizers, those that are called most often count; an iteration ends with the last of these.
     often = optimizers.group_by(*PROCESS, "tid", "name").agg(count=pl.len(), last_ns=_col("end_ns").max())
     last = often.sort("count", "last_ns", descending=True).unique(PROCESS, keep="first", maintain_order=True)
@@ -116,10 +116,10 @@ def _between(optimizers: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     many = many.select(
         *PROCESS, "tid", "name", "end_ns", start_ns=pl.coalesce(before, "begin_ns"), is_first=before.is_null()
     )
-    return _numbered(many.with_columns(own_work(many, ranges)), "optimizer")
+    return _number_steps(many.with_columns(own_work(many, ranges)), "optimizer")
 
 
-def _numbered(rows: pl.DataFrame, how: str) -> pl.DataFrame:
+def _number_steps(rows: pl.DataFrame, how: str) -> pl.DataFrame:
     rows = rows.sort(*PROCESS, "start_ns", "end_ns")
     group = (*PROCESS, "name")
     number = pl.int_range(pl.len()).over(group)

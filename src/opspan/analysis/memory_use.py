@@ -150,14 +150,14 @@ def by_name(ranges: pl.DataFrame, own: pl.DataFrame, keys: tuple[str, ...]) -> p
     with all ranges inside. A range inside another of its name counts once. `own` has COUNTED by the keys and `range`;
     outside of ranges `range` and the name are null."""
     parts = [
-        _named(own, ranges).rename({name: f"self_{name}" for name in COUNTED}),
-        _named(own.filter(_col("range").is_null()), ranges),
-        _named(_around(ranges, own.drop_nulls("range"), keys), ranges),
+        _add_name(own, ranges).rename({name: f"self_{name}" for name in COUNTED}),
+        _add_name(own.filter(_col("range").is_null()), ranges),
+        _add_name(_around(ranges, own.drop_nulls("range"), keys), ranges),
     ]
     return pl.concat(parts, how="diagonal").group_by(*keys, "name").agg(_col(*COUNTED, *SELF_COUNTED).sum())
 
 
-def _named(rows: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
+def _add_name(rows: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     return rows.with_columns(ranges["name"].gather(rows["range"]).alias("name")).drop("range")
 
 

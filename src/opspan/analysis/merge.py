@@ -48,7 +48,7 @@ def merge(one: Tables, other: Tables) -> Tables:
     first, second = ops(one.ranges), ops(other.ranges)
     pairs = _in_order(first, second)
     alignment = _align(one, other, pairs, issues)
-    same = _same(first, second, pairs, alignment)
+    same = _same_ranges(first, second, pairs, alignment)
 
     ids = {name: id_count(frame) for name, frame in one.frames.items()}
     theirs = other.replace(ranges=second).frames
@@ -65,8 +65,8 @@ def merge(one: Tables, other: Tables) -> Tables:
         for name, frame in one.replace(ranges=first).frames.items()
     }
     frames["ranges"] = _ranges(first, theirs["ranges"], same)
-    frames["relations"] = _renamed(frames["relations"], same, "range_id", "other_id")
-    frames["work"] = _renamed(frames["work"], same, "named_range_id")
+    frames["relations"] = _rename_references(frames["relations"], same, "range_id", "other_id")
+    frames["work"] = _rename_references(frames["work"], same, "named_range_id")
     for name, keys in _ONE_A_ROW.items():
         known = pl.all().exclude(keys).drop_nulls().first()
         frames[name] = frames[name].group_by(keys, maintain_order=True).agg(known)
@@ -117,7 +117,7 @@ def _some(pids: set[int]) -> str:
     return shown + (", ..." if len(pids) > 3 else "") or "none"
 
 
-def _known(ranges: pl.DataFrame) -> pl.LazyFrame:
+def _known_ranges(ranges: pl.DataFrame) -> pl.LazyFrame:
     is_known = pl.all_horizontal(pl.col(*_KEY, "start_ns").is_not_null())
     until = pl.col("end_ns").fill_null(pl.col("end_ns").max()).fill_null(pl.col("start_ns"))
     rows = ranges.lazy().filter(is_known & ~pl.col("is_mark").fill_null(value=False))
@@ -128,7 +128,7 @@ def _known(ranges: pl.DataFrame) -> pl.LazyFrame:
 def _in_order(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
     """Pairs the n-th ranges of each name and thread if both traces have equally many of these. Returns one and other
     (ids), apart_ns, and the times of both."""
-    joined = _known(first).join(_known(second), on=[*_KEY, "nth", "count"], suffix="_other")
+    joined = _known_ranges(first).join(_known_ranges(second), on=[*_KEY, "nth", "count"], suffix="_other")
     apart = pl.col("start_ns") - pl.col("start_ns_other")
     times = pl.col("start_ns", "end_ns", "start_ns_other", "end_ns_other")
     return joined.select(times, one="id", other="id_other", apart_ns=apart).collect()
@@ -156,7 +156,7 @@ def _align(one: Tables, other: Tables, pairs: pl.DataFrame, issues: Issues) -> A
     return Alignment("clock" if same else "UTC", by_files, 0, None)
 
 
-def _same(first: pl.DataFrame, second: pl.DataFrame, pairs: pl.DataFrame, alignment: Alignment) -> pl.DataFrame:
+def _same_ranges(first: pl.DataFrame, second: pl.DataFrame, pairs: pl.DataFrame, alignment: Alignment) -> pl.DataFrame:
     """Returns the ids of the ranges that both traces have: one, other."""
     if alignment.within_ns is None:
         return pairs.clear().select("one", "other")
@@ -168,8 +168,8 @@ def _same(first: pl.DataFrame, second: pl.DataFrame, pairs: pl.DataFrame, alignm
     )
     in_order = pairs.filter(overlap).select("one", "other")
     # If one tool has more ranges of a name than the other, the nearest ranges are paired.
-    ours = _known(first).filter(~pl.col("id").is_in(in_order["one"].implode()))
-    theirs = _known(second).filter(~pl.col("id").is_in(in_order["other"].implode()))
+    ours = _known_ranges(first).filter(~pl.col("id").is_in(in_order["one"].implode()))
+    theirs = _known_ranges(second).filter(~pl.col("id").is_in(in_order["other"].implode()))
     near = (
         theirs.select("id", *_KEY, at=pl.col("start_ns") + shift, start_ns_other="start_ns", end_ns_other="end_ns")
         .sort("at")
@@ -197,10 +197,10 @@ def _ranges(ours: pl.DataFrame, theirs: pl.DataFrame, same: pl.DataFrame) -> pl.
     kind = pl.when(pl.col("kind") == "unknown").then(pl.coalesce("kind_other", "kind")).otherwise("kind")
     filled = filled.with_columns(kind.alias("kind")).select(ours.columns)
     rest = theirs.join(same, left_on="id", right_on="other", how="anti", maintain_order="left")
-    return pl.concat([filled, _renamed(rest, same, "parent_id")], how="diagonal")
+    return pl.concat([filled, _rename_references(rest, same, "parent_id")], how="diagonal")
 
 
-def _renamed(frame: pl.DataFrame, same: pl.DataFrame, *columns: str) -> pl.DataFrame:
+def _rename_references(frame: pl.DataFrame, same: pl.DataFrame, *columns: str) -> pl.DataFrame:
     """Replaces references to ranges of the other trace if the first trace has the same range."""
     return frame.with_columns(pl.col(name).replace(same["other"], same["one"]) for name in columns)
 

@@ -55,7 +55,7 @@ def on_devices(trace: Tables, spans: pl.DataFrame, owner: pl.Series) -> pl.DataF
     work = on_device(trace.work.select(columns)).filter(_col("end_ns") >= _col("start_ns"))
     if not work.height:
         return spans
-    pairs = within(_begun(trace, work, owner), "begun_ns", spans, PROCESS)
+    pairs = within(_add_begun(trace, work, owner), "begun_ns", spans, PROCESS)
     times = pl.DataFrame({name: work[name].gather(pairs["row"]) for name in ("start_ns", "end_ns")})
     ends = times.group_by(pairs["stretch"].alias("span")).agg(
         first_ns=_col("start_ns").min(), last_ns=_col("end_ns").max()
@@ -69,7 +69,7 @@ def on_devices(trace: Tables, spans: pl.DataFrame, owner: pl.Series) -> pl.DataF
     return rows.select(*PROCESS, "step", start_ns=start, end_ns=end)
 
 
-def _begun(trace: Tables, work: pl.DataFrame, owner: pl.Series) -> pl.DataFrame:
+def _add_begun(trace: Tables, work: pl.DataFrame, owner: pl.Series) -> pl.DataFrame:
     """Returns the work with begun_ns: when the host began the op with a cost that the work is part of, else when the
     work was launched. If both are unknown for all work of a process, begun_ns is the begin of the work itself. If they
     are unknown only for some work, it was launched before the part of the run that was read, and begun_ns is null."""

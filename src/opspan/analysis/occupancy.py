@@ -68,7 +68,7 @@ def occupancy(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.Series:
     key = [name for name in rows.columns if name != "in_file"]
     alike = distinct(rows.filter(_col("in_file").is_null() | (_col("in_file") == 0)), key)
     limited = alike.join(_limits(devices), on=["rank", "device_id"], nulls_equal=True)
-    rows = look_up(rows, limited.select(*key, computed=_computed()), key)
+    rows = look_up(rows, limited.select(*key, computed=_compute()), key)
     is_small = _col("shared") <= _COMMON_SHARED  # for these, 0 in the file means less than half a percent
     either = pl.coalesce(pl.when(_col("in_file") > 0).then("in_file"), "computed", pl.when(is_small).then("in_file"))
     return rows.select(occupancy=either)["occupancy"]
@@ -94,7 +94,7 @@ def _limits(devices: pl.DataFrame) -> pl.DataFrame:
     return known.drop("name", "attributes_json").join(limits, on="capability")
 
 
-def _computed() -> pl.Expr:
+def _compute() -> pl.Expr:
     threads = _product(_BLOCK)
     warps = _up(threads, _WARP) // _WARP
     of_warp = _up(_col("registers").cast(pl.Int64) * _WARP, _REGISTER_UNIT)

@@ -59,7 +59,7 @@ def cost(rule: CostRule, sizes: Sizes, values: Values, types: Sequence[str] | No
     a type, the bytes are unknown, too; the number of operations follows from the sizes."""
     types_ = _Types(sizes, types)
     tensors = [at for at in rule.reads if at < len(sizes) and types_.is_tensor(at)]
-    own = _computed_in(rule, tensors, types_)
+    own = _type_computed_in(rule, tensors, types_)
     flops = _or_none(lambda: _operations(rule, rule.flops, sizes, values, own, types_))
     of_mask = rule.masked
     masked = 0 if of_mask is None else _or_none(lambda: _operations(rule, of_mask, sizes, values, own, types_))
@@ -67,7 +67,7 @@ def cost(rule: CostRule, sizes: Sizes, values: Values, types: Sequence[str] | No
     return Cost(flops, moved, own and own.precision, types_.is_assumed, masked)
 
 
-def _computed_in(rule: CostRule, tensors: list[int], types: _Types) -> ElementType | None:
+def _type_computed_in(rule: CostRule, tensors: list[int], types: _Types) -> ElementType | None:
     if isinstance(rule.computes_as, str):
         return type_of(rule.computes_as)
     if isinstance(rule.computes_as, tuple):

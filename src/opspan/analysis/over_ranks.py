@@ -44,8 +44,8 @@ _NEARER = 3  # a stretch is chosen by its times if it is nearer than any other b
 def matched(rows: pl.DataFrame, *, trusts_clocks: bool = True) -> pl.DataFrame:
     """Returns the matches. `trusts_clocks` says whether times of different places may be compared."""
     if COLUMN in rows.columns:
-        return _matched_in_cycles(rows, trusts_clocks)
-    keyed = _keyed(rows)
+        return _match_in_cycles(rows, trusts_clocks)
+    keyed = _add_keys(rows)
     matches = pl.concat([_by_seq(keyed), *_by_order(keyed, trusts_clocks)])
     keyed = keyed.join(matches, on="row", how="left", maintain_order="left")
     keyed = keyed.with_columns(match=pl.when(pl.len().over("match") > 1).then("match"))
@@ -55,7 +55,7 @@ def matched(rows: pl.DataFrame, *, trusts_clocks: bool = True) -> pl.DataFrame:
     return keyed.select("number", "match", "ranks", "transfer_ns", "waiting_ns", "is_last", "unmatched")
 
 
-def _matched_in_cycles(rows: pl.DataFrame, trusts_clocks: bool) -> pl.DataFrame:
+def _match_in_cycles(rows: pl.DataFrame, trusts_clocks: bool) -> pl.DataFrame:
     """Matches each cycle by itself: counts begin anew in each cycle, and no rank waits for another cycle."""
     at = rows.select(COLUMN).with_row_index("row")
     parts, first = [], 0
@@ -69,7 +69,7 @@ def _matched_in_cycles(rows: pl.DataFrame, trusts_clocks: bool) -> pl.DataFrame:
     return pl.concat(parts).sort("row").drop("row")
 
 
-def _keyed(rows: pl.DataFrame) -> pl.DataFrame:
+def _add_keys(rows: pl.DataFrame) -> pl.DataFrame:
     """Adds to each row its place; `key`, which is equal for rows that may match; and `what` and `size`, which must
     agree."""
     is_side = _col("kind").is_in(_SIDES)
@@ -149,11 +149,11 @@ def _by_order(rows: pl.DataFrame, trusts_clocks: bool) -> list[pl.DataFrame]:
     matches = [alike.select("row", match=pl.struct(*one, "nth").rank("dense").cast(pl.Int64) * 2 + 1)]
     base = 2 * rows.height + 2
     for (key,), some in rest.filter(~_col("is_equal")).partition_by("key", as_dict=True).items():
-        matches.append(_laid_along(some, base + 2 * int(str(key)) * rows.height, trusts_clocks))
+        matches.append(_lay_along(some, base + 2 * int(str(key)) * rows.height, trusts_clocks))
     return matches
 
 
-def _laid_along(rows: pl.DataFrame, base: int, trusts_clocks: bool) -> pl.DataFrame:
+def _lay_along(rows: pl.DataFrame, base: int, trusts_clocks: bool) -> pl.DataFrame:
     """Matches the rows of each place with the rows of the place that has most rows. `rows` have one key."""
     parts = {place: some.sort("start_ns", "row") for (place,), some in rows.partition_by("place", as_dict=True).items()}
     longest = max(parts.values(), key=lambda some: (some.height, -int(some["place"][0])))

@@ -62,13 +62,13 @@ def together(parts: Sequence[Part], *, again: bool = False) -> Part:
     frames = [part.rows for part in parts if part.rows.height] or [first.rows]
     rows = pl.concat(frames, how="diagonal_relaxed", rechunk=True)
     if first.key is not None:
-        rows = _summed(rows, first)
+        rows = _sum(rows, first)
     if first.value is not None and rows.height > MOST_VALUES:
-        rows = _summed(rows.with_columns(_col(first.value).round_sig_figs(_DIGITS)), first)
+        rows = _sum(rows.with_columns(_col(first.value).round_sig_figs(_DIGITS)), first)
     return replace(first, rows=rows)
 
 
-def _summed(rows: pl.DataFrame, part: Part) -> pl.DataFrame:
+def _sum(rows: pl.DataFrame, part: Part) -> pl.DataFrame:
     key = list(part.key or ())
     rest = [name for name in rows.columns if name not in key]
     sums = [_rule(part.rules.get(name, _SUM), name, rows.schema[name]) for name in rest]

@@ -81,12 +81,12 @@ def _graph(
 ) -> Graph:
     working = pool.submit(_work, trace, processes)
     calls = trace.calls.select(*PROCESS, "tid", "start_ns", "end_ns", "api", "range").with_row_index("call")
-    calls = _numbered(only(calls, _col("start_ns").is_not_null()), processes)
+    calls = _add_process(only(calls, _col("start_ns").is_not_null()), processes)
     calls = calls.with_columns(end_ns=pl.max_horizontal("start_ns", "end_ns"))
     ranges = trace.ranges.select(*PROCESS, "tid", "start_ns", "end_ns", "kind", "depth", "is_async", "is_mark")
     is_nested = ~_col("is_async") & ~_col("is_mark").fill_null(value=False) & _col("tid").is_not_null()
     ranges = only(ranges, is_nested & _col("start_ns").is_not_null() & (_col("end_ns") >= _col("start_ns")))
-    ranges = _numbered(ranges, processes)
+    ranges = _add_process(ranges, processes)
     threads = _threads(processes, ranges, calls)
     ranges, calls = (
         frame.with_columns(thread=thread_numbers(frame, threads, ("process", "tid"))) for frame in (ranges, calls)
@@ -133,7 +133,7 @@ def _with_ends(processes: pl.DataFrame, work: pl.DataFrame, joins: pl.DataFrame,
     return rows.with_columns(last=pl.when(is_later).then("last").fill_null(NONE), join=join)
 
 
-def _numbered(frame: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame:
+def _add_process(frame: pl.DataFrame, processes: pl.DataFrame) -> pl.DataFrame:
     """Adds the number of each row's process."""
     numbers = processes.select("process", *PROCESS)
     if numbers.height == 1:
@@ -164,7 +164,7 @@ def _work(trace: Tables, processes: pl.DataFrame) -> pl.DataFrame:
     columns = ("call", "range", "context_id", "stream_id")
     rows = busy_with(trace.work.with_row_index("row"), "row", *columns)
     rows = only(rows, _col("end_ns") > _col("start_ns"))
-    rows = _numbered(rows, processes)
+    rows = _add_process(rows, processes)
     start, end = rows["start_ns"].to_numpy(), rows["end_ns"].to_numpy()
     is_after = (start[1:] > start[:-1]) | ((start[1:] == start[:-1]) & (end[1:] >= end[:-1]))
     rows = rows if is_after.all() else rows.sort("start_ns", "end_ns", "row")

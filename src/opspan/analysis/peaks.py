@@ -43,7 +43,7 @@ def parse_peaks(texts: Sequence[str]) -> UserPeaks:
     for text in texts:
         name, equals, figure = (part.strip() for part in text.partition("="))
         if not equals:
-            device = _named(name)
+            device = _device_named(name)
             if device is None:
                 known = ", ".join(peaks.name for _, peaks in TABLE)
                 raise UsageError(f"no peaks are known of a device {name!r}; expected TYPE=FIGURE, or one of {known}")
@@ -68,7 +68,7 @@ def _figure(text: str) -> float | None:
     return value if math.isfinite(value) and value > 0 else None
 
 
-def _named(name: str | None) -> Peaks | None:
+def _device_named(name: str | None) -> Peaks | None:
     for pattern, peaks in TABLE:
         if name and re.search(pattern, name, re.IGNORECASE):
             return peaks
@@ -99,7 +99,7 @@ def _of_device(row: Mapping[str, object], user: UserPeaks) -> Peaks | None:
 
 def _by_name(row: Mapping[str, object]) -> Peaks | None:
     name, units = row.get("name"), row.get("multiprocessors")
-    peaks = _named(name) if isinstance(name, str) else None
+    peaks = _device_named(name) if isinstance(name, str) else None
     if peaks is None or _VIRTUAL.search(str(name)):
         return None
     is_part = _is_slice(row) or (peaks.may_be_part and units != peaks.units)

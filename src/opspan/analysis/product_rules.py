@@ -32,11 +32,11 @@ def _rule(
     return CostRule(flops, reads, writes, True, computes_as, says, may_be_packed=may_be_packed)
 
 
-def _named(prefix: str, names: str, rule: CostRule) -> dict[str, CostRule]:
+def _for_each_name(prefix: str, names: str, rule: CostRule) -> dict[str, CostRule]:
     return {f"{prefix}::{name}": rule for name in names.split()}
 
 
-def _typed(writes: Writes, at_: int) -> Writes:
+def _with_type(writes: Writes, at_: int) -> Writes:
     """Returns outputs of the type that argument `at_` names, or, without one, of the type of the computation."""
 
     def typed(sizes: Sizes, values: Values) -> list[OutputSize]:
@@ -70,7 +70,7 @@ def _multiplied_vector(matrix: int) -> CostRule:
 
 def _scaled(flops: Formula, writes: Writes, out_type: int, reads: Sequence[int], knows: bool = True) -> CostRule:
     is_packed = (lambda sizes: not _one_type_known(sizes)) if knows else lambda _: True
-    return _rule(_TYPES_NEEDED, flops, reads, _typed(writes, out_type), may_be_packed=is_packed)
+    return _rule(_TYPES_NEEDED, flops, reads, _with_type(writes, out_type), may_be_packed=is_packed)
 
 
 def _dot_out(*_: Any) -> list[OutputSize]:
@@ -105,12 +105,12 @@ def _sparse_rows(sizes: Sizes, _: Values) -> int:
 
 
 _OF_MATRICES: dict[str, CostRule] = {
-    **_named("aten", "mm bmm", _mm),
-    **_named("aten", "addmm baddbmm addmm_ baddbmm_ _addmm_activation", _addmm),
-    **_named("aten", "addbmm addbmm_", _addbmm),
+    **_for_each_name("aten", "mm bmm", _mm),
+    **_for_each_name("aten", "addmm baddbmm addmm_ baddbmm_ _addmm_activation", _addmm),
+    **_for_each_name("aten", "addbmm addbmm_", _addbmm),
     "aten::mv": _multiplied_vector(0),
-    **_named("aten", "addmv addmv_", _multiplied_vector(1)),
-    **_named("aten", "dot vdot", _DOT),
+    **_for_each_name("aten", "addmv addmv_", _multiplied_vector(1)),
+    **_for_each_name("aten", "dot vdot", _DOT),
     "aten::_int_mm": _rule(_MATRICES, of.matrices(), (0, 1), lambda sizes, _: [(sizes[0][0] * sizes[1][1], "int32")]),
     "aten::_grouped_mm": _grouped,
     "aten::_scaled_mm": _scaled(of.matrices(), of.matrices_out(), 6, range(5)),
@@ -126,7 +126,7 @@ _OF_MATRICES: dict[str, CostRule] = {
     "mkl::_mkl_linear": _rule(_MATRICES, of.weights(0, 2), (0, 2, 3), of.weights_out(0, 2)),
     "inductor::_mm_plus_mm": _rule("2 M N K of both", _pair_of_products, range(4), of.matrices_out()),
     "aten::_weight_int8pack_mm": _rule(_MATRICES, of.weights(), (0, 1, 2), of.weights_out()),
-    **_named(
+    **_for_each_name(
         "aten",
         "_weight_int4pack_mm _weight_int4pack_mm_for_cpu",
         _packed("2 M N K; N is that of the scales", _size(3, -2), (0, 1, 3)),
@@ -168,30 +168,34 @@ def _of_pointwise(sizes: Sizes, values: Values) -> int:
 
 _CONVOLUTIONS: dict[str, CostRule] = {
     "aten::conv2d": _convolution(Convolution(3, 4, 5)),
-    **_named("aten", "convolution _convolution convolution_overrideable", _convolution(Convolution(3, 4, 5, 6, 7, 8))),
+    **_for_each_name(
+        "aten", "convolution _convolution convolution_overrideable", _convolution(Convolution(3, 4, 5, 6, 7, 8))
+    ),
     "aten::convolution_backward": _gradients(7, 9, 10),
     "aten::convolution_backward_overrideable": _gradients(6, 8, 9),
     "aten::cudnn_convolution": _convolution(Convolution(3, 2, 4), (0, 1)),
-    **_named(
+    **_for_each_name(
         "aten",
         "mkldnn_convolution miopen_convolution miopen_depthwise_convolution",
         _convolution(Convolution(4, 3, 5)),
     ),
-    **_named("aten", "cudnn_convolution_relu miopen_convolution_relu", _convolution(Convolution(3, 4, 5))),
-    **_named(
+    **_for_each_name("aten", "cudnn_convolution_relu miopen_convolution_relu", _convolution(Convolution(3, 4, 5))),
+    **_for_each_name(
         "aten",
         "cudnn_convolution_add_relu miopen_convolution_add_relu",
         _convolution(Convolution(5, 6, 7), (0, 1, 2, 4)),
     ),
     "aten::cudnn_convolution_transpose": _convolution(Convolution(4, 2, 5, True, 3, 6), (0, 1)),
     "aten::miopen_convolution_transpose": _convolution(Convolution(5, 3, 6, True, 4, 7)),
-    **_named("aten", "_slow_conv2d_forward slow_conv3d_forward", _convolution(Convolution(4, 5, None), (0, 1, 3))),
-    **_named(
+    **_for_each_name(
+        "aten", "_slow_conv2d_forward slow_conv3d_forward", _convolution(Convolution(4, 5, None), (0, 1, 3))
+    ),
+    **_for_each_name(
         "aten",
         "_conv_depthwise2d conv_depthwise3d slow_conv_dilated2d slow_conv_dilated3d",
         _convolution(Convolution(4, 5, 6), (0, 1, 3)),
     ),
-    **_named(
+    **_for_each_name(
         "aten", "slow_conv_transpose2d slow_conv_transpose3d", _convolution(Convolution(4, 5, 7, True, 6), (0, 1, 3))
     ),
     "aten::_slow_conv2d_backward": _gradients(None, None, 6),
@@ -204,7 +208,7 @@ _LAYER = "2 (tokens) (elements of the matrices of weights); what the gates do is
 _RECURRENT: dict[str, CostRule] = {
     "aten::mkldnn_rnn_layer": _rule(_LAYER, of.recurrent_layer(1), range(7), of.unknown_out),
     "aten::mkldnn_rnn_layer_backward": _rule(_LAYER + "; twice", of.recurrent_layer(2), range(7), of.unknown_out),
-    **_named("aten", "_cudnn_rnn miopen_rnn", _rule(_LAYER, of.recurrent(), (0, 1), of.unknown_out)),
+    **_for_each_name("aten", "_cudnn_rnn miopen_rnn", _rule(_LAYER, of.recurrent(), (0, 1), of.unknown_out)),
     "aten::_cudnn_rnn_backward": _rule(
         _LAYER + "; once for inputs, once for weights", of.recurrent(21), (0, 1), of.unknown_out
     ),
@@ -282,16 +286,18 @@ _ATTENTIONS: dict[str, CostRule] = {
     "_vllm_fa3_C::fwd": _packable(at.in_window, 7, 12, (3, 4, 5, 9, 10, 11, 14, 15, 16)),
     "flash_attn_3::bwd": _packable_backward(at.in_window, 9, 13, (11, 12)),
     "_vllm_fa2_C::varlen_fwd": _packable(at.in_window, 4, 10, (6, 7, 8)),
-    **_named(
+    **_for_each_name(
         "aiter", "mha_fwd fmha_v3_fwd wrapper_fmha_v3_fwd _flash_attn_forward", _attention(Attention(at.in_window))
     ),
-    **_named(
+    **_for_each_name(
         "aiter",
         "mha_bwd fmha_v3_bwd wrapper_fmha_v3_bwd _flash_attn_backward",
         _attention(Attention(at.in_window, is_backward=True, first=1)),
     ),
-    **_named("aiter", "mha_varlen_fwd fmha_v3_varlen_fwd _flash_attn_varlen_forward", _packable(at.in_window, 3, 5)),
-    **_named("aiter", "mha_varlen_bwd fmha_v3_varlen_bwd", _packable_backward(at.in_window, 6, 8)),
+    **_for_each_name(
+        "aiter", "mha_varlen_fwd fmha_v3_varlen_fwd _flash_attn_varlen_forward", _packable(at.in_window, 3, 5)
+    ),
+    **_for_each_name("aiter", "mha_varlen_bwd fmha_v3_varlen_bwd", _packable_backward(at.in_window, 6, 8)),
     "aiter::_flash_attn_varlen_backward": _packable_backward(at.in_window, 9, 11),
 }
 
@@ -328,16 +334,16 @@ _AITER = (
     "flatmm_a8w8_blockscale_asm batched_gemm_a8w8 batched_gemm_bf16 gemm_a16w16 gemm_a16w16_atomic_"
 )
 _OF_LIBRARIES: dict[str, CostRule] = {
-    **_named("aiter", _AITER, _rule(_MATRICES, of.weights(), (0, 1), of.unknown_out)),
-    **_named("aiter", "gemm_a4w4 _gemm_a4w4_asm", _fp4_weights),
+    **_for_each_name("aiter", _AITER, _rule(_MATRICES, of.weights(), (0, 1), of.unknown_out)),
+    **_for_each_name("aiter", "gemm_a4w4 _gemm_a4w4_asm", _fp4_weights),
     "aiter::hipb_mm": _rule(_MATRICES, of.matrices(), (0, 1), of.unknown_out),
     "vllm::rocm_unquantized_gemm": _rule(_MATRICES, of.weights(), (0, 1, 2), of.weights_out()),
-    **_named(
+    **_for_each_name(
         "_rocm_C",
         "wvSplitK wvSplitKrc LLMM1",
         _rule(_MATRICES, of.weights(1, 0), (0, 1), of.weights_out(1, 0)),
     ),
-    **_named(
+    **_for_each_name(
         "_C",
         "cutlass_scaled_mm cutlass_scaled_mm_azp",
         _rule(_MATRICES, of.matrices(1), range(1, 6), lambda sizes, _: [(prod(sizes[0]), 0)], 1),
@@ -345,7 +351,7 @@ _OF_LIBRARIES: dict[str, CostRule] = {
     "_C::cutlass_scaled_fp4_mm": _rule(
         "2 M N K of two values in a byte", of.weights(1, 2), range(1, 6), lambda sizes, _: [(prod(sizes[0]), 0)], _FP4
     ),
-    **_named(
+    **_for_each_name(
         "_C", "marlin_gemm gptq_marlin_gemm", _rule("2 M N K; N is a value", of.columns(_marlin), (0,), of.unknown_out)
     ),
     "_C::awq_gemm": _packed("2 M N K; N is eight times that of the weights", _size(1, times=8), (0, 1, 2, 3)),

@@ -56,7 +56,7 @@ def parts(trace: Tables, costs: pl.DataFrame, user_peaks: UserPeaks) -> Roofline
         "self_device_ns", "device_ns", "self_ns", "kind", cpu_ns=length(), range=pl.int_range(pl.len(), dtype=pl.UInt32)
     )
     known = costs.with_columns(time_ns=times[column].gather(costs["range"]))
-    known = _rated(_in_tensor_cores(known, work, owner), work, owner, peaks)
+    known = _rate(_in_tensor_cores(known, work, owner), work, owner, peaks)
     rest = times.filter(owner.is_null() & (times[own] > 0) & (bool(work.height) | (_col("kind") == "op")))
     rows = [known, rest.select("range", time_ns=own)]
     if work.height:
@@ -95,7 +95,7 @@ def _in_tensor_cores(known: pl.DataFrame, work: pl.DataFrame, owner: pl.Series) 
     return known.drop("in_name", "rounds_to_tf32")
 
 
-def _rated(
+def _rate(
     known: pl.DataFrame, work: pl.DataFrame, owner: pl.Series, peaks: Mapping[Device, Peaks | None]
 ) -> pl.DataFrame:
     one, *others = peaks.values()
@@ -119,10 +119,10 @@ def _rated(
         masked_ns=_col("masked_flops") / _col("most_flops") * 1e9,
         memory_ns=_col("bytes") / _col("most_bytes") * 1e9,
     )
-    return _possible(known.drop("rank", "device_id", *schema))
+    return _drop_impossible(known.drop("rank", "device_id", *schema))
 
 
-def _possible(known: pl.DataFrame) -> pl.DataFrame:
+def _drop_impossible(known: pl.DataFrame) -> pl.DataFrame:
     """Removes bounds that are longer than the measured time, because no op is faster than its device. In these cases
     the true type or cost is different, or a cache had some of the bytes."""
     beyond = {"is_too_fast": "compute_ns", "is_cached": "memory_ns"}

@@ -57,7 +57,7 @@ def what_if(
     rows = times.with_row_index("number").join(numbers, on=PROCESS, nulls_equal=True, maintain_order="left")
     path = on_path(graph, walk(graph))
     ends = [
-        _predicted(rows.select("process", time_ns=name), path, graph, host, replayed, meetings)
+        _predict(rows.select("process", time_ns=name), path, graph, host, replayed, meetings)
         for name in ("start_ns", "end_ns")
     ]
     steps = rows.select("number", before_ns=length(), after_ns=pl.lit(ends[1] - ends[0]))
@@ -71,7 +71,7 @@ def _weights(trace: Tables, graph: Graph, of_kind: dict[str, float], of_op: dict
     kinds = {kind: of_kind[kind] for kind in OF_WORK}
     took = work["what"].replace_strict(kinds, default=1.0, return_dtype=pl.Float64).to_numpy().copy()
     if of_op:
-        named = _named(trace.ranges, of_op)
+        named = _is_named(trace.ranges, of_op)
         took *= _factors(trace.ranges, nearest(trace.ranges, named).gather(work["range"]), of_op)
     bound = bound_by(work)
     delayed = np.where(bound == NONE, of_kind["launch"], of_kind["queued"])
@@ -79,7 +79,7 @@ def _weights(trace: Tables, graph: Graph, of_kind: dict[str, float], of_op: dict
     return Weights(took, delayed, of_kind["unknown"])
 
 
-def _named(ranges: pl.DataFrame, of_op: Mapping[str, float]) -> pl.Series:
+def _is_named(ranges: pl.DataFrame, of_op: Mapping[str, float]) -> pl.Series:
     return ranges["name"].is_in(pl.Series(list(of_op), dtype=pl.Categorical).implode()).fill_null(value=False)
 
 
@@ -90,7 +90,7 @@ def _factors(ranges: pl.DataFrame, rows: pl.Series, of_op: Mapping[str, float]) 
 
 def _host(trace: Tables, waits: pl.DataFrame, graph: Graph, of_kind: dict[str, float], of_op: dict[str, float]) -> Host:
     is_range = ~trace.ranges["is_mark"].fill_null(value=False)
-    named = trace.ranges.filter(_named(trace.ranges, of_op) & is_range) if of_op else trace.ranges.clear()
+    named = trace.ranges.filter(_is_named(trace.ranges, of_op) & is_range) if of_op else trace.ranges.clear()
     parts = [named.select(*THREAD, "start_ns", "end_ns")]
     has_kinds = any(of_kind[kind] != 1 for kind in OF_HOST)
     calls, waiting = (
@@ -111,7 +111,7 @@ def _host(trace: Tables, waits: pl.DataFrame, graph: Graph, of_kind: dict[str, f
     return Host(cuts.select("thread", "time_ns", factor=factor))
 
 
-def _predicted(
+def _predict(
     moments: pl.DataFrame, path: pl.DataFrame, graph: Graph, host: Host, replayed: Replay, meetings: Meetings
 ) -> pl.Series:
     """Returns the times at which these moments of the path (process, time_ns) would be."""

@@ -31,7 +31,7 @@ _MOVES = "aten::_to_cpu"
 
 
 def is_compiling(ranges: pl.DataFrame) -> pl.Series:
-    return _inside(ranges, _named(ranges, _COMPILING) & ~_named(ranges, _MARK))
+    return _is_inside(ranges, _is_named(ranges, _COMPILING) & ~_is_named(ranges, _MARK))
 
 
 def is_step_range(ranges: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
@@ -42,7 +42,7 @@ def is_step_range(ranges: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
 def compiled_times(ranges: pl.DataFrame, inside: pl.Series) -> pl.DataFrame:
     is_outermost = inside & ~inside.gather(ranges["parent"]).fill_null(value=False)
     outermost = ranges.select(_TIMES).filter(is_outermost).drop_nulls(("start_ns", "end_ns"))
-    marked = _marked(ranges)
+    marked = _spans_of_marks(ranges)
     known = within(marked, "start_ns", outermost, PROCESS)["row"].implode()
     return pl.concat([outermost, marked.filter(~pl.int_range(pl.len()).is_in(known))])
 
@@ -54,10 +54,10 @@ def after_first_step(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     return inside.filter(_col("start_ns") >= _col("until_ns")).drop("until_ns")
 
 
-def _marked(ranges: pl.DataFrame) -> pl.DataFrame:
+def _spans_of_marks(ranges: pl.DataFrame) -> pl.DataFrame:
     """Returns the time from the first to the last mark of each compiled frame; its backward may be compiled later."""
     marks = ranges.select(_TIMES)
-    marks = marks.filter(_named(ranges, _MARK)).drop_nulls(("start_ns", "end_ns"))
+    marks = marks.filter(_is_named(ranges, _MARK)).drop_nulls(("start_ns", "end_ns"))
     name = _col("name").cast(pl.String)
     of = ("rank", "pid", "tid", "frame", "is_backward")
     marks = marks.sort("start_ns").with_columns(frame=name.str.extract(_MARK), is_backward=name.str.contains(_BACKWARD))
@@ -71,21 +71,21 @@ def _marked(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def is_in_fallback(ranges: pl.DataFrame) -> pl.Series:
-    return _inside(ranges, is_fallback(ranges))
+    return _is_inside(ranges, is_fallback(ranges))
 
 
 def is_fallback(ranges: pl.DataFrame) -> pl.Series:
     """Returns for each range whether it is an op that ran on the host instead."""
-    parents = ranges["parent"].filter(_named(ranges, f"^{_MOVES}$")).drop_nulls().unique()
+    parents = ranges["parent"].filter(_is_named(ranges, f"^{_MOVES}$")).drop_nulls().unique()
     return pl.Series([False]).new_from_index(0, ranges.height).scatter(parents, True)
 
 
-def _named(ranges: pl.DataFrame, pattern: str) -> pl.Series:
+def _is_named(ranges: pl.DataFrame, pattern: str) -> pl.Series:
     names = ranges.select(_col("name").unique()).filter(_col("name").cast(pl.String).str.contains(pattern))["name"]
     if not names.len():
         return pl.Series([False]).new_from_index(0, ranges.height)
     return ranges["name"].is_in(names.implode()).fill_null(value=False)
 
 
-def _inside(ranges: pl.DataFrame, marked: pl.Series) -> pl.Series:
+def _is_inside(ranges: pl.DataFrame, marked: pl.Series) -> pl.Series:
     return nearest(ranges, marked).is_not_null() if marked.any() else marked

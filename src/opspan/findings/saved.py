@@ -46,7 +46,7 @@ def _saved_ns(run: Run, processes: pl.DataFrame, late: pl.DataFrame | None = Non
     before = int(times["time_ns"].max() or 0)  # type: ignore[arg-type]  # a number
     if late is not None:
         times = times.join(late, on=PROCESS, how="anti", nulls_equal=True)
-    times = times.join(_summed(processes), on=PROCESS, how="left", nulls_equal=True)
+    times = times.join(_sum_by_process(processes), on=PROCESS, how="left", nulls_equal=True)
     # Processes run side by side: a saving counts only until another process is the last one. The result is clipped
     # because work that steps waited for may have taken longer than the steps did.
     after = int(times.select((_col("time_ns") - _col("ns").fill_null(0)).clip(0).max()).item() or 0)
@@ -56,11 +56,11 @@ def _saved_ns(run: Run, processes: pl.DataFrame, late: pl.DataFrame | None = Non
 def rows_that_gain(run: Run, rows: pl.DataFrame, change: Change, least_ns: float) -> pl.DataFrame:
     some = rows.select(PROCESS).unique()
     if some.height > 1:
-        some = _summed(sooner(run.graph, change)).filter(_col("ns") > 0, _col("ns") >= least_ns)
+        some = _sum_by_process(sooner(run.graph, change)).filter(_col("ns") > 0, _col("ns") >= least_ns)
     return rows.join(some, on=PROCESS, how="semi", nulls_equal=True, maintain_order="left")
 
 
-def _summed(processes: pl.DataFrame) -> pl.DataFrame:
+def _sum_by_process(processes: pl.DataFrame) -> pl.DataFrame:
     return processes.group_by(PROCESS).agg(_col("ns").sum())
 
 

@@ -25,7 +25,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = _comparable(run)
     if not rows.height:
         return
-    rows = _compared(rows)
+    rows = _compare(rows)
     before, later = (rows.filter(_col("more_ns").is_not_null(), is_later=is_later) for is_later in (False, True))
     if not later.height or later["more_ns"].sum() < _MIRRORED * before["more_ns"].sum():
         return
@@ -89,7 +89,7 @@ def _comparable(run: Run) -> pl.DataFrame:
     return rows.filter(pl.len().over("of") >= _LEAST).sort("start_ns")
 
 
-def _compared(rows: pl.DataFrame) -> pl.DataFrame:
+def _compare(rows: pl.DataFrame) -> pl.DataFrame:
     """Adds `more_ns`, how much longer the run of a kernel took than in the kernel's quickest part (null unless its own
     part is slower beyond doubt), and `is_later`, whether it ran after the quickest part."""
     part = pl.int_range(pl.len()) * _PARTS // pl.len()
