@@ -90,20 +90,17 @@ def _joins_of_queue(rows: pl.DataFrame, early: pl.DataFrame) -> pl.DataFrame | N
     releases = np.where(has_waited, begun - 1, number - limit)
     by = begins[np.maximum(releases, 0)]
     is_bounded = (releases >= 0) & (has_waited | (by["start_ns"].to_numpy() < returned))
-    return (
-        rows.select(
-            "process",
-            "thread",
-            time_ns="returned_ns",
-            what=pl.lit(FOR_ROOM, dtype=pl.Int64),
-            target_ns=by["start_ns"],
-            work=by["work"],
-            other=pl.lit(NONE, dtype=pl.Int64),
-            own_ns=pl.Series(np.minimum(done, returned - 1)),  # before the join, which cannot wait for itself
-        )
-        .filter(pl.Series(is_bounded))
-        .select(_col(name).cast(dtype) for name, dtype in JOINS.items())
+    joins = rows.select(
+        "process",
+        "thread",
+        time_ns="returned_ns",
+        what=pl.lit(FOR_ROOM, dtype=pl.Int64),
+        target_ns=by["start_ns"],
+        work=by["work"],
+        other=pl.lit(NONE, dtype=pl.Int64),
+        own_ns=pl.Series(np.minimum(done, returned - 1)),  # before the join, which cannot wait for itself
     )
+    return joins.filter(pl.Series(is_bounded)).select(_col(name).cast(dtype) for name, dtype in JOINS.items())
 
 
 def _usual(rows: pl.DataFrame, is_full: Flags) -> Ints:

@@ -170,18 +170,11 @@ def _same_ranges(first: pl.DataFrame, second: pl.DataFrame, pairs: pl.DataFrame,
     # If one tool has more ranges of a name than the other, the nearest ranges are paired.
     ours = _known_ranges(first).filter(~pl.col("id").is_in(in_order["one"].implode()))
     theirs = _known_ranges(second).filter(~pl.col("id").is_in(in_order["other"].implode()))
-    near = (
-        theirs.select("id", *_KEY, at=pl.col("start_ns") + shift, start_ns_other="start_ns", end_ns_other="end_ns")
-        .sort("at")
-        .join_asof(
-            ours.select("start_ns", "end_ns", *_KEY, one="id", at="start_ns").sort("at"),
-            on="at",
-            by=_KEY,
-            strategy="nearest",
-            check_sortedness=False,
-        )
-        .filter(pl.col("one").is_not_null() & overlap)
-    )
+    ours = ours.select("start_ns", "end_ns", *_KEY, one="id", at="start_ns").sort("at")
+    names = {"start_ns_other": "start_ns", "end_ns_other": "end_ns"}
+    near = theirs.select("id", *_KEY, at=pl.col("start_ns") + shift, **names).sort("at")
+    near = near.join_asof(ours, on="at", by=_KEY, strategy="nearest", check_sortedness=False)
+    near = near.filter(pl.col("one").is_not_null() & overlap)
     near = near.with_columns(apart=(pl.col("start_ns_other") + shift - pl.col("start_ns")).abs()).sort("apart", "id")
     nearest = near.unique("one", keep="first", maintain_order=True).select("one", other="id")
     return pl.concat([in_order, nearest.collect()])

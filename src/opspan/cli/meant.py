@@ -30,11 +30,8 @@ def correct(words: Sequence[str], verbs: Sequence[str], summary: click.Command |
         )
     if not (is_there or "/" in word or Path(word).suffix):
         raise UsageError(f"there is no command {word!r}, and no file; `opspan --help` lists the commands")
-    known = (
-        {name for option in summary.params if not getattr(option, "hidden", False) for name in option.opts}
-        if summary
-        else set()
-    )
+    options = [option for option in (summary.params if summary else ()) if not getattr(option, "hidden", False)]
+    known = {name for option in options for name in option.opts}
     if all(option.partition("=")[0] in known for option in words if re.match("--?[A-Za-z]", option)):
         return ["summary", *words]
     raise UsageError(f"{path_text(word)} is not a command; did you mean `opspan table {_pasted(words)}`?")

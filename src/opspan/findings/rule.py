@@ -113,12 +113,8 @@ class Places(TypedDict):
 
 
 def place_of(rows: pl.DataFrame, column: str, once: str | None = None) -> Places:
-    """Returns where rows lie: the ops, modules and steps with most of a column, the ranks, and the longest rows (see
-    ranges_of)."""
-    return {
-        "ops": top(rows, column, "op"),
-        "modules": top(rows, column, "module"),
-        "steps": top(rows, column, "step"),
-        "ranks": ranks_of(rows),
-        "ranges": ranges_of(rows, once),
-    }
+    """Returns where rows lie: the ops, modules and steps with most of a column (if rows have these), the ranks, and the
+    longest rows (see ranges_of)."""
+    names = ("op", "module", "step")
+    ops, modules, steps = (top(rows, column, name) if name in rows.columns else () for name in names)
+    return Places(ops=ops, modules=modules, steps=steps, ranks=ranks_of(rows), ranges=ranges_of(rows, once))

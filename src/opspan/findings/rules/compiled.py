@@ -10,8 +10,8 @@ import polars as pl
 from opspan.analysis.spans import length
 from opspan.findings.marks import after_first_step
 from opspan.findings.odd_steps import rows_in_steps
-from opspan.findings.rule import Evidence, Rule, ranges_of
-from opspan.findings.run import Run, ranks_of, top
+from opspan.findings.rule import Evidence, Rule, place_of, ranges_of
+from opspan.findings.run import Run, ranks_of
 from opspan.findings.saved import leave_out, saved_ns, work_launched_in
 
 _col = pl.col
@@ -31,10 +31,7 @@ def _again(run: Run, threshold: float) -> Iterator[Evidence]:
         at_stake,
         {"ns": ns, "ns_share": run.share(ns), "times": rows.height},
         confidence="certain",
-        ops=top(rows, "ns", "name"),
-        modules=top(rows, "ns", "module"),
-        ranks=ranks_of(rows),
-        ranges=ranges_of(rows),
+        **place_of(rows.rename({"name": "op"}), "ns"),
     )
 
 

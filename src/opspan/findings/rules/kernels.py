@@ -8,8 +8,8 @@ import polars as pl
 
 from opspan.analysis.busy import busy_with
 from opspan.analysis.spans import length
-from opspan.findings.rule import Evidence, Rule, median, place_of, ranges_of
-from opspan.findings.run import Run, ranks_of, top
+from opspan.findings.rule import Evidence, Rule, median, place_of
+from opspan.findings.run import Run, top
 from opspan.findings.saved import reduce, saved_ns
 
 _col = pl.col
@@ -50,10 +50,7 @@ def _dominates(run: Run, threshold: float) -> Iterator[Evidence]:
         {"ns": int(names["ns"][0]), "kernel_share": int(names["ns"][0]) / total, "count": int(names["count"][0])},
         {"kernel": str(names["kernel"][0])},
         confidence="certain",
-        ops=top(chosen, "ns", "op"),
-        modules=top(chosen, "ns", "module"),
-        ranks=ranks_of(chosen),
-        ranges=ranges_of(chosen),
+        **place_of(chosen, "ns"),
     )
 
 

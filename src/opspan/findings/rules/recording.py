@@ -8,7 +8,7 @@ import polars as pl
 
 from opspan.analysis.busy import within_whole
 from opspan.analysis.spans import PROCESS, length, number_groups, union
-from opspan.findings.rule import Evidence, Rule, ranges_of
+from opspan.findings.rule import Evidence, Rule, place_of
 from opspan.findings.run import Run, ranks_of, top
 from opspan.findings.saved import leave_out, saved_ns
 from opspan.sources import MODULES, SHAPES, source_of
@@ -34,9 +34,7 @@ def _overhead(run: Run, threshold: float) -> Iterator[Evidence]:
         {"ns": ns, "ns_share": run.share(ns), "times": rows.height},
         {"names": ", ".join(top(rows, "ns", "name"))},
         confidence="certain",
-        steps=top(rows, "ns", "step"),
-        ranks=ranks_of(rows),
-        ranges=ranges_of(rows),
+        **place_of(rows, "ns"),
     )
 
 
