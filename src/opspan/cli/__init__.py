@@ -15,8 +15,8 @@ from typing import Any, NoReturn
 
 import click
 
+from opspan.cli.correction import correct
 from opspan.cli.help import with_help
-from opspan.cli.meant import correct
 from opspan.cli.printing import ReaderGone, flush, show, show_help
 from opspan.errors import OpspanError
 
