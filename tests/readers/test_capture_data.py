@@ -46,7 +46,7 @@ def test_parents_relations_and_attributes_from_afar(tmp_path: Path) -> None:
 def test_an_id_means_the_last_task_that_bore_it_in_pieces_of_any_size(
     units: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("PIECE_BYTES", "PART_BYTES"):
+    for name in ("PIECE_BYTES", "BLOCK_BYTES"):
         monkeypatch.setattr(chunks, name, build.UNIT * units)
     made = Capture()
     main = made.thread(100)

@@ -169,7 +169,7 @@ def test_reader_and_its_twin_agree(made: Capture) -> None:
     expected, relations = brute.decode(made.to_bytes())
 
     # A range that was recorded twice is one row (test_capture_twice.py), but here every unit is a row.
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(reading, "told_once", as_they_are):
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(reading, "merge_pairs", as_they_are):
         trace = capture.read(made.write(Path(folder) / "100-1.opspan"))
 
     found = trace.ranges.drop("rank").rows(named=True)

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from opspan.addresses import File
-    from opspan.readers.vtune.reports import Report
+    from opspan.readers.vtune.reports import VtuneReport
 
 _ENDINGS = (".csv", ".txt", ".tsv", ".log")
 
 
-def report_of(files: Sequence[File]) -> Report | None:
+def report_of(files: Sequence[File]) -> VtuneReport | None:
     """Returns the report if the only file is a report. A file at an address is fetched only if its name ends like that
     of a text file."""
     from opspan.formats.boundary import boundary
@@ -38,7 +38,7 @@ def report_of(files: Sequence[File]) -> Report | None:
             return read(copy.path)
 
 
-def show_report(report: Report, limit: int | None, form: str, *, wide: bool) -> None:
+def show_report(report: VtuneReport, limit: int | None, form: str, *, wide: bool) -> None:
     from opspan.analysis import Analysis
     from opspan.tables import Metadata, Tables
     from opspan.views.footer import footer_lines

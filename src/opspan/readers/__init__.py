@@ -1,6 +1,6 @@
-"""One file or folder per source -> Tables. A reader translates: no nesting, no pairing, no torch.
+"""Reads traces into Tables, with a file or folder for each source. Readers do not nest, pair, or import torch.
 
-`read_file` reads any of them; opspan/sources.py lists them.
+`read_file` reads a file of any source; opspan/sources.py lists the sources.
 """
 
 from opspan.readers.registry import read_file, sniffed, source_for, trace_source

@@ -1,4 +1,4 @@
-"""Traces near a path that is none: in the folder, around the file, under a similar name. For `did you mean ...?`."""
+"""Finds traces near a path that is not a trace: in the folder, around the file, with a similar name."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ from pathlib import Path
 
 from opspan.printable import shell_path
 
-# How far down is looked, at how many entries and files: who gave a whole disk gets an answer as well.
+# The levels, entries and files that are searched: limited, so that a whole disk gets an answer too.
 DEPTH = 3
 ENTRIES = 2_000
 OPENED = 100
 SHOWN = 3
 
 
-def did_you_mean(found: list[Path]) -> str:
-    """'did you mean a?', 'did you mean a, b or c (of 17)?', or nothing."""
-    if not found:
+def did_you_mean(paths: list[Path]) -> str:
+    """Returns 'did you mean a?', 'did you mean a, b or c (of 17)?', or an empty text."""
+    if not paths:
         return ""
-    *first, last = [shell_path(path) for path in found[:SHOWN]]
+    *first, last = [shell_path(path) for path in paths[:SHOWN]]
     listed = f"{', '.join(first)} or {last}" if first else last
-    return f"did you mean {listed}{f' (of {len(found)})' if len(found) > SHOWN else ''}?"
+    return f"did you mean {listed}{f' (of {len(paths)})' if len(paths) > SHOWN else ''}?"
 
 
 def inside(folder: Path, is_trace: Callable[[Path], bool]) -> list[Path]:
-    """The traces in a folder, the nearest first; what lies within one of them is part of it."""
-    found: list[Path] = []
+    """Returns the traces in a folder, with the nearest first. Files within a trace are parts of it and left out."""
+    traces: list[Path] = []
     level, seen, opened = [folder], 0, 0
     for _ in range(DEPTH):
         below: list[Path] = []
         for path in (path for parent in level for path in _entries(parent)):
             seen += 1
             if seen > ENTRIES:
-                return found
+                return traces
             if not path.is_dir() and (opened := opened + 1) > OPENED:
                 continue
             if is_trace(path):
-                found.append(path)
+                traces.append(path)
             elif path.is_dir() and not path.is_symlink():
                 below.append(path)
         level = below
-    return found
+    return traces
 
 
 def around(path: Path, is_trace: Callable[[Path], bool]) -> list[Path]:
-    """The folder that the path is a part of, if that is a trace."""
+    """Returns the folder that the path is in, if the folder is a trace."""
     parents = [parent for parent, _ in zip(path.absolute().parents, range(DEPTH), strict=False)]
     shown = [parent for parent, _ in zip(path.parents, range(DEPTH), strict=False)]
     named = shown + parents[len(shown) :]
@@ -53,8 +53,8 @@ def around(path: Path, is_trace: Callable[[Path], bool]) -> list[Path]:
 
 
 def like(path: Path) -> list[Path]:
-    """Names in its folder that are much like that of a path that is not there."""
-    import difflib  # only for who has misspelt
+    """Returns paths in the same folder whose names are similar to that of a missing path."""
+    import difflib  # only needed for a misspelt path
 
     names = {entry.name: entry for entry in _entries(path.parent)}
     same = [name for name in names if Path(name).stem == path.stem or name.lower() == path.name.lower()]

@@ -1,6 +1,6 @@
-"""Guesses what a file is that no reader knows, and says the likeliest next command to a person who expected a trace.
+"""Guesses the kind of a file that no reader knows, and the likeliest next command of a person who expected a trace.
 
-Told by content, as the readers are. Nothing of it is run or unpickled, and no more than a few kilobytes are looked at.
+The content decides, as for readers. Nothing of the file is run or unpickled, and only a few kilobytes are read.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from opspan.formats.compressed import COMPRESSED, FAILURES, opened
 from opspan.printable import listed, path_text, printable, python_text, shell_path
 
 LOOKED_AT = 4096
-# What a zip file says of its members stands at its end.
+# A zip file lists its members at its end.
 TAIL_BYTES = 64 << 10
 
 
@@ -25,7 +25,7 @@ class Guess(NamedTuple):
 
     @property
     def may_be_part(self) -> bool:
-        """Whether the folder around it says more of what to do."""
+        """Whether the folder around the file may lead to better advice."""
         return self.todo in ("", FOLDER)
 
 
@@ -35,7 +35,7 @@ MODEL = "to see what a program does with it: `opspan run --emit nvtx -o capture 
 NO_PICKLE = "opspan opens no pickles: they can run code"
 ROCPD = "record again with `rocprofv3 --output-format rocpd ...`, and load the *.db file"
 TO_LABEL = "`opspan run --emit nvtx -o capture -- {} FILE`, then `opspan table capture`"
-# What other tools read, and opspan does not. No FILE is in these sentences: they hold for a compressed file as well.
+# Formats that only other tools read. These sentences do not contain FILE, because they also hold for compressed files.
 RECORD = "for opspan use nsys, torch.profiler or `opspan run --emit nvtx -o capture -- python SCRIPT`"
 XPLANE = Guess("a profile of JAX or XLA (XSpace)", f"XProf reads it; if the program is PyTorch's, {RECORD}")
 PROTON = Guess("a profile of Triton's Proton", f"it has sums and no timeline, and `proton-viewer` reads it; {RECORD}")
@@ -48,7 +48,7 @@ OF_TORCH = Guess(
 )
 OF_ROCPROF = Guess(f"{PERFETTO} of rocprofv3 or rocprof-sys", f"ui.perfetto.dev reads it; for opspan {ROCPD}")
 OF_ANY = Guess(PERFETTO, f"ui.perfetto.dev reads it; {RECORD}")
-# The clocks that a trace of opspan begins with: the first has time 0.
+# The clocks at the begin of opspan's own Perfetto traces: the first clock has time 0.
 CLOCKS_OF_OPSPAN = b"\x0a\x04\x08\x06\x10\x00"
 UNPACK = "unpack it, and load what is inside"
 
@@ -66,11 +66,7 @@ MAGICS = (
     ),
     (b"\x93NUMPY", Guess("an array of NumPy")),
     (b"GGUF", Guess("a model (GGUF)", MODEL)),
-    (b"\x89PNG\r\n", Guess("an image")),
-    (b"\xff\xd8\xff", Guess("an image")),
-    (b"GIF8", Guess("an image")),
-    (b"II*\0", Guess("an image")),
-    (b"MM\0*", Guess("an image")),
+    *((magic, Guess("an image")) for magic in (b"\x89PNG\r\n", b"\xff\xd8\xff", b"GIF8", b"II*\0", b"MM\0*")),
     (b"%PDF-", Guess("a PDF document")),
     (b"\x7fCORE", Guess("a core dump")),
     (b"Rar!", Guess("a rar archive", UNPACK)),
@@ -83,7 +79,7 @@ NAMES_OF_COMPRESSED = {
     b"BZh": ("a bzip2 file", "bunzip2 -k"),
     b"\xfd7zXZ": ("an xz file", "unxz -k"),
 }
-# The first that is found in the first bytes of a text says what it is.
+# The first pattern that matches the first bytes of a text decides.
 TEXTS = tuple(
     (re.compile(pattern, re.IGNORECASE | re.MULTILINE), guess)
     for pattern, guess in (
@@ -125,7 +121,7 @@ TEXTS = tuple(
 
 
 def guess(path: Path, head: bytes) -> Guess:
-    """Returns what the file seems to be. `head`: its first bytes."""
+    """Returns the likely kind of the file. `head`: its first bytes."""
     if not head:
         return Guess("an empty file", "its writer failed, or has not begun: record again")
     if not head.strip(b"\0"):
@@ -141,18 +137,20 @@ def guess(path: Path, head: bytes) -> Guess:
     return _of_bytes(path, head)
 
 
-def shown(found: Guess, path: Path) -> str:
-    """Returns one sentence: what the file is, and what to do."""
-    todo = found.todo or "expected the output of a profiler: `opspan table --help` lists which"
-    todo = todo.replace("'FILE'", python_text(path)).replace("FILE", shell_path(path))  # of Python, or of a shell
-    return f"{path_text(path)} is {found.what}; {todo}"
+def shown(file_kind: Guess, path: Path) -> str:
+    """Returns a sentence with the kind of the file, and advice."""
+    todo = file_kind.todo or "expected the output of a profiler: `opspan table --help` lists which"
+    todo = todo.replace("'FILE'", python_text(path)).replace(
+        "FILE", shell_path(path)
+    )  # quoted for Python, or for a shell
+    return f"{path_text(path)} is {file_kind.what}; {todo}"
 
 
 def _of_bytes(path: Path, head: bytes) -> Guess:
-    for magic, found in MAGICS:
+    for magic, known in MAGICS:
         if magic in (head[:64] if magic.startswith(b"NVIDIA") else head[: len(magic)]):
-            inside = _by_name(path.with_suffix("")) if found.todo.startswith(UNPACK) else None
-            return Guess(f"{found.what} of {inside.what}", inside.todo) if inside else found
+            inside = _by_name(path.with_suffix("")) if known.todo.startswith(UNPACK) else None
+            return Guess(f"{known.what} of {inside.what}", inside.todo) if inside else known
     if head[257:262] == b"ustar":
         return Guess(f"a tar archive that begins with {_printable(head[:100].split(bytes(1))[0])}", UNPACK)
     if head[8:12] == b"WEBP" or (head.startswith(b"BM") and head[6:10] == bytes(4)):
@@ -161,23 +159,23 @@ def _of_bytes(path: Path, head: bytes) -> Guess:
         return Guess("a log for TensorBoard", "its traces lie beside it as *.pt.trace.json")
     if head[8:10] == b'{"':
         return Guess("a model (safetensors)", MODEL)
-    # The last letter may be cut, and a text may have some that are odd.
+    # The last character may be cut, and a text may have a few unprintable characters.
     text = head.decode("utf-8", "ignore")
     odd = sum(not char.isprintable() and char not in "\r\n\t\f\ufeff" for char in text)
     if b"\0" not in head and len(text.encode()) >= len(head) - 3 and odd <= len(text) // 50:
         return _of_text(text)
-    # The protocol, and the first thing that one with frames, or without, can begin with.
+    # A pickle begins with its protocol, and an opcode: a frame, or a common first opcode without frames.
     if head[:1] == b"\x80" and head[1:2] in b"\x02\x03\x04\x05" and head[2:3] in b"\x95}](\x8ac":
         return _of_pickle(head)
-    # A dict whose first key is a tuple of three, as marshal writes it: file, line and function.
+    # marshal's form of a dict whose first key is a tuple of three: file, line and function.
     if head[:1] in (b"{", b"\xfb") and head[1:3] in (b")\3", b"\xa9\3"):
         return Guess("what cProfile wrote", "it has functions and no ops: `python -m pstats FILE`")
     return _of_protobuf(path, head) or Guess(f"binary data that begins {head[:8].hex(' ')}")
 
 
 def _of_protobuf(path: Path, head: bytes) -> Guess | None:
-    """XSpace and Perfetto's Trace both begin with a message of field 1; a plane of XSpace has a name such as /host:CPU,
-    and a packet of Perfetto's mostly begins with clocks or with what wrote it."""
+    """Distinguishes XSpace and Perfetto's Trace, which both begin with a message of field 1: a plane of XSpace has a
+    name such as /host:CPU; most first packets of Perfetto begin with clocks or with the name of the writer."""
     if head[:1] == b"\x0a" and re.search(rb"\x12.(/(host|device):[A-Za-z]|Task Environment)", head[:64], re.DOTALL):
         return XPLANE
     is_perfetto = head[:1] == b"\x0a" and (head[2:3] in b"\x32\x56" or b"Perfetto v" in head)
@@ -190,19 +188,19 @@ def _of_protobuf(path: Path, head: bytes) -> Guess | None:
     return _by_name(path)
 
 
-# What the name alone says, of what is compressed in a form that Python does not unpack, or has no sign of its own.
+# Endings of names. They decide for files without magic bytes, and for compression that Python cannot unpack.
 _NAMES = ((".xplane.pb", XPLANE), (".et", EXECUTION), (".pftrace", OF_ANY), (".perfetto-trace", OF_ANY))
 
 
 def _by_name(path: Path) -> Guess | None:
-    return next((found for ending, found in _NAMES if path.name.lower().endswith(ending)), None)
+    return next((known for ending, known in _NAMES if path.name.lower().endswith(ending)), None)
 
 
 def _of_text(text: str) -> Guess:
     begins = text.lstrip("\ufeff \r\n\t")
-    for pattern, found in TEXTS:
+    for pattern, known in TEXTS:
         if pattern.search(begins.replace("\r\n", "\n")):
-            return found
+            return known
     return Guess(f"text that begins {begins.splitlines()[0][:40]!r}" if begins else "a text of spaces only")
 
 
@@ -241,9 +239,9 @@ def _of_compressed(path: Path, head: bytes) -> Guess:
         return Guess(f"{what} with nothing in it", "its writer failed, or has not begun: record again")
     if inside.startswith(b"SQLite format 3\0"):
         return Guess(f"{what} of a SQLite database", f"{UNPACK} (`{command} FILE`)")
-    found = _of_bytes(path.with_suffix(""), inside)
-    is_for_the_file = "FILE" in found.todo and "opspan.load(" not in found.todo  # opspan.load unpacks it by itself
-    return Guess(f"{what} of {found.what}", f"{UNPACK} (`{command} FILE`)" if is_for_the_file else found.todo)
+    content = _of_bytes(path.with_suffix(""), inside)
+    needs_unpacking = "FILE" in content.todo and "opspan.load(" not in content.todo  # opspan.load unpacks by itself
+    return Guess(f"{what} of {content.what}", f"{UNPACK} (`{command} FILE`)" if needs_unpacking else content.todo)
 
 
 def _of_database(path: Path) -> Guess:

@@ -1,7 +1,8 @@
-"""Whether another program still writes a file, and which: what is read of it then may be a part, or nothing yet.
+"""Finds another program that still writes a file: then the trace may be incomplete or empty.
 
-SQLite's locks say so wherever the program runs; else Linux says who has the file open for writing, as far as this user
-may know. Asked only of files that changed lately or have a journal beside them, for that takes some milliseconds.
+SQLite's locks show a writer on any machine. For other files, Linux lists the processes that have the file open for
+writing, as far as this user may see them. That takes milliseconds, so it is only done for a file that changed lately or
+has a journal beside it.
 """
 
 from __future__ import annotations
@@ -16,19 +17,20 @@ from opspan.files import open_file
 
 LATELY_S = 60
 SQLITE = b"SQLite format 3\0"
-# Where SQLite has the locks of who writes, and how many: in the database, PENDING and RESERVED; in -shm, WRITE.
+# Offset and number of the lock bytes of SQLite's writers: PENDING and RESERVED in the database, WRITE in -shm.
 IN_DATABASE = (0x40000000, 2)
 IN_WAL = (120, 1)
 _FLOCK = "hhqqi4x"
 
 
 def writer_of(path: Path) -> str | None:
-    """'python (process 4711)', or 'another program' where that is all that can be known."""
+    """Returns 'python (process 4711)', or 'another program' if the process is unknown; None without a writer."""
     try:
         if not path.is_file():
             return None
         facts = path.stat()
-        has_journal = any(_holds_something(_with(path, suffix)) for suffix in ("-wal", "-journal"))
+        journals = (_with(path, suffix) for suffix in ("-wal", "-journal"))
+        has_journal = any(journal.is_file() and journal.stat().st_size > 0 for journal in journals)
         with open_file(path) as opened:
             is_database = opened.read(len(SQLITE)) == SQLITE
         if is_database:
@@ -38,7 +40,7 @@ def writer_of(path: Path) -> str | None:
         if not has_journal and time.time() - facts.st_mtime > LATELY_S:
             return None
     except OSError:
-        return None  # whoever reads it says what is wrong
+        return None  # reading the file raises the error
     return _open_for_writing(facts)
 
 
@@ -46,16 +48,12 @@ def _with(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
-def _holds_something(path: Path) -> bool:
-    return path.is_file() and path.stat().st_size > 0
-
-
 def _locked(path: Path, where: tuple[int, int]) -> int | None:
-    """The process that holds a lock there; 0: one that cannot be named."""
+    """Returns the process that has a lock there; 0 for an unknown process."""
     try:
         with open_file(path) as file:
-            asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, *where, 0)
-            kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, asked))
+            request = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, *where, 0)
+            kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, request))
     except OSError:
         return None
     return None if kind == fcntl.F_UNLCK else max(pid, 0)
@@ -72,12 +70,12 @@ def _open_for_writing(facts: os.stat_result) -> str | None:
         files = f"/proc/{process}/fd"
         try:
             numbers = os.listdir(files)  # noqa: PTH208
-        except OSError:  # another user's, or it has ended
+        except OSError:  # another user's process, or a process that has ended
             continue
         for number in numbers:
             try:
-                found = os.stat(f"{files}/{number}")  # noqa: PTH116
-                if (found.st_dev, found.st_ino) == (facts.st_dev, facts.st_ino) and _writes(process, number):
+                opened = os.stat(f"{files}/{number}")  # noqa: PTH116
+                if (opened.st_dev, opened.st_ino) == (facts.st_dev, facts.st_ino) and _writes(process, number):
                     return _named(int(process))
             except (OSError, ValueError):
                 continue

@@ -1,12 +1,14 @@
-"""Which readers there are, and which one a path is for: decided by content, never by the name of a file.
+"""Finds the reader for a path: by content, never by the name of a file.
 
-A reader is a module of this package with `sniff(path, head) -> bool` and `read(path) -> Trace`; with `read_part(path,
-window)` too, where it can read a part in no more memory than that needs. A new one is a file and a line here.
+A reader is a module of this package with the functions of `Reader`. A new reader needs a module and a line in
+opspan/sources.py.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -15,13 +17,13 @@ from typing import TYPE_CHECKING, Protocol
 import polars as pl
 
 from opspan import sources
+from opspan.element_types import is_known, names_in
 from opspan.errors import NotATrace, NotReadable, ReadError, UsageError
 from opspan.files import check_folder, open_file
 from opspan.formats.boundary import boundary
 from opspan.formats.budget import check_room
 from opspan.printable import listed, path_text
 from opspan.readers import _nearby
-from opspan.readers._types import note_types
 from opspan.readers._writers import writer_of
 from opspan.sources import Source
 from opspan.tables import Issues, Tables
@@ -33,17 +35,17 @@ HEAD_BYTES = 4096
 
 
 class Reader(Protocol):
-    """What a module of readers/ has. One that can read a part of a file in no more memory than that needs has
-    `read_part(path, window) -> Tables` too; one that knows files which are no trace, `is_report(path, head) -> bool`.
-    """
+    """The functions of a module of readers/. A module that can read a part of a file without the memory for all of it
+    has `read_part(path, window) -> Tables` too; a module that knows files which are not traces,
+    `is_report(path, head) -> bool`."""
 
     def sniff(self, path: Path, head: bytes, /) -> bool: ...
     def read(self, path: Path, /) -> Tables: ...
 
 
 def reader_of(source: Source) -> Reader:
-    found: Reader = import_module(f"opspan.readers.{source.name}")
-    return found
+    reader: Reader = import_module(f"opspan.readers.{source.name}")
+    return reader
 
 
 def _read_part(source: Source) -> Callable[[Path, Window], Tables] | None:
@@ -55,14 +57,14 @@ _CONTENT = ("ranges", "calls", "work", "functions", "memory", "samples", "counte
 
 
 def read_file(path: Path, source: str | None = None, window: Window | None = None) -> Tables:
-    """The trace, or what overlaps the window. Refused where it would surely take more memory than there is. `source`
-    names the reader; else the content says which it is."""
-    found = source_for(path, source)
+    """Reads a trace, or the events that overlap the window. Refuses a file that would certainly not fit into memory.
+    `source`: the name of the reader; by default the content decides."""
+    reader = source_for(path, source)
     with boundary(path):
         writer = writer_of(path)
-        trace = _read(found, path, window)
+        trace = _read(reader, path, window)
         issues = Issues(str(path))
-        note_types(trace.ranges["input_types"], issues)
+        _note_types(trace.ranges["input_types"], issues)
         if writer is not None:
             if all(trace.frames[name].is_empty() for name in _CONTENT):
                 raise NotReadable(
@@ -85,16 +87,28 @@ def _read(source: Source, path: Path, window: Window | None) -> Tables:
     return cut(trace, window)
 
 
+def _note_types(input_types: pl.Series, issues: Issues) -> None:
+    """Adds types of inputs that opspan does not know as issues. The column has texts such as ["float", "Scalar"]."""
+    if not input_types.count():
+        return
+    unknown: Counter[str] = Counter()
+    for text, count in input_types.value_counts().iter_rows():
+        with suppress(ValueError):  # the text is not a list
+            unknown.update({name: count for name in set(names_in(text)) if not is_known(name)})
+    for name, count in unknown.items():
+        issues.add("unknown_types", count, name)
+
+
 def source_for(path: Path, name: str | None = None) -> Source:
-    """The source named, else the one whose reader knows the content."""
+    """Returns the source of that name, or by default the source whose reader knows the content."""
     with boundary(path):
         head = _head(path)
         if name is not None:
             return named(name)
-        found = _source_of(path, head)
-        if found is None:
+        source = _source_of(path, head)
+        if source is None:
             raise NotATrace(_not_a_trace(path, head))
-        return found
+        return source
 
 
 def _source_of(path: Path, head: bytes) -> Source | None:
@@ -102,21 +116,21 @@ def _source_of(path: Path, head: bytes) -> Source | None:
 
 
 def named(name: str) -> Source:
-    found = sources.source_of(name)
-    if found is None:
+    source = sources.source_of(name)
+    if source is None:
         known = ", ".join(source.name for source in sources.SOURCES)
         raise UsageError(f"no reader is called {name!r}; expected one of {known}")
-    return found
+    return source
 
 
 def sniffed(path: Path, name: str) -> bool:
-    """Whether the reader of that name knows the content."""
+    """Returns whether the reader of that name knows the content."""
     with boundary(path):
         return reader_of(named(name)).sniff(path, _head(path))
 
 
 def _head(path: Path) -> bytes:
-    """The first bytes of a file; none of a folder."""
+    """Returns the first bytes of a file; no bytes for a folder."""
     try:
         if path.is_dir():
             check_folder(path)
@@ -132,7 +146,7 @@ def _head(path: Path) -> bytes:
 
 
 def trace_source(path: Path) -> Source | None:
-    """The source whose reader knows the content as that of a trace, if there is one. Nothing is read but the head."""
+    """Returns the source whose reader knows the content as a trace. Reads only the first bytes."""
     try:
         with boundary(path):
             source = _source_of(path, _head(path))
@@ -142,9 +156,9 @@ def trace_source(path: Path) -> Source | None:
 
 
 def is_report(path: Path, source: Source) -> bool:
-    """Whether the source knows the file as one that is no trace: sums that its tool printed."""
-    told = getattr(reader_of(source), "is_report", None)
-    return told is not None and bool(told(path, _head(path)))
+    """Returns whether the source knows the file as sums that its tool printed, which are not a trace."""
+    knows_report = getattr(reader_of(source), "is_report", None)
+    return knows_report is not None and bool(knows_report(path, _head(path)))
 
 
 def _is_trace(path: Path) -> bool:
@@ -152,18 +166,18 @@ def _is_trace(path: Path) -> bool:
 
 
 def _not_a_trace(path: Path, head: bytes) -> str:
-    """What the path is, and what was probably meant."""
+    """Returns a sentence with the kind of the path, and the trace that the user probably meant."""
     if path.is_dir():
         return _not_a_trace_folder(path)
     from opspan.readers import _unknown  # compiles many patterns
 
-    found = _unknown.guess(path, head)
+    guess = _unknown.guess(path, head)
     if (writer := writer_of(path)) is not None:
-        return f"{path_text(path)} is {found.what}, and {writer} still writes it. Wait until that program has ended"
-    part_of = _nearby.around(path, _is_folder_of_parts) if found.may_be_part else []
+        return f"{path_text(path)} is {guess.what}, and {writer} still writes it. Wait until that program has ended"
+    part_of = _nearby.around(path, _is_folder_of_parts) if guess.may_be_part else []
     if part_of:
-        return f"{path_text(path)} is {found.what}, which is part of a trace: {_nearby.did_you_mean(part_of)}"
-    return _unknown.shown(found, path)
+        return f"{path_text(path)} is {guess.what}, which is part of a trace: {_nearby.did_you_mean(part_of)}"
+    return _unknown.shown(guess, path)
 
 
 def _not_a_trace_folder(path: Path) -> str:
@@ -173,12 +187,12 @@ def _not_a_trace_folder(path: Path) -> str:
     what = f"{path_text(path)} is a folder with {listed(names, most=3)}"
     if part_of := _nearby.around(path, _is_folder_of_parts):
         return f"{what}, which is part of a trace: {_nearby.did_you_mean(part_of)}"
-    if found := _nearby.inside(path, _is_trace):
-        return f"{what}, and is not a trace itself: {_nearby.did_you_mean(found)}"
+    if traces := _nearby.inside(path, _is_trace):
+        return f"{what}, and is not a trace itself: {_nearby.did_you_mean(traces)}"
     return f"{what}, and no trace is in it; expected the output of a profiler: `opspan table --help` lists which"
 
 
 def _is_folder_of_parts(path: Path) -> bool:
-    """Whether files that lie somewhere in the folder are parts of one trace, and not others beside it."""
+    """Returns whether all files in the folder are parts of one trace."""
     source = _source_of(path, b"") if _is_trace(path) else None
     return source is not None and not source.is_folder_of_traces

@@ -1,4 +1,4 @@
-"""Reads folders written by Trace.save: Parquet files and an index. Writing and reading them is tables/storage.py's."""
+"""Reads folders written by Trace.save: Parquet files and an index. tables/storage.py does the reading and writing."""
 
 from __future__ import annotations
 

@@ -7,8 +7,8 @@
 {"ph": "X", "tid": 4294967295, "pid": 4294967295, "name": "gemm[SIMD32 {8; 1; 1} {256; 1; 1}]", "cat": "gpu_op",
  "ts": 1767189312000120, "dur": 9, "args": {"id": "12"}},
 
-The arrow's number is that of the device's command; it stands behind the call that it starts from. A file whose program
-was killed has no closing brackets.
+The arrow's id is that of the device's command; the arrow is written after the call that it starts from. The file of a
+program that was killed has no closing brackets.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from opspan.tables.told import told
 
 HOST, PARTS, MARKS, DEVICE, ARROWS, NAMES = "host parts marks device arrows names".split()
 
-# The first that a name begins with says whose function it is; what none of them begins is a range.
+# The first pattern that matches a name gives the API of a call; a name without a match is a range.
 _APIS = {"level_zero": r"^ze[stx]?[A-Z]", "sycl": r"^(ur|pi|piext)[A-Z]", "opencl": r"^cl[A-Z]", "mpi": r"^P?MPI_"}
-_FLOWS = ("Flow_H2D", "Flow_D2H", "CL_Flow_H2D", "CL_Flow_D2H")  # and the numbers of a command and of a queue
+_FLOWS = ("Flow_H2D", "Flow_D2H", "CL_Flow_H2D", "CL_Flow_D2H")  # followed by the numbers of a command and a queue
 _TASK = r"(?s)^([^:\s(<]+)::(.+)$"  # <domain>::<name>
 _HOST_NAME = r"HOST<([^>]*)>"
 _RANK = r"^RANK ([0-9]+) "
-# What follows a kernel's name: groups, and work items of one.
+# The text after a kernel's name: groups, and work items of a group.
 _GROUPS_AND_ITEMS = r"\[SIMD[0-9]+ \{([0-9]+); ([0-9]+); ([0-9]+)\} \{([0-9]+); ([0-9]+); ([0-9]+)\}\]"
 _BYTES = r"\[([0-9]+) bytes\]"
 _COPIES = {"memcpy": r"Append(Image|Memory)Copy|Enqueue(Read|Write|Copy|SVMMemcpy)", "memset": r"AppendMemoryFill|Fill"}
@@ -55,7 +55,7 @@ _col = pl.col
 _text = pl.col("text")
 
 
-def _group(phase: str | None, category: str | None) -> str | None:
+def _group_of(phase: str | None, category: str | None) -> str | None:
     if phase == "M":
         return NAMES
     if phase in ("s", "t") and (category or "").endswith("Flow_H2D"):
@@ -69,7 +69,7 @@ def _group(phase: str | None, category: str | None) -> str | None:
 
 _GROUPS = Groups(
     keys={"ph": _col("ph"), "cat": _col("cat")},
-    of=_group,
+    of=_group_of,
     columns={
         HOST: (*_SPAN, *_SAID),
         PARTS: ("ph", *_SPAN, *_SAID),
@@ -98,24 +98,24 @@ def sniff(path: Path, head: bytes) -> bool:
 def read(path: Path) -> Tables:
     issues = Issues(str(path))
     file = ChromeFile(path, issues)
-    found = gathered(file, _GROUPS, issues)
+    groups = gathered(file, _GROUPS, issues)
     issues.add("not_closed", int(file.is_open_ended))
-    host = found[HOST]
-    if found[PARTS].height:
-        host = pl.concat([host, _paired(found[PARTS], issues)], how="diagonal")
+    host = groups[HOST]
+    if groups[PARTS].height:
+        host = pl.concat([host, _paired(groups[PARTS], issues)], how="diagonal")
     host = _in_order(host)
-    host = host.hstack(_each(host["name"], {"api": _owner()}))
+    host = host.hstack(_parsed(host["name"], {"api": _owner()}))
     with ThreadPoolExecutor(1) as beside:
-        begun = beside.submit(_ranges, host.filter(_col("api").is_null()), found[MARKS])
+        begun = beside.submit(_ranges, host.filter(_col("api").is_null()), groups[MARKS])
         calls = host.filter(_col("api").is_not_null()).with_row_index("call")
-        launched = _launched(calls, found[ARROWS])
-        devices = _devices(found[DEVICE], found[NAMES])
-        work = _work(found[DEVICE], devices, launched, issues)
-        threads = pl.concat([rows_once(frame, "pid", "tid") for frame in (host, found[MARKS])]).drop_nulls().unique()
+        launched = _launched(calls, groups[ARROWS])
+        devices = _devices(groups[DEVICE], groups[NAMES])
+        work = _work(groups[DEVICE], devices, launched, issues)
+        threads = pl.concat([rows_once(frame, "pid", "tid") for frame in (host, groups[MARKS])]).drop_nulls().unique()
         ranges = begun.result()
     called = _calls(calls)
     return Tables(
-        (_metadata(path, found[NAMES], ranges, called, work),),
+        (_metadata(path, groups[NAMES], ranges, called, work),),
         ranges=ranges,
         calls=called,
         work=work,
@@ -127,13 +127,13 @@ def read(path: Path) -> Tables:
 
 
 def _paired(parts: pl.DataFrame, issues: Issues) -> pl.DataFrame:
-    """Spans of beginnings and ends: on a thread an end is that of the last beginning that is open."""
+    """Returns the spans of begin and end events: an end belongs to the last open begin on its thread."""
     place = ["pid", "tid"]
     is_begin = _col("ph") == "B"
     ordered = parts.sort("ts_ns", "at").with_columns(
         level=pl.when(is_begin).then(1).otherwise(-1).cum_sum().over(place)
     )
-    # A beginning and its end are next to each other among what happens at their level.
+    # A begin and its end are neighbours among the events of their level.
     ordered = ordered.with_columns(level=pl.when(is_begin).then("level").otherwise(_col("level") + 1))
     next_is_end = (_col("ph").shift(-1) == "E").over(*place, "level")
     ended = _col("ts_ns").shift(-1).over(*place, "level")
@@ -150,22 +150,22 @@ def _in_order(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _owner() -> pl.Expr:
-    """Whose function a text names; null: it is none, but a range."""
+    """Returns the API of the call that a text names; null if the text is a range."""
     api = pl.lit(None, dtype=pl.String)
     for owner, pattern in _APIS.items():
         api = pl.when(_text.str.contains(pattern)).then(pl.lit(owner)).otherwise(api)
     return api
 
 
-def _each(texts: pl.Series, said: dict[str, pl.Expr]) -> pl.DataFrame:
-    """What is said of each text, a row each; each distinct one is looked at once."""
+def _parsed(texts: pl.Series, columns: dict[str, pl.Expr]) -> pl.DataFrame:
+    """Returns the columns for each text. Parses each distinct text once."""
     distinct = texts.unique()
-    said_of = distinct.cast(pl.String).to_frame("text").select(**said)
-    return said_of[places(_codes(texts), _codes(distinct))]
+    of_distinct = distinct.cast(pl.String).to_frame("text").select(**columns)
+    return of_distinct[places(_codes(texts), _codes(distinct))]
 
 
 def _codes(texts: pl.Series) -> pl.DataFrame:
-    """Numbers that stand for them, null for none among them."""
+    """Returns the numbers of the texts in the dictionary, -1 for null."""
     return texts.to_physical().cast(pl.Int64).fill_null(-1).to_frame("text")
 
 
@@ -174,7 +174,7 @@ def _ranges(tasks: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
         [tasks.with_columns(is_mark=pl.lit(value=False)), marks.with_columns(is_mark=pl.lit(value=True))],
         how="diagonal",
     )
-    parts = _each(
+    parts = _parsed(
         frame["name"], {"domain": _text.str.extract(_TASK, 1), "label": pl.coalesce(_text.str.extract(_TASK, 2), _text)}
     )
     may_be = parts["domain"].is_null() | parts["domain"].is_in(LABELLED_DOMAINS)
@@ -182,14 +182,14 @@ def _ranges(tasks: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
     labels = labelled(parts["label"].zip_with(may_be, nothing))
     labels = labels.rename({"seq": "p_seq", "op_id": "p_op", "forward_tid": "p_forward", "sizes": "p_sizes"})
     own_sizes = {"own_sizes": _text.str.extract(r'^\["(.*)"\]$').cast(pl.Categorical)}
-    frame = frame.with_columns(_each(frame["said_sizes"], own_sizes))
+    frame = frame.with_columns(_parsed(frame["said_sizes"], own_sizes))
     others = frame.select(pl.exclude("name"), own=(parts["domain"] == OWN_DOMAIN).fill_null(value=False))
     frame = pl.concat([others, labels, parts], how="horizontal")
     seq = pl.coalesce("own_seq", "p_seq")
-    is_backward = _col("own_forward").is_not_null()  # only those have it
+    is_backward = _col("own_forward").is_not_null()  # only backward ops have it
     kind = pl.when(is_backward & (_col("kind") != "engine")).then(pl.lit("backward", KIND)).otherwise("kind")
     beside = pl.any_horizontal(_col(_NUMBERS).is_not_null())
-    # A text of ours without the field means the main thread; a thread of 0 is one that is not known.
+    # A label of opspan without the field means the main thread; thread 0 means unknown.
     main = pl.when(_col("own") & (_col("kind") == "backward") & ~beside).then("pid")
     return numbered(
         frame.select(
@@ -230,22 +230,21 @@ def _calls(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _launched(calls: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
-    """command -> the call that its arrow starts from, and that call's process: the last one before the arrow that began
-    when it says."""
+    """Returns command -> call and the call's process: the last call before the command's arrow that began at the
+    arrow's time."""
     place = ["pid", "tid", "ts_ns"]
     starts = arrows.filter(_col("ph") == "s").select(*place, command="id", arrow="at")
-    if ascends(calls["ts_ns"]):  # then no more than one began at that time
+    if ascends(calls["ts_ns"]):  # then at most one call began at each time
         its = calls.select(*place, "call", "at")[places(starts.select("ts_ns"), calls.select("ts_ns"))]
-        found = starts.hstack(its.select("call", "at")).filter(
+        pairs = starts.hstack(its.select("call", "at")).filter(
             (its["pid"] == starts["pid"]) & (its["tid"] == starts["tid"])
         )
     else:
-        found = starts.join(calls.select(*place, "call", "at"), on=place)
-    if ascends(found["command"]):
-        return found.select("command", "call", process="pid")
-    order = pl.when(_col("at") <= _col("arrow")).then(_col("at").cast(pl.Int64)).otherwise(-1)
-    found = found.sort("command", order, "call").unique("command", keep="last", maintain_order=True)
-    return found.select("command", "call", process="pid")
+        pairs = starts.join(calls.select(*place, "call", "at"), on=place)
+    if not ascends(pairs["command"]):
+        order = pl.when(_col("at") <= _col("arrow")).then(_col("at").cast(pl.Int64)).otherwise(-1)
+        pairs = pairs.sort("command", order, "call").unique("command", keep="last", maintain_order=True)
+    return pairs.select("command", "call", process="pid")
 
 
 def _work(commands: pl.DataFrame, devices: pl.DataFrame, launched: pl.DataFrame, issues: Issues) -> pl.DataFrame:
@@ -253,7 +252,7 @@ def _work(commands: pl.DataFrame, devices: pl.DataFrame, launched: pl.DataFrame,
     frame = looked_up(frame, "pid", devices.select("pid", "device_id"), "pid")
     only = rows_once(launched, "process").to_series()
     frame = frame.with_columns(process=pl.coalesce("process", pl.lit(only[0] if len(only) == 1 else None, pl.Int64)))
-    frame = frame.hstack(_each(frame["name"], _described()))
+    frame = frame.hstack(_parsed(frame["name"], _described()))
     frame = narrow(frame, "kernels", dict.fromkeys(SIZES, pl.Int32), issues)
     return numbered(
         frame.select(
@@ -273,7 +272,7 @@ def _work(commands: pl.DataFrame, devices: pl.DataFrame, launched: pl.DataFrame,
 
 
 def _described() -> dict[str, pl.Expr]:
-    """What the name of a command says."""
+    """Returns the expressions that parse the name of a command."""
     kind = pl.lit("kernel")
     for name, pattern in _COPIES.items():
         kind = pl.when(_text.str.contains(pattern)).then(pl.lit(name)).otherwise(kind)
@@ -289,11 +288,11 @@ def _described() -> dict[str, pl.Expr]:
 
 
 def _devices(commands: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
-    """The table devices, each with the number of a process that stands for it: they are given from the largest down."""
+    """Returns the table devices, with the pid that stands for each: unitrace gives out these pids in falling order."""
     pids = rows_once(commands, "pid").to_series().drop_nulls().sort(descending=True)
-    given = names.filter(_col("name") == "process_name").unique("pid", keep="last").select("pid", title="given")
-    found = pids.to_frame("pid").join(given, on="pid", how="left", maintain_order="left")
-    return found.select(
+    titles = names.filter(_col("name") == "process_name").unique("pid", keep="last").select("pid", title="given")
+    named = pids.to_frame("pid").join(titles, on="pid", how="left", maintain_order="left")
+    return named.select(
         "pid",
         pl.lit(0, dtype=pl.Int32).alias("rank"),
         pl.int_range(pl.len(), dtype=pl.Int32).alias("device_id"),
@@ -306,7 +305,7 @@ def _metadata(path: Path, names: pl.DataFrame, *frames: pl.DataFrame) -> Metadat
     titles = names.filter(_col("name") == "process_name")["given"].cast(pl.String)
     host = titles.str.extract(_HOST_NAME).drop_nulls()
     rank = titles.str.extract(_RANK).drop_nulls().unique()
-    known = is_utc(*frames)  # UNITRACE_SystemTime=1 has it write what the monotonic clock read
+    known = is_utc(*frames)  # with UNITRACE_SystemTime=1, times are of the monotonic clock
     return Metadata(
         "unitrace",
         (str(path),),

@@ -1,7 +1,7 @@
 """Reads opspan's own captures: one `*.opspan` file of one process, or the folder that `opspan run` and `record` fill.
 
-The bytes are described in docs/formats/capture.md. Each reader is asked whether it knows a file: what reads captures is
-imported when there is one, as it brings numpy.
+docs/formats/capture.md describes the bytes. Every reader is asked whether it knows a file, so the modules that read
+captures are imported only when there is one, because they import numpy.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __getattr__ = finder(__name__, {name: f"{__name__}.reading:{name}" for name in _
 
 
 def sniff(path: Path, head: bytes) -> bool:
-    """Is it a capture? `head`: the first bytes of a file, empty for a folder."""
+    """Returns whether the path is a capture. `head`: the first bytes of a file, empty for a folder."""
     if path.is_dir():
         return next(path.glob(f"*{CAPTURE}"), None) is not None
     return head.startswith(MAGIC)

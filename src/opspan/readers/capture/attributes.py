@@ -13,9 +13,9 @@ from opspan import json_columns
 from opspan.readers.capture.file import Bools, Ints, Texts, Units, distinct
 
 INT, UINT, DOUBLE, TEXT, BYTES = range(1, 6)
-VALUES = 5  # that a unit has room for
+VALUES = 5  # most values in one unit
 
-# What opspan's own ranges carry: key -> the types it may have
+# The attributes of opspan's own ranges: key -> the types that its value may have.
 OWN = {
     "seq": (INT, UINT),
     "op_id": (INT, UINT),
@@ -32,10 +32,10 @@ OWN = {
 
 @dataclass(frozen=True)
 class Attributes:
-    """Attribute units whose range is known, in the order in which they were written."""
+    """Attribute units whose range is known, in the order in which the program wrote them."""
 
     units: Units
-    rows: Ints  # of the ranges they belong to
+    rows: Ints  # the row of the range that each unit belongs to
     texts: Texts
 
     def where(self, mask: Bools) -> Attributes:
@@ -47,7 +47,7 @@ class Attributes:
 
     @cached_property
     def own(self) -> npt.NDArray[np.int8]:
-        """Which of opspan's own attributes each one is, as its place in OWN; -1: none of them."""
+        """The place in OWN of each attribute's key; -1 for attributes that opspan did not write."""
         used, places = distinct(self.texts.rows(self.units.u32(1)), len(self.texts.column))
         keys = self.texts.column.gather(used)
         known = list(OWN)
@@ -58,7 +58,7 @@ class Attributes:
 
 
 def own_columns(attributes: Attributes, count: int) -> dict[str, pl.Series]:
-    """Columns a_<key>, with a row for each range; a_payload_type is the type of the word in a_payload."""
+    """Returns columns a_<key> with a row for each range; a_payload_type is the type of the word in a_payload."""
     columns = {}
     for number, (key, types) in enumerate(OWN.items()):
         some = attributes.where(attributes.own == number)
@@ -70,7 +70,7 @@ def own_columns(attributes: Attributes, count: int) -> dict[str, pl.Series]:
 
 
 def scattered(values: pl.Series, rows: Ints, count: int) -> pl.Series:
-    """A column of `count` rows with the values at the given rows and null elsewhere; a row's last value counts."""
+    """Returns a column of `count` rows: the values at their rows, null elsewhere. A row's last value counts."""
     if not len(values):
         return pl.Series([None], dtype=values.dtype).new_from_index(0, count)
     places = np.full(count, len(values), dtype=np.int64)
@@ -79,7 +79,7 @@ def scattered(values: pl.Series, rows: Ints, count: int) -> pl.Series:
 
 
 def json_members(attributes: Attributes) -> pl.DataFrame:
-    """row, members: `"key": value, "other": [1, 2]` for each range that has attributes."""
+    """Returns row and members (`"key": value, "other": [1, 2]`) for each range that has attributes."""
     units, types, texts = attributes.units, attributes.types, attributes.texts
     single = np.isin(types, (TEXT, BYTES))
     counts = np.where(single, 1, np.clip(units.u32(5), 1, VALUES)).astype(np.int64)
@@ -92,9 +92,9 @@ def json_members(attributes: Attributes) -> pl.DataFrame:
         values = scattered(hexes, np.flatnonzero(types[unit] == BYTES), len(values)).fill_null(values)
     keys = texts.of(units.u32(1)).fill_null("").gather(unit)
     frame = pl.DataFrame({"row": attributes.rows[unit], "key": keys, "value": values.fill_null("null")})
-    # Nearly always an attribute has one value: then there is nothing to put together.
+    # Nearly always an attribute has one value, and no list is needed.
     if frame.select(pl.struct("row", "key").is_duplicated().any()).item():
-        # Values that have no room in a unit are in the next one, under the same key.
+        # Values that do not fit into a unit are in the next unit, under the same key.
         lists = frame.group_by("row", "key", maintain_order=True).agg(
             pl.col("value").str.join(", "), pl.len().alias("count")
         )
@@ -105,14 +105,14 @@ def json_members(attributes: Attributes) -> pl.DataFrame:
 
 
 def one_a_row(members: pl.DataFrame) -> pl.DataFrame:
-    """Members of the same range joined, in their order."""
+    """Joins the members of the same range, in their order."""
     if members["row"].n_unique() == members.height:
         return members
     return members.sort("row", maintain_order=True).group_by("row").agg(pl.col("members").str.join(", "))
 
 
 def _values(words: Ints, types: npt.NDArray[np.uint32], texts: Texts) -> pl.Series:
-    """Words as JSON, by their types; null for bytes."""
+    """Returns the words as JSON, by their types; null for bytes."""
     numbers = pl.Series(words)
     named = texts.of(np.where(types == TEXT, words & 0xFFFFFFFF, 0))
     by_type = {

@@ -1,4 +1,4 @@
-"""When ranges ended: most ends are in the range's own unit, the others are separate units, on any thread."""
+"""Finds when ranges ended: most ends are in the range's own unit, the others are separate units, on any thread."""
 
 from __future__ import annotations
 
@@ -7,45 +7,32 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
+from opspan.readers.capture import layout
 from opspan.readers.capture.attributes import scattered
-from opspan.readers.capture.file import (
-    ASYNC,
-    END,
-    FOREIGN_END,
-    FRAME,
-    MARK,
-    NUMBER_BITS,
-    RANGE,
-    Bools,
-    CaptureFile,
-    Ints,
-    Units,
-    find,
-    last_of_each,
-)
+from opspan.readers.capture.file import Bools, CaptureFile, Ints, Units, find, last_of_each
 from opspan.tables import Issues
 
 
 @dataclass(frozen=True)
 class Ends:
-    """What end units say."""
+    """The ends of ranges that have units of their own."""
 
-    rows: Ints  # of the ranges that they end, ascending
+    rows: Ints  # rows of the ranges that they end, ascending
     times: Ints
     threads: Ints
     ended: Ints  # for each end unit the row of the range that it ended, or -1
 
     def of(self, first: int, ranges: Units, tids: Ints, issues: Issues) -> tuple[pl.Series, pl.Series]:
-        """end_ns and end_tid of consecutive ranges, the first of which has the row `first`."""
+        """Returns end_ns and end_tid of consecutive ranges; the first of them has the row `first`."""
         kinds, starts, times = ranges.kinds, ranges.i64(1), ranges.i64(2).copy()
         begin, end = np.searchsorted(self.rows, (first, first + len(ranges)))
         rows = self.rows[begin:end] - first
         times[rows] = self.times[begin:end]
-        times[kinds == MARK] = 0
+        times[kinds == layout.MARK] = 0
         backward = (times != 0) & (times < starts)
         times[backward] = 0
         issues.add("negative_duration", int(backward.sum()))
-        issues.add("open_ranges", int(((times == 0) & (kinds != MARK) & ~backward).sum()))
+        issues.add("open_ranges", int(((times == 0) & (kinds != layout.MARK) & ~backward).sum()))
         end_ns = pl.DataFrame({"end_ns": times}).select(pl.when(pl.col("end_ns") != 0).then("end_ns")).to_series()
         elsewhere = self.threads[begin:end] != tids[rows]
         threads = pl.Series(self.threads[begin:end][elsewhere])
@@ -54,19 +41,19 @@ class Ends:
 
 def read(file: CaptureFile, issues: Issues) -> Ends:
     opened = _open_ranges(file)
-    ends = file.units.of(END)
+    ends = file.units.of(layout.END)
     ended = np.full(len(ends), -1, dtype=np.int64)
-    foreign = (ends.u16(1) & FOREIGN_END) != 0
+    foreign = (ends.u16(1) & layout.FOREIGN_END) != 0
     by_unit, by_id = ends.where(foreign), ends.where(~foreign)
-    nested = opened.units.kinds == RANGE
-    pairs: list[tuple[Ints, Ints]] = []  # rows of ranges and of end units; ranges with the same id may share an end
+    nested = opened.units.kinds == layout.RANGE
+    pairs: list[tuple[Ints, Ints]] = []  # rows of ranges, rows of end units; ranges with the same id may share an end
     for where, (rows, used) in (
         (np.flatnonzero(foreign), _by_unit(file, opened.where(nested), by_unit)),
         (np.flatnonzero(~foreign), _by_id(opened.where(~nested), by_id)),
     ):
         ended[where[used]] = rows
         pairs.append((rows, where[used]))
-    # If only a part of the file was read, other ends may belong to ranges outside of the part.
+    # If only a part of the file was read, the other ends may belong to ranges outside of it.
     if not file.is_part:
         issues.add("end_without_start", int((ended < 0).sum()))
     rows, used = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
@@ -78,33 +65,33 @@ def read(file: CaptureFile, issues: Issues) -> Ends:
 
 
 @dataclass(frozen=True)
-class _Open:
+class _OpenRanges:
     """Ranges whose own unit has no end."""
 
     rows: Ints
     units: Units
 
-    def where(self, mask: Bools) -> _Open:
-        return _Open(self.rows[mask], self.units.where(mask))
+    def where(self, mask: Bools) -> _OpenRanges:
+        return _OpenRanges(self.rows[mask], self.units.where(mask))
 
 
-def _open_ranges(file: CaptureFile) -> _Open:
+def _open_ranges(file: CaptureFile) -> _OpenRanges:
     rows, units = [np.empty(0, dtype=np.int64)], []
     for first, piece in file.ranges:
-        some = np.flatnonzero(piece.kind_is(RANGE, ASYNC, FRAME) & (piece.words[:, 2] == 0))
+        some = np.flatnonzero(piece.kind_is(layout.RANGE, layout.ASYNC, layout.FRAME) & (piece.words[:, 2] == 0))
         rows.append(some + first)
         units.append(piece.at(some))
-    return _Open(np.concatenate(rows), Units.joined(units))
+    return _OpenRanges(np.concatenate(rows), Units.joined(units))
 
 
-def _by_unit(file: CaptureFile, ranges: _Open, ends: Units) -> tuple[Ints, Ints]:
-    """Pairs for ends that name their range by the thread and the number of its unit."""
+def _by_unit(file: CaptureFile, ranges: _OpenRanges, ends: Units) -> tuple[Ints, Ints]:
+    """Returns the pairs of ends that name their range by thread and number of its unit."""
     if not len(ends) or not len(ranges.rows):
         return _nothing()
     opened = pl.DataFrame(
         {
             "tid": file.tids[ranges.units.logs],
-            "unit": ranges.units.keys & ((1 << NUMBER_BITS) - 1),
+            "unit": ranges.units.keys & ((1 << layout.NUMBER_BITS) - 1),
             "time_ns": ranges.units.i64(1),
             "row": ranges.rows,
         }
@@ -113,7 +100,7 @@ def _by_unit(file: CaptureFile, ranges: _Open, ends: Units) -> tuple[Ints, Ints]
         {"tid": ends.u32(6), "unit": ends.i64(4), "time_ns": ends.i64(1), "end": np.arange(len(ends))},
         schema_overrides={"tid": pl.Int64},
     )
-    # If several threads had this id one after the other: the last one that had begun such a range by then.
+    # If several threads had this id one after the other, the range that began last before the end counts.
     pairs = (
         ended.sort("time_ns", maintain_order=True)
         .join_asof(
@@ -124,15 +111,15 @@ def _by_unit(file: CaptureFile, ranges: _Open, ends: Units) -> tuple[Ints, Ints]
     return pairs["row"].to_numpy(), pairs["end"].to_numpy()
 
 
-def _by_id(ranges: _Open, ends: Units) -> tuple[Ints, Ints]:
-    """Pairs for ends that name the id of their range: the first with this id that is not before its start."""
+def _by_id(ranges: _OpenRanges, ends: Units) -> tuple[Ints, Ints]:
+    """Returns the pairs of ends that name their range's id: the first end with that id that is not before the start."""
     open_rows = ranges.rows
     if not len(ends) or not len(open_rows):
         return _nothing()
     starts, ids = ranges.units.i64(1), ranges.units.i64(4)
     order = np.argsort(ends.i64(2), kind="stable")
     sorted_ids = ends.i64(2)[order]
-    if len(np.unique(ids)) == len(ids) and (np.diff(sorted_ids) > 0).all():  # as in a program that uses ids properly
+    if len(np.unique(ids)) == len(ids) and (np.diff(sorted_ids) > 0).all():  # usual: the program uses each id once
         at = find(sorted_ids, ids)
         used = order[np.maximum(at, 0)]
         paired = (at >= 0) & (ends.i64(1)[used] >= starts)

@@ -1,7 +1,7 @@
 """A capture file as arrays: header, texts, 64-byte units. docs/formats/capture.md describes the bytes.
 
-chunks.py reads the bytes, and halves.py makes whole units of those of half a line; ranges.py and tables.py work out
-what the units mean together.
+chunks.py reads the bytes, and halves.py widens units of half a line; ranges.py and tables.py work out what the units
+mean together.
 """
 
 from __future__ import annotations
@@ -16,27 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from opspan.formats.budget import Meter
-
-VERSION = 5
-UNIT_BYTES = 64
-OPEN, CLOSED, FULL = range(3)  # states of a file
-
-# Kinds of units.
-RANGE, ASYNC, MARK, END, ATTRIBUTE, BLOB, IDS, RELATION, NAME, COUNTER, SCHEMA, STATE, FRAME, MEMORY = range(1, 15)
-SHORT, MODEL, LIKE, BLOCK = range(15, 19)
-RANGES = (RANGE, ASYNC, MARK, FRAME)
-# Sources of ranges.
-TORCH, USER, NVTX, ITT = range(1, 5)
-# Flags of units.
-VALUE_MASK, VALUE_INT, VALUE_UINT, VALUE_DOUBLE = 3, 1, 2, 3
-HAS_COLOR, HAS_FORWARD, FOREIGN_END, OWNER_BY_ID, HAS_LABEL, HAS_INPUTS, HAS_STACK = 4, 8, 16, 32, 64, 128, 256
-HAS_OVERLOAD = 512
-NO_OWNER = -1  # all bits set
-
-# The low bits of a unit's key are its number within its thread, the other bits are the thread's log.
-NUMBER_BITS = 40
-NOWHERE = -1  # the key of no unit
-FURTHEST = 1 << 14  # neighbouring keys of a run are less far apart, so that 32 bits are enough for those of any piece
+from opspan.readers.capture import layout
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -56,14 +36,14 @@ class Header:
     forked: bool
     host: str
     arguments: tuple[str, ...]
-    environment: Mapping[str, str]  # what a launcher told the process of its rank
-    session: tuple[int, int]  # the recording that the file belongs to: when and by which process it was started
-    segment: int  # of a rolling recording, from 1 on; 0: the whole file
+    environment: Mapping[str, str]  # the variables in which a launcher told the process its rank
+    session: tuple[int, int]  # the recording that the file belongs to: its start time and the process that started it
+    segment: int  # the number of the segment in a rolling recording, from 1 on; 0: the whole file
 
 
 @dataclass(frozen=True)
 class Log:
-    """What one thread wrote. In a long run thread ids are used again, so one id may have several logs."""
+    """The units of one thread. In a long run thread ids are used again, so one id may have several logs."""
 
     tid: int
     thread_name: str
@@ -71,14 +51,13 @@ class Log:
 
 @dataclass(frozen=True)
 class Units:
-    """Units of the file, in order of thread log and number. Word k of all of them is `i64(k)`, and so on."""
+    """Units of the file, in order of thread log and number. `i64(k)` is word k of all units."""
 
     words: Ints  # one row a unit, eight columns
-    keys: Ints  # ascending; says which unit of which log it is
+    keys: Ints  # ascending; log and number of each unit
 
     @classmethod
     def joined(cls, parts: Sequence[Units]) -> Units:
-        """The units of all parts, one after the other."""
         words, keys = np.empty((0, 8), dtype=np.int64), np.empty(0, dtype=np.int64)
         return cls(
             np.concatenate([words, *(part.words for part in parts)]),
@@ -120,30 +99,30 @@ class Units:
 
     @property
     def logs(self) -> Ints:
-        return self.keys >> NUMBER_BITS
+        return self.keys >> layout.NUMBER_BITS
 
     @property
     def owners(self) -> Ints:
-        """For each unit the key of the unit (of the same thread) that it belongs to; word 1 has that unit's number."""
+        """The key of the unit (of the same thread) that each unit belongs to; word 1 has that unit's number."""
         numbers = self.i64(1)
-        known = (numbers >= 0) & (numbers < 1 << NUMBER_BITS)
-        return np.where(known, (self.logs << NUMBER_BITS) | numbers, NOWHERE)
+        known = (numbers >= 0) & (numbers < 1 << layout.NUMBER_BITS)
+        return np.where(known, (self.logs << layout.NUMBER_BITS) | numbers, layout.NOWHERE)
 
 
 @dataclass(frozen=True)
-class Run:
+class KeyRun:
     """Units of one log that follow each other in a piece."""
 
     first_key: int
     count: int
-    steps: npt.NDArray[np.uint32] | None  # how far past the first each key is; None: 0, 1, 2, ...
+    steps: npt.NDArray[np.uint32] | None  # the distance of each key from the first; None: 0, 1, 2, ...
 
     @property
     def keys(self) -> Ints:
         return self.first_key + (np.arange(self.count) if self.steps is None else self.steps.astype(np.int64))
 
     def find(self, keys: Ints) -> Ints:
-        """The place of each key in the run; -1 if it is not there."""
+        """Returns the place of each key in the run; -1 if it is not there."""
         past = keys - self.first_key
         if self.steps is None:
             return np.where((past >= 0) & (past < self.count), past, -1)
@@ -152,18 +131,18 @@ class Run:
 
 @dataclass(frozen=True)
 class Piece:
-    """Some of a file's ranges, which take hardly more memory than their units."""
+    """Some of a file's ranges. A piece takes hardly more memory than its units."""
 
     words: Ints
-    runs: tuple[Run, ...]
+    runs: tuple[KeyRun, ...]
 
     @classmethod
     def of(cls, words: Ints, keys: Ints) -> Piece:
-        bounds = np.flatnonzero(np.diff(keys) >= FURTHEST) + 1
+        bounds = np.flatnonzero(np.diff(keys) >= layout.FURTHEST) + 1
         runs = []
         for some in np.split(keys, bounds):
             past = (some - some[0]).astype(np.uint32) if some[-1] - some[0] >= len(some) else None
-            runs.append(Run(int(some[0]), len(some), past))
+            runs.append(KeyRun(int(some[0]), len(some), past))
         return cls(words, tuple(runs))
 
     @property
@@ -172,7 +151,7 @@ class Piece:
 
 
 class Ranges:
-    """The units of a file's ranges, in pieces. The row of a range is its number among them, in order of their keys."""
+    """The units of a file's ranges, in pieces. The row of a range is its number in the order of keys."""
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
         self._pieces: list[Piece] = list(pieces)
@@ -185,27 +164,26 @@ class Ranges:
         return int(self._first_rows[-1])
 
     def __iter__(self) -> Iterator[tuple[int, Units]]:
-        """The row of the first range of each piece, and its units."""
+        """Yields the row of the first range of each piece, and the units of the piece."""
         for first, piece in zip(self._first_rows.tolist(), self._pieces, strict=False):
             yield first, piece.units
 
     def taken(self) -> Iterator[tuple[int, Units]]:
-        """The same, for the last time: the memory of a piece is freed when the next one is asked for."""
+        """Yields the same as iteration, but only once: it frees the memory of a piece when it yields the next one."""
         self._pieces.reverse()
         for first in self._first_rows[:-1].tolist():
             yield first, self._pieces.pop().units
 
     def rows(self, keys: Ints) -> Ints:
-        """The row of the range with each key; -1 where there is none."""
+        """Returns the row of the range with each key; -1 without such a range."""
         rows = np.full(len(keys), -1, dtype=np.int64)
         for number, places in _by_number(np.searchsorted(self._first_keys, keys, side="right") - 1):
             if number >= 0:
-                found = self._runs[number].find(keys[places])
-                rows[places] = np.where(found >= 0, found + self._run_rows[number], -1)
+                at = self._runs[number].find(keys[places])
+                rows[places] = np.where(at >= 0, at + self._run_rows[number], -1)
         return rows
 
     def at(self, rows: Ints) -> Units:
-        """The units of some rows."""
         words, keys = np.empty((len(rows), 8), dtype=np.int64), np.empty(len(rows), dtype=np.int64)
         for number, places in _by_number(np.searchsorted(self._first_rows, rows, side="right") - 1):
             units, some = self._pieces[number].units, rows[places] - self._first_rows[number]
@@ -214,7 +192,7 @@ class Ranges:
 
 
 def _by_number(numbers: Ints) -> Iterator[tuple[int, Ints]]:
-    """Each number that occurs, and the places where it does."""
+    """Yields each number that occurs, and its places."""
     order = np.argsort(numbers, kind="stable")
     bounds = np.flatnonzero(np.diff(numbers[order])) + 1
     for places in np.split(order, bounds) if len(order) else ():
@@ -226,8 +204,8 @@ class Texts:
     """The file's texts by id. Row 0 of the column is null; id 0, and ids that are not in the file, refer to it."""
 
     column: pl.Series
-    ids: Ints  # of the rows from 1 on, ascending
-    written: Meter  # limits how much text rows may have
+    ids: Ints  # the ids of rows 1, 2, ..., ascending
+    written: Meter  # limits the size of the texts of all rows
 
     def rows(self, ids: npt.NDArray[np.uint32] | Ints) -> Ints:
         wanted = ids.astype(np.int64, copy=False)
@@ -240,7 +218,7 @@ class Texts:
         return self.written.gather(self.column, pl.Series(self.rows(ids)))
 
     def categories(self, ids: npt.NDArray[np.uint32] | Ints) -> pl.Series:
-        """The same as `of`, dictionary-coded; texts that are not asked for are not coded."""
+        """Returns the same as `of`, dictionary-coded; the dictionary holds only texts with one of the ids."""
         rows = self.rows(ids)
         used, places = distinct(rows, len(self.column))
         return self.column.gather(used).cast(pl.Categorical).gather(places)
@@ -252,17 +230,17 @@ class Texts:
 @dataclass(frozen=True)
 class CaptureFile:
     path: Path
-    written: Meter  # limits how much text payloads and attributes become
+    written: Meter  # limits the size of payloads and attributes as text
     header: Header
     texts: Texts
     logs: tuple[Log, ...]
     ranges: Ranges
     units: Units  # all that are not ranges
-    left_out: int  # ranges that are not here, because only a part of the file was asked for
+    left_out: int  # ranges that are not here, because only a part of the file was requested
 
     @property
     def is_part(self) -> bool:
-        """Units may refer to others that are not here, and nothing is wrong with that."""
+        """Whether units may refer to units that are not here without an error."""
         return bool(self.left_out) or self.header.segment > 1
 
     @property
@@ -271,7 +249,7 @@ class CaptureFile:
 
 
 def find(sorted_keys: Ints | npt.NDArray[np.uint32], wanted: Ints) -> Ints:
-    """The place of each wanted key among the sorted ones; -1 if it is not there."""
+    """Returns the place of each wanted key among the sorted keys; -1 if it is not there."""
     if not len(sorted_keys):
         return np.full(len(wanted), -1, dtype=np.int64)
     at = np.minimum(np.searchsorted(sorted_keys, wanted), len(sorted_keys) - 1)
@@ -279,14 +257,14 @@ def find(sorted_keys: Ints | npt.NDArray[np.uint32], wanted: Ints) -> Ints:
 
 
 def distinct(rows: Ints, count: int) -> tuple[Ints, Ints]:
-    """The distinct rows (of `count` rows), and for each entry of `rows` the place of its row among them."""
+    """Returns the distinct rows (of `count` rows), and for each entry of `rows` its place among them."""
     used = np.zeros(count, dtype=np.bool_)
     used[rows] = True
     return np.flatnonzero(used), (np.cumsum(used) - 1)[rows]
 
 
 def last_of_each(values: Ints) -> Bools:
-    """True where a value occurs for the last time. The values must be sorted."""
+    """Returns True where a value occurs for the last time. The values must be sorted."""
     last = np.ones(len(values), dtype=np.bool_)
     last[:-1] = values[1:] != values[:-1]
     return last

@@ -1,53 +1,40 @@
-"""Units of half a line: widened to whole ones when they are read, so that nothing else knows of them."""
+"""Widens units of half a line to whole units when they are read, so that other modules see only whole units."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from opspan.readers.capture.file import (
-    BLOCK,
-    HAS_FORWARD,
-    HAS_LABEL,
-    HAS_OVERLOAD,
-    HAS_STACK,
-    ITT,
-    LIKE,
-    MEMORY,
-    MODEL,
-    RANGE,
-    SHORT,
-    TORCH,
-    VALUE_INT,
-    VALUE_MASK,
-    Bools,
-    Ints,
-)
+from opspan.readers.capture import layout
+from opspan.readers.capture.file import Bools, Ints
 
 HALF_BYTES = 32
-# The flags of a short unit, from its lowest, and what a whole unit has for them.
-FLAGS = (VALUE_INT, HAS_FORWARD, HAS_STACK, HAS_OVERLOAD)
+# The whole unit's flag for each flag bit of a short unit, from the lowest bit on.
+FLAGS = (layout.VALUE_INT, layout.HAS_FORWARD, layout.HAS_STACK, layout.HAS_OVERLOAD)
 LOW = 0xFFFFFFFF
 KIND = 0xF
-AT_ONCE = 1 << 14  # what the caches hold: a third of the time
-HOST = -1 << 32  # the words for a device that is none
+AT_ONCE = 1 << 14  # halves that fit into the caches: takes a third of the time
+HOST = -1 << 32  # the word of a whole unit for memory of the host, which has no device
 
 # The lower half of a whole unit's first word, for each set of flags.
 _BEGINS = np.array(
-    [RANGE | TORCH << 8 | sum(flag for bit, flag in enumerate(FLAGS) if some >> bit & 1) << 16 for some in range(16)],
+    [
+        layout.RANGE | layout.TORCH << 8 | sum(flag for bit, flag in enumerate(FLAGS) if some >> bit & 1) << 16
+        for some in range(16)
+    ],
     dtype=np.int64,
 )
-_TAKES_HALF = np.isin(np.arange(256), (SHORT, LIKE, BLOCK))
+_TAKES_HALF = np.isin(np.arange(256), (layout.SHORT, layout.LIKE, layout.BLOCK))
 
 
 class Models:
-    """What ranges of a log have in common, as far as it has been read."""
+    """The model units read so far from a log: each holds the words that several of its ranges have in common."""
 
     def __init__(self) -> None:
         self.log = -1
-        self.missing = 0  # of all logs: ranges that nothing is known of
+        self.missing = 0  # ranges of all logs whose model is not in the file
 
     def begin(self, log: int) -> None:
-        """Forgets what was told in another one."""
+        """Forgets the models of any other log."""
         if log != self.log:
             self.log = log
             self.numbers = np.empty(0, dtype=np.int64)
@@ -58,7 +45,7 @@ class Models:
         self.words = np.concatenate([self.words, words])
 
     def of(self, numbers: Ints, low: Ints) -> tuple[Ints, Bools]:
-        """The models of the units with these numbers, from the lower bits of their own; which of them are known."""
+        """Returns the known models of units, and which units have one. `low`: the lower bits of the models' numbers."""
         wanted = numbers - (numbers - low & LOW)
         rows = np.searchsorted(self.numbers, wanted)
         known = rows < len(self.numbers)
@@ -68,10 +55,10 @@ class Models:
 
 
 def widened(halves: Ints, into: Ints, first: int, models: Models) -> Ints:
-    """Writes the units in these halves of lines (rows of four words) to `into`, rows of eight. The half of each.
+    """Writes the units in halves of lines (rows of 4 words) to `into` (rows of 8 words). Returns the half of each unit.
 
-    A line is a unit; or its first half is one, and then its second is another, or empty. `first`: the number of the
-    first half. A range like one that was not told of becomes a unit that was not written.
+    A line is one unit; or its first half is a unit, and its second half another unit or empty. `first`: the number of
+    the first half. A range whose model is missing becomes a unit of kind 0, as if it was not written.
     """
     kinds = halves.view(np.uint8)[:, 0]
     begins = kinds != 0
@@ -79,22 +66,22 @@ def widened(halves: Ints, into: Ints, first: int, models: Models) -> Ints:
     places = np.flatnonzero(begins)
     words = into[: len(places)]
     kinds = kinds[places]
-    if (kinds == SHORT).all():
+    if (kinds == layout.SHORT).all():
         _widen(halves if len(places) == len(halves) else halves[places], words)
         return places
     is_whole = ~_TAKES_HALF[kinds]
     words[is_whole] = halves.reshape(-1, 8)[places[is_whole] >> 1]
-    is_model = kinds == MODEL
+    is_model = kinds == layout.MODEL
     if is_model.any():
         models.add(first + places[is_model], words[is_model])
-    for kind, widen in ((SHORT, _widen), (BLOCK, _widen_block)):
-        is_it = kinds == kind
-        some = np.empty((int(np.count_nonzero(is_it)), 8), dtype=np.int64)
-        widen(halves[places[is_it]], some)
-        words[is_it] = some
-    is_like = kinds == LIKE
+    for kind, widen in ((layout.SHORT, _widen), (layout.BLOCK, _widen_block)):
+        has_kind = kinds == kind
+        some = np.empty((int(np.count_nonzero(has_kind)), 8), dtype=np.int64)
+        widen(halves[places[has_kind]], some)
+        words[has_kind] = some
+    is_like = kinds == layout.LIKE
     if is_like.any():
-        words[is_like] = _alike(halves[places[is_like]], first + places[is_like], models)
+        words[is_like] = _widen_like(halves[places[is_like]], first + places[is_like], models)
     return places
 
 
@@ -117,24 +104,24 @@ def _widen_range(first: Ints, starts: Ints, third: Ints, last: Ints, words: Ints
     words[:, 4] = last & LOW
 
 
-def _alike(halves: Ints, numbers: Ints, models: Models) -> Ints:
+def _widen_like(halves: Ints, numbers: Ints, models: Models) -> Ints:
     words = np.zeros((len(halves), 8), dtype=np.int64)
     for begin in range(0, len(halves), AT_ONCE):
         some = slice(begin, begin + AT_ONCE)
-        found, known = models.of(numbers[some], halves[some, 0] >> 32 & LOW)
+        units, known = models.of(numbers[some], halves[some, 0] >> 32 & LOW)
         first, starts, third, last = halves[some][known].T
-        found[:, 0] = (found[:, 0] & ~0xFF) | RANGE | (first >> 8 & VALUE_MASK) << 16
-        _widen_range(first, starts, third, last, found)
-        labelled = found[:, 0] >> 8
-        has_parent = (labelled & 0xFF == ITT) & (labelled >> 8 & HAS_LABEL != 0)
-        found[np.arange(len(found)), np.where(has_parent, 7, 6)] |= third >> 32 & LOW
-        words[some][known] = found
+        units[:, 0] = (units[:, 0] & ~0xFF) | layout.RANGE | (first >> 8 & layout.VALUE_MASK) << 16
+        _widen_range(first, starts, third, last, units)
+        source_and_flags = units[:, 0] >> 8
+        has_parent = (source_and_flags & 0xFF == layout.ITT) & (source_and_flags >> 8 & layout.HAS_LABEL != 0)
+        units[np.arange(len(units)), np.where(has_parent, 7, 6)] |= third >> 32 & LOW
+        words[some][known] = units
     return words
 
 
 def _widen_block(halves: Ints, words: Ints) -> None:
     first, times, sizes, totals = halves.T
-    words[:, 0] = MEMORY | TORCH << 8 | (first >> 8 & 0xFF) << 16
+    words[:, 0] = layout.MEMORY | layout.TORCH << 8 | (first >> 8 & 0xFF) << 16
     words[:, 1] = times
     words[:, 2] = first >> 16 & 0xFFFFFFFFFFFF
     words[:, 3] = sizes

@@ -1,6 +1,6 @@
-"""Ids that ITT gives to tasks, and what refers to tasks by these ids: parents, relations, attributes from elsewhere.
+"""Resolves the ids that ITT gives to tasks: parents, relations and some attributes refer to tasks by these ids.
 
-An id is three words. It may be used again for another task, so an id means the last task with it that began before.
+An id is three words. A later task may have the same id, so an id means the last task with it that began before.
 """
 
 from __future__ import annotations
@@ -8,50 +8,28 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from opspan.readers.capture.file import (
-    HAS_LABEL,
-    IDS,
-    ITT,
-    NO_OWNER,
-    RANGE,
-    RELATION,
-    CaptureFile,
-    Ints,
-    Units,
-    find,
-    last_of_each,
-)
+from opspan.readers.capture import layout
+from opspan.readers.capture.file import CaptureFile, Ints, Units, find, last_of_each
 from opspan.tables import Issues
 
 ID = ["a", "b", "c"]
-# The second word of the ids that opspan gives. The third word is 0 for an op, 1 for a range of the user's own.
+# The second word of the ids that opspan gives. The third word is 0 for an op, 1 for a user's own range.
 TAG = 0x6F7073
 # __itt_relation, by number
-RELATIONS = pl.Series(
-    [
-        "is_unknown",
-        "is_dependent_on",
-        "is_sibling_of",
-        "is_parent_of",
-        "is_continuation_of",
-        "is_child_of",
-        "is_continued_by",
-        "is_predecessor_to",
-    ],
-    dtype=pl.Categorical,
-)
+_NAMES = """\
+is_unknown is_dependent_on is_sibling_of is_parent_of is_continuation_of is_child_of is_continued_by is_predecessor_to
+"""
+RELATIONS = pl.Series(_NAMES.split(), dtype=pl.Categorical)
 
 
 class TaskIds:
-    """The ids of a file's tasks."""
-
     def __init__(self, file: CaptureFile, issues: Issues) -> None:
-        self.units = file.units.of(IDS)
+        self.units = file.units.of(layout.IDS)
         rows = file.ranges.rows(self.units.owners)
         named = rows >= 0
         self._is_part = file.is_part
         if not self._is_part:
-            issues.add("dangling_data", int((~named & (self.units.i64(1) != NO_OWNER)).sum()), "ids")
+            issues.add("dangling_data", int((~named & (self.units.i64(1) != layout.NO_OWNER)).sum()), "ids")
         beside = self.units.where(named)
         ops, within = _labelled(file)
         self.rows = np.concatenate([rows[named], ops])
@@ -64,50 +42,52 @@ class TaskIds:
         self.unique = self.tasks.height == self.tasks.select(pl.struct(ID).n_unique()).item()
 
     def find(self, ids: pl.DataFrame, times: Ints | None) -> Ints:
-        """Rows of the ranges that have the ids at these times (None: at the end); -1 if there is none."""
+        """Returns the row of the range that has each id at its time (None: at the end); -1 without such a range."""
         if not ids.height or not self.tasks.height:
             return np.full(ids.height, -1, dtype=np.int64)
         if self.unique:
-            found = ids.join(self.tasks, on=ID, how="left", maintain_order="left")["row"]
+            rows = ids.join(self.tasks, on=ID, how="left", maintain_order="left")["row"]
         else:
             end = np.full(ids.height, np.iinfo(np.int64).max)
             wanted = ids.with_columns(time_ns=pl.Series(end if times is None else times)).with_row_index("i")
             wanted, tasks = wanted.sort("time_ns", maintain_order=True), self.tasks.sort("time_ns", "row")
             before = wanted.join_asof(tasks, on="time_ns", by=ID, check_sortedness=False)
             after = wanted.join_asof(tasks, on="time_ns", by=ID, strategy="forward", check_sortedness=False)
-            found = before.with_columns(pl.coalesce("row", after["row"])).sort("i")["row"]
-        return found.fill_null(-1).to_numpy()
+            rows = before.with_columns(pl.coalesce("row", after["row"])).sort("i")["row"]
+        return rows.fill_null(-1).to_numpy()
 
     def of_units(self, keys: Ints) -> Ints:
-        """Rows of the ranges that have the ids written in these kIds units."""
+        """Returns the rows of the ranges with the ids in these kIds units."""
         at = find(self.units.keys, keys)
         rows = np.full(len(keys), -1, dtype=np.int64)
         rows[at >= 0] = self.find(_ids(self.units, 2)[at[at >= 0]], None)
         return rows
 
     def bearers(self) -> Ints:
-        """Rows of the ranges that have an id."""
+        """Returns the rows of the ranges that have an id."""
         return np.unique(self.rows)
 
     def parents(self, issues: Issues) -> tuple[Ints, Ints]:
-        """Rows of the ranges that have a parent, ascending, and those of the parents."""
+        """Returns the rows of the ranges that have a parent, ascending, and the rows of the parents."""
         has = self.parent_ids.select(pl.any_horizontal(pl.col(ID) != 0)).to_series().to_numpy()
         children = self.rows[has]
-        found = self.find(self.parent_ids.filter(has), self.starts[has])
+        parents = self.find(self.parent_ids.filter(has), self.starts[has])
         if not self._is_part:
-            issues.add("dangling_relations", int((found < 0).sum()), "parents")
+            issues.add("dangling_relations", int((parents < 0).sum()), "parents")
         # If a range has several parents, the last one counts.
         order = np.argsort(children, kind="stable")
         order = order[last_of_each(children[order])]
-        order = order[found[order] >= 0]
-        return children[order], found[order]
+        order = order[parents[order] >= 0]
+        return children[order], parents[order]
 
 
 def _labelled(file: CaptureFile) -> tuple[Ints, Ints]:
-    """Rows of opspan's own ops that the ITT collector saw; their starts, ids and the parents' ids."""
+    """Returns the rows of opspan's own ops that the ITT collector saw, and words: start, id, parent's id."""
     rows, words = [np.empty(0, dtype=np.int64)], [np.empty((0, 3), dtype=np.int64)]
     for first, units in file.ranges:
-        ops = np.flatnonzero((units.u16(1) & HAS_LABEL != 0) & (units.u8(1) == ITT) & (units.kinds == RANGE))
+        ops = np.flatnonzero(
+            (units.u16(1) & layout.HAS_LABEL != 0) & (units.u8(1) == layout.ITT) & (units.kinds == layout.RANGE)
+        )
         rows.append(ops + first)
         words.append(units.words[ops][:, [1, 4, 7]])
     return np.concatenate(rows), np.concatenate(words)
@@ -118,15 +98,9 @@ def _ids(units: Units, k: int) -> pl.DataFrame:
 
 
 def _of_ops(words: Ints) -> pl.DataFrame:
-    """Ids that opspan gave, which are written as one word; 0 means no id."""
-    given = words != 0
-    return pl.DataFrame(
-        {
-            "a": words & np.int64(2**63 - 1),
-            "b": np.where(given, np.int64(TAG), 0),
-            "c": (words < 0).astype(np.int64),
-        }
-    )
+    """Returns ids that opspan gave; they are written as one word, and 0 means no id."""
+    a, c = words & np.int64(2**63 - 1), (words < 0).astype(np.int64)
+    return pl.DataFrame({"a": a, "b": np.where(words != 0, np.int64(TAG), 0), "c": c})
 
 
 def _null_if_negative(rows: Ints) -> pl.Series:
@@ -134,8 +108,7 @@ def _null_if_negative(rows: Ints) -> pl.Series:
 
 
 def relations(file: CaptureFile, tasks: TaskIds, issues: Issues) -> pl.DataFrame:
-    """The table relations."""
-    units = file.units.of(RELATION)
+    units = file.units.of(layout.RELATION)
     times, kinds = units.i64(1), units.u16(1)
     heads, tails = tasks.find(_ids(units, 2), times), tasks.find(_ids(units, 5), times)
     if not file.is_part:

@@ -1,6 +1,6 @@
-"""Extended payloads in a capture file: which bytes, of which schema, belong to which range.
+"""Reads extended payloads of a capture file: which bytes, of which schema, belong to which range.
 
-A payload is a run of kBlob units, all full but the last. A schema is a kSchema unit whose own blob is its entries.
+A payload is a run of kBlob units, all full but the last. A schema is a kSchema unit; its entries are in its own blob.
 """
 
 from __future__ import annotations
@@ -13,34 +13,35 @@ import numpy.typing as npt
 import polars as pl
 
 from opspan.formats.nvtx_payload import Budget, Decoder, PayloadEntry, Schema, numbers
+from opspan.readers.capture import layout
 from opspan.readers.capture.attributes import one_a_row
-from opspan.readers.capture.file import BLOB, END, SCHEMA, CaptureFile, Units, find
+from opspan.readers.capture.file import CaptureFile, Units, find
 from opspan.tables import Issues
 
 BLOB_BYTES = 48
 ENTRY = np.dtype([("flags", "u8"), ("type", "u8"), ("offset", "u8"), ("detail", "u8"), ("name", "u4"), ("pad", "u4")])
 
-# What opspan's own labels carry in the form SCHEMA. The kind is in the category as well.
+# The fields of opspan's own labels in the form SCHEMA. The kind is in the category as well.
 OWN_DOMAIN, OWN_SCHEMA = "opspan", "opspan.op"
 OWN_FIELDS = {"seq": "i8", "op_id": "i8", "fwd_tid": "u4", "kind": "u4", "sizes": "i8"}
 OWN_COLUMNS = tuple(f"x_{field}" for field in OWN_FIELDS)
 
 
 @dataclass(frozen=True)
-class Extended:
+class ExtendedPayloads:
     own: pl.DataFrame  # row of the range, x_<field> of opspan's own schema
     members: pl.DataFrame  # row, members: the fields of all other payloads as JSON
 
 
-def read(file: CaptureFile, ended: npt.NDArray[np.int64], issues: Issues) -> Extended:
-    """`ended`: for each end unit the row of its range, since the end of a range may carry payloads as well."""
-    blobs = file.units.of(BLOB)
+def read(file: CaptureFile, ended: npt.NDArray[np.int64], issues: Issues) -> ExtendedPayloads:
+    """`ended`: for each end unit the row of its range, because the end of a range may carry payloads too."""
+    blobs = file.units.of(layout.BLOB)
     payloads = _payloads(blobs)
     schemas = _schemas(file, blobs, payloads)
     owners = payloads["owner"].to_numpy()
-    at_end = find(file.units.of(END).keys, owners)
+    at_end = find(file.units.of(layout.END).keys, owners)
     rows = np.where(at_end < 0, file.ranges.rows(owners), np.append(ended, -1)[at_end])
-    of_schema = find(file.units.of(SCHEMA).keys, owners) >= 0
+    of_schema = find(file.units.of(layout.SCHEMA).keys, owners) >= 0
     if not file.is_part:
         issues.add("dangling_data", int(((rows < 0) & ~of_schema).sum()), "payloads")
     payloads = payloads.with_columns(row=pl.Series(rows)).filter(pl.col("row") >= 0)
@@ -61,8 +62,8 @@ def read(file: CaptureFile, ended: npt.NDArray[np.int64], issues: Issues) -> Ext
         if domain == OWN_DOMAIN and schema is not None and schema.name == OWN_SCHEMA:
             own.append(_own(schema, raw).with_columns(group["row"]))
             continue
-        written, whole = Decoder(of_domain, file.texts.of, budget).members(int(number), raw)
-        undecoded += 0 if whole else len(raw)
+        written, is_complete = Decoder(of_domain, file.texts.of, budget).members(int(number), raw)
+        undecoded += 0 if is_complete else len(raw)
         # The second payload of a range may have the same fields as the first.
         name = schema.name if schema is not None and schema.name else "payload"
         members.append(
@@ -73,12 +74,12 @@ def read(file: CaptureFile, ended: npt.NDArray[np.int64], issues: Issues) -> Ext
             )
         )
     issues.add("undecoded_payload", undecoded)
-    found = pl.concat(members).sort("row", "place").select("row", "members")
-    return Extended(_own_columns(file, own), one_a_row(found).sort("row"))
+    ordered = pl.concat(members).sort("row", "place").select("row", "members")
+    return ExtendedPayloads(_own_columns(file, own), one_a_row(ordered).sort("row"))
 
 
 def _payloads(blobs: Units) -> pl.DataFrame:
-    """owner, schema, first (row of its first blob), units, size: one row for each payload, in the order of the file."""
+    """Returns owner, schema, first (row of its first blob), units, size of each payload, in the order of the file."""
     owners, schemas, used = blobs.owners, blobs.u32(1), np.minimum(blobs.u16(1), BLOB_BYTES)
     begins = np.ones(len(blobs), dtype=np.bool_)
     goes_on = (used[:-1] == BLOB_BYTES) & (np.diff(blobs.keys) <= 2)  # a unit is two halves of a line
@@ -93,18 +94,18 @@ def _payloads(blobs: Units) -> pl.DataFrame:
 
 
 def _bytes(blobs: Units, first: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.uint8]:
-    """The bytes of payloads with `count` units each, one row for each payload."""
+    """Returns the bytes of payloads with `count` units each, one row for each payload."""
     rows = first[:, None] + np.arange(count)
     parts = blobs.words[rows, 2:] if count else np.empty((len(first), 0, 6), dtype=np.int64)
     return np.ascontiguousarray(parts).view(np.uint8).reshape(len(first), count * BLOB_BYTES)
 
 
 def _schemas(file: CaptureFile, blobs: Units, payloads: pl.DataFrame) -> dict[str | None, dict[int, Schema]]:
-    """Domain -> number -> schema."""
-    units = file.units.of(SCHEMA)
+    """Returns domain -> number -> schema."""
+    units = file.units.of(layout.SCHEMA)
     contents = {row["owner"]: row for row in payloads.filter(pl.col("owner").is_in(units.keys)).iter_rows(named=True)}
     names, domains = file.texts.of(units.u32(1)), file.texts.of(units.u32(4))
-    found: dict[str | None, dict[int, Schema]] = {}
+    schemas: dict[str | None, dict[int, Schema]] = {}
     for place, key in enumerate(units.keys.tolist()):
         raw = b""
         if (content := contents.get(key)) is not None:
@@ -119,12 +120,12 @@ def _schemas(file: CaptureFile, blobs: Units, payloads: pl.DataFrame) -> dict[st
             for name, record in zip(entry_names, records, strict=True)
         )
         schema = Schema(names[place] or "", int(units.u32(7)[place]), int(units.u32(6)[place]), entries)
-        found.setdefault(domains[place], {})[int(units.u32(2)[place])] = schema
-    return found
+        schemas.setdefault(domains[place], {})[int(units.u32(2)[place])] = schema
+    return schemas
 
 
 def _own(schema: Schema, raw: npt.NDArray[np.uint8]) -> pl.DataFrame:
-    """The fields of opspan's own payloads. Entries are found by name: a later version may add some."""
+    """Returns the fields of opspan's own payloads. Looks entries up by name, because a later version may add some."""
     offsets = {entry.name: entry.offset for entry in schema.entries}
     columns = {}
     for field, dtype in OWN_FIELDS.items():

@@ -1,12 +1,12 @@
-"""Puts the files of a run together: what is read of each capture, side by side, as the ranks of one trace.
+"""Puts the captures of a run together as the ranks of one trace.
 
-What a file still holds is read: of one that is truncated or damaged the rest, with an issue; only a file that is no
-capture is an error.
+From a truncated or damaged file it reads the rest and adds an issue; only a file that is not a capture is an error.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -14,13 +14,14 @@ import polars as pl
 from opspan.capture_files import CAPTURE, captures
 from opspan.errors import NotATrace, ReadError
 from opspan.formats.boundary import boundary
+from opspan.readers.capture import layout
 from opspan.readers.capture.chunks import read_file, stretch_of
-from opspan.readers.capture.file import OPEN, CaptureFile, Header
+from opspan.readers.capture.file import CaptureFile, Header
 from opspan.readers.capture.ranges import read_ranges
 from opspan.readers.capture.runs import header_of, in_cycles, in_ranks, note_folder, whole_files
 from opspan.readers.capture.source import read_header
 from opspan.readers.capture.tables import note_capture, read_counters, read_memory, read_process, read_threads
-from opspan.readers.capture.twice import told_once
+from opspan.readers.capture.twice import merge_pairs
 from opspan.tables import Issues, Metadata, Tables
 from opspan.tables.tables import STRETCH, joined
 from opspan.tables.told import from_environment
@@ -30,17 +31,17 @@ RECORDED_BY = {1: "record", 2: "collectors"}
 
 
 def read(path: Path) -> Tables:
-    """One capture: a file, or all files of a folder as the processes of one run."""
+    """Reads one capture: a file, or all files of a folder as the processes of one run."""
     return _read(path, None)
 
 
 def read_part(path: Path, window: Window) -> Tables:
-    """Only what overlaps the window. Everything else is read, but not kept."""
+    """Returns only events that overlap the window. It reads all others too, but drops them."""
     return _read(path, window)
 
 
 def read_recording(file: Path) -> Tables:
-    """The recording that a process began with this file: its segments, those of its forks, and nothing else."""
+    """Reads the recording that a process began with this file: only its segments and those of its forks."""
     session = read_header(file).session
     headers = ((path, header_of(path)) for path in captures(file.parent) if path != file)
     others = (path for path, header in headers if header is not None and header.session == session)
@@ -53,7 +54,7 @@ def _read(path: Path, window: Window | None) -> Tables:
     stretch = None if window is None else stretch_of([path], window)
     trace, header = _read_one([path], stretch, window)
     issues = Issues(str(path))
-    issues.add("not_closed", int(header.state == OPEN))
+    issues.add("not_closed", int(header.state == layout.OPEN))
     return trace.replace(issues=pl.concat([trace.issues, issues.frame()]))
 
 
@@ -75,35 +76,28 @@ def _read_all(folder: Path, paths: Sequence[Path], window: Window | None) -> Tab
         raise NotATrace(f"{folder} holds no readable capture (*{CAPTURE}){why}")
     issues = Issues(str(folder))
     parts = in_cycles(in_ranks(traces, headers), headers)
-    whole = joined(traces, parts, issues)
+    trace = joined(traces, parts, issues)
     issues.add("unreadable_file", len(refused), str(refused[0]) if refused else "")
     note_folder(headers, issues, is_in_cycles=parts[0].cycle is not None)
-    ranks = [_common(folder, [part for part in parts if part.rank == rank.rank], rank) for rank in whole.ranks]
-    frames = whole.frames | {"issues": pl.concat([whole.issues, issues.frame()])}
+    ranks = [_common(folder, [part for part in parts if part.rank == rank.rank], rank) for rank in trace.ranks]
+    frames = trace.frames | {"issues": pl.concat([trace.issues, issues.frame()])}
     return Tables(tuple(sorted(ranks, key=lambda rank: rank.rank)), **frames)
 
 
 def _common(folder: Path, parts: Sequence[Metadata], first: Metadata) -> Metadata:
-    """Metadata of all files of a rank together, or of one of its cycles: what they have in common."""
+    """Returns the metadata that all files of a rank, or of one of its cycles, have in common."""
     numbers = sorted({part.cycle for part in parts if part.cycle is not None})
     cycles = [[part for part in parts if part.cycle == number] for number in numbers]
     recorded_by = sorted({part.options["recorded_by"] for part in parts})
-    return Metadata(
-        source=first.source,
+    return replace(
+        first,
         paths=(str(folder),),
-        tool=first.tool,
-        tool_version=first.tool_version,
         host=first.host if all(part.host == first.host for part in parts) else None,
-        clock=first.clock,
-        origin_utc_ns=first.origin_utc_ns,
         options={
             "recorded_by": ", ".join(recorded_by),
             "files": len(parts),
             **{name: first.options[name] for name in ("window", STRETCH) if name in first.options},
         },
-        rank=first.rank,
-        rank_by=first.rank_by,
-        told=first.told,
         cycle=numbers[0] if len(numbers) == 1 else None,
         cycles=tuple(_common(folder, some, some[0]) for some in cycles) if len(cycles) > 1 else (),
     )
@@ -114,13 +108,13 @@ def _read_one(paths: Sequence[Path], stretch: Stretch | None, window: Window | N
     file = read_file(paths, issues, stretch)
     counters = read_counters(file, issues)
     note_capture(file, issues)
-    ranges, relations = told_once(*read_ranges(file, issues), issues)
+    ranges, relations = merge_pairs(*read_ranges(file, issues), issues)
     tables = {"relations": relations.with_columns(rank=0), "counters": counters, "memory": read_memory(file)}
     if stretch is not None:
         at = pl.col("time_ns")
         tables = {name: frame.filter(stretch.overlap(at, at)) for name, frame in tables.items()}
         read = ranges.height
-        # The end of a range may be in a unit after that of the range itself.
+        # The end of a range may be in a later unit than the range itself.
         until = pl.when("is_mark").then("start_ns").otherwise("end_ns")
         ranges = without_lost_parents(ranges.filter(stretch.overlap(pl.col("start_ns"), until)))
         issues.add("outside_window", file.left_out + read - ranges.height)

@@ -1,4 +1,4 @@
-"""How the files of a folder are related: segments of one file, processes of one rank or of several, forks of one
+"""Finds how the files of a folder are related: segments of one file, processes of one or several ranks, forks of one
 recording, several runs."""
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from pathlib import Path
 
 from opspan.errors import ReadError
 from opspan.formats.boundary import boundary
-from opspan.readers.capture.file import OPEN, Header
+from opspan.readers.capture import layout
+from opspan.readers.capture.file import Header
 from opspan.readers.capture.source import read_header
 from opspan.tables import Issues, Metadata, Tables
 
@@ -17,33 +18,33 @@ RECORD = 1  # the header's `producer` of opspan.record
 
 
 def in_ranks(traces: Sequence[Tables], headers: Sequence[Header]) -> list[Metadata]:
-    """The metadata of each file with the number of its rank; forks are of the rank of their parent. Files are of one
-    rank, unless they say otherwise: then what recorded nothing, as a launcher, is with the first, and whoever else does
-    not know comes last."""
+    """Returns the metadata of each file with its rank; forks have their parent's rank. All files are of one rank, if
+    they name at most one. Else a file without events, as of a launcher, gets the first rank, and any other file without
+    a rank gets a new last rank."""
     ranks = [trace.metadata for trace in traces]
     of_session = {
         header.session: rank.told for header, rank in zip(headers, ranks, strict=True) if rank.told.rank is not None
     }
-    told = [of_session.get(header.session, rank.told) for header, rank in zip(headers, ranks, strict=True)]
-    of_rank = {one.rank: one for one in reversed(told) if one.rank is not None}
+    of_files = [of_session.get(header.session, rank.told) for header, rank in zip(headers, ranks, strict=True)]
+    of_rank = {told.rank: told for told in reversed(of_files) if told.rank is not None}
     if len(of_rank) < 2:
-        only = next(iter(of_rank.values()), told[0])
+        only = next(iter(of_rank.values()), of_files[0])
         return [replace(rank, rank=0, told=only) for rank in ranks]
-    last = max([max(of_rank) + 1, *(one.world_size or 0 for one in told)])
-    found = []
-    for rank, trace, one in zip(ranks, traces, told, strict=True):
+    last = max([max(of_rank) + 1, *(told.world_size or 0 for told in of_files)])
+    results = []
+    for rank, trace, told in zip(ranks, traces, of_files, strict=True):
         is_idle = all(frame.is_empty() for frame in (trace.ranges, trace.memory, trace.counters))
-        its = of_rank[min(of_rank)] if one.rank is None and is_idle else one
-        if its.rank is None:
-            found.append(replace(rank, rank=last))
+        chosen = of_rank[min(of_rank)] if told.rank is None and is_idle else told
+        if chosen.rank is None:
+            results.append(replace(rank, rank=last))
         else:
-            found.append(replace(rank, rank=its.rank, rank_by=its.by or "", told=its))
-    return found
+            results.append(replace(rank, rank=chosen.rank, rank_by=chosen.by or "", told=chosen))
+    return results
 
 
 def in_cycles(ranks: Sequence[Metadata], headers: Sequence[Header]) -> list[Metadata]:
-    """With the number of the recording among those of its process, if each process of the folder made them one after
-    the other; forks are of their parent's recording."""
+    """Adds the number of each file's recording among those of its process, if every process of the folder made its
+    recordings one after the other; forks belong to their parent's recording."""
     of_process: dict[tuple[str, int], dict[object, list[Header]]] = {}
     for process, session, header in zip(_processes(headers), _sessions(headers), headers, strict=True):
         of_process.setdefault(process, {}).setdefault(session, []).append(header)
@@ -52,15 +53,15 @@ def in_cycles(ranks: Sequence[Metadata], headers: Sequence[Header]) -> list[Meta
         spans = {session: _span(files) for session, files in recordings.items()}
         if _runs(list(spans.values())) < len(spans):
             return list(ranks)
-        number |= {session: at for at, session in enumerate(sorted(spans, key=lambda one: spans[one]), 1)}
+        number |= {session: at for at, session in enumerate(sorted(spans, key=lambda session: spans[session]), 1)}
     of_rank = [{p for p, r in zip(_processes(headers), ranks, strict=True) if r.rank == rank.rank} for rank in ranks]
     if max(number.values()) == 1 or any(len(processes) > 1 for processes in of_rank):
         return list(ranks)
-    return [replace(rank, cycle=number[one]) for rank, one in zip(ranks, _sessions(headers), strict=True)]
+    return [replace(rank, cycle=number[session]) for rank, session in zip(ranks, _sessions(headers), strict=True)]
 
 
 def _sessions(headers: Sequence[Header]) -> list[object]:
-    """With `opspan run` each process has a session of its own, and all of them are one run."""
+    """Returns the session of each file; None for `opspan run`, where each process has a session but all are one run."""
     return [header.session if header.producer == RECORD else None for header in headers]
 
 
@@ -72,7 +73,7 @@ def _processes(headers: Sequence[Header]) -> list[tuple[str, int]]:
 
 
 def header_of(path: Path) -> Header | None:
-    """None: of a file that cannot be read; why is said where it is read."""
+    """Returns None if the file cannot be read; reading it later raises the error."""
     try:
         with boundary(path):
             return read_header(path)
@@ -81,7 +82,7 @@ def header_of(path: Path) -> Header | None:
 
 
 def whole_files(paths: Iterable[Path]) -> list[list[Path]]:
-    """Each file by itself, but the segments of one file together, in their order."""
+    """Returns a list for each file: its path, or the paths of its segments in their order."""
     files: dict[tuple[object, ...], list[tuple[int, Path]]] = {}
     for path in paths:
         header = header_of(path)
@@ -92,13 +93,12 @@ def whole_files(paths: Iterable[Path]) -> list[list[Path]]:
 
 
 def note_folder(headers: Sequence[Header], issues: Issues, *, is_in_cycles: bool = False) -> None:
-    """What is wrong with the folder as a whole, as issues. `is_in_cycles`: the recordings of a process are one run."""
-    # Forks end with their session, or by _exit, as those of multiprocessing do: what they have written is complete,
-    # even if their file was not closed.
-    ended = {header.session for header in headers if not header.forked and header.state != OPEN}
+    """Adds problems of the whole folder as issues. `is_in_cycles`: the recordings of a process are one run."""
+    # Forks end with their session or, as in multiprocessing, by _exit: their files are complete even if not closed.
+    ended = {header.session for header in headers if not header.forked and header.state != layout.OPEN}
     issues.add(
         "not_closed",
-        sum(header.state == OPEN and not (header.forked and header.session in ended) for header in headers),
+        sum(header.state == layout.OPEN and not (header.forked and header.session in ended) for header in headers),
     )
     recordings: dict[object, list[Header]] = {}
     for session, process, header in zip(_sessions(headers), _processes(headers), headers, strict=True):
@@ -110,13 +110,13 @@ def note_folder(headers: Sequence[Header], issues: Issues, *, is_in_cycles: bool
 
 
 def _span(files: Sequence[Header]) -> tuple[int, float]:
-    """From the first opening to the last closing, in UTC. A file that was never closed has no end."""
+    """Returns the first opening and the last closing, in UTC. A file that was never closed has no end."""
     ends = [file.close_utc_ns or float("inf") for file in files if not file.forked or file.close_utc_ns]
     return min(file.open_utc_ns for file in files), max(ends, default=float("inf"))
 
 
 def _runs(spans: Sequence[tuple[int, float]]) -> int:
-    """How many runs there are. Recordings that overlap in time belong to one run, as the ranks of torchrun do."""
+    """Returns the number of runs. Recordings that overlap in time belong to one run, as the ranks of torchrun do."""
     runs, until = 0, float("-inf")
     for begin, end in sorted(spans):
         runs += begin > until

@@ -1,7 +1,7 @@
-"""The bytes of a capture file and what its header says.
+"""Reads the bytes of a capture file, and its header.
 
-The file is not mapped: if it shrinks while it is read, there are fewer units and an issue, but with a map SIGBUS would
-end the process.
+It does not map the file: if the file shrinks meanwhile, units are missing and an issue says so; with a map, SIGBUS
+would end the process.
 """
 
 from __future__ import annotations
@@ -15,18 +15,19 @@ from pathlib import Path
 from opspan.capture_files import MAGIC
 from opspan.errors import NotATrace, NotReadable, TooNew, Truncated
 from opspan.files import open_file, size_on_disk
-from opspan.readers.capture.file import FULL, VERSION, Header
+from opspan.readers.capture import layout
+from opspan.readers.capture.file import Header
 from opspan.tables.told import VARIABLES
 
 HEADER = struct.Struct("<8s4I4q2IQ2I64s3072sq2I832s")
 
 
-class Source:
-    """A file with the size that it had when it was opened: what is appended while it is read is not seen."""
+class CaptureBytes:
+    """A file with its size at opening: bytes that a program appends later are ignored."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.missing = 0  # bytes that were in the file when it was opened and no longer are
+        self.missing = 0  # bytes that disappeared from the file after it was opened
         try:
             self._file = open_file(path, 0)
             facts = os.fstat(self._file.fileno())
@@ -34,7 +35,7 @@ class Source:
         except OSError as error:
             raise self._unreadable(error) from error
 
-    def __enter__(self) -> Source:
+    def __enter__(self) -> CaptureBytes:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -44,12 +45,12 @@ class Source:
         return _header(self.path, self.read(0, HEADER.size))
 
     def read(self, at: int, count: int) -> bytes:
-        """`count` bytes, or as many of them as there are."""
+        """Returns `count` bytes, or fewer at the end of the file."""
         buffer = bytearray(count)
         return bytes(buffer[: self.read_into(memoryview(buffer), at)])
 
     def read_into(self, buffer: memoryview, at: int) -> int:
-        """Returns how many bytes were read. Bytes that should be there and are not stay zero, which is not a unit."""
+        """Returns the number of bytes read. Missing bytes stay zero, which is not a unit."""
         done, expected = 0, max(0, min(len(buffer), self.size - at))
         try:
             while done < expected and (some := os.preadv(self._file.fileno(), [buffer[done:expected]], at + done)):
@@ -64,7 +65,7 @@ class Source:
 
 
 def read_header(path: Path) -> Header:
-    with Source(path) as source:
+    with CaptureBytes(path) as source:
         return source.header()
 
 
@@ -76,24 +77,26 @@ def _variables(raw: bytes) -> Iterator[tuple[str, str]]:
 
 
 def joined(headers: Sequence[Header]) -> Header:
-    """The header of a file that has been cut into segments."""
+    """Returns the header of a file that consists of segments."""
     first, last = headers[0], headers[-1]
     return dataclasses.replace(
         first,
         close_monotonic_ns=last.close_monotonic_ns,
         close_utc_ns=last.close_utc_ns,
-        state=FULL if any(header.state == FULL for header in headers) else last.state,
+        state=layout.FULL if any(header.state == layout.FULL for header in headers) else last.state,
         lost=sum(header.lost for header in headers),
-        environment=last.environment,  # the rank that torch.distributed says is added at the end
+        environment=last.environment,  # the rank from torch.distributed is written at the end
     )
 
 
 def _header(path: Path, head: bytes) -> Header:
     if head[: len(MAGIC)] != MAGIC:
-        found = "is empty" if not head else "does not begin as one"
-        raise NotATrace(f"{path} is not a capture: it {found}; expected the bytes {MAGIC.decode()}")
-    if len(head) >= 12 and (version := struct.unpack_from("<I", head, 8)[0]) > VERSION:
-        raise TooNew(f"{path} is a capture of version {version}; this opspan reads up to {VERSION}: update opspan")
+        problem = "is empty" if not head else "does not begin as one"
+        raise NotATrace(f"{path} is not a capture: it {problem}; expected the bytes {MAGIC.decode()}")
+    if len(head) >= 12 and (version := struct.unpack_from("<I", head, 8)[0]) > layout.VERSION:
+        raise TooNew(
+            f"{path} is a capture of version {version}; this opspan reads up to {layout.VERSION}: update opspan"
+        )
     if len(head) < HEADER.size:
         raise Truncated(f"{path} ends within its header, after {len(head)} bytes: nothing can be read from it")
     _, _, _, pid, parent_pid, opened, opened_utc, closed, closed_utc, *others = HEADER.unpack(head)
@@ -111,7 +114,7 @@ def _header(path: Path, head: bytes) -> Header:
         forked=bool(forked),
         host=name_of(host),
         arguments=tuple(part.decode("utf-8", "replace") for part in command_line.rstrip(b"\0").split(b"\0")),
-        # Files of older writers have no session: each is a session of its own.
+        # Files of older writers have no session number: each file is a session.
         session=(session_ns, session_pid) if session_ns else (opened, pid),
         segment=segment,
         environment=dict(_variables(environment)),

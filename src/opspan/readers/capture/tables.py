@@ -1,4 +1,4 @@
-"""What a capture file says beside its ranges: threads, the process, counters, and how the capture itself went."""
+"""Reads all of a capture file but its ranges: threads, the process, counters, memory, and issues of the capture."""
 
 from __future__ import annotations
 
@@ -8,25 +8,9 @@ from pathlib import PurePath
 import numpy as np
 import polars as pl
 
+from opspan.readers.capture import layout
 from opspan.readers.capture.attributes import Attributes, json_members
-from opspan.readers.capture.file import (
-    ATTRIBUTE,
-    COUNTER,
-    FULL,
-    HAS_INPUTS,
-    HAS_STACK,
-    MEMORY,
-    NAME,
-    NO_OWNER,
-    OWNER_BY_ID,
-    STATE,
-    TORCH,
-    VALUE_DOUBLE,
-    VALUE_MASK,
-    VALUE_UINT,
-    CaptureFile,
-    Units,
-)
+from opspan.readers.capture.file import CaptureFile, Units
 from opspan.tables import Issues
 from opspan.tables.schema import MEMORY_EVENT
 
@@ -35,21 +19,20 @@ EXACT = 1 << 53  # integers up to here are floats without loss
 
 MEMORY_EVENTS = pl.Series(["alloc", "free", "out_of_memory", None], dtype=MEMORY_EVENT)  # by their flags
 _NO_DEVICE = pl.Series([None], dtype=pl.Int32)
-THREAD_NAME = 1  # what a kName unit names
+THREAD_NAME = 1  # the type of a kName unit that names a thread
 
 
 def read_threads(file: CaptureFile) -> pl.DataFrame:
-    """The table threads."""
     names = {log.tid: log.thread_name or None for log in file.logs}
-    units = file.units.of(NAME)
+    units = file.units.of(layout.NAME)
     units = units.where(units.u32(2) == THREAD_NAME)
-    given = zip(units.u32(3).tolist(), file.texts.of(units.u32(1)), strict=True)
-    names |= {tid: name for tid, name in given if name}
+    thread_names = zip(units.u32(3).tolist(), file.texts.of(units.u32(1)), strict=True)
+    names |= {tid: name for tid, name in thread_names if name}
     threads = pl.DataFrame(
         {"tid": list(names), "name": list(names.values())}, schema={"tid": pl.Int64, "name": pl.String}
     )
-    own = file.units.of(ATTRIBUTE)
-    own = own.where((own.i64(1) == NO_OWNER) & ((own.u16(1) & OWNER_BY_ID) == 0))
+    own = file.units.of(layout.ATTRIBUTE)
+    own = own.where((own.i64(1) == layout.NO_OWNER) & ((own.u16(1) & layout.OWNER_BY_ID) == 0))
     json = json_members(Attributes(own, file.tids[own.logs], file.texts)).select(
         pl.col("row").alias("tid"), ("{" + pl.col("members") + "}").alias("payload_json")
     )
@@ -57,7 +40,7 @@ def read_threads(file: CaptureFile) -> pl.DataFrame:
 
 
 def read_process(file: CaptureFile) -> pl.DataFrame:
-    """The table processes: one row."""
+    """Returns the table processes with one row."""
     header = file.header
     program = header.arguments[0] if header.arguments else ""
     row = {
@@ -75,13 +58,13 @@ def read_process(file: CaptureFile) -> pl.DataFrame:
 
 
 def read_counters(file: CaptureFile, issues: Issues) -> pl.DataFrame:
-    """The table counters. One of them, `collecting`, says whether the program had paused collection."""
-    units = file.units.of(COUNTER)
-    words, types = units.i64(2), units.u16(1) & VALUE_MASK
+    """Returns the table counters. The counter `collecting` says whether the program had paused collection."""
+    units = file.units.of(layout.COUNTER)
+    words, types = units.i64(2), units.u16(1) & layout.VALUE_MASK
     values = words.astype(np.float64)
-    values[types == VALUE_UINT] = words.view(np.uint64)[types == VALUE_UINT]
-    values[types == VALUE_DOUBLE] = words.view(np.float64)[types == VALUE_DOUBLE]
-    issues.add("rounded_counters", int(((types != VALUE_DOUBLE) & (np.abs(values) > EXACT)).sum()))
+    values[types == layout.VALUE_UINT] = words.view(np.uint64)[types == layout.VALUE_UINT]
+    values[types == layout.VALUE_DOUBLE] = words.view(np.float64)[types == layout.VALUE_DOUBLE]
+    issues.add("rounded_counters", int(((types != layout.VALUE_DOUBLE) & (np.abs(values) > EXACT)).sum()))
     counters = pl.DataFrame(
         {
             "tid": file.tids[units.logs],
@@ -91,7 +74,7 @@ def read_counters(file: CaptureFile, issues: Issues) -> pl.DataFrame:
             "value": values,
         }
     )
-    states = file.units.of(STATE)
+    states = file.units.of(layout.STATE)
     resumed = states.u16(1) & 1
     issues.add("pause_asked_for", int((resumed == 0).sum()))
     collecting = pl.DataFrame(
@@ -102,8 +85,7 @@ def read_counters(file: CaptureFile, issues: Issues) -> pl.DataFrame:
 
 
 def read_memory(file: CaptureFile) -> pl.DataFrame:
-    """The table memory."""
-    units = file.units.of(MEMORY)
+    units = file.units.of(layout.MEMORY)
     devices = units.i64(5)
     of_host = (devices & 0xFFFFFFFF) == 0
     frame = pl.DataFrame(
@@ -121,21 +103,21 @@ def read_memory(file: CaptureFile) -> pl.DataFrame:
 
 
 def note_capture(file: CaptureFile, issues: Issues) -> None:
-    """How the capture went, as issues."""
+    """Adds problems of the capture itself as issues."""
     header = file.header
-    if header.state == FULL:
+    if header.state == layout.FULL:
         issues.add("disk_full")
     issues.add("lost_events", header.lost)
     if header.close_monotonic_ns:
         drift_ns = (header.close_utc_ns - header.close_monotonic_ns) - (header.open_utc_ns - header.open_monotonic_ns)
         if abs(drift_ns) > STEPPED_NS:
             issues.add("clock_stepped", detail=f"by {drift_ns / 1e9:+.3f} s")
-    issues.add("unknown_units", int((file.units.u8(0) > MEMORY).sum()))
+    issues.add("unknown_units", int((file.units.u8(0) > layout.MEMORY).sum()))
 
 
 def note_texts(file: CaptureFile, ranges: Units, issues: Issues) -> None:
     """Counts texts of ranges that are not in the file."""
-    flags = np.where(ranges.u8(1) == TORCH, ranges.u16(1), 0)
+    flags = np.where(ranges.u8(1) == layout.TORCH, ranges.u16(1), 0)
     missing = sum(file.texts.missing(ranges.u32(k)) for k in (1, 10, 13))
-    missing += sum(file.texts.missing(ranges.u32(k)[flags & HAS_INPUTS != 0]) for k in (14, 15))
-    issues.add("unknown_strings", missing + file.texts.missing(ranges.u32(12)[flags & HAS_STACK != 0]))
+    missing += sum(file.texts.missing(ranges.u32(k)[flags & layout.HAS_INPUTS != 0]) for k in (14, 15))
+    issues.add("unknown_strings", missing + file.texts.missing(ranges.u32(12)[flags & layout.HAS_STACK != 0]))

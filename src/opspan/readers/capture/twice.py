@@ -1,10 +1,9 @@
-"""Ranges that a program sent through NVTX and through ITT at the same time: each becomes one row.
+"""Merges ranges that a program sent through both NVTX and ITT at the same time into one row each.
 
     nvtx push "step" | itt push "step" | ... | itt pop | nvtx pop        also with the last two the other way round
 
-Two such ranges begin next to each other on their thread, with nothing in between, and end in the same way. That, equal
-names and the different protocols make them a pair. Ranges with one name that are really nested, in one protocol, are
-not a pair; nor are two of different protocols if something else happens between their beginnings or their ends.
+Two ranges are a pair if they have equal names and different protocols, and if nothing else happens on their thread
+between their beginnings or between their ends. Nested ranges with one name in one protocol are not a pair.
 """
 
 from __future__ import annotations
@@ -16,15 +15,15 @@ import polars as pl
 from opspan.readers.capture.file import Bools, Ints
 from opspan.tables import Issues
 
-# Marks have no end to compare: two with the same name are a pair if they are no further apart than this.
+# Marks have no end to compare: two marks with the same name are a pair if they are at most this far apart.
 MARKS_APART_NS = 1_000_000
 # These columns stay as NVTX has them; the others are taken from whichever of the two has a value.
 _OF_THE_ROW = ("id", "rank", "pid", "tid", "end_tid", "start_ns", "end_ns", "name", "kind", "source", "domain")
 _MORE = ("payload_json", "parent_id", "is_async", "is_mark")
 
 
-def told_once(ranges: pl.DataFrame, relations: pl.DataFrame, issues: Issues) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The tables with one row for each range, and with new numbers."""
+def merge_pairs(ranges: pl.DataFrame, relations: pl.DataFrame, issues: Issues) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Returns the tables with one row for each range, and with new numbers."""
     is_itt, is_nvtx = ((ranges["source"] == source).fill_null(value=False) for source in ("itt", "nvtx"))
     if not is_itt.any() or not is_nvtx.any():
         return ranges, relations
@@ -33,18 +32,18 @@ def told_once(ranges: pl.DataFrame, relations: pl.DataFrame, issues: Issues) -> 
     if not len(first):
         return ranges, relations
     issues.add("told_twice", len(first))
-    kept, dropped = np.where(nvtx[first], first, second), np.where(nvtx[first], second, first)
+    of_nvtx, of_itt = np.where(nvtx[first], first, second), np.where(nvtx[first], second, first)
 
     stays = np.ones(ranges.height, dtype=np.bool_)
-    stays[dropped] = False
+    stays[of_itt] = False
     numbers = np.cumsum(stays) - 1  # the new number of every row
-    numbers[dropped] = numbers[kept]
+    numbers[of_itt] = numbers[of_nvtx]
     renamed = pl.Series(numbers)
 
-    told = ranges[dropped].select(pl.all().exclude(_OF_THE_ROW[1:9]).name.suffix("_itt"), kind_itt="kind")
-    told = told.with_columns(id_itt=pl.Series(kept, dtype=ranges["id"].dtype))
+    itt_ranges = ranges[of_itt].select(pl.all().exclude(_OF_THE_ROW[1:9]).name.suffix("_itt"), kind_itt="kind")
+    itt_ranges = itt_ranges.with_columns(id_itt=pl.Series(of_nvtx, dtype=ranges["id"].dtype))
     joined = ranges.filter(pl.Series(stays)).join(
-        told, left_on="id", right_on="id_itt", how="left", maintain_order="left"
+        itt_ranges, left_on="id", right_on="id_itt", how="left", maintain_order="left"
     )
     filled = [name for name in ranges.columns if name not in (*_OF_THE_ROW, *_MORE)]
     members = pl.col("payload_json", "payload_json_itt").str.slice(1).str.strip_suffix("}")
@@ -63,17 +62,11 @@ def told_once(ranges: pl.DataFrame, relations: pl.DataFrame, issues: Issues) -> 
 
 
 def _renumbered(frame: pl.DataFrame, name: str, numbers: pl.Series) -> pl.Series:
-    old = frame[name]
-    return (
-        numbers.gather(old.fill_null(0))
-        .cast(old.dtype)
-        .zip_with(old.is_not_null(), pl.Series(name, [None], dtype=old.dtype).new_from_index(0, len(old)))
-        .alias(name)
-    )
+    return numbers.gather(frame[name]).cast(frame[name].dtype).alias(name)
 
 
 def _pairs(ranges: pl.DataFrame, nvtx: Bools, itt: Bools) -> tuple[Ints, Ints]:
-    """Pairs of rows that are the same range; each row is in at most one pair."""
+    """Returns pairs of rows that are the same range; each row is in at most one pair."""
     tid, start = ranges["tid"].to_numpy(), ranges["start_ns"].to_numpy()
     mark = ranges["is_mark"].to_numpy()
     has_end = ranges["end_ns"].is_not_null().to_numpy() & ~mark
@@ -93,7 +86,7 @@ def _pairs(ranges: pl.DataFrame, nvtx: Bools, itt: Bools) -> tuple[Ints, Ints]:
         has_end[one] & has_end[other], np.abs(ends[one] - ends[other]) == 1, ~has_end[one] & ~has_end[other]
     )
     same &= np.where(mark[one], start[other] - start[one] <= MARKS_APART_NS, together)
-    # In a recursion (nvtx f, itt f, nvtx f, itt f) every second two neighbours are a pair, from the outermost on.
+    # In a recursion (nvtx f, itt f, nvtx f, itt f) the rows are paired two by two, from the outermost on.
     at = np.arange(len(same))
     run_start = np.maximum.accumulate(np.where(same, -1, at)) + 1
     chosen = same & ((at - run_start) % 2 == 0)
@@ -101,12 +94,12 @@ def _pairs(ranges: pl.DataFrame, nvtx: Bools, itt: Bools) -> tuple[Ints, Ints]:
 
 
 def _places(tid: Ints, start: Ints, end_tid: Ints, end: Ints, has_end: Bools) -> tuple[Ints, npt.NDArray[np.int64]]:
-    """The places of each row's begin and end in the order of events on the threads; -1: no end. Neighbours on the same
-    thread are 1 apart, neighbours on different threads more."""
+    """Returns the places of each row's begin and end in the order of events on the threads; -1: no end. Neighbours on
+    the same thread are 1 apart, neighbours on different threads more."""
     count, ended = len(tid), np.flatnonzero(has_end)
     threads = np.concatenate([tid, end_tid[ended]])
     times = np.concatenate([start, end[ended]])
-    # At equal times ends come before begins, except for the end of a range that also begins at that time.
+    # At equal times ends come before begins, except the end of a range that also begins at that time.
     late = np.concatenate([np.ones(count, dtype=np.int8), np.where(end[ended] == start[ended], 2, 0).astype(np.int8)])
     order = np.lexsort((late, times, threads))
     places = np.empty(len(order), dtype=np.int64)

@@ -24,10 +24,10 @@ _col = pl.col
 def sniff(path: Path, head: bytes) -> bool:
     if path.is_dir():
         return False
-    members, found = chrome.beginning(path, head)
+    members, first_events = chrome.beginning(path, head)
     if _MEMBERS & set(members):
         return True
-    return found.height > 0 and events.is_known(found["cat"].unique().to_list())
+    return first_events.height > 0 and events.is_known(first_events["cat"].unique().to_list())
 
 
 def read(path: Path) -> Tables:
@@ -38,26 +38,26 @@ def read(path: Path) -> Tables:
 def _read(path: Path) -> Tables:
     issues = Issues(str(path))
     file = ChromeFile(path, issues)
-    found = gathered(file, events.GROUPS, issues)
+    groups = gathered(file, events.GROUPS, issues)
     if file.is_open_ended:
         issues.add("truncated_file")
-    labels = found[events.NAMES].filter(_col("name") == "process_labels")
-    said = owners.devices_said(labels)
-    # What is not needed again is taken out: it goes as soon as it is translated.
-    others, called, launched = _sorted_out(found.pop(events.OTHERS), said["pid"])
+    labels = groups[events.NAMES].filter(_col("name") == "process_labels")
+    devices = owners.devices_of_labels(labels)
+    # A group that is not needed again is popped, so that its memory is freed as soon as it is translated.
+    others, called, launched = _split_others(groups.pop(events.OTHERS), devices["pid"])
     is_known = _col("cat").cast(pl.String).str.to_lowercase().is_in(events.ON_HOST)
     unknown = others.filter(~is_known.fill_null(value=False))
     issues.add("unknown_categories", unknown.height, _listed(unknown))
-    figures = found.pop(events.FIGURES)
+    figures = groups.pop(events.FIGURES)
     issues.add("counter_ranges", figures.height, _listed(figures))
-    ranges = host.ranges(found.pop(events.RANGES), others, found.pop(events.MARKS))
-    ranges, relations, unlinked = host.linked(ranges, found.pop(events.FLOWS))
-    calls = host.calls(pl.concat([found.pop(events.CALLS), called]))
-    functions = host.functions(found.pop(events.FUNCTIONS))
+    ranges = host.ranges(groups.pop(events.RANGES), others, groups.pop(events.MARKS))
+    ranges, relations, unlinked = host.linked(ranges, groups.pop(events.FLOWS))
+    calls = host.calls(pl.concat([groups.pop(events.CALLS), called]))
+    functions = host.functions(groups.pop(events.FUNCTIONS))
     threads = pl.concat([frame.select("pid", "tid") for frame in (ranges, calls, functions)])
     threads = threads.drop_nulls().unique().sort("pid", "tid")
-    spans = pl.concat([found.pop(events.WORK), launched])
-    places = pl.concat([spans["pid"], said["pid"]]).drop_nulls().unique()
+    spans = pl.concat([groups.pop(events.WORK), launched])
+    places = pl.concat([spans["pid"], devices["pid"]]).drop_nulls().unique()
     issues.add("unknown_work", (odd := device.of_unknown_kind(spans)).height, _listed(odd))
     work = device.work(spans, issues)
     del spans
@@ -65,13 +65,13 @@ def _read(path: Path) -> Tables:
     work = work.with_columns(owners.named_ranges(work, calls, ranges))
     nobodys = work.filter(_col("pid").is_null(), ~_col("is_overhead")).height if threads.height else 0
     issues.add("unknown_process", nobodys, "work on devices")
-    # What a device has of an annotation is the time of the work in it: worth a word only where the annotation is not
-    # in the file.
-    windows = found[events.WINDOWS].join(ranges.select("name").unique(), on="name", how="anti")
+    # The copy of an annotation on a device only spans the work in it. It is an issue only if the annotation itself is
+    # not in the file.
+    windows = groups[events.WINDOWS].join(ranges.select("name").unique(), on="name", how="anti")
     issues.add("skipped_events", windows.height, "annotations of devices whose own events are not in the file")
     issues.add("dangling_relations", unlinked, "arrows from forward to backward")
-    memory, reserved = device.memory(found[events.MEMORY])
-    names = _names(found[events.NAMES])
+    memory, reserved = device.memory(groups[events.MEMORY])
+    names = _names(groups[events.NAMES])
     return Tables(
         (_metadata(path, file.members, ranges, calls, work),),
         ranges=ranges,
@@ -80,16 +80,16 @@ def _read(path: Path) -> Tables:
         work=work,
         functions=functions,
         memory=memory,
-        counters=pl.concat([device.counters(found[events.COUNTERS]), reserved], how="diagonal_relaxed"),
+        counters=pl.concat([device.counters(groups[events.COUNTERS]), reserved], how="diagonal_relaxed"),
         threads=_named(threads, names["thread_name"], ["pid", "tid"]),
         processes=_named(threads.select("pid").unique().sort("pid"), names["process_name"], ["pid"]),
-        devices=device.devices(work, file.members.get("deviceProperties"), _device_kind(calls, said)),
+        devices=device.devices(work, file.members.get("deviceProperties"), _device_kind(calls, devices)),
         issues=issues.frame(),
     )
 
 
-def _sorted_out(spans: pl.DataFrame, devices: pl.Series) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Complete events of categories that are not known: what stays so, calls, and work."""
+def _split_others(spans: pl.DataFrame, devices: pl.Series) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+    """Splits complete events of unknown categories into ranges, calls and work."""
     is_work = spans["pid"].is_in(devices.implode()).fill_null(value=False)
     is_call = spans["correlation_id"].is_not_null() & ~is_work
     parts = ((events.RANGES, ~is_work & ~is_call), (events.CALLS, is_call), (events.WORK, is_work))
@@ -107,9 +107,9 @@ def _listed(spans: pl.DataFrame) -> str:
     return listed_counts(dict(counts.iter_rows()))
 
 
-def _device_kind(calls: pl.DataFrame, said: pl.DataFrame) -> str:
-    """xpu, mtia, ...: as the file says, else as the calls' library has it; of CUDA and HIP, gpu."""
-    kinds = said["kind"].drop_nulls().unique()
+def _device_kind(calls: pl.DataFrame, devices: pl.DataFrame) -> str:
+    """Returns xpu, mtia, ... from the file's labels or else from the calls' library; gpu for CUDA and HIP."""
+    kinds = devices["kind"].drop_nulls().unique()
     if len(kinds) == 1:
         return str(kinds[0])
     library = calls["api"].unique().cast(pl.String).str.extract(r"^(.+)_(?:runtime|driver)$")
@@ -118,16 +118,12 @@ def _device_kind(calls: pl.DataFrame, said: pl.DataFrame) -> str:
 
 
 def _names(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    return {
-        what: rows.filter(_col("name") == what).select("pid", "tid", _shown().alias("name"))
-        for what in ("thread_name", "process_name")
-    }
-
-
-def _shown() -> pl.Expr:
-    """`thread 6583 (python)` is the thread called python."""
     text = _col("given").cast(pl.String)
-    return pl.coalesce(text.str.extract(r"^thread -?[0-9]+ \((.*)\)$"), text).cast(pl.Categorical)
+    # `thread 6583 (python)` is the thread called python.
+    name = pl.coalesce(text.str.extract(r"^thread -?[0-9]+ \((.*)\)$"), text).cast(pl.Categorical).alias("name")
+    return {
+        kind: rows.filter(_col("name") == kind).select("pid", "tid", name) for kind in ("thread_name", "process_name")
+    }
 
 
 def _named(places: pl.DataFrame, names: pl.DataFrame, key: list[str]) -> pl.DataFrame:

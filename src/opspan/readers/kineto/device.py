@@ -1,4 +1,4 @@
-"""What ran on devices, what memory was taken, and the devices.
+"""Translates the work on devices, memory events, counters and the devices.
 
 {"ph": "X", "cat": "kernel", "name": "void add<float>(float*)", "pid": 0, "tid": 7, "ts": 24.1, "dur": 3.0,
  "args": {"device": 0, "context": 1, "stream": 7, "correlation": 66, "grid": [8, 1, 1], "block": [256, 1, 1],
@@ -6,7 +6,7 @@
 {"ph": "X", "cat": "mtia_ccp_events", "name": "dma_request", "pid": 17, "tid": 3536, "ts": 24.1, "dur": 3.0,
  "args": {"correlation": 66, "stream": 101, "direction": "HOST_TO_DEVICE", "size": 4096, "sqid": 4}}
 
-Kineto writes the device where the process belongs; owners.py finds the process.
+Kineto writes the device into the field of the process; owners.py finds the process.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from opspan.tables.schema import MEMORY_EVENT, WORK_KIND
 _col = pl.col
 _KINDS = {"kernel": "kernel", "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gpu_memset": "memset", "memset": "memset"}
 _KINDS |= {"cuda_sync": "sync", "xpu_sync": "sync", "cuda_event": "sync", "overhead": "other"}
-# What runs on devices of other kinds has categories of its own: the names say what it is, else it is a kernel. Of other
-# categories nobody knows whether they took the device any time: counters have been among them.
+# Work on other kinds of devices has categories of its own: its name says its kind, else it is a kernel. Events of all
+# other categories get the kind "other", because they may not have used the device: some are counters.
 _OF_DEVICES = r"_ccp_events$|^mtia_workload|(^|_)kernels?$|(^|_)mem(cpy|set)$"
 _COPY = r"(?i)(^|_|\b)(dma|mem_?cpy|copy|h2d|d2h|d2d|dtoh|htod|dtod)(_|\b|$)|memcpy"
 _FILL = r"(?i)mem_?set|(^|_|\b)fill(_|\b|$)"
@@ -37,22 +37,20 @@ _WAIT = r"(?i)(^|_|\b)(event|wait|sync|synchronize|barrier|fence)(_|\b|$)|_sync$
 _SIZE = r'"size": ([0-9]+)'
 _AXES = ("x", "y", "z")
 _HOST = (0, 2, 5)  # of torch's device types: CPU, MKLDNN, IDEEP
-# What deviceProperties has -> columns of `devices`; everything else is an attribute.
+# Keys of deviceProperties that are columns of `devices`; all other keys are attributes.
 _MEMORY_BYTES, _MULTIPROCESSORS = "totalGlobalMem", ("numSms", "multiProcessorCount")
 
 
 def work(spans: pl.DataFrame, issues: Issues) -> pl.DataFrame:
-    """The table work, without the processes."""
-    spans = _sorted_out(spans)
+    """Returns the table work, without the processes."""
+    spans = _with_kinds(spans)
+    is_transfer = _col("kind").is_in(["memcpy", "memset"])
     frame = spans.with_columns(
         *_axes(spans["grid"]),
         *_axes(spans["block"]),
         device_id=pl.coalesce("device_id", pl.when(_col("pid") >= 0).then("pid")),
         bytes=pl.coalesce(
-            "bytes",
-            pl.when(_col("kind").is_in(["memcpy", "memset"])).then(
-                _col("rest").str.extract(_SIZE).cast(pl.Int64, strict=False)
-            ),
+            "bytes", pl.when(is_transfer).then(_col("rest").str.extract(_SIZE).cast(pl.Int64, strict=False))
         ),
     )
     frame = narrow(frame, "kernels", dict.fromkeys(("device_id", "registers", *SIZES), pl.Int32), issues)
@@ -74,36 +72,36 @@ def work(spans: pl.DataFrame, issues: Issues) -> pl.DataFrame:
 
 def of_unknown_kind(spans: pl.DataFrame) -> pl.DataFrame:
     """Selects the events on the track of a device whose category is unknown."""
-    is_known = _kind_said().is_in(list(_KINDS)) | _kind_said().str.contains(_OF_DEVICES)
+    is_known = _category().is_in(list(_KINDS)) | _category().str.contains(_OF_DEVICES)
     unknown = spans.select(_col("cat").unique()).filter(~is_known.fill_null(value=False))
     return spans.join(unknown, on="cat", nulls_equal=True) if unknown.height else spans.clear()
 
 
-def _kind_said() -> pl.Expr:
+def _category() -> pl.Expr:
     return _col("cat").cast(pl.String).str.to_lowercase()
 
 
-def _sorted_out(spans: pl.DataFrame) -> pl.DataFrame:
-    """With kind, the name to show, and the ends of copies; each distinct name is looked at once."""
-    label, kind = _col("name").cast(pl.String), _kind_said()
+def _with_kinds(spans: pl.DataFrame) -> pl.DataFrame:
+    """Adds kind, the name to show, and both ends of copies. Parses each distinct name once."""
+    label, kind = _col("name").cast(pl.String), _category()
     distinct = spans.select("cat", "name").unique()
     named = pl.concat_str(kind, pl.lit(" "), label, ignore_nulls=True)
     guessed = pl.lit("kernel")
     for what, pattern in (("sync", _WAIT), ("memset", _FILL), ("memcpy", _COPY)):
         guessed = pl.when(named.str.contains(pattern)).then(pl.lit(what)).otherwise(guessed)
     guessed = pl.when(kind.str.contains(_OF_DEVICES)).then(guessed).otherwise(pl.lit("other"))
-    found = distinct.with_columns(
+    parsed = distinct.with_columns(
         kind=kind.replace_strict(_KINDS, default=guessed, return_dtype=pl.String).cast(WORK_KIND),
         short=label.map_elements(kernel_name, return_dtype=pl.String),
-        # Memcpy HtoD (Pageable -> Device), Memset (Device)
+        # The text in brackets of "Memcpy HtoD (Pageable -> Device)" and "Memset (Device)"
         where=label.str.extract(r"\(([^()]*)\)$"),
     )
     is_kernel, is_copy, is_fill = (_col("kind") == kind for kind in ("kernel", "memcpy", "memset"))
     side = _col("where").str.split(" -> ")
-    is_function = is_kernel & (_col("cat").cast(pl.String).str.to_lowercase() == "kernel")
+    is_function = is_kernel & (kind == "kernel")
     shown = pl.when(is_function).then("short").when(is_copy | is_fill).then(label.str.replace(r" \([^()]*\)$", ""))
     copy_to = pl.when(is_copy).then(side.list.get(1, null_on_oob=True)).when(is_fill).then("where")
-    found = found.select(
+    parsed = parsed.select(
         "cat",
         "name",
         "kind",
@@ -111,7 +109,7 @@ def _sorted_out(spans: pl.DataFrame) -> pl.DataFrame:
         _memory_kind(pl.when(is_copy & (side.list.len() == 2)).then(side.list.first())).alias("copy_from"),
         _memory_kind(copy_to).alias("copy_to"),
     )
-    return spans.join(found, on=["cat", "name"], how="left", nulls_equal=True, maintain_order="left")
+    return spans.join(parsed, on=["cat", "name"], how="left", nulls_equal=True, maintain_order="left")
 
 
 def _memory_kind(text: pl.Expr) -> pl.Expr:
@@ -119,7 +117,7 @@ def _memory_kind(text: pl.Expr) -> pl.Expr:
 
 
 def _axes(sizes: pl.Series) -> list[pl.Series]:
-    """[8, 1, 1] to three columns."""
+    """Splits [8, 1, 1] into three columns."""
     distinct = sizes.unique()
     parts = distinct.cast(pl.String).str.strip_chars("[]").str.split(", ")
     numbers = [parts.list.get(at, null_on_oob=True).cast(pl.Int64, strict=False) for at in range(len(_AXES))]
@@ -130,7 +128,7 @@ def _axes(sizes: pl.Series) -> list[pl.Series]:
 
 
 def memory(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The table memory, and counters of what torch's allocators hold in reserve."""
+    """Returns the table memory, and counters of the bytes that torch's allocators have reserved."""
     device = pl.when(~_col("device_type").is_in(_HOST)).then("of_device").cast(pl.Int32, strict=False)
     rows = events.with_columns(rank=pl.lit(0, dtype=pl.Int32), device_id=device)
     change = rows.select(
@@ -159,16 +157,16 @@ def memory(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def _with_reserved() -> pl.Expr:
-    """What the allocator holds is a counter, and stays what the event says, too."""
-    said = pl.concat_str(pl.lit('{"Total Reserved": '), _col("reserved").cast(pl.String))
+    """Returns the args of the event with its reserved bytes, which are a counter as well."""
+    first = pl.concat_str(pl.lit('{"Total Reserved": '), _col("reserved").cast(pl.String))
     rest = pl.when(_col("rest").is_null()).then(pl.lit("}")).otherwise(", " + _col("rest").str.slice(1))
-    return pl.coalesce(said + rest, "rest")
+    return pl.coalesce(first + rest, "rest")
 
 
 def counters(events: pl.DataFrame) -> pl.DataFrame:
-    """Each number among a counter event's args is a counter of its own. Those of devices have the device, or its name
-    (GPU 0 Counters), where the process belongs."""
-    of_device = _kind_said().is_in(COUNTERS_OF_DEVICES).fill_null(value=False)
+    """Makes a counter of each number among the args of a counter event. Counters of devices have the device, or its
+    name (GPU 0 Counters), in the field of the process."""
+    of_device = _category().is_in(COUNTERS_OF_DEVICES).fill_null(value=False)
     named = _col("pid_text").cast(pl.String).str.extract(r"^[A-Za-z]\w* ([0-9]{1,9}) [Cc]ounters$", 1).cast(pl.Int64)
     number = pl.coalesce("pid", named)
     events = events.select(
@@ -176,7 +174,7 @@ def counters(events: pl.DataFrame) -> pl.DataFrame:
         pl.when(~of_device).then("pid").alias("pid"),
         pl.when(~of_device).then("tid").alias("tid"),
         pl.when(of_device & (number >= 0)).then(number).cast(pl.Int32, strict=False).alias("device_id"),
-        pl.when(of_device).then(_kind_said()).alias("domain"),
+        pl.when(of_device).then(_category()).alias("domain"),
         "ts_ns",
         "rest",
     )
@@ -193,7 +191,7 @@ def counters(events: pl.DataFrame) -> pl.DataFrame:
 def _numbers(rest: str | None) -> Iterator[tuple[str, float]]:
     try:
         args = json.loads(rest or "{}")
-    except (ValueError, RecursionError):  # a number of thousands of digits, brackets that are thousands deep
+    except (ValueError, RecursionError):  # a number with thousands of digits, or brackets nested thousands deep
         return
     for key, value in args.items():
         if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -204,9 +202,9 @@ def _numbers(rest: str | None) -> Iterator[tuple[str, float]]:
 def devices(work: pl.DataFrame, properties: Any, kind: str) -> pl.DataFrame:
     """Returns the devices that work ran on, and those that the file describes.
 
-    ROCm numbers the devices of its work as the machine does, and those that it describes as the program sees them: of
-    HIP_VISIBLE_DEVICES=2 the file describes device 0, and work ran on device 2. So where none that was used is
-    described, and all that are described are of one model, those that were used are of that model, too.
+    ROCm numbers the devices of work as the machine does, but describes devices with the program's numbers: with
+    HIP_VISIBLE_DEVICES=2 the file describes device 0, but work ran on device 2. So if no used device is described, and
+    all described devices are of one model, the used devices get that description.
     """
     described = {
         entry["id"]: entry
@@ -235,13 +233,13 @@ def _device(number: int, entry: Mapping[str, Any], kind: str) -> dict[str, Any]:
         "device_id": number,
         "kind": kind,
         "name": str(entry["name"]) if entry.get("name") else None,
-        "memory_bytes": _whole(entry, (_MEMORY_BYTES,), 63),
-        "multiprocessors": _whole(entry, _MULTIPROCESSORS, 31),
+        "memory_bytes": _integer(entry, (_MEMORY_BYTES,), 63),
+        "multiprocessors": _integer(entry, _MULTIPROCESSORS, 31),
         "capability": f"{major}.{minor}" if major is not None and minor is not None else None,
         "attributes_json": json.dumps(rest) if rest else None,
     }
 
 
-def _whole(entry: Mapping[str, Any], keys: Sequence[str], bits: int) -> int | None:
-    found = (entry[key] for key in keys if type(entry.get(key)) is int)
-    return next((value for value in found if 0 <= value < 1 << bits), None)
+def _integer(entry: Mapping[str, Any], keys: Sequence[str], bits: int) -> int | None:
+    values = (entry[key] for key in keys if type(entry.get(key)) is int)
+    return next((value for value in values if 0 <= value < 1 << bits), None)

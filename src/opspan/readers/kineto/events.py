@@ -1,11 +1,11 @@
-"""What the events of a Kineto trace are, by phase and category, in every dialect since torch 1.8; and their args.
+"""Sorts the events of a Kineto trace into groups, by phase and category, in every dialect since torch 1.8.
 
     1.8 - 1.10    Operator, Runtime, Kernel, Memcpy, Memset, async
     1.11 - 1.13   cpu_op, cuda_runtime, Kernel, async_cpu_to_gpu
     since         cpu_op, user_annotation, python_function, cuda_runtime, cuda_driver, kernel, gpu_memcpy, ac2g, fwdbwd
-Other devices have the same with another beginning: xpu_runtime, privateuse1_driver, mtia_runtime; what runs on them has
-a category of its device's own (mtia_ccp_events) and is told by its stream. Hardware counters are events of phase C
-(mtia_counters, hardware_counters, xpu_scope_profiler), or spans that only hold figures: those took no time of a device.
+Other devices have the same categories with another prefix: xpu_runtime, privateuse1_driver, mtia_runtime; work on them
+has a category of its own (mtia_ccp_events) and is recognised by its stream. Hardware counters are events of phase C
+(mtia_counters, hardware_counters, xpu_scope_profiler), or spans that only hold figures and took no time on a device.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ RANGES, CALLS, WORK, FUNCTIONS, FLOWS, MEMORY, MARKS, NAMES, COUNTERS, WINDOWS, 
 _col = pl.col
 _OPS = {"cpu_op", "operator", "user_annotation"}
 _WORK = {"kernel", "gpu_memcpy", "memcpy", "gpu_memset", "memset", "cuda_sync", "xpu_sync", "overhead"}
-# One for each kernel that hardware counters were read for. CUPTI's have no times of their own: Kineto divides the time
-# of all of them evenly. Those of Intel's repeat a kernel that is in the file.
+# One event for each kernel with hardware counters. Events of CUPTI have no real times, because Kineto divides the time
+# of all of them evenly. Events of Intel repeat a kernel that is in the file.
 _FIGURES = {"cuda_profiler_range", "xpu_scope_profiler"}
 _FIGURES_OF_KERNEL = "metrics: "
-# On the host, and no ops of torch: ranges, with their category.
+# Categories of ranges on the host that are not ops of torch.
 ON_HOST = {"collective_comm", "hpu_op"}
 COUNTERS_OF_DEVICES = ("hardware_counters", "mtia_counters", "xpu_scope_profiler")
 _CALLS = ("runtime", "driver")  # ends of categories
 _MARKS = ("i", "I", "R", "n")
-# The profiler's own: when its window began and ended. Its processes have names for numbers.
+# Marks of the profiler for the begin and end of its window. Their pid is a name, not a number.
 _WINDOW_BEGINS, _WINDOW_ENDS = "Iteration Start: ", "Record Window End"
 _FLOWS = {"fwdbwd", "forward_backward", "ac2g", "async", "async_cpu_to_gpu", "async_gpu"}
 
@@ -84,39 +84,32 @@ _GROUPS: dict[str, tuple[tuple[str, ...], tuple[Arg, ...]]] = {
 }
 
 
-def of(
+def group_of(
     phase: str | None, category: str | None, is_memory: bool, is_window: bool, is_on_stream: bool, is_figure: bool
 ) -> str | None:
-    """Which of the groups an event is in. Of one of a new category its args say what it is: work on a device has a
-    stream, or its device and the number that pairs it with its call."""
+    """Returns the group of an event. If the category is new, its args decide: work on a device has a stream, or its
+    device and a correlation id."""
     kind = (category or "").lower()
     if phase == "X":
         return FIGURES if kind in _FIGURES or (is_figure and kind == "kernel") else _of_span(kind, is_on_stream)
     if phase in ("s", "f", "t") and kind in _FLOWS:
         return FLOWS
-    if phase in _MARKS:  # of old, those of memory had no category
+    if phase in _MARKS:  # old torch wrote memory events without a category
         return MEMORY if is_memory else BOOKKEEPING if is_window else MARKS
     return {"M": NAMES, "C": COUNTERS}.get(phase or "")
 
 
+_SPANS = {**dict.fromkeys(_OPS, RANGES), **dict.fromkeys(_WORK, WORK)}
+_SPANS |= {"python_function": FUNCTIONS, "gpu_user_annotation": WINDOWS, "trace": BOOKKEEPING}
+
+
 def _of_span(kind: str, is_on_stream: bool) -> str:
-    if kind in _OPS:
-        return RANGES
-    if kind == "python_function":
-        return FUNCTIONS
-    if kind in _WORK:
-        return WORK
-    if kind.endswith(_CALLS):
-        return CALLS
-    if kind == "gpu_user_annotation":
-        return WINDOWS
-    if kind == "trace":
-        return BOOKKEEPING
-    return WORK if is_on_stream else OTHERS
+    of_new_kind = CALLS if kind.endswith(_CALLS) else WORK if is_on_stream else OTHERS
+    return _SPANS.get(kind, of_new_kind)
 
 
 def is_known(categories: Iterable[str | None]) -> bool:
-    """Whether any of the categories is one that only Kineto writes."""
+    """Returns whether only Kineto writes any of the categories."""
     kinds = {(category or "").lower() for category in categories}
     return bool(kinds & (_OPS | _WORK | {"python_function", "cpu_instant_event"} | _FLOWS)) or any(
         kind.endswith(("_runtime", "_driver")) for kind in kinds
@@ -137,7 +130,7 @@ GROUPS = Groups(
             value=False
         ),
     },
-    of=of,
+    of=group_of,
     columns={group: (*fields, *(arg.column for arg in args)) for group, (fields, args) in _GROUPS.items()},
     args=ARGS,
     timeless=frozenset({NAMES, WINDOWS, FIGURES}),

@@ -1,7 +1,7 @@
-"""Reads back what opspan exports as a Chrome trace, whole: the trace that was written, but its samples.
+"""Reads back a Chrome trace that opspan exported: the whole trace but its samples.
 
-tables/chrome_keys.py says which arg is which column. Where the file's own first member is gone (another tool wrote the
-file again), it is a trace like torch.profiler's, and read as one.
+tables/chrome_keys.py says which arg is which column. If the file's mark is gone because another tool wrote the file
+again, it is read like a trace of torch.profiler.
 """
 
 from __future__ import annotations
@@ -36,29 +36,29 @@ _OTHER_ARGS = (
 
 
 def _as(table: str, column: str) -> int:
-    """Lists, and numbers that 64 bits with a sign do not hold, are read as they are written."""
+    """Returns how to read a column. Lists, and numbers that do not fit into int64, stay as they are written."""
     dtype = schema.TABLES[table].schema.get(column, pl.Int64)
     if dtype in (pl.UInt64, pl.Float64) or column == "payload_int" or column in keys.LISTS:
         return LIST
     return INTEGER if dtype.is_integer() else TEXT
 
 
-# Each key once, whichever tables have it; a row has those of its table alone.
+# Each key once, even if several tables have it; a row only has the keys of its own table.
 _ARGS = {
     key: Arg(key, _as(table, column), (key,)) for table, names in keys.EVENTS.items() for column, key in names.items()
 }
 _FIRST = {table: next(iter(names.values())) for table, names in keys.EVENTS.items()}
 
 
-def _of(phase: str | None, category: str | None, *is_of: bool) -> str | None:
+def _group_of(phase: str | None, category: str | None, *is_of: bool) -> str | None:
     if phase in ("M", "s", "f"):
-        return BOOKKEEPING  # names and arrows are made of the tables
+        return BOOKKEEPING  # names and arrows only repeat the tables
     if phase == "e":
         return _ENDS
     if phase == "C":
         return _COUNTERS
-    found = [table for table, has in zip(_FIRST, is_of, strict=True) if has]
-    return found[0] if phase in ("X", "b", "i") and len(found) == 1 else None
+    tables = [table for table, has in zip(_FIRST, is_of, strict=True) if has]
+    return tables[0] if phase in ("X", "b", "i") and len(tables) == 1 else None
 
 
 _GROUPS = Groups(
@@ -67,7 +67,7 @@ _GROUPS = Groups(
         "cat": _col("cat"),
         **{table: _col(key).is_not_null() for table, key in _FIRST.items()},
     },
-    of=_of,
+    of=_group_of,
     columns={
         **{
             table: (*_SPAN, *names.values(), *(arg.column for arg in _OTHER_ARGS))
@@ -81,7 +81,7 @@ _GROUPS = Groups(
 
 
 def mark_of(path: Path) -> Mapping[str, Any] | None:
-    """What the file says of itself, if opspan exported it."""
+    """Returns the file's mark (version, zero_ns, ...) if opspan exported the file."""
     try:
         with open_file(path) as file:
             head = file.read(6)
@@ -98,33 +98,33 @@ def read(path: Path, mark: Mapping[str, Any]) -> Tables:
         )
     issues = Issues(str(path))
     file = ChromeFile(path, issues)
-    found = gathered(file, _GROUPS, issues)
+    groups = gathered(file, _GROUPS, issues)
     if file.is_open_ended:
         issues.add("truncated_file")
-    whole = file.members.get(keys.TABLES)
-    whole = whole if isinstance(whole, dict) else {}
+    tables = file.members.get(keys.TABLES)
+    tables = tables if isinstance(tables, dict) else {}
     zero_ns, no_thread = _number(mark, "zero_ns"), _number(mark, "no_thread")
-    places = _frame(whole.get("places"), {"process": pl.Int64, "rank": pl.Int32, "pid": pl.Int64}, issues)
+    places = _frame(tables.get("places"), {"process": pl.Int64, "rank": pl.Int32, "pid": pl.Int64}, issues)
     places = places.unique("process", keep="first", maintain_order=True)
 
     def placed(table: str) -> pl.DataFrame:
-        frame = found[table].join(places, left_on="pid", right_on="process", how="left", maintain_order="left")
+        frame = groups[table].join(places, left_on="pid", right_on="process", how="left", maintain_order="left")
         tid = pl.when(_col("tid") != no_thread).then("tid")
         return frame.with_columns(_col("ts_ns") + zero_ns, tid=tid).drop("pid").rename({"pid_right": "pid"})
 
-    frames = {table: _rows(table, placed(table), found[_ENDS], zero_ns) for table in keys.EVENTS}
-    series = _frame(whole.get("series"), {name: schema.COUNTERS.schema[name] for name in _SERIES}, issues)
+    frames = {table: _rows(table, placed(table), groups[_ENDS], zero_ns) for table in keys.EVENTS}
+    series = _frame(tables.get("series"), {name: schema.COUNTERS.schema[name] for name in _SERIES}, issues)
     frames["counters"] = _counters(placed(_COUNTERS), series)
     for table in keys.WHOLE:
-        frames[table] = _frame(whole.get(table), schema.TABLES[table].schema, issues)
-    begins = _frame(whole.get(keys.CYCLES), {"rank": pl.Int32, "cycle": pl.Int32, "begin_ns": pl.Int64}, issues)
+        frames[table] = _frame(tables.get(table), schema.TABLES[table].schema, issues)
+    begins = _frame(tables.get(keys.CYCLES), {"rank": pl.Int32, "cycle": pl.Int32, "begin_ns": pl.Int64}, issues)
     if (begins := begins.drop_nulls()).height:
         frames |= {name: cycles.by_time(frames[name], begins) for name in schema.IN_CYCLES if name in frames}
     frames["issues"] = pl.concat([frames["issues"], issues.frame()])
     numbers = {rank: [*some["cycle"]] for (rank,), some in begins.group_by("rank", maintain_order=True)}
     ranks = [
         replace(one, cycles=tuple(replace(one, cycle=number) for number in numbers.get(one.rank, ())))
-        for one in _ranks(whole.get("ranks"), path)
+        for one in _ranks(tables.get("ranks"), path)
     ]
     return Tables(tuple(ranks), **frames)
 
@@ -135,26 +135,27 @@ def _number(mark: Mapping[str, Any], name: str) -> int:
 
 
 def _frame(columns: Any, dtypes: Mapping[str, schema.Dtype], issues: Issues) -> pl.DataFrame:
-    """A table that is held as a whole; cells that are not what they should be are null, and counted."""
+    """Returns a table that the file holds as columns. Cells of a wrong type become null and an issue."""
     columns = columns if isinstance(columns, dict) else {}
-    given = {name: values for name, values in columns.items() if name in dtypes and isinstance(values, list)}
-    height = max(map(len, given.values()), default=0)
-    found = []
+    columns = {name: values for name, values in columns.items() if name in dtypes and isinstance(values, list)}
+    height = max(map(len, columns.values()), default=0)
+    series = []
     for name, dtype in dtypes.items():
-        values = [value if isinstance(value, (int, float, str)) else None for value in given.get(name, [])]
-        texts = pl.Series(name, [None if value is None else str(value) for value in values], dtype=pl.String)
+        values = columns.get(name, [])
+        written = [str(value) if isinstance(value, (int, float, str)) else None for value in values]
+        texts = pl.Series(name, written, dtype=pl.String)
         if dtype == pl.Boolean:
             cells = texts.replace_strict({"True": True, "False": False}, default=None, return_dtype=pl.Boolean)
         else:
             cells = texts.cast(dtype, strict=False)
-        issues.add("odd_cells", len(given.get(name, [])) - given.get(name, []).count(None) - cells.count(), name)
-        found.append(cells.extend_constant(None, height - len(cells)))
-    return pl.DataFrame(found)
+        issues.add("odd_cells", len(values) - values.count(None) - cells.count(), name)
+        series.append(cells.extend_constant(None, height - len(cells)))
+    return pl.DataFrame(series)
 
 
 def _ranks(ranks: Any, path: Path) -> tuple[Metadata, ...]:
-    """As they were; but the file that they came from now is this one."""
-    found = []
+    """Returns the metadata of the ranks as exported, but with this file as their path."""
+    metadata = []
     for rank in ranks if isinstance(ranks, list) else []:
         rank = rank if isinstance(rank, dict) else {}
         texts: dict[str, Any] = {
@@ -163,7 +164,7 @@ def _ranks(ranks: Any, path: Path) -> tuple[Metadata, ...]:
         }
         origin, options = rank.get("origin_utc_ns"), rank.get("options")
         source, number, by = rank.get("source"), rank.get("rank"), rank.get("rank_by")
-        found.append(
+        metadata.append(
             Metadata(
                 source if isinstance(source, str) else "kineto",
                 (str(path),),
@@ -175,24 +176,24 @@ def _ranks(ranks: Any, path: Path) -> tuple[Metadata, ...]:
                 **texts,
             )
         )
-    return tuple(found) or (Metadata("kineto", (str(path),)),)
+    return tuple(metadata) or (Metadata("kineto", (str(path),)),)
 
 
 def _rows(table: str, events: pl.DataFrame, ends: pl.DataFrame, zero_ns: int) -> pl.DataFrame:
-    """The rows of a table, in the order of their numbers."""
+    """Returns the rows of a table, in the order of their ids."""
     names = keys.EVENTS[table]
     columns = {column: _cell(table, column, key) for column, key in names.items()}
     name: pl.Expr = pl.when(_col(keys.UNNAMED).is_null()).then("name")
     columns |= {"rank": _col("rank"), "pid": columns.get("pid", _col("pid")), "tid": columns.get("tid", _col("tid"))}
     if table == "memory":
-        device, given_back = columns["device_id"], columns["event"] == "free"
+        device, is_free = columns["device_id"], columns["event"] == "free"
         columns["device_id"] = pl.when(device != -1).then(device)
-        columns["bytes"] = pl.when(given_back).then(-columns["bytes"]).otherwise(columns["bytes"])
+        columns["bytes"] = pl.when(is_free).then(-columns["bytes"]).otherwise(columns["bytes"])
         columns["end_ns"] = _col("ts_ns") + columns["end_ns"]
         return events.select(time_ns="ts_ns", **columns).sort("row", maintain_order=True).drop("row")
     ends = ends.drop_nulls("id").unique("id", keep="first").select("id", pair_ns=_col("ts_ns") + zero_ns)
     events = events.join(ends, on="id", how="left", maintain_order="left")
-    is_pair = _col("ph") == "b"  # what has no phase is a row of no table
+    is_pair = _col("ph") == "b"  # never null, because an event without a phase is not a row of any table
     end = pl.when(is_pair).then("pair_ns").otherwise(_col("ts_ns") + _col("dur_ns"))
     columns["end_ns"] = pl.when(_col(keys.ENDED).is_null()).then(end)
     if table == "ranges":

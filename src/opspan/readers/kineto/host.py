@@ -1,11 +1,11 @@
-"""What ran on the host: ops, annotations, calls, functions of Python; and which op is whose backward.
+"""Translates events of the host: ops, annotations, calls, Python functions; links backward ops to forward ops.
 
 {"ph": "X", "cat": "cpu_op", "name": "MulBackward0", "pid": 7, "tid": 9, "ts": 23.401, "dur": 12.5,
  "args": {"External id": 30, "Sequence number": 4, "Fwd thread id": 1, "Input Dims": [[8, 4], []]}}
 {"ph": "s", "id": 1, "pid": 7, "tid": 7, "ts": 2.1, "cat": "fwdbwd", "name": "fwdbwd"}            the forward op's start
 {"ph": "f", "id": 1, "pid": 7, "tid": 9, "ts": 23.401, "cat": "fwdbwd", "name": "fwdbwd", "bp": "e"}   the backward's
 
-"Fwd thread id" numbers threads as torch does, 0 in a forward op; the arrows say which thread of the system it is.
+"Fwd thread id" is torch's number of a thread, 0 in a forward op; the arrows show which thread of the system it is.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ ARROWS = ("fwdbwd", "forward_backward")
 
 
 def ranges(spans: pl.DataFrame, others: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
-    """`others`: complete events of categories that are not known, which stand in the column category."""
+    """Returns the table ranges. `others`: complete events of unknown categories; their column category has it."""
     seq = pl.when(_col("seq") >= 0).then("seq")
     frame = pl.concat(
         [
@@ -61,17 +61,17 @@ def _is_annotation() -> pl.Expr:
 
 
 def _kinds(frame: pl.DataFrame) -> pl.Series:
-    said = frame.select(
+    features = frame.select(
         "name",
         has_seq=_col("seq").is_not_null(),
-        # The numbers of threads begin with 1.
+        # torch numbers threads from 1 on.
         is_backward=(_col("forward_thread") > 0).fill_null(value=False),
         is_annotation=_is_annotation(),
     )
-    distinct = said.unique()
+    distinct = features.unique()
     kinds = [_kind(*row).name.lower() for row in distinct.iter_rows()]
     distinct = distinct.with_columns(pl.Series("kind", kinds, dtype=pl.String).cast(KIND))
-    return said.join(distinct, on=said.columns, how="left", nulls_equal=True, maintain_order="left")["kind"]
+    return features.join(distinct, on=features.columns, how="left", nulls_equal=True, maintain_order="left")["kind"]
 
 
 def _kind(name: str | None, has_seq: bool, is_backward: bool, is_annotation: bool) -> Kind:
@@ -82,8 +82,8 @@ def _kind(name: str | None, has_seq: bool, is_backward: bool, is_annotation: boo
 
 
 def linked(ranges: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, int]:
-    """ranges with forward_tid, the relations (of each arrow, the op that it ends in to the one it starts from), and how
-    many arrows have an end that is not in the file. Those from a call to its work say what correlation ids say."""
+    """Returns ranges with forward_tid, relations (from the op where an arrow ends to the op where it starts), and the
+    number of arrows with an end that is not in the file. Arrows from calls to work only repeat correlation ids."""
     arrows = flows.filter(_col("cat").is_in(ARROWS))
     ops = ranges.filter(~_col("is_mark")).select("pid", "tid", "id", "seq", "kind", "forward_thread", ts_ns="start_ns")
     place = ["pid", "tid", "ts_ns"]
@@ -99,7 +99,7 @@ def linked(ranges: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.
         .filter(of_backward)
         .join(ends["s"].filter(~of_backward), on="arrow", suffix="_forward")
         .filter(_col("seq").eq_missing(_col("seq_forward")))
-        # Several ops may begin in the same nanosecond: the innermost, which is written last, makes the node.
+        # Several ops may begin in the same nanosecond: the innermost op, written last, creates the backward node.
         .sort("arrow", "id", "id_forward")
         .unique("arrow", keep="last", maintain_order=True)
     )
@@ -111,11 +111,11 @@ def linked(ranges: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.
         _col("ts_ns").alias("time_ns"),
     )
     threads = pairs.select("pid", "forward_thread", forward_tid="tid_forward").unique()
-    # A number that arrows trace to two threads says nothing.
+    # A number that arrows link to two threads is ambiguous.
     threads = threads.filter(pl.len().over("pid", "forward_thread") == 1).drop_nulls("forward_thread")
-    found = ranges.join(threads, on=["pid", "forward_thread"], how="left", nulls_equal=True, maintain_order="left")
+    ranges = ranges.join(threads, on=["pid", "forward_thread"], how="left", nulls_equal=True, maintain_order="left")
     dangling = int((arrows["ph"] == "f").sum()) - relations.height
-    return found.drop("forward_thread"), relations, dangling
+    return ranges.drop("forward_thread"), relations, dangling
 
 
 def calls(spans: pl.DataFrame) -> pl.DataFrame:
@@ -144,5 +144,5 @@ def functions(spans: pl.DataFrame) -> pl.DataFrame:
     frame = numbered(spans.select("pid", "tid", *times(), "name", "python_id", "python_parent", payload_json="rest"))
     by_number = frame.select("pid", python_parent="python_id", parent_id="id").drop_nulls("python_parent")
     by_number = by_number.unique(["pid", "python_parent"], keep="first")
-    found = frame.join(by_number, on=["pid", "python_parent"], how="left", nulls_equal=True, maintain_order="left")
-    return found.drop("python_id", "python_parent")
+    frame = frame.join(by_number, on=["pid", "python_parent"], how="left", nulls_equal=True, maintain_order="left")
+    return frame.drop("python_id", "python_parent")

@@ -1,8 +1,8 @@
-"""Which process work on a device is of, and which op where no call of it is in the file.
+"""Finds the process of work on a device, and its op if the file has no call for it.
 
-Kineto writes the device where the process belongs. The call that has a work's correlation id says the process; numbers
-of several processes may be equal, where traces were put together, and then the device has to tell. Some events are
-written with a process that is none: 0 for a thread that Kineto had not met, a device for what a runtime did there.
+Kineto writes the device into the field of the process. The call with the work's correlation id has the process; in
+merged traces several processes may use the same id, and then the device decides. Some events have a pid that is not a
+process: 0 for a thread that Kineto did not know, a device for an action of its runtime.
 """
 
 from __future__ import annotations
@@ -10,20 +10,20 @@ from __future__ import annotations
 import polars as pl
 
 _col = pl.col
-_DEVICE_LABEL = r"^([A-Za-z]\w*) ([0-9]+)$"  # GPU 0, MTIA 17; that of the program is CPU
+_DEVICE_LABEL = r"^([A-Za-z]\w*) ([0-9]+)$"  # GPU 0, MTIA 17; the program's label is CPU
 _EXTERNAL = r'"[Ee]xternal id": (-?[0-9]+)'
 
 
-def devices_said(labels: pl.DataFrame) -> pl.DataFrame:
-    """pid and kind of the processes that the file says are devices, and not the program as well: both are numbers."""
+def devices_of_labels(labels: pl.DataFrame) -> pl.DataFrame:
+    """Returns pid and kind of the devices. Leaves out a pid that is also labelled as a process of the program."""
     label = _col("given").cast(pl.String)
-    found = labels.select("pid", kind=label.str.extract(_DEVICE_LABEL, 1).str.to_lowercase()).drop_nulls("pid")
-    both = found.filter(_col("kind").is_null())["pid"]
-    return found.filter(~_col("pid").is_in(both.implode())).unique("pid", keep="last", maintain_order=True)
+    processes = labels.select("pid", kind=label.str.extract(_DEVICE_LABEL, 1).str.to_lowercase()).drop_nulls("pid")
+    hosts = processes.filter(_col("kind").is_null())["pid"]
+    return processes.filter(~_col("pid").is_in(hosts.implode())).unique("pid", keep="last", maintain_order=True)
 
 
 def processes(work: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame, devices: pl.Series) -> pl.Series:
-    """The pid of each work, null where nothing tells; `devices`: the processes that may stand for devices."""
+    """Returns the pid of each work, null if unknown. `devices`: the pids that may stand for devices."""
     with_ops = ranges["pid"].drop_nulls().unique()
     others = calls["pid"].drop_nulls().unique()
     others = others.filter(~others.is_in(with_ops.implode()))
@@ -46,34 +46,34 @@ def processes(work: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame, dev
         certain = _col("caller")
     frame = frame.with_columns(pid=certain)
     frame = _only(frame, frame.select("device_id", "pid"), "device_id", "user")
-    # What no call in the file has launched is of the only process that calls anything, or is there at all.
+    # Work without a call in the file belongs to the only process with calls.
     callers = calling["pid"].unique()
     only = callers[0] if len(callers) == 1 else None
     alone = pl.when(~_col("is_told")).then(pl.lit(only, pl.Int64))
     return frame.select(pl.coalesce("pid", "user", alone)).to_series().alias("pid")
 
 
-def _only(frame: pl.DataFrame, found: pl.DataFrame, key: str, name: str) -> pl.DataFrame:
-    """The frame with the process that alone has the key, under a name; null where several have it."""
-    pairs = found.select(key, "pid").drop_nulls().unique()
+def _only(frame: pl.DataFrame, owners: pl.DataFrame, key: str, name: str) -> pl.DataFrame:
+    """Adds column `name`: the only pid in `owners` with the same key; null if several have it."""
+    pairs = owners.select(key, "pid").drop_nulls().unique()
     pairs = pairs.filter(pl.len().over(key) == 1).rename({"pid": name})
     return frame.join(pairs, on=key, how="left", maintain_order="left")
 
 
 def external_ids(frame: pl.DataFrame) -> pl.Series:
-    """What torch's profiler pairs ops and work by, where it is said."""
-    found = frame["payload_json"].str.extract(_EXTERNAL).cast(pl.Int64, strict=False)
-    return found.set(found <= 0, None).alias("external")
+    """Returns the External id, with which torch's profiler pairs ops and work; null if it is missing."""
+    ids = frame["payload_json"].str.extract(_EXTERNAL).cast(pl.Int64, strict=False)
+    return ids.set(ids <= 0, None).alias("external")
 
 
 def named_ranges(work: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:
-    """For work that no call of a known process has launched, the op that has its External id."""
+    """Returns, for work without a call of a known process, the op that has its External id."""
     nothing = pl.Series("named_range_id", [None], dtype=pl.Int64).new_from_index(0, work.height)
     key = ["pid", "correlation_id"]
     rows = work.select(*key, "payload_json").with_row_index("row")
     rows = rows.join(calls.select(key).drop_nulls().unique(), on=key, how="anti")
     rows = rows.with_columns(external_ids(rows))
-    # Old files have the number of the call here a second time.
+    # In old files the External id only repeats the correlation id.
     rows = rows.filter(_col("external").is_not_null(), _col("external").ne_missing(_col("correlation_id")))
     if not rows.height:
         return nothing
@@ -82,6 +82,6 @@ def named_ranges(work: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame) 
         .drop_nulls(["id", "external"])
         .unique(["pid", "external"], keep="last", maintain_order=True)
     )
-    # Where no event has a process, those of none belong together.
-    found = rows.join(named, on=["pid", "external"], how="inner", nulls_equal=True)
-    return nothing.scatter(found["row"], found["id"])
+    # nulls_equal: if no event has a process, all belong together.
+    pairs = rows.join(named, on=["pid", "external"], how="inner", nulls_equal=True)
+    return nothing.scatter(pairs["row"], pairs["id"])

@@ -1,7 +1,7 @@
 """Reads Nsight Systems: SQLite exports of 2019 to today, parquetdir and arrowdir folders, and reports (*.nsys-rep).
 
-A report is in nsys' own format, so it is exported by the installed nsys first (reports.py). Everything else is one set
-of tables (export.py) that the files beside this one translate. docs/formats/nsys.md describes the tables.
+Only nsys can read its reports, so the installed nsys exports them first (reports.py). All other forms are one set of
+tables (export.py), which the files beside this one translate. docs/formats/nsys.md describes the tables.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ from opspan.errors import NotATrace
 from opspan.formats.columns import numbered_alike
 from opspan.formats.sqlite import SqliteFile, is_sqlite, table_names
 from opspan.readers.nsys import calls, memory, nvtx, ranks, reports, samples, tables, target, work
-from opspan.readers.nsys.export import Export, Source
+from opspan.readers.nsys.export import Export, TableStore
 from opspan.tables import Issues, Tables
 from opspan.tables.same import each_once
 
-# What nsys' exports have and nvprof's databases, which share the names of CUPTI's tables, have not.
+# Tables of nsys' exports that nvprof's databases do not have. Both have tables named after CUPTI.
 OF_NSYS = frozenset({"StringIds", "META_DATA_EXPORT", "EXPORT_META_DATA", tables.NVTX})
 
 
 def sniff(path: Path, head: bytes) -> bool:
-    """Is it an export, a folder of one, or a report? `head`: the first bytes of a file, empty for a folder."""
+    """Returns whether the path is an export (file or folder) or a report. `head`: its first bytes, b"" for a folder."""
     if path.is_dir():
         from opspan.readers.nsys.folders import is_folder
 
@@ -35,7 +35,7 @@ def sniff(path: Path, head: bytes) -> bool:
 def read(path: Path) -> Tables:
     issues = Issues(str(path))
     with ExitStack() as stack:
-        source: Source
+        source: TableStore
         if path.is_dir():
             from opspan.readers.nsys.folders import Folder
 

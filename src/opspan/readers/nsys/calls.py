@@ -1,8 +1,8 @@
-"""Tables of calls -> the table calls: CUDA's runtime and driver, libraries, MPI, the operating system.
+"""Reads tables of calls into the table calls: CUDA's runtime and driver, libraries, MPI, the operating system.
 
     CUPTI_ACTIVITY_KIND_RUNTIME: start, end, eventClass 0, globalTid, correlationId 214, nameId 'cudaLaunchKernel_v7000'
 
-A table of calls is any that has start, end, globalTid and nameId or textId, so those of tools to come are read as well.
+Any table with start, end, globalTid and nameId or textId is a table of calls, so tables of future tools are read too.
 """
 
 from __future__ import annotations
@@ -13,20 +13,29 @@ import re
 import polars as pl
 
 from opspan.formats.columns import constant, names_in
+from opspan.readers._databases import Columns, ints
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.export import Export, where
 from opspan.readers.nsys.payloads import as_json
-from opspan.readers.nsys.tables import Columns
 from opspan.tables.schema import empty
 
-# CUDA's own, the ones with the most rows, come first.
+# CUDA's own tables come first, because they have the most rows.
 FIRST = (tables.RUNTIME, *tables.GRAPH_TABLES)
+# Columns of a table of calls, and their names in the table calls: new graph nodes and graphs, and their originals.
+GRAPH_NAMES = {
+    "graphNodeId": "graph_node_id",
+    "originalGraphNodeId": "original_graph_node_id",
+    "graphId": "graph_id",
+    "originalGraphId": "original_graph_id",
+    "graphExecId": "graph_exec_id",
+}
+RETURN_CODE = {"returnValue": "return_code"}
 
 
 def read(export: Export) -> pl.DataFrame:
-    found = [name for name in export.tables if _holds_calls(export, name)]
-    found.sort(key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name))
-    parts = [_runtime(export, name) if name == tables.RUNTIME else _calls(export, name) for name in found]
+    names = [name for name in export.tables if _holds_calls(export, name)]
+    names.sort(key=lambda name: (FIRST.index(name) if name in FIRST else len(FIRST), name))
+    parts = [_runtime(export, name) if name == tables.RUNTIME else _calls(export, name) for name in names]
     if not parts:
         return empty("calls")
     return pl.concat([part for part in parts if part.height] or parts[:1], how="diagonal_relaxed")
@@ -44,7 +53,7 @@ def _holds_calls(export: Export, table: str) -> bool:
 
 def _runtime(export: Export, table: str) -> pl.DataFrame:
     frame = export.timed(table, tables.RUNTIME_COLUMNS)
-    # `cudaLaunchKernel_v7000`: the version that the program was compiled for
+    # Removes the version that the program was compiled for: `cudaLaunchKernel_v7000`
     names = export.strings.values.str.replace("_v[0-9]+$", "")
     is_backtrace = pl.col("eventClass").eq_missing(tables.BACKTRACES)
     correlation_id = pl.col("correlationId")
@@ -65,9 +74,9 @@ def _calls(export: Export, table: str) -> pl.DataFrame:
     have = export.columns(table)
     name = "nameId" if "nameId" in have else "textId"
     graph = table in tables.GRAPH_TABLES
-    columns: Columns = tables.GRAPH_COLUMNS if graph else {**tables.CALL_COLUMNS, **tables.ints(f"{name} returnValue")}
+    columns: Columns = tables.GRAPH_COLUMNS if graph else {**tables.CALL_COLUMNS, **ints(f"{name} returnValue")}
     others = [] if graph else [column for column in have if column not in tables.CALL_KNOWN]
-    # Beside the common columns a table has its own: sizes, tags and ranks of MPI, ids of OpenMP's tasks.
+    # Many tables have columns of their own: sizes, tags and ranks of MPI, ids of OpenMP's tasks.
     frame = export.timed(table, {**columns, **dict.fromkeys(others, "text")})
     return frame.select(
         *where(frame),
@@ -75,23 +84,9 @@ def _calls(export: Export, table: str) -> pl.DataFrame:
         "end_ns",
         export.strings.column(frame, name, table).alias("name"),
         constant(_api(table)).alias("api"),
-        *_graph(graph),
-        *([] if graph else [pl.col("returnValue").alias("return_code")]),
+        *(pl.col(column).alias(name) for column, name in (GRAPH_NAMES if graph else RETURN_CODE).items()),
         _json(export, frame, others).alias("payload_json"),
     )
-
-
-def _graph(graph: bool) -> list[pl.Expr]:
-    """Creation of nodes and graphs, and what they were cloned from."""
-    if not graph:
-        return []
-    return [
-        pl.col("graphNodeId").alias("graph_node_id"),
-        pl.col("originalGraphNodeId").alias("original_graph_node_id"),
-        pl.col("graphId").alias("graph_id"),
-        pl.col("originalGraphId").alias("original_graph_id"),
-        pl.col("graphExecId").alias("graph_exec_id"),
-    ]
 
 
 def _json(export: Export, frame: pl.DataFrame, columns: list[str]) -> pl.Expr:

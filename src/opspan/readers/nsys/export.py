@@ -1,9 +1,9 @@
-"""One nsys export, whatever kind of file holds it: its tables by their base names, its texts, its times, its ids.
+"""Gives access to one nsys export in any kind of file: its tables by their base names, its texts, its times, its ids.
 
     globalTid = hardware id, 8 bits | VM id, 8 bits | pid, 24 bits | tid, 24 bits; globalPid: the same with tid 0
 
-SQLite files and folders of Parquet or Arrow files are the same tables behind `Source`. What is odd in a column is
-made null and counted here, so that the translations beside this file need not look.
+SQLite files and folders of Parquet or Arrow files are the same tables behind `TableStore`. Export makes odd cells null
+and counts them, so the translations beside this file need not check.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from opspan.formats.budget import TEXTS, Meter
 from opspan.formats.columns import TextTable, in_time, narrow
 from opspan.formats.sqlite import Type
 from opspan.printable import listed_counts
+from opspan.readers._databases import Columns, ints
 from opspan.readers.nsys import tables
-from opspan.readers.nsys.tables import Columns
 from opspan.tables import Issues
 from opspan.tables.schema import Dtype
 
@@ -29,26 +29,21 @@ ID_MASK = PID_UNIT - 1
 _VERSIONED = re.compile(r"(?P<base>.+)_V(?P<version>[0-9]+)")
 
 
-class Source(Protocol):
-    """Tables of columns in some kind of file."""
+class TableStore(Protocol):
+    """A file or folder with tables: SQLite, or Parquet or Arrow files."""
 
     @property
     def tables(self) -> Sequence[str]: ...
-
     @property
     def bytes(self) -> int: ...
-
     def columns(self, table: str) -> Sequence[str]: ...
-
     def count(self, table: str) -> int: ...
-
     def ahead(self, table: str, columns: Mapping[str, Type], after: str | None = None) -> None: ...
-
     def frame(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame: ...
 
 
 class Export:
-    def __init__(self, source: Source, issues: Issues) -> None:
+    def __init__(self, source: TableStore, issues: Issues) -> None:
         self.source = source
         self.issues = issues
         self.written = Meter(TEXTS, source.bytes, issues)
@@ -58,7 +53,7 @@ class Export:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Names of the tables, without the suffix that a newer layout of a table has."""
+        """Names of the tables, without the suffix of a table's newer layout."""
         return tuple(self._names)
 
     def __contains__(self, table: str) -> bool:
@@ -68,21 +63,21 @@ class Export:
         return self.source.columns(self._names[table]) if table in self._names else ()
 
     def frame(self, table: str, columns: Columns) -> pl.DataFrame:
-        """The columns, null where the file has not got them; no rows where it has not got the table."""
+        """Returns the columns; null if the file lacks the column, without rows if it lacks the table."""
         name = self._names.get(table, table)
         self._read.add(name)
         frame = self.source.frame(name, columns)
         before = None
-        for following, of_it in tables.AHEAD.get(table, {}).items():
+        for following, its_columns in tables.AHEAD.get(table, {}).items():
             if following in self._names:
-                self.source.ahead(self._names[following], of_it, before)
+                self.source.ahead(self._names[following], its_columns, before)
                 before = self._names[following]
         return frame
 
     def timed(self, table: str, columns: Columns, extras: Columns | None = None) -> pl.DataFrame:
-        """The same with start and end as start_ns and end_ns, without the rows whose start is no time.
+        """Returns the same with start_ns and end_ns instead of start and end, without rows that have no valid start.
 
-        Of `extras` only those columns come that hold anything.
+        It leaves out columns of `extras` that are empty.
         """
         extras = extras or {}
         frame = self.frame(table, {**columns, **extras})
@@ -93,44 +88,43 @@ class Export:
         return in_time(frame, table, self.issues)
 
     def narrow(self, table: str, frame: pl.DataFrame, dtypes: Mapping[str, Dtype]) -> pl.DataFrame:
-        """The frame with numbers in their narrower types; those that do not fit are null."""
+        """Returns the frame with numbers in narrower types; a number that does not fit becomes null."""
         return narrow(frame, table, dtypes, self.issues)
 
     def joined(self, readers: Mapping[str, Callable[[Export], pl.DataFrame]]) -> pl.DataFrame | None:
-        """The rows of those tables that it has, one below the other; None where there are none."""
-        parts = [read(self) for table, read in readers.items() if table in self]
-        parts = [part for part in parts if part.height]
+        """Returns the rows of all these tables in one frame; None without rows."""
+        parts = [part for table, read in readers.items() if table in self and (part := read(self)).height]
         if len(parts) < 2:
             return parts[0] if parts else None
         return pl.concat(parts, how="diagonal_relaxed")
 
     def on_gpus(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The frame with `device_id` as TARGET_INFO_GPU numbers GPUs: CUDA numbers those that a process may see."""
+        """Replaces CUDA's `device_id`, which only counts GPUs visible to the process, by the id of TARGET_INFO_GPU."""
         if "TARGET_INFO_CUDA_DEVICE" not in self:
             return frame
-        known = self.frame("TARGET_INFO_CUDA_DEVICE", tables.ints("gpuId cudaId pid")).drop_nulls()
+        known = self.frame("TARGET_INFO_CUDA_DEVICE", ints("gpuId cudaId pid")).drop_nulls()
         if known.filter(pl.col("gpuId") != pl.col("cudaId")).is_empty():
             return frame
         known = known.unique(["pid", "cudaId"], keep="first").with_columns(
             pl.col("cudaId").cast(pl.Int32, strict=False), pl.col("gpuId").cast(pl.Int32, strict=False)
         )
         known = known.rename({"cudaId": "device_id"})
-        found = frame.join(known, on=["pid", "device_id"], how="left", maintain_order="left")
-        return found.with_columns(pl.coalesce("gpuId", "device_id").alias("device_id")).drop("gpuId")
+        frame = frame.join(known, on=["pid", "device_id"], how="left", maintain_order="left")
+        return frame.with_columns(pl.coalesce("gpuId", "device_id").alias("device_id")).drop("gpuId")
 
     def memory_kinds(self) -> dict[int, str]:
         kinds = self.labels("ENUM_CUDA_MEM_KIND", tables.MEMORY_KINDS)
         return {number: label.lower() for number, label in kinds.items()}
 
     def labels(self, enum: str, fallback: Mapping[int, str] | None = None) -> dict[int, str]:
-        """An enumeration's labels, as the file has them, else as they were when this was written."""
+        """Returns an enumeration's labels from the file, or else the fallback."""
         frame = self.frame(enum, {"id": "int", "name": "text", "label": "text"})
         rows = zip(frame["id"], frame["label"], frame["name"], strict=True)
         own = {number: label or name or str(number) for number, label, name in rows if number is not None}
         return own or dict(fallback or {})
 
     def skip_the_rest(self) -> None:
-        """Count what is in tables that nobody asked for."""
+        """Counts the rows of tables that no translation has read, as an issue."""
         skipped = {
             name: rows
             for name in self.source.tables
@@ -141,7 +135,7 @@ class Export:
 
 
 def where(frame: pl.DataFrame, column: str = "globalTid") -> list[pl.Expr]:
-    """pid and tid of a column of such ids; what is the same in all rows as a literal, which takes no memory."""
+    """Returns pid and tid of a globalTid column; a literal, which needs no memory, if all rows have the same value."""
     pid, tid = pid_of(column), tid_of(column)
     if frame.is_empty():
         return [pid.alias("pid"), tid.alias("tid")]
@@ -149,7 +143,7 @@ def where(frame: pl.DataFrame, column: str = "globalTid") -> list[pl.Expr]:
         pl.col(column).min().alias("low"), pl.col(column).max().alias("high"), pl.col(column).null_count()
     ).row(0)
     if low is not None and not nulls:
-        if low // PID_UNIT == high // PID_UNIT:  # so are those between
+        if low // PID_UNIT == high // PID_UNIT:  # then all ids between have the same pid
             pid = pl.lit((low // PID_UNIT) & ID_MASK, dtype=pl.Int64)
         if low == high:
             tid = pl.lit(low & ID_MASK, dtype=pl.Int64)
@@ -165,7 +159,7 @@ def tid_of(column: str) -> pl.Expr:
 
 
 def _base_names(names: Iterable[str]) -> dict[str, str]:
-    """Base name -> name in the file; of NAME, NAME_V2 and NAME_V3 the newest."""
+    """Returns base name -> name in the file: the newest of NAME, NAME_V2 and NAME_V3."""
     newest: dict[str, tuple[int, str]] = {}
     for name in names:
         versioned = _VERSIONED.fullmatch(name)

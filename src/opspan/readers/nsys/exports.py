@@ -1,7 +1,7 @@
-"""The folder of exports that were made of reports: those in use are held, those that nobody used for long are removed.
+"""Manages the folder of exports made from reports: locks exports in use, and removes exports not used for long.
 
-An export is as large as what it was made of and larger, and is made again in seconds to minutes. Each use of one sets
-its time of access; from the least recently used on they go until what is left is within the bounds.
+An export is at least as large as its report, and nsys makes it again in seconds to minutes. Each use of an export sets
+its access time; the least recently used are removed first, until the rest is within the bounds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from opspan.errors import NotReadable
 
 MOST_BYTES = 10 << 30
 MOST_SECONDS = 30 * 24 * 3600
-UNFINISHED_SECONDS = 24 * 3600  # what is older, somebody was killed in
+UNFINISHED_SECONDS = 24 * 3600  # an older unfinished export is left from a process that was killed
 
 
 def folder() -> Path:
@@ -29,25 +29,25 @@ def folder() -> Path:
 
 
 def hold(export: Path, stack: ExitStack) -> bool:
-    """Keep it from being removed until the stack is closed; false: it is not there, or somebody else could have
-    written it."""
+    """Locks the export against removal until the stack is closed. Returns False if it is not there, or if another user
+    could have written it."""
     try:
         descriptor = private_files.opened(export)
         stack.callback(os.close, descriptor)
         fcntl.flock(descriptor, fcntl.LOCK_SH)
-        # It may have been removed before it was locked.
+        # Another process may have removed it before this lock.
         facts = os.fstat(descriptor)
         if not os.path.samestat(facts, export.stat()):
             return False
     except (FileNotFoundError, PermissionError):
         return False
-    with suppress(OSError):  # on a disk that is read-only: it keeps its old time
+    with suppress(OSError):  # a read-only disk keeps the old time
         os.utime(descriptor, ns=(time.time_ns(), facts.st_mtime_ns))
     return True
 
 
 def remove_old(folder: Path) -> None:
-    """Removes the exports past the bounds. What cannot be removed stays: whoever reads a report has no part in it."""
+    """Removes the exports past the bounds. Ignores errors, because they must not stop the reading of a report."""
     now = time.time()
     used: list[tuple[float, int, Path]] = []
     with suppress(OSError):
@@ -68,7 +68,7 @@ def remove_old(folder: Path) -> None:
 def _remove(export: Path) -> bool:
     try:
         with export.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails where one is in use
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if the export is in use
             export.unlink()
     except OSError:
         return False

@@ -1,4 +1,4 @@
-"""Memory of GPUs -> the table memory: allocations, pools, page faults of unified memory."""
+"""Reads memory events of GPUs into the table memory: allocations, pools, page faults of unified memory."""
 
 from __future__ import annotations
 

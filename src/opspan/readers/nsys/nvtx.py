@@ -1,9 +1,9 @@
-"""NVTX_EVENTS -> the table ranges, and the names of threads. docs/formats/nsys.md has the rows' meaning.
+"""Reads NVTX_EVENTS into the table ranges, and names of threads. docs/formats/nsys.md explains the rows.
 
     start, end, eventType 59, text 'aten::mm, seq = 3, op_id = 7', globalTid          torch's own label, default domain
     start, end, eventType 59, textId 71487, globalTid, domainId 1                     a registered string of NCCL's
 
-A text is taken apart as a label where it may be one; which form of label has which field where is in docs/labels.md.
+A text that may be a label is parsed as one; docs/labels.md says where each form of label has which field.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ _IS_OWN = (pl.col("domain") == OWN_DOMAIN).fill_null(value=False)
 
 class Nvtx(NamedTuple):
     ranges: pl.DataFrame
-    threads: pl.DataFrame  # pid, tid, name: as the program named them
+    threads: pl.DataFrame  # pid, tid, name given by the program
 
 
 def read(export: Export) -> Nvtx:
     types = _event_types(export)
     events = export.timed(tables.NVTX, tables.NVTX_COLUMNS, tables.NVTX_EXTRAS)
-    whose = where(events)
-    events = events.with_columns(whose)
+    place = where(events)
+    events = events.with_columns(place)
     if "endGlobalTid" not in events.columns:
         events = events.drop("globalTid")
 
-    there = set(each_once(events, "eventType"))
+    present = set(each_once(events, "eventType"))
 
     def of(names: tuple[str, ...]) -> pl.Expr:
-        asked = {types[name] for name in names}
-        if there <= asked or (None not in there and there.isdisjoint(asked)):  # mostly all are ranges of threads
-            return pl.lit(there <= asked)
-        return pl.col("eventType").is_in(list(asked))
+        numbers = {types[name] for name in names}
+        if present <= numbers or (None not in present and present.isdisjoint(numbers)):  # usual: all are ranges
+            return pl.lit(present <= numbers)
+        return pl.col("eventType").is_in(list(numbers))
 
     described = events.filter(~of(tables.RANGES + tables.MARKS))
     if described.height:
@@ -60,11 +60,11 @@ def read(export: Export) -> Nvtx:
     events = events.with_columns(_domains(events, domains))
     events = events.with_columns(_categories(events, categories))
     threads = _of_described(described, of(tables.THREADS)).select("pid", "tid", name="text").drop_nulls("name")
-    # Slice by slice, so that what payloads are taken apart into is never there for all rows at once.
+    # Slice by slice, so that the parsed payloads of all rows are never in memory at once.
     slices = [events] if _is_plain(events) else list(events.iter_slices(SLICE_ROWS)) or [events]
     del events, described, categories
-    # Slices that are put together hold each value of theirs, while what is the same in all rows takes no memory so.
-    same = (column for column in whose if not column.meta.root_names())
+    # A column with one value for all rows takes no memory as a literal, but would be stored in full in joined slices.
+    same = (column for column in place if not column.meta.root_names())
     ranges = stacked([_ranges(export, slices.pop(0)) for _ in range(len(slices))])
     return Nvtx(ranges.with_columns(*same, source=constant("nvtx")), threads)
 
@@ -74,14 +74,14 @@ def _of_described(described: pl.DataFrame, rows: pl.Expr) -> pl.DataFrame:
 
 
 def _is_plain(events: pl.DataFrame) -> bool:
-    """All that the events say is in texts of their own, of which the parts stay where they are."""
+    """Returns whether the events have only inline texts: no payloads and no registered strings."""
     return tables.PAYLOADS.isdisjoint(events.columns) and not events["textId"].count()
 
 
 def _event_types(export: Export) -> dict[str, int]:
     rows = export.frame("ENUM_NSYS_EVENT_TYPE", {"id": "int", "name": "text"}).iter_rows()
-    given = {name: number for number, name in rows if name in tables.EVENT_TYPES and number is not None}
-    return tables.EVENT_TYPES | given
+    in_file = {name: number for number, name in rows if name in tables.EVENT_TYPES and number is not None}
+    return tables.EVENT_TYPES | in_file
 
 
 def _text(export: Export, events: pl.DataFrame) -> pl.Series:
@@ -91,7 +91,7 @@ def _text(export: Export, events: pl.DataFrame) -> pl.Series:
 
 
 def _domains(events: pl.DataFrame, names: pl.DataFrame) -> pl.Series | pl.Expr:
-    """Names of the domains, which are numbered per process; the number where there is no name, null for the default."""
+    """Returns the domain's name of each event, its number (per process) without a name, null for the default domain."""
     if not events.select((pl.col("domainId") != 0).any()).item():
         return null("domain", pl.Categorical)
     used = events.select("pid", "domainId").unique().filter(pl.col("domainId") != 0)
@@ -102,15 +102,15 @@ def _domains(events: pl.DataFrame, names: pl.DataFrame) -> pl.Series | pl.Expr:
 
 
 def _categories(events: pl.DataFrame, names: pl.DataFrame) -> pl.Series | pl.Expr:
-    """Names of the categories, else their numbers. In opspan's own domain the first numbers are kinds instead."""
+    """Returns category names, or numbers without a name. In opspan's own domain the first numbers are kinds instead."""
     if "category" not in events.columns:
         return null("category_name", pl.Categorical)
     key = ["pid", "domainId", "category"]
     used = events.select(*key, own=_IS_OWN).unique().filter((pl.col("category") != 0).fill_null(value=False))
     used = used.filter(~(pl.col("own") & (pl.col("category") < len(KIND_NAMES))))
     if "category" in names.columns:
-        given = names.select(*key, category_name="text").unique(key, keep="last")
-        used = used.join(given, on=key, how="left", nulls_equal=True)
+        last_names = names.select(*key, category_name="text").unique(key, keep="last")
+        used = used.join(last_names, on=key, how="left", nulls_equal=True)
     else:
         used = used.with_columns(category_name=pl.lit(None, dtype=pl.String))
     used = used.select(*key, pl.coalesce("category_name", pl.col("category").cast(pl.String)).cast(pl.Categorical))
@@ -119,12 +119,11 @@ def _categories(events: pl.DataFrame, names: pl.DataFrame) -> pl.Series | pl.Exp
 
 
 def _labels(export: Export, events: pl.DataFrame) -> pl.DataFrame:
-    """The fields of the labels, a row an event. Registered texts are taken apart once each."""
+    """Returns the fields of the labels, a row for each event. Parses each registered text once."""
     domain = pl.col("domain")
-    asked = events.select(
-        may_be=domain.is_null() | domain.is_in(LABELLED_DOMAINS), has_text=pl.col("text").is_not_null()
+    may_be, has_text = events.select(
+        domain.is_null() | domain.is_in(LABELLED_DOMAINS), has_text=pl.col("text").is_not_null()
     )
-    may_be, has_text = asked.get_columns()
     if has_text.all() and may_be.all():
         return parse_labels(events["text"])
     rows = export.strings.rows(events["textId"], tables.NVTX)
@@ -168,8 +167,8 @@ def _ranges(export: Export, events: pl.DataFrame) -> pl.DataFrame:
         payload_int=pl.when(~has_seq).then("payload_int"),
         payload_uint=pl.when(~has_seq).then("payload_uint"),
     )
-    # An own label without the field means the main thread, which is left out to keep names few; an extended payload
-    # always has the field, and there 0 means not known.
+    # A label of opspan without the field means the main thread, so that there are fewer distinct names; an extended
+    # payload always has the field, where 0 means unknown.
     main = pl.when(col("own") & (col("kind") == int(Kind.BACKWARD)) & col("x_forward_tid").is_null()).then("pid")
     frame = export.narrow(tables.NVTX, frame.with_columns(color=col("color") & 0xFFFFFFFF), {"color": pl.UInt32})
     return frame.select(

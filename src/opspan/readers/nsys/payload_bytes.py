@@ -1,8 +1,8 @@
-"""Extended payloads in the column binaryData, taken apart by the schemas that the file has.
+"""Decodes extended payloads in the column binaryData, with the schemas in the file.
 
     domain u32, 4 bytes, schema u32, 4 bytes, size u64, size of all u64, payload
 
-The schemas are in NVTX_PAYLOAD_SCHEMAS and NVTX_PAYLOAD_SCHEMA_ENTRIES; one that is missing leaves the bytes as hex.
+The schemas are in NVTX_PAYLOAD_SCHEMAS and NVTX_PAYLOAD_SCHEMA_ENTRIES; without its schema, a payload stays as hex.
 """
 
 from __future__ import annotations
@@ -14,30 +14,29 @@ import polars as pl
 
 from opspan import json_columns
 from opspan.formats.nvtx_payload import Budget, Decoder, PayloadEntry, Schema
-from opspan.readers.nsys import tables
+from opspan.readers._databases import Columns, ints
 from opspan.readers.nsys.export import Export
-from opspan.readers.nsys.tables import Columns
 
 HEADER = struct.Struct("<IIIIQQ")
 
 SCHEMAS = "NVTX_PAYLOAD_SCHEMAS"
-SCHEMA_COLUMNS: Columns = {**tables.ints("domainId schemaId type payloadSize"), "name": "text"}
+SCHEMA_COLUMNS: Columns = {**ints("domainId schemaId type payloadSize"), "name": "text"}
 ENTRIES = "NVTX_PAYLOAD_SCHEMA_ENTRIES"
 ENTRY_COLUMNS: Columns = {
-    **tables.ints("domainId schemaId idx flags type arrayOrUnionDetail offset"),
+    **ints("domainId schemaId idx flags type arrayOrUnionDetail offset"),
     "name": "text",
 }
 
 
 def members(export: Export, events: pl.DataFrame) -> pl.Series:
-    """The members of a JSON object for each event, null where it has no payload."""
+    """Returns the members of a JSON object for each event, null without a payload."""
     places = pl.int_range(pl.len(), dtype=pl.UInt32).alias("place")
-    found = events.select(places, raw="binaryData", domain="domainId").filter(pl.col("raw").is_not_null())
-    found = found.with_columns(_unhexed(found["raw"]))
+    payloads = events.select(places, raw="binaryData", domain="domainId").filter(pl.col("raw").is_not_null())
+    payloads = payloads.with_columns(_unhexed(payloads["raw"]))
     schemas = _schemas(export)
     parts = [pl.DataFrame(schema={"place": pl.UInt32, "members": pl.String})]
     undecoded, budget = 0, Budget(export.written, export.issues)
-    for (size,), group in found.group_by(pl.col("raw").bin.size(), maintain_order=True):
+    for (size,), group in payloads.group_by(pl.col("raw").bin.size(), maintain_order=True):
         raw = np.frombuffer(b"".join(group["raw"]), dtype=np.uint8).reshape(group.height, int(size or 0))
         if raw.shape[1] < HEADER.size:
             undecoded += group.height
@@ -51,8 +50,8 @@ def members(export: Export, events: pl.DataFrame) -> pl.Series:
             decoder = Decoder(
                 schemas.get(domain, {}), lambda ids: export.strings.texts(pl.Series(ids), "payloads"), budget
             )
-            written, whole = decoder.members(int(number), rows)
-            undecoded += 0 if whole else of_schema.height
+            written, is_complete = decoder.members(int(number), rows)
+            undecoded += 0 if is_complete else of_schema.height
             parts.append(of_schema.select("place", members=written))
     export.issues.add("undecoded_payload", undecoded)
     return events.select(places).join(pl.concat(parts), on="place", how="left", maintain_order="left")["members"]
@@ -63,10 +62,10 @@ def _as_bytes(raw: np.ndarray[tuple[int, int], np.dtype[np.uint8]]) -> pl.Series
 
 
 def _unhexed(raw: pl.Series) -> pl.Series:
-    """Some exports write the bytes themselves, some write them as hex digits."""
+    """Returns the bytes; some exports write them as hex digits."""
     try:
         texts = raw.cast(pl.String)
-    except pl.exceptions.ComputeError:  # no UTF-8, so no digits
+    except pl.exceptions.ComputeError:  # not UTF-8, so not hex digits
         return raw
     if not texts.str.contains("^(?:[0-9a-fA-F]{2})*$").all():
         return raw
@@ -74,7 +73,7 @@ def _unhexed(raw: pl.Series) -> pl.Series:
 
 
 def _schemas(export: Export) -> dict[int | None, dict[int, Schema]]:
-    """Domain -> number -> schema. Each process registers its own, alike: the first one of a number stands for all."""
+    """Returns domain -> number -> schema. All processes register the same schemas: the first of a number counts."""
     entries: dict[tuple[int | None, int], dict[int, PayloadEntry]] = {}
     for row in export.frame(ENTRIES, ENTRY_COLUMNS).iter_rows(named=True):
         if row["schemaId"] is None:
@@ -88,11 +87,11 @@ def _schemas(export: Export) -> dict[int | None, dict[int, Schema]]:
             row["arrayOrUnionDetail"] or 0,
         )
         of_schema.setdefault(row["idx"] or 0, entry)
-    found: dict[int | None, dict[int, Schema]] = {}
+    schemas: dict[int | None, dict[int, Schema]] = {}
     for row in export.frame(SCHEMAS, SCHEMA_COLUMNS).iter_rows(named=True):
         fields = entries.get((row["domainId"], row["schemaId"]), {})
         schema = Schema(
             row["name"] or "", row["type"] or 0, row["payloadSize"] or 0, tuple(fields[at] for at in sorted(fields))
         )
-        found.setdefault(row["domainId"], {}).setdefault(row["schemaId"], schema)
-    return found
+        schemas.setdefault(row["domainId"], {}).setdefault(row["schemaId"], schema)
+    return schemas

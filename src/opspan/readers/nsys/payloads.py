@@ -1,6 +1,6 @@
-"""What an NVTX event carries beside its text: one number, JSON, or the fields of an extended payload.
+"""Reads the payloads of NVTX events: one number, JSON, or the fields of an extended payload.
 
-nsys keeps extended payloads in one of three ways, and this reads all of them into `payload_json`:
+nsys stores extended payloads in one of three ways; all become `payload_json`:
 
     jsonText, jsonTextId    {"NCCL communicator ID": 42, ...}
     binaryData              the bytes: domain u32, 4 bytes, schema u32, 4 bytes, size u64, size of all u64, payload; the
@@ -37,7 +37,7 @@ _NOTHING = {
 
 
 def read(export: Export, events: pl.DataFrame) -> pl.DataFrame:
-    """payload_int, payload_uint, payload_float, payload_json, and x_* (opspan's own payloads), a row an event."""
+    """Returns payload_int, payload_uint, payload_float, payload_json and x_* (opspan's own payloads) of each event."""
     has = set(events.columns)
     if has.isdisjoint(tables.PAYLOADS):
         nothing = (null(name, dtype) for name, dtype in _NOTHING.items())
@@ -46,7 +46,7 @@ def read(export: Export, events: pl.DataFrame) -> pl.DataFrame:
     if has & {"binaryData", "eventId"}:
         members = written
         if "binaryData" in has:
-            # Not before it is needed: it brings numpy, whose threads take time from everybody else.
+            # Imported only if needed, because it imports numpy, whose threads slow down all others.
             from opspan.readers.nsys import payload_bytes
 
             members = payload_bytes.members(export, events)
@@ -67,7 +67,7 @@ def _numbers(events: pl.DataFrame) -> dict[str, pl.Series]:
         if not have:
             return pl.Series([None], dtype=dtype).new_from_index(0, events.height)
         value = have[0] if len(have) == 1 else have[0].zip_with(have[0].is_not_null(), have[1])
-        # SQLite has no unsigned integers: from 2^63 on they are negative there.
+        # SQLite has no unsigned integers: numbers from 2^63 on are negative there.
         return value.reinterpret(signed=False) if dtype == pl.UInt64 and value.dtype == pl.Int64 else value.cast(dtype)
 
     return {
@@ -78,7 +78,7 @@ def _numbers(events: pl.DataFrame) -> dict[str, pl.Series]:
 
 
 def _own(events: pl.DataFrame, written: pl.Series) -> dict[str, pl.Expr]:
-    """The fields of opspan's own payloads; -1 is no sequence number."""
+    """Returns the fields of opspan's own payloads; -1 means no sequence number."""
     own = (events["domain"] == "opspan") & written.is_not_null() if written.count() else None
     if own is None or not own.any():
         return {
@@ -86,7 +86,7 @@ def _own(events: pl.DataFrame, written: pl.Series) -> dict[str, pl.Expr]:
             "x_sizes": pl.lit(None, dtype=pl.String),
         }
     text = pl.lit(written.zip_with(own.fill_null(value=False), pl.Series([None], dtype=pl.String)))
-    # A payload may be cut or not be JSON at all; a number or a text is found in it or not, and nothing fails.
+    # A payload may be cut or not be JSON at all, so regular expressions extract the fields: they never fail.
     number = r"\s*:\s*(-?[0-9]{1,18})"
     fields = {column: text.str.extract(f'"{key}"{number}').cast(pl.Int64) for key, column in OWN_NUMBERS.items()}
     fields["x_seq"] = pl.when(fields["x_seq"] >= 0).then(fields["x_seq"])
@@ -105,18 +105,18 @@ def _dynamic(export: Export, events: pl.DataFrame) -> pl.Series:
         if not DYNAMIC.match(table):
             continue
         names = [name for name in export.columns(table) if name != "eventId"]
-        # Values of any type: as text they go into JSON as well as they came.
+        # Read values of any type as text, which goes into JSON without loss.
         frame = export.frame(table, {"eventId": "int", **dict.fromkeys(names, "text")})
         titles_of = {name: json.dumps(original.get(name, name)) + ": " for name in names}
         if names and frame.height and export.written.take(frame.height * sum(map(len, titles_of.values()))):
-            members = [title + as_json(frame[name]) for name, title in titles_of.items()]
-            text = pl.select(pl.concat_str([pl.lit(member) for member in members], separator=", ")).to_series()
+            cells = [title + as_json(frame[name]) for name, title in titles_of.items()]
+            text = pl.select(pl.concat_str([pl.lit(cell) for cell in cells], separator=", ")).to_series()
             parts.append(pl.DataFrame({"eventId": frame["eventId"], "members": text}))
-    found = pl.concat(parts).group_by("eventId", maintain_order=True).agg(pl.col("members").str.join(", "))
-    return events.select("eventId").join(found, on="eventId", how="left", maintain_order="left")["members"]
+    members = pl.concat(parts).group_by("eventId", maintain_order=True).agg(pl.col("members").str.join(", "))
+    return events.select("eventId").join(members, on="eventId", how="left", maintain_order="left")["members"]
 
 
 def as_json(texts: pl.Series) -> pl.Series:
-    """A number as it is, anything else as a JSON string."""
+    """Returns numbers as they are, all other texts as JSON strings."""
     is_number = texts.str.contains(r"^-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?$").fill_null(value=False)
     return texts.zip_with(is_number, json_columns.written(texts, json_columns.text).fill_null("null"))

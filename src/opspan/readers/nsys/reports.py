@@ -1,8 +1,8 @@
-"""Reports in nsys' own format (*.nsys-rep, *.qdrep, *.qdstrm): exported to SQLite by the installed nsys, once.
+"""Lets the installed nsys export reports in nsys' own format (*.nsys-rep, *.qdrep, *.qdstrm) to SQLite, once.
 
     NVIDIA Tegra Profiler Report 2026@1@2@63-261237296639v0\\n ...        an old one: NVIDIA Tegra Profiler Report 1.\\n
 
-The export lies in opspan's cache (exports.py), named after what identifies the report, never beside the report.
+The export is in opspan's cache (exports.py), named after the report's identity, never beside the report.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from opspan.readers.nsys import exports
 from opspan.tables import Issues
 
 MAGIC = b"NVIDIA Tegra Profiler Report"
-# Streams that no importer has made a report of yet begin in no way that says so.
+# A stream (not yet imported into a report) has no recognisable first bytes, so its suffix decides.
 STREAM = ".qdstrm"
 HEAD_BYTES = 256
 
 _WRITTEN_BY = rb"NVIDIA Tegra Profiler Report ([0-9]{4}(?:@[0-9]+)+)"
 _VERSION = r"[0-9]{4}(?:\.[0-9]+)+"
-# In old reports, whose head names no version, it stands with its build among the rest: 2022.4.2.1-df9881f, 2023.4.4.54-
-# 234433681190v0. Other versions in there (of drivers, of variables of the environment) have no build of this kind.
+# The head of old reports has no version; somewhere later they have it with its build: 2022.4.2.1-df9881f or
+# 2023.4.4.54-234433681190v0. Other versions in a report (of drivers, in the environment) have no build of this form.
 _BUILT = rb"(?<![0-9.])(20[0-9]{2}(?:\.[0-9]{1,4}){3})-(?:[0-9]{6,16}v[0-9]|[0-9a-f]{7}(?![0-9a-zA-Z]))"
 _PIECE_BYTES = 16 << 20
 _LONGEST_BUILT = 64
@@ -43,7 +43,7 @@ def is_report(path: Path, head: bytes | None = None) -> bool:
 
 
 def exported(report: Path, stack: ExitStack, issues: Issues) -> Path:
-    """The SQLite export of a report, made now unless it was made before. Nobody removes it while `stack` is open."""
+    """Returns the SQLite export of a report, and makes it if it is not there. It stays locked while `stack` is open."""
     nsys = shutil.which("nsys")
     if nsys is None:
         raise NotReadable(
@@ -56,7 +56,7 @@ def exported(report: Path, stack: ExitStack, issues: Issues) -> Path:
     name = f"{_identity(report, version)}.sqlite"
     try:
         try:
-            # Others may not be meant to read the report.
+            # Mode 0700, because other users may not be allowed to read the report.
             target = private_files.kept_folder(folder, mode=0o700) / name
         except PermissionError as error:
             if error.strerror is not None:
@@ -65,11 +65,11 @@ def exported(report: Path, stack: ExitStack, issues: Issues) -> Path:
             return _export(nsys, version, report, stack.enter_context(private_files.claimed(None, "opspan-export-")))
         while not exports.hold(target, stack):
             with private_files.claimed(target.parent, "exporting-") as inner, ExitStack() as until_here:
-                made = _export(nsys, version, report, inner)
-                made.chmod(0o600)
-                os.close(private_files.opened(made))  # a disk that does not keep the mode is no place for it
-                if not exports.hold(target, until_here):  # else another made the same, and may be reading it
-                    made.replace(target)
+                export = _export(nsys, version, report, inner)
+                export.chmod(0o600)
+                os.close(private_files.opened(export))  # fails on a disk that does not keep the mode
+                if not exports.hold(target, until_here):  # else another process made the same export, and may read it
+                    export.replace(target)
     except OSError as error:
         why = error.strerror or error
         raise NotReadable(
@@ -93,8 +93,8 @@ def _identity(report: Path, version: str) -> str:
         path, facts = report.resolve(), report.stat()
     except OSError as error:
         raise NotReadable(f"cannot read {report}: {error.strerror}; expected a report of nsys") from error
-    what = f"{path}\0{facts.st_size}\0{facts.st_mtime_ns}\0{facts.st_ino}\0{version}"
-    return hashlib.sha256(what.encode("utf-8", "surrogateescape")).hexdigest()[:32]
+    identity = f"{path}\0{facts.st_size}\0{facts.st_mtime_ns}\0{facts.st_ino}\0{version}"
+    return hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
 def _command(nsys: str, output: Path, report: Path) -> str:
@@ -102,7 +102,7 @@ def _command(nsys: str, output: Path, report: Path) -> str:
 
 
 def _export(nsys: str, version: str, report: Path, folder: Path) -> Path:
-    # nsys is shown a link, so that whatever it may write beside its input is written here.
+    # nsys reads a link, so that all files that it may write beside its input are written here.
     link, output = folder / f"report{report.suffix or '.nsys-rep'}", folder / "export.sqlite"
     link.symlink_to(report.resolve())
     command = [nsys, "export", "--type", "sqlite", "--output", str(output), "--force-overwrite", "true", str(link)]
@@ -121,7 +121,7 @@ def _export(nsys: str, version: str, report: Path, folder: Path) -> Path:
             f"`QdstrmImporter -i {shell_path(report)}` (it is in the folder host-linux-x64 of Nsight Systems) and load "
             "the report that it writes"
         )
-    # However it fails: what an older nsys says of a newer report differs from version to version.
+    # Compare versions after any failure, because each old nsys has another message for a newer report.
     written_by = _written_by(report)
     if written_by and _release(written_by) > _release(version):
         raise TooNew(
@@ -129,8 +129,8 @@ def _export(nsys: str, version: str, report: Path, folder: Path) -> Path:
             f"update Nsight Systems, or run `{_command('nsys', report.with_suffix('.sqlite'), report)}` with nsys "
             f"{written_by} and load that"
         )
-    said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
-    why = said[-1][:300] if said else f"it ended with {done.returncode} and said nothing"
+    lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
+    why = lines[-1][:300] if lines else f"it ended with {done.returncode} and said nothing"
     newer = "" if written_by else "if a newer nsys wrote it, update Nsight Systems; else "
     raise ReadError(
         f"{report} could not be exported by nsys {version}: {why}; {newer}copy the report again or capture again"
@@ -138,17 +138,17 @@ def _export(nsys: str, version: str, report: Path, folder: Path) -> Path:
 
 
 def _written_by(report: Path) -> str | None:
-    """The version of nsys that wrote it, as far as it says."""
+    """Returns the version of nsys that wrote the report, if the report has it."""
     match = re.match(_WRITTEN_BY, _head(report))
     if match:
         return match[1].decode().replace("@", ".")
-    found: list[str] = []
+    versions: list[str] = []
     before = b""
     with open_file(report) as file:
         while piece := file.read(_PIECE_BYTES):
-            found += (match[1].decode() for match in re.finditer(_BUILT, before + piece))
+            versions += (match[1].decode() for match in re.finditer(_BUILT, before + piece))
             before = piece[-_LONGEST_BUILT:]
-    return max(found, key=_numbers, default=None)
+    return max(versions, key=_numbers, default=None)
 
 
 def _nsys_version(nsys: str) -> str:
@@ -161,7 +161,7 @@ def _nsys_version(nsys: str) -> str:
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """Without the number of its build, which the packages of one release differ in."""
+    """Returns the version without its build number, because packages of one release have different builds."""
     return _numbers(version)[:3]
 
 

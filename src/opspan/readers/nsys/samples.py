@@ -1,4 +1,4 @@
-"""CPU samples with their call chains -> the table samples; metrics of GPUs -> the table counters.
+"""Reads CPU samples with call chains into the table samples, and metrics of GPUs into the table counters.
 
 COMPOSITE_EVENTS: id 7, start, cpu, globalTid, cpuCycles
 SAMPLING_CALLCHAINS: id 7, symbol -> StringIds, stackDepth 0 (the innermost), 1, ...
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from opspan.readers._databases import ints
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.export import Export, pid_of, tid_of
 from opspan.tables.schema import empty
@@ -22,7 +23,7 @@ def read_samples(export: Export) -> pl.DataFrame:
     samples = export.timed(tables.SAMPLES, tables.SAMPLE_COLUMNS)
     if not samples.height:
         return empty("samples")
-    # Names of C++ functions may hold the separator themselves.
+    # Names of C++ functions may contain the separator.
     symbols = export.strings.values.str.replace_all(FRAME_SEPARATOR, ",", literal=True)
     frames = export.frame(tables.SAMPLE_STACKS, tables.SAMPLE_STACK_COLUMNS)
     rows = export.strings.rows(frames["symbol"], tables.SAMPLE_STACKS)
@@ -50,12 +51,12 @@ def read_counters(export: Export) -> pl.DataFrame:
         return empty("counters")
     values = export.in_time(tables.METRICS, values)
     names = export.frame(tables.METRIC_NAMES, tables.METRIC_NAME_COLUMNS)
-    # Small exports leave the type out of either table.
+    # Small exports have no type in one of the tables.
     key = ["typeId", "metricId"] if names["typeId"].count() and values["typeId"].count() else ["metricId"]
     names = names.select(*key, name="metricName").unique(key, keep="first")
     values = values.join(names, on=key, how="left", maintain_order="left")
-    # The metrics number GPUs in their own way, which newer exports tell.
-    gpus = export.frame("TARGET_INFO_GPU", tables.ints("id pwGpuId")).drop_nulls().unique("pwGpuId", keep="first")
+    # Metrics have other numbers for GPUs; newer exports have them in pwGpuId.
+    gpus = export.frame("TARGET_INFO_GPU", ints("id pwGpuId")).drop_nulls().unique("pwGpuId", keep="first")
     values = values.with_columns(pwGpuId=pl.col("typeId") & GPU_OF_TYPE).join(
         gpus, on="pwGpuId", how="left", maintain_order="left"
     )

@@ -1,9 +1,9 @@
-"""nsys' tables as data: which columns are read of which table, and what each stands for. Nothing is read here.
+"""Lists nsys' tables as data: the columns that are read of each table, and their meaning.
 
     CUPTI_ACTIVITY_KIND_RUNTIME(start, end, eventClass, globalTid, correlationId, nameId, returnValue, callchainId)
 
-Columns come and go from version to version, so these are the columns of all versions: one that a file has not reads as
-null. docs/formats/nsys.md says what was seen in which version.
+Columns differ from version to version, so these are the columns of all versions: a column that a file lacks is read as
+null. docs/formats/nsys.md lists the columns of each version.
 """
 
 from __future__ import annotations
@@ -11,19 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from opspan.formats.sqlite import Type
-
-Columns = Mapping[str, Type]
-
-
-def ints(names: str) -> dict[str, Type]:
-    return dict.fromkeys(names.split(), "int")
-
+from opspan.readers._databases import Columns, enumeration, ints
 
 # --- ranges
 
 NVTX = "NVTX_EVENTS"
 NVTX_COLUMNS: Columns = {**ints("start end eventType globalTid textId domainId"), "text": "text"}
-# Mostly empty: read only where there is anything in them.
+# Mostly empty: left out if no row has a value.
 NVTX_EXTRAS: Columns = {
     **ints("endGlobalTid category color uint64Value int64Value uint32Value int32Value jsonTextId"),
     "doubleValue": "float",
@@ -32,10 +26,9 @@ NVTX_EXTRAS: Columns = {
     "binaryData": "bytes",
     "eventId": "int",
 }
-# Payloads are in these columns.
 PAYLOADS = frozenset(NVTX_EXTRAS) - {"endGlobalTid", "category", "color"}
 
-# Names of ENUM_NSYS_EVENT_TYPE and the numbers they have where a file has no such table.
+# Names of ENUM_NSYS_EVENT_TYPE, and their numbers in files without that table.
 EVENT_TYPES = {
     "NvtxCategory": 33,
     "NvtxMark": 34,
@@ -50,7 +43,7 @@ EVENT_TYPES = {
     "NvtxDomainCreate": 75,
     "NvtxDomainDestroy": 76,
 }
-# Imported from text files (Nvtxt) or reported by the program.
+# The program reports Nvtx events; Nvtxt events were imported from text files.
 RANGES = ("NvtxPushPopRange", "NvtxStartEndRange", "NvtxtPushPopRange", "NvtxtStartEndRange")
 ASYNC_RANGES = ("NvtxStartEndRange", "NvtxtStartEndRange")
 MARKS = ("NvtxMark", "NvtxtMark")
@@ -58,11 +51,11 @@ THREADS = ("NvtxThread", "NvtxtMetaThread")
 CATEGORIES = ("NvtxCategory", "NvtxtCategory")
 DOMAINS = ("NvtxDomainCreate",)
 
-# --- calls: any table that has these and a name is a table of calls
+# --- calls: any table with these columns and a name is a table of calls
 
 CALL_COLUMNS: Columns = ints("start end globalTid")
 CALL_NAMES = ("nameId", "textId")
-# Beside these, what a table of calls has goes into payload_json.
+# All other columns of a table of calls go into payload_json.
 CALL_KNOWN = frozenset("start end globalTid nameId textId eventClass correlationId returnValue callchainId".split())
 
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -72,7 +65,7 @@ GRAPH_COLUMNS: Columns = ints(
     "start end globalTid nameId graphNodeId originalGraphNodeId graphId originalGraphId graphExecId"
 )
 
-# The first that matches says whose functions a table's are; no match: the name of the table itself.
+# The first pattern that matches a table's name gives its API; "" means the group of the pattern.
 APIS = (
     ("CUPTI_ACTIVITY_KIND_RUNTIME", "cuda"),
     ("CUDA_GRAPH(_NODE)?_EVENTS", "cuda_graph"),
@@ -84,10 +77,10 @@ APIS = (
     ("(.*?)(_API|_EVENTS?)?$", ""),
 )
 RUNTIME_CLASSES = {0: "cuda_runtime", 1: "cuda_driver", 67: "cuda_backtrace"}
-# The same calls once more, under the same correlation ids, to hang call chains on.
+# The class of rows that repeat calls, with the same correlation ids, only to attach call chains.
 BACKTRACES = 67
 
-# They look like calls and are not.
+# Tables that look like tables of calls but are not.
 NOT_CALLS = frozenset({NVTX, "PROFILER_OVERHEAD", "CUPTI_ACTIVITY_KIND_OVERHEAD", "KHR_DEBUG_EVENTS"})
 
 # --- work
@@ -118,72 +111,23 @@ SYNC_COLUMNS: Columns = {**_ON_DEVICE, **ints("syncType")}
 GRAPH_TRACE_COLUMNS: Columns = {**_ON_DEVICE, **ints("graphId graphExecId")}
 OVERHEAD_COLUMNS: Columns = ints("start end globalTid nameId correlationId overheadType")
 
-# What the column on the device is called in the table work
-WORK_NAMES = {
-    "deviceId": "device_id",
-    "contextId": "context_id",
-    "streamId": "stream_id",
-    "correlationId": "correlation_id",
-    "graphNodeId": "graph_node_id",
-    "graphId": "graph_id",
-    "graphExecId": "graph_exec_id",
-    "gridX": "grid_x",
-    "gridY": "grid_y",
-    "gridZ": "grid_z",
-    "blockX": "block_x",
-    "blockY": "block_y",
-    "blockZ": "block_z",
-    "registersPerThread": "registers",
-    "staticSharedMemory": "static_shared_bytes",
-    "dynamicSharedMemory": "dynamic_shared_bytes",
-}
-
-# The tables that mostly have the most rows, in the order they are asked for: while one is translated those after it are
-# read.
+# The largest tables of most files, in the order of translation: while one is translated, the next ones are read.
 AHEAD: Mapping[str, Mapping[str, Columns]] = {NVTX: {RUNTIME: RUNTIME_COLUMNS, KERNEL: KERNEL_COLUMNS}}
 
-# --- enumerations that old files have no table for
+# --- enumerations, for old files without their tables
 
-COPY_KINDS = {
-    0: "Unknown",
-    1: "HtoD",
-    2: "DtoH",
-    3: "HtoA",
-    4: "AtoH",
-    5: "AtoA",
-    6: "AtoD",
-    7: "DtoA",
-    8: "DtoD",
-    9: "HtoH",
-    10: "PtoP",
-    11: "Unified HtoD",
-    12: "Unified DtoH",
-    13: "Unified DtoD",
-}
-MEMORY_KINDS = {
-    0: "pageable",
-    1: "pinned",
-    2: "device",
-    3: "array",
-    4: "managed",
-    5: "device static",
-    6: "managed static",
-    7: "unknown",
-}
-SYNC_KINDS = {0: "Unknown", 1: "Event sync", 2: "Stream wait", 3: "Stream sync", 4: "Context sync"}
-ACCESS_KINDS = {0: "unknown", 1: "read", 2: "write", 3: "atomic", 4: "prefetch"}
-POOL_OPERATIONS = {0: "pool", 1: "pool created", 2: "pool destroyed", 3: "pool trimmed"}
-OVERHEAD_KINDS = {
-    0: "Undefined",
-    1: "Unknown",
-    2: "Driver JIT compiler (CUDA)",
-    3: "Buffer flush (Profiler)",
-    4: "Instrumentation (Profiler)",
-    5: "Resource creation/destruction (Profiler)",
-    6: "Runtime module loading (CUDA)",
-    7: "Lazy function loading (CUDA)",
-    8: "Command buffer full (CUDA)",
-}
+
+COPY_KINDS = enumeration(
+    "Unknown, HtoD, DtoH, HtoA, AtoH, AtoA, AtoD, DtoA, DtoD, HtoH, PtoP, Unified HtoD, Unified DtoH, Unified DtoD"
+)
+MEMORY_KINDS = enumeration("pageable, pinned, device, array, managed, device static, managed static, unknown")
+ACCESS_KINDS = enumeration("unknown, read, write, atomic, prefetch")
+POOL_OPERATIONS = enumeration("pool, pool created, pool destroyed, pool trimmed")
+OVERHEAD_KINDS = enumeration(
+    "Undefined, Unknown, Driver JIT compiler (CUDA), Buffer flush (Profiler), Instrumentation (Profiler), "
+    "Resource creation/destruction (Profiler), Runtime module loading (CUDA), Lazy function loading (CUDA), "
+    "Command buffer full (CUDA)"
+)
 
 # --- memory, samples, counters
 
@@ -212,7 +156,7 @@ METRIC_COLUMNS: Columns = {**ints("timestamp typeId metricId"), "value": "float"
 METRIC_NAMES = "TARGET_INFO_GPU_METRICS"
 METRIC_NAME_COLUMNS: Columns = {**ints("typeId metricId"), "metricName": "text"}
 
-# --- what describes the file and its machine: never counted as skipped
+# --- tables that describe the file and its machine: never counted as skipped
 
 DESCRIPTIONS = (
     "StringIds|ThreadNames|PROCESSES|ProcessStreams|EXPORT_META_DATA|META_DATA_.*|TARGET_INFO_.*|ANALYSIS_(DETAILS|FILE)"

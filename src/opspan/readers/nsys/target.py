@@ -1,4 +1,4 @@
-"""What an export says of itself and its machine -> metadata, processes, threads, devices, the tool's messages."""
+"""Reads the description of an export and its machine: metadata, processes, threads, devices, messages of the tool."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from typing import Any
 import polars as pl
 
 from opspan import printable
-from opspan.readers.nsys import tables
+from opspan.readers._databases import Columns, ints
 from opspan.readers.nsys.export import ID_MASK, PID_UNIT, Export
-from opspan.readers.nsys.tables import Columns
 from opspan.tables import Metadata
 from opspan.tables.same import each_once, is_one
 
@@ -22,28 +21,26 @@ EXPORT_FACTS = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 CAPTURE_FACTS = "META_DATA_CAPTURE"
 FACT_COLUMNS: Columns = {"name": "text", "value": "text"}
 
-# A user's environment holds secrets, and nothing that is needed here.
+# A user's environment holds secrets, and no useful facts.
 PRIVATE = "(?i)ENVIRONMENT"
 ARGUMENT = r"PROCESS_0:ARGUMENT_(?P<place>[0-9]+)"
 
 DIAGNOSTICS = "DIAGNOSTIC_EVENT"
-# Severity -> code of the issue, by the names of ENUM_DIAGNOSTIC_SEVERITY_LEVEL
+# Severity -> code of the issue, for files without ENUM_DIAGNOSTIC_SEVERITY_LEVEL
 SEVERITIES = {2: "tool_warnings", 3: "tool_errors"}
 SHOWN_MESSAGES = 3
 
-THREAD_MASK = PID_UNIT * PID_UNIT - 1  # of a globalTid: the process and the thread
+THREAD_MASK = PID_UNIT * PID_UNIT - 1  # the bits of process and thread in a globalTid
 
 GPUS = "TARGET_INFO_GPU"
 GPU_COLUMNS: Columns = {
-    **tables.ints("id deviceId totalMemory memoryBandwidth clockRate smCount computeMajor computeMinor"),
-    **tables.ints("cuDevice pwGpuId"),
+    **ints("id deviceId totalMemory memoryBandwidth clockRate smCount computeMajor computeMinor"),
+    **ints("cuDevice pwGpuId"),
     **dict.fromkeys(("name", "busLocation", "uuid", "chipName"), "text"),
 }
 CUDA_GPUS = "TARGET_INFO_CUDA_GPU"  # 2019-2020
 CUDA_GPU_COLUMNS: Columns = {
-    **tables.ints(
-        "deviceId globalMemorySize coreClockRate numMultiprocessors computeCapabilityMajor computeCapabilityMinor"
-    ),
+    **ints("deviceId globalMemorySize coreClockRate numMultiprocessors computeCapabilityMajor computeCapabilityMinor"),
     "name": "text",
 }
 
@@ -65,7 +62,7 @@ def metadata(export: Export, path: Path) -> Metadata:
         tool=written.get("EXPORT_PRODUCT_NAME") or "NVIDIA Nsight Systems",
         tool_version=written.get("EXPORT_PRODUCT_VERSION"),
         host=_system_facts(export).get("Hostname") or written.get("EXPORT_HOST"),
-        clock=None,  # each session has its own: only UTC tells two of them apart
+        clock=None,  # each session has a clock of its own: two sessions can only be compared in UTC
         origin_utc_ns=_origin_utc_ns(export, written),
         options=options,
     )
@@ -79,7 +76,7 @@ def _facts(export: Export, table: str) -> Iterable[tuple[str, str | None]]:
 def _system_facts(export: Export) -> dict[str, str]:
     if "TARGET_INFO_SYSTEM_ENV" not in export:
         return {}
-    # As bytes: some of the other values are no text.
+    # As bytes, because some of the other values are not text.
     frame = export.frame("TARGET_INFO_SYSTEM_ENV", {"name": "text", "value": "bytes"})
     rows = frame.filter(pl.col("name") == "Hostname").drop_nulls().iter_rows()
     return {name: value.decode("utf-8", "replace") for name, value in rows}
@@ -94,11 +91,11 @@ def _command_line(captured: list[tuple[str, str | None]]) -> str | None:
 
 
 def _origin_utc_ns(export: Export, written: dict[str, str | None]) -> int | None:
-    """UTC of the times' zero: the start of the session, unless the export was asked for other times."""
+    """Returns the UTC time of 0: the start of the session, unless the export was made with shifted times."""
     starts = export.frame("TARGET_INFO_SESSION_START_TIME", {"utcEpochNs": "int"})["utcEpochNs"].drop_nulls()
     if not len(starts):
         return None
-    # What the export added to every time, for --ts-shift and --ts-normalize alike.
+    # The number that --ts-shift or --ts-normalize made the export add to every time.
     shift = written.get("EXPORT_CONFIG_TIME_SHIFT") or "0"
     return int(starts[0]) - (int(shift) if re.fullmatch("-?[0-9]{1,19}", shift) else 0)
 
@@ -107,34 +104,34 @@ def _origin_utc_ns(export: Export, written: dict[str, str | None]) -> int | None
 
 
 def processes(export: Export, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Processes of the file's own list, and those that only its rows name."""
+    """Returns the processes in the file's list, and those that are only in its rows."""
     pids = {pid for frame in frames if "pid" in frame.columns for pid in each_once(frame, "pid")} - {None}
     names: dict[int, str | None] = {}
-    those_of: dict[int, set[int]] = {}
+    keys_of: dict[int, set[int]] = {}
     for key, number, name in export.frame("PROCESSES", {"globalPid": "int", "pid": "int", "name": "text"}).iter_rows():
         pid = number if key is None else key // PID_UNIT
         if pid is None:
             continue
         pid &= ID_MASK
-        names.pop(pid, None)  # of several the last counts, where that is
+        names.pop(pid, None)  # if a pid is listed twice, the last name and the last place count
         names[pid] = name
         if key is not None and pid in pids:
-            those_of.setdefault(pid, set()).add(key)
-    shared = sorted(pid for pid, keys in those_of.items() if len(keys) > 1)
+            keys_of.setdefault(pid, set()).add(key)
+    shared = sorted(pid for pid, keys in keys_of.items() if len(keys) > 1)
     export.issues.add("shared_pids", len(shared), printable.listed(shared))
     names |= dict.fromkeys(sorted(pids - names.keys()))
     return _of_rank_0(pid=list(names), name=list(names.values()))
 
 
-def threads(export: Export, given: pl.DataFrame, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Threads of the file's list and of its rows, with the best name: the program's own (NVTX), else the system's."""
+def threads(export: Export, named_threads: pl.DataFrame, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
+    """Returns the threads in the file's list and in its rows. A name from the program (NVTX) replaces the system's."""
     keys = {key for frame in frames if {"pid", "tid"} <= set(frame.columns) for key in _thread_keys(frame)} - {None}
     names = dict.fromkeys(keys)
     listed = export.frame("ThreadNames", {"nameId": "int", "globalTid": "int"})
     of_system = zip(listed["globalTid"], export.strings.texts(listed["nameId"], "ThreadNames"), strict=True)
-    numbered = given.select(pl.col("pid") * PID_UNIT + pl.col("tid"), "name")
-    # The last of several names counts: the latest of the system's, but the first of the program's own.
-    for key, name in (*of_system, *reversed(numbered.rows())):
+    of_program = named_threads.select(pl.col("pid") * PID_UNIT + pl.col("tid"), "name")
+    # The last of several names counts: the system's last name, but the program's first name (reversed).
+    for key, name in (*of_system, *reversed(of_program.rows())):
         if key is not None:
             key &= THREAD_MASK
             names[key] = names.get(key) if name is None else name
@@ -151,7 +148,7 @@ def _of_rank_0(name: list[str | None], **numbers: list[int]) -> pl.DataFrame:
 
 
 def _thread_keys(frame: pl.DataFrame) -> pl.Series:
-    """pid * PID_UNIT + tid, of those that there are; mostly all rows are of one process."""
+    """Returns each pid * PID_UNIT + tid once; faster if all rows are of one process, as usual."""
     if is_one(frame, "pid"):
         pid: int = frame.head(1)["pid"].item()
         return each_once(frame, "tid") + pid * PID_UNIT
@@ -162,7 +159,7 @@ def _thread_keys(frame: pl.DataFrame) -> pl.Series:
 
 
 def devices(export: Export, seen: pl.Series) -> pl.DataFrame:
-    """The GPUs that the file describes, and those that only its rows name."""
+    """Returns the GPUs that the file describes, and those that are only in its rows."""
     others = pl.DataFrame({"device_id": seen.drop_nulls().unique().sort()}).with_columns(
         rank=pl.lit(0, dtype=pl.Int32), kind=pl.lit("gpu", dtype=pl.Categorical)
     )
@@ -180,11 +177,11 @@ def devices(export: Export, seen: pl.Series) -> pl.DataFrame:
         pl.coalesce("name", "name_cuda").cast(pl.Categorical).alias("name"),
         "uuid",
         pl.col("busLocation").cast(pl.Categorical).alias("bus"),
-        # Mebibytes in the files of 2019-2020.
+        # globalMemorySize, in files of 2019-2020, is in MiB.
         pl.coalesce("totalMemory", pl.col("globalMemorySize") * (1 << 20)).alias("memory_bytes"),
         pl.coalesce("smCount", "numMultiprocessors").alias("multiprocessors"),
         (major + "." + minor).cast(pl.Categorical).alias("capability"),
-        # Kilohertz in the files of 2019-2020.
+        # coreClockRate, in files of 2019-2020, is in kHz.
         pl.coalesce("clockRate", pl.col("coreClockRate") * 1000).alias("clock_hz"),
         pl.col("memoryBandwidth").alias("bandwidth_bytes_per_s"),
         _attributes(frame).alias("attributes_json"),
@@ -212,7 +209,7 @@ def note_diagnostics(export: Export) -> None:
     messages = export.frame(DIAGNOSTICS, {"severity": "int", "text": "text"})
     code = pl.col("severity").replace_strict(codes, default="tool_messages", return_dtype=pl.String)
     messages = messages.with_columns(code=code.fill_null("tool_messages"))
-    for (found,), group in messages.group_by("code", maintain_order=True):
+    for (name,), group in messages.group_by("code", maintain_order=True):
         texts = [" ".join(text.split())[:200] for text in group["text"].drop_nulls().unique(maintain_order=True)]
         more = f"; and {len(texts) - SHOWN_MESSAGES:,} more" if len(texts) > SHOWN_MESSAGES else ""
-        export.issues.add(str(found), group.height, "; ".join(texts[:SHOWN_MESSAGES]) + more)
+        export.issues.add(str(name), group.height, "; ".join(texts[:SHOWN_MESSAGES]) + more)

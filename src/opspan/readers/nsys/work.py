@@ -1,10 +1,10 @@
-"""What ran on GPUs -> the table work: kernels, copies, fills, waits, whole graphs; and the profiler's own cost.
+"""Reads work on GPUs into the table work: kernels, copies, fills, waits, whole graphs; and the profiler's overhead.
 
     CUPTI_ACTIVITY_KIND_KERNEL: start, end, deviceId 0, contextId 1, streamId 7, correlationId 214, globalPid,
                                 demangledName -> StringIds, shortName -> StringIds, gridX ...
 
-One call may own many rows (a graph whose nodes are traced), and rows may have no call in the file. Pairing them is
-analysis. Rows of the profiler's overhead are flagged, so that nobody takes them for the program's work.
+One call may own many rows (a graph whose nodes are traced), and rows may have no call in the file; the analysis pairs
+them. Rows of the profiler's overhead are flagged, so that they do not count as work of the program.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import polars as pl
 
 from opspan.formats.columns import constant, named
 from opspan.formats.kernel_names import told_apart
+from opspan.readers._databases import SYNC_KINDS, WORK_NAMES, Columns
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.export import Export, where
-from opspan.readers.nsys.tables import Columns
 from opspan.tables.schema import WORK_KIND, conform, empty
 
 
@@ -36,7 +36,7 @@ def read(export: Export) -> pl.DataFrame:
 
 
 def _on_device(export: Export, table: str, columns: Columns, kind: str) -> pl.DataFrame:
-    frame = export.timed(table, columns).rename(tables.WORK_NAMES, strict=False)
+    frame = export.timed(table, columns).rename(WORK_NAMES, strict=False)
     pid, _ = where(frame, "globalPid")
     kinds = {"kind": pl.lit(kind, dtype=WORK_KIND), "is_overhead": pl.lit(value=False)}
     return frame.with_columns(pid, **kinds).drop("globalPid")
@@ -56,7 +56,7 @@ def _copies(export: Export) -> pl.DataFrame:
     frame = _on_device(export, tables.MEMCPY, tables.MEMCPY_COLUMNS, "memcpy")
     memory = export.memory_kinds()
     device = pl.col("device_id").cast(pl.Int64)
-    # Takes the one of the two devices that is not the row's own.
+    # The peer is the one of the two devices that is not the row's own device.
     peer = pl.coalesce(
         pl.when(pl.col("dstDeviceId") != device).then("dstDeviceId"),
         pl.when(pl.col("srcDeviceId") != device).then("srcDeviceId"),
@@ -79,7 +79,7 @@ def _fills(export: Export) -> pl.DataFrame:
 
 def _waits(export: Export) -> pl.DataFrame:
     frame = _on_device(export, tables.SYNC, tables.SYNC_COLUMNS, "sync")
-    kinds = export.labels("ENUM_CUPTI_SYNC_TYPE", tables.SYNC_KINDS)
+    kinds = export.labels("ENUM_CUPTI_SYNC_TYPE", SYNC_KINDS)
     return frame.with_columns(named(frame["syncType"], kinds).alias("name")).drop("syncType")
 
 
@@ -94,20 +94,20 @@ def _overhead(export: Export, table: str) -> pl.DataFrame:
     frame = export.timed(table, tables.OVERHEAD_COLUMNS)
     kinds = export.labels("ENUM_CUPTI_OVERHEAD_TYPE", tables.OVERHEAD_KINDS)
     names = export.strings.names(frame["nameId"], table)
-    return frame.with_columns(overhead=named(frame["overheadType"], kinds), given=names).select(
+    return frame.with_columns(overhead=named(frame["overheadType"], kinds), own_name=names).select(
         *where(frame),
         "start_ns",
         "end_ns",
         pl.lit("other", dtype=WORK_KIND).alias("kind"),
-        pl.coalesce("given", "overhead").alias("name"),
+        pl.coalesce("own_name", "overhead").alias("name"),
         pl.col("correlationId").alias("correlation_id"),
         pl.lit(value=True).alias("is_overhead"),
     )
 
 
 def of_processes(work: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
-    """Work without a globalPid is of the only process that calls anything, or has ranges; of several, of the only one
-    that has a call of its correlation id."""
+    """Fills in the process of work without a globalPid: the only process that has calls, or else ranges; with several,
+    the only process that has a call with the work's correlation id."""
     if not work["pid"].null_count():
         return work
     for frame in (calls, ranges):
@@ -115,5 +115,5 @@ def of_processes(work: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame) 
             return work.with_columns(pl.col("pid").fill_null(pids[0]))
     pairs = calls.select("correlation_id", of_call="pid").drop_nulls().unique()
     pairs = pairs.filter(pl.len().over("correlation_id") == 1)
-    found = work.join(pairs, on="correlation_id", how="left", maintain_order="left")
-    return found.with_columns(pl.coalesce("pid", "of_call").alias("pid")).drop("of_call")
+    work = work.join(pairs, on="correlation_id", how="left", maintain_order="left")
+    return work.with_columns(pl.coalesce("pid", "of_call").alias("pid")).drop("of_call")

@@ -1,9 +1,9 @@
-"""RUNTIME and DRIVER -> the table calls.
+"""Reads RUNTIME and DRIVER into the table calls.
 
     RUNTIME: cbid 211, start, end, processId 29051, threadId -704661760, correlationId 4362, returnValue 0
 
-A call has a number and no name (cbids.py), and its thread is signed. What it launched is found by correlation id and
-process, whatever its number is: that is analysis.
+A call has a number instead of a name (cbids.py), and a signed thread id. The analysis finds the work that a call
+launched by correlation id and process, not by the call's number.
 """
 
 from __future__ import annotations

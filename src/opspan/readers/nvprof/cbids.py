@@ -1,7 +1,7 @@
-"""Numbers of CUDA's functions ("cbid") as CUPTI gives them out: an nvprof file holds these and no names.
+"""Lists CUPTI's numbers of CUDA's functions ("cbid"): an nvprof file has these numbers instead of names.
 
-A line is the number of its first name, and the names that follow on from it. The numbers never change; new functions
-get new ones. None is left out up to CUDA 12.9, the last that had an nvprof.
+Each line has the number of its first name, and names with consecutive numbers. The numbers never change; new functions
+get new numbers. The list is complete up to CUDA 12.9, the last release with nvprof.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""UNIFIED_MEMORY_COUNTER -> the table memory: what moved between host and devices by itself, and page faults."""
+"""Reads UNIFIED_MEMORY_COUNTER into the table memory: automatic transfers of unified memory, and page faults."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = {
 }
 TRANSFERS = (TO_DEVICE, TO_HOST, BETWEEN_DEVICES)
 THRASHING, REMOTE_MAP = 5, 7
-# Points in time. CUPTI says that their end means nothing; mostly it is 0.
+# These counters are points in time. CUPTI says that their end has no meaning; mostly it is 0.
 WITHOUT_END = (HOST_FAULT, THRASHING, REMOTE_MAP)
 
 
@@ -29,7 +29,7 @@ def read(profile: Profile) -> pl.DataFrame:
     ends = pl.when(~kind.is_in(WITHOUT_END).fill_null(value=False) | (pl.col("start") == 0)).then("end")
     frame = in_time(frame.with_columns(ends.alias("end")), tables.UNIFIED, profile.issues)
     known = frame.filter(kind.is_in(list(NAMES)))
-    # Thrashing, throttling, mapping from afar: they are no events of memory.
+    # Thrashing, throttling and remote maps are not memory events.
     profile.issues.add("skipped_tables", frame.height - known.height, f"{tables.UNIFIED}, other kinds of counters")
     is_transfer = kind.is_in(TRANSFERS)
     return known.select(

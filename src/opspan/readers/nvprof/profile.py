@@ -1,4 +1,4 @@
-"""One file of nvprof's: its tables, its texts, whose a row is, and what of it nobody asked for.
+"""Gives access to one file of nvprof: its tables, its texts, the process and thread of a row, and the unread rest.
 
 StringTable: 0 '-- null --', 1 'python train.py', 2 'mul, seq = 116', 3 '_Z3addPf'
 objectId: 7b 71 00 00  40 97 ec 4c  00 00 00 00        process 29051, thread 0x4cec9740
@@ -14,8 +14,8 @@ from opspan.formats.budget import TEXTS, Meter
 from opspan.formats.columns import TextTable, in_time
 from opspan.formats.sqlite import SqliteFile
 from opspan.printable import listed_counts
+from opspan.readers._databases import Columns
 from opspan.readers.nvprof import tables
-from opspan.readers.nvprof.tables import Columns
 from opspan.tables import Issues
 
 ID_MASK = 0xFFFFFFFF
@@ -30,16 +30,16 @@ class Profile:
         self._strings = TextTable(strings, Meter(TEXTS, file.bytes, issues), issues)
 
     def frame(self, table: str, columns: Columns) -> pl.DataFrame:
-        """The columns, null where the file has not got them; no rows where it has not got the table."""
+        """Returns the columns; null if the file lacks the column, without rows if it lacks the table."""
         self._read.add(table)
         return self._file.frame(table, columns)
 
     def timed(self, table: str, columns: Columns) -> pl.DataFrame:
-        """The same with start_ns and end_ns, without the rows whose start is no time."""
+        """Returns the same with start_ns and end_ns, without rows that have no valid start."""
         return in_time(self.frame(table, columns), table, self.issues)
 
     def texts(self, ids: pl.Series, what: str) -> tuple[pl.Series, pl.Series]:
-        """The distinct texts of a column of numbers, and for each row which of them it is; null where it has none."""
+        """Returns the distinct texts of a column of text numbers, and the place of each row's text, or null."""
         rows = self._strings.rows(_without_zero(ids), what)
         used = rows.drop_nulls().unique().sort()
         if not len(used):
@@ -48,25 +48,25 @@ class Profile:
         return self._strings.values.gather(used), at
 
     def names(self, ids: pl.Series, what: str) -> pl.Series:
-        """The texts of a column of numbers as a Categorical."""
+        """Returns the texts of a column of text numbers as a Categorical."""
         return self._strings.names(_without_zero(ids), what)
 
     def owners(self, frame: pl.DataFrame, what: str) -> pl.DataFrame:
-        """pid and tid of the rows, by objectKind and objectId; null where they are not a process' or a thread's."""
+        """Returns pid and tid of the rows from objectKind and objectId; null unless they name a process or thread."""
         blobs = frame["objectId"].drop_nulls().unique()
-        # Few: one for each thread.
-        ids = [struct.unpack_from("<II", blob) if len(blob) >= 8 else (None, None) for blob in blobs]
+        # A loop in Python is fast enough, because there is only one blob for each thread.
+        pairs = [struct.unpack_from("<II", blob) if len(blob) >= 8 else (None, None) for blob in blobs]
         schema = {"pid": pl.Int64, "tid": pl.Int64}
-        known = pl.DataFrame(ids, schema=schema, orient="row").with_columns(objectId=blobs)
+        known = pl.DataFrame(pairs, schema=schema, orient="row").with_columns(objectId=blobs)
         self.issues.add("odd_cells", known["pid"].null_count(), f"{what}, objectId")
-        found = frame.select("objectKind", "objectId").join(known, on="objectId", how="left", maintain_order="left")
-        return found.select(
+        ids = frame.select("objectKind", "objectId").join(known, on="objectId", how="left", maintain_order="left")
+        return ids.select(
             pl.when(pl.col("objectKind").is_in([tables.PROCESS, tables.THREAD])).then("pid").alias("pid"),
             pl.when(pl.col("objectKind") == tables.THREAD).then("tid").alias("tid"),
         )
 
     def skip_the_rest(self) -> None:
-        """Count what is in tables that nobody asked for."""
+        """Counts the rows of tables that no translation has read, as an issue."""
         skipped = {
             name: rows
             for name in self._file.tables
@@ -77,7 +77,7 @@ class Profile:
 
 
 def unsigned(column: str) -> pl.Expr:
-    """A u32 that the file has as a signed number."""
+    """Returns a u32 that the file stores as a signed number."""
     return pl.col(column) & ID_MASK
 
 
@@ -86,5 +86,5 @@ def without_zero(column: str) -> pl.Expr:
 
 
 def _without_zero(ids: pl.Series) -> pl.Series:
-    """Text 0 stands for none."""
+    """Replaces 0, which means no text, by null."""
     return ids.to_frame("id").select(pl.when(pl.col("id") != 0).then("id")).to_series()

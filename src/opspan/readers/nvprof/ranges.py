@@ -1,10 +1,10 @@
-"""MARKER and MARKER_DATA -> the table ranges. A range is two rows of one id: its start, with the name, and its end.
+"""Reads MARKER and MARKER_DATA into the table ranges. A range is two rows with one id: start (with name) and end.
 
     flags 2, timestamp 1583975501698746387, id 181132, objectKind 2, objectId x'7B7100004097EC4C00000000', name 7
     flags 4, timestamp 1583975501698801221, id 181132, objectKind 2, objectId x'7B7100004097EC4C00000000', name 0
 
-Which form of label has which field where is in docs/labels.md. A thread's number here is what pthread_self() returned,
-not the operating system's, so the forward thread that a label of ours may name is in no other row: it is left out.
+docs/labels.md says where each form of label has which field. A thread's id here is the result of pthread_self(), not
+the operating system's id. So the forward thread in a label of opspan matches no row, and is left out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PAIR = ["pid", "id", "nth"]
 def read(profile: Profile) -> pl.DataFrame:
     issues, col = profile.issues, pl.col
     rows = profile.frame(tables.MARKER, tables.MARKER_COLUMNS).rename({"timestamp": "start"})
-    # 0: CUPTI could not tell the time.
+    # 0 means that CUPTI does not know the time.
     rows = in_time(rows.with_columns(pl.when(col("start") != 0).then("start")), tables.MARKER, issues)
     rows = rows.with_columns(profile.owners(rows, tables.MARKER)).drop("objectId")
 
@@ -61,14 +61,14 @@ def read(profile: Profile) -> pl.DataFrame:
 
 
 def _numbered(rows: pl.DataFrame) -> pl.DataFrame:
-    """How often the id was used before: never, but in a damaged file, or where ids began again."""
+    """Adds `nth`: how often the id was used before. It is 0, unless the file is damaged or ids began again."""
     if not rows.select(pl.struct("pid", "id").is_duplicated().any()).item():
         return rows.with_columns(nth=pl.lit(0, dtype=pl.Int64))
     return rows.with_columns(nth=pl.int_range(pl.len(), dtype=pl.Int64).over("pid", "id"))
 
 
 def _with_data(profile: Profile, events: pl.DataFrame) -> pl.DataFrame:
-    """The rows of MARKER_DATA beside their events."""
+    """Adds the columns of MARKER_DATA to the events."""
     col = pl.col
     data = profile.frame(tables.MARKER_DATA, tables.MARKER_DATA_COLUMNS)
     first = data.drop_nulls("id").unique("id", keep="first", maintain_order=True)
@@ -87,7 +87,7 @@ def _with_data(profile: Profile, events: pl.DataFrame) -> pl.DataFrame:
         pl.when(col("flags") & tables.HAS_COLOR != 0).then(col("color") & 0xFFFFFFFF).alias("color"),
         pl.when(col("category") != 0).then("category").alias("category"),
         pl.when(kind == tables.INT64).then(as_uint.reinterpret(signed=True)).alias("payload_int"),
-        # Zero is what CUPTI writes for a range that has no payload.
+        # CUPTI writes 0 for a range without a payload.
         pl.when(kind.is_in([tables.UINT64, tables.THROUGHPUT])).then(as_uint.replace(0, None)).alias("payload_uint"),
         pl.when(kind.is_in([tables.DOUBLE, tables.PERCENT])).then(as_float).alias("payload_float"),
     )
@@ -96,7 +96,7 @@ def _with_data(profile: Profile, events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _labels(profile: Profile, events: pl.DataFrame) -> pl.DataFrame:
-    """The fields of the labels, a row an event. Each distinct text is taken apart once."""
+    """Returns the fields of the labels, a row for each event. Parses each distinct text once."""
     texts, at = profile.texts(events["name"], tables.MARKER)
     labels = _with_types(parse_labels(texts)).select(pl.all().gather(at))
     plain = texts.cast(pl.Categorical).gather(at)
@@ -109,7 +109,7 @@ def _labels(profile: Profile, events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_types(labels: pl.DataFrame) -> pl.DataFrame:
-    """torch 0.4 named the nodes of backward by their C++ types, as the compiler writes them."""
+    """Demangles the names that torch 0.4 gave to backward nodes: their mangled C++ types."""
     name = pl.col("name").cast(pl.String)
     mangled = labels.select(name.filter(name.str.starts_with(MANGLED_NODE)).unique()).to_series().to_list()
     if not mangled:
@@ -156,7 +156,7 @@ def _ranges(profile: Profile, frame: pl.DataFrame) -> pl.DataFrame:
         pl.when(~has_seq).then("payload_int").alias("payload_int"),
         pl.when(~has_seq).then("payload_uint").alias("payload_uint"),
         "payload_float",
-        # A process' range, or one that another thread ended, was started and stopped by handle.
+        # A range without a thread, or with another thread at its end, was started and stopped by handle.
         (~col("is_mark") & (col("tid").is_null() | col("end_tid").is_not_null())).alias("is_async"),
         "is_mark",
     )

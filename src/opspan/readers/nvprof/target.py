@@ -1,4 +1,4 @@
-"""What a file says of the program and its machine -> metadata, processes, threads, devices.
+"""Reads the description of the program and its machine: metadata, processes, threads, devices.
 
 NAME: objectKind 1, objectId x'7B710000...' , name -> 'python train.py --epochs 1'         the command line
 """
@@ -25,23 +25,17 @@ def metadata(profile: Profile, path: Path, origin_ns: int, names: pl.DataFrame) 
     commands = _of(names, tables.PROCESS)["name"].drop_nulls().to_list()
     if commands:
         options["command_line"] = commands[0]
-    return Metadata(
-        source="nvprof",
-        paths=(str(path),),
-        tool="nvprof",
-        origin_utc_ns=origin_ns,
-        options=options,
-    )
+    return Metadata("nvprof", (str(path),), tool="nvprof", origin_utc_ns=origin_ns, options=options)
 
 
 # --- processes and threads
 
 
 def names(profile: Profile) -> pl.DataFrame:
-    """kind, pid, tid, name: what the file's processes and threads are called."""
+    """Returns kind, pid, tid and name of the file's named processes and threads."""
     frame = profile.frame(tables.NAME, tables.NAME_COLUMNS)
     known = pl.col("objectKind").is_in([tables.PROCESS, tables.THREAD]).fill_null(value=False)
-    # There is no place for names of devices, contexts and streams.
+    # No table has a column for names of devices, contexts and streams.
     profile.issues.add("skipped_tables", frame.filter(~known).height, f"{tables.NAME}, other objects")
     frame = frame.filter(known)
     texts, at = profile.texts(frame["name"], tables.NAME)
@@ -53,9 +47,9 @@ def _of(names: pl.DataFrame, kind: int) -> pl.DataFrame:
 
 
 def pids(names: pl.DataFrame, frames: Iterable[pl.DataFrame]) -> list[int]:
-    """All processes that any row names."""
-    found = [frame["pid"].unique() for frame in frames] + [names["pid"]]
-    return pl.concat(found).drop_nulls().unique().sort().to_list()
+    """Returns the pids in all rows."""
+    columns = [frame["pid"].unique() for frame in frames] + [names["pid"]]
+    return pl.concat(columns).drop_nulls().unique().sort().to_list()
 
 
 def only(pids: list[int]) -> int | None:
@@ -80,16 +74,16 @@ def processes(names: pl.DataFrame, pids: list[int]) -> pl.DataFrame:
 def threads(names: pl.DataFrame, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     seen = [frame.select("pid", "tid").unique() for frame in frames if "tid" in frame.columns]
     named = _of(names, tables.THREAD).unique(["pid", "tid"], keep="last")
-    every = pl.concat([*seen, named.select("pid", "tid")]).drop_nulls("tid").unique().sort("pid", "tid")
-    found = every.join(named, on=["pid", "tid"], how="left", nulls_equal=True, maintain_order="left")
-    return found.select(pl.lit(0, dtype=pl.Int32).alias("rank"), "pid", "tid", pl.col("name").cast(pl.Categorical))
+    places = pl.concat([*seen, named.select("pid", "tid")]).drop_nulls("tid").unique().sort("pid", "tid")
+    threads = places.join(named, on=["pid", "tid"], how="left", nulls_equal=True, maintain_order="left")
+    return threads.select(pl.lit(0, dtype=pl.Int32).alias("rank"), "pid", "tid", pl.col("name").cast(pl.Categorical))
 
 
 # --- devices
 
 
 def contexts(profile: Profile) -> pl.DataFrame:
-    """context_id, device_id, default_stream_id"""
+    """Returns context_id, device_id, default_stream_id."""
     names = {"contextId": "context_id", "deviceId": "device_id", "nullStreamId": "default_stream_id"}
     return (
         profile.frame(tables.CONTEXT, tables.CONTEXT_COLUMNS)
@@ -100,7 +94,7 @@ def contexts(profile: Profile) -> pl.DataFrame:
 
 
 def devices(profile: Profile, seen: pl.Series, contexts: pl.DataFrame) -> pl.DataFrame:
-    """The GPUs that the file describes, and those that only its rows name."""
+    """Returns the GPUs that the file describes, and those that are only in its rows."""
     frame = profile.frame(tables.DEVICE, tables.DEVICE_COLUMNS)
     frame = frame.with_columns(profile.names(frame["name"], tables.DEVICE).alias("name"))
     frame = frame.drop_nulls("id").unique("id", keep="first")
@@ -114,25 +108,25 @@ def devices(profile: Profile, seen: pl.Series, contexts: pl.DataFrame) -> pl.Dat
         pl.col("globalMemorySize").alias("memory_bytes"),
         pl.col("numMultiprocessors").alias("multiprocessors"),
         (major + "." + minor).cast(pl.Categorical).alias("capability"),
-        (pl.col("coreClockRate") * 1000).alias("clock_hz"),  # kilohertz
-        (pl.col("globalMemoryBandwidth") * 1000).alias("bandwidth_bytes_per_s"),  # kilobytes
+        (pl.col("coreClockRate") * 1000).alias("clock_hz"),  # from kHz
+        (pl.col("globalMemoryBandwidth") * 1000).alias("bandwidth_bytes_per_s"),  # from kB/s
     )
     frame = narrow(frame, tables.DEVICE, {"device_id": pl.Int32, "multiprocessors": pl.Int32}, profile.issues)
     frame = frame.drop_nulls("device_id")
     others = pl.DataFrame({"device_id": seen.drop_nulls().unique()}).join(frame, on="device_id", how="anti")
     others = others.with_columns(rank=pl.lit(0, dtype=pl.Int32), kind=pl.lit("gpu").cast(pl.Categorical))
-    every = pl.concat([frame, others], how="diagonal").sort("device_id")
-    return every.with_columns(_attributes(profile, contexts, every["device_id"]))
+    gpus = pl.concat([frame, others], how="diagonal").sort("device_id")
+    return gpus.with_columns(_attributes(profile, contexts, gpus["device_id"]))
 
 
 def _attributes(profile: Profile, contexts: pl.DataFrame, device_ids: pl.Series) -> pl.Series:
-    """Contexts and streams of each device, as JSON: the only place where a file says what they are."""
+    """Returns contexts and streams of each device as JSON, because no table has a place for them."""
     streams = profile.frame(tables.STREAM, tables.STREAM_COLUMNS).drop_nulls("contextId")
     of_context = streams.partition_by("contextId", as_dict=True, include_key=False)
     written: dict[int | None, list[dict[str, Any]]] = {}
     for context, device, default in contexts.iter_rows():
-        mine = of_context.get((context,))
-        rows = [] if mine is None else mine.rename({"streamId": "stream_id", "flag": "flags"}).to_dicts()
+        its_streams = of_context.get((context,))
+        rows = [] if its_streams is None else its_streams.rename({"streamId": "stream_id", "flag": "flags"}).to_dicts()
         written.setdefault(device, []).append({"context_id": context, "default_stream_id": default, "streams": rows})
     texts = [json.dumps({"contexts": written[device]}) if device in written else None for device in device_ids]
     return pl.Series("attributes_json", texts, dtype=pl.String)

@@ -1,9 +1,9 @@
-"""What ran on GPUs -> the table work: kernels, copies, fills, waits, and the profiler's own cost.
+"""Reads work on GPUs into the table work: kernels, copies, fills, waits, and the profiler's overhead.
 
     CONCURRENT_KERNEL: start, end, deviceId 0, contextId 1, streamId 7, correlationId 4362, name -> StringTable, ...
 
-Names of kernels are as the compiler wrote them and are demangled here; one that cannot be stays as it is. Rows have no
-process: they are the file's only one's. Work may have no call in the file; pairing them is analysis.
+Names of kernels are mangled, and are demangled here; a name that cannot be demangled stays as it is. Rows have no
+process: they belong to the file's only process. Work may have no call in the file; the analysis pairs them.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import polars as pl
 from opspan.formats.columns import constant, named
 from opspan.formats.demangle import demangled, is_mangled
 from opspan.formats.kernel_names import kernel_name
+from opspan.readers._databases import SYNC_KINDS, WORK_NAMES, Columns
 from opspan.readers.nvprof import tables
 from opspan.readers.nvprof.profile import Profile, without_zero
-from opspan.readers.nvprof.tables import Columns
 from opspan.tables.schema import WORK_KIND, conform
 
 
 def read(profile: Profile, pid: int | None, contexts: pl.DataFrame) -> pl.DataFrame:
-    """`pid`: the process of the file, where it is the only one. `contexts`: target.contexts."""
+    """`pid`: the file's only process; None if it has several. `contexts`: from target.contexts."""
     parts = [
         *(_kernels(profile, table) for table in tables.KERNELS),
         _copies(profile, tables.MEMCPY, tables.MEMCPY_COLUMNS),
@@ -38,7 +38,7 @@ def _on_device(profile: Profile, table: str, columns: Columns, kind: str) -> pl.
     frame = profile.timed(table, columns)
     if "graphNodeId" in columns:
         frame = frame.with_columns(without_zero("graphNodeId"), without_zero("graphId"))
-    return frame.rename(tables.WORK_NAMES, strict=False).with_columns(kind=pl.lit(kind, dtype=WORK_KIND))
+    return frame.rename(WORK_NAMES, strict=False).with_columns(kind=pl.lit(kind, dtype=WORK_KIND))
 
 
 def _kernels(profile: Profile, table: str) -> pl.DataFrame:
@@ -56,7 +56,7 @@ def _kernels(profile: Profile, table: str) -> pl.DataFrame:
 
 def _copies(profile: Profile, table: str, columns: Columns) -> pl.DataFrame:
     frame = _on_device(profile, table, columns, "memcpy")
-    if "srcDeviceId" in columns:  # of the two devices the one that is not the row's own
+    if "srcDeviceId" in columns:  # the peer is the one of the two devices that is not the row's own device
         peer = pl.coalesce(
             pl.when(pl.col("dstDeviceId") != pl.col("device_id")).then("dstDeviceId"),
             pl.when(pl.col("srcDeviceId") != pl.col("device_id")).then("srcDeviceId"),
@@ -77,13 +77,13 @@ def _fills(profile: Profile) -> pl.DataFrame:
 
 
 def _waits(profile: Profile, contexts: pl.DataFrame) -> pl.DataFrame:
-    """Waits, which say their context but not its device; stream -1: all of the context's."""
+    """Returns the waits. A wait has a context but no device; stream -1 means all streams of the context."""
     frame = _on_device(profile, tables.SYNC, tables.SYNC_COLUMNS, "sync")
     devices = contexts.select("context_id", "device_id").unique("context_id", keep="first")
     frame = frame.join(devices, on="context_id", how="left", maintain_order="left")
     return frame.with_columns(
         pl.when(pl.col("stream_id") >= 0).then("stream_id").alias("stream_id"),
-        named(frame["type"], tables.SYNC_KINDS).alias("name"),
+        named(frame["type"], SYNC_KINDS).alias("name"),
     ).drop("type")
 
 

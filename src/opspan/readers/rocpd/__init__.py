@@ -1,6 +1,6 @@
 """Reads AMD's rocpd files: SQLite of rocprofv3 and rocprof-sys (schema 3), and of rocmProfileData (RPD, schema 2).
 
-The two share a prefix and nothing else: rocprof.py and rpd.py read one each. docs/formats/rocpd.md has the tables.
+The two forms only share a prefix: rocprof.py and rpd.py read one form each. docs/formats/rocpd.md has the tables.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 from opspan.errors import NotATrace
 from opspan.formats.sqlite import SqliteFile, is_sqlite, table_names
 from opspan.readers.rocpd import rocprof, rpd
-from opspan.readers.rocpd.database import Database
+from opspan.readers.rocpd.database import RocpdDatabase
 from opspan.tables import Issues, Tables
 
 
@@ -28,7 +28,7 @@ def read(path: Path) -> Tables:
             raise NotATrace(
                 f"{path} has none of rocpd's tables; expected what `rocprofv3 --output-format rocpd` writes"
             )
-        database = Database(file, issues)
+        database = RocpdDatabase(file, issues)
         form = rpd if rpd.is_one(file.tables) else rocprof
         trace: Tables = form.read(database, path)
         database.skip_the_rest()

@@ -1,4 +1,4 @@
-"""What both forms of rocpd share: tables by their base names, texts, labels, the columns that every row has."""
+"""Gives access to a rocpd file of either form: its tables by their base names, and the unread rest."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from opspan.formats.sqlite import SqliteFile, Type
 from opspan.printable import listed_counts
 from opspan.tables import Issues
 
-# rocpd_region_00003fdc_92cb_72cb_9169_c7e541b1fcdf; some versions leave out the inner underlines
+# rocpd_region_00003fdc_92cb_72cb_9169_c7e541b1fcdf; some versions leave out the inner underscores
 _SUFFIXED = re.compile(r"(rocpd_[a-z_]+?)_([0-9a-f]{8}_?[0-9a-f]{4}_?[0-9a-f]{4}_?[0-9a-f]{4}_?[0-9a-f]{12})")
 
-# What describes the run and its machine: never counted as skipped.
+# Tables that describe the run and its machine: never counted as skipped.
 DESCRIPTIONS = re.compile("rocpd_info_.*|rocpd_track|rocpd_metadata|sqlite_.*")
 
 
 def base_name(table: str) -> str:
-    """The name without the suffix that tells the runs in a file apart."""
+    """Returns the name without the suffix of the run, of which a file may have several."""
     match = _SUFFIXED.fullmatch(table)
     return match[1] if match else table
 
 
-class Database:
+class RocpdDatabase:
     def __init__(self, file: SqliteFile, issues: Issues) -> None:
         self.issues = issues
         self.written = Meter(TEXTS, file.bytes, issues)
@@ -37,22 +37,22 @@ class Database:
             self._tables.setdefault(base_name(table), []).append(table)
 
     def ahead(self, table: str, columns: Mapping[str, Type]) -> None:
-        """Begin to read what `frame` will be asked for."""
+        """Starts to read a table in the background, for a later `frame`."""
         for name in self._tables.get(table, []):
             self._file.ahead(name, columns)
 
     def frame(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
-        """The columns of all tables of that base name, null where there are none."""
+        """Returns the columns of all tables of that base name, without rows if there are none."""
         self._read.add(table)
         parts = [self._file.frame(name, columns) for name in self._tables.get(table, [table])]
         return parts[0] if len(parts) == 1 else pl.concat(parts)
 
     def timed(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
-        """The same with start and end as start_ns and end_ns, without the rows whose start is no time."""
+        """Returns the same with start_ns and end_ns instead of start and end, without rows that have no valid start."""
         return in_time(self.frame(table, columns), table, self.issues)
 
     def skip_the_rest(self) -> None:
-        """Count what is in tables that nobody asked for."""
+        """Counts the rows of tables that no translation has read, as an issue."""
         counts = {
             name: rows
             for base, names in self._tables.items()

@@ -1,10 +1,10 @@
-"""The form of rocprofv3 and rocprof-sys (schema 3): a set of tables for each run, told apart by a suffix and a guid.
+"""Reads the form of rocprofv3 and rocprof-sys (schema 3): each run has tables of its own, with its suffix and guid.
 
-    rocpd_region           an interval on a thread: a call, or a marker (roctx); its event says which, by category
+    rocpd_region           an interval on a thread: a call, or a marker (roctx), as the category of its event says
     rocpd_kernel_dispatch, rocpd_memory_copy, rocpd_memory_allocate
-    rocpd_event            of each of those: category, stack id. Work has the stack id of the call that asked for it.
+    rocpd_event            category and stack id for each of those rows. Work has the stack id of its call.
 
-pid and tid in rows are numbers of rows in rocpd_info_process and rocpd_info_thread. environment of a process is JSON:
+pid and tid are ids of rows in rocpd_info_process and rocpd_info_thread. The environment of a process is JSON:
 {"RANK": "3", "WORLD_SIZE": "8", ...}.
 """
 
@@ -18,7 +18,7 @@ import polars as pl
 from opspan.formats.columns import constant, labelled, numbered
 from opspan.formats.kernel_names import kernel_names
 from opspan.formats.sqlite import Type
-from opspan.readers.rocpd.database import Database, base_name
+from opspan.readers.rocpd.database import RocpdDatabase, base_name
 from opspan.tables import Metadata, Tables, Told
 from opspan.tables.processes import in_ranks
 from opspan.tables.schema import WORK_KIND
@@ -36,12 +36,7 @@ COPY: dict[str, Type] = {
     **_WHERE,
     **dict.fromkeys(("name_id", "dst_agent_id", "src_agent_id", "queue_id", "stream_id", "size"), "int"),
 }
-ALLOCATION: dict[str, Type] = {
-    **_WHERE,
-    **dict.fromkeys(("agent_id", "size"), "int"),
-    "type": "text",
-    "address": "text",
-}
+ALLOCATION: dict[str, Type] = {**_WHERE, "agent_id": "int", "size": "int", "type": "text", "address": "text"}
 
 
 def is_one(tables: Iterable[str]) -> bool:
@@ -49,10 +44,10 @@ def is_one(tables: Iterable[str]) -> bool:
     return {"rocpd_string", "rocpd_event", "rocpd_region", "rocpd_kernel_dispatch", "rocpd_info_process"} <= bases
 
 
-class Run:
+class RunTables:
     """The lookup tables of the file, each keyed by guid and id."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: RocpdDatabase) -> None:
         self.database = database
         frame = self.keyed
         self.strings = frame("rocpd_string", {"string": "text"})
@@ -69,7 +64,7 @@ class Run:
         return self.database.frame(table, {**keys, **columns}).unique(["guid", "id"], keep="first", maintain_order=True)
 
     def rows(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
-        """Timed rows with the system's pid and tid, their category, and the stack id they are paired by."""
+        """Returns timed rows with the system's pid and tid, the category, and the stack id that pairs call and work."""
         frame = self.database.timed(table, columns)
         frame = self.look_up(frame, "event_id", self.events, {"category_id": "category_id", "stack_id": "stack_id"})
         frame = self.look_up(frame, "category_id", self.strings, {"string": "category"})
@@ -78,17 +73,17 @@ class Run:
         return frame.with_columns(pl.coalesce("os_pid", "pid").alias("pid"), pl.coalesce("os_tid", "tid").alias("tid"))
 
     def look_up(self, frame: pl.DataFrame, number: str, of: pl.DataFrame, columns: Mapping[str, str]) -> pl.DataFrame:
-        found = of.select("guid", _col("id").alias(number), *(_col(old).alias(new) for old, new in columns.items()))
-        return self.database.written.join(frame, found, ["guid", number])
+        rows = of.select("guid", _col("id").alias(number), *(_col(old).alias(new) for old, new in columns.items()))
+        return self.database.written.join(frame, rows, ["guid", number])
 
     def gpu(self, frame: pl.DataFrame, number: str, name: str) -> pl.DataFrame:
-        """The number of a GPU among GPUs; null where the agent is none."""
+        """Adds the GPU's number among GPUs; null if the agent is not a GPU."""
         gpus = self.agents.filter(_col("type") == "GPU").with_columns(_col("type_index").cast(pl.Int32, strict=False))
         return self.look_up(frame, number, gpus, {"type_index": name})
 
 
-def read(database: Database, path: Path) -> Tables:
-    run = Run(database)
+def read(database: RocpdDatabase, path: Path) -> Tables:
+    run = RunTables(database)
     regions = run.look_up(run.rows("rocpd_region", REGION), "name_id", run.strings, {"string": "name"})
     is_marker = _col("category").str.starts_with(_MARKER).fill_null(value=False)
     frames = {
@@ -121,19 +116,19 @@ def read(database: Database, path: Path) -> Tables:
     return in_ranks(Tables((metadata,), **frames), _told(run))
 
 
-def _told(run: Run) -> dict[int, Told]:
-    """Returns what its launcher told each process. No more of the environment is read, as it holds secrets."""
+def _told(run: RunTables) -> dict[int, Told]:
+    """Returns the ranks from the launchers' variables. Reads no others, because the environment holds secrets."""
     variables = {name: _col("environment").str.json_path_match(f"$.{name}") for name in sorted(VARIABLES)}
     told: dict[int, set[Told]] = {}
     for pid, *values in run.processes.drop_nulls("pid").select("pid", **variables).iter_rows():
-        said = {name: value for name, value in zip(variables, values, strict=True) if value is not None}
-        told.setdefault(pid, set()).add(from_environment(said))
-    # Processes of several hosts may have one number.
-    return {pid: next(iter(one)) for pid, one in told.items() if len(one) == 1}
+        environment = {name: value for name, value in zip(variables, values, strict=True) if value is not None}
+        told.setdefault(pid, set()).add(from_environment(environment))
+    # Processes on several hosts may have the same pid.
+    return {pid: next(iter(ranks)) for pid, ranks in told.items() if len(ranks) == 1}
 
 
 def _ranges(markers: pl.DataFrame) -> pl.DataFrame:
-    # The region is named after the function of roctx; its text stands in extdata, where the version writes one.
+    # The region has the name of the roctx function; newer versions have its text in extdata.
     text = markers.select(pl.coalesce(_col("extdata").str.json_path_match("$.message"), "name")).to_series()
     labels = labelled(text)
     no_length = (_col("end_ns") == _col("start_ns")) & _col("name").str.contains("(?i)mark")
@@ -148,11 +143,11 @@ def _ranges(markers: pl.DataFrame) -> pl.DataFrame:
     return numbered(frame)
 
 
-def _kernels(run: Run) -> pl.DataFrame:
+def _kernels(run: RunTables) -> pl.DataFrame:
     rows = run.gpu(run.rows("rocpd_kernel_dispatch", DISPATCH), "agent_id", "device_id")
     symbols = run.keyed("rocpd_info_kernel_symbol", {"kernel_name": "text", "display_name": "text"})
     rows = run.look_up(rows, "kernel_id", symbols, {"kernel_name": "kernel", "display_name": "shown"})
-    # Grids are counted in work items here, in work groups everywhere else.
+    # grid_size counts work items, but grid_x of the table work counts work groups.
     grid = (
         (_col(f"grid_size_{axis}") / _col(f"workgroup_size_{axis}"))
         .ceil()
@@ -160,19 +155,19 @@ def _kernels(run: Run) -> pl.DataFrame:
         .alias(f"grid_{axis}")
         for axis in GRID
     )
-    whole = pl.coalesce("shown", "kernel").cast(pl.Categorical)
+    full_name = pl.coalesce("shown", "kernel").cast(pl.Categorical)
     block = (_col(f"workgroup_size_{axis}").cast(pl.Int32, strict=False).alias(f"block_{axis}") for axis in GRID)
     return rows.select(
         *_common("kernel"),
-        kernel_names(rows.select(whole).to_series()).alias("name"),
-        whole.alias("full_name"),
+        kernel_names(rows.select(full_name).to_series()).alias("name"),
+        full_name.alias("full_name"),
         *grid,
         *block,
         _col("group_segment_size").alias("dynamic_shared_bytes"),
     )
 
 
-def _copies(run: Run) -> pl.DataFrame:
+def _copies(run: RunTables) -> pl.DataFrame:
     rows = run.look_up(run.rows("rocpd_memory_copy", COPY), "name_id", run.strings, {"string": "name"})
     rows = run.gpu(run.gpu(rows, "dst_agent_id", "to"), "src_agent_id", "from")
     side = {"from": "copy_from", "to": "copy_to"}
@@ -181,12 +176,8 @@ def _copies(run: Run) -> pl.DataFrame:
         _col("name").cast(pl.Categorical),
         _col("size").alias("bytes"),
         *(
-            pl.when(_col(which).is_null())
-            .then(pl.lit("host"))
-            .otherwise(pl.lit("device"))
-            .cast(pl.Categorical)
-            .alias(name)
-            for which, name in side.items()
+            pl.when(_col(agent).is_null()).then(constant("host")).otherwise(constant("device")).alias(name)
+            for agent, name in side.items()
         ),
         pl.when(_col("from") != _col("to")).then("from").alias("peer_device_id"),
     )
@@ -198,7 +189,7 @@ def _common(kind: str) -> tuple[pl.Expr, ...]:
     return where, kinds, _col("stack_id").alias("correlation_id")
 
 
-def _allocations(run: Run) -> pl.DataFrame:
+def _allocations(run: RunTables) -> pl.DataFrame:
     rows = run.gpu(run.rows("rocpd_memory_allocate", ALLOCATION), "agent_id", "device_id")
     event = _col("type").str.to_uppercase().replace_strict({"ALLOC": "alloc", "FREE": "free"}, default=None)
     return rows.with_columns(event=event, shown=_col("type").cast(pl.Categorical)).select(
@@ -215,7 +206,7 @@ def _allocations(run: Run) -> pl.DataFrame:
     )
 
 
-def _processes(run: Run) -> pl.DataFrame:
+def _processes(run: RunTables) -> pl.DataFrame:
     return run.processes.select(
         pl.lit(0, pl.Int32).alias("rank"),
         "pid",
@@ -224,7 +215,7 @@ def _processes(run: Run) -> pl.DataFrame:
     ).sort("pid")
 
 
-def _devices(run: Run) -> pl.DataFrame:
+def _devices(run: RunTables) -> pl.DataFrame:
     return (
         run.agents.filter(_col("type") == "GPU")
         .select(

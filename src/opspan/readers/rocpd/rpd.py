@@ -1,8 +1,8 @@
-"""RPD, the form of rocmProfileData (schema 2): rocpd_api, rocpd_op and what belongs to them.
+"""Reads RPD, the form of rocmProfileData (schema 2): rocpd_api, rocpd_op and their companion tables.
 
 rocpd_api      an interval on a thread: a call of HIP, or a `UserMarker` (roctx) with its text in args_id
-rocpd_op       an interval on a GPU; rocpd_api_ops says which call it came from: one call, many ops (graphs)
-ext_autogradapi  beside a marker of torch's: its name, seq, op_id and sizes, taken from the text by RPD's own tools
+rocpd_op       an interval on a GPU; rocpd_api_ops has its call. A call may have many ops (graphs).
+ext_autogradapi  name, seq, op_id and sizes of a torch marker, which RPD's own tools extracted from its text
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from opspan.formats.columns import SIZES, constant, labelled, numbered
 from opspan.formats.kernel_names import kernel_names
 from opspan.formats.keys import looked_up, once, places
 from opspan.formats.sqlite import Type
-from opspan.readers.rocpd.database import Database
+from opspan.readers.rocpd.database import RocpdDatabase
 from opspan.tables import Metadata, Tables
 from opspan.tables.same import rows_once
 from opspan.tables.schema import WORK_KIND
@@ -25,18 +25,18 @@ from opspan.tables.schema import WORK_KIND
 MARKER = "UserMarker"
 KINDS = {"KernelExecution": "kernel", "CopyHostToDevice": "memcpy", "CopyDeviceToHost": "memcpy"}
 KINDS |= {"CopyDeviceToDevice": "memcpy", "FillBuffer": "memset"}
-# Nothing says whether the host's memory is pinned: rocpd_copyapi.pinned is 0 where it is as well.
+# The file does not say whether the host's memory is pinned: rocpd_copyapi.pinned is 0 for pinned memory too.
 SIDES = {"CopyHostToDevice": ("host", "device"), "CopyDeviceToHost": ("device", "host")}
 SIDES |= {"CopyDeviceToDevice": ("device", "device")}
-TASK = "Task"  # of a graph: a kernel, when it has a description
+TASK = "Task"  # a task of a graph: a kernel, if it has a description
 
 STRING: dict[str, Type] = {"id": "int", "string": "text"}
 API: dict[str, Type] = dict.fromkeys(("id", "pid", "tid", "start", "end", "apiName_id", "args_id"), "int")
 OP: dict[str, Type] = dict.fromkeys(("id", "gpuId", "queueId", "start", "end", "description_id", "opType_id"), "int")
-# Texts of numbers, empty where there is none.
-SAID = ("seq", "op_id")
+# Columns with numbers as text; empty without a number.
+TEXT_NUMBERS = ("seq", "op_id")
 AUTOGRAD: dict[str, Type] = {"api_ptr_id": "int", "autogradName_id": "int"}
-AUTOGRAD |= dict.fromkeys((*SAID, "sizes", "input_op_ids"), "text")
+AUTOGRAD |= dict.fromkeys((*TEXT_NUMBERS, "sizes", "input_op_ids"), "text")
 GRID = ("gridX", "gridY", "gridZ", "workgroupX", "workgroupY", "workgroupZ")
 KERNEL: dict[str, Type] = dict.fromkeys(("api_ptr_id", *GRID, "groupSegmentSize", "kernelName_id"), "int")
 PAIRS: dict[str, Type] = {"api_id": "int", "op_id": "int"}
@@ -51,7 +51,7 @@ def is_one(tables: Iterable[str]) -> bool:
     return {"rocpd_api", "rocpd_op", "rocpd_api_ops", "rocpd_string"} <= set(tables)
 
 
-def read(database: Database, path: Path) -> Tables:
+def read(database: RocpdDatabase, path: Path) -> Tables:
     for table, columns in _LARGE.items():
         database.ahead(table, columns)
     strings = once(database.frame("rocpd_string", STRING), "id")
@@ -62,9 +62,9 @@ def read(database: Database, path: Path) -> Tables:
     calls = looked_up(api.filter(~is_marker), "apiName_id", names, "apiName_id")
     calls = _with_text(database, calls, strings, "args_id", "args")
     markers = _with_text(database, api.filter(is_marker), strings, "args_id", "args")
-    said = _said(database, markers, strings)
+    fields = _autograd_fields(database, markers, strings)
     with ThreadPoolExecutor(1) as beside:
-        ranges = beside.submit(_ranges, markers, said)
+        ranges = beside.submit(_ranges, markers, fields)
         frames = {
             "calls": _calls(calls),
             "work": _work(database, api, strings),
@@ -83,20 +83,22 @@ def read(database: Database, path: Path) -> Tables:
     return Tables((Metadata("rocpd", (str(path),), "rocmProfileData", schema, options=options),), **frames)
 
 
-def _with_text(database: Database, frame: pl.DataFrame, strings: pl.DataFrame, number: str, name: str) -> pl.DataFrame:
+def _with_text(
+    database: RocpdDatabase, frame: pl.DataFrame, strings: pl.DataFrame, number: str, name: str
+) -> pl.DataFrame:
     texts = strings.select(_col("id").alias(number), _col("string").alias(name))
     return database.written.join(frame, texts, [number])
 
 
 def _names(strings: pl.DataFrame, rows: pl.DataFrame, number: str, name: str) -> pl.DataFrame:
-    """The texts that the numbers in a column name, each once: that column, and the text under a name."""
+    """Returns the column `number` with its distinct values, and the column `name` with their texts."""
     used = rows_once(rows, number).to_series().drop_nulls().sort()
     at = places(used.to_frame("id"), strings.select("id"))
     return pl.DataFrame([used, strings["string"][at].cast(pl.Categorical).alias(name)])
 
 
 def _calls(calls: pl.DataFrame) -> pl.DataFrame:
-    is_said = (calls["args"] != "").any()
+    has_args = (calls["args"] != "").any()
     return numbered(
         calls.select(
             "pid",
@@ -107,29 +109,29 @@ def _calls(calls: pl.DataFrame) -> pl.DataFrame:
             api=constant("hip"),
             correlation_id="id",
             payload_json=pl.when(_col("args") != "").then(pl.struct("args").struct.json_encode())
-            if is_said
+            if has_args
             else pl.lit(None, dtype=pl.String),
         )
     )
 
 
-def _said(database: Database, markers: pl.DataFrame, strings: pl.DataFrame) -> pl.DataFrame:
-    """What RPD's own tools say of torch's markers."""
-    said = database.frame("ext_autogradapi", AUTOGRAD)
-    numbers = said.select(_col(SAID).cast(pl.Int64, strict=False))
-    odd = said.select((_col(SAID) != "").sum()).row(0)
+def _autograd_fields(database: RocpdDatabase, markers: pl.DataFrame, strings: pl.DataFrame) -> pl.DataFrame:
+    """Returns the fields of torch's markers from ext_autogradapi."""
+    fields = database.frame("ext_autogradapi", AUTOGRAD)
+    numbers = fields.select(_col(TEXT_NUMBERS).cast(pl.Int64, strict=False))
+    filled = fields.select((_col(TEXT_NUMBERS) != "").sum()).row(0)
     issues = database.issues
-    issues.add("odd_cells", sum(odd) - sum(numbers[name].count() for name in SAID), "ext_autogradapi")
-    said = said.with_columns(numbers)
-    of = places(said.select(id="api_ptr_id"), once(markers.select("id"), "id"))
+    issues.add("odd_cells", sum(filled) - sum(numbers[name].count() for name in TEXT_NUMBERS), "ext_autogradapi")
+    fields = fields.with_columns(numbers)
+    of = places(fields.select(id="api_ptr_id"), once(markers.select("id"), "id"))
     issues.add("dangling_data", of.null_count())
-    return once(_with_text(database, said, strings, "autogradName_id", "op"), "api_ptr_id")
+    return once(_with_text(database, fields, strings, "autogradName_id", "op"), "api_ptr_id")
 
 
-def _ranges(markers: pl.DataFrame, said: pl.DataFrame) -> pl.DataFrame:
-    rows = looked_up(markers, "id", said, "api_ptr_id")
-    is_said = rows["op"].null_count() < rows.height  # few files have the table
-    labels = labelled(rows.select(pl.coalesce("op", "args")).to_series() if is_said else rows["args"])
+def _ranges(markers: pl.DataFrame, fields: pl.DataFrame) -> pl.DataFrame:
+    rows = looked_up(markers, "id", fields, "api_ptr_id")
+    has_ops = rows["op"].null_count() < rows.height  # few files have the table
+    labels = labelled(rows.select(pl.coalesce("op", "args")).to_series() if has_ops else rows["args"])
     frame = pl.concat(
         [rows.select(pl.exclude(labels.columns)), rows.select(own_seq="seq", own_id="op_id"), labels], how="horizontal"
     )
@@ -155,7 +157,7 @@ def _ranges(markers: pl.DataFrame, said: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _work(database: Database, api: pl.DataFrame, strings: pl.DataFrame) -> pl.DataFrame:
+def _work(database: RocpdDatabase, api: pl.DataFrame, strings: pl.DataFrame) -> pl.DataFrame:
     ops = database.timed("rocpd_op", OP)
     for column, text in (("opType_id", "type"), ("description_id", "description")):
         ops = looked_up(ops, column, _names(strings, ops, column, text), column)
@@ -177,7 +179,7 @@ def _work(database: Database, api: pl.DataFrame, strings: pl.DataFrame) -> pl.Da
     frame = ops.with_columns(kind=kind, alone=_alone(ops["api_id"]))
     is_copy = _col("kind") == "memcpy"
     shown = pl.when(is_copy).then("type").otherwise(name)
-    # What a call says of its kernel or copy is not said of the many of a graph.
+    # The call's sizes describe its only kernel or copy. They are not valid for the many ops of a graph.
     frame = frame.with_columns(shown=shown, of_kernel=(_col("kind") == "kernel") & _col("alone"))
     of_kernel = _col("of_kernel")
     short = kernel_names(frame["shown"].cast(pl.Categorical))
@@ -205,7 +207,7 @@ def _work(database: Database, api: pl.DataFrame, strings: pl.DataFrame) -> pl.Da
 
 
 def _alone(numbers: pl.Series) -> pl.Series:
-    """Which stand in one row only."""
+    """Returns True for numbers that occur only once."""
     if numbers.null_count() or not numbers.is_sorted():
         return numbers.to_frame().select(pl.len().over(numbers.name) == 1).to_series()
     is_first = (numbers != numbers.shift()).fill_null(value=True)
@@ -213,20 +215,19 @@ def _alone(numbers: pl.Series) -> pl.Series:
 
 
 def _kinds(strings: pl.DataFrame, types: pl.Series) -> pl.DataFrame:
-    """What each type of op says: id, kind, copy_from, copy_to."""
+    """Returns id, kind, copy_from and copy_to of each type of op."""
     used = strings.filter(_col("id").is_in(types.implode()))
-    sides = (
-        _col("string").replace_strict(
-            {key: one[side] for key, one in SIDES.items()}, default=None, return_dtype=pl.String
-        )
+    copy_from, copy_to = (
+        _col("string")
+        .replace_strict({kind: ends[side] for kind, ends in SIDES.items()}, default=None, return_dtype=pl.String)
+        .cast(pl.Categorical)
         for side in (0, 1)
     )
-    copy_from, copy_to = (side.cast(pl.Categorical) for side in sides)
     kind = _col("string").replace_strict(KINDS, default="other", return_dtype=pl.String).cast(WORK_KIND)
     return used.select("id", kind=kind, copy_from=copy_from, copy_to=copy_to)
 
 
-def _counters(database: Database) -> pl.DataFrame:
+def _counters(database: RocpdDatabase) -> pl.DataFrame:
     rows = database.timed("rocpd_monitor", MONITOR)
     name = pl.concat_str("deviceType", pl.lit(" "), _col("deviceId").cast(pl.String), pl.lit(" "), "monitorType")
     return rows.select(

@@ -1,7 +1,7 @@
 """Reads VTune: result folders, their .vtune or .amplxe file, their database, zip and tar files of one; interval CSVs.
 
-A finalised result is an SQLite database (database.py) with files around it (result_files.py). What opspan exports
-for VTune to import is read back by intervals.py. Sums that `vtune -report` prints are no traces: reports.py reads them.
+A finalised result is an SQLite database (database.py) with files around it (result_files.py). intervals.py reads back
+the CSVs that opspan exports for VTune. The sums that `vtune -report` prints are not traces: reports.py reads them.
 docs/formats/vtune.md describes the tables.
 """
 
@@ -13,9 +13,10 @@ from pathlib import Path
 import polars as pl
 
 from opspan.errors import NotATrace, NotReadable, ReadError
-from opspan.files import open_file, temporary_folder
+from opspan.files import temporary_folder
 from opspan.formats.sqlite import SqliteFile, is_sqlite, table_names
 from opspan.printable import listed_counts, replace_path, shell_path
+from opspan.readers._databases import first_ns, from_zero
 from opspan.readers.vtune import (
     archives,
     containers,
@@ -27,10 +28,9 @@ from opspan.readers.vtune import (
     tables,
     target,
 )
-from opspan.readers.vtune.database import Clock, Database, first_ns
+from opspan.readers.vtune.database import EPOCH_NS, ResultClock, ResultDatabase
 from opspan.readers.vtune.result_files import ResultFiles
 from opspan.tables import Issues, Tables
-from opspan.tables.schema import TABLES
 
 OF_VTUNE = frozenset({tables.BAND, tables.THREAD, tables.PROCESS})
 
@@ -46,20 +46,20 @@ def sniff(path: Path, head: bytes) -> bool:
 
 
 def is_report(path: Path, head: bytes) -> bool:
-    """Is it sums by name, which are no trace, that `vtune -report` printed?"""
+    """Returns whether the file is a report of `vtune -report`: sums by name, which are not a trace."""
     is_other = path.is_dir() or is_sqlite(head) or archives.is_archive(head) or result_files.is_descriptor(head)
     return not is_other and not intervals.is_intervals(head) and _begins_as_report(path)
 
 
 def _begins_as_report(path: Path) -> bool:
-    from opspan.readers.vtune import reports  # its patterns take longer to build than many results to read
+    from opspan.readers.vtune import reports  # compiling its patterns takes longer than reading many results
 
     return reports.is_report(path)
 
 
 def read(path: Path) -> Tables:
     issues = Issues(str(path))
-    head = _head(path)
+    head = b"" if path.is_dir() else result_files.first_bytes(path)
     if intervals.is_intervals(head):
         return intervals.read(path, issues)
     if is_report(path, head):
@@ -78,65 +78,50 @@ def read(path: Path) -> Tables:
             raise type(error)(replace_path(str(error), result, str(path), "unpack it")) from error
 
 
-def _head(path: Path) -> bytes:
-    if path.is_dir():
-        return b""
-    try:
-        with open_file(path) as file:
-            return file.read(4096)
-    except OSError as error:
-        raise NotReadable(f"cannot read {path}: {error.strerror}") from error
-
-
-def _read(found: ResultFiles, issues: Issues) -> Tables:
-    _refuse_tasks_in_containers(found, issues)
-    with SqliteFile(found.database, issues) as file:
+def _read(files: ResultFiles, issues: Issues) -> Tables:
+    _refuse_tasks_in_containers(files, issues)
+    with SqliteFile(files.database, issues) as file:
         if not set(file.tables) >= OF_VTUNE:
-            raise NotATrace(f"{found.shown} has none of VTune's tables; expected what `vtune -finalize` writes")
-        return _translate(Database(file, issues), found, issues)
+            raise NotATrace(f"{files.shown} has none of VTune's tables; expected what `vtune -finalize` writes")
+        return _translate(ResultDatabase(file, issues), files, issues)
 
 
-def _refuse_tasks_in_containers(found: ResultFiles, issues: Issues) -> None:
-    for folder in found.containers:
+def _refuse_tasks_in_containers(files: ResultFiles, issues: Issues) -> None:
+    for folder in files.containers:
         if folder.name in (tables.TASKS, tables.FRAMES, tables.REGIONS) and containers.count(folder, issues):
             raise NotReadable(
-                f"{found.shown} keeps its {folder.name} in a container outside SQLite, which opspan does not read; "
+                f"{files.shown} keeps its {folder.name} in a container outside SQLite, which opspan does not read; "
                 "finalise it again (`vtune -finalize -r DIR`) with the version that collected it, or load the sums of "
                 "`vtune -report hotspots -group-by task -format csv -r DIR` with opspan.load_vtune_report"
             )
 
 
-def _translate(database: Database, found: ResultFiles, issues: Issues) -> Tables:
-    sampled, counted = samples.read(database, found.containers)
+def _translate(database: ResultDatabase, files: ResultFiles, issues: Issues) -> Tables:
+    sampled, counted = samples.read(database, files.containers)
     with ThreadPoolExecutor(1) as beside:
         events, making = ranges.begin(database, beside)
         counters_of_all = pl.concat([counters.read(database), counted], how="diagonal")
         frames = {"ranges": events, "counters": counters_of_all, "samples": sampled}
-        # Without a clock of the machine's, times begin with the first event.
-        clock = database.clock() or Clock(None, first_ns(frames.values()))
+        # Without a clock of the machine, times count from the first event.
+        clock = database.clock() or ResultClock(None, first_ns(frames.values(), EPOCH_NS))
         is_task = ~pl.col("is_mark") & ~pl.col("is_async")
-        target.note_no_tasks(database, found, int(events.select(is_task.sum()).item()))
-        metadata = target.metadata(database, found, clock)
-        processes = target.processes(database, found, clock.zero_utc_ns)
+        target.note_no_tasks(database, files, int(events.select(is_task.sum()).item()))
+        metadata = target.metadata(database, files, clock)
+        processes = target.processes(database, files, clock.zero_utc_ns)
         threads = target.threads(database, frames.values())
         database.skip_the_rest()
-        _count_containers(found, issues)
+        _count_containers(files, issues)
         frames["ranges"] = making.result()
-    moved = {name: _from(clock.zero_utc_ns, name, frame) for name, frame in frames.items()}
-    return Tables((metadata,), **moved, threads=threads, processes=processes, issues=issues.frame())
+    frames = from_zero(clock.zero_utc_ns, frames)
+    return Tables((metadata,), **frames, threads=threads, processes=processes, issues=issues.frame())
 
 
-def _count_containers(found: ResultFiles, issues: Issues) -> None:
-    """Counts the containers of events that were not read; the others are caches."""
-    names = {folder.name: folder for folder in found.containers if not folder.name.startswith("_")}
+def _count_containers(files: ResultFiles, issues: Issues) -> None:
+    """Counts the rows of containers of events that were not read; containers whose names begin with _ are caches."""
+    names = {folder.name: folder for folder in files.containers if not folder.name.startswith("_")}
     skipped = {
         name: rows
         for name, folder in names.items()
         if name != samples.PMU and (rows := containers.count(folder, issues))
     }
     issues.add("skipped_tables", sum(skipped.values()), listed_counts(skipped))
-
-
-def _from(zero_ns: int, table: str, frame: pl.DataFrame) -> pl.DataFrame:
-    times = [column.name for column in TABLES[table].columns if column.unit == "ns" and column.name in frame.columns]
-    return frame.with_columns(pl.col(times) - zero_ns)

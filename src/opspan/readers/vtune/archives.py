@@ -1,8 +1,8 @@
-"""A result in a zip or tar file: what is needed of it, unpacked into a folder of its own.
+"""Unpacks the needed files of a result in a zip or tar file into a temporary folder.
 
-Only members whose path within a result is one of a few known ones are unpacked, under those paths, so that no archive
-says where anything is written. Links are never followed. How much is unpacked, how much of a compressed tar is read
-over, and how many results and names there may be is bounded (_budget.py).
+Only members with one of a few known paths within a result are unpacked, to the same paths, so that no archive decides
+where a file is written. Links are never followed. How much is unpacked, how much of a compressed tar is skipped, and
+the numbers of results and members are limited (formats/budget.py).
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ INSIDE = re.compile(r"(?:^|/)(?:sqlite-db|data\.\d+)/|\.(?:vtune|amplxe)$")
 DESCRIPTOR = re.compile(r"[^/]+\.(vtune|amplxe)")
 IN_DATABASE = "sqlite-db/dicer.db"
 
-# All that the modules for archives raise for a damaged one.
+# Exceptions that Python's archive modules raise for a damaged archive.
 FAILURES = (
-    *compressed.FAILURES,  # ValueError: and UnicodeDecodeError
+    *compressed.FAILURES,  # has ValueError, and so UnicodeDecodeError
     tarfile.TarError,
     zipfile.BadZipFile,
     struct.error,
     OverflowError,
-    RuntimeError,  # an encrypted zip; and NotImplementedError, a kind of compression that is not known
+    RuntimeError,  # an encrypted zip; its subclass NotImplementedError: an unknown kind of compression
 )
 Member = tuple[str, IO[bytes]]
 
@@ -58,18 +58,18 @@ def is_archive(head: bytes) -> bool:
 
 
 def holds_result(path: Path, head: bytes) -> bool:
-    """Whether an archive seems to have a result in it, as far as its first members tell."""
+    """Returns whether a name among the archive's first members looks like a part of a result."""
     try:
         with closing(_names(path, head)) as names:
             return any(INSIDE.search(name) for name, _ in zip(names, range(SNIFFED_MEMBERS), strict=False))
     except TooLarge:
-        return head.startswith(ZIP)  # nobody else reads one, so reading it says what is too much
+        return head.startswith(ZIP)  # only this reader takes zip files, so reading it raises the error
     except FAILURES:
         return False
 
 
 def unpack(path: Path, head: bytes, folder: Path) -> Path:
-    """The result in the archive, unpacked into a folder within `folder`."""
+    """Unpacks the result in the archive into a new folder within `folder`, and returns that folder."""
     roots: dict[str, Path] = {}
     archive_bytes = size_on_disk(path.stat())
     left = UNPACKED.allows(archive_bytes)
@@ -89,14 +89,14 @@ def unpack(path: Path, head: bytes, folder: Path) -> Path:
     except FAILURES as error:
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise ReadError(f"{path} is an archive that cannot be read ({why}); copy or pack it again") from error
-    found = {name: root for name, root in roots.items() if (root / IN_DATABASE).is_file()}
-    if not found and len(roots) == 1:
-        found = roots  # not finalised: whoever looks for the database says so
-    if len(found) != 1:
-        listed = printable.listed([name.rstrip("/") or "." for name in sorted(found or roots)], most=3)
-        has = f"{len(found)} results ({listed})" if found else "no result of VTune with a database"
+    results = {name: root for name, root in roots.items() if (root / IN_DATABASE).is_file()}
+    if not results and len(roots) == 1:
+        results = roots  # not finalised: looking for the database raises the error
+    if len(results) != 1:
+        listed = printable.listed([name.rstrip("/") or "." for name in sorted(results or roots)], most=3)
+        has = f"{len(results)} results ({listed})" if results else "no result of VTune with a database"
         raise NotReadable(f"{path} holds {has}; expected one. Unpack it, and load the folder of one result")
-    return next(iter(found.values()))
+    return next(iter(results.values()))
 
 
 def _names(path: Path, head: bytes) -> Generator[str]:
@@ -112,7 +112,7 @@ def _names(path: Path, head: bytes) -> Generator[str]:
 
 
 def _members(path: Path, head: bytes) -> Generator[Member]:
-    """Regular files of the archive, each to be read before the next is asked for."""
+    """Yields the regular files of the archive. Each must be read before the next is requested."""
     if head.startswith(ZIP):
         with _zip(path) as archive:
             for info in archive.infolist():
@@ -127,7 +127,7 @@ def _members(path: Path, head: bytes) -> Generator[Member]:
             file = tar.extractfile(member) if member.isreg() else None
             if file is not None:
                 yield member.name.removeprefix("./"), file
-            tar.members.clear()  # type: ignore[attr-defined]  # or it keeps what it knows of each
+            tar.members.clear()  # type: ignore[attr-defined]  # else it keeps all members in memory
 
 
 @contextmanager
@@ -139,23 +139,23 @@ def _zip(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]:
-    """The member's content, no more at a time than is asked for. Python's own module unpacks whatever comes of so many
-    bytes of bzip2 and LZMA: of some kilobytes that is gigabytes."""
+    """Returns a stream of the member's content that unpacks only as much as is read. For bzip2 and LZMA, Python's own
+    zipfile unpacks all that a chunk of input contains: gigabytes from some kilobytes."""
     if info.compress_type not in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
         return archive.open(info)
-    stored = copy.copy(info)  # as if it were not compressed: its bytes as they lie in the archive
+    stored = copy.copy(info)  # claims to be uncompressed, to read the member's raw bytes
     stored.compress_type, stored.file_size = zipfile.ZIP_STORED, info.compress_size
     del stored.CRC
     raw = archive.open(stored)
     if info.compress_type == zipfile.ZIP_BZIP2:
         return cast("IO[bytes]", bz2.BZ2File(raw))
-    # version, 2 bytes; length of the properties, 2 bytes; properties, 5 bytes: which a file of its own begins with
+    # version, 2 bytes; length of the properties, 2 bytes; properties, 5 bytes. A .lzma file begins with the properties.
     head = raw.read(9)
     alone = io.BytesIO(head[4:] + struct.pack("<Q", info.file_size))
-    return cast("IO[bytes]", lzma.LZMAFile(cast("IO[bytes]", _Chained(alone, raw)), format=lzma.FORMAT_ALONE))
+    return cast("IO[bytes]", lzma.LZMAFile(cast("IO[bytes]", _StreamChain(alone, raw)), format=lzma.FORMAT_ALONE))
 
 
-class _Chained(io.RawIOBase):
+class _StreamChain(io.RawIOBase):
     def __init__(self, *streams: IO[bytes]) -> None:
         self._streams = streams
 
@@ -165,7 +165,7 @@ class _Chained(io.RawIOBase):
 
 @contextmanager
 def _tar(path: Path, head: bytes) -> Iterator[tarfile.TarFile]:
-    # A tar is read from its beginning to its end and never back, so that it need not be unpacked as a whole.
+    # Mode "r|" reads a tar only forwards, so that it need not be unpacked as a whole first.
     with (
         closing(opened(path, head)) as stream,
         tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|") as tar,
@@ -174,7 +174,7 @@ def _tar(path: Path, head: bytes) -> Iterator[tarfile.TarFile]:
 
 
 def _written(stream: IO[bytes], file: Path) -> Iterator[int]:
-    """Write it, and give how many bytes come next. Of several members with one name the first is kept."""
+    """Writes the stream, and yields the size of each part before writing it. Keeps a file that is already there."""
     if file.exists():
         return
     file.parent.mkdir(parents=True, exist_ok=True)

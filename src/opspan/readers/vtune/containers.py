@@ -1,10 +1,10 @@
-"""Rows that a result keeps outside SQLite: a folder a table, with a file of records that are all of one length.
+"""Reads the rows that a result stores outside SQLite: a folder for each table, with files of records of one length.
 
     pmu_data/container.metadata   <entry path="end_tsc" size="394"><indexFields><field path="dd_sample"/>...
     pmu_data/end_tsc/0            the entry's own value, u64; index fields, i32 each; int64Fields; doubleFields
 
-A record is padded to a multiple of eight bytes. Index fields are row ids, 0 for none. What does not add up to the
-length of the file is not read.
+A record is padded to a multiple of eight bytes. Index fields are row ids; 0 means none. An entry is not read if its
+size does not match the length of its files.
 """
 
 from __future__ import annotations
@@ -33,23 +33,23 @@ MOST_FIELDS = 64
 ALIGNED = 8
 
 
-class Field(NamedTuple):
+class RecordField(NamedTuple):
     dtype: Dtype
     bytes: int
-    at: int  # in a record
+    at: int  # its offset in a record
 
 
 @dataclass(frozen=True)
-class Entry:
+class ContainerEntry:
     key: str
     rows: int
-    fields: Mapping[str, Field]
-    bytes: int  # of a record
+    fields: Mapping[str, RecordField]
+    bytes: int  # the size of a record
     files: tuple[Path, ...]
 
 
 def read(folder: Path, columns: tuple[str, ...], issues: Issues) -> pl.DataFrame | None:
-    """These columns of all records as int64 (an index 0 is null); None where the folder holds something else."""
+    """Returns the columns of all records as int64 (an index 0 is null); None if an entry lacks one of them."""
     parts = []
     for entry in entries(folder, issues):
         if not set(columns) <= set(entry.fields):
@@ -63,20 +63,20 @@ def count(folder: Path, issues: Issues) -> int:
     return sum(entry.rows for entry in entries(folder, issues))
 
 
-def entries(folder: Path, issues: Issues) -> list[Entry]:
-    """What the folder holds, as far as its files are as long as it says."""
-    found = []
+def entries(folder: Path, issues: Issues) -> list[ContainerEntry]:
+    """Returns the entries of the folder whose files have the described length."""
+    sound = []
     for entry in _described(folder, issues):
-        wanted, have = entry.rows * entry.bytes, sum(file.stat().st_size for file in entry.files)
-        if wanted == have and all(not file.stat().st_size % entry.bytes for file in entry.files):
-            found.append(entry)
+        expected, sizes = entry.rows * entry.bytes, [file.stat().st_size for file in entry.files]
+        if expected == sum(sizes) and all(not size % entry.bytes for size in sizes):
+            sound.append(entry)
         else:
-            said = f"{folder.name}/{entry.key} has {have:,} bytes, not {wanted:,}"
-            issues.add("damaged_file", detail=said)
-    return found
+            detail = f"{folder.name}/{entry.key} has {sum(sizes):,} bytes, not {expected:,}"
+            issues.add("damaged_file", detail=detail)
+    return sound
 
 
-def _described(folder: Path, issues: Issues) -> list[Entry]:
+def _described(folder: Path, issues: Issues) -> list[ContainerEntry]:
     try:
         raw = DESCRIPTION.read(folder / CONTAINER)
         if b"<!" in raw:
@@ -90,31 +90,32 @@ def _described(folder: Path, issues: Issues) -> list[Entry]:
         raise NotReadable(f"cannot read {folder / CONTAINER}: {error.strerror}") from error
 
 
-def _entry(folder: Path, node: ElementTree.Element) -> Entry | None:
+def _entry(folder: Path, node: ElementTree.Element) -> ContainerEntry | None:
     key = node.get("path") or ""
     rows = next((int(value) for name, value in node.items() if name.endswith("size")), 0)
     if rows == UNKNOWN_SIZE or not key.isidentifier():
         return None
-    said: list[tuple[str, Dtype, int]] = [(key, pl.Int64, 8)]
+    described: list[tuple[str, Dtype, int]] = [(key, pl.Int64, 8)]
     for kind, dtype, size in KINDS:
-        said += [(field.get("path") or "", dtype, size) for field in node.iterfind(f"{kind}/field")]
-    if len(said) > MOST_FIELDS:
-        raise ValueError(f"{len(said)} fields")
-    fields: dict[str, Field] = {}
+        described += [(field.get("path") or "", dtype, size) for field in node.iterfind(f"{kind}/field")]
+    if len(described) > MOST_FIELDS:
+        raise ValueError(f"{len(described)} fields")
+    fields: dict[str, RecordField] = {}
     at = 0
-    for name, dtype, size in said:
+    for name, dtype, size in described:
         if name and name in fields:
             raise ValueError(f"field {name!r} occurs more than once")
-        fields[name] = Field(dtype, size, at)
+        fields[name] = RecordField(dtype, size, at)
         at += size
     files = tuple(sorted(file for file in folder.joinpath(key).glob("*") if file.name.isdigit() and file.is_file()))
-    return Entry(key, rows, fields, at + -at % ALIGNED, files)
+    return ContainerEntry(key, rows, fields, at + -at % ALIGNED, files)
 
 
-def _column(raw: bytes, name: str, field: Field, record_bytes: int) -> pl.Series:
-    # As if all were such fields, from the first one on: each record begins a whole number of them later.
+def _column(raw: bytes, name: str, field: RecordField, record_bytes: int) -> pl.Series:
+    # Reads all bytes from the first such field on as an array of its type. The size of a record is a multiple of the
+    # field's size, so every n-th element is the field.
     count = (len(raw) - field.at) // field.bytes
-    whole = pl.Series(name, [raw[field.at : field.at + count * field.bytes]])
-    fields = whole.bin.reinterpret(dtype=pl.Array(field.dtype, count), endianness="little").explode()
+    blob = pl.Series(name, [raw[field.at : field.at + count * field.bytes]])
+    fields = blob.bin.reinterpret(dtype=pl.Array(field.dtype, count), endianness="little").explode()
     values = fields.gather_every(record_bytes // field.bytes).cast(pl.Int64)
     return values.set(values == 0, None) if field.dtype == pl.Int32 else values

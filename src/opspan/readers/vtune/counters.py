@@ -1,4 +1,4 @@
-"""Counters of the program, how many processors were busy, and when the collection was paused -> the table counters.
+"""Reads the table counters: the program's counters, the number of busy processors, and pauses of the collection.
 
 cpu_usage_data: start_tsc, end_tsc, attr 3       dd_cpu_usage 3: value 3.0
 dd_paused_range: start_tsc, end_tsc
@@ -10,23 +10,21 @@ import polars as pl
 
 from opspan.formats.columns import constant
 from opspan.readers.vtune import tables
-from opspan.readers.vtune.database import Database, timed
+from opspan.readers.vtune.database import ResultDatabase, timed
 
 OWN_DOMAIN = "VTune"
 
 
-def read(database: Database) -> pl.DataFrame:
+def read(database: ResultDatabase) -> pl.DataFrame:
     parts = [_counters(database), _processors(database), _collecting(database)]
-    found = pl.concat(parts, how="diagonal")
-    return found.with_columns(rank=pl.lit(0, dtype=pl.Int32))
+    return pl.concat(parts, how="diagonal").with_columns(rank=pl.lit(0, dtype=pl.Int32))
 
 
-def _counters(database: Database) -> pl.DataFrame:
-    found = database.aggregates(tables.COUNTERS)
-    found = database.follow(found, tables.COUNTERS, "attr", tables.COUNTER_COLUMNS, tables.COUNTER)
-    found = database.follow(found, tables.COUNTER, "type", tables.NAME_IN_DOMAIN_COLUMNS, tables.COUNTER_TYPE)
-    found = database.in_domain(found, tables.COUNTER_TYPE)
-    return found.select(
+def _counters(database: ResultDatabase) -> pl.DataFrame:
+    rows = database.aggregates(tables.COUNTERS)
+    rows = database.follow(rows, tables.COUNTERS, "attr", tables.COUNTER_COLUMNS, tables.COUNTER)
+    rows = database.follow(rows, tables.COUNTER, "type", tables.NAME_IN_DOMAIN_COLUMNS, tables.COUNTER_TYPE)
+    return database.in_domain(rows, tables.COUNTER_TYPE).select(
         "pid",
         "tid",
         pl.col("start_ns").alias("time_ns"),
@@ -36,10 +34,9 @@ def _counters(database: Database) -> pl.DataFrame:
     )
 
 
-def _processors(database: Database) -> pl.DataFrame:
-    found = database.instances(tables.CPU_USAGE)
-    found = database.follow(found, tables.CPU_USAGE, "attr", tables.USAGE_COLUMNS, tables.USAGE)
-    return found.select(
+def _processors(database: ResultDatabase) -> pl.DataFrame:
+    rows = database.instances(tables.CPU_USAGE)
+    return database.follow(rows, tables.CPU_USAGE, "attr", tables.USAGE_COLUMNS, tables.USAGE).select(
         pl.col("start_ns").alias("time_ns"),
         constant("busy processors").alias("name"),
         constant(OWN_DOMAIN).alias("domain"),
@@ -47,8 +44,8 @@ def _processors(database: Database) -> pl.DataFrame:
     )
 
 
-def _collecting(database: Database) -> pl.DataFrame:
-    """0 where a pause began, 1 where it ended. Collectors pause each by itself: pauses that overlap are one."""
+def _collecting(database: ResultDatabase) -> pl.DataFrame:
+    """Returns 0 at the begin and 1 at the end of each pause. Joins overlapping pauses of several collectors."""
     pauses = timed(database.frame(tables.PAUSED, tables.PAUSED_COLUMNS), tables.PAUSED, database.issues)
     database.issues.add("collection_paused", pauses.height)
     pauses = pauses.drop_nulls().sort("start_ns")

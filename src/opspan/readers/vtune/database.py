@@ -1,17 +1,16 @@
-"""One database of a result: its tables, its clock, whose a row is, and what of it nobody asked for.
+"""Gives access to the database of a result: its tables, its clock, the process and thread of a row, the unread rest.
 
-Times are ticks of 100 picoseconds since the beginning of 2008, UTC, whatever the processor:
+Times are ticks of 100 picoseconds since the beginning of 2008, UTC, on any processor:
 
     start_tsc 4041035591946616600 -> 1603249159.194661660 s since 1970
 
-dd_marker_info has one moment on two clocks: utc_time 16032491590365820 (of 100 ns since 1970), sys_tsc 4016591910821464
-(of 1 / sys_frequency s). On Linux sys_tsc is CLOCK_MONOTONIC_RAW in ns, and so are the times of the trace; else they
-count from the first event.
+dd_marker_info has one moment on two clocks: utc_time 16032491590365820 (in units of 100 ns since 1970), sys_tsc
+4016591910821464 (in units of 1 / sys_frequency s). On Linux sys_tsc is CLOCK_MONOTONIC_RAW in ns, and so are the times
+of the trace; else times count from the first event.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -22,8 +21,8 @@ from opspan.formats.columns import in_time
 from opspan.formats.keys import beside, once, places
 from opspan.formats.sqlite import ROWID, SqliteFile
 from opspan.printable import listed_counts
+from opspan.readers._databases import Columns
 from opspan.readers.vtune import tables
-from opspan.readers.vtune.tables import Columns
 from opspan.tables import Issues
 
 EPOCH_NS = 1_199_145_600_000_000_000  # 2008-01-01 00:00:00 UTC
@@ -32,25 +31,25 @@ TICKS_OF_NS = 10
 NS_OF_UTC = 100
 NANOSECONDS = 1_000_000_000
 MONOTONIC = "CLOCK_MONOTONIC_RAW"
-_SMALL = 1_000  # rows; to hold on to more would take memory, and few are asked for again
+_SMALL = 1_000  # rows; larger tables are not cached, because they take memory and few are read twice
 
 
 @dataclass(frozen=True)
-class Clock:
+class ResultClock:
     name: str | None
     zero_utc_ns: int
 
 
-class Database:
+class ResultDatabase:
     def __init__(self, file: SqliteFile, issues: Issues) -> None:
         self.issues = issues
         self.written = Meter(TEXTS, file.bytes, issues)
         self._file = file
         self._read: set[str] = set()
-        self._domains: tuple[pl.DataFrame, pl.DataFrame] | None = None  # as they were read, and as they are shown
-        self._sound: dict[str, tuple[Columns, pl.DataFrame]] = {}  # tables of which there is nothing to say
-        for table, columns in ((tables.TASKS, tables.INSTANCE_COLUMNS), (tables.TASK, tables.TASK_COLUMNS)):
-            file.ahead(table, columns)  # mostly the largest
+        self._domains: tuple[pl.DataFrame, pl.DataFrame] | None = None  # names as in the file, and as shown
+        self._sound: dict[str, tuple[Columns, pl.DataFrame]] = {}  # small tables that caused no issue
+        for table, columns in ((tables.TASKS, tables.INSTANCE_COLUMNS), (tables.TASK, tables.DETAILS_COLUMNS)):
+            file.ahead(table, columns)  # the largest tables of most files
         self._stated = self._stated_targets()
         self.processes = self.rows(tables.PROCESS, tables.PROCESS_COLUMNS)
         processes = self.processes.select("pid", process=ROWID)
@@ -66,7 +65,7 @@ class Database:
         return table in self._file.tables
 
     def frame(self, table: str, columns: Columns) -> pl.DataFrame:
-        """The columns, null where the file has not got them; no rows where it has not got the table."""
+        """Returns the columns; null if the file lacks the column, without rows if it lacks the table."""
         self._read.add(table)
         known, frame = self._sound.get(table, (None, None))
         if frame is not None and known == columns:
@@ -78,19 +77,19 @@ class Database:
         return frame
 
     def rows(self, table: str, columns: Columns) -> pl.DataFrame:
-        """The same of a table that others refer to: each row id once."""
-        found = self.frame(table, columns)
-        return once(found.drop_nulls(ROWID) if found[ROWID].null_count() else found, ROWID)
+        """Returns the same for a table that others refer to, with each row id once."""
+        frame = self.frame(table, columns)
+        return once(frame.drop_nulls(ROWID) if frame[ROWID].null_count() else frame, ROWID)
 
     def target(self, of: str, column: str, *known: str) -> str:
-        """The table that a column of a table refers to: as the file states it, else the first known that has rows."""
+        """Returns the table that a column refers to: from the file's list, else the first of `known` that has rows."""
         stated = self._stated.get(f"{of}.{column}")
         return stated or next((table for table in known if self._file.count(table)), known[0])
 
     def follow(
         self, frame: pl.DataFrame, of: str, column: str, columns: Columns, *known: str, named: str | None = None
     ) -> pl.DataFrame:
-        """The frame with these columns of the table that its column, which is `of.named`, refers to."""
+        """Adds columns of the table that the frame's column refers to. In the file that column is `of.named`."""
         to = self.target(of, named or column, *known)
         rows = self.rows(to, columns)
         if not (set(columns) - {ROWID}) & set(self._file.columns(to)):
@@ -98,7 +97,7 @@ class Database:
         return self.referred(frame, column, rows, f"{of}.{named or column}", to)
 
     def referred(self, frame: pl.DataFrame, column: str, rows: pl.DataFrame, what: str, to: str) -> pl.DataFrame:
-        """The frame with the columns of the rows that its column refers to; what refers to nothing is counted."""
+        """Adds the columns of the rows that the frame's column refers to. Counts references to missing rows."""
         wanted = frame[column]
         at = places(wanted.to_frame(), rows[ROWID].to_frame(column))
         if at.null_count() > wanted.null_count() and (lost := int((at.is_null() & (wanted >= 0)).sum())):
@@ -112,59 +111,54 @@ class Database:
         return ", which has none of its columns" if self._file.count(table) else ", which has none"
 
     def instances(self, table: str) -> pl.DataFrame:
-        """attr, pid, tid and the times of what happened, in ns since 1970."""
-        found = timed(self.frame(table, tables.INSTANCE_COLUMNS), table, self.issues)
-        bands = found.drop_in_place("__bucket_idx")
-        return found.hstack(self.owners(bands, table))
+        """Returns attr, pid, tid and the times of events, in ns since 1970."""
+        events = timed(self.frame(table, tables.INSTANCE_COLUMNS), table, self.issues)
+        bands = events.drop_in_place("__bucket_idx")
+        return events.hstack(self.owners(bands, table))
 
     def aggregates(self, view: str) -> pl.DataFrame:
-        """The rows under a view of two tables: attr, count, duration, pid, tid and the times of their band.
-
-        Not through the view: a damaged band would make it join all with all.
-        """
+        """Returns the rows of the two tables under a view: attr, count, duration, pid, tid and the times of their band.
+        Does not read the view itself, because with a damaged band it would join all rows with all."""
         of_data, of_bands = tables.data(view), tables.bands(view)
         self._read.add(view)
         data = self.rows(of_data, tables.DATA_COLUMNS).sort(ROWID)
         bands = timed(self.frame(of_bands, tables.BAND_COLUMNS), of_bands, self.issues)
         first, last = pl.col("data_start_rowid"), pl.col("data_end_rowid")
         bands = bands.filter((first <= last).fill_null(value=False)).sort("data_start_rowid")
-        found = data.join_asof(bands, left_on=ROWID, right_on="data_start_rowid")
-        found = found.filter((pl.col(ROWID) <= last).fill_null(value=False))
-        self.issues.add("no_time", data.height - found.height, f"{of_data}, which no row of {of_bands} has")
-        kept = found.select(ROWID, "attr", "count", "duration", "start_ns", "end_ns", "__bucket_idx")
-        return kept.with_columns(self.owners(kept["__bucket_idx"], of_bands)).drop(ROWID, "__bucket_idx")
+        rows = data.join_asof(bands, left_on=ROWID, right_on="data_start_rowid")
+        rows = rows.filter((pl.col(ROWID) <= last).fill_null(value=False))
+        self.issues.add("no_time", data.height - rows.height, f"{of_data}, which no row of {of_bands} has")
+        owners = self.owners(rows["__bucket_idx"], of_bands)
+        return rows.select("attr", "count", "duration", "start_ns", "end_ns").hstack(owners)
 
-    # --- whose
+    # --- processes and threads
 
     def owners(self, bands: pl.Series, what: str) -> pl.DataFrame:
-        """pid and tid by row of dd_band; null where the band is no thread's."""
+        """Returns pid and tid by row ids of dd_band; null if the band has no thread."""
         frame = self.referred(bands.rename("band").to_frame(), "band", self._bands, f"{what}.__bucket_idx", tables.BAND)
         return self.of_threads(frame["dd_thread"], f"{tables.BAND}.dd_thread")
 
     def of_threads(self, threads: pl.Series, what: str) -> pl.DataFrame:
-        """pid and tid by row of dd_thread."""
-        wanted = threads.rename("thread").to_frame()
-        found = self.referred(wanted, "thread", self._known_threads, what, tables.THREAD)
-        found.drop_in_place("thread")
-        return found
+        """Returns pid and tid by row ids of dd_thread."""
+        frame = threads.rename("thread").to_frame()
+        return self.referred(frame, "thread", self._known_threads, what, tables.THREAD).drop("thread")
 
     @cached_property
     def pids(self) -> pl.Series:
-        """The processes that are not VTune's own, if any is not."""
+        """The processes that are not VTune's own, or all if there are no others."""
         own = self.threads.filter(pl.col("ignored") == 1)["process"]
         ours = self.threads.filter(pl.col("ignored").is_null() | (pl.col("ignored") != 1))["process"]
         tools = own.filter(~own.is_in(ours.implode()))
-        found = self.processes.filter(~pl.col(ROWID).is_in(tools.implode()))["pid"].drop_nulls().unique().sort()
-        return found if len(found) else self.processes["pid"].drop_nulls().unique().sort()
+        pids = self.processes.filter(~pl.col(ROWID).is_in(tools.implode()))["pid"].drop_nulls().unique().sort()
+        return pids if len(pids) else self.processes["pid"].drop_nulls().unique().sort()
 
     # --- texts and clocks
 
     def names(self, table: str) -> pl.DataFrame:
-        """Row ids and names."""
         return self.rows(table, tables.NAME_COLUMNS)
 
     def domains(self) -> pl.DataFrame:
-        """Row ids and names: VTune's own without their sign, and that of no domain null."""
+        """Returns row ids and names: VTune's own names without their prefix, and null for no domain."""
         names = self.names(tables.DOMAIN)
         if self._domains is None or self._domains[0] is not names:
             plain = pl.when(pl.col("name") != tables.NO_DOMAIN).then(builtin("name"))
@@ -172,28 +166,28 @@ class Database:
         return self._domains[1]
 
     def in_domain(self, frame: pl.DataFrame, of: str) -> pl.DataFrame:
-        """The frame with domain_name, of its column domain, which is one of that table."""
+        """Adds domain_name for the frame's column domain, which comes from the table `of`."""
         return self.referred(frame, "domain", self.domains(), f"{of}.domain", tables.DOMAIN)
 
-    def clock(self) -> Clock | None:
-        """The clock that dd_marker_info tells; None where it tells none, or several."""
+    def clock(self) -> ResultClock | None:
+        """Returns the clock from dd_marker_info; None unless it has exactly one valid row."""
         pairs = self.frame(tables.MARKER_INFO, tables.MARKER_INFO_COLUMNS).drop_nulls().unique()
         if pairs.height != 1:
             return None
         utc, system, frequency = pairs.row(0)
         sound = 0 < system < LATEST_NS and EPOCH_NS < utc * NS_OF_UTC < LATEST_NS
-        return Clock(MONOTONIC, utc * NS_OF_UTC - system) if sound and frequency == NANOSECONDS else None
+        return ResultClock(MONOTONIC, utc * NS_OF_UTC - system) if sound and frequency == NANOSECONDS else None
 
-    # --- what the file says of itself
+    # --- the file's lists of references and event tables
 
     def _stated_targets(self) -> dict[str, str]:
-        """'table.column' -> the table that it refers to, of those that the file has."""
+        """Returns 'table.column' -> the table that it refers to, if the file has that table."""
         stated = self.frame(tables.REFERENCES, tables.REFERENCES_COLUMNS).drop_nulls().iter_rows()
         return {column: table for column, table in stated if self.has(table)}
 
     def _events(self) -> list[str]:
-        """The tables of what happened: those that the file lists, and all that are called like no other. The rest
-        describes, or is left over from VTune's own work."""
+        """Returns the tables of events: those in the file's list, and others whose names do not look like descriptions
+        or left-overs of VTune's own work."""
         listed = set(self.frame(tables.INSTANCES, tables.INSTANCES_COLUMNS)["name"].drop_nulls())
         return sorted(
             name
@@ -204,12 +198,12 @@ class Database:
     # --- the rest
 
     def skip_the_rest(self) -> None:
-        """Count what is in tables of events that nobody asked for."""
+        """Counts the rows of tables of events that no translation has read, as an issue."""
         skipped = {}
         for name in self._events():
             if name in self._read or name in tables.ELAPSED:
                 continue
-            # What happened is in the rows of data; a band says when and where.
+            # A band only has the time and thread of the events in its table of data.
             if name.endswith(tables.bands("")) and self._file.count(tables.data(name.removesuffix(tables.bands("")))):
                 continue
             if rows := self._file.count(name):
@@ -218,23 +212,18 @@ class Database:
 
 
 def timed(frame: pl.DataFrame, table: str, issues: Issues) -> pl.DataFrame:
-    """The frame with start_ns and end_ns since 1970, without the rows whose start is no time."""
+    """Returns the frame with start_ns and end_ns since 1970, without rows that have no valid start."""
     times = {"start_tsc": "start", "end_tsc": "end"}
     columns = (utc_ns(name).alias(times[name]) if name in times else name for name in frame.columns)
     return in_time(frame.select(*columns), table, issues)
 
 
 def utc_ns(column: str) -> pl.Expr:
-    """Ticks as ns since 1970; nothing is before 2008."""
+    """Converts ticks to ns since 1970. Ticks up to 0 (before 2008) become null."""
     tsc = pl.col(column)
     return pl.when(tsc > 0).then(tsc // TICKS_OF_NS + EPOCH_NS).alias(column)
 
 
 def builtin(column: str) -> pl.Expr:
-    """A name of VTune's own without its sign."""
+    """Returns a name without the prefix of VTune's own names."""
     return pl.col(column).str.strip_prefix(tables.BUILTIN)
-
-
-def first_ns(frames: Iterable[pl.DataFrame]) -> int:
-    starts = [frame[name].min() for frame in frames for name in ("start_ns", "time_ns") if name in frame.columns]
-    return min((start for start in starts if isinstance(start, int)), default=EPOCH_NS)

@@ -1,10 +1,10 @@
-"""VTune's interval import: a CSV that VTune shows as tasks and frames, which opspan writes (views) and reads back.
+"""Reads VTune's interval import: a CSV that VTune shows as tasks and frames. opspan writes it in views.
 
     out-hostname-node7.csv:  name,start_tsc.UTC,end_tsc,pid,tid
                              aten::mm,2026-01-02 03:04:05.000000678,2026-01-02 03:04:05.000001678,812,815
 
-A row with a tid is a task, one without is a frame. Times are UTC, or ns of CLOCK_MONOTONIC_RAW; ticks of other clocks
-have no length that the file would tell.
+A row with a tid is a task, a row without is a frame. Times are UTC or ns of CLOCK_MONOTONIC_RAW; other clocks are
+refused, because the file does not say the length of their ticks.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from polars.exceptions import PolarsError
 from opspan.errors import NotReadable, ReadError
 from opspan.files import named_file, open_file
 from opspan.formats.columns import in_time
+from opspan.readers._databases import first_ns
 from opspan.readers.vtune import ranges
-from opspan.readers.vtune.database import MONOTONIC, first_ns
+from opspan.readers.vtune.database import EPOCH_NS, MONOTONIC
 from opspan.tables import Issues, Metadata, Tables
 
 HEADER = re.compile(rb"(?:\xef\xbb\xbf)?name,start_tsc\.(?P<clock>\w+),end_tsc(?:,pid,tid)?\s*(?:\n|$)")
@@ -70,8 +71,8 @@ def _trace(path: Path, raw: pl.DataFrame, clock: str, issues: Issues) -> Tables:
         is_async=pl.col("tid").is_null(),
         is_mark=pl.lit(value=False),
     )
-    made = ranges.ranges(frame)
-    zero_ns = 0 if clock == MONOTONIC else first_ns([made])
+    table = ranges.ranges(frame)
+    zero_ns = 0 if clock == MONOTONIC else first_ns([table], EPOCH_NS)
     host = HOST.search(path.name)
     metadata = Metadata(
         source="vtune",
@@ -81,11 +82,11 @@ def _trace(path: Path, raw: pl.DataFrame, clock: str, issues: Issues) -> Tables:
         clock=MONOTONIC if clock == MONOTONIC else None,
         origin_utc_ns=None if clock == MONOTONIC else zero_ns,
     )
-    made = made.with_columns(pl.col("start_ns", "end_ns") - zero_ns)
-    places = made.select("rank", "pid", "tid").unique(maintain_order=True)
+    table = table.with_columns(pl.col("start_ns", "end_ns") - zero_ns)
+    places = table.select("rank", "pid", "tid").unique(maintain_order=True)
     return Tables(
         (metadata,),
-        ranges=made,
+        ranges=table,
         threads=places.drop_nulls("tid"),
         processes=places.drop_nulls("pid").select("rank", "pid").unique(maintain_order=True),
         issues=issues.frame(),

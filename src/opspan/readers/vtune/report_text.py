@@ -1,9 +1,9 @@
-"""The text of a report, line by line: what is a table, what a figure, and what neither.
+"""Parses the text of a report line by line into tables, figures and notes.
 
     Elapsed Time: 9.094s                                 a figure
     Effective CPU Utilization: 18.6%                     a figure
      | The metric value is low, which may signal ...     advice: a note
-        Spin Time: 0s                                    a figure within the one above it
+        Spin Time: 0s                                    a figure within the figure above it
 
         Top Waiting Objects                              a title
         Sync Object   Wait Time  Wait Count              a table: columns as wide as their dashes
@@ -13,8 +13,8 @@
     Collection and Platform Info                         a title, underlined (before 2019)
     ----------------------------
 
-In a summary a table ends where its rows do. Any other report is one table up to its end, whatever stands empty between
-its rows: the lines of a source file, the blocks of a call graph. What is nothing of all that is a note.
+In a summary a table ends after its last row. Any other report is one table up to its end, even with empty lines between
+its rows, as between the lines of a source file or the blocks of a call graph. Any other line is a note.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from opspan.readers.vtune import report_words as words
 RULE = re.compile(r" *-+(?: {2,}-+)* *")
 FACT = re.compile(r"(?P<name>[^:]+?(?:: % of [^:]+)?):(?:\s+(?P<value>.*))?")  # NUMA: % of Remote Accesses: 1.2%
 ADVICE = re.compile(r"\s*\|(?:\s|$)")
-# What is said after a summary, in as many lines as it takes.
+# The first words of a note after a summary, which may take several lines.
 CLOSING = re.compile(r"If you want to skip descriptions of detected performance issues|\*\s?N/A is applied")
 PARAMETER = "Parameter"
 RECOMMENDED = "Recommendations"
-# The system's name was printed with all lines of /etc/os-release.
+# Some versions print the system's name with all lines of /etc/os-release.
 OS_RELEASE = re.compile(r"[A-Z][A-Z0-9_]*=")
-DEEPEST = 64  # titles within one another; a name has all of those above it
-FAR = 100  # lines without a row, within a table of a summary
+DEEPEST = 64  # most levels of titles; the section of a figure has all titles above it
+FAR = 100  # most lines without a row within a table of a summary
 
 
 @dataclass
-class Table:
+class ReportTable:
     titles: list[str]
     section: str | None
     rows: list[list[str]] = field(default_factory=list)
@@ -54,10 +54,10 @@ class Fact:
 
 @dataclass
 class Text:
-    tables: list[Table] = field(default_factory=list)
+    tables: list[ReportTable] = field(default_factory=list)
     facts: list[Fact] = field(default_factory=list)
-    titles: list[str] = field(default_factory=list)  # of sections
-    notes: list[str] = field(default_factory=list)  # lines that are neither
+    titles: list[str] = field(default_factory=list)  # titles of sections
+    notes: list[str] = field(default_factory=list)  # all other lines
 
     @property
     def is_summary(self) -> bool:
@@ -72,28 +72,28 @@ def parse(lines: list[str]) -> Text:
 
 
 class _Columns:
-    """Where the columns of a table are, by the dashes under its titles."""
+    """The places of the columns of a table, from the dashes under its titles."""
 
     def __init__(self, rule: str) -> None:
         self.spans = [match.span() for match in re.finditer(r"-+", rule)]
         self.indent = self.spans[0][0]
         self._gaps = [(one[1], other[0]) for one, other in pairwise(self.spans)]
         begins = [begin for begin, _ in self.spans]
-        # By characters: names may be of several bytes. Each column goes up to the next, the last as far as the line.
+        # Counted in characters, not bytes. Each column ends where the next begins; the last column ends with the line.
         self._ends: list[tuple[int, int | None]] = list(zip(begins, [*begins[1:], None], strict=True))
 
     def cells(self, line: str) -> list[str] | None:
-        """What stands in each column; None where something stands left of them or between them."""
+        """Returns the text in each column; None if there is text left of the columns or between them."""
         if line[: self.indent].strip() or any(line[begin:end].strip() for begin, end in self._gaps):
             parts = re.split(r" {2,}", line.strip())
-            # Cells wider than VTune took them for move those after them.
+            # A cell that is wider than VTune expected moves the cells after it.
             return parts if len(parts) == len(self.spans) > 2 and not line[: self.indent].strip() else None
         first, *others = (line[begin:end] for begin, end in self._ends)
-        return [first.rstrip(), *(cell.strip() for cell in others)]  # the first one's indentation is the depth
+        return [first.rstrip(), *(cell.strip() for cell in others)]  # the indentation of the first cell is the depth
 
     def is_row(self, line: str, printed: int) -> bool:
-        """Whether a line is certainly a row: printed as wide as the table, or with two cells; and what stands in a
-        column begins or ends where its dashes do."""
+        """Returns whether a line is certainly a row: printed as wide as the table, or with two cells; and the text in
+        each column begins or ends where its dashes begin or end."""
         cells = self.cells(line)
         if cells is None or (printed <= self.spans[-1][0] and sum(map(bool, cells)) < min(2, len(cells))):
             return False
@@ -108,9 +108,9 @@ class _Parser:
         self._lines = [line.rstrip() for line in lines]
         self._widths = [len(line) for line in lines]
         self._at = 0
-        self._path: list[tuple[int, str]] = []  # what the line is within: its indentation and name
-        self._title: str | None = None  # of a table that begins here
-        self._found = Text()
+        self._path: list[tuple[int, str]] = []  # indentation and name of each title above the line
+        self._title: str | None = None  # title of a table that begins here
+        self._text = Text()
         self._is_summary = any(
             words.is_summary([line.strip()]) or (place and self._lines[place - 1] and self._is_table(place, False))
             for place, line in enumerate(self._lines)
@@ -125,7 +125,7 @@ class _Parser:
                 self._take_table()
             else:
                 self._take_line(line)
-        return self._found
+        return self._text
 
     # --- tables
 
@@ -135,21 +135,21 @@ class _Parser:
         )
 
     def _is_table(self, place: int, in_summary: bool | None = None) -> bool:
-        """Whether titles stand here, and their dashes below."""
+        """Returns whether this line has titles, and the next line their dashes."""
         if not self._is_rule(place + 1) or self._is_rule(place):
             return False
         columns = _Columns(self._lines[place + 1])
         titles = columns.cells(self._lines[place])
         if titles is None or not all(titles):
             return False
-        # One title over one rule is a section's, but for what VTune groups by.
+        # One title over one rule begins a section, unless the title is a grouping of VTune.
         is_summary = self._is_summary if in_summary is None else in_summary
         return len(titles) > 1 or (titles[0].strip() in words.KEYS and not is_summary)
 
     def _take_table(self) -> None:
         columns = _Columns(self._lines[self._at + 1])
         titles = [title.strip() for title in columns.cells(self._lines[self._at]) or ()]
-        table = Table(titles, self._title)
+        table = ReportTable(titles, self._title)
         self._title = None
         self._at += 2
         while (place := self._next_row(columns)) is not None:
@@ -157,16 +157,18 @@ class _Parser:
             if table.rows and self._is_summary:
                 table.rows[-1][-1] = "\n".join([table.rows[-1][-1], *between])  # a cell of several lines
             else:
-                self._found.notes += between
+                self._text.notes += between
             table.rows.append(columns.cells(self._lines[place]) or [])
             self._at = place + 1
-        if titles[0] == PARAMETER and len(titles) == 2:  # figures, before 2019; the other title is the result's name
-            self._found.facts += [Fact(table.section, name.strip(), text or None) for name, text in table.rows]
+        if (
+            titles[0] == PARAMETER and len(titles) == 2
+        ):  # figures in versions before 2019; the other title is the result's name
+            self._text.facts += [Fact(table.section, name.strip(), text or None) for name, text in table.rows]
         else:
-            self._found.tables.append(table)
+            self._text.tables.append(table)
 
     def _next_row(self, columns: _Columns) -> int | None:
-        """The line of the next row; None where the table has ended."""
+        """Returns the line of the next row; None if the table has ended."""
         seen_gap = False
         for place in range(self._at, len(self._lines)):
             line = self._lines[place]
@@ -179,7 +181,7 @@ class _Parser:
                 if columns.cells(line) is not None:
                     return place
                 continue
-            # Below an empty line stands, sooner than a row, a figure or the title of the next table.
+            # After an empty line, a figure or the title of the next table is more likely than a row.
             is_other = seen_gap and (FACT.fullmatch(line.strip()) or self._is_table(place + 1))
             if columns.is_row(line, self._widths[place]) and not is_other:
                 return place
@@ -207,8 +209,8 @@ class _Parser:
             self._at += 1
         elif indent and any(name == RECOMMENDED for _, name in self._path):
             self._note(text)
-        elif (found := FACT.fullmatch(text)) and (indent or not text[0].islower()):
-            self._take_fact(indent, found["name"].strip(), (found["value"] or "").strip())
+        elif (match := FACT.fullmatch(text)) and (indent or not text[0].islower()):
+            self._take_fact(indent, match["name"].strip(), (match["value"] or "").strip())
         elif self._has_more(indent):
             self._take_title(indent, text)
         else:
@@ -217,21 +219,21 @@ class _Parser:
 
     def _note(self, text: str) -> None:
         if text:
-            self._found.notes.append(text)
+            self._text.notes.append(text)
 
     def _take_closing(self) -> None:
-        """Up to an empty line or a table."""
+        """Takes the lines up to an empty line or a table as notes."""
         while True:
             self._note(self._lines[self._at].strip())
             following = self._at + 1
             if following >= len(self._lines) or not self._lines[following] or self._is_table(following):
                 return
             if CLOSING.match(self._lines[self._at].strip()) and self._lines[self._at].endswith("."):
-                return  # all of it in one line
+                return  # the note has only one line
             self._at = following
 
     def _system(self, value: str) -> str:
-        """A value that begins with a line of os-release, with those that follow."""
+        """Returns a value that begins with a line of os-release, together with the lines after it."""
         lines = [value]
         while True:
             place = self._at + 1
@@ -246,16 +248,16 @@ class _Parser:
         self._leave(indent)
         if value or not self._has_more(indent):
             text = self._system(value) if "=" in value else value
-            self._found.facts.append(Fact(self._section(), name, text or None))
+            self._text.facts.append(Fact(self._section(), name, text or None))
         else:
-            self._found.titles.append(name)
+            self._text.titles.append(name)
         self._enter(indent, name)
         self._title = name if not value else None
 
     def _take_title(self, indent: int, text: str) -> None:
         self._leave(indent)
         self._enter(indent, text)
-        self._found.titles.append(text)
+        self._text.titles.append(text)
         self._title = text
 
     def _enter(self, indent: int, name: str) -> None:
@@ -263,7 +265,7 @@ class _Parser:
             self._path.append((indent, name))
 
     def _leave(self, indent: int) -> None:
-        """What is not further left than this line has ended."""
+        """Ends the titles that are not further left than this line."""
         while self._path and self._path[-1][0] >= indent:
             self._path.pop()
 
@@ -271,7 +273,7 @@ class _Parser:
         return " / ".join(name for _, name in self._path) or None
 
     def _has_more(self, indent: int) -> bool:
-        """Whether the next line that is no advice is within this one, or a table."""
+        """Returns whether the next line (advice does not count) is within this line, or begins a table."""
         for place in range(self._at + 1, len(self._lines)):
             line = self._lines[place]
             if line and not ADVICE.match(line):

@@ -1,10 +1,10 @@
-"""The words by which a report of VTune is told from what other programs print: titles of columns, names of figures.
+"""Lists the words that distinguish a report of VTune from other output: titles of columns, names of figures.
 
-    Function,CPU Time,Module          a grouping of VTune's, with a metric that others have too
-    Sync Object,Spin Time             a metric that only VTune calls so
+    Function,CPU Time,Module          a grouping of VTune, with a metric that other programs print too
+    Sync Object,Spin Time             a metric that only VTune prints
     Benchmark,CPU Time,Iterations     neither: not a report
 
-A dashed table or a line `Key: value` alone means nothing: nsys, torch, pip, benchmarks and logs have them all.
+A dashed table or a line `Key: value` is not enough, because nsys, torch, pip, benchmarks and logs print them too.
 """
 
 from __future__ import annotations
@@ -12,79 +12,26 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-# What the first column may be called: VTune's groupings.
-KEYS = (
-    "Task Type",
-    "Task Domain",
-    "Task Duration Type",
-    "Host Task",
-    "Computing Task",
-    "Source Computing Task",
-    "Computing Task Purpose",
-    "Offload Region",
-    "Function Stack",
-    "Function Range",
-    "Function",
-    "Source Function Stack",
-    "Source Function",
-    "Call Stack",
-    "Callstack",
-    "Callsite",
-    "Hierarchy Level",
-    "Module",
-    "Module Path",
-    "Bin",
-    "Bin Start Time",
-    "Process",
-    "Process ID",
-    "PID",
-    "Thread",
-    "Thread ID",
-    "TID",
-    "Source File",
-    "Source File Path",
-    "Source Line",
-    "Line",
-    "Address",
-    "Code Location",
-    "Basic Block",
-    "Class",
-    "Frame Domain",
-    "Frame Type",
-    "Frame Duration Type",
-    "Frame",
-    "Region Domain",
-    "Region Type",
-    "OpenMP Region",
-    "OpenMP Barrier-to-Barrier Segment",
-    "Barrier",
-    "Sync Object",
-    "Sync Object Type",
-    "Wait Function",
-    "Memory Object",
-    "Bandwidth Domain",
-    "Package",
-    "Core",
-    "Physical Core",
-    "Logical Core",
-    "H/W Context",
-    "GPU Adapter",
-    "GPU Engine",
-    "Hardware Event Type",
-    "Uncore Event Type",
-    "Counter Type",
-    "Simultaneously Utilized Logical CPUs",
-    "Simultaneously Running Threads",
-    "Index",
-)
+# Titles of the first column: the groupings of VTune.
+_KEYS = """\
+Task Type, Task Domain, Task Duration Type, Host Task, Computing Task, Source Computing Task, Computing Task Purpose,
+Offload Region, Function Stack, Function Range, Function, Source Function Stack, Source Function, Call Stack,
+Callstack, Callsite, Hierarchy Level, Module, Module Path, Bin, Bin Start Time, Process, Process ID, PID, Thread,
+Thread ID, TID, Source File, Source File Path, Source Line, Line, Address, Code Location, Basic Block, Class, Frame
+Domain, Frame Type, Frame Duration Type, Frame, Region Domain, Region Type, OpenMP Region, OpenMP Barrier-to-Barrier
+Segment, Barrier, Sync Object, Sync Object Type, Wait Function, Memory Object, Bandwidth Domain, Package, Core,
+Physical Core, Logical Core, H/W Context, GPU Adapter, GPU Engine, Hardware Event Type, Uncore Event Type, Counter
+Type, Simultaneously Utilized Logical CPUs, Simultaneously Running Threads, Index
+"""
+KEYS = tuple(_KEYS.replace("\n", " ").strip().split(", "))
 KEY = "|".join(re.escape(key) for key in sorted(KEYS, key=len, reverse=True))
-# Metrics of VTune's that other programs have as well: they count beside one of the keys.
+# Metrics that other programs print too: they only count together with one of the keys.
 SHARED = re.compile(
     r"(?:CPU|Elapsed|Wait|Idle|Task|Frame|Total|Self|Average|Instance|Overhead|Execution) Time\b|Time:Self|Time:Total"
     r"|(?:Task|Wait|Frame|Instance|Event|Sample|Call) Count\b|Count:|% of |Frame Rate|Utilization|Loads$|Stores$"
     r"|Start Address|Source File"
 )
-# No other program has these words.
+# Words that no other program prints.
 OWN = re.compile(
     r"Function \(Full\)|Hardware Event|Spin Time|Spin and Overhead|Effective Time|Overhead Time:|CPI Rate"
     r"|(?:Self|Total) Time:|CPU Time:|Wait Time:|Wait Time with|Clockticks|Instructions Retired|Events Per Sample"
@@ -93,7 +40,7 @@ OWN = re.compile(
     r"|OpenMP (?:Potential Gain|Region)|Potential Gain|Imbalance:|Estimated Call Count|CPU_CLK_UNHALTED|INST_RETIRED"
 )
 SUMMARY = ("Hierarchy Level", "Metric Name", "Metric Value")
-# Names of figures, and of what they stand under, in a summary and nowhere else.
+# Names of figures and of their sections that only a summary has.
 FIGURES = re.compile(
     r"Collection and Platform Info|Paused Time|Total Thread Count"
     r"|Effective (?:CPU|(?:Physical|Logical) Core) Utilization"
@@ -102,12 +49,12 @@ FIGURES = re.compile(
     r"|Back-End Bound|Thread Oversubscription|Wait Time with poor|OpenMP Analysis|Microarchitecture Usage"
     r"|GPU (?:Time, %|Stack|Utilization)|EU Array|XVE Array"
 )
-# This one others print as well: in a summary the other stands within it.
+# Other programs print an elapsed time too, but only in VTune's summary CPU Time is within it.
 ELAPSED, WITHIN_ELAPSED = "Elapsed Time", "CPU Time"
 
 
 def is_vtunes(titles: Sequence[str], *, is_tools: bool = False) -> bool:
-    """Whether columns with these titles are those of a report of VTune. `is_tools`: VTune speaks in the same file."""
+    """Returns whether columns with these titles are from VTune. `is_tools`: the file has other messages of VTune."""
     if tuple(titles[: len(SUMMARY)]) == SUMMARY or (titles[:1] == ["Parameter"] and len(titles) > 1):
         return True
     others = titles[1:]
@@ -121,5 +68,5 @@ def is_vtunes(titles: Sequence[str], *, is_tools: bool = False) -> bool:
 
 
 def is_summary(names: Sequence[str]) -> bool:
-    """Whether figures and titles with these names are those of a summary."""
+    """Returns whether one of the names of figures and titles only occurs in a summary."""
     return any(FIGURES.match(name) for name in names)

@@ -1,18 +1,18 @@
-"""What `vtune -report` prints, as a frame: sums by name, never events.
+"""Reads the output of `vtune -report` into a frame: sums by name, never events.
 
-    Task Type,CPU Time,Memory Bound(%)          CSV, with whatever delimiter was asked for
+    Task Type,CPU Time,Memory Bound(%)          CSV, with the delimiter that the user chose
     aten::mm,1.234,12.5
 
     Task Type     Task Time  Task Count         text: columns as wide as their dashes (report_text.py)
     ------------  ---------  ----------
     aten::linear     0.816s      30,000
 
-    Elapsed Time: 324.611s                      a summary: what is inside something is indented; and tables as above
+    Elapsed Time: 324.611s                      a summary: indented figures belong to the one above; and tables as above
         CPU Time: 303.336s
 
-Columns are called as VTune titles them, and hold numbers where all of their cells are some: seconds without `s`, shares
-without `%`. A summary becomes one long frame: section, name, metric, value (a number), text (as it was printed). What
-VTune's words (report_words.py) are not found in is no report.
+Columns have VTune's titles, and hold numbers if all of their cells are numbers: seconds without `s`, shares without
+`%`. A summary becomes one long frame: section, name, metric, value (a number), text (as printed). A file without
+VTune's words (report_words.py) is not a report.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from pathlib import Path
 import polars as pl
 from polars.exceptions import PolarsError
 
-from opspan.errors import NotATrace, NotReadable, ReadError
-from opspan.files import open_file
+from opspan.errors import NotATrace, ReadError
 from opspan.formats.boundary import boundary
 from opspan.formats.budget import REPORT, REPORT_COLUMNS, REPORT_TABLES
 from opspan.readers.vtune import report_text
-from opspan.readers.vtune.report_text import Fact, Table, Text
+from opspan.readers.vtune.report_text import Fact, ReportTable, Text
 from opspan.readers.vtune.report_words import KEY, SUMMARY, is_vtunes
+from opspan.readers.vtune.result_files import first_bytes
 from opspan.tables import Issues
 
 SNIFFED = 1 << 18
@@ -43,15 +43,15 @@ HEADER = re.compile(
 )
 ONE_COLUMN = re.compile(rf'"?(?:{KEY})"?\s*')
 OTHER_DELIMITERS = "\t;|^,"
-LINE_END = re.compile(r"\r\n|\r|\n")  # not what Unicode counts as one: names may have it
-# Progress stands in front of what is printed after it, as if it were overwritten.
+LINE_END = re.compile(r"\r\n|\r|\n")  # no other line ends of Unicode, because names may contain them
+# VTune expects that a terminal overwrites its progress, so that it is in front of the next output.
 PROGRESS = re.compile(
     r"(?:(?:vtune|amplxe(?:-cl)?): )?Executing actions +\d+ %(?: \S+)*(?: {2,}|[ \t]*$)", re.MULTILINE
 )
 TOOL = re.compile(
     r"(?:vtune|amplxe(?:-cl)?): |Column filter is ON|war:|Intel\(R\) VTune|Executing actions", re.IGNORECASE
 )
-SAID = re.compile(rf"{TOOL.pattern}|Using result path|Copyright ", re.IGNORECASE)
+TOOL_LINE = re.compile(rf"{TOOL.pattern}|Using result path|Copyright ", re.IGNORECASE)
 STACK = "Function Stack"
 EXPECTED = "expected what `vtune -report hotspots -group-by task -format csv -report-output FILE` writes"
 
@@ -59,18 +59,18 @@ LONG = {"section": pl.String, "name": pl.String, "metric": pl.String, "value": p
 
 
 @dataclass(frozen=True)
-class Report:
-    frame: pl.DataFrame  # a summary as a long one, every other report as its one table
-    notes: tuple[str, ...] = ()  # lines that are neither in a table nor a figure: advice, the program's output
-    cut: int = 0  # rows with more cells than there are titles
+class VtuneReport:
+    frame: pl.DataFrame  # a long frame of a summary, or the table of any other report
+    notes: tuple[str, ...] = ()  # lines outside tables and figures: advice, the program's output
+    cut: int = 0  # number of rows with more cells than titles
     path: Path | None = None
 
     @property
     def issues(self) -> Issues:
-        found = Issues(str(self.path) if self.path else None)
-        found.add("report_notes", len(self.notes), repr(self.notes[0][:80]) if self.notes else "")
-        found.add("odd_cells", self.cut, "rows of the report have more cells than it has titles")
-        return found
+        issues = Issues(str(self.path) if self.path else None)
+        issues.add("report_notes", len(self.notes), repr(self.notes[0][:80]) if self.notes else "")
+        issues.add("odd_cells", self.cut, "rows of the report have more cells than it has titles")
+        return issues
 
 
 def read_report(path: Path) -> pl.DataFrame:
@@ -78,73 +78,68 @@ def read_report(path: Path) -> pl.DataFrame:
         return read(path).frame
 
 
-def read(path: Path) -> Report:
+def read(path: Path) -> VtuneReport:
     text = _text(path, REPORT.allows() + 1)
     if len(text) > REPORT.allows():
         raise REPORT.passed(path)
     if "\0" in text:
         raise NotATrace(f"{path} is not text; expected the output of `vtune -report`")
     lines, is_tools = _lines(text)
-    found = _of_text(path, report_text.parse(lines), is_tools) or _of_csv(path, lines, is_tools)
-    if found is None:
+    report = _report(path, lines, is_tools)
+    if report is None:
         begins = repr(next((line.strip() for line in lines if line.strip()), "")[:40])
         raise NotATrace(
             f"{path} is not a report of VTune: it begins {begins}, and has no columns or figures that VTune prints; "
             f"{EXPECTED}"
         )
-    return replace(found, path=path)
+    return replace(report, path=path)
 
 
 def is_report(path: Path) -> bool:
-    """Whether a file begins as a report does."""
+    """Returns whether a file begins like a report."""
     try:
         text = _text(path, SNIFFED)
-        if "\0" in text:
-            return False
-        lines, is_tools = _lines(text)
-        return (_of_text(path, report_text.parse(lines), is_tools) or _of_csv(path, lines, is_tools)) is not None
+        return "\0" not in text and _report(path, *_lines(text)) is not None
     except ReadError:
         return False
 
 
+def _report(path: Path, lines: list[str], is_tools: bool) -> VtuneReport | None:
+    return _of_text(path, report_text.parse(lines), is_tools) or _of_csv(path, lines, is_tools)
+
+
 def _text(path: Path, most: int) -> str:
-    try:
-        with open_file(path) as file:
-            raw = file.read(most)
-    except OSError as error:
-        raise NotReadable(f"cannot read {path}: {error.strerror}") from error
+    raw = first_bytes(path, most)
     return raw.decode("utf-16" if raw.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig", "replace")
 
 
 def _lines(text: str) -> tuple[list[str], bool]:
-    """The lines, without what the tool says of its own work, and whether it said any of that."""
+    """Returns the lines without messages of the tool, and whether VTune itself wrote any of these messages."""
     lines = LINE_END.split(PROGRESS.sub("", LINE_END.sub("\n", text)))
-    kept = [line for line in lines if not SAID.match(line)]
     is_tools = any(TOOL.match(line) for line in lines) or PROGRESS.search(text) is not None
-    return kept, is_tools
+    return [line for line in lines if not TOOL_LINE.match(line)], is_tools
 
 
 # --- text
 
 
-def _of_text(path: Path, text: Text, is_tools: bool) -> Report | None:
-    """None: neither a table of VTune's nor its figures."""
+def _of_text(path: Path, text: Text, is_tools: bool) -> VtuneReport | None:
+    """Returns None if the text has neither a table nor figures of VTune."""
     _bound(path, text.tables, max((len(table.titles) for table in text.tables), default=0))
     has_tables = any(is_vtunes(table.titles, is_tools=is_tools) for table in text.tables)
     if not has_tables and not (text.is_summary and (text.facts or text.tables)):
         return None
     if len(text.tables) == 1 and not text.is_summary:
         notes = [*text.notes, *text.titles, *(f"{fact.name}: {fact.text or ''}" for fact in text.facts)]
-        return Report(_numbers(_frame(text.tables[0]), path), tuple(notes))
-    return Report(_summary(text.facts, text.tables), tuple(text.notes))
+        return VtuneReport(_numbers(_frame(text.tables[0]), path), tuple(notes))
+    return VtuneReport(_summary(text.facts, text.tables), tuple(text.notes))
 
 
-def _frame(table: Table) -> pl.DataFrame:
-    titles = _unlike(table.titles)
-    return pl.DataFrame(table.rows, schema=dict.fromkeys(titles, pl.String), orient="row")
+def _frame(table: ReportTable) -> pl.DataFrame:
+    return pl.DataFrame(table.rows, schema=dict.fromkeys(_distinct(table.titles), pl.String), orient="row")
 
 
-def _summary(facts: list[Fact], tables: list[Table]) -> pl.DataFrame:
+def _summary(facts: list[Fact], tables: list[ReportTable]) -> pl.DataFrame:
     rows = [{"section": fact.section, "name": fact.name, "text": fact.text} for fact in facts]
     parts = [_melted(_frame(table), table.section) for table in tables]
     return pl.concat([_valued(pl.DataFrame(rows, schema=LONG)), *parts])
@@ -153,12 +148,14 @@ def _summary(facts: list[Fact], tables: list[Table]) -> pl.DataFrame:
 def _melted(frame: pl.DataFrame, section: str | None) -> pl.DataFrame:
     key = frame.columns[0]
     long = frame.unpivot(index=key, variable_name="metric", value_name="text").rename({key: "name"})
-    long = long.with_columns(pl.col("name", "text").cast(pl.String).str.strip_chars())  # null: a table without others
+    long = long.with_columns(
+        pl.col("name", "text").cast(pl.String).str.strip_chars()
+    )  # a table without other columns is null
     return _valued(long.with_columns(section=pl.lit(section, dtype=pl.String)))
 
 
 def _long(frame: pl.DataFrame) -> pl.DataFrame:
-    """A summary in CSV: its depth, what it is, how much."""
+    """Converts a summary in CSV, with the columns depth, name and value."""
     level, name, value = (pl.col(column) for column in SUMMARY)
     return _valued(frame.select(section=level, name=name.str.strip_chars(), text=value.str.strip_chars()))
 
@@ -172,8 +169,8 @@ def _valued(frame: pl.DataFrame) -> pl.DataFrame:
 # --- CSV
 
 
-def _of_csv(path: Path, lines: list[str], is_tools: bool) -> Report | None:
-    """What begins with a line of titles, and again with each further one; None where there is none."""
+def _of_csv(path: Path, lines: list[str], is_tools: bool) -> VtuneReport | None:
+    """Returns the tables in CSV. Each line of titles begins another table; None without such a line."""
     heads = list(_headers(lines, is_tools))
     if not heads:
         return None
@@ -186,13 +183,13 @@ def _of_csv(path: Path, lines: list[str], is_tools: bool) -> Report | None:
     cut = sum(part_cut for _, part_cut in parts)
     if len(parts) > 1:
         frames = [_long(part) if _is_long(part) else _melted(part, None) for part, _ in parts]
-        return Report(pl.concat(frames), tuple(notes), cut)
+        return VtuneReport(pl.concat(frames), tuple(notes), cut)
     frame = parts[0][0]
-    return Report(_long(frame) if _is_long(frame) else _numbers(frame, path), tuple(notes), cut)
+    return VtuneReport(_long(frame) if _is_long(frame) else _numbers(frame, path), tuple(notes), cut)
 
 
 def _bound(path: Path, tables: Sized, columns: int) -> None:
-    """Each table is a frame, each column a series."""
+    """Limits tables and columns, because each table becomes a frame and each column a series."""
     for limit, count in ((REPORT_TABLES, len(tables)), (REPORT_COLUMNS, columns)):
         if count > limit.allows():
             raise limit.passed(path)
@@ -203,14 +200,14 @@ def _is_long(frame: pl.DataFrame) -> bool:
 
 
 def _headers(lines: list[str], is_tools: bool) -> Iterator[tuple[int, str]]:
-    """The lines of titles, each with its delimiter."""
+    """Yields the lines of titles, each with its delimiter."""
     seen = False
     for place, line in enumerate(lines):
-        found = HEADER.match(line)
+        match = HEADER.match(line)
         if is_tools and not seen and ONE_COLUMN.fullmatch(line):
             yield place, ","
             seen = True
-        for delimiter in [found["delimiter"]] if found else OTHER_DELIMITERS:
+        for delimiter in [match["delimiter"]] if match else OTHER_DELIMITERS:
             if delimiter in line and is_vtunes(_cells(line, delimiter), is_tools=is_tools):
                 yield place, delimiter
                 seen = True
@@ -220,12 +217,12 @@ def _headers(lines: list[str], is_tools: bool) -> Iterator[tuple[int, str]]:
 def _cells(line: str, delimiter: str) -> list[str]:
     try:
         return [cell.strip() for cell in next(csv.reader([line], delimiter=delimiter), [])]
-    except csv.Error:  # a line without end, a delimiter that is none
+    except csv.Error:  # a quote that does not end, or an invalid delimiter
         return []
 
 
 def _table(path: Path, lines: list[str], delimiter: str) -> tuple[pl.DataFrame, int]:
-    """The rows below their titles, and how many have more cells than there are titles."""
+    """Returns the rows below the titles, and the number of rows with more cells than titles."""
     text = "\n".join(line for line in lines if line.strip()) + "\n"
     cut = 0
     try:
@@ -237,7 +234,7 @@ def _table(path: Path, lines: list[str], delimiter: str) -> tuple[pl.DataFrame, 
             cut = sum(any(cell.strip() for cell in row[raw.width :]) for row in rows)
     except (PolarsError, ValueError, csv.Error) as error:
         raise ReadError(f"{path} is a damaged report ({' '.join(str(error).split())[:120]})") from error
-    titles = _unlike([(title or "").strip() for title in raw.row(0)])
+    titles = _distinct([(title or "").strip() for title in raw.row(0)])
     return raw.slice(1).rename(dict(zip(raw.columns, titles, strict=True))), cut
 
 
@@ -251,8 +248,8 @@ def _csv(text: str, delimiter: str, *, is_cut: bool) -> pl.DataFrame:
     )
 
 
-def _old_summary(lines: list[str], delimiter: str) -> Report:
-    """Before 2019 a summary in CSV was sections apart by empty lines: a title, and a table or figures.
+def _old_summary(lines: list[str], delimiter: str) -> VtuneReport:
+    """Reads a summary in CSV from before 2019: sections between empty lines, with a title, and a table or figures.
 
     CPU
     Parameter,r002hs
@@ -274,17 +271,17 @@ def _old_summary(lines: list[str], delimiter: str) -> Report:
         else:
             notes.append(line.strip())
     facts = [Fact(section, name, "\n".join(texts) or None) for section, name, texts in rows]
-    return Report(_summary(facts, []), tuple(notes))
+    return VtuneReport(_summary(facts, []), tuple(notes))
 
 
-def _unlike(titles: list[str]) -> list[str]:
-    """The titles; one that stands there again gets a number."""
+def _distinct(titles: list[str]) -> list[str]:
+    """Adds a number to each title that occurs again."""
     seen: dict[str, int] = {}
-    made = []
+    names = []
     for title in titles:
         seen[title] = seen.get(title, 0) + 1
-        made.append(title if seen[title] == 1 else f"{title} ({seen[title]})")
-    return made if len(set(made)) == len(made) else [f"{title} [{place}]" for place, title in enumerate(made)]
+        names.append(title if seen[title] == 1 else f"{title} ({seen[title]})")
+    return names if len(set(names)) == len(names) else [f"{name} [{place}]" for place, name in enumerate(names)]
 
 
 # --- numbers
@@ -294,7 +291,7 @@ _UNITS = {"": 1.0, "%": 1.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
 
 
 def _numbers(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
-    """The first column as names, each other one as numbers where all of its cells are some."""
+    """Keeps the first column as names; converts each other column to numbers if all of its cells are numbers."""
     if not frame.columns:
         raise NotATrace(f"{path} is a report without columns")
     key, others = frame.columns[0], frame.columns[1:]
@@ -302,17 +299,16 @@ def _numbers(frame: pl.DataFrame, path: Path) -> pl.DataFrame:
         depth = pl.col(key).str.len_chars() - pl.col(key).str.strip_chars_start().str.len_chars()
         frame = frame.with_columns(depth.cast(pl.Int64).alias("depth"))
     frame = frame.with_columns(pl.col(name).str.strip_chars() for name in (key, *others))
-    found = frame.select(_number(pl.col(name)).alias(name) for name in others)
-    is_number = [
-        name
-        for name in others
-        if found[name].count() and not (found[name].is_null() & (frame[name].fill_null("") != "")).any()
-    ]
-    return frame.with_columns(found[name] for name in is_number)
+    numbers = frame.select(_number(pl.col(name)).alias(name) for name in others)
+    return frame.with_columns(
+        column
+        for column in numbers
+        if column.count() and not (column.is_null() & (frame[column.name].fill_null("") != "")).any()
+    )
 
 
 def _number(text: pl.Expr) -> pl.Expr:
-    """1.5, 0.816s, 12.5ms (as seconds), 13.5%, 30,000, 2.1e9; nothing else."""
+    """Parses 1.5, 0.816s, 12.5ms (as seconds), 13.5%, 30,000 and 2.1e9; null for anything else."""
     text = text.str.strip_chars()
     plain = text.str.extract(_NUMBER, 1).str.replace_all(",", "", literal=True).cast(pl.Float64, strict=False)
     return plain * text.str.extract(_NUMBER, 2).fill_null("").replace_strict(

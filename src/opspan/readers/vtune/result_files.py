@@ -1,9 +1,9 @@
-"""The files of a result: its database, the file that describes it, how it was collected, its containers.
+"""Finds the files of a result: its database, its descriptor, the collector's options, its containers.
 
 r000hs/  r000hs.vtune (r000hs.amplxe before 2018)      XML: product, host, times
          config/runss.options                          one option a line; after `--` the program and its arguments
          sqlite-db/dicer.db                            written by `vtune -finalize`
-         sqlite-db/pmu_data/container.metadata         a table whose rows lie outside SQLite
+         sqlite-db/pmu_data/container.metadata         a table with rows outside SQLite
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from opspan.tables import Issues
 SUFFIXES = (".vtune", ".amplxe")
 DATABASE = Path("sqlite-db", "dicer.db")
 CONTAINER = "container.metadata"
-PROGRAM = "--"  # what follows in the options is the program
+PROGRAM = "--"  # the options after it are the program and its arguments
 
 
 @dataclass(frozen=True)
 class ResultFiles:
     database: Path
     shown: str  # the path that the user gave, for messages
-    facts: Mapping[str, str] = field(default_factory=dict)  # of the descriptor
-    options: tuple[str, ...] = ()  # of the collector
+    facts: Mapping[str, str] = field(default_factory=dict)  # from the descriptor
+    options: tuple[str, ...] = ()  # the collector's options
     command: tuple[str, ...] = ()  # the program and its arguments
     containers: tuple[Path, ...] = ()  # folders
 
@@ -51,29 +51,26 @@ def is_descriptor(head: bytes) -> bool:
 
 
 def find(path: Path, shown: str, issues: Issues) -> ResultFiles:
-    """The result that a path means: a folder, its descriptor, or its database, which need not lie in one."""
+    """Returns the files of a result. The path is its folder, its descriptor, or its database, even outside a folder."""
     folder = _folder(path)
     if folder is None:
         return ResultFiles(path, shown)
     database = folder / DATABASE
     if not database.is_file():
-        raise NotReadable(f"{shown} is a result that is not finalised: it has no {DATABASE}; run {_finalize(folder)}")
+        command_line = f"`vtune -finalize -r {shell_path(folder)}`"
+        raise NotReadable(f"{shown} is a result that is not finalised: it has no {DATABASE}; run {command_line}")
     options, command = _collector(folder)
     containers = tuple(sorted(file.parent for file in database.parent.glob(f"*/{CONTAINER}")))
     return ResultFiles(database, shown, _facts(folder, issues), options, command, containers)
 
 
 def _folder(path: Path) -> Path | None:
-    """The folder of the result; None: a database that is not in one."""
+    """Returns the folder of the result; None for a database without a result folder."""
     if path.is_dir():
         if not is_result(path):
             raise NotATrace(f"{path} is not a result of VTune: it has neither *.vtune, *.amplxe nor {DATABASE.parent}")
         return path
-    try:
-        with open_file(path) as file:
-            head = file.read(4096)
-    except OSError as error:
-        raise NotReadable(f"cannot read {path}: {error.strerror}") from error
+    head = first_bytes(path)
     if is_descriptor(head):
         return path.parent
     if not is_sqlite(head):
@@ -85,8 +82,12 @@ def _folder(path: Path) -> Path | None:
     return around if path.absolute() == around / DATABASE and is_result(around) else None
 
 
-def _finalize(folder: Path) -> str:
-    return f"`vtune -finalize -r {shell_path(folder)}`"
+def first_bytes(path: Path, count: int = 4096) -> bytes:
+    try:
+        with open_file(path) as file:
+            return file.read(count)
+    except OSError as error:
+        raise NotReadable(f"cannot read {path}: {error.strerror}") from error
 
 
 def _descriptor(folder: Path) -> Path | None:
@@ -94,13 +95,13 @@ def _descriptor(folder: Path) -> Path | None:
 
 
 def _facts(folder: Path, issues: Issues) -> dict[str, str]:
-    """<rdmgr><hostname type="string">node7</hostname> ...: texts by their tags."""
+    """Returns tag -> text of `<rdmgr><hostname type="string">node7</hostname> ...`."""
     file = _descriptor(folder)
     if file is None:
         return {}
     raw = _text(file)
     try:
-        # What VTune writes has no declarations of its own; entities are how small files become large.
+        # VTune writes no declarations. Others are refused, because entities can make a small file huge.
         if "<!" in raw.replace("<!--", ""):
             raise ElementTree.ParseError("it has declarations")
         root = ElementTree.fromstring(raw)
@@ -112,7 +113,7 @@ def _facts(folder: Path, issues: Issues) -> dict[str, str]:
 
 
 def _collector(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The collector's options, and the program that it ran."""
+    """Returns the collector's options, and the program that it ran with arguments."""
     options: list[str] = []
     command: tuple[str, ...] = ()
     for file in sorted(folder.glob("config/*.options")):
@@ -131,8 +132,8 @@ def _text(file: Path) -> str:
 
 
 def collects_tasks(options: tuple[str, ...]) -> bool | None:
-    """Whether the collector was asked for the program's tasks; None: the result does not say."""
+    """Returns whether the collector's options request the program's tasks; None without options in the result."""
     if not options:
         return None
-    told = [option for option in options if re.match(r"--(itt-config|type)=", option)]
-    return any(re.search(r"[=,:]task\b", option) for option in told)
+    types = [option for option in options if re.match(r"--(itt-config|type)=", option)]
+    return any(re.search(r"[=,:]task\b", option) for option in types)

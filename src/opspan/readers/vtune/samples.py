@@ -1,12 +1,12 @@
-"""Samples with their stacks -> the table samples.
+"""Reads samples with their stacks into the table samples.
 
-    cpu_data   user-mode sampling: what a thread did until end_tsc, duration: CPU time in ticks
-    pmu_data   hardware sampling: at end_tsc, count: how often the event had happened since the last one; mostly in a
-               container beside the database (containers.py)
+    cpu_data   user-mode sampling: the thread's activity until end_tsc; duration: CPU time in ticks
+    pmu_data   hardware sampling at end_tsc; count: number of events since the last sample; mostly in a container beside
+               the database (containers.py)
     attr -> dd_sample -> dd_callsite -> its parent ...; -> dd_code_location -> ... -> dd_function
 
-Callsites that are loops are left out where they have a parent: that is the loop's function, and stands there itself.
-Where the tool only counted events, there is one row an event for the whole run: those become counters.
+A callsite that is a loop is left out if it has a parent, because the parent is the loop's function. If the tool only
+counted events, there is one row for each event and the whole run: these rows become counters.
 """
 
 from __future__ import annotations
@@ -18,79 +18,68 @@ import polars as pl
 from opspan.formats.columns import narrow
 from opspan.formats.sqlite import ROWID
 from opspan.readers.vtune import containers, tables
-from opspan.readers.vtune.database import TICKS_OF_NS, Database, timed
+from opspan.readers.vtune.database import TICKS_OF_NS, ResultDatabase, timed
 
 SEPARATOR = ";"
-DEEPEST = 4_096  # frames of a stack; a damaged file may have callsites in a circle
-MOST_FRAMES = 50_000_000  # of all distinct stacks together
+DEEPEST = 4_096  # most frames of a stack, because callsites of a damaged file may form a cycle
+MOST_FRAMES = 50_000_000  # limit for all distinct stacks together
 PMU = "pmu_data"
 IN_CONTAINER = ("end_tsc", "start_tsc", "count", "dd_sample", "__bucket_idx.dd_thread")
 
 
-def read(database: Database, beside: tuple[Path, ...]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The table samples; and what was only counted, as rows of counters."""
+def read(database: ResultDatabase, beside: tuple[Path, ...]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Returns the table samples, and events that were only counted as rows of counters."""
     user, hardware = (database.aggregates(view) for view in tables.SAMPLES)
     user = user.with_columns(weight=pl.col("duration") // TICKS_OF_NS)
     parts = [user, hardware.with_columns(weight="count"), *_contained(database, beside)]
     wanted = ["attr", "pid", "tid", "start_ns", "end_ns", "weight"]
-    found = _described(database, pl.concat([part.select(wanted) for part in parts]))
+    rows = _described(database, pl.concat([part.select(wanted) for part in parts]))
     is_count = ((pl.col("events_per_sample") == 0) & pl.col("event").is_not_null()).fill_null(value=False)
-    counts, taken = found.filter(is_count), found.filter(~is_count)
-    samples = taken.select(
-        pl.lit(0, dtype=pl.Int32).alias("rank"), "pid", "tid", time(), "cpu", "weight", "event", "stack"
-    )
-    counters = counts.select(
-        pl.lit(0, dtype=pl.Int32).alias("rank"),
-        "pid",
-        "tid",
-        time(),
-        pl.col("event").alias("name"),
-        pl.col("weight").cast(pl.Float64).alias("value"),
-    )
+    # The time is the end, because a sample describes the activity until its end.
+    time = pl.coalesce("end_ns", "start_ns").alias("time_ns")
+    place = (pl.lit(0, pl.Int32).alias("rank"), pl.col("pid", "tid"), time)
+    samples = rows.filter(~is_count).select(*place, "cpu", "weight", "event", "stack")
+    value = pl.col("weight").cast(pl.Float64)
+    counters = rows.filter(is_count).select(*place, name="event", value=value)
     return narrow(samples, tables.SAMPLE, {"cpu": pl.Int32}, database.issues), counters
 
 
-def time() -> pl.Expr:
-    """A sample says what was until its end."""
-    return pl.coalesce("end_ns", "start_ns").alias("time_ns")
-
-
-def _contained(database: Database, beside: tuple[Path, ...]) -> list[pl.DataFrame]:
+def _contained(database: ResultDatabase, beside: tuple[Path, ...]) -> list[pl.DataFrame]:
     parts = []
     for folder in beside:
         if folder.name != PMU:
             continue
-        found = containers.read(folder, IN_CONTAINER, database.issues)
-        if found is None:
-            rows = containers.count(folder, database.issues)
-            database.issues.add("skipped_tables", rows, f"{folder.name}, in a container of another kind")
+        rows = containers.read(folder, IN_CONTAINER, database.issues)
+        if rows is None:
+            count = containers.count(folder, database.issues)
+            database.issues.add("skipped_tables", count, f"{folder.name}, in a container of another kind")
             continue
-        found = timed(found, PMU, database.issues)
-        owners = database.of_threads(found["__bucket_idx.dd_thread"], PMU)
-        parts.append(found.rename({"dd_sample": "attr", "count": "weight"}).with_columns(owners))
+        rows = timed(rows, PMU, database.issues)
+        owners = database.of_threads(rows["__bucket_idx.dd_thread"], PMU)
+        parts.append(rows.rename({"dd_sample": "attr", "count": "weight"}).with_columns(owners))
     return parts
 
 
-def _described(database: Database, found: pl.DataFrame) -> pl.DataFrame:
-    """The samples with cpu, event, events_per_sample and stack."""
+def _described(database: ResultDatabase, rows: pl.DataFrame) -> pl.DataFrame:
+    """Adds cpu, event, events_per_sample and stack to the samples."""
     samples = database.rows(tables.SAMPLE, tables.SAMPLE_COLUMNS)
-    found = database.referred(found, "attr", samples, f"{' and '.join(tables.SAMPLES)}, attr,", tables.SAMPLE)
+    rows = database.referred(rows, "attr", samples, f"{' and '.join(tables.SAMPLES)}, attr,", tables.SAMPLE)
     names = database.names(tables.PROCESSOR).select(ROWID, processor="name")
-    found = database.referred(found, "cpu", names, f"{tables.SAMPLE}.cpu", tables.PROCESSOR)
+    rows = database.referred(rows, "cpu", names, f"{tables.SAMPLE}.cpu", tables.PROCESSOR)
     types = database.rows(tables.EVENT_TYPE, tables.EVENT_TYPE_COLUMNS)
     known = database.rows(tables.EVENT_NAME, tables.EVENT_NAME_COLUMNS).select(name_id=ROWID, later="value")
     types = types.with_columns(name_id=pl.col("name").cast(pl.Int64, strict=False))
     types = types.join(known, on="name_id", how="left").select(
         ROWID, "events_per_sample", pl.coalesce("later", "name").cast(pl.Categorical).alias("event")
     )
-    found = database.referred(found, "event_type", types, f"{tables.SAMPLE}.event_type", tables.EVENT_TYPE)
-    stacks = _stacks(database, found["callsite"])
-    found = database.referred(found, "callsite", stacks, f"{tables.SAMPLE}.callsite", tables.CALLSITE)
-    return found.with_columns(pl.col("processor").str.extract(r"(\d{1,6})$").cast(pl.Int64).alias("cpu"))
+    rows = database.referred(rows, "event_type", types, f"{tables.SAMPLE}.event_type", tables.EVENT_TYPE)
+    stacks = _stacks(database, rows["callsite"])
+    rows = database.referred(rows, "callsite", stacks, f"{tables.SAMPLE}.callsite", tables.CALLSITE)
+    return rows.with_columns(pl.col("processor").str.extract(r"(\d{1,6})$").cast(pl.Int64).alias("cpu"))
 
 
-def _stacks(database: Database, used: pl.Series) -> pl.DataFrame:
-    """For each callsite in use its stack, the outermost function first."""
+def _stacks(database: ResultDatabase, used: pl.Series) -> pl.DataFrame:
+    """Returns the stack of each callsite in use, with the outermost function first."""
     sites = _functions(database, database.rows(tables.CALLSITE, tables.CALLSITE_COLUMNS))
     parents = sites.select(at=ROWID, up="parent")
     wanted = pl.DataFrame({ROWID: used.drop_nulls().unique()}).join(sites.select(ROWID), on=ROWID, how="semi")
@@ -103,20 +92,20 @@ def _stacks(database: Database, used: pl.Series) -> pl.DataFrame:
             break
         levels.append(at.with_columns(depth=pl.lit(depth, dtype=pl.Int32)))
         at = at.join(parents, on="at", how="left").select(ROWID, pl.col("up").alias("at"))
-    # In a circle, or deeper than any stack is: those have none.
+    # Callsites in a cycle, or deeper than any stack, get no stack.
     endless = at.filter(pl.col("at").is_not_null())[ROWID].unique()
     database.issues.add("damaged_file", len(endless), f"{tables.CALLSITE}, callsites without an end")
     if not levels:
         return pl.DataFrame(schema={ROWID: pl.Int64, "stack": pl.Categorical})
-    found = pl.concat(levels).filter(~pl.col(ROWID).is_in(endless.implode()))
-    found = found.join(sites.select(at=ROWID, function="function", hidden="is_hidden"), on="at", how="left")
-    found = found.filter(~pl.col("hidden")).sort("depth", descending=True)
-    stacks = found.group_by(ROWID).agg(pl.col("function").str.join(SEPARATOR).alias("stack"))
+    calls = pl.concat(levels).filter(~pl.col(ROWID).is_in(endless.implode()))
+    calls = calls.join(sites.select(at=ROWID, function="function", hidden="is_hidden"), on="at", how="left")
+    calls = calls.filter(~pl.col("hidden")).sort("depth", descending=True)
+    stacks = calls.group_by(ROWID).agg(pl.col("function").str.join(SEPARATOR).alias("stack"))
     return stacks.with_columns(pl.col("stack").cast(pl.Categorical))
 
 
-def _functions(database: Database, sites: pl.DataFrame) -> pl.DataFrame:
-    """The callsites with the name of their function, their parent, and whether it is a loop that need not be shown."""
+def _functions(database: ResultDatabase, sites: pl.DataFrame) -> pl.DataFrame:
+    """Returns the callsites with function, parent, and is_hidden for a loop whose parent is its function."""
     sites = database.follow(sites, tables.CALLSITE, "code_loc", tables.CODE_COLUMNS, tables.CODE)
     sites = database.follow(sites, tables.CODE, "func_range", tables.FUNCTION_RANGE_COLUMNS, tables.FUNCTION_RANGE)
     instance = tables.FUNCTION_INSTANCE
@@ -128,7 +117,7 @@ def _functions(database: Database, sites: pl.DataFrame) -> pl.DataFrame:
     return sites.select(
         ROWID,
         parent.alias("parent"),
-        # Names of C++ functions may hold the separator themselves.
+        # Names of C++ functions may contain the separator.
         pl.col("name").str.replace_all(SEPARATOR, ",", literal=True).fill_null("?").alias("function"),
         (is_loop & parent.is_not_null()).alias("is_hidden"),
     )

@@ -1,41 +1,33 @@
-"""VTune's tables as data: which columns are read of which, and what refers to what. Nothing is read here.
+"""Lists VTune's tables as data: the columns that are read of each table, and the references between tables.
 
     task_data(start_tsc, end_tsc, count, attr, __bucket_idx)    attr -> dd_task -> dd_task_type -> dd_domain
                                                                 __bucket_idx -> dd_band -> dd_thread -> dd_process
 
-A reference is the row id of the other table; NULL, and -1 where row ids begin at 0, are none. Columns came and went
-between versions (docs/formats/vtune.md): one that a file has not reads as null.
+A reference is the row id of the other table; NULL means none, as does -1 where row ids begin at 0. Columns differ
+between versions (docs/formats/vtune.md): a column that a file lacks is read as null.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from opspan.formats.sqlite import ROWID
+from opspan.readers._databases import Columns, ints
 
-from opspan.formats.sqlite import ROWID, Type
-
-Columns = Mapping[str, Type]
-
-
-def ints(names: str) -> dict[str, Type]:
-    return dict.fromkeys(names.split(), "int")
-
-
-# --- what a file says of itself
+# --- the file's lists of references and event tables
 
 REFERENCES = "_schema_refs"  # ('region_data.attr', 'dd_region')
 REFERENCES_COLUMNS: Columns = {"path": "text", "ref": "text"}
-INSTANCES = "_schema_instance_tables"  # those of what happened
+INSTANCES = "_schema_instance_tables"  # the tables of events
 INSTANCES_COLUMNS: Columns = {"name": "text"}
 
-# --- what happened: all have these columns
+# --- events in one table: all have INSTANCE_COLUMNS
 
 TASKS, FRAMES, REGIONS = "task_data", "frame_data", "region_data"
 MARKERS = ("marker_global_data", "marker_data")
 CPU_USAGE = "cpu_usage_data"
-ELAPSED = ("global_elapsed_time_data", "elapsed_time_data")  # how long the collection took: of all, of each process
+ELAPSED = ("global_elapsed_time_data", "elapsed_time_data")  # duration of the collection, in total and per process
 INSTANCE_COLUMNS: Columns = ints("start_tsc end_tsc attr __bucket_idx")
 
-# --- what happened, in two tables under a view: a band has the rows of data from data_start_rowid to data_end_rowid
+# --- events in two tables under a view: a band owns the rows of data from data_start_rowid to data_end_rowid
 
 SAMPLES = ("cpu_data", "pmu_data")
 COUNTERS = "counter_data"
@@ -54,10 +46,10 @@ def data(view: str) -> str:
 PAUSED = "dd_paused_range"
 PAUSED_COLUMNS: Columns = ints("start_tsc end_tsc")
 
-# --- what it was
+# --- details of events: tasks, frames, regions, markers, counters
 
 TASK = "dd_task"
-TASK_COLUMNS: Columns = {**ints(f"{ROWID} type"), "parameter": "text"}
+DETAILS_COLUMNS: Columns = {**ints(f"{ROWID} type"), "parameter": "text"}  # of tasks and markers
 TASK_TYPE = "dd_task_type"
 FRAME = "dd_frame"
 FRAME_COLUMNS: Columns = ints(f"{ROWID} instance type domain")
@@ -67,10 +59,12 @@ REGION_INSTANCE_COLUMNS: Columns = {**ints(f"{ROWID} region"), "parameter": "tex
 REGION = "dd_region"
 REGION_COLUMNS: Columns = ints(f"{ROWID} type domain process")
 REGION_TYPE = "dd_region_type"
-REGION_TYPE_COLUMNS: Columns = {**ints(f"{ROWID} type_name"), "name": "text"}  # 2013 has the name, later ones refer
+REGION_TYPE_COLUMNS: Columns = {
+    **ints(f"{ROWID} type_name"),
+    "name": "text",
+}  # version 2013 has the name, later versions a reference
 REGION_TYPE_NAME = "dd_region_type_name"
 MARKER = "dd_marker"
-MARKER_COLUMNS: Columns = {**ints(f"{ROWID} type"), "parameter": "text"}
 MARKER_TYPE = "dd_marker_type"
 COUNTER = "dd_counter"
 COUNTER_COLUMNS: Columns = ints(f"{ROWID} type")
@@ -81,12 +75,10 @@ USAGE_COLUMNS: Columns = {ROWID: "int", "value": "float"}
 NAME_COLUMNS: Columns = {ROWID: "int", "name": "text"}
 NAME_IN_DOMAIN_COLUMNS: Columns = {**ints(f"{ROWID} domain"), "name": "text"}
 DOMAIN = "dd_domain"
-# A name of VTune's own begins with this.
-BUILTIN = "%"
-# Where tasks are that the program gave no domain.
-NO_DOMAIN = "%User"
+BUILTIN = "%"  # the prefix of VTune's own names
+NO_DOMAIN = "%User"  # the domain of tasks that the program created without a domain
 
-# --- where
+# --- bands, threads and processes
 
 BAND = "dd_band"
 OWNER_COLUMNS: Columns = ints(f"{ROWID} dd_thread")
@@ -100,7 +92,10 @@ PROCESS_COLUMNS: Columns = {**ints(f"{ROWID} pid start_tsc end_tsc"), "name": "t
 SAMPLE = "dd_sample"
 SAMPLE_COLUMNS: Columns = ints(f"{ROWID} event_type cpu callsite")
 EVENT_TYPE = "dd_sample_event_type"
-EVENT_TYPE_COLUMNS: Columns = {**ints(f"{ROWID} events_per_sample"), "name": "text"}  # 2013: a name, later a reference
+EVENT_TYPE_COLUMNS: Columns = {
+    **ints(f"{ROWID} events_per_sample"),
+    "name": "text",
+}  # a name in version 2013, later a reference
 EVENT_NAME = "dd_sample_event_name"
 EVENT_NAME_COLUMNS: Columns = {ROWID: "int", "value": "text"}
 PROCESSOR = "dd_hw_context"
@@ -115,7 +110,7 @@ FUNCTION_INSTANCE_COLUMNS: Columns = ints(f"{ROWID} function type")
 LOOP = 2  # a type of function instance
 FUNCTION = "dd_function"
 
-# --- the result itself
+# --- facts about the result
 
 CONTEXT = "dd_context_value"
 CONTEXT_COLUMNS: Columns = {"key": "text", "value": "text"}
@@ -126,9 +121,9 @@ NODE_COLUMNS: Columns = {"machine_name": "text"}
 SYSTEM = "dd_os_info"
 SYSTEM_COLUMNS: Columns = {"name": "text", "kernel_release": "text"}
 
-# Dimensions that hold events which nothing refers to in any file seen: counted as skipped.
+# Tables with a dimension's name that hold events; no known file refers to them. They count as skipped.
 UNREAD_DIMENSIONS = frozenset({"dd_compute_task"})
-# What VTune makes of other tables, or keeps of its own work; and what describes.
+# Names of tables without events: derived from other tables, left over from VTune's work, or descriptions.
 DERIVED_PREFIXES = ("_", "sqlite_", "temp")
 DERIVED_SUFFIX = "TempTable"
 DIMENSIONS = "dd_"
@@ -136,7 +131,7 @@ PARTS_OF_VIEWS = (data(""), bands(""))
 
 
 def is_event(table: str) -> bool:
-    """Whether a table is of events, as far as its name tells."""
+    """Returns whether the name of a table looks like that of events."""
     if table.startswith(DERIVED_PREFIXES) or table.endswith(DERIVED_SUFFIX):
         return False
     return table.endswith(PARTS_OF_VIEWS) or not table.startswith(DIMENSIONS)

@@ -1,4 +1,4 @@
-"""What a result says of the program and its machine -> metadata, processes, threads; and why it holds no tasks."""
+"""Reads the description of the program and its machine: metadata, processes, threads; and why there are no tasks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import polars as pl
 
 from opspan.formats.sqlite import ROWID
 from opspan.readers.vtune import tables
-from opspan.readers.vtune.database import Clock, Database, utc_ns
+from opspan.readers.vtune.database import ResultClock, ResultDatabase, utc_ns
 from opspan.readers.vtune.result_files import ResultFiles, collects_tasks
 from opspan.tables import Metadata
 from opspan.tables.same import rows_once
@@ -31,12 +31,12 @@ FACTS = {
     "CPUBrandName": "processor",
     "logicalCPUCount": "logical_processors",
 }
-# 'worker 3 (TID: 1520739)', and in 2013 'worker 3 (0x8655)'
+# 'worker 3 (TID: 1520739)', or 'worker 3 (0x8655)' in version 2013
 NUMBERED = r" \((?:TID: \d+|0x[0-9a-fA-F]+)\)$"
 UNNAMED = "Thread"
 
 
-def metadata(database: Database, files: ResultFiles, clock: Clock) -> Metadata:
+def metadata(database: ResultDatabase, files: ResultFiles, clock: ResultClock) -> Metadata:
     product = files.facts.get("product", "")
     version = VERSION.search(product)
     options: dict[str, Any] = {
@@ -64,14 +64,14 @@ def metadata(database: Database, files: ResultFiles, clock: Clock) -> Metadata:
     )
 
 
-def processes(database: Database, files: ResultFiles, zero_utc_ns: int) -> pl.DataFrame:
-    """One row a pid: VTune's own runner has that of the program it became."""
+def processes(database: ResultDatabase, files: ResultFiles, zero_utc_ns: int) -> pl.DataFrame:
+    """Returns one row for each pid, because VTune's runner has the same pid as the program that it becomes."""
     pids = database.pids
     is_programs = pl.col("pid").is_in(pids.implode())
     command = pl.lit(files.command_line, dtype=pl.String) if len(pids) == 1 else pl.lit(None, dtype=pl.String)
-    # A later row of a pid is the program that was loaded into the process.
-    found = database.processes.drop_nulls("pid").sort(ROWID).unique("pid", keep="last", maintain_order=True)
-    return found.select(
+    # The last row of a pid is the program that was loaded into the process.
+    processes = database.processes.drop_nulls("pid").sort(ROWID).unique("pid", keep="last", maintain_order=True)
+    return processes.select(
         pl.lit(0, dtype=pl.Int32).alias("rank"),
         "pid",
         pl.col("name").cast(pl.Categorical),
@@ -81,22 +81,22 @@ def processes(database: Database, files: ResultFiles, zero_utc_ns: int) -> pl.Da
     )
 
 
-def threads(database: Database, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
+def threads(database: ResultDatabase, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
     plain = pl.col("name").str.replace(NUMBERED, "")
     name = pl.coalesce("user_name", pl.when(plain != UNNAMED).then(plain))
     listed = database.threads.with_columns(name=name).sort(
         pl.col("ignored").fill_null(0), ROWID, descending=[True, False]
     )
     seen = [rows_once(frame, "pid", "tid") for frame in frames if "tid" in frame.columns]
-    every = pl.concat(
+    rows = pl.concat(
         [listed.select("pid", "name", tid="thread_id"), *(part.drop_nulls("tid") for part in seen)], how="diagonal"
     )
-    # The last that has a name: that of the program rather than of what VTune ran before it.
-    best = every.drop_nulls("tid").group_by("pid", "tid").agg(pl.col("name").drop_nulls().last()).sort("pid", "tid")
-    return best.select(pl.lit(0, dtype=pl.Int32).alias("rank"), "pid", "tid", pl.col("name").cast(pl.Categorical))
+    # The last name of a thread counts: the program's, not that of VTune's runner before it.
+    named = rows.drop_nulls("tid").group_by("pid", "tid").agg(pl.col("name").drop_nulls().last()).sort("pid", "tid")
+    return named.select(pl.lit(0, dtype=pl.Int32).alias("rank"), "pid", "tid", pl.col("name").cast(pl.Categorical))
 
 
-def note_no_tasks(database: Database, files: ResultFiles, tasks: int) -> None:
+def note_no_tasks(database: ResultDatabase, files: ResultFiles, tasks: int) -> None:
     if tasks:
         return
     reasons = {

@@ -1,0 +1,58 @@
+"""Holds what the readers of nsys, nvprof and VTune share: lists of columns, names of CUPTI, times from zero."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import polars as pl
+
+from opspan.formats.sqlite import Type
+from opspan.tables.schema import TABLES
+
+Columns = Mapping[str, Type]
+
+# Columns of CUPTI's tables of work, and their names in the table work.
+WORK_NAMES = {
+    "deviceId": "device_id",
+    "contextId": "context_id",
+    "streamId": "stream_id",
+    "correlationId": "correlation_id",
+    "graphNodeId": "graph_node_id",
+    "graphId": "graph_id",
+    "graphExecId": "graph_exec_id",
+    "gridX": "grid_x",
+    "gridY": "grid_y",
+    "gridZ": "grid_z",
+    "blockX": "block_x",
+    "blockY": "block_y",
+    "blockZ": "block_z",
+    "registersPerThread": "registers",
+    "staticSharedMemory": "static_shared_bytes",
+    "dynamicSharedMemory": "dynamic_shared_bytes",
+}
+
+
+def ints(names: str) -> dict[str, Type]:
+    return dict.fromkeys(names.split(), "int")
+
+
+def enumeration(names: str) -> dict[int, str]:
+    """Numbers the names of a list ("a, b, c") from 0."""
+    return dict(enumerate(names.split(", ")))
+
+
+SYNC_KINDS = enumeration("Unknown, Event sync, Stream wait, Stream sync, Context sync")
+
+
+def first_ns(frames: Iterable[pl.DataFrame], default: int) -> int:
+    starts = [frame[name].min() for frame in frames for name in ("start_ns", "time_ns") if name in frame.columns]
+    return min((start for start in starts if isinstance(start, int)), default=default)
+
+
+def from_zero(zero_ns: int, frames: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    """Returns the tables with times that count from `zero_ns`."""
+    return {table: frame.with_columns(_times(table, frame) - zero_ns) for table, frame in frames.items()}
+
+
+def _times(table: str, frame: pl.DataFrame) -> pl.Expr:
+    return pl.col([column.name for column in TABLES[table].columns if column.unit == "ns" and column.name in frame])

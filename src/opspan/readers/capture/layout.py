@@ -1,0 +1,24 @@
+"""Holds the numbers of the file format: kinds, sources and flags of units. docs/formats/capture.md explains them."""
+
+from __future__ import annotations
+
+VERSION = 5
+UNIT_BYTES = 64
+OPEN, CLOSED, FULL = range(3)  # states of a file
+
+# Kinds of units.
+RANGE, ASYNC, MARK, END, ATTRIBUTE, BLOB, IDS, RELATION, NAME, COUNTER, SCHEMA, STATE, FRAME, MEMORY = range(1, 15)
+SHORT, MODEL, LIKE, BLOCK = range(15, 19)
+RANGES = (RANGE, ASYNC, MARK, FRAME)
+# Sources of ranges.
+TORCH, USER, NVTX, ITT = range(1, 5)
+# Flags of units.
+VALUE_MASK, VALUE_INT, VALUE_UINT, VALUE_DOUBLE = 3, 1, 2, 3
+HAS_COLOR, HAS_FORWARD, FOREIGN_END, OWNER_BY_ID, HAS_LABEL, HAS_INPUTS, HAS_STACK = 4, 8, 16, 32, 64, 128, 256
+HAS_OVERLOAD = 512
+NO_OWNER = -1  # all bits set
+
+# The low bits of a unit's key are its number within its thread, the other bits are the thread's log.
+NUMBER_BITS = 40
+NOWHERE = -1  # the key of no unit
+FURTHEST = 1 << 14  # neighbouring keys of a KeyRun are less far apart, so that 32 bits are enough in any piece
