@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from opspan.many.ranks import Ranks
     from opspan.tables import Tables
     from opspan.views.answer import Answer
-    from opspan.views.footer import Run
+    from opspan.views.footer import AnalysedRun
 
 
 class Verb:
@@ -153,7 +153,7 @@ class Verb:
 
 
 def show_answer(
-    answer: Answer, heads: Sequence[Run], below: Sequence[str], limit: int | None, form: str, *, wide: bool
+    answer: Answer, heads: Sequence[AnalysedRun], below: Sequence[str], limit: int | None, form: str, *, wide: bool
 ) -> None:
     """Prints an answer, and the lines below it, in the form that was asked for."""
     from opspan.text_columns import Layout, terminal

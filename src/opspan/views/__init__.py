@@ -1,8 +1,8 @@
-"""What a trace is exported to: one module for each output, which is chosen by the name of the file to write.
+"""The answers of the verbs, and the outputs of `opspan export`: one module for each.
 
-Such a module has `write(found, path) -> list[str]`: it writes the whole output to `path`, which does not exist yet, and
-returns sentences on what it had to leave out. A new output needs a module here and a line in opspan/outputs.py. What
-the verb `table` prints is made in table.py, which needs none of that.
+The name of the file to write chooses the output. Its module has `write(analysis, path) -> list[str]`: it writes the
+whole output to `path`, which does not exist yet, and returns sentences on what it left out. A new output needs a module
+here and a line in opspan/outputs.py.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["check_output", "export", "output_for"]
 
 
-if not TYPE_CHECKING:  # else a name that is misspelt would be any
+if not TYPE_CHECKING:  # a type checker would accept any misspelt name
     __getattr__ = finder(__name__, {name: f"opspan.views.registry:{name}" for name in __all__})
 
 

@@ -1,6 +1,6 @@
-"""Answer: what a verb prints, as rows for programs, and as some of their columns and sentences for people.
+"""An Answer is what a verb prints: rows for programs; for people some of the columns, and sentences.
 
-Printing an answer as text, JSON or CSV is the same for all verbs.
+All verbs share this code to print an answer as text, JSON or CSV.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import polars as pl
 from opspan.text_columns import Layout, fitted
 from opspan.views import spreadsheet
 from opspan.views.fields import Field, shares_note
-from opspan.views.footer import Run
+from opspan.views.footer import AnalysedRun
 
-SCHEMA = 1  # of the JSON; docs/json.md
+SCHEMA = 1  # version of the JSON; docs/json.md
 ROWS_OF_TEXT = 100
-_ALL = 10_000  # characters: used if nothing says how wide a line may be
+_ALL = 10_000  # characters: the width of a line if nothing limits it
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Answer:
     fields: Sequence[Field]
     notes: tuple[str, ...] = ()
     exit_code: int = 0
-    blocks: Callable[[pl.DataFrame, Layout], list[str]] | None = None  # lines of rows that are no table
-    fitted_notes: Callable[[Layout], list[str]] | None = None  # the notes, where they say more if there is more room
+    blocks: Callable[[pl.DataFrame, Layout], list[str]] | None = None  # prints rows that are not shown as a table
+    fitted_notes: Callable[[Layout], list[str]] | None = None  # notes that depend on the width of a line
     notes_in_json: ClassVar[bool] = True
-    lacking: tuple[str, ...] = ()  # what the trace lacks for a fuller answer, for standard error
+    lacking: tuple[str, ...] = ()  # sentences on what the trace lacks for a fuller answer; they go to standard error
 
     def lines(self, limit: int, layout: Layout) -> tuple[list[str], list[str]]:
-        """Returns the lines of the first so many rows (-1: of all), and sentences on what had no room in them."""
+        """Returns the lines of the first `limit` rows (-1: all), and sentences on the columns that did not fit."""
         rows = limited(self.rows, limit)
         if self.blocks is not None:
             return self.blocks(rows, layout), []
@@ -45,7 +45,7 @@ class Answer:
         lines, left_out = fitted([field.column(rows) for field in self.fields], layout.width or _ALL)
         return lines, [*left_out, *shares_note(self.fields)]
 
-    def document(self, runs: Sequence[Run], limit: int) -> dict[str, Any]:
+    def document(self, runs: Sequence[AnalysedRun], limit: int) -> dict[str, Any]:
         """Returns what is printed as JSON: docs/json.md."""
         rows = limited(self.rows, limit).to_dicts()
         return {
@@ -67,7 +67,7 @@ def as_text(answer: Answer, limit: int = ROWS_OF_TEXT, layout: Layout | None = N
     return "".join(f"{line}\n" for line in (*lines, *below))
 
 
-def as_json(answer: Answer, runs: Sequence[Run], limit: int = -1) -> str:
+def as_json(answer: Answer, runs: Sequence[AnalysedRun], limit: int = -1) -> str:
     return json.dumps(answer.document(runs, limit), indent=1, allow_nan=False) + "\n"
 
 
@@ -77,7 +77,7 @@ def as_csv(answer: Answer, limit: int = -1) -> str:
 
 
 def flat(column: pl.Series) -> pl.Series:
-    """A list as one cell: texts and numbers with commas between them, anything else as JSON."""
+    """Writes each list as one text: texts and numbers with commas between them, structs as JSON."""
     if not isinstance(column.dtype, pl.List):
         return column
     if isinstance(column.dtype.inner, pl.Struct):
@@ -92,5 +92,5 @@ def limited(rows: pl.DataFrame, limit: int) -> pl.DataFrame:
 
 
 def _finite(value: object) -> object:
-    """Returns null for a number that JSON cannot express."""
+    """Replaces numbers that JSON cannot express by null."""
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,8 +1,8 @@
-"""A baseline: what of a run is compared, in a small file that is kept in place of its trace.
+"""A baseline: a small file with the figures of a run that `opspan diff` compares, kept in place of the trace.
 
     {
      "opspan_baseline": 3,
-     "opspan": "0.1.0", "tools": "nsys 2026.2.1.210",             what wrote it, and what the trace was of
+     "opspan": "0.1.0", "tools": "nsys 2026.2.1.210",             what wrote the file, and the trace
      "steps": {"number": 8, "least": 8, "median": 12345.0, "usual": 12349.5, "error": 23.7, "freedom": 7.0},
      "op": {"time": "device", "columns": ["name", "count", "ns", "step", "usual", "error", "freedom"], "rows": [
       ["aten::mm", 96, 9120000, 1140000, 1140000.0, 1800.0, 7.0]
@@ -10,9 +10,9 @@
      "shape": ...
     }
 
-The columns are those of analysis/figures.py, so a comparison with the file is the one with the trace, to the last
-digit. A line is a row, in order of the names: what changes in a repository is what changed in the run. The file is
-foreign: each value is looked at before it is used.
+The columns are those of analysis/figures.py, so a comparison with the file gives the same digits as one with the trace.
+Each row is a line, sorted by name, so that a diff in a repository shows what changed in the run. Anyone may have edited
+the file, so each value is checked before it is used.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from opspan.printable import as_utf8, path_text, shell_path
 from opspan.tables.window import Steps
 from opspan.views.diff import several_of
 
-SCHEMA = 3  # in 1 steps were as long as their ranges; 2 has not how sure the times are
+SCHEMA = 3  # version 1: steps were as long as their ranges; version 2: without the errors of the times
 _MARK = "opspan_baseline"
-MOST_ROWS = 50_000  # of one kind; more are no small file
+MOST_ROWS = 50_000  # of one kind: the file should stay small
 MOST_BYTES = 1 << 28
 _WHOLE, _REAL = pl.Int64, pl.Float64
 _NUMBERS = {"count": _WHOLE, "ns": _WHOLE, "step": _WHOLE, "usual": _REAL, "error": _REAL, "freedom": _REAL}
@@ -48,18 +48,19 @@ Columns = dict[str, Any]  # name -> type
 
 
 def save(analysis: Analysis, path: Path, step: Steps | None = None, process: int | None = None) -> list[str]:
-    """Returns a sentence for each kind of figures that are too many for a baseline. Replaces an earlier one only."""
-    every = several_of(analysis, list(KEYS), step, process)
-    large = [by for by, one in every.items() if one.rows.height > MOST_ROWS]
+    """Writes a baseline; an existing file is replaced only if it is a baseline. Returns a sentence for each kind of
+    figures that was left out, because it has too many rows."""
+    figures = several_of(analysis, list(KEYS), step, process)
+    too_large = [by for by, table in figures.items() if table.rows.height > MOST_ROWS]
     tools = dict.fromkeys(" ".join(filter(None, (rank.source, rank.tool_version))) for rank in analysis.tables.ranks)
     head = {
         _MARK: SCHEMA,
         "opspan": version("opspan"),
         "tools": as_utf8(", ".join(tools)),
-        "steps": every["op"].steps._asdict(),
+        "steps": figures["op"].steps._asdict(),
     }
     parts = [f"{json.dumps(name)}: {json.dumps(value)}" for name, value in head.items()]
-    parts += [f'"{by}": {_text(one)}' for by, one in every.items() if by not in large]
+    parts += [f'"{by}": {_text(table)}' for by, table in figures.items() if by not in too_large]
     exists = os.path.lexists(check_local(path))
     if exists and not _is_baseline(path):
         raise WriteError(f"{path_text(path)} exists and is no baseline. Nothing was written: choose another name")
@@ -68,11 +69,11 @@ def save(analysis: Analysis, path: Path, step: Steps | None = None, process: int
             unfinished.write_text("{\n " + ",\n ".join(parts) + "\n}\n", encoding="utf-8")
     except OSError as error:
         raise WriteError(f"cannot write {path_text(path)}: {error.strerror or error}") from error
-    return [f"It has nothing by {by}: {every[by].rows.height:,} rows are too many for a baseline" for by in large]
+    return [f"It has nothing by {by}: {figures[by].rows.height:,} rows are too many for a baseline" for by in too_large]
 
 
 def load(path: str | os.PathLike[str], by: str = "op") -> Figures:
-    """The figures of a baseline, as `figures` gives them for its trace."""
+    """Returns the figures of a baseline, equal to those that `figures_of` gives for its trace."""
     path = Path(path)
     if by not in KEYS:
         raise UsageError(f"cannot compare by {by!r}; expected one of {', '.join(KEYS)}")
@@ -99,14 +100,13 @@ def load(path: str | os.PathLike[str], by: str = "op") -> Figures:
         raise _damaged(path, str(error)) from error
 
 
-def _text(one: Figures) -> str:
-    rows = one.rows.select(list(_columns(one.by))).sort(KEYS[one.by])
+def _text(figures: Figures) -> str:
+    rows = figures.rows.select(list(_columns(figures.by))).sort(KEYS[figures.by])
     lines = ",\n".join(f"  {json.dumps(row, ensure_ascii=False)}" for row in rows.iter_rows())
-    return f'{{"time": {json.dumps(one.time)}, "columns": {json.dumps(rows.columns)}, "rows": [\n{lines}\n ]}}'
+    return f'{{"time": {json.dumps(figures.time)}, "columns": {json.dumps(rows.columns)}, "rows": [\n{lines}\n ]}}'
 
 
 def _columns(by: str) -> Columns:
-    """Returns the columns of the rows, with their types."""
     names = {name: _WHOLE if name == "place" else pl.String for name in KEYS[by]}
     return names | ({"position": _WHOLE} if by == "place" else {}) | _NUMBERS
 
@@ -145,14 +145,14 @@ def _damaged(path: Path, why: str) -> NotATrace:
 
 
 def _read(document: dict[str, Any], by: str) -> tuple[str, pl.DataFrame, StepFigures]:
-    given, steps = _checked(document[by], dict, by), _checked(document["steps"], dict, "steps")
+    table, steps = _checked(document[by], dict, by), _checked(document["steps"], dict, "steps")
     columns = _columns(by)
-    time = given["time"]
+    time = table["time"]
     if time not in ("device", "cpu") or (by == "kernel" and time != "device"):
         raise ValueError("its times are of nothing that is known")
-    if given["columns"] != list(columns):
+    if table["columns"] != list(columns):
         raise ValueError(f"the columns by {by} are other ones")
-    rows = _checked(given["rows"], list, "rows")
+    rows = _checked(table["rows"], list, "rows")
     if len(rows) > MOST_ROWS:
         raise ValueError(f"there are {len(rows):,} rows by {by}")
     if not all(type(row) is list and len(row) == len(columns) for row in rows):
@@ -166,16 +166,15 @@ def _read(document: dict[str, Any], by: str) -> tuple[str, pl.DataFrame, StepFig
     if None in values["count"] or None in values["ns"]:
         raise ValueError(f"a row by {by} has no count or no time")
     frame = pl.DataFrame(values, schema=columns)
-    if frame.select(KEYS[by]).is_duplicated().any() or ("position" in values and _repeats(frame["position"])):
+    positions = frame["position"].drop_nulls() if "position" in values else pl.Series()
+    if frame.select(KEYS[by]).is_duplicated().any() or positions.is_duplicated().any():
         raise ValueError(f"two rows by {by} are of the same")
-    figures = StepFigures(**steps)
-    if not (all(_is_whole(number) for number in figures[:2]) and all(_is_real(number) for number in figures[2:])):
+    step_figures = StepFigures(**steps)
+    if not (
+        all(_is_whole(number) for number in step_figures[:2]) and all(_is_real(number) for number in step_figures[2:])
+    ):
         raise ValueError("steps have a value of the wrong type")
-    return time, frame, figures
-
-
-def _repeats(numbers: pl.Series) -> bool:
-    return bool(numbers.drop_nulls().is_duplicated().any())
+    return time, frame, step_figures
 
 
 def _checked(value: Any, kind: type, name: str) -> Any:

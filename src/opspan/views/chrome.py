@@ -4,8 +4,8 @@
 
 Categories, arrows (`ac2g` from a call to its work, `fwdbwd` from an op to its backward) and the names of args are those
 of torch.profiler's own files, so that tools for those can use it. A device is a process, each of its streams a thread.
-Times are microseconds from the one on in which the trace begins; `baseTimeNanoseconds` is its UTC time. opspan can
-read everything back except samples: tables/chrome_keys.py says which column has which key.
+Times are microseconds since the whole microsecond in which the trace begins, and `baseTimeNanoseconds` is the UTC time
+of that. opspan can read everything back except samples: tables/chrome_keys.py says which column has which key.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ from opspan.tables import chrome_keys as keys
 from opspan.tables.schema import KIND, NAME
 from opspan.views import drawn, pieces
 from opspan.views.chrome_head import SERIES, head, series
-from opspan.views.chrome_tracks import Tracks, tracks_of
+from opspan.views.chrome_tracks import ChromeTracks, tracks_of
 from opspan.views.drawn import text
 from opspan.views.pieces import Piece
 
 _BATCH = 50_000  # rows that are turned into text at a time
 _col = pl.col
-# An object of JSON for each row: native/columns/json_items.cpp says how what is written. A null is left out.
+# The members of a JSON object for each row, without nulls. native/columns/json_items.cpp says how types are written.
 Members = Mapping[str, pl.Expr]
-Events = tuple[pl.DataFrame, Members, pl.Expr | None]  # rows, their events, and which of the rows have one (None: all)
+Events = tuple[pl.DataFrame, Members, pl.Expr | None]  # rows, their events, and which rows have an event (None: all)
 
 # Args beside those of the columns, for tools that read torch.profiler's files. A byte a nanosecond is one GB/s.
 _TOOK = pl.when(_col("end_ns") > _col("start_ns")).then(_col("end_ns") - _col("start_ns"))
-_TORCHS = {
+_TORCH_ARGS = {
     "shared memory": _col("static_shared_bytes") + _col("dynamic_shared_bytes"),
     "memory bandwidth (GB/s)": pl.when(_col("kind").is_in(["memcpy", "memset"])).then(_col("bytes")) / _TOOK,
 }
-_AFTER_PROCESSES = 5_000_000  # where torch.profiler has devices
-_ENDS = ("process", "thread", "start_ns")  # of an arrow
+_AFTER_PROCESSES = 5_000_000  # sort index of the first device, as in torch.profiler's files
+_ENDS = ("process", "thread", "start_ns")  # columns of the ends of an arrow
 
 
 def write(analysis: Analysis, path: Path) -> list[str]:
@@ -54,7 +54,7 @@ def write(analysis: Analysis, path: Path) -> list[str]:
 
 def _pieces(trace: Tables) -> Iterator[Callable[[], Piece]]:
     zero_ns = drawn.zero_ns(trace)
-    zero_ns -= zero_ns % 1000  # HTA takes whole microseconds: they are those of the source then
+    zero_ns -= zero_ns % 1000  # HTA reads whole microseconds: these equal those of the source
     tracks = tracks_of(trace)
     beginning = json.dumps(head(trace, tracks, zero_ns))[:-1] + ', "traceEvents": [\n'
     yield beginning.encode
@@ -76,7 +76,7 @@ def _items(batch: pl.DataFrame, event: Members, before: int) -> Piece:
     return native.json_items(batch.select(_named(event)), before)
 
 
-def _events(trace: Tables, tracks: Tracks, zero_ns: int) -> Iterator[Events]:
+def _events(trace: Tables, tracks: ChromeTracks, zero_ns: int) -> Iterator[Events]:
     yield from _names(tracks)
     began, last_ns = _col("start_ns").is_not_null(), trace_end_ns(*(trace.frames[name] for name in drawn.SPANS))
     ranges = tracks.on_threads(trace.ranges.with_row_index("row"))
@@ -89,19 +89,19 @@ def _events(trace: Tables, tracks: Tracks, zero_ns: int) -> Iterator[Events]:
     yield from _ranges(trace, ranges, at, taken, _microseconds(ends_ns - zero_ns))
     op_ids = trace.ranges["op_id"]
     calls, work = (rows.with_columns(op_ids.gather(rows["range"]).alias("op_id")) for rows in (calls, work))
-    args = _with_torchs(trace, "calls", drawn.args(calls, keys.EVENTS["calls"]))
+    args = _with_torch_args(trace, "calls", drawn.args(calls, keys.EVENTS["calls"]))
     is_hip = _col("api") == "hip"
     args[keys.API] = pl.when(is_hip).then("api")
     category = pl.when(is_hip).then(pl.lit("cuda_runtime", NAME)).otherwise(drawn.call_category())
     yield calls, _span(drawn.name("name"), category, at, taken, args), began
     functions = tracks.on_threads(trace.functions)
-    args = _with_torchs(trace, "functions", drawn.args(functions, keys.EVENTS["functions"]))
+    args = _with_torch_args(trace, "functions", drawn.args(functions, keys.EVENTS["functions"]))
     yield functions, _span(drawn.name("name"), pl.lit("python_function"), at, taken, args), began
     name = pl.coalesce("full_name", drawn.name("name"))
     args = drawn.args(work, keys.EVENTS["work"])
     args |= {key: _json(drawn.sizes(of)) for of, key in keys.SIZES.items()}
-    args = _with_torchs(trace, "work", args)
-    # If there is no full name, the event itself already has the short one.
+    args = _with_torch_args(trace, "work", args)
+    # Without a full name, the event is already called by the short name.
     args[keys.WORK["name"]] = pl.when(_col("full_name").is_not_null()).then("name")
     if work["name"].null_count():
         args[keys.UNNAMED] = pl.when(_col("name").is_null()).then(1)
@@ -111,7 +111,7 @@ def _events(trace: Tables, tracks: Tracks, zero_ns: int) -> Iterator[Events]:
     yield from _arrows("ac2g", calls.select(_ENDS)[launched["call"]], launched, launched["row"], at)
     linked = ranges.select(*_ENDS, "row", "forward", "link")
     linked = linked.filter(_col("forward").is_not_null(), _col("link") != BY_NESTING, began)
-    # These numbers come after those of the other arrows: some viewers tell arrows apart by number alone.
+    # The ids of these arrows begin after those of the others: some viewers tell arrows apart by id alone.
     yield from _arrows("fwdbwd", ranges.select(_ENDS)[linked["forward"]], linked, linked["row"] + work.height, at)
 
     at = _microseconds(_col("time_ns") - zero_ns)
@@ -124,7 +124,7 @@ def _events(trace: Tables, tracks: Tracks, zero_ns: int) -> Iterator[Events]:
     yield counters, event, timed
 
 
-def _names(tracks: Tracks) -> Iterator[Events]:
+def _names(tracks: ChromeTracks) -> Iterator[Events]:
     """Yields the events that name processes and threads, and place the host above the devices."""
     for frame, what, labels in (
         (tracks.processes, "process", pl.lit("CPU")),
@@ -132,17 +132,17 @@ def _names(tracks: Tracks) -> Iterator[Events]:
         (tracks.devices, "process", pl.format("GPU {}", "device_id").fill_null("GPU")),
         (tracks.streams, "thread", None),
     ):
-        said = {"name": {"name": _col("title")}, "sort_index": {"sort_index": pl.int_range(pl.len())}}
+        metadata = {"name": {"name": _col("title")}, "sort_index": {"sort_index": pl.int_range(pl.len())}}
         if labels is not None:
-            said["labels"] = {"labels": labels}
+            metadata["labels"] = {"labels": labels}
             first = _AFTER_PROCESSES if frame is tracks.devices else 0
-            said["sort_index"] = {"sort_index": pl.int_range(pl.len()) + first}
-        for name, args in said.items():
+            metadata["sort_index"] = {"sort_index": pl.int_range(pl.len()) + first}
+        for name, args in metadata.items():
             yield frame, _event("M", name=pl.lit(f"{what}_{name}"), args=_object(args)), None
 
 
 def _event(phase: str, **values: pl.Expr) -> dict[str, pl.Expr]:
-    """None of the values may be null."""
+    """Returns the members of an event. None of the values may be null."""
     return {"ph": pl.lit(phase), "pid": _col("process"), "tid": _col("thread"), **values}
 
 
@@ -150,18 +150,18 @@ def _span(name: pl.Expr, category: pl.Expr, at: pl.Expr, taken: pl.Expr, args: M
     return _event("X", cat=category, name=name, ts=at, dur=taken, args=_object(args))
 
 
-def _is_torchs(trace: Tables) -> bool:
+def _is_from_torch(trace: Tables) -> bool:
     return any(rank.source == "kineto" for rank in trace.ranks)
 
 
-def _with_torchs(trace: Tables, table: str, args: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
-    """And what tools look for by torch.profiler's keys: of its own files what it has there beside our columns, which
-    we read from one text; else what can be said of it."""
-    if _is_torchs(trace):
+def _with_torch_args(trace: Tables, table: str, args: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
+    """Adds the args that tools look for by torch.profiler's keys. A trace of torch.profiler keeps its args that are not
+    columns of ours as one JSON text per event; for other traces the args are worked out from the columns."""
+    if _is_from_torch(trace):
         ours = [*keys.EVENTS[table].values(), *keys.OTHERS]
         return {**dict.fromkeys(ours, pl.lit(None, pl.Int32)), **args, "...": _col("payload_json")}
     others = {"External id": _col("op_id")} if table in ("ranges", "calls", "work") else {}
-    return args | others | (_TORCHS if table == "work" else {})
+    return args | others | (_TORCH_ARGS if table == "work" else {})
 
 
 def _named(values: Members) -> list[pl.Expr]:
@@ -181,10 +181,10 @@ def _json(text: pl.Expr) -> pl.Expr:
 
 
 def _ranges(trace: Tables, ranges: pl.DataFrame, at: pl.Expr, taken: pl.Expr, end: pl.Expr) -> Iterator[Events]:
-    """Ranges of the tree as spans; overlapping ones as pairs with an id, which viewers draw on separate lines."""
+    """Yields ranges of the tree as spans. Async ranges are pairs with an id, drawn on lines of their own."""
     is_mark, is_async = (_col(name).fill_null(value=False) for name in ("is_mark", "is_async"))
     began = _col("start_ns").is_not_null()
-    name, category = drawn.name("name"), _category() if _is_torchs(trace) else drawn.category(KIND, "user")
+    name, category = drawn.name("name"), _category() if _is_from_torch(trace) else drawn.category(KIND, "user")
     args = drawn.args(ranges, keys.EVENTS["ranges"])
     overlaps = is_async & ~_col("was_async")
     if ranges.select(overlaps.any()).item():
@@ -193,7 +193,7 @@ def _ranges(trace: Tables, ranges: pl.DataFrame, at: pl.Expr, taken: pl.Expr, en
         args["Module Hierarchy"] = _col("modules")
     ranges = drawn.with_lists(ranges)
     args |= {keys.RANGES[column]: _json(text(column)) for column in keys.LISTS if ranges[column].count()}
-    args = _with_torchs(trace, "ranges", args)
+    args = _with_torch_args(trace, "ranges", args)
     yield ranges, _span(name, category, at, taken, args), began & ~is_mark & ~is_async
     apart = began & ~is_mark & is_async
     pair = {"cat": category, "name": name, "id": text("row")}
@@ -203,23 +203,23 @@ def _ranges(trace: Tables, ranges: pl.DataFrame, at: pl.Expr, taken: pl.Expr, en
 
 
 def _category() -> pl.Expr:
-    """As torch.profiler had it: what kind of op it was does not matter there."""
+    """Returns the category as torch.profiler wrote it, whatever kind of op the range was."""
     mark, op, other = (pl.lit(name, NAME) for name in ("cpu_instant_event", "cpu_op", "user_annotation"))
     return pl.coalesce("category", pl.when("is_mark").then(mark).when(_col("source") == "torch").then(op), other)
 
 
 def _memory(memory: pl.DataFrame, trace: Tables, at: pl.Expr) -> tuple[pl.DataFrame, Members]:
-    """As torch.profiler writes it: freed bytes are negative, the host is device -1."""
+    """Returns events of memory as torch.profiler writes them: freed bytes are negative, the host is device -1."""
     signed = _col("bytes") * pl.when(_col("event") == "free").then(-1).otherwise(1)
     rows = memory.with_columns(signed, _col("device_id").fill_null(-1), end_ns=_col("end_ns") - _col("time_ns"))
-    args = _with_torchs(trace, "memory", drawn.args(rows, keys.EVENTS["memory"]))
+    args = _with_torch_args(trace, "memory", drawn.args(rows, keys.EVENTS["memory"]))
     args["Device Type"] = (_col("device_id") >= 0).cast(pl.Int32)
     category, name = pl.lit("cpu_instant_event"), drawn.memory_name()
     return rows, _event("i", cat=category, name=name, ts=at, s=pl.lit("t"), args=_object(args))
 
 
 def _arrows(kind: str, sources: pl.DataFrame, targets: pl.DataFrame, ids: pl.Series, at: pl.Expr) -> Iterator[Events]:
-    """Arrows from the beginning of each source to the beginning of its target."""
+    """Yields arrows from the beginning of each source to the beginning of its target."""
     values = {"cat": pl.lit(kind), "name": pl.lit(kind), "id": _col("arrow"), "ts": at}
     drawn = sources["start_ns"].is_not_null()
     yield sources.with_columns(arrow=ids).filter(drawn), _event("s", **values), None

@@ -1,8 +1,9 @@
-"""Which track of a timeline a row is drawn on. In a Chrome trace a process and a thread name a track: so a device is
-written as a process, and its streams as threads of that process.
+"""The tracks of a Chrome trace. A process and a thread name a track, so a device is written as a process, and its
+streams as threads of that process.
 
-Viewers drop a span that overlaps another of its track in part. Work of a stream may do so (a wait, nodes of a graph):
-what does is on a track of its own beside that of the stream."""
+Viewers drop a span that partly overlaps another one of its track. Work of a stream may overlap (a wait, nodes of a
+graph): then it is on a track of its own beside that of the stream.
+"""
 
 from __future__ import annotations
 
@@ -22,28 +23,28 @@ _LANE = [*_STREAM, "lane"]
 
 
 @dataclass(frozen=True)
-class Tracks:
-    """Frames with the `process` and `thread` that are written to the file, and the `title` that is shown for them."""
+class ChromeTracks:
+    """A row for each track: the `process` and `thread` in the file, and the `title` that viewers show."""
 
     processes: pl.DataFrame
     threads: pl.DataFrame
     devices: pl.DataFrame
     streams: pl.DataFrame
-    lanes: pl.Series  # of all work: 0 on the track of its stream, else on which of those beside it
+    lanes: pl.Series  # for each row of work: 0 is the track of its stream, 1 the first track beside it
     no_thread: int  # the number that stands for "no thread"
 
     @property
     def by_process(self) -> pl.DataFrame:
-        """The rank and pid that each `process` in the file stands for; one that is a device stands for no pid."""
+        """The rank and pid that each `process` in the file stands for; pid is null if the process is a device."""
         devices = self.devices.select("process", "rank")
         return pl.concat([self.processes.select("process", *_PROCESS), devices], how="diagonal")
 
     def on_threads(self, rows: pl.DataFrame) -> pl.DataFrame:
-        found = joined(rows, self.processes, _PROCESS, "process")
-        return rows.with_columns(found, thread=_col("tid").fill_null(self.no_thread))
+        process = joined(rows, self.processes, _PROCESS, "process")
+        return rows.with_columns(process, thread=_col("tid").fill_null(self.no_thread))
 
     def on_devices(self, work: pl.DataFrame) -> pl.DataFrame:
-        """All work with its tracks. What the profiler itself did on the host is drawn on the host's thread."""
+        """Adds the tracks of all work. Work of the profiler itself on the host is drawn on the host's thread."""
         work = work.with_columns(lane=self.lanes)
         on_host = _col("device_id").is_null() & _col("tid").is_not_null()
         process, thread = (joined(work, self.streams, _LANE, name) for name in ("process", "thread"))
@@ -54,15 +55,15 @@ class Tracks:
         )
 
 
-def tracks_of(trace: Tables) -> Tracks:
+def tracks_of(trace: Tables) -> ChromeTracks:
     frames = [trace.ranges, trace.calls, trace.threads, trace.counters, trace.work, trace.functions, trace.memory]
     threads = unique(frames, _THREAD)
     processes = unique([threads, trace.processes], _PROCESS)
-    # Pids may be equal on two machines, or so high that no numbers are left for the devices.
+    # Two machines may have equal pids, or pids so high that no numbers are left for the devices.
     highest = processes["pid"].max()
-    own = not processes["pid"].null_count() and processes["pid"].n_unique() == processes.height
-    own &= not isinstance(highest, int) or highest < _HIGHEST
-    number = _col("pid") if own else pl.int_range(1, pl.len() + 1, dtype=pl.Int64)
+    are_pids_usable = not processes["pid"].null_count() and processes["pid"].n_unique() == processes.height
+    are_pids_usable &= not isinstance(highest, int) or highest < _HIGHEST
+    number = _col("pid") if are_pids_usable else pl.int_range(1, pl.len() + 1, dtype=pl.Int64)
     processes = processes.with_columns(number.alias("process"), title=process_names(trace, processes))
     first_free = processes["process"].max()
     first_device = (first_free if isinstance(first_free, int) else 0) + 1
@@ -85,7 +86,7 @@ def tracks_of(trace: Tables) -> Tracks:
         thread=_col("tid").fill_null(no_thread),
         title=thread_names(trace, threads),
     )
-    return Tracks(
+    return ChromeTracks(
         processes.with_columns(thread=pl.lit(0)),
         threads,
         devices.with_columns(thread=pl.lit(0)),
@@ -96,7 +97,7 @@ def tracks_of(trace: Tables) -> Tracks:
 
 
 def unique(frames: list[pl.DataFrame], columns: list[str]) -> pl.DataFrame:
-    # Rows of a thread mostly lie together: the first of each run is found sooner than what is unique.
+    # Rows of one thread mostly follow each other: dropping repeats first is faster than unique() over all rows.
     is_first = pl.int_range(pl.len()) == 0
     for column in columns:
         is_first |= _col(column).ne_missing(_col(column).shift())
@@ -105,7 +106,8 @@ def unique(frames: list[pl.DataFrame], columns: list[str]) -> pl.DataFrame:
 
 
 def joined(rows: pl.DataFrame, tracks: pl.DataFrame, on: list[str], name: str) -> pl.Series:
-    if tracks.height == 1:  # it is that of every row: tracks are made of all rows
+    """Returns the column `name` of the track that each row is on."""
+    if tracks.height == 1:  # tracks are made from these rows, so it is the track of every row
         return pl.select(pl.repeat(tracks[name].item(), rows.height, dtype=tracks[name].dtype)).to_series().alias(name)
-    found = rows.select(on).join(tracks.select(*on, name), on=on, how="left", nulls_equal=True, maintain_order="left")
-    return found[name]
+    columns = tracks.select(*on, name)
+    return rows.select(on).join(columns, on=on, how="left", nulls_equal=True, maintain_order="left")[name]

@@ -1,4 +1,4 @@
-"""Communication over ranks: which collectives, how much they moved how fast, and who waited for whom: `opspan comm`."""
+"""Communication over ranks: the collectives, their sizes and rates, and which rank waited for which: `opspan comm`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from opspan.views.fields import (
     TRANSFER,
     Field,
     share,
-    that_differ,
+    varying_fields,
     with_values,
 )
 
@@ -63,17 +63,19 @@ _WHY = {
 
 
 def rows_of_places(analysis: Analysis, by: str) -> pl.DataFrame:
-    """Returns the same rows for each device, or process, by itself."""
+    """Returns rows as `rows` does, but apart for each device, or for each process without a device."""
     own = parts(analysis, Options(by))
-    return _rows(_together(own), own["load"].rows, by, is_of_each_place=True)
+    return _rows(_matched_collectives(own), own["load"].rows, by, is_of_each_place=True)
 
 
 @in_lanes
 def parts(analysis: Analysis, options: Options) -> Parts:
-    """Each collective by itself: who waited for whom is known when those of all ranks are together."""
-    each, by = analysis.own_collectives, options.by
+    """Returns each collective as a row: waiting is only known once the collectives of all ranks are together."""
+    collectives, by = analysis.own_collectives, options.by
     if (named := "op" if by == "call" else by) in of_ranges.OF_RANGES:
-        each = each.with_columns(of_ranges.names(analysis, named, each["range"]).cast(pl.String).alias(named))
+        collectives = collectives.with_columns(
+            of_ranges.names(analysis, named, collectives["range"]).cast(pl.String).alias(named)
+        )
     load = analysis.whole_devices if by == "rank" else analysis.whole_devices.clear()
     load = load.select(
         *DEVICE,
@@ -82,23 +84,23 @@ def parts(analysis: Analysis, options: Options) -> Parts:
         communicating_ns="communicating_ns",
         exposed_ns="exposed_communicating_ns",
     )
-    return {COLLECTIVES: Part(each.drop("range"), times=("start_ns", "end_ns")), "load": Part(load, DEVICE)}
+    return {COLLECTIVES: Part(collectives.drop("range"), times=("start_ns", "end_ns")), "load": Part(load, DEVICE)}
 
 
 def rows(parts: Parts, options: Options) -> pl.DataFrame:
-    return _rows(_together(parts), parts["load"].rows, options.by)
+    return _rows(_matched_collectives(parts), parts["load"].rows, options.by)
 
 
-def _together(parts: Parts) -> pl.DataFrame:
-    each = parts[COLLECTIVES].rows
-    return each.hstack(matched(each))
+def _matched_collectives(parts: Parts) -> pl.DataFrame:
+    collectives = parts[COLLECTIVES].rows
+    return collectives.hstack(matched(collectives))
 
 
 def _rows(rows: pl.DataFrame, load: pl.DataFrame, by: str, *, is_of_each_place: bool = False) -> pl.DataFrame:
     rows = _with_rates(rows)
     if by == "call":
-        each = rows.with_columns(bandwidth_of=_bandwidth_of().over("row"), **_rates(over="row"))
-        return each.select(_CALL).sort("start_ns", "rank", nulls_last=True, maintain_order=True)
+        rows = rows.with_columns(bandwidth_of=_bandwidth_of().over("row"), **_rates(over="row"))
+        return rows.select(_CALL).sort("start_ns", "rank", nulls_last=True, maintain_order=True)
     key = list(dict.fromkeys([*(DEVICE if is_of_each_place else ()), *KEYS.get(by, (by,))]))
     sums = (
         rows.with_columns(bytes_each="bytes")
@@ -126,7 +128,7 @@ def _rows(rows: pl.DataFrame, load: pl.DataFrame, by: str, *, is_of_each_place: 
 
 
 def _sum(of: str | pl.Expr) -> pl.Expr:
-    """null where none is known: a time that nobody knows is no time of zero."""
+    """Sums the known values; null, not 0, if none is known."""
     values = _col(of) if isinstance(of, str) else of
     return pl.when(values.is_not_null().any()).then(values.sum())
 
@@ -157,7 +159,7 @@ def _rates(over: str | None = None) -> dict[str, pl.Expr]:
 
 
 def _bandwidth_of() -> pl.Expr:
-    """By which time it is: the transfer's, the collective's own, or of some the one and of some the other."""
+    """Says which time bandwidths are by: that of the transfer, that of the collective itself, or both."""
     by_transfer = _col("is_by_transfer")
     return (
         pl.when(by_transfer.is_null().all())
@@ -171,7 +173,7 @@ def _bandwidth_of() -> pl.Expr:
 
 
 def _with_load(sums: pl.DataFrame, load: pl.DataFrame) -> pl.DataFrame:
-    """With what each device did all the time. One that had no part in any collective has a row, too."""
+    """Adds what each device did in the whole run. A device without any collective has a row, too."""
     if not sums.height:
         return sums.with_columns(pl.lit(None, dtype=pl.Int64).alias(name) for name in _LOAD)
     rows = sums.join(load, on=DEVICE, how="full", coalesce=True, nulls_equal=True).with_columns(
@@ -181,9 +183,9 @@ def _with_load(sums: pl.DataFrame, load: pl.DataFrame) -> pl.DataFrame:
 
 
 def answer(parts: Parts, options: Options) -> Answer:
-    each, by = _together(parts), options.by
-    rows = _rows(each, parts["load"].rows, by)
-    places = (that_differ(PLACES[:3], rows) if rows.height else []) or [PLACES[0]]
+    collectives, by = _matched_collectives(parts), options.by
+    rows = _rows(collectives, parts["load"].rows, by)
+    places = (varying_fields(PLACES[:3], rows) if rows.height else []) or [PLACES[0]]
     fields = places if by in ("rank", "call") else []
     if by in of_ranges.OF_RANGES:
         fields.append(of_ranges.field("Started in", by))
@@ -194,11 +196,11 @@ def answer(parts: Parts, options: Options) -> Answer:
     size = replace(_SIZE, name="bytes_each") if by == "size" else _SIZE
     fields += [*([] if by == "call" else [CALLS]), size, TIME]
     if rows["transfer_ns"].count():
-        # `matched_ns`: whether the others waited is not known.
-        of, whole = ("time_ns", "Time") if by == "call" else ("matched_ns", "the time of those that matched")
-        fields += [_TRANSFER, share("waiting_ns", "Waiting", of, whole, 1)]
+        # A share of `matched_ns`, because it is not known whether the other collectives waited.
+        of, title = ("time_ns", "Time") if by == "call" else ("matched_ns", "the time of those that matched")
+        fields += [_TRANSFER, share("waiting_ns", "Waiting", of, title, 1)]
     fields += _OF_RANK if by == "rank" else ()
-    return Answer("comm", rows, (*fields, *with_values(_RATES, rows)), tuple(_notes(each)))
+    return Answer("comm", rows, (*fields, *with_values(_RATES, rows)), tuple(_notes(collectives)))
 
 
 def _notes(rows: pl.DataFrame) -> Iterator[str]:
@@ -218,39 +220,41 @@ def _notes(rows: pl.DataFrame) -> Iterator[str]:
             "ranks together"
         )
     else:
-        yield from _unmatched(rows)
-    yield from _missing(rows, "" if is_one else "; the transfer may be shorter, and who is last may be another")
+        yield from _unmatched_notes(rows)
+    yield from _missing_notes(rows, "" if is_one else "; the transfer may be shorter, and who is last may be another")
     if rows.filter(_col("group").is_null(), _col("match").is_not_null()).height:
         yield "Groups are not told for all: without one, collectives of a stream are taken to be of all ranks here"
 
 
-def _unmatched(rows: pl.DataFrame) -> Iterator[str]:
+def _unmatched_notes(rows: pl.DataFrame) -> Iterator[str]:
     reasons = rows.filter(_col("match").is_null()).group_by("unmatched").len().sort("len", "unmatched", descending=True)
     for why, count in reasons.iter_rows():
         yield f"Warning: {count:,} of {rows.height:,} collectives matched on no other rank: {_WHY[why]}"
 
 
-def _missing(rows: pl.DataFrame, so: str) -> Iterator[str]:
-    """Groups of which not all ranks are here."""
+def _missing_notes(rows: pl.DataFrame, so: str) -> Iterator[str]:
+    """Yields a sentence on each group some of whose ranks were not loaded."""
     groups = rows.filter(_col("group_size").is_not_null(), ~_col("kind").is_in(["send", "recv"]))
     here = groups.group_by("group", "members", maintain_order=True).agg(
         _col("group_size").max(), places=pl.struct(DEVICE).n_unique(), ranks=_col("own_rank").unique()
     )
     for name, members, size, places, ranks in here.filter(_col("places") < _col("group_size")).head(5).iter_rows():
-        gone = _others(members, ranks)
-        said = f": {'rank' if len(gone) == 1 else 'ranks'} {printable(listed(gone, 8))} missing" if gone else ""
+        missing = _missing_ranks(members, ranks)
+        missing_text = (
+            f": {'rank' if len(missing) == 1 else 'ranks'} {printable(listed(missing, 8))} missing" if missing else ""
+        )
         group = shortened(printable(name)) if name else "(no name)"
-        yield f"Of group {group} {places} of {size} ranks are here{said}{so}"
+        yield f"Of group {group} {places} of {size} ranks are here{missing_text}{so}"
 
 
-def _others(members: str | None, here: list[int | None]) -> list[str]:
+def _missing_ranks(members: str | None, here: list[int | None]) -> list[str]:
     try:
-        every = json.loads(members or "[]")
+        all_ranks = json.loads(members or "[]")
     except (ValueError, RecursionError):
         return []
-    if None in here or not isinstance(every, list):
+    if None in here or not isinstance(all_ranks, list):
         return []
-    return [str(rank) for rank in every if rank not in here]
+    return [str(rank) for rank in all_ranks if rank not in here]
 
 
 QUESTION = Question("comm", parts, rows, answer)

@@ -1,4 +1,4 @@
-"""What a trace holds, in words: printed if a result is empty, with the command that shows what is there.
+"""Sentences on what a trace holds: printed if a result is empty, with the command that shows the rest.
 
 Nothing to show: there are no ranges. The trace holds 4,340 kernels, 12 copies, 12 calls; try --by kernel
 """
@@ -29,25 +29,26 @@ _TABLES = {
     "metrics": ("metric of a report", "metrics of reports"),
 }
 _MOST_DOMAINS = 3
-# What a table is by, if it sums over ranges, and if it sums over kernels and copies.
+# Tables by these sum over ranges, or over kernels and copies.
 _OF_RANGES = ("module", "step", "phase")
 _OF_WORK = ("stream", "kernel")
 
 
 def parts(trace: Tables) -> dict[str, str]:
-    """What each table that is not empty holds: 'work' -> '4,340 kernels, 12 copies'. Marks are separate from ranges."""
+    """Returns the contents of each table that is not empty: 'work' -> '4,340 kernels, 12 copies'. Marks are separate
+    from ranges."""
     is_mark = trace.ranges["is_mark"].fill_null(value=False)
-    found = {
+    texts = {
         "ranges": _in_domains(trace.ranges["domain"].filter(~is_mark), "range", "ranges"),
         "marks": _in_domains(trace.ranges["domain"].filter(is_mark), "mark", "marks"),
         "work": _work(trace.work),
         **{name: _count(trace.frames[name].height, *words) for name, words in _TABLES.items()},
     }
-    return {name: text for name, text in found.items() if text}
+    return {name: text for name, text in texts.items() if text}
 
 
 def holds(trace: Tables) -> str:
-    """'The trace holds 4,340 kernels, 12 calls', or that it is empty."""
+    """Returns 'The trace holds 4,340 kernels, 12 calls', or 'The trace is empty'."""
     return f"The trace holds {counted(trace)}" if parts(trace) else "The trace is empty"
 
 
@@ -56,21 +57,21 @@ def counted(trace: Tables) -> str:
 
 
 def nothing_by(trace: Tables, by: str) -> str:
-    """The message for an empty table by `by`."""
+    """Returns the message for an empty table by `by`."""
     of = "ranges" if by in _OF_RANGES else "kernels or copies" if by in _OF_WORK else "ranges, kernels or copies"
     way = _other_table(trace) or _database(trace)
     return f"Nothing to show: there are no {of}. {holds(trace)}{f'; try {way}' if way else ''}"
 
 
 def nothing_in(trace: Tables, name: str, shows: tuple[str, ...]) -> str:
-    """The message for a file that was written without any rows. `shows`: the tables that its format can hold."""
+    """Returns the message for a file without any rows. `shows`: the tables that its format can hold."""
     listed = f"{', '.join(shows[:-1])} and {shows[-1]}" if len(shows) > 1 else shows[0]
     way = "; a .sqlite or .parquet file holds all of that" if parts(trace) else ""
     return f"{name} is empty: it can show {listed}, and the trace has none of them. {holds(trace)}{way}"
 
 
 def _other_table(trace: Tables) -> str | None:
-    """The option that prints a table of this trace with rows in it."""
+    """Returns the option that prints a table of this trace with rows in it."""
     is_range = ~trace.ranges["is_mark"].fill_null(value=False)
     if (is_range & trace.ranges["start_ns"].is_not_null()).any():
         return "--by name"

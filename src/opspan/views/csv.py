@@ -1,4 +1,4 @@
-"""Every range in a row, as in the table `ranges` of the analysis database (docs/sqlite.md), for spreadsheets."""
+"""A CSV file for spreadsheets: a row for each range, as in `ranges` of the analysis database (docs/sqlite.md)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The analysis database as data: its tables, columns, indexes, foreign keys and ready-made views.
 
-docs/sqlite.md is made from this, and so is the table `about` in the database itself. sqlite.py writes it.
+docs/sqlite.md and the table `about` of the database are made from this. sqlite.py writes the database.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from opspan.views.summaries import SUMMARIES
 _DURATION = Column("duration_ns", I64, "end_ns less start_ns, at least 0.", "ns")
 _RANGE_ID = Column("range_id", I64, "The range it belongs to.", refers="ranges.id")
 
-# What the analysis adds (docs/analysis.md); row numbers have become ids.
+# Columns that the analysis adds (docs/analysis.md), with ids instead of row numbers.
 _ADDED: dict[str, tuple[Column, ...]] = {
     "ranges": (
         _DURATION,
@@ -60,7 +60,7 @@ class DatabaseTable:
     indexes: tuple[tuple[str, ...], ...] = ()
 
 
-_RANKS = DatabaseTable(
+RANKS = DatabaseTable(
     "ranks",
     "Where the trace came from: one row a file, or folder, that was loaded.",
     (
@@ -81,7 +81,7 @@ _RANKS = DatabaseTable(
     ),
     key="rank",
 )
-_COVERAGE = DatabaseTable(
+COVERAGE = DatabaseTable(
     "coverage",
     "How much could be attributed: figures, by count and by time.",
     (
@@ -125,17 +125,17 @@ _INDEXES: dict[str, tuple[tuple[str, ...], ...]] = {
 
 def _table(name: str) -> DatabaseTable:
     table = TABLES[name]
-    columns = []
-    for column in table.columns:
-        renamed = _RENAMED.get((name, column.name), column.name)
-        refers = "ranks.rank" if column.name == "rank" else column.refers
-        columns.append(column._replace(name=renamed, refers=refers))
-    has_id = columns[0].name == "id"
-    columns += _ADDED.get(name, ())
-    return DatabaseTable(name, table.sentence, tuple(columns), "id" if has_id else None, _INDEXES.get(name, ()))
+    columns = [
+        column._replace(
+            name=_RENAMED.get((name, column.name), column.name),
+            refers="ranks.rank" if column.name == "rank" else column.refers,
+        )
+        for column in table.columns
+    ]
+    key = "id" if columns[0].name == "id" else None
+    return DatabaseTable(name, table.sentence, (*columns, *_ADDED.get(name, ())), key, _INDEXES.get(name, ()))
 
 
-# A table stands after those that it refers to.
-_FIRST = ("functions",)
-TABLES_IN_ORDER = (_RANKS, *(_table(name) for name in dict.fromkeys((*_FIRST, *TABLES))), _COVERAGE)
+# Each table stands after the tables that it refers to.
+TABLES_IN_ORDER = (RANKS, *(_table(name) for name in dict.fromkeys(("functions", *TABLES))), COVERAGE)
 VIEWS = SUMMARIES

@@ -1,4 +1,4 @@
-"""Stacks as in stacks.py, with the kernels and copies that each range launched as innermost frames, and their time.
+"""Stacks as in stacks.py, weighted by device time: the innermost frames are the kernels and copies of each range.
 
 process 100;thread 100 main;train.py(3): <module>;aten::linear;aten::addmm;gemm 12345
 process 100;thread of unknown number;(in no range);Memcpy HtoD 50
@@ -26,9 +26,9 @@ def write(analysis: Analysis, path: Path) -> list[str]:
     trace = analysis.attributed
     rows = tree(trace).select(*_PLACE, "is_mark", "is_async", pl.lit(0, dtype=pl.Int64).alias("weight"))
     rows = with_work(trace, rows)
-    said = write_stacks(trace, rows, path)
+    sentences = write_stacks(trace, rows, path)
     if rows["weight"].sum():
-        return said
+        return sentences
     way = "; a .stacks has its ranges" if "ranges" in parts(trace) else ""
     way = way or ("; a .sqlite or .parquet has all of that" if parts(trace) else "")
     kernels = "`nsys profile -t cuda,nvtx` records kernels, and torch.profiler with ProfilerActivity.CUDA"
@@ -36,12 +36,12 @@ def write(analysis: Analysis, path: Path) -> list[str]:
 
 
 def with_work(trace: Tables, rows: pl.DataFrame) -> pl.DataFrame:
-    """`rows`, which are the tree with a weight of 0 each, and a row for each work, below the range that it belongs to.
-    Work of no range is below a row that stands for that, one in each process."""
-    before = rows.height - trace.ranges.height  # functions
+    """Adds a row for each work to the tree `rows`, below its range. Work without a range is below a row of its process
+    that is called (in no range)."""
+    before = rows.height - trace.ranges.height  # how many functions stand in front of the ranges
     work = on_device(trace.work).filter(_col("start_ns").is_not_null())
     owner = work["range"].cast(pl.UInt32) + before
-    # Work of an async range belongs to the range around it, which is in the tree.
+    # Async ranges are not in the tree: their work goes to the nearest range around them that is.
     for _ in range(rows.height):
         is_apart = rows["is_async"].gather(owner).fill_null(value=False)
         if not is_apart.any():

@@ -64,44 +64,45 @@ _col = pl.col
 
 
 def figures_of(analysis: Analysis, by: str = "op", step: Steps | None = None, process: int | None = None) -> Figures:
-    """What of a run is compared. `step`: the numbers, or the name, of the steps that count; `process`: the one that
-    does. The run is there as a whole: what a step launched may run after its end."""
+    """Returns the figures of a run that are compared. `step`: the numbers, or the name, of the steps that count;
+    `process`: the only process that counts. `analysis` is of the whole run, because work may run after its step."""
     return several_of(analysis, [by], step, process)[by]
 
 
 @in_lanes
 def parts(analysis: Analysis, options: Options) -> Parts:
-    """Returns what is compared of a run of many ranks."""
+    """Returns the figures of a run of many ranks that are compared."""
     step = options.step
-    return parts_of(analysis.complete, options.by, _steps_asked(analysis, step), is_part=step is not None)
+    return parts_of(analysis.complete, options.by, _chosen_steps(analysis, step), is_part=step is not None)
 
 
 def several_of(
     analysis: Analysis, ways: Sequence[str], step: Steps | None = None, process: int | None = None
 ) -> dict[str, Figures]:
-    """The same by several, at less than the cost of each."""
-    each = analysis.by_lane  # each cycle counts as a process does, as it does where it is read by itself
-    return several(each.complete, ways, _steps_asked(each, step), process, is_part=step is not None)
+    """Returns figures by each of several `ways`, which is faster than one after the other."""
+    analysis = analysis.by_lane  # so each cycle counts as a process, as if it had been read by itself
+    return several(analysis.complete, ways, _chosen_steps(analysis, step), process, is_part=step is not None)
 
 
-def _steps_asked(analysis: Analysis, step: Steps | None) -> pl.DataFrame:
+def _chosen_steps(analysis: Analysis, step: Steps | None) -> pl.DataFrame:
     if isinstance(step, str):
         steps = until_done(steps_of(analysis, step), analysis.complete.calls, analysis.complete.work)
     else:
         steps = analysis.iterations_until_done
     if step is not None:
-        one = pl.lit(0, dtype=pl.Int64) if isinstance(step, str) else numbers_of(steps["step"], step)
-        steps = steps.with_columns(number=one).drop_nulls("number")
-        of_steps(step, steps["number"], steps["start_ns"], steps["end_ns"])  # an error where there are none
+        number = pl.lit(0, dtype=pl.Int64) if isinstance(step, str) else numbers_of(steps["step"], step)
+        steps = steps.with_columns(number=number).drop_nulls("number")
+        of_steps(step, steps["number"], steps["start_ns"], steps["end_ns"])  # raises without such steps
         steps = steps.filter(_col("number").is_between(*step)) if isinstance(step, tuple) else steps
     return steps
 
 
 def answer(before: Figures, after: Figures, fail_over: float | None = None) -> Answer:
-    """`fail_over`: by which share a step, or the whole, may take longer before the exit code is 1."""
+    """Compares two runs. The exit code is 1 if a step, or the run, takes longer by more than the share `fail_over`, and
+    that is not known to be noise."""
     by = before.by
     rows = compared(before, after)
-    taken, said = total(before, after, rows)
+    taken, sentence = total(before, after, rows)
     was, now = times_of(before, after)
     fields = pick(KEYS, shown_keys(rows, by))
     if by == "shape":
@@ -109,11 +110,7 @@ def answer(before: Figures, after: Figures, fail_over: float | None = None) -> A
     fields += [Field(was, "Before", "ns", rank=3), Field(now, "After", "ns", rank=2), *FIELDS]
     fields += [_REAL] if rows["is_real"].any() else []
     fields += [_STATE] if (rows["state"] != "same").any() else []
-    notes = [
-        said,
-        *_names_said(rows, by),
-        *of_places(before, after),
-    ]
+    notes = [sentence, *_changes_text(rows, by), *place_notes(before, after)]
     code = 0
     if fail_over is not None:
         allowed = taken.before_ns * (1 + fail_over)
@@ -123,23 +120,23 @@ def answer(before: Figures, after: Figures, fail_over: float | None = None) -> A
 
 
 def saved(path: Path, left_out: list[str]) -> Answer:
-    """What is said of a baseline that was written."""
+    """Returns the answer to --save-baseline."""
     return Answer("diff", pl.DataFrame(), (), (f"Wrote {printable(str(path))}", *left_out))
 
 
 def shown_keys(rows: pl.DataFrame, by: str) -> list[str]:
-    """A module is no column for people where nothing has one."""
+    """Returns the key columns that people see: by place without the module, if no row has one."""
     return [key for key in BY[by] if not (by == "place" and key == "module" and not rows["module"].count())]
 
 
 def times_of(before: Figures, after: Figures) -> tuple[str, str]:
-    """The columns that are compared: of a step where there are steps in both, else of the whole run."""
+    """Returns the two columns that are compared: times of a step if both runs have steps, else of the whole run."""
     is_step = before.steps.number and after.steps.number
     return ("step_before_ns", "step_after_ns") if is_step else ("before_ns", "after_ns")
 
 
-def of_places(before: Figures, after: Figures) -> list[str]:
-    """What is to be said where the rows are by place."""
+def place_notes(before: Figures, after: Figures) -> list[str]:
+    """Returns notes for rows by place."""
     if before.by != "place":
         return []
     if not have_places(before, after):
@@ -153,8 +150,8 @@ def of_places(before: Figures, after: Figures) -> list[str]:
 
 
 def total(before: Figures, after: Figures, rows: pl.DataFrame) -> tuple[StepChange, str]:
-    """How long a step took, or where there are none in both all that is compared; and a sentence on it. `rows`: what
-    `compared` gives."""
+    """Returns how long a step took, or the sum of all `rows` if a run has no steps; and a sentence on that. `rows`: the
+    result of `compared`."""
     of_step = step_change(before.steps, after.steps)
     taken = of_step or StepChange(int(rows["before_ns"].sum()), int(rows["after_ns"].sum()), None)
     if not rows.height and not of_step:
@@ -167,37 +164,37 @@ def total(before: Figures, after: Figures, rows: pl.DataFrame) -> tuple[StepChan
         what = "Time of a step"
     change = taken.after_ns - taken.before_ns
     share = f", {100 * change / taken.before_ns:+.1f}% of before" if taken.before_ns else ""
-    said = {
+    noise = {
         True: "more than the noise of the steps",
         False: "no more than the noise of the steps",
         None: f"whether that is noise is not known: it takes {LEAST} steps in each run",
     }[taken.is_real]
-    return taken, f"{what}: {time_text(taken.before_ns)} before, {time_text(taken.after_ns)} after{share}; {said}"
+    return taken, f"{what}: {time_text(taken.before_ns)} before, {time_text(taken.after_ns)} after{share}; {noise}"
 
 
-def _names_said(rows: pl.DataFrame, by: str) -> list[str]:
+def _changes_text(rows: pl.DataFrame, by: str) -> list[str]:
     names = [_col(key) for key in BY[by] if key not in _NO_NAMES]
     if by == "place":
         names.append(pl.format("#{}", pl.coalesce("place_before", "place_after")).alias("place"))
-    there = rows.filter(_col("state") == "same", _col("is_real").fill_null(value=True))
-    found = (
-        ("Grew most", there.filter(_col("change_ns") > 0), True),
-        ("Shrank most", there.filter(_col("change_ns") < 0), True),
+    in_both = rows.filter(_col("state") == "same", _col("is_real").fill_null(value=True))
+    groups = (
+        ("Grew most", in_both.filter(_col("change_ns") > 0), True),
+        ("Shrank most", in_both.filter(_col("change_ns") < 0), True),
         ("Only in B", rows.filter(_col("state") == "new"), False),
         ("Only in A", rows.filter(_col("state") == "gone"), False),
     )
     lines = []
-    for title, some, is_timed in found:
-        said = [
-            _said(names) + (f" by {time_text(abs(ns))}" if is_timed else "")
-            for *names, ns in some.select(*names, "change_ns").head(_MOST).iter_rows()
+    for title, group, is_timed in groups:
+        texts = [
+            _name_text(names) + (f" by {time_text(abs(ns))}" if is_timed else "")
+            for *names, ns in group.select(*names, "change_ns").head(_MOST).iter_rows()
         ]
-        more = f" and {some.height - _MOST:,} more" if some.height > _MOST and not is_timed else ""
-        lines += [f"{title}: {', '.join(said)}{more}"] if said else []
+        more = f" and {group.height - _MOST:,} more" if group.height > _MOST and not is_timed else ""
+        lines += [f"{title}: {', '.join(texts)}{more}"] if texts else []
     return lines
 
 
-def _said(names: list[str | None]) -> str:
+def _name_text(names: list[str | None]) -> str:
     return " ".join(short_name(name, _NAME) for name in names if name) or "(in none)"
 
 

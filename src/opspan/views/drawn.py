@@ -1,4 +1,4 @@
-"""What timelines show of the rows of a trace, in whichever format: names, categories, and values beside them."""
+"""The names, categories and args of the rows of a trace, for timelines of every format."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ _MEMORY_NAMES = {"alloc": "[memory]", "free": "[memory]", "out_of_memory": "[Out
 
 
 def drawn(analysis: Analysis) -> Tables:
-    """What was found, each row with an id; ranges with the modules that they run in, and as they were reported."""
+    """Returns the analysed trace, each row with an id. Ranges have the modules that they run in, and the ends that were
+    recorded."""
     trace = analysis.attributed
     frames = {name: _with_ids(trace.frames[name]) for name in SPANS}
     frames["ranges"] = frames["ranges"].with_columns(_as_reported(analysis.tables.ranges))
@@ -45,7 +46,7 @@ def drawn(analysis: Analysis) -> Tables:
 
 
 def _with_ids(frame: pl.DataFrame) -> pl.DataFrame:
-    """Gives a row without an id a unique one, because a row is recognised by its id when the file is read back."""
+    """Gives a unique id to each row without one, because a row is recognised by its id when the file is read back."""
     if not frame["id"].null_count():
         return frame
     highest = frame["id"].max()
@@ -54,7 +55,7 @@ def _with_ids(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _as_reported(ranges: pl.DataFrame) -> pl.DataFrame:
-    """The columns as they were before nesting, which closes open ranges and takes overlapping ones out of the tree."""
+    """Returns the columns as they were before nesting closed open ranges and took overlapping ones out of the tree."""
     return ranges.select("end_ns", was_async=_col("is_async").fill_null(value=False))
 
 
@@ -63,13 +64,13 @@ def zero_ns(trace: Tables) -> int:
 
 
 def left_out(trace: Tables) -> list[str]:
-    """Sentences on what is in the trace and has no place on a timeline."""
+    """Returns sentences on what is in the trace and not on a timeline."""
     timeless = {name: trace.frames[name]["start_ns"].null_count() for name in SPANS}
     timeless |= {name: trace.frames[name]["time_ns"].null_count() for name in POINTS}
-    said = [f"{count:,} {name} are not in it, for they have no start" for name, count in timeless.items() if count]
+    sentences = [f"{count:,} {name} are not in it, for they have no start" for name, count in timeless.items() if count]
     if trace.samples.height:
-        said.append(f"{trace.samples.height:,} rows of samples are not in it; .sqlite and .parquet have them")
-    return said
+        sentences.append(f"{trace.samples.height:,} rows of samples are not in it; .sqlite and .parquet have them")
+    return sentences
 
 
 def text(column: str) -> pl.Expr:
@@ -77,28 +78,28 @@ def text(column: str) -> pl.Expr:
 
 
 def args(frame: pl.DataFrame, names: Mapping[str, str]) -> dict[str, pl.Expr]:
-    """An arg for each column that holds anything, and args that say that the name, or the end, is null."""
-    held = {column: key for column, key in names.items() if frame[column].count() or not frame.height}
-    found = {key: _col(column) for column, key in held.items()}
+    """Returns an arg for each column that holds any value, and args that say that the name, or the end, is null."""
+    columns = {column: key for column, key in names.items() if frame[column].count() or not frame.height}
+    exprs = {key: _col(column) for column, key in columns.items()}
     if "end_ns" in frame.columns and "end_ns" not in names and frame["end_ns"].null_count():
         is_open = _col("end_ns").is_null()
         if "is_mark" in frame.columns:
             is_open &= ~_col("is_mark").fill_null(value=False)
-        found[keys.ENDED] = pl.when(is_open).then(pl.lit(keys.NOT_ENDED))
+        exprs[keys.ENDED] = pl.when(is_open).then(pl.lit(keys.NOT_ENDED))
     if "name" not in names and frame["name"].null_count():
-        found[keys.UNNAMED] = pl.when(_col("name").is_null()).then(1)
-    return found
+        exprs[keys.UNNAMED] = pl.when(_col("name").is_null()).then(1)
+    return exprs
 
 
 def with_lists(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Columns of lists as JSON, the values of inputs as torch.profiler writes them."""
+    """Writes columns of lists as JSON, and the values of inputs as torch.profiler writes them."""
     ranges = ranges.with_columns(inputs=inputs.map_texts(ranges["inputs"], inputs.to_torch))
-    held = [column for column in keys.LISTS if ranges[column].count()]
-    return ranges.with_columns(inputs.map_texts(ranges[column], _list) for column in held)
+    columns = [column for column in keys.LISTS if ranges[column].count()]
+    return ranges.with_columns(inputs.map_texts(ranges[column], _list) for column in columns)
 
 
 def _list(value: str) -> str:
-    """As a JSON list where the text is one, else as a JSON text."""
+    """Returns a text that is a JSON list as it is, any other as a JSON string."""
     try:
         is_list = value.startswith("[") and json.dumps(json.loads(value)) == value
     except (ValueError, RecursionError):
@@ -133,6 +134,6 @@ def memory_name() -> pl.Expr:
 
 
 def _named(column: str, values: pl.Enum, name: Callable[[str], str], other: str) -> pl.Expr:
-    """What each value of a closed list is called, asked once for all rows."""
+    """Calls `name` once for each value of the enum, and looks up the name of each row."""
     names = pl.Series([*map(name, values.categories), other], dtype=NAME)
     return pl.lit(names).gather(_col(column).to_physical().cast(pl.UInt32).fill_null(len(values.categories)))

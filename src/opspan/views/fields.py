@@ -1,4 +1,4 @@
-"""Fields: the columns that people see, each declared once. Text, notebooks and pages are made of them."""
+"""Fields declare the columns that people see, each once, for text, notebooks and pages."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from opspan.events.times import format_memory, format_time
 from opspan.printable import printable
 from opspan.text_columns import TextColumn, cut
 
-_LEAST_NAME = 16  # characters of a name that are worth more than another column
+_LEAST_NAME = 16  # characters of a name that stay before other columns are dropped
 
 
 @dataclass(frozen=True)
 class Field:
     """A column of rows. `unit` says how values are written: UNITS has the units of text, src/page/format.ts those of a
-    page. `rank` is how early the column goes where there is little room; 0: it stays."""
+    page. `rank` is how early the column is dropped if there is little room; 0: never."""
 
     name: str
     title: str
     unit: str
     help: str = ""
     rank: int = 0
-    of: str = ""  # of a share: the column that is 100 %; "": the values are shares already
-    whole: str = ""  # of a share: what 100 % is, in words, or the title of the column `of`
-    none: str = ""  # stands for null in text
+    of: str = ""  # for a share: the column that is 100 %; "": the values are shares already
+    whole: str = ""  # for a share: a text that says what 100 % is, such as the title of the column `of`
+    none: str = ""  # the text for null
     bar: bool = False  # a cell of a page shows its share of the column's sum
 
     def cells(self, rows: pl.DataFrame) -> list[str]:
@@ -42,7 +42,7 @@ class Field:
         return TextColumn(self.title, self.cells(rows), self.rank, _LEAST_NAME if self.unit == "name" else None)
 
 
-# Fields that several views show; a view may replace the rank, the help or the bar.
+# Fields that several views share; a view may replace the rank, the help or the bar.
 IN = Field("op", "In", "name")
 REASON = Field("why", "Why", "text")
 RANK = Field("rank", "Rank", "count")
@@ -93,7 +93,7 @@ BLOCKS_PER_SM = Field(
     "blocks_per_sm", "Blocks per SM", "number", "Blocks of a launch for each multiprocessor, weighted by time"
 )
 TENSOR_CORES = Field("uses_tensor_cores", "Tensor cores", "text", "As far as the kernel's name says")
-# Where rows are: shown as far as they differ.
+# The places of rows. Views show those that differ among the rows.
 PLACES = (
     RANK,
     PID,
@@ -104,40 +104,40 @@ PLACES = (
 
 
 def share(name: str, title: str, of: str, whole: str, rank: int = 0) -> Field:
-    """A column in percent of the column `of`, which people know as `whole`."""
+    """Returns a field of percents of the column `of`, which people know as `whole`."""
     return Field(name, title, "share", rank=rank, of=of, whole=whole)
 
 
 def pick(fields: Iterable[Field], names: str | Iterable[str]) -> list[Field]:
-    """The fields of these names, in the order of the names."""
+    """Returns the fields of these names, in the order of the names."""
     by_name = {field.name: field for field in fields}
     return [by_name[name] for name in (names.split() if isinstance(names, str) else names)]
 
 
 def with_values(fields: Iterable[Field], rows: pl.DataFrame) -> list[Field]:
-    """The fields whose column has any value: nobody reads a column of nothing."""
+    """Returns the fields whose column has any value."""
     return [field for field in fields if field.name in rows.columns and rows[field.name].count()]
 
 
-def that_differ(fields: Iterable[Field], rows: pl.DataFrame, always: Sequence[str] = ()) -> list[Field]:
-    """The fields whose column has more than one value: one that is the same in all rows tells nothing."""
-    there = [field for field in fields if field.name in rows.columns]
-    return [field for field in there if field.name in always or rows[field.name].n_unique() > 1]
+def varying_fields(fields: Iterable[Field], rows: pl.DataFrame, always: Sequence[str] = ()) -> list[Field]:
+    """Returns the fields whose column has more than one value, and those named in `always`."""
+    known = [field for field in fields if field.name in rows.columns]
+    return [field for field in known if field.name in always or rows[field.name].n_unique() > 1]
 
 
 def shares_of_kinds(titles: dict[str, str], rows: pl.DataFrame, of: str, whole: str) -> list[Field]:
-    """A share for each kind of time that rows have any of: `kind_ns` of the column `of`."""
+    """Returns a share of the column `of` for each kind of time that any row has: the columns are called KIND_ns."""
     kinds = [kind for kind in titles if rows[f"{kind}_ns"].sum()]
     return [share(f"{kind}_ns", titles[kind], of, whole, rank) for rank, kind in enumerate(kinds, start=1)]
 
 
 def shares_note(fields: Iterable[Field]) -> list[str]:
-    """A line that says what 100 % is in each column of shares."""
+    """Returns a line that says what 100 % is in each column of shares."""
     titles: dict[str, list[str]] = {}
     for field in fields:
         if field.whole:
             titles.setdefault(field.whole, []).append(field.title)
-    text = "; ".join(f"{', '.join(some)} of {whole}" for whole, some in titles.items())
+    text = "; ".join(f"{', '.join(columns)} of {whole}" for whole, columns in titles.items())
     return [f"Shares: {text}"] if text else []
 
 
@@ -153,7 +153,7 @@ def short_name(name: str, width: int) -> str:
 
 
 def short_number(value: float, unit: str = "") -> str:
-    """Three digits and a prefix: 1.23 T."""
+    """Writes three digits and a prefix: 1.23 T."""
     for power, prefix in ((15, "P"), (12, "T"), (9, "G"), (6, "M"), (3, "k")):
         if value >= 0.9995 * 10**power:
             return f"{value / 10**power:.3g} {prefix}{unit}" if value < 999.5 * 10**power else f"{value:.3g} {unit}"

@@ -1,4 +1,4 @@
-"""What is wrong with a run, the costliest first, and what to do: `opspan findings`."""
+"""The problems of a run, the costliest first, and their remedies: `opspan findings`."""
 
 from __future__ import annotations
 
@@ -24,24 +24,13 @@ from opspan.views.answer import Answer
 from opspan.views.fields import time_text
 
 _col = pl.col
-_TEXTS = pl.List(pl.String)
 _RANGE = pl.Struct({"rank": pl.Int32, "pid": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64})
 SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
-    "id": pl.String,
-    "title": pl.String,
-    "severity": pl.String,
-    "confidence": pl.String,
+    **dict.fromkeys(("id", "title", "severity", "confidence"), pl.String),
     "at_stake_ns": pl.Int64,
     "share": pl.Float64,
-    "share_of": pl.String,
-    "condition": pl.String,
-    "sentence": pl.String,
-    "remedy": pl.String,
-    "command": pl.String,
-    "read": pl.String,
-    "ops": _TEXTS,
-    "modules": _TEXTS,
-    "steps": _TEXTS,
+    **dict.fromkeys(("share_of", "condition", "sentence", "remedy", "command", "read"), pl.String),
+    **dict.fromkeys(("ops", "modules", "steps"), pl.List(pl.String)),
     "ranks": pl.List(pl.Int32),
     "ranges": pl.List(_RANGE),
     "figures": pl.List(pl.Struct({"name": pl.String, "value": pl.Float64})),
@@ -52,7 +41,8 @@ _NAME = 60  # characters of a name in a sentence
 
 
 class Findings(pl.DataFrame):
-    """The frame of findings. In a notebook it shows what people read of it; what is selected from it is any frame."""
+    """The frame of findings. A notebook shows it with the columns that people read. A selection from it is shown as any
+    frame."""
 
     def _repr_html_(self, **options: Any) -> str:
         if self.schema != SCHEMA:
@@ -72,33 +62,36 @@ def _answer(rows: Findings) -> Answer:
 
 @in_lanes
 def parts(analysis: Analysis, options: Options) -> Parts:
-    """Returns what the rules find that look at each rank by itself, and the figures that the other rules compare."""
+    """Returns the findings of rules that look at each rank by itself, and the figures that the other rules compare."""
     run = Run(analysis)
-    said = apply_rules(run, [rule for rule in RULES if not rule.is_over_ranks])
-    return {"found": Part(pl.DataFrame([_row(one, ()) for one in said], schema=pl.Schema(SCHEMA))), **rank_parts(run)}
+    of_ranks = apply_rules(run, [rule for rule in RULES if not rule.is_over_ranks])
+    return {
+        "found": Part(pl.DataFrame([_row(finding, ()) for finding in of_ranks], schema=pl.Schema(SCHEMA))),
+        **rank_parts(run),
+    }
 
 
 def rows(parts: Parts, options: Options) -> Findings:
     files = options.files
     run = RunOfRanks(parts)
-    over = [_row(one, files) for one in apply_rules(run, [rule for rule in RULES if rule.is_over_ranks])]
+    over_ranks = [_row(finding, files) for finding in apply_rules(run, [rule for rule in RULES if rule.is_over_ranks])]
     number = parts["ranks"].rows.height
     several = [rule.id for rule in RULES if rule.has_several]
     about = pl.when(_col("id").is_in(several)).then(_col("ops").list.first())
-    said = parts["found"].rows.with_columns(about=about).partition_by("id", "about", maintain_order=True)
-    each = [_of_ranks(some.drop("about"), run, number) for some in said]
-    for row in each:
+    groups = parts["found"].rows.with_columns(about=about).partition_by("id", "about", maintain_order=True)
+    of_ranks = [_merged_row(group.drop("about"), run, number) for group in groups]
+    for row in of_ranks:
         row["command"] = row["command"].replace("FILE", files_text(files))
-    every = sorted([*each, *over], key=lambda row: -(row["at_stake_ns"] or 0))
-    return Findings(every, schema=pl.Schema(SCHEMA))
+    ordered = sorted([*of_ranks, *over_ranks], key=lambda row: -(row["at_stake_ns"] or 0))
+    return Findings(ordered, schema=pl.Schema(SCHEMA))
 
 
-def _of_ranks(some: pl.DataFrame, run: Run, number: int) -> dict[str, Any]:
-    """Returns one row for a rule that found something on several ranks: words and cost are those of the rank with most
-    at stake, as ranks run side by side."""
-    worst = some.sort("at_stake_ns", descending=True, nulls_last=True, maintain_order=True).row(0, named=True)
+def _merged_row(group: pl.DataFrame, run: Run, number: int) -> dict[str, Any]:
+    """Returns one row for a finding of several ranks. Its texts and its cost are those of the rank with most at stake:
+    costs are not added up, because ranks run side by side."""
+    worst = group.sort("at_stake_ns", descending=True, nulls_last=True, maintain_order=True).row(0, named=True)
     at_stake = None if worst["at_stake_ns"] is None else int(worst["at_stake_ns"])
-    ranks = some["ranks"].explode().drop_nulls().unique().sort().to_list()
+    ranks = group["ranks"].explode().drop_nulls().unique().sort().to_list()
     more: dict[str, Any] = {
         "at_stake_ns": at_stake,
         "share": None if at_stake is None else run.share(at_stake),
@@ -111,17 +104,17 @@ def _of_ranks(some: pl.DataFrame, run: Run, number: int) -> dict[str, Any]:
 
 
 def files_text(files: Sequence[File]) -> str:
-    """The files as they would be typed; of several, the first."""
+    """Returns the files as they are typed in a command: of several files the first, and "..."."""
     return " ".join(map(shell_path, files[:1])) + (" ..." if len(files) > 1 else "") or "FILE"
 
 
 def read_on(rule: Rule) -> str:
-    """An address; or a command, for what is in the repository alone is not on the machine of who reads it."""
+    """Returns an address on the web or, because the docs of the repository are not installed, a command."""
     return rule.read if rule.read.startswith("https:") else f"opspan findings --explain {rule.id}"
 
 
 def explained(wanted: str, width: int = _WIDTH) -> str:
-    """What a rule looks at, from when on it speaks and why, and what to do, for people; of "all" all of them."""
+    """Explains a rule, or "all" rules, to people: what the rule looks at, its threshold and why, and the remedy."""
     rules = [rule for rule in RULES if wanted in (rule.id, "all")]
     if not rules:
         close = difflib.get_close_matches(wanted, [rule.id for rule in RULES], 1)
@@ -143,14 +136,14 @@ def _explained(rule: Rule, width: int) -> list[str]:
     return [f"{rule.id}: {rule.title}", *body, f"    {'Next':<10}{rule.command}"]
 
 
-def said(figures: Mapping[str, float], words: Mapping[str, str]) -> dict[str, str]:
-    """Figures as people read them, by the end of their names."""
-    return {name: _said(name, value) for name, value in figures.items()} | {
+def texts_of(figures: Mapping[str, float], words: Mapping[str, str]) -> dict[str, str]:
+    """Writes figures with the units that the ends of their names tell, and cuts long words."""
+    return {name: _figure_text(name, value) for name, value in figures.items()} | {
         name: _short(word) for name, word in words.items()
     }
 
 
-def _said(name: str, value: float) -> str:
+def _figure_text(name: str, value: float) -> str:
     if name == "ns" or name.endswith("_ns"):
         return time_text(int(value))
     if name.endswith("_share"):
@@ -176,7 +169,7 @@ def _row(finding: Finding, files: Sequence[File]) -> dict[str, object]:
         "share": finding.share,
         "share_of": None if finding.share is None else finding.total_name,
         "condition": rule.condition or None,
-        "sentence": finding.template.format(**said(evidence.figures, evidence.words), total=finding.total_name),
+        "sentence": finding.template.format(**texts_of(evidence.figures, evidence.words), total=finding.total_name),
         "remedy": rule.remedy,
         "command": evidence.command or rule.command.replace("FILE", files_text(files)),
         "read": read_on(rule),
@@ -241,15 +234,15 @@ def as_sentence(text: str) -> str:
 
 
 def _where(row: Mapping[str, Any], longest: int | None) -> str:
-    """The names that it is about, none longer than that."""
-    found = [
-        f"{what}: {', '.join(_short(name, longest) for name in row[what])}"
-        for what in ("ops", "modules", "steps")
-        if row[what]
+    """Returns the ops, modules, steps and ranks of a finding, each name cut to `longest` characters."""
+    names = [
+        f"{column}: {', '.join(_short(name, longest) for name in row[column])}"
+        for column in ("ops", "modules", "steps")
+        if row[column]
     ]
     if len(row["ranks"]) > 1 or (row["ranks"] and row["ranks"] != [0]):
-        found.append(f"ranks: {', '.join(map(str, row['ranks']))}")
-    return "; ".join(found)
+        names.append(f"ranks: {', '.join(map(str, row['ranks']))}")
+    return "; ".join(names)
 
 
 QUESTION = Question(

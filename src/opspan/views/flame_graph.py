@@ -1,8 +1,8 @@
-"""A flame graph as one SVG: an icicle of host time, and one of device time where there is any.
+"""A flame graph as one SVG: an icicle of host time, and one of device time if there is any.
 
-It needs a viewer of SVG and no script: the tooltip of a box says what it is and how long it took. Each kind of box has
-a colour, of those by Okabe and Ito, which people who are colour-blind can tell apart; the legend names them. Each box
-is an <svg> of its own, which cuts off a text that is wider in the viewer's font than was reckoned with.
+Any viewer of SVG shows it, without a script: the tooltip of a box says what the box is and how long it took. Each kind
+of box has a colour of the palette by Okabe and Ito, which colour-blind people can tell apart; the legend names the
+kinds. Each box is an <svg> of its own, which cuts off a text that the viewer's font makes wider than the box.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from opspan.printable import printable, shortened
 from opspan.text_columns import cut
 from opspan.views.fields import time_text
 from opspan.views.icicle import Box, Icicle, icicle
-from opspan.views.merged_stacks import FUNCTION, merged
+from opspan.views.merged_stacks import FUNCTION, stack_tree
 from opspan.views.stacks import no_time
 
 WIDTH = 1200
 _MARGIN, _ROW, _LINE = 10, 18, 20  # pixels
 _INNER = WIDTH - 2 * _MARGIN
-_CHARACTER = 7.3  # pixels: the widest of the usual fonts of one width is 0.602 of its size
+_CHARACTER = 7.3  # pixels: characters of the widest usual monospaced font are 0.602 of its size wide
 _PADDING = 3
 _LONGEST_NAME = 500  # characters in a tooltip
-_LEAST_TEXT = 6  # characters: fewer of a longer name say nothing
+_LEAST_TEXT = 6  # characters: a name that is cut to fewer says nothing
 _TIMES = {"Host time": ("host_ns", ".stacks"), "Device time": ("device_ns", ".device.stacks")}
 
 
 @dataclass(frozen=True)
 class Group:
     name: str
-    said: str
+    title: str
     fill: str
     ink: str = "#000000"
 
@@ -82,39 +82,39 @@ _STYLE = "\n".join(
 
 def write(analysis: Analysis, path: Path) -> list[str]:
     trace = analysis.attributed
-    stacks = merged(trace)
-    drawn = {title: one for title, (column, _) in _TIMES.items() if (one := icicle(stacks, column)).boxes}
-    said = [sentence for title, one in drawn.items() if (sentence := _merged(title, one, _TIMES[title][1]))]
-    said += stacks.left_out if drawn else [no_time(trace)]
-    _svg(drawn, said).write(path, encoding="utf-8", xml_declaration=True)
-    return said
+    stacks = stack_tree(trace)
+    graphs = {title: graph for title, (column, _) in _TIMES.items() if (graph := icicle(stacks, column)).boxes}
+    sentences = [sentence for title, graph in graphs.items() if (sentence := _merged(title, graph, _TIMES[title][1]))]
+    sentences += stacks.left_out if graphs else [no_time(trace)]
+    _svg(graphs, sentences).write(path, encoding="utf-8", xml_declaration=True)
+    return sentences
 
 
-def _merged(title: str, one: Icicle, suffix: str) -> str:
-    if not one.left_out:
+def _merged(title: str, graph: Icicle, suffix: str) -> str:
+    if not graph.left_out:
         return ""
     return (
-        f"{title}: {one.left_out:,} boxes of less than {time_text(one.least_ns)} are merged into those with dashed "
+        f"{title}: {graph.left_out:,} boxes of less than {time_text(graph.least_ns)} are merged into those with dashed "
         f"edges, or left out where these would be as narrow; {suffix} has all of them"
     )
 
 
-def _svg(drawn: dict[str, Icicle], said: Sequence[str]) -> ET.ElementTree[ET.Element]:
+def _svg(graphs: dict[str, Icicle], sentences: Sequence[str]) -> ET.ElementTree[ET.Element]:
     root = ET.Element("svg", xmlns="http://www.w3.org/2000/svg", role="img", width=str(WIDTH))
-    ET.SubElement(root, "title").text = "Flame graph: " + (" and ".join(drawn).lower() or "nothing to show")
+    ET.SubElement(root, "title").text = "Flame graph: " + (" and ".join(graphs).lower() or "nothing to show")
     ET.SubElement(root, "style").text = _STYLE
     page = ET.SubElement(root, "rect", {"class": "page", "width": "100%", "height": "100%"})
     page.tail = "\n"
     y = _MARGIN
-    if drawn:
-        y = _legend(root, [box for one in drawn.values() for box in one.boxes], y)
-    for title, one in drawn.items():
-        _text(root, f"{title}: {time_text(one.whole_ns)}", y)
+    if graphs:
+        y = _legend(root, [box for graph in graphs.values() for box in graph.boxes], y)
+    for title, graph in graphs.items():
+        _text(root, f"{title}: {time_text(graph.whole_ns)}", y)
         y += _LINE
-        for box in one.boxes:
-            _box(root, box, one, title.lower(), y)
-        y += one.levels * _ROW + _LINE
-    for sentence in said:
+        for box in graph.boxes:
+            _box(root, box, graph, title.lower(), y)
+        y += graph.levels * _ROW + _LINE
+    for sentence in sentences:
         for line in textwrap.wrap(printable(sentence), int(_INNER / _CHARACTER)):
             _text(root, line, y)
             y += _LINE
@@ -129,8 +129,8 @@ def _legend(root: ET.Element, boxes: Sequence[Box], y: int) -> int:
     for group in GROUPS:
         if group.name not in used:
             continue
-        width = len(group.said) * _CHARACTER + 2 * _PADDING
-        _rectangle(root, group, x, width, y, group.said)
+        width = len(group.title) * _CHARACTER + 2 * _PADDING
+        _rectangle(root, group, x, width, y, group.title)
         x += width + _MARGIN
     return y + 2 * _LINE
 
@@ -143,37 +143,35 @@ def _group(box: Box) -> str:
     return "place" if box.kind is None else _OF_KIND.get(box.kind, "range")
 
 
-def _box(root: ET.Element, box: Box, whole: Icicle, title: str, y: int) -> None:
+def _box(root: ET.Element, box: Box, graph: Icicle, title: str, y: int) -> None:
     group = _BY_NAME[_group(box)]
     name = f"{box.merged:,} smaller" if box.merged else printable(shortened(box.frame, _LONGEST_NAME))
     width = box.width * _INNER
-    drawn = _rectangle(root, group, _MARGIN + box.x * _INNER, width, y + box.level * _ROW, name)
-    drawn.set("data-ns", str(box.ns))
+    element = _rectangle(root, group, _MARGIN + box.x * _INNER, width, y + box.level * _ROW, name)
+    element.set("data-ns", str(box.ns))
     times = f"{box.count:,} times" if box.count > 1 else ""
-    facts = [f"{time_text(box.ns)}, {100 * box.ns / whole.whole_ns:.1f}% of {title}", times, group.said]
+    facts = [f"{time_text(box.ns)}, {100 * box.ns / graph.whole_ns:.1f}% of {title}", times, group.title]
     about = ET.Element("title")
     about.text = "\n".join([name, ", ".join(fact for fact in facts if fact)])
-    drawn.insert(0, about)
+    element.insert(0, about)
 
 
 def _rectangle(root: ET.Element, group: Group, x: float, width: float, y: int, text: str) -> ET.Element:
     place = {"x": f"{x:.2f}", "y": str(y), "width": f"{width:.2f}", "height": str(_ROW)}
-    drawn = ET.SubElement(root, "svg", {"class": f"box {group.name}", **place})
-    drawn.tail = "\n"
-    ET.SubElement(drawn, "rect", width="100%", height="100%")
-    fits = fitting(text, width)
-    if fits:
-        ET.SubElement(drawn, "text", x=str(_PADDING), y=str(_ROW - 5)).text = fits
-    return drawn
+    element = ET.SubElement(root, "svg", {"class": f"box {group.name}", **place})
+    element.tail = "\n"
+    ET.SubElement(element, "rect", width="100%", height="100%")
+    if fits := fitting(text, width):
+        ET.SubElement(element, "text", x=str(_PADDING), y=str(_ROW - 5)).text = fits
+    return element
 
 
 def fitting(text: str, width: float) -> str:
-    """As much of the text as has room in a box so wide; nothing where that would say nothing."""
+    """Cuts a text to the width of a box; "" if too few characters would be left."""
     room = int((width - 2 * _PADDING + 1e-6) / _CHARACTER)
     return cut(text, room, cut_end=True) if room >= min(len(text), _LEAST_TEXT) else ""
 
 
 def _text(root: ET.Element, text: str, y: int) -> None:
-    drawn = ET.SubElement(root, "text", {"class": "said", "x": str(_MARGIN), "y": str(y + _ROW - 5)})
-    drawn.text = text
-    drawn.tail = "\n"
+    line = ET.SubElement(root, "text", {"class": "said", "x": str(_MARGIN), "y": str(y + _ROW - 5)})
+    line.text, line.tail = text, "\n"

@@ -1,4 +1,4 @@
-"""What ops cost: operations and bytes, how fast that was, and which bound of the device it is near: `opspan flops`."""
+"""The cost of ops: operations and bytes, their rates, and the nearest bound of the device: `opspan flops`."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ from opspan.views.fields import (
     TIME,
     Field,
     short_number,
-    that_differ,
+    varying_fields,
 )
 from opspan.views.step_words import number_text
 
-LITTLE = 0.1  # share of a peak: what reaches less of both is bound by neither
+LITTLE = 0.1  # share of a peak: an op that reaches less of both peaks is bound by neither
 _col = pl.col
 _PEAK = "the peak of the device in that type"
 _MFU = Field("mfu", "MFU", "share", whole=_PEAK)
@@ -53,14 +53,14 @@ _BOUND = (
     replace(BOUND, rank=1),
 )
 NAMED = 0.01  # share of the time from which an op without a cost is named
-# Shares of more than all are none.
+# A share above 100 % is not known; the notes say why.
 _BEYOND = {
     "is_too_fast": "computed faster than the device can in the type that the trace or the kernel's name says, or than "
     "--peak: that share is not known",
     "is_cached": "moved bytes faster than the memory can (or --peak says), as a cache had some: "
     "that share is not known",
 }
-# These columns of parts are no sums.
+# Rules for the columns of parts that are not summed.
 _RULES = dict.fromkeys(("types", "types_of_products"), "all of them")
 _RULES |= dict.fromkeys(("has_products", "is_assumed", "is_known", "has_bytes"), "any")
 _COLUMNS = (
@@ -87,7 +87,7 @@ def rows_of_one(analysis: Analysis, options: Options) -> pl.DataFrame:
 
 
 def tables_of(analysis: Analysis, bys: Sequence[str], peak: Sequence[str] = ()) -> dict[str, pl.DataFrame]:
-    """The rows by each of these: what ops cost is worked out once."""
+    """Returns the rows by each of `bys`. The costs of ops are worked out once for all of them."""
     analysis = analysis.by_lane
     spent = roofline.parts(analysis.attributed, costs(analysis.attributed.ranges).rows, parse_peaks(peak))
     return {by: rows(_parts(analysis, by, spent), Options(by)) for by in bys}
@@ -97,28 +97,28 @@ def tables_of(analysis: Analysis, bys: Sequence[str], peak: Sequence[str] = ()) 
 def parts(analysis: Analysis, options: Options) -> Parts:
     known = costs(analysis.attributed.ranges)
     spent = roofline.parts(analysis.attributed, known.rows, parse_peaks(options.peak))
-    each = _parts(analysis, options.by, spent)
-    return each | ({} if "run" in each else _parts(analysis, "run", spent)) | _noted(analysis, known, spent)
+    parts_by = _parts(analysis, options.by, spent)
+    return (
+        parts_by
+        | ({} if "run" in parts_by else _parts(analysis, "run", spent))
+        | _parts_of_notes(analysis, known, spent)
+    )
 
 
 def rows(parts: Parts, options: Options) -> pl.DataFrame:
     by = options.by
     if by == "run":
-        return _of_run(parts)
-    each = parts[f"by {by}"].rows
+        return _run_rows(parts)
+    sums = parts[f"by {by}"].rows
     if by == "step":
-        return each
-    keys = _keys(by)
-    return (
-        _rates(each)
-        .select(*keys, *_COLUMNS)
-        .sort("time_ns", "flops", descending=True, nulls_last=True, maintain_order=True)
-    )
+        return sums
+    rows = _rates(sums).select(*_keys(by), *_COLUMNS)
+    return rows.sort("time_ns", "flops", descending=True, nulls_last=True, maintain_order=True)
 
 
 def answer(parts: Parts, options: Options) -> Answer:
     table = rows(parts, options)
-    notes = (*_of_use(parts), *_of_masks(parts), *_of_peaks(parts), *_not_known(parts))
+    notes = (*_use_notes(parts), *_mask_notes(parts), *_peak_notes(parts), *_unknown_notes(parts))
     return Answer("flops", table, _fields(table, options.by), notes)
 
 
@@ -131,7 +131,7 @@ def _keys(by: str) -> tuple[str, ...]:
 
 def _parts(analysis: Analysis, by: str, spent: roofline.Roofline) -> Parts:
     if by in ("step", "run"):
-        return _of_steps(analysis, spent, with_steps=by == "step")
+        return _step_parts(analysis, spent, with_steps=by == "step")
     keys = _keys(by)
     ranges = analysis.attributed.ranges if keys[0] == "op" else analysis.complete.ranges
     columns = {key: ranges["name" if key == "op" else key].gather(spent.rows["range"]) for key in keys}
@@ -139,22 +139,22 @@ def _parts(analysis: Analysis, by: str, spent: roofline.Roofline) -> Parts:
     return {f"by {by}": Part(rows.with_columns(_col(keys).cast(pl.String)), keys, _RULES)}
 
 
-def _of_steps(analysis: Analysis, spent: roofline.Roofline, *, with_steps: bool) -> Parts:
-    """Of the run and, if they are wanted, of each step."""
+def _step_parts(analysis: Analysis, spent: roofline.Roofline, *, with_steps: bool) -> Parts:
+    """Returns sums over the run and, on request, a row for each step."""
     trace, rows = analysis.attributed, spent.rows
     spans = model_use.spans_of(trace, analysis.iterations)
     placed = model_use.in_spans(rows, trace.ranges, spans)
     times = model_use.on_devices(trace, spans, spent.owner)
     device_ns = _col("wall_ns").cast(pl.Float64) * _col("devices")
     use = model_use.use_of_run(placed, times, trace.work).filter(_col("devices") > 0)
-    whole = use.select(
+    run_use = use.select(
         _col("is_known").all(),
         _col("ideal_ns", "masked_ns").sum(),
         wall_ns=bounded(_col("wall_ns").cast(pl.Int128).sum()),
         device_ns=device_ns.sum(),
     )
     sums = rows.select(_sums()) if rows.height else rows.group_by("range").agg(_sums()).drop("range")
-    parts = {"run": Part(sums, (), _RULES), "use": Part(whole, (), {"is_known": "all"})}
+    parts = {"run": Part(sums, (), _RULES), "use": Part(run_use, (), {"is_known": "all"})}
     if not with_steps:
         return parts
     use = model_use.use(placed, times, trace.work).filter(_col("devices") > 0)
@@ -166,15 +166,15 @@ def _of_steps(analysis: Analysis, spent: roofline.Roofline, *, with_steps: bool)
     return parts | {"by step": Part(steps.drop("span"), times=("start_ns",))}
 
 
-def _of_run(parts: Parts) -> pl.DataFrame:
+def _run_rows(parts: Parts) -> pl.DataFrame:
     sums = parts["run"].rows
-    whole = parts["use"].rows.select("wall_ns", *_mfu(_col("device_ns")))
-    return pl.concat([_rates(sums).select(_COLUMNS), whole.head(sums.height)], how="horizontal")
+    use = parts["use"].rows.select("wall_ns", *_mfu(_col("device_ns")))
+    return pl.concat([_rates(sums).select(_COLUMNS), use.head(sums.height)], how="horizontal")
 
 
 def _mfu(time: pl.Expr) -> list[pl.Expr]:
-    """What the products would take at the least, of the time that the devices had; null where no product ran. `whole`:
-    with what the masks of attention hide."""
+    """Returns the share of the devices' time that products would take at the peak; null if no product ran. `mfu_whole`
+    counts what the masks of attention hide, too."""
     ideal = _col("ideal_ns")
     known = pl.when(_col("is_known") & (ideal > 0) & (time > 0))
     return [known.then(ideal / time).alias("mfu"), known.then((ideal + _col("masked_ns")) / time).alias("mfu_whole")]
@@ -200,7 +200,7 @@ def _sums() -> list[pl.Expr]:
         "rated_ns": (_col("time_ns"), ran & _col("compute_ns").is_not_null()),
         "banded_ns": (_col("time_ns"), ran & _col("memory_ns").is_not_null()),
     }
-    whole = ("compute_ns", "memory_ns")
+    floats = ("compute_ns", "memory_ns")
     return [
         pl.len().cast(pl.Int64).alias("count"),
         product.any().alias("has_products"),
@@ -210,7 +210,7 @@ def _sums() -> list[pl.Expr]:
         is_known.any().alias("is_known"),
         _col("bytes").is_not_null().any().alias("has_bytes"),
         *(
-            (of.filter(which).sum() if name in whole else bounded(of.cast(pl.Int128).filter(which).sum())).alias(name)
+            (of.filter(which).sum() if name in floats else bounded(of.cast(pl.Int128).filter(which).sum())).alias(name)
             for name, (of, which) in sums.items()
         ),
     ]
@@ -243,7 +243,7 @@ def _rates(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _fields(rows: pl.DataFrame, by: str) -> list[Field]:
     if by == "step":
-        names = [*that_differ(PLACES[:2], rows), STEP]
+        names = [*varying_fields(PLACES[:2], rows), STEP]
     elif by == "run":
         names = []
     else:
@@ -253,8 +253,8 @@ def _fields(rows: pl.DataFrame, by: str) -> list[Field]:
     return [*names, TIME, *use, *_COST, *(_BOUND if is_rated else ())]
 
 
-def _noted(analysis: Analysis, known: Costs, spent: roofline.Roofline) -> Parts:
-    """What the notes rest on."""
+def _parts_of_notes(analysis: Analysis, known: Costs, spent: roofline.Roofline) -> Parts:
+    """Returns the parts that the notes are made from."""
     peaks = [(peaks.name, peaks.source) for peaks in spent.peaks.values() if peaks is not None]
     rows = spent.rows
     missing = rows.filter(_col("flops").is_null())
@@ -273,15 +273,15 @@ def _noted(analysis: Analysis, known: Costs, spent: roofline.Roofline) -> Parts:
         "unknown_peaks": len(spent.peaks) - len(peaks),
     }
     for name in ("is_too_fast", "is_cached"):
-        those = rows.filter(_col(name))["time_ns"]
-        facts |= {name: those.len(), f"{name}_ns": int(those.sum())}
+        times = rows.filter(_col(name))["time_ns"]
+        facts |= {name: times.len(), f"{name}_ns": int(times.sum())}
     texts = {"name": pl.String, "source": pl.String}
-    named = analysis.tables.devices.select(_col("name").cast(pl.String)).drop_nulls()
+    devices = analysis.tables.devices.select(_col("name").cast(pl.String)).drop_nulls()
     return {
         **parts_of_lengths(analysis),
         "facts": Part(pl.DataFrame([facts]), ()),
         "peaks": _distinct(pl.DataFrame(peaks, schema=texts, orient="row")),
-        "devices": _distinct(named),
+        "devices": _distinct(devices),
         "failed": _distinct(pl.DataFrame({"said": known.failed}, schema={"said": pl.String})),
         "missing": Part(ops.group_by("op", maintain_order=True).agg(_col("time_ns").sum()), ("op",)),
     }
@@ -291,19 +291,19 @@ def _distinct(rows: pl.DataFrame) -> Part:
     return Part(rows.unique(maintain_order=True), tuple(rows.columns))
 
 
-def _of_use(parts: Parts) -> list[str]:
-    run = _of_run(parts)
+def _use_notes(parts: Parts) -> list[str]:
+    run = _run_rows(parts)
     if not run.height or run["mfu"][0] is None:
         return []
     lengths = lengths_of(parts)
     of = number_text(lengths) if lengths.steps else "the whole run, for no steps were found"
-    said = f"MFU: {100 * run['mfu'][0]:.1f}% of the peak of the devices, from the first work to the last of {of}"
+    sentence = f"MFU: {100 * run['mfu'][0]:.1f}% of the peak of the devices, from the first work to the last of {of}"
     if run["masked_flops"][0]:
-        said += f"; {100 * run['mfu_whole'][0]:.1f}% if causal attention counts whole"
-    return [said]
+        sentence += f"; {100 * run['mfu_whole'][0]:.1f}% if causal attention counts whole"
+    return [sentence]
 
 
-def _of_masks(parts: Parts) -> list[str]:
+def _mask_notes(parts: Parts) -> list[str]:
     facts = parts["facts"].rows.row(0, named=True)
     notes = []
     if facts["masked"]:
@@ -318,32 +318,32 @@ def _of_masks(parts: Parts) -> list[str]:
     return notes
 
 
-def _of_peaks(parts: Parts) -> list[str]:
+def _peak_notes(parts: Parts) -> list[str]:
     notes = [f"Peaks are those of {name} ({source})" for name, source in parts["peaks"].rows.iter_rows()]
     if notes and not parts["facts"].rows["unknown_peaks"][0]:
         return notes
     names = [printable(name) for name in parts["devices"].rows["name"]]
-    said = f" ({listed(names)})" if names else ""
+    devices = f" ({listed(names)})" if names else ""
     how = "say --peak bf16=989e12 --peak bandwidth=3.35e12, or --peak 'H100 SXM'"
-    return [*notes, f"The peaks of a device are not known{said}, so no share of them is: {how}"]
+    return [*notes, f"The peaks of a device are not known{devices}, so no share of them is: {how}"]
 
 
-def _not_known(parts: Parts) -> list[str]:
+def _unknown_notes(parts: Parts) -> list[str]:
     facts = parts["facts"].rows.row(0, named=True)
     notes = parts["failed"].rows["said"].to_list()
     if not facts["sized"]:
         return [*notes, "No op of this trace has sizes, so no cost is known: record_shapes=True records them"]
     if facts["assumed"]:
-        said = f"of {facts['assumed']:,} of {facts['costs']:,} ops with a cost"
-        notes.append(f"float32 was assumed where the trace has no types: {said}")
+        text = f"of {facts['assumed']:,} of {facts['costs']:,} ops with a cost"
+        notes.append(f"float32 was assumed where the trace has no types: {text}")
     total = facts["time_ns"]
     if not total:
         return notes
     of = _time_of(facts["device_ns"], total)
-    for name, said in _BEYOND.items():
+    for name, text in _BEYOND.items():
         if facts[name]:
             share = _share(facts[f"{name}_ns"], total)
-            notes.append(f"{plural(facts[name], 'op')} ({share} of {of}) {said}")
+            notes.append(f"{plural(facts[name], 'op')} ({share} of {of}) {text}")
     if facts["lost_ns"]:
         notes.append(f"{_share(facts['lost_ns'], total)} of {of} belongs to no range")
     most = parts["missing"].rows.sort("time_ns", "op", descending=[True, False])
@@ -352,23 +352,23 @@ def _not_known(parts: Parts) -> list[str]:
         by_reason: dict[str, list[str]] = {}
         for op, ns in named.iter_rows():
             by_reason.setdefault(why_unknown(str(op)), []).append(f"{printable(str(op))} {_share(ns, total)}")
-        parts_said = [f"{', '.join(ops)} ({reason})" for reason, ops in by_reason.items()]
+        groups = [f"{', '.join(ops)} ({reason})" for reason, ops in by_reason.items()]
         if others := most.height - named.height:
-            parts_said.append(f"{plural(others, 'other')} {_share(int(most['time_ns'][named.height :].sum()), total)}")
-        all_said = _share(int(most["time_ns"].sum()), total)
-        notes.append(f"Nothing is known of the cost of {all_said} of {of}: {', '.join(parts_said)}")
+            groups.append(f"{plural(others, 'other')} {_share(int(most['time_ns'][named.height :].sum()), total)}")
+        unknown_share = _share(int(most["time_ns"].sum()), total)
+        notes.append(f"Nothing is known of the cost of {unknown_share} of {of}: {', '.join(groups)}")
     return notes
 
 
 def _time_of(device_ns: int, total_ns: int) -> str:
-    """What the times of all rows are of: ranks that used no device have those of their host."""
+    """Says whose time the times of all rows are: ranks without a device have those of their host."""
     if not device_ns:
         return "the ops' time on the host"
     return "the device time" if device_ns == total_ns else "the time of devices and, where a rank used none, of ops"
 
 
-def _share(part: float, whole: float) -> str:
-    return f"{100 * part / whole:.1f}%"
+def _share(part: float, total: float) -> str:
+    return f"{100 * part / total:.1f}%"
 
 
 QUESTION = Question("flops", parts, rows, answer, rows_of_one)

@@ -1,4 +1,4 @@
-"""What is printed under every result: how much could be attributed, and what was skipped, repaired or odd."""
+"""The lines under every result: how much could be attributed, and what was skipped, repaired or odd."""
 
 from __future__ import annotations
 
@@ -12,12 +12,11 @@ from opspan.analysis.coverage import Share
 from opspan.printable import plural, printable
 from opspan.tables import Tables
 
-_WORST_FIRST = pl.col("severity").to_physical()
 _MOST_ISSUES = 50
 
 
-class Run(Protocol):
-    """A trace that was analysed, or what is known of many."""
+class AnalysedRun(Protocol):
+    """A trace that was analysed, or the sums over many."""
 
     @property
     def tables(self) -> Tables: ...
@@ -25,19 +24,20 @@ class Run(Protocol):
     def coverage(self) -> Coverage: ...
 
 
-def footer_lines(found: Run, run: str = "") -> list[str]:
-    """Sentences on the coverage, then a line for each of the worst issues. `run`: which it is, where there are two."""
-    lines = [*coverage_lines(found.coverage), *issue_lines(found.tables)]
-    return [f"{run}: {line}" if run else line for line in lines]
+def footer_lines(run: AnalysedRun, name: str = "") -> list[str]:
+    """Returns sentences on the coverage, then a line for each of the worst issues. `name` stands in front of each line:
+    which run it is, if two are compared."""
+    lines = [*coverage_lines(run.coverage), *issue_lines(run.tables)]
+    return [f"{name}: {line}" if name else line for line in lines]
 
 
-def coverage_lines(found: Coverage) -> list[str]:
-    return [f"Coverage: {line}" for line in found.lines()]
+def coverage_lines(coverage: Coverage) -> list[str]:
+    return [f"Coverage: {line}" for line in coverage.lines()]
 
 
 def issue_lines(trace: Tables) -> list[str]:
     lines = []
-    worst = trace.issues.sort(_WORST_FIRST, descending=True, maintain_order=True)
+    worst = trace.issues.sort(pl.col("severity").to_physical(), descending=True, maintain_order=True)
     if worst.height > _MOST_ISSUES:
         worst = _folded(worst)
     for issue in worst.head(_MOST_ISSUES).iter_rows(named=True):
@@ -50,7 +50,7 @@ def issue_lines(trace: Tables) -> list[str]:
 
 
 def _folded(issues: pl.DataFrame) -> pl.DataFrame:
-    """One for all files that have the same, which names the first of them."""
+    """Merges equal issues of several files into one, which names the first file."""
     same = issues.group_by("code", "severity", "advice", maintain_order=True).agg(
         pl.col("message", "path").first(), files=pl.len()
     )
@@ -58,19 +58,19 @@ def _folded(issues: pl.DataFrame) -> pl.DataFrame:
     return same.with_columns(message=pl.when(pl.col("files") > 1).then(others).otherwise("message"))
 
 
-def coverage_values(found: Coverage) -> dict[str, Any]:
-    """The figures of the coverage, for programs."""
+def coverage_values(coverage: Coverage) -> dict[str, Any]:
+    """Returns the figures of the coverage, for programs."""
     values: dict[str, Any] = {}
-    for field in dataclasses.fields(found):
-        value = getattr(found, field.name)
+    for field in dataclasses.fields(coverage):
+        value = getattr(coverage, field.name)
         if isinstance(value, Share):
             value = {**dataclasses.asdict(value), "fraction": value.fraction}
         values[field.name] = value
-    return {**values, "backward": found.backward, "linked": found.linked}
+    return {**values, "backward": coverage.backward, "linked": coverage.linked}
 
 
 def printable_names(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
-    """The frame, with the texts in these columns made printable. Each distinct text is handled once."""
+    """Makes the texts in these columns printable. Each distinct text is handled once."""
     changes = {}
     for name in columns:
         texts = frame.select(pl.col(name).unique().cast(pl.String)).to_series()

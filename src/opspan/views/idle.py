@@ -1,4 +1,4 @@
-"""When devices had nothing to do, and what the host was in meanwhile: `opspan idle`."""
+"""The times when devices had nothing to do, and what the host ran meanwhile: `opspan idle`."""
 
 from __future__ import annotations
 
@@ -12,13 +12,19 @@ from opspan.analysis.parts import Part, Parts
 from opspan.questions import Options, Question
 from opspan.views import of_ranges
 from opspan.views.answer import Answer
-from opspan.views.fields import IN, PLACES, REASON, Field, share, shares_of_kinds, that_differ
+from opspan.views.fields import IN, PLACES, REASON, Field, share, shares_of_kinds, varying_fields
 
 _GAP = (IN, REASON)
 _IDLE = Field("time_ns", "Idle", "ns")
 _GAPS = Field("gaps", "Gaps", "count", rank=5)
 _ELSEWHERE = share("elsewhere_ns", "Others busy", "time_ns", "Idle", 1)
 _WHY = {"host": "Host", "launch": "Launch", "queued": "Queued", "unknown": "Unknown"}
+WHY_IDLE = {
+    "host": "until the host launched",
+    "launch": "in launches",
+    "queued": "though it was launched",
+    "unknown": "for unknown reasons",
+}
 _TIMES = [f"{why}_ns" for why in WHY]
 _col = pl.col
 
@@ -29,16 +35,16 @@ def parts(analysis: Analysis, options: Options) -> Parts:
         "work": [analysis.tables.work.height],
         "before_work_ns": [before_work_ns(analysis.attributed, analysis.gaps)],
     }
-    return {"rows": _part(analysis, options.by), "work": Part(pl.DataFrame(work), ())}
+    return {"rows": _idle_part(analysis, options.by), "work": Part(pl.DataFrame(work), ())}
 
 
 def rows(parts: Parts, options: Options) -> pl.DataFrame:
     return parts["rows"].rows.sort("time_ns", descending=True, maintain_order=True)
 
 
-def _part(analysis: Analysis, by: str) -> Part:
+def _idle_part(analysis: Analysis, by: str) -> Part:
     if by == "gap":
-        return Part(_of_gaps(analysis), times=("start_ns", "end_ns"))
+        return Part(_gap_rows(analysis), times=("start_ns", "end_ns"))
     if by == "stream":
         sums = analysis.stream_gaps.group_by(STREAM, maintain_order=True).agg(
             time_ns=(_col("end_ns") - _col("start_ns")).sum(),
@@ -54,17 +60,17 @@ def _part(analysis: Analysis, by: str) -> Part:
         pieces = pieces.with_columns(analysis.tables.functions["name"].gather(pieces["function"]).alias(by))
     else:
         pieces = pieces.with_columns(of_ranges.names(analysis, by, pieces["range"]))
-    each = {f"{why}_ns": pl.when(_col("why") == why).then("ns").otherwise(0) for why in WHY}
+    times = {f"{why}_ns": pl.when(_col("why") == why).then("ns").otherwise(0) for why in WHY}
     sums = (
-        pieces.with_columns(**each)
+        pieces.with_columns(**times)
         .group_by(key, maintain_order=True)
-        .agg(_col("ns").sum().alias("time_ns"), _col("gap").n_unique().cast(pl.Int64).alias("gaps"), _col(*each).sum())
+        .agg(_col("ns").sum().alias("time_ns"), _col("gap").n_unique().cast(pl.Int64).alias("gaps"), _col(*times).sum())
     )
     return Part(sums if by == "device" else sums.with_columns(_col(by).cast(pl.String)), key)
 
 
-def _of_gaps(analysis: Analysis) -> pl.DataFrame:
-    """The longest first, each with the op that most of it was in."""
+def _gap_rows(analysis: Analysis) -> pl.DataFrame:
+    """Returns the gaps, each with the op that the host was in for most of it."""
     pieces = analysis.idle.sort("ns", descending=True, maintain_order=True)
     most = pieces.unique("gap", keep="first", maintain_order=True)
     most = most.select("gap", op=of_ranges.names(analysis, "op", most["range"]).cast(pl.String))
@@ -79,7 +85,7 @@ def answer(parts: Parts, options: Options) -> Answer:
     table, by = rows(parts, options), options.by
     if by in ("gap", "device", "stream"):
         always = {"device": STREAM[:3], "stream": ("device_id", "stream_id")}.get(by, ())
-        names = that_differ(PLACES, table, always) + list(_GAP if by == "gap" else ())
+        names = varying_fields(PLACES, table, always) + list(_GAP if by == "gap" else ())
     else:
         names = [of_ranges.field("The host was in", by)]
     elsewhere = [_ELSEWHERE] if by == "stream" else []
@@ -92,24 +98,15 @@ def _notes(parts: Parts, rows: pl.DataFrame, by: str) -> list[str]:
     if not parts["work"].rows["work"][0]:
         return ["Nothing ran on a device in this trace, so none was idle"]
     total = int(rows["time_ns"].sum()) / 1e6
-    parts_said = [
-        f"{int(rows[f'{why}_ns'].sum()) / 1e6:.3f} ms {said}"
-        for why, said in (
-            ("host", "until the host launched"),
-            ("launch", "in launches"),
-            ("queued", "though it was launched"),
-            ("unknown", "for unknown reasons"),
-        )
-        if rows[f"{why}_ns"].sum()
-    ]
-    if not parts_said:
+    times = {text: int(rows[f"{why}_ns"].sum()) / 1e6 for why, text in WHY_IDLE.items()}
+    if not any(times.values()):
         return []
+    reasons = ", ".join(f"{ms:.3f} ms {text}" for text, ms in times.items() if ms)
+    notes = [f"{'Streams' if by == 'stream' else 'Devices'} were idle for {total:.3f} ms: {reasons}"]
     before = int(parts["work"].rows["before_work_ns"][0]) / 1e6
-    said = [f"Of that {before:.3f} ms were before the first work of each device"] if before and by != "stream" else []
-    return [
-        f"{'Streams' if by == 'stream' else 'Devices'} were idle for {total:.3f} ms: {', '.join(parts_said)}",
-        *said,
-    ]
+    if before and by != "stream":
+        notes.append(f"Of that {before:.3f} ms were before the first work of each device")
+    return notes
 
 
 QUESTION = Question("idle", parts, rows, answer)

@@ -1,4 +1,4 @@
-"""Spans that overlap others of their track, on lanes beside it: for formats in which those of a track are nested."""
+"""Puts spans that overlap others of their track on lanes beside the track, for formats whose spans must nest."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ import polars as pl
 from opspan import native
 from opspan.analysis.nest import trace_end_ns
 
-MOST = 16  # of a track: a file may have as many spans at once as it likes
+MOST = 16  # lanes of a track, because a file may have any number of spans at once
 
 
 def lanes(spans: pl.DataFrame) -> pl.Series:
-    """`spans`: track, start_ns, end_ns. 0 for what is nested on its track, 1 for what is nested beside it, and so on;
-    what overlaps even on the last lane has that one."""
-    found = pl.zeros(spans.height, dtype=pl.UInt32, eager=True)
+    """Returns the lane of each span: 0 if it nests on its track, 1 if it nests on the first lane beside it, and so on.
+    Spans that overlap even on the last lane stay there. `spans`: track, start_ns, end_ns."""
+    numbers = pl.zeros(spans.height, dtype=pl.UInt32, eager=True)
     end_ns = trace_end_ns(spans)
     left = columns_to_nest(spans).with_row_index("row")
     for lane in range(1, MOST):
         left = left.filter(native.nest(left, end_ns)["overlaps"])
         if not left.height:
             break
-        found[left["row"]] = lane
-    return found
+        numbers[left["row"]] = lane
+    return numbers
 
 
 def columns_to_nest(spans: pl.DataFrame) -> pl.DataFrame:

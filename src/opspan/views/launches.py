@@ -1,4 +1,4 @@
-"""How launches keep up with what devices do: `opspan launches`."""
+"""How far launches run ahead of the devices, and how long work waits for them: `opspan launches`."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from opspan.views.fields import (
     TO,
     Field,
     share,
-    that_differ,
+    varying_fields,
 )
 
-FULL = 1000  # about so many launches fit a stream's queue: the next waits
+FULL = 1000  # about as many launches as fit into a stream's queue; the next one waits
 _NONE = "No work of devices in this trace has a launch call"
 _NO_COPIES = "Nothing was copied of which size and time are known"
 _FIELDS = (
@@ -59,20 +59,20 @@ _col = pl.col
 
 def rows(parts: Parts, options: Options) -> pl.DataFrame:
     by = options.by
-    each = parts["rows"].rows
+    rows = parts["rows"].rows
     if by == "copy":
-        each = each.with_columns(bytes_per_s=_col("bytes").cast(pl.Float64) / _col("ns").cast(pl.Float64) * 1e9)
-        return each.sort("bytes", descending=True, maintain_order=True)
+        rows = rows.with_columns(bytes_per_s=_col("bytes").cast(pl.Float64) / _col("ns").cast(pl.Float64) * 1e9)
+        return rows.sort("bytes", descending=True, maintain_order=True)
     keys = STREAM if by == "stream" else (by,)
     for name in _MEDIANS:
-        found = medians(parts[name], keys, name).with_columns(_whole(_col(name)))
-        each = each.join(found, on=keys, how="left", nulls_equal=True, maintain_order="left")
+        rounded = medians(parts[name], keys, name).with_columns(_col(name).round().cast(pl.Int64))
+        rows = rows.join(rounded, on=keys, how="left", nulls_equal=True, maintain_order="left")
     queue = ("longest_queue", "mean_queue") if by == "stream" else ()
     if queue:
-        each = each.with_columns(mean_queue=pl.when(_col("queue_ns") > 0).then(_col("queued_ns") / _col("queue_ns")))
+        rows = rows.with_columns(mean_queue=pl.when(_col("queue_ns") > 0).then(_col("queued_ns") / _col("queue_ns")))
     last = ("longest_delay_ns", "ahead_ns", *queue)
-    each = each.select(pl.exclude(*last, "queued_ns", "queue_ns"), *last)
-    return each.sort("work_ns", descending=True, maintain_order=True)
+    rows = rows.select(pl.exclude(*last, "queued_ns", "queue_ns"), *last)
+    return rows.sort("work_ns", descending=True, maintain_order=True)
 
 
 @in_lanes
@@ -87,7 +87,7 @@ def parts(analysis: Analysis, options: Options) -> Parts:
         call_ns=trace.calls.select(took)["ns"].gather(rows["call"]),
         work_ns=trace.work.select(took)["ns"].gather(rows["work"]),
     )
-    # What a call launched at once is one launch: the first work says how long it took to begin.
+    # All work of one call is one launch, whose delay is that of the first work.
     first = _col("is_first").fill_null(value=False)
     figures = {
         "launches": first.sum().cast(pl.Int64),
@@ -104,7 +104,10 @@ def parts(analysis: Analysis, options: Options) -> Parts:
         sums = rows.group_by(STREAM, maintain_order=True).agg(**figures, **longest)
         sums = sums.join(_lengths(analysis.queues), on=STREAM, how="left", nulls_equal=True, maintain_order="left")
         return {"rows": Part(sums, STREAM, rules), "queue": queue, **delays}
-    names = trace.work["name"].gather(rows["work"]) if by == "kernel" else _names(analysis, rows, by)
+    if by == "kernel":
+        names = trace.work["name"].gather(rows["work"])
+    else:
+        names = of_ranges.names(analysis, by, trace.calls["range"].gather(rows["call"]))
     rows = rows.with_columns(names.alias(by))
     sums = rows.group_by(by, maintain_order=True).agg(**figures, **longest).with_columns(_col(by).cast(pl.String))
     delays = {
@@ -113,18 +116,9 @@ def parts(analysis: Analysis, options: Options) -> Parts:
     return {"rows": Part(sums, (by,), rules), "queue": queue, **delays}
 
 
-def _whole(median: pl.Expr) -> pl.Expr:
-    return median.round().cast(pl.Int64)
-
-
-def _names(analysis: Analysis, rows: pl.DataFrame, by: str) -> pl.Series:
-    """Returns, for each row, the name of the range in which the call was made."""
-    return of_ranges.names(analysis, by, analysis.attributed.calls["range"].gather(rows["call"]))
-
-
 def _lengths(queues: pl.DataFrame) -> pl.DataFrame:
-    """For each stream how long its queue was at most, and what its mean is made of: the time from its first launch to
-    its last, and the same times the length of the queue."""
+    """Returns, for each stream, how long its queue was at most, and the two numbers whose ratio is the mean length: the
+    time from the first launch to the last, and the integral of the length over that time."""
     lasted = difference(_col("time_ns"), _col("time_ns").shift(-1)).fill_null(0).cast(pl.Float64)
     return queues.group_by(STREAM, maintain_order=True).agg(
         longest_queue=_col("queued").max(), queued_ns=(_col("queued") * lasted).sum(), queue_ns=lasted.sum()
@@ -134,10 +128,10 @@ def _lengths(queues: pl.DataFrame) -> pl.DataFrame:
 def answer(parts: Parts, options: Options) -> Answer:
     table, by = rows(parts, options), options.by
     if by == "copy":
-        fields = that_differ(COPY, table, [field.name for field in COPY[3:]])
+        fields = varying_fields(COPY, table, [field.name for field in COPY[3:]])
         return Answer("launches", table, fields, () if table.height else (_NO_COPIES,))
     if by == "stream":
-        names = that_differ(PLACES, table, ["stream_id"])
+        names = varying_fields(PLACES, table, ["stream_id"])
     else:
         title = "Kernel" if by == "kernel" else f"Launched in ({by})"
         names = [Field(by, title, "name", none="(in none)")]

@@ -1,4 +1,4 @@
-"""Who took memory, how much was in use at most, and what there was of it then: `opspan memory`."""
+"""The ops that took memory, how much was in use at most, and the blocks in use at that time: `opspan memory`."""
 
 from __future__ import annotations
 
@@ -49,31 +49,27 @@ _ORDER = ("self_allocation_bytes", "allocation_bytes", "calls")
 _NONE = "No memory was recorded: opspan.record(memory=True), or --cuda-memory-usage=true of nsys, does"
 
 
+def rows(parts: Parts, options: Options) -> pl.DataFrame:
+    rows, by = parts["rows"].rows, options.by
+    if by == "block":
+        return of_peaks(rows)
+    if by == "device":
+        rows = rows.sort(*DEVICE, "allocated_bytes", descending=[False] * 3 + [True], maintain_order=True)
+        return rows.unique(DEVICE, keep="first", maintain_order=True)
+    return rows.sort(*_ORDER, *_KEYS, descending=[True] * len(_ORDER) + [False] * len(_KEYS))
+
+
 @in_lanes
 def parts(analysis: Analysis, options: Options) -> Parts:
-    return {"rows": _part(analysis, options.by)}
-
-
-def rows(parts: Parts, options: Options) -> pl.DataFrame:
-    each, by = parts["rows"].rows, options.by
-    if by == "block":
-        return of_peaks(each)
-    if by == "device":
-        return each.sort(*DEVICE, "allocated_bytes", descending=[False] * 3 + [True], maintain_order=True).unique(
-            DEVICE, keep="first", maintain_order=True
-        )
-    return each.sort(*_ORDER, *_KEYS, descending=[True] * len(_ORDER) + [False] * len(_KEYS))
-
-
-def _part(analysis: Analysis, by: str) -> Part:
-    if by == "op":
+    if options.by == "op":
         rows = analysis.memory_by_op.rename({"name": "op"}).with_columns(pl.col("op").cast(pl.String))
         rows = rows.rename({name: f"{name}_bytes" for name in ("size_increase", "self_size_increase")})
-        return Part(rows, _KEYS)
-    if by == "block":
+        return {"rows": Part(rows, _KEYS)}
+    if options.by == "block":
         rows = analysis.memory_at_peak.drop("alloc_row", "range").rename({"name": "op"})
-        return Part(rows.with_columns(pl.col("op", "module", "phase").cast(pl.String)), times=("peak_ns", "alloc_ns"))
-    return Part(analysis.memory_peaks.drop("row"), times=("time_ns",))
+        rows = rows.with_columns(pl.col("op", "module", "phase").cast(pl.String))
+        return {"rows": Part(rows, times=("peak_ns", "alloc_ns"))}
+    return {"rows": Part(analysis.memory_peaks.drop("row"), times=("time_ns",))}
 
 
 def answer(parts: Parts, options: Options) -> Answer:

@@ -1,10 +1,10 @@
-"""The stacks of .stacks and .device.stacks in one tree: each once, with host time, device time and how often it was.
+"""The stacks of .stacks and .device.stacks in one tree: each stack once, with its host time, device time and count.
 
-    merged(trace, only=None) -> .stacks: stack, parent (the stack around it), root, level, frame, kind, count, host_ns,
-        device_ns; and `roots`: the process and the thread that stacks of a root are in
+    stack_tree(trace, only=None) -> .stacks: stack, parent (the stack around it), root, level, frame, kind, count,
+        host_ns, device_ns; and .roots: the process and the thread of the stacks of each root
 
-Times are of the stack itself, without those inside it. Kernels and copies are the innermost frames, with device time.
-With `only`, a kind such as "module", frames are of that kind alone, and have the times of all others inside them.
+The times of a stack are its own, without the stacks inside it. Kernels and copies are the innermost frames, with device
+time. With `only`, a kind such as "module", all frames are of that kind, with the times of other frames inside them.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from opspan.analysis.nest import nearest
 from opspan.analysis.stacks import depths, levels
 from opspan.tables import Tables
 from opspan.views.device_stacks import with_work
-from opspan.views.stacks import NO_FUNCTIONS, placed, tree
+from opspan.views.stacks import NO_FUNCTIONS, stack_rows, tree
 
 FUNCTION = "function"  # the kind of Python's functions; the others are those of ranges and of work
 _PLACE = ("rank", "pid", "tid", "name", "parent", "depth", "is_mark", "is_async")
 _SUMS = [
     pl.col("kind").first(),
-    pl.col("kind").count().cast(pl.Int64).alias("count"),  # what stands for no range is none
+    pl.col("kind").count().cast(pl.Int64).alias("count"),  # (in no range) has a null kind and is not counted
     pl.col("host_ns").sum(),
     pl.col("device_ns").sum(),
 ]
@@ -31,48 +31,49 @@ _col = pl.col
 
 
 @dataclass(frozen=True)
-class Merged:
-    stacks: pl.DataFrame  # those around come before those inside
+class StackTree:
+    stacks: pl.DataFrame  # a stack comes before the stacks inside it
     roots: pl.DataFrame  # root, rank, pid, tid, process, thread
     left_out: list[str]  # sentences
 
 
-def merged(trace: Tables, only: str | None = None) -> Merged:
-    """The trace must have gone through `attribute`."""
+def stack_tree(trace: Tables, only: str | None = None) -> StackTree:
+    """Returns the stacks of a trace that has gone through `attribute`."""
     rows = tree(trace)
     is_function = pl.int_range(pl.len()) < trace.functions.height
     kind = _col("kind").cast(pl.String).fill_null("unknown")
     kind = pl.when(is_function).then(pl.lit(FUNCTION)).otherwise(kind).cast(pl.Categorical)
     rows = rows.select(*_PLACE, kind=kind, host_ns=_col("self_ns").fill_null(0), weight=pl.lit(0, dtype=pl.Int64))
     rows = with_work(trace, rows).rename({"weight": "device_ns"}).with_columns(_col("host_ns").fill_null(0))
-    found = placed(trace, rows)
-    columns = ["row", "parent", "depth", "root", "frame", "kind", "host_ns", "device_ns"]
-    shown = found.rows.select(columns) if only is None else _only(found.rows.select(columns), only)
+    in_tree = stack_rows(trace, rows)
+    shown = in_tree.rows.select("row", "parent", "depth", "root", "frame", "kind", "host_ns", "device_ns")
+    if only is not None:
+        shown = _only(shown, only)
     by_level = list(levels(shown, _SUMS))
     stacks = pl.concat(by_level) if by_level else _empty(shown)
     no_functions = only is None and not trace.functions.height and trace.ranges.height and stacks["host_ns"].sum()
-    return Merged(stacks, found.roots, [*found.left_out, *([NO_FUNCTIONS] if no_functions else [])])
+    return StackTree(stacks, in_tree.roots, [*in_tree.left_out, *([NO_FUNCTIONS] if no_functions else [])])
 
 
 def _only(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
-    """Rows of a kind, with the times of what is inside them and in no other one; what is inside none, as one for each
-    root."""
+    """Keeps the rows of one kind, and adds to each the times of the rows whose nearest row of that kind it is. Times
+    outside of that kind become one row for each root."""
     place = pl.DataFrame({"row": rows["row"], "place": pl.int_range(rows.height, eager=True, dtype=pl.UInt32)})
     tree = rows.join(place, left_on="parent", right_on="row", how="left", maintain_order="left")
     is_kept = (rows["kind"].cast(pl.String) == kind).fill_null(value=False)
     owner = nearest(pl.DataFrame({"parent": tree["place"]}), is_kept)
     times = [_col("host_ns").sum(), _col("device_ns").sum()]
     sums = rows.with_columns(row=rows["row"].gather(owner)).group_by("row", "root").agg(times)
-    kept = rows.with_columns(parent=rows["row"].gather(owner.gather(tree["place"]))).filter(is_kept)
-    kept = kept.drop("host_ns", "device_ns", "depth").join(sums.drop("root"), on="row", how="left")
+    of_kind = rows.with_columns(parent=rows["row"].gather(owner.gather(tree["place"]))).filter(is_kept)
+    of_kind = of_kind.drop("host_ns", "device_ns", "depth").join(sums.drop("root"), on="row", how="left")
     outside = sums.filter(_col("row").is_null() & (_col("host_ns") + _col("device_ns") > 0)).with_columns(
         row=(rows.select(_col("row").max()).item() or 0) + 1 + pl.int_range(pl.len(), dtype=pl.UInt32),
         frame=pl.lit(f"(in no {kind})"),
     )
-    found = pl.concat([kept, outside], how="diagonal_relaxed")
-    index = pl.DataFrame({"row": found["row"], "place": pl.int_range(found.height, eager=True, dtype=pl.UInt32)})
-    parent = found.join(index, left_on="parent", right_on="row", how="left", maintain_order="left")["place"]
-    return found.with_columns(depth=depths(parent)).select(rows.columns)
+    shown = pl.concat([of_kind, outside], how="diagonal_relaxed")
+    index = pl.DataFrame({"row": shown["row"], "place": pl.int_range(shown.height, eager=True, dtype=pl.UInt32)})
+    parent = shown.join(index, left_on="parent", right_on="row", how="left", maintain_order="left")["place"]
+    return shown.with_columns(depth=depths(parent)).select(rows.columns)
 
 
 def _empty(rows: pl.DataFrame) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""The figures that reports have for each name (the table `metrics` of a trace) as columns of the table by name."""
+"""Adds the figures of reports for each name (the table `metrics` of a trace) as columns to the table by name."""
 
 from __future__ import annotations
 
@@ -13,15 +13,17 @@ from opspan.text_columns import TextColumn
 
 
 def with_metrics(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
-    """The rows with one column for each metric, which is null if the report does not have the name."""
-    found = wide(trace.metrics).with_columns(pl.col("rank").cast(pl.Int64))
-    taken = {title: f"{title} (report)" for title in set(found.columns[2:]) & set(rows.columns)}
-    return rows.join(found.rename(taken), on=["rank", "name"], how="left", maintain_order="left")
+    """Adds a column for each metric; it is null if the report does not have the name."""
+    metrics = wide(trace.metrics).with_columns(pl.col("rank").cast(pl.Int64))
+    taken = {title: f"{title} (report)" for title in set(metrics.columns[2:]) & set(rows.columns)}
+    return rows.join(metrics.rename(taken), on=["rank", "name"], how="left", maintain_order="left")
 
 
 def as_text(metrics: pl.DataFrame) -> list[TextColumn]:
-    """Columns of a text table; they are the first to be dropped if there is little room."""
-    return [TextColumn(printable(one.name), [_cell(value) for value in one.to_list()], rank=1) for one in metrics]
+    """Returns columns of a text table, which are the first to be dropped if there is little room."""
+    return [
+        TextColumn(printable(column.name), [_cell(value) for value in column.to_list()], rank=1) for column in metrics
+    ]
 
 
 def _cell(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""What the trace lacks (labels, sizes, steps, ...): a sentence for each, with the command that captures it.
+"""Sentences on what the trace lacks (labels, sizes, steps, ...), each with the command that captures it.
 
 The command is for the tool that wrote the trace. The sentences are for people, and go to standard error.
 """
@@ -22,36 +22,36 @@ _MEMORY = {
 _OF_DEVICES = ("nsys", "nvprof", "rocpd", "unitrace", "kineto")
 # Kinds of ranges that torch itself makes.
 _OPS = ("op", "backward", "engine")
-# What PyProf and DLProf call them.
+# The names that PyProf and DLProf give to torch's ops.
 _OP_NAMES = r"^(aten|torch|prim)(::|\.)|^Tensor\."
 _BACKWARD = ("backward", "engine")
 _BY_TASK = "vtune -report hotspots -group-by task -format csv -r RESULT -report-output tasks.csv"
 
 
 def labelling_command(trace: Tables, options: str = "") -> str:
-    """What captures such a program with labels, for the tool that wrote this trace."""
+    """Returns the command that captures such a program with labels, for the tool that wrote this trace."""
     source = source_of(trace.ranks[0].source if trace.ranks else "") or _ANY
     return source.labelling(options)
 
 
 def labelling(trace: Tables, options: str = "") -> str:
-    """The same as it stands in a sentence."""
+    """Returns `labelling_command` in backticks, for a sentence."""
     return f"`{labelling_command(trace, options)}`"
 
 
 def memory_command(trace: Tables) -> str:
-    """What records memory, for the tool that wrote this trace."""
+    """Returns the command that records memory, for the tool that wrote this trace."""
     return _MEMORY.get(trace.ranks[0].source if trace.ranks else "", "opspan.record(memory=True)")
 
 
 def device_command(trace: Tables) -> str:
-    """What records the work of devices, for the tool that wrote this trace, or else for any program."""
+    """Returns the command that records work of devices: for the tool that wrote this trace, or else for any program."""
     source = trace.ranks[0].source if trace.ranks else ""
     return labelling_command(trace) if source in _OF_DEVICES else "opspan.record(device=True)"
 
 
 def without(trace: Tables, by: str) -> str:
-    """The message for a table in which no row has a module, step, shape or stack."""
+    """Returns the message for a table in which no row has a module, step, shape or stack."""
     if by == "stack":
         return f"No op has a stack: {FUNCTIONS}"
     if by == "module":
@@ -66,32 +66,31 @@ def without(trace: Tables, by: str) -> str:
 
 
 def lines(analysis: Analysis, by: str) -> list[str]:
-    """Sentences on what the trace lacks for any table, and for a table by phase or one with metrics."""
+    """Returns sentences on what the trace lacks for any table, and for a table by phase or with metrics."""
     trace = analysis.attributed
     kinds = _kinds(trace)
-    sentences = [
+    return _sentences(
         _labels(trace, kinds),
         None if kinds.isdisjoint(_OPS) else _backward(trace, kinds, by),
-        _attributed(analysis.coverage, trace) if _count(trace) else None,
+        _attribution(analysis.coverage, trace) if _count(trace) else None,
         _metrics(trace),
-    ]
-    return _said(sentences)
+    )
 
 
 def labels_line(trace: Tables) -> list[str]:
-    """The sentence on missing labels, for which no analysis is needed."""
-    return _said([_labels(trace, _kinds(trace))])
+    """Returns the sentence on missing labels, which needs no analysis."""
+    return _sentences(_labels(trace, _kinds(trace)))
 
 
-def _said(found: list[str | None]) -> list[str]:
-    return [f"Missing: {line}" for line in found if line]
+def _sentences(*lines: str | None) -> list[str]:
+    return [f"Missing: {line}" for line in lines if line]
 
 
-# There may be tens of millions of ranges: only one column at a time is read, and only its few values become texts.
+# There may be tens of millions of ranges: so one column is read at a time, and only its few values become texts.
 
 
 def _of_ranges(trace: Tables, column: str) -> pl.Series:
-    """The column, of ranges only: without marks."""
+    """Returns a column of the ranges, without marks."""
     is_mark = trace.ranges["is_mark"]
     values = trace.ranges[column]
     return values.filter(~is_mark.fill_null(value=False)) if is_mark.any() else values
@@ -139,11 +138,11 @@ def _backward(trace: Tables, kinds: set[str], by: str) -> str | None:
     )
 
 
-def _attributed(found: Coverage, trace: Tables) -> str | None:
-    work = found.work_in_range
-    if not work.of or work.count or found.work_in_whole_graphs.count:
+def _attribution(coverage: Coverage, trace: Tables) -> str | None:
+    work = coverage.work_in_range
+    if not work.of or work.count or coverage.work_in_whole_graphs.count:
         return None
-    if not found.work_with_call.count:
+    if not coverage.work_with_call.count:
         return (
             f"the trace has no launch call of any of the {work.of:,} kernels and copies, so none can be attributed to "
             f"an op; trace the calls as well: {labelling(trace)}"

@@ -11,30 +11,31 @@ _PYTHON = r"^(?<file>.+?)\((?<line>[0-9]{1,9})\): "
 
 
 def frame_name() -> pl.Expr:
-    """The column `name`, with words for what has none."""
+    """The column `name`, with (no name) for null and empty names."""
     name = _col("name").cast(pl.String)
     return pl.when(name != "").then(name).otherwise(pl.lit("(no name)"))
 
 
 def process_names(trace: Tables, rows: pl.DataFrame) -> pl.Expr:
-    """`python 1234`, with the rank in front if there are several; one name for each of the rows (rank, pid)."""
-    names = trace.processes.select("rank", "pid", "name").unique(["rank", "pid"], keep="last", maintain_order=True)
-    found = rows.select("rank", "pid").join(
-        names, on=["rank", "pid"], how="left", nulls_equal=True, maintain_order="left"
-    )
+    """Returns a name for each of the rows (rank, pid): `python 1234`, with the rank in front if there are several."""
+    names = _known_names(trace.processes, rows, ["rank", "pid"])
     pid = _col("pid").cast(pl.String).fill_null("of unknown number")
     name = _col("name").cast(pl.String).fill_null("process")
-    return pl.lit(found.select(pl.concat_str(_of_rank(trace), name, pl.lit(" "), pid)).to_series())
+    return pl.lit(names.select(pl.concat_str(_of_rank(trace), name, pl.lit(" "), pid)).to_series())
 
 
 def thread_names(trace: Tables, rows: pl.DataFrame) -> pl.Expr:
-    """`thread 1234 main`; one name for each of the rows (rank, pid, tid)."""
-    thread = ["rank", "pid", "tid"]
-    names = trace.threads.select(*thread, "name").unique(thread, keep="last", maintain_order=True)
-    found = rows.select(thread).join(names, on=thread, how="left", nulls_equal=True, maintain_order="left")
+    """Returns a name for each of the rows (rank, pid, tid): `thread 1234 main`."""
+    names = _known_names(trace.threads, rows, ["rank", "pid", "tid"])
     tid = _col("tid").cast(pl.String).fill_null("of unknown number")
     name = pl.concat_str(pl.lit(" "), _col("name").cast(pl.String)).fill_null("")
-    return pl.lit(found.select(pl.concat_str(pl.lit("thread "), tid, name)).to_series())
+    return pl.lit(names.select(pl.concat_str(pl.lit("thread "), tid, name)).to_series())
+
+
+def _known_names(named: pl.DataFrame, rows: pl.DataFrame, key: list[str]) -> pl.DataFrame:
+    """Returns the key and the last name of each row; the name is null if it is unknown."""
+    names = named.select(*key, "name").unique(key, keep="last", maintain_order=True)
+    return rows.select(key).join(names, on=key, how="left", nulls_equal=True, maintain_order="left")
 
 
 def device_names(trace: Tables) -> pl.Expr:
@@ -42,7 +43,7 @@ def device_names(trace: Tables) -> pl.Expr:
 
 
 def device_name() -> pl.Expr:
-    """Returns the name of a device, which is unique in one rank."""
+    """Returns the name of a device, which is unique within a rank."""
     return pl.format("device {}", _col("device_id").cast(pl.String).fill_null("of unknown number"))
 
 
@@ -51,7 +52,7 @@ def stream_names() -> pl.Expr:
 
 
 def stream_name() -> pl.Expr:
-    """Returns the name of a stream, which is unique in one context."""
+    """Returns the name of a stream, which is unique within a context."""
     return pl.format("stream {}", _col("stream_id").cast(pl.String).fill_null("of unknown number"))
 
 

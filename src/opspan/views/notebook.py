@@ -1,4 +1,4 @@
-"""What a notebook shows of a Trace: what it is, and how much of it could be attributed. Its tables show themselves."""
+"""Shows a Trace in a notebook: its source and size, and how much could be attributed. Tables have HTML of their own."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _col = pl.col
 
 
 def trace_html(analysis: Analysis) -> str:
-    lines = [(title, line) for title, look in _PARTS.items() for line in _said(look, analysis)]
+    lines = [(title, line) for title, describe in _PARTS.items() for line in _lines(describe, analysis)]
     titles = [title if number == 0 or lines[number - 1][0] != title else "" for number, (title, _) in enumerate(lines)]
     columns = [TextColumn("", titles, least=0), TextColumn("", [line for _, line in lines], least=0, cut_end=True)]
     return html_columns.table(columns, "Trace", [_NEXT], html_columns.LONGEST_SENTENCE)
 
 
-def _said(look: Callable[[Analysis], Iterator[str]], analysis: Analysis) -> list[str]:
+def _lines(describe: Callable[[Analysis], Iterator[str]], analysis: Analysis) -> list[str]:
     try:
-        return list(look(analysis))
-    except Exception as error:  # noqa: BLE001  # of a broken trace the rest is shown, and what is wrong with this
+        return list(describe(analysis))
+    except Exception as error:  # noqa: BLE001  # a broken trace is shown as far as possible, with the error
         return [f"cannot be found. {type(error).__name__}: {error}"]
 
 
@@ -75,10 +75,6 @@ def _rows(analysis: Analysis) -> Iterator[str]:
     yield ", ".join(heights) or "none"
 
 
-def _coverage(analysis: Analysis) -> Iterator[str]:
-    yield from analysis.coverage.lines()
-
-
 def _issues(analysis: Analysis) -> Iterator[str]:
     issues = analysis.tables.issues.height
     yield from issue_lines(analysis.tables)[:_FEW] if issues else ["none"]
@@ -93,6 +89,6 @@ _PARTS: dict[str, Callable[[Analysis], Iterator[str]]] = {
     "Devices": _devices,
     "Span": _span,
     "Rows": _rows,
-    "Coverage": _coverage,
+    "Coverage": lambda analysis: iter(analysis.coverage.lines()),
     "Issues": _issues,
 }

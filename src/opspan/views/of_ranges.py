@@ -1,4 +1,4 @@
-"""Rows by what they are in, where what they are about belongs to ranges: the op, module, phase, step or function."""
+"""Groups rows that belong to ranges by the op, module, phase, step or function of the range."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ OF_RANGES = ("op", "module", "phase", "step", "function")
 
 
 def names(analysis: Analysis, by: str, ranges: pl.Series) -> pl.Series:
-    """Returns, for each of these rows of ranges, the name of the op, module, ... that it is in; null: it is in none.
-    The names are not yet strings: only those that are left at the end are worth the conversion."""
+    """Returns the name of the op, module, ... that each of these rows of ranges is in, or null. The names are not
+    strings yet: callers convert only the names that are left at the end."""
     trace = analysis.complete
     if by == "function":
         return trace.functions["name"].gather(trace.ranges["function"].gather(ranges)).alias(by)

@@ -1,7 +1,7 @@
 """The table of ops by name, shape or stack: the rows of torch's key_averages() as a frame, and torch's text of them.
 
-With rows for kernels it is torch's table, character for character. Without them, the totals below the table, and the
-shares of these totals, are still those of the whole trace.
+With rows for kernels the text is torch's table, character for character. Without these rows, the totals below the
+table, and the shares of these totals, are still those of the whole trace.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from opspan.text_columns import Layout, TextColumn, fitted
 from opspan.views.metric_columns import as_text, with_metrics
 
 OF_EVENTS = ("name", "shape", "stack")  # tables by these have rows of events
-STACK_DEPTH = 5  # how many of the innermost functions of a stack are compared to group by stack
+STACK_DEPTH = 5  # tables by stack compare this many of the innermost functions
 
 # TextColumn of a row -> torch's attribute of an average.
 TORCH = {
@@ -45,7 +45,7 @@ TORCH = {
 _TOTALS = ("cpu_ns", "self_cpu_ns", "device_ns", "self_device_ns")
 _MEMORY = tuple(name for name in TORCH if name.endswith("_bytes"))
 
-# Title -> how early the column is dropped if there is little room ({}: the device); columns not listed here stay.
+# Title ({}: the device) -> how early the column is dropped if there is little room. Columns not listed here stay.
 _RANKS = {
     "Self {}": 1,
     "# of Calls": 1,
@@ -62,12 +62,12 @@ _RANKS = {
     "CPU time avg": 8,
     "CPU total %": 9,
 }
-# Columns whose texts may be cut -> how many characters are worth more than another column.
+# Columns whose texts may be cut -> how many characters stay before other columns are dropped.
 _TEXTS = {"Name": 24, "Input Shapes": 24, "Source Location": 40}
 
 
 _KNOWN = tuple(dict.fromkeys(("name", "sizes", "stack", "device", "rank", "count", *TORCH)))
-HIDDEN = "is_async"  # a column that the text needs: torch prints no share of the whole time of what is asynchronous
+HIDDEN = "is_async"  # a column that only the text needs: torch prints no share of the total for asynchronous rows
 
 
 def schema_of(by: str, has_memory: bool) -> dict[str, Any]:
@@ -83,7 +83,7 @@ def schema_of(by: str, has_memory: bool) -> dict[str, Any]:
 def op_rows(
     analysis: Analysis, events: EventFrames, by: str, names: Sequence[str] | None
 ) -> tuple[pl.DataFrame, Facts | None]:
-    """Returns the rows of ops and of kernels, of these names alone if there are any, and what is known of all rows."""
+    """Returns the rows of ops and of kernels, restricted to `names` unless None, and facts on the rows before that."""
     rows = average_rows(events, by == "shape", STACK_DEPTH if by == "stack" else 0)
     rows = rows.rename({name.removesuffix("_bytes"): name for name in _MEMORY}).with_columns(
         *((pl.col(f"{name}_ns") / pl.col("count")).alias(f"average_{name}_ns") for name in ("cpu", "device")),
@@ -121,19 +121,19 @@ def _longest(names: pl.Series) -> int:
 
 
 class OpRows:
-    """The rows of one trace, or of many ranks together, and their text."""
+    """Holds the rows of one trace, or of many ranks together, and prints them."""
 
     def __init__(self, rows: pl.DataFrame, facts: Facts | None, kernels: bool, has_ops: bool) -> None:
         is_cpu = rows["device"] == "cpu"
         self.facts = facts
         self.has_ops = has_ops or bool(is_cpu.any())
-        # If a tool saw only devices, rows of kernels are all there is to show.
+        # If a tool saw only devices, there are only rows of kernels, so they are shown.
         self.rows = rows if kernels or not self.has_ops else rows.filter(is_cpu)
         self._has_memory = "cpu_memory_bytes" in rows.columns
 
     @property
     def _whole_names(self) -> TableOptions:
-        """TableOptions that show whole names, however long."""
+        """The options for a table with whole names, however long."""
         return TableOptions(
             max_name_column_width=None,
             max_shapes_column_width=None,
@@ -142,11 +142,11 @@ class OpRows:
         )
 
     def order(self, column: str, descending: bool) -> None:
-        # As in torch, rows with equal values stay in order of time.
+        # As in torch, rows with equal values stay in their order in time.
         self.rows = self.rows.sort(column, descending=descending, maintain_order=True)
 
     def text(self, limit: int, layout: Layout) -> tuple[str, list[str]]:
-        """The text of the first so many rows (-1: of all), and sentences on what had no room in it."""
+        """Returns the text of the first `limit` rows (-1: all), and sentences on the columns that did not fit."""
         if self.facts is None or not self.rows.height:
             return "", []
         shown, facts, metrics = self._shown(limit, self.facts)
@@ -157,14 +157,14 @@ class OpRows:
         return "\n".join([*fits, *totals_of(facts, None)]) + "\n", notes
 
     def columns(self, limit: int) -> tuple[list[TextColumn], list[str]]:
-        """The same as columns, of the first so many rows, and the lines below them."""
+        """Returns the first `limit` rows as columns, and the lines below them."""
         if self.facts is None or not self.rows.height:
             return [], []
         shown, facts, metrics = self._shown(limit, self.facts)
         return self._columns(shown, facts, metrics), list(totals_of(facts, None))
 
     def _shown(self, limit: int, facts: Facts) -> tuple[list[Any], Facts, list[TextColumn]]:
-        """The rows that get a line, what is known of all of them, and the columns that are not torch's."""
+        """Returns the rows that get a line, the facts on all of them, and the columns that are not torch's."""
         rows = self.rows if limit < 0 else self.rows.head(limit)
         facts = facts._replace(longest_name=_longest(self.rows["name"]))
         if "sizes" in rows.columns:
@@ -175,7 +175,7 @@ class OpRows:
         return shown, facts, as_text(metrics) if metrics.width else []
 
     def _columns(self, shown: Sequence[Any], facts: Facts, metrics: Sequence[TextColumn]) -> list[TextColumn]:
-        """Whole names, and what of a column may go where there is little room."""
+        """Returns columns with whole names; `rank` and `least` say what is dropped and cut if there is little room."""
         device = facts.use_device.upper() if facts.use_device else ""
         ranks = {title.format(device): rank for title, rank in _RANKS.items()}
         return [
@@ -186,12 +186,14 @@ class OpRows:
                 cut_end=column.title == "Input Shapes",
             )
             for column in filled(shown, facts, self._whole_names, metrics)
-            if facts.self_cpu_us or "CPU" not in column.title or column.title not in ranks  # else nothing ran on it
+            if facts.self_cpu_us
+            or "CPU" not in column.title
+            or column.title not in ranks  # without CPU time its columns are left out
         ]
 
 
 def _line(row: dict[str, Any]) -> Any:
-    """A row as torch's table reads it."""
+    """Returns a row with the attributes that torch's table reads."""
     values = {attribute: row.get(name, 0) for name, attribute in TORCH.items()}
     values |= {attribute: Microseconds(row[name]) for name, attribute in TORCH.items() if name in _TOTALS}
     values |= {f"{side}_time": values[f"{side}_time_total"] / row["count"] for side in ("cpu", "device")}

@@ -1,4 +1,4 @@
-"""What `opspan demo` prints: a table of the trace's ops, backward beside forward, and a sentence on what was seen."""
+"""The text of `opspan demo`: a table of ops, backward beside forward, and a sentence on what was recorded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opspan.text_columns import Layout, TextColumn, fitted
 from opspan.views.table import table_of
 
 _OPS, _PAIRS = 8, 5  # rows
-_ALL = 1000  # characters: used if nothing says how wide a line may be
+_ALL = 1000  # characters: the width of a line if nothing limits it
 _col = pl.col
 
 
@@ -29,7 +29,7 @@ def overview(analysis: Analysis, layout: Layout) -> str:
 
 
 def _pairs(ranges: pl.DataFrame, layout: Layout) -> str:
-    """The forward ops whose backward took the longest, beside it."""
+    """Returns a table of the forward ops whose backward took the longest, beside that backward."""
     rows = pairs(ranges).sort("backward_ns", descending=True, maintain_order=True).head(_PAIRS)
     rows = rows.with_columns(_col("op", "backward").cast(pl.String), _col("sizes").cast(pl.String).fill_null(""))
     if not rows.height:

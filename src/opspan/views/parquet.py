@@ -1,7 +1,7 @@
-"""The trace's own tables as a folder of Parquet files: what Trace.save writes, as an export.
+"""The trace's own tables as a folder of Parquet files: the same as Trace.save, as an export.
 
-The columns that the analysis adds are not written: they are quickly computed again, and they hold row numbers, which
-change when traces are put side by side.
+The columns that the analysis adds are not written: they are quick to compute again, and they hold row numbers, which
+change when traces are put together.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a run could not do without: its critical path, and what it would take if a part were faster: `opspan path`."""
+"""The critical path of a run, and how long the run would take if a part were faster: `opspan path`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from opspan.printable import printable
 from opspan.questions import Options, Question
 from opspan.views import of_ranges
 from opspan.views.answer import Answer
-from opspan.views.fields import PLACES, SHARE, STEP, TIME, Field, share, shares_of_kinds, that_differ, time_text
+from opspan.views.fields import PLACES, SHARE, STEP, TIME, Field, share, shares_of_kinds, time_text, varying_fields
 
 _STEP = ("rank", "pid", "step")
 _TITLES = {
@@ -45,7 +45,7 @@ _col = pl.col
 
 
 def parts(analysis: Analysis, options: Options) -> Parts:
-    """With factors the rows are steps, and what each would take."""
+    """Returns the pieces of the path; with factors, steps and how long each would take."""
     factors = options.factors
     if not factors:
         return _parts(analysis, options.by)
@@ -53,17 +53,18 @@ def parts(analysis: Analysis, options: Options) -> Parts:
     is_known = _col("work").is_in(analysis.meetings.parts["row"].implode()).fill_null(value=False)
     alone = analysis.collectives.filter(~is_known, _col("group_size").ne_missing(1))
     alone = alone.group_by(PROCESS, maintain_order=True).agg(collectives=pl.len().cast(pl.Int64))
-    return {**_timed_again(analysis, factors, analysis.meetings), "alone": Part(alone, PROCESS)}
+    return {**_what_if_parts(analysis, factors, analysis.meetings), "alone": Part(alone, PROCESS)}
 
 
 @in_lanes
-def _timed_again(analysis: Analysis, factors: Mapping[str, float], meetings: Meetings) -> Parts:
+def _what_if_parts(analysis: Analysis, factors: Mapping[str, float], meetings: Meetings) -> Parts:
     steps = step_times(analysis.complete, analysis.iterations)
     times = what_if(analysis.attributed, steps, analysis.waits, analysis.path_graph, factors, meetings)
+    names = analysis.complete.ranges.select(_col("name").unique().cast(pl.String)).drop_nulls()
     rows = steps.select(_STEP).hstack(times.steps.select(time_ns="before_ns", after_ns="after_ns"))
     return {
         "rows": Part(rows.with_columns(change_ns=_col("after_ns") - _col("time_ns"))),
-        "names": _names(analysis),
+        "names": Part(names, ("name",)),
         "processes": Part(times.processes, PROCESS),
     }
 
@@ -73,37 +74,33 @@ def _parts(analysis: Analysis, by: str) -> Parts:
     steps = step_times(analysis.complete, analysis.iterations)
     pieces = analysis.path
     if by == "step":
-        sums = _summed(pieces, pieces["number"], "number").sort("number")
+        sums = _sums(pieces, pieces["number"], "number").sort("number")
         numbered = steps.select(_STEP).with_row_index("number").join(sums, on="number", how="left")
         return {"rows": Part(numbered.sort("number").drop("number").with_columns(pl.exclude(_STEP).fill_null(0)))}
     names = pieces["kind"] if by == "kind" else of_ranges.names(analysis, by, pieces["range"])
-    return {"rows": Part(_summed(pieces, names, by).with_columns(_col(by).cast(pl.String)), (by,))}
+    return {"rows": Part(_sums(pieces, names, by).with_columns(_col(by).cast(pl.String)), (by,))}
 
 
 def rows(parts: Parts, options: Options) -> pl.DataFrame:
-    each, by, factors = parts["rows"].rows, options.by, options.factors
+    rows, by, factors = parts["rows"].rows, options.by, options.factors
     if factors:
         _check_known(factors, [*KINDS, *parts["names"].rows["name"]])
     if factors or by == "step":
-        return each
-    whole = each["time_ns"].sum()
-    of_whole = pl.when(pl.lit(whole) > 0).then(_col("time_ns") / whole)
-    each = each.with_columns(share=of_whole).select(by, "time_ns", "share", pl.exclude(by, "time_ns", "share"))
-    return each.sort("time_ns", descending=True, maintain_order=True)
+        return rows
+    path_ns = rows["time_ns"].sum()
+    share_of_path = pl.when(pl.lit(path_ns) > 0).then(_col("time_ns") / path_ns)
+    rows = rows.with_columns(share=share_of_path).select(by, "time_ns", "share", pl.exclude(by, "time_ns", "share"))
+    return rows.sort("time_ns", descending=True, maintain_order=True)
 
 
-def _names(analysis: Analysis) -> Part:
-    return Part(analysis.complete.ranges.select(_col("name").unique().cast(pl.String)).drop_nulls(), ("name",))
-
-
-def _summed(pieces: pl.DataFrame, key: pl.Series, by: str) -> pl.DataFrame:
-    """Sums of the path by `key`, one for each piece, in the order in which they come."""
-    ns = _col("end_ns") - _col("start_ns")  # never negative, but for what is longer than there are numbers
-    # Both keys in one number, which takes half of the time.
+def _sums(pieces: pl.DataFrame, key: pl.Series, by: str) -> pl.DataFrame:
+    """Sums the path by `key`, which has a value for each piece, in order of first occurrence."""
+    ns = _col("end_ns") - _col("start_ns")  # negative only if the difference overflowed
+    # Group by both keys in one number: twice as fast as by two columns.
     name = (pl.lit(key.to_physical()).cast(pl.UInt32) + 1).fill_null(0)
     number = name * len(KINDS) + _col("kind").to_physical()
-    each = pieces.select(key.alias("key"), "kind", number=number, time_ns=pl.when(ns < 0).then(MOST).otherwise(ns))
-    sums = each.group_by("number", maintain_order=True).agg(
+    numbered = pieces.select(key.alias("key"), "kind", number=number, time_ns=pl.when(ns < 0).then(MOST).otherwise(ns))
+    sums = numbered.group_by("number", maintain_order=True).agg(
         _col("key", "kind").first(), _col("time_ns").sum(), pieces=pl.len().cast(pl.Int64)
     )
     kinds = () if by == "kind" else KINDS
@@ -125,10 +122,10 @@ def _check(factors: Mapping[str, float]) -> None:
             raise UsageError(f"{printable(name)} cannot take {factor} times as long: expected a number, 0 or more")
 
 
-def factors_of(said: tuple[str, ...]) -> dict[str, float]:
-    """NAME=FACTOR each."""
+def factors_of(texts: tuple[str, ...]) -> dict[str, float]:
+    """Parses texts of the form NAME=FACTOR."""
     factors: dict[str, float] = {}
-    for text in said:
+    for text in texts:
         name, is_there, number = text.rpartition("=")
         try:
             factor = float(number)
@@ -144,9 +141,9 @@ def factors_of(said: tuple[str, ...]) -> dict[str, float]:
 
 def answer(parts: Parts, options: Options) -> Answer:
     table, by = rows(parts, options), options.by
-    places = that_differ(PLACES[:2], table) if table.height else []
+    places = varying_fields(PLACES[:2], table) if table.height else []
     if options.factors:
-        return Answer("path", table, (*places, STEP, TIME, _AFTER, _OF_IT), tuple(_said(table, parts)))
+        return Answer("path", table, (*places, STEP, TIME, _AFTER, _OF_IT), tuple(_what_if_notes(table, parts)))
     names = [*places, STEP] if by == "step" else [of_ranges.field("Path", by)]
     of_path = [] if by == "step" else [_SHARE]
     shares = [] if by == "kind" else shares_of_kinds(_TITLES, table, "time_ns", "Time")
@@ -155,7 +152,7 @@ def answer(parts: Parts, options: Options) -> Answer:
 
 
 def run_times(parts: Parts) -> tuple[int, int] | None:
-    """Returns how long the run took, and would take: the time of the process that takes longest. None: not known."""
+    """Returns how long the run took, and would take: the times of the slowest process. None: not known."""
     processes = parts["processes"].rows
     before, after = processes["before_ns"].max(), processes["after_ns"].max()
     if processes["after_ns"].null_count() or not before or _wait_unknown(parts):
@@ -164,32 +161,31 @@ def run_times(parts: Parts) -> tuple[int, int] | None:
 
 
 def _wait_unknown(parts: Parts) -> bool:
-    """Whether processes wait for each other, and it is not known where."""
+    """Whether processes wait for each other at unknown places."""
     return parts["processes"].rows.height > 1 and parts["alone"].rows.height > 0
 
 
-def _said(rows: pl.DataFrame, parts: Parts) -> list[str]:
-    said = [*_said_of_steps(rows), *_said_of_run(rows, parts)]
-    alone = parts["alone"].rows["collectives"].sum()
-    if alone:
-        said.append(f"{alone:,} collectives take as long as they did: when other ranks would come to them is unknown")
-    return said
+def _what_if_notes(rows: pl.DataFrame, parts: Parts) -> list[str]:
+    notes = [*_step_notes(rows), *_run_notes(rows, parts)]
+    if alone := parts["alone"].rows["collectives"].sum():
+        notes.append(f"{alone:,} collectives take as long as they did: when other ranks would come to them is unknown")
+    return notes
 
 
-def _said_of_run(rows: pl.DataFrame, parts: Parts) -> list[str]:
+def _run_notes(rows: pl.DataFrame, parts: Parts) -> list[str]:
     if _wait_unknown(parts):
         return ["How long the whole run would take is unknown: ranks wait for each other, and where is not known"]
     times = run_times(parts)
     if times is None:
-        return []  # nothing took any time, or longer than numbers tell
+        return []  # no time at all, or an overflow
     before, after = times
     if rows.height == 1 and rows["time_ns"][0] == before:
-        return []  # it is the one step
+        return []  # the only step is the whole run
     change = f"{100 * (after - before) / before:+.1f}%"
     return [f"The whole run would take {time_text(after)} instead of {time_text(before)}: {change}"]
 
 
-def _said_of_steps(rows: pl.DataFrame) -> list[str]:
+def _step_notes(rows: pl.DataFrame) -> list[str]:
     before, after = int(rows["time_ns"].sum()), int(rows["after_ns"].sum())
     if not before or rows["after_ns"].null_count():
         return []
@@ -197,8 +193,8 @@ def _said_of_steps(rows: pl.DataFrame) -> list[str]:
     if rows.height == 1:
         return [f"It would take {time_text(after)} instead of {time_text(before)}: {change}"]
     medians = [time_text(rows.select(_col(name).median().cast(pl.Int64)).item()) for name in ("after_ns", "time_ns")]
-    every = f"all {rows.height} together {time_text(after)} instead of {time_text(before)}: {change}"
-    return [f"A step would take {medians[0]} instead of {medians[1]} (median), {every}"]
+    all_steps = f"all {rows.height} together {time_text(after)} instead of {time_text(before)}: {change}"
+    return [f"A step would take {medians[0]} instead of {medians[1]} (median), {all_steps}"]
 
 
 QUESTION = Question("path", parts, rows, answer)

@@ -2,12 +2,12 @@
 
     TracePacket {timestamp: 12345, track_event {type: SLICE_BEGIN, track_uuid: 4, name_iid: 9, debug_annotations ...}}
 
-Names, categories and keys of args are those of our Chrome traces (views/chrome.py). Times are nanoseconds, those of the
-trace. A thread's slices nest; what overlaps others, or need not nest, is on tracks beside the thread.
+Names, categories and keys of args are those of our Chrome traces (views/chrome.py). Times are the trace's own, in
+nanoseconds. The slices of a thread nest; those that overlap others, or are async, are on tracks beside the thread.
 perfetto_tracks.py has the tracks, native/columns/timeline.cpp the order.
 
-The file is made in batches of events in the order of time. Each defines the texts that it has by number anew, so that
-batches can be made side by side and only a few are in memory.
+The file is made in batches of events, in order of time. Each batch defines its numbered texts anew, so that batches can
+be made in parallel and only a few are in memory.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from opspan.analysis.nest import trace_end_ns
 from opspan.tables import Tables
 from opspan.tables import chrome_keys as keys
 from opspan.tables.schema import KIND, NAME
-from opspan.views import drawn, perfetto_annotations, perfetto_points, perfetto_tracks, pieces
-from opspan.views.perfetto_annotations import FLAGS, PACKET, SEQUENCE
-from opspan.views.perfetto_tracks import Tracks
+from opspan.views import drawn, perfetto_points, perfetto_tracks, pieces
+from opspan.views.perfetto_annotations import FLAGS, PACKET, SEQUENCE, InternedTexts
+from opspan.views.perfetto_tracks import PerfettoTracks
 from opspan.views.pieces import Bytes, Piece
 
 _BATCH = 100_000  # begins and ends that are turned into bytes at a time
@@ -42,7 +42,7 @@ _col = pl.col
 
 @dataclass(frozen=True)
 class _Kind:
-    """Rows of a table that are slices or marks, and what is said of each."""
+    """Rows of a table that are slices or marks, with their names, categories and args."""
 
     rows: pl.DataFrame  # with track, start_ns, until_ns, is_mark, is_apart
     name: pl.Expr
@@ -55,14 +55,14 @@ def write(analysis: Analysis, path: Path) -> list[str]:
     arrows = _Arrows(trace)
     pieces.write(path, _pieces(analysis, trace, arrows))
     backwards = f"{arrows.backwards:,} arrows are not in it, for they end before they begin"
-    said = [backwards] if arrows.backwards else []
-    return drawn.left_out(trace) + perfetto_points.left_out(trace) + said
+    notes = [backwards] if arrows.backwards else []
+    return drawn.left_out(trace) + perfetto_points.left_out(trace) + notes
 
 
 def _pieces(analysis: Analysis, trace: Tables, arrows: _Arrows) -> Iterator[Callable[[], Piece]]:
-    shift = -min(drawn.zero_ns(trace), 0)  # there is no time before 0
+    shift = -min(drawn.zero_ns(trace), 0)  # Perfetto does not have times below 0
     tracks = perfetto_tracks.tracks_of(trace)
-    yield partial(_head, trace, tracks, shift)
+    yield lambda: b"".join((_clocks(trace, shift), perfetto_tracks.descriptors(tracks)))
     kinds = _kinds(trace, tracks, arrows)
     slices = pl.concat(
         kind.rows.select(_col("track").cast(pl.UInt32), "start_ns", "until_ns", "is_mark", "is_apart") for kind in kinds
@@ -78,12 +78,8 @@ def _pieces(analysis: Analysis, trace: Tables, arrows: _Arrows) -> Iterator[Call
     yield from perfetto_points.pieces(analysis, trace, tracks, first_free, shift)
 
 
-def _head(trace: Tables, tracks: Tracks, shift: int) -> Bytes:
-    return b"".join((_clocks(trace, shift), perfetto_tracks.descriptors(tracks)))
-
-
 def _clocks(trace: Tables, shift: int) -> Bytes:
-    """Which UTC time the trace's own clock has at its zero."""
+    """Returns a packet that says which UTC time is the zero of the trace's clock."""
     if trace.origin_utc_ns is None or trace.origin_utc_ns < 0:
         return b""
     clocks = {
@@ -95,21 +91,21 @@ def _clocks(trace: Tables, shift: int) -> Bytes:
 
 
 class _Arrows:
-    """From calls to their work, and from ops to their backward: numbers of flows, by row."""
+    """The numbers of the flows that begin and end at each row: from calls to work, and from ops to their backward."""
 
     def __init__(self, trace: Tables) -> None:
         work = trace.work.select("call", "start_ns").with_row_index("to")
         self.backwards = 0
-        launches = self._drawn(work.rename({"call": "from"}), trace.calls["start_ns"], 1)
+        launches = self._forward_arrows(work.rename({"call": "from"}), trace.calls["start_ns"], 1)
         linked = trace.ranges.with_row_index("to").filter(_col("link").ne_missing(BY_NESTING))
         linked = linked.select("to", "start_ns", _col("forward").alias("from"))
-        links = self._drawn(linked, trace.ranges["start_ns"], 1 + trace.work.height)
-        self.of_calls = self._begun(launches, trace.calls.height)
-        self.of_work = self._ended(launches, trace.work.height)
-        self.of_forward = self._begun(links, trace.ranges.height)
-        self.of_backward = self._ended(links, trace.ranges.height)
+        links = self._forward_arrows(linked, trace.ranges["start_ns"], 1 + trace.work.height)
+        self.of_calls = self._begin_flows(launches, trace.calls.height)
+        self.of_work = self._end_flows(launches, trace.work.height)
+        self.of_forward = self._begin_flows(links, trace.ranges.height)
+        self.of_backward = self._end_flows(links, trace.ranges.height)
 
-    def _drawn(self, arrows: pl.DataFrame, starts: pl.Series, first: int) -> pl.DataFrame:
+    def _forward_arrows(self, arrows: pl.DataFrame, starts: pl.Series, first: int) -> pl.DataFrame:
         arrows = arrows.drop_nulls()
         arrows = arrows.with_columns(begin_ns=starts.gather(arrows["from"])).drop_nulls()
         forwards = arrows.filter(_col("begin_ns") <= _col("start_ns"))
@@ -117,19 +113,19 @@ class _Arrows:
         return forwards.select("from", "to", flow=_col("to").cast(pl.UInt64) + first)
 
     @staticmethod
-    def _begun(arrows: pl.DataFrame, rows: int) -> pl.Series:
+    def _begin_flows(arrows: pl.DataFrame, rows: int) -> pl.Series:
         lists = arrows.group_by("from").agg("flow")
-        every = pl.select(pl.int_range(rows, dtype=pl.UInt32).alias("from"))
-        return every.join(lists, on="from", how="left", maintain_order="left")["flow"]
+        all_rows = pl.select(pl.int_range(rows, dtype=pl.UInt32).alias("from"))
+        return all_rows.join(lists, on="from", how="left", maintain_order="left")["flow"]
 
     @staticmethod
-    def _ended(arrows: pl.DataFrame, rows: int) -> pl.Series:
-        every = pl.select(pl.int_range(rows, dtype=pl.UInt32).alias("to"))
-        return every.join(arrows.select("to", "flow"), on="to", how="left", maintain_order="left")["flow"]
+    def _end_flows(arrows: pl.DataFrame, rows: int) -> pl.Series:
+        all_rows = pl.select(pl.int_range(rows, dtype=pl.UInt32).alias("to"))
+        return all_rows.join(arrows.select("to", "flow"), on="to", how="left", maintain_order="left")["flow"]
 
 
-def _kinds(trace: Tables, tracks: Tracks, arrows: _Arrows) -> list[_Kind]:
-    """Returns the kinds of rows, outer ones first: in this order rows of the same time are written."""
+def _kinds(trace: Tables, tracks: PerfettoTracks, arrows: _Arrows) -> list[_Kind]:
+    """Returns the kinds of rows, outer ones first: rows with equal times are written in this order."""
     last_ns = trace_end_ns(*(trace.frames[name] for name in drawn.SPANS))
     functions, calls, work = trace.functions, trace.calls, trace.work
     ranges = drawn.with_lists(trace.ranges)
@@ -173,7 +169,7 @@ def _kinds(trace: Tables, tracks: Tracks, arrows: _Arrows) -> list[_Kind]:
 
 
 def _lanes(slices: pl.DataFrame, events: pl.DataFrame, first_free: int) -> pl.DataFrame:
-    """A track for each lane beside a track, those of one track in a row."""
+    """Numbers the lanes beside each track, the lanes of one track one after the other."""
     beside = events.filter(_col("lane") > 0, ~_col("is_end"))
     lanes = pl.DataFrame({"parent": slices["track"].gather(beside["row"]), "lane": beside["lane"]})
     lanes = lanes.unique().sort("parent", "lane")
@@ -192,7 +188,7 @@ def _batch(
     ends = events.filter("is_end")
     until = slices["end_ns"].gather(ends["row"]), slices["start_ns"].gather(ends["row"])
     parts = [ends.select("at", _TRACK, pl.max_horizontal(*until).alias(_TIME), pl.lit(_END).alias(_TYPE))]
-    strings = perfetto_annotations.Strings()
+    strings = InternedTexts()
     before = 0
     for kind in kinds:
         own = events.filter(~_col("is_end"), _col("row").is_between(before, before + kind.rows.height, closed="left"))
@@ -205,19 +201,19 @@ def _batch(
     return memoryview(b"".join((strings.packets(), native.protobuf(packets, PACKET))))
 
 
-def _begins(kind: _Kind, events: pl.DataFrame, rows: pl.Series, strings: perfetto_annotations.Strings) -> pl.DataFrame:
-    found = kind.rows[rows]
-    values = found.select(value.alias(key) for key, value in kind.args.items())
-    names = found.select(name=kind.name.cast(NAME), category=kind.category.cast(NAME))
+def _begins(kind: _Kind, events: pl.DataFrame, rows: pl.Series, strings: InternedTexts) -> pl.DataFrame:
+    begun = kind.rows[rows]
+    values = begun.select(value.alias(key) for key, value in kind.args.items())
+    names = begun.select(name=kind.name.cast(NAME), category=kind.category.cast(NAME))
     fields = [
         events["at"],
         events[_TRACK],
-        found["start_ns"].alias(_TIME),
-        found.select(pl.when("is_mark").then(_INSTANT).otherwise(_BEGIN)).to_series().alias(_TYPE),
+        begun["start_ns"].alias(_TIME),
+        begun.select(pl.when("is_mark").then(_INSTANT).otherwise(_BEGIN)).to_series().alias(_TYPE),
         strings.names(names["name"]).alias(_NAME),
         names.select(pl.when(_col("name").is_null()).then(pl.lit("(no name)"))).to_series().alias(_NAME_TEXT),
         strings.categories(names["category"]).alias(_CATEGORY),
-        *(found[field] for field in (_FLOWS, _ENDED_FLOW) if field in found.columns),
+        *(begun[field] for field in (_FLOWS, _ENDED_FLOW) if field in begun.columns),
         *strings.annotations(values),
     ]
     return pl.DataFrame(fields)

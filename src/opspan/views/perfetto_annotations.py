@@ -1,6 +1,6 @@
-"""Texts by number in a Perfetto trace, and the args of events ("debug annotations").
+"""The numbered texts of a Perfetto trace, and the args of events ("debug annotations").
 
-A text that comes again is said once a batch, in a packet of its own, and has the number that polars has for it.
+Each batch defines its repeated texts once, in packets of their own. A text has the number that polars gives it.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ import polars as pl
 from opspan import native
 
 PACKET = 1  # of the file
-SEQUENCE = 1  # of packets, as if one thread of a program had written them
-FLAGS = pl.lit(2).alias("13")  # needs the texts that are known by number
-_CLEARED = 1  # from here on, those before are not known
+SEQUENCE = 1  # all packets have one sequence, as if one thread of a program had written them
+FLAGS = pl.lit(2).alias("13")  # the packet refers to texts by number
+_CLEARED = 1  # earlier numbers are forgotten
 _INTERNED = "12"
 _NAMES, _CATEGORIES, _KEYS, _TEXTS = "2", "1", "3", "29"  # of InternedData
 _ANNOTATION = "4"  # of a TrackEvent
 _KEY, _BOOL, _INTEGER, _REAL, _TEXT, _NUMBERED_TEXT = "1", "2", "4", "5", "6", "17"  # of a DebugAnnotation
-_col = pl.col
 
 
-class Strings:
+class InternedTexts:
     """Collects the texts of a batch, which its packets refer to by number."""
 
     def __init__(self) -> None:
@@ -37,7 +36,7 @@ class Strings:
 
     def _numbers(self, field: str, column: pl.Series) -> pl.Series:
         self._known[field].append(column.unique())
-        return column.to_physical().cast(pl.UInt32) + 1  # 0 is none
+        return column.to_physical().cast(pl.UInt32) + 1  # 0 means no text
 
     def annotations(self, values: pl.DataFrame) -> Iterator[pl.Series]:
         for column in values.iter_columns():
@@ -47,8 +46,8 @@ class Strings:
                 self._keys.append(column.name)
             key = pl.lit(self._keys.index(column.name) + 1).alias(_KEY)
             field, cells = self._value(column)
-            told = pl.when(cells.is_not_null()).then(pl.struct(key, cells.alias(field)))
-            yield pl.select(told.alias(f"{_ANNOTATION}:{column.name}:{field}")).to_series()
+            annotation = pl.when(cells.is_not_null()).then(pl.struct(key, cells.alias(field)))
+            yield pl.select(annotation.alias(f"{_ANNOTATION}:{column.name}:{field}")).to_series()
 
     def _value(self, column: pl.Series) -> tuple[str, pl.Series]:
         if column.dtype == pl.Categorical:
@@ -57,14 +56,14 @@ class Strings:
             return _BOOL, column
         if column.dtype.is_float():
             return _REAL, column.cast(pl.Float64)
-        if column.dtype == pl.UInt64:  # the same bits: Perfetto shows one with a sign
+        if column.dtype == pl.UInt64:  # keeps the bits: Perfetto shows a signed number
             return _INTEGER, column.reinterpret(signed=True)
         if column.dtype.is_integer():
             return _INTEGER, column.cast(pl.Int64)
         return _TEXT, column.cast(pl.String)
 
     def packets(self) -> bytes:
-        """What the numbers of the batch mean; it begins anew with them."""
+        """Returns the packets that define the numbers of the batch, and forget those of earlier batches."""
         begin = pl.select(pl.lit(SEQUENCE).alias("10"), pl.lit(_CLEARED).alias("13"))
         return b"".join(native.protobuf(frame, PACKET) for frame in (begin, *self._interned()))
 

@@ -1,6 +1,6 @@
-"""What has no duration in a Perfetto trace: counters, and memory that is taken and given back.
+"""The events without a duration of a Perfetto trace: counters, and memory that is taken and given back.
 
-Counters are those of the trace, the memory in use where events say it, and how many launches wait before each stream.
+Counters are those of the trace, the memory in use if events have it, and how many launches wait for each stream.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from opspan.analysis import Analysis
 from opspan.tables import Tables
 from opspan.tables import chrome_keys as keys
 from opspan.tables.schema import NAME
-from opspan.views import drawn, perfetto_annotations, perfetto_tracks
-from opspan.views.perfetto_annotations import FLAGS, PACKET, SEQUENCE
-from opspan.views.perfetto_tracks import PROCESS, SERIES, STREAM, Tracks
+from opspan.views import drawn, perfetto_tracks
+from opspan.views.perfetto_annotations import FLAGS, PACKET, SEQUENCE, InternedTexts
+from opspan.views.perfetto_tracks import PROCESS, SERIES, STREAM, PerfettoTracks
 from opspan.views.pieces import Piece
 
 _BATCH = 200_000
@@ -27,12 +27,12 @@ _col = pl.col
 Makers = Iterator[Callable[[], Piece]]
 
 
-def pieces(analysis: Analysis, trace: Tables, tracks: Tracks, first_free: int, shift: int) -> Makers:
+def pieces(analysis: Analysis, trace: Tables, tracks: PerfettoTracks, first_free: int, shift: int) -> Makers:
     counters = pl.concat(
         [
-            _placed(_counted(trace), SERIES, _title(), tracks.of_owner),
-            _placed(_in_use(trace), [*PROCESS, "device_id"], pl.lit(_IN_USE), tracks.of_owner),
-            _placed(_queued(analysis), ["pid", *STREAM], pl.lit(_WAITING), tracks.of_work),
+            _with_tracks(_counter_rows(trace), SERIES, _title(), tracks.of_owner),
+            _with_tracks(_memory_rows(trace), [*PROCESS, "device_id"], pl.lit(_IN_USE), tracks.of_owner),
+            _with_tracks(_queue_rows(analysis), ["pid", *STREAM], pl.lit(_WAITING), tracks.of_work),
         ]
     )
     titles = ["parent", "title", "series"]
@@ -52,18 +52,18 @@ def left_out(trace: Tables) -> list[str]:
     return [f"{count:,} values of counters are not in it, for they are no numbers"] if count else []
 
 
-def _placed(
+def _with_tracks(
     rows: pl.DataFrame, key: list[str], title: pl.Expr, owner: Callable[[pl.DataFrame], pl.Series]
 ) -> pl.DataFrame:
-    """time_ns and value with the track that they belong to, and a number that tells series of one title apart."""
+    """Returns time_ns and value with the track of their owner, and a number that tells series of one title apart."""
     rows = rows.with_columns(owner(rows).alias("parent"), title=title)
     series = pl.struct(key).rank("dense") if rows.height else pl.lit(None)
     return rows.select("time_ns", "value", "parent", "title", series=series.cast(pl.UInt32))
 
 
-def _counted(trace: Tables) -> pl.DataFrame:
+def _counter_rows(trace: Tables) -> pl.DataFrame:
     rows = trace.counters.filter(_col("time_ns").is_not_null(), _col("value").is_finite())
-    # Who said it of a device does not matter.
+    # A counter of a device is on the track of the device, whichever thread reported it.
     return rows.with_columns(tid=pl.when(_col("device_id").is_null()).then("tid"))
 
 
@@ -72,12 +72,12 @@ def _title() -> pl.Expr:
     return pl.concat_str(drawn.name("name").cast(pl.String), domain)
 
 
-def _in_use(trace: Tables) -> pl.DataFrame:
+def _memory_rows(trace: Tables) -> pl.DataFrame:
     rows = trace.memory.filter(_col("time_ns").is_not_null(), _col("total_bytes").is_not_null())
     return rows.with_columns(tid=pl.lit(None, pl.Int64), value=_col("total_bytes").cast(pl.Float64))
 
 
-def _queued(analysis: Analysis) -> pl.DataFrame:
+def _queue_rows(analysis: Analysis) -> pl.DataFrame:
     return analysis.queues.with_columns(tid=pl.lit(None, pl.Int64), value=_col("queued").cast(pl.Float64))
 
 
@@ -86,7 +86,7 @@ def _values(rows: pl.DataFrame) -> memoryview:
     return native.protobuf(rows.select(_col("time_ns").alias("8"), pl.lit(SEQUENCE).alias("10"), event.alias("11")), 1)
 
 
-def _memory(trace: Tables, tracks: Tracks, first_free: int, shift: int) -> Makers:
+def _memory(trace: Tables, tracks: PerfettoTracks, first_free: int, shift: int) -> Makers:
     rows = trace.memory.with_row_index("row").filter(_col("time_ns").is_not_null())
     owner = tracks.of_owner(rows.with_columns(tid=pl.lit(None, pl.Int64)))
     rows = rows.with_columns(owner.alias("parent"))
@@ -100,7 +100,7 @@ def _memory(trace: Tables, tracks: Tracks, first_free: int, shift: int) -> Maker
 
 
 def _instants(rows: pl.DataFrame, args: dict[str, pl.Expr], shift: int) -> Piece:
-    strings = perfetto_annotations.Strings()
+    strings = InternedTexts()
     names = rows.select(name=drawn.memory_name().cast(NAME), category=pl.lit("cpu_instant_event").cast(NAME))
     event = pl.DataFrame(
         [

@@ -1,10 +1,10 @@
-"""The tracks of a Perfetto trace: a number for each, what it lies below, and what is known of it.
+"""The tracks of a Perfetto trace: the number of each, the track that it lies below, and its title.
 
     process 7 > thread 7 > beside it, for what overlaps       device 0 > stream 7 > beside it; counters of the device
               > counters and memory of the process                     > memory of the device
 
-Processes and threads have numbers of 31 bits there, and one number is one process: where those of the trace are not so,
-a process is a track with a name, as a device is.
+Perfetto's processes and threads have unique numbers of 31 bits. If the numbers of the trace are larger, or two
+processes have the same, a process is a track with a name, as a device is.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _DESCRIPTOR = "60"  # of a TracePacket
 
 
 @dataclass(frozen=True)
-class Tracks:
-    """Frames with the `track` of each row's place."""
+class PerfettoTracks:
+    """The tracks of each kind of place, and the lookup of the `track` of rows."""
 
     processes: pl.DataFrame
     threads: pl.DataFrame
@@ -42,7 +42,7 @@ class Tracks:
         return joined(rows, self.threads, THREAD, "track")
 
     def of_work(self, work: pl.DataFrame) -> pl.Series:
-        """What the profiler itself did on the host is on the host's thread."""
+        """Returns the tracks of work. Work of the profiler itself on the host is on the host's thread."""
         on_host = is_on_host(work)
         stream = joined(work, self.streams, STREAM, "track")
         if not on_host.any():
@@ -50,7 +50,7 @@ class Tracks:
         return self.of_thread(work).zip_with(on_host, stream)
 
     def of_owner(self, rows: pl.DataFrame) -> pl.Series:
-        """The device, where there is one, else the thread or the process."""
+        """Returns the track of the device or, without a device, of the thread or the process."""
         device, process = joined(rows, self.devices, DEVICE, "track"), joined(rows, self.processes, PROCESS, "track")
         host = self.of_thread(rows).zip_with(rows["tid"].is_not_null(), process)
         return device.zip_with(rows["device_id"].is_not_null(), host)
@@ -60,17 +60,17 @@ def is_on_host(work: pl.DataFrame) -> pl.Series:
     return work["device_id"].is_null() & work["tid"].is_not_null()
 
 
-def tracks_of(trace: Tables) -> Tracks:
+def tracks_of(trace: Tables) -> PerfettoTracks:
     points = [trace.memory, trace.counters]
-    is_here = is_on_host(trace.work)
-    work = trace.work.filter(~is_here)
-    hosts = [trace.ranges, trace.calls, trace.functions, trace.work.filter(is_here), trace.threads, trace.counters]
+    on_host = is_on_host(trace.work)
+    work = trace.work.filter(~on_host)
+    hosts = [trace.ranges, trace.calls, trace.functions, trace.work.filter(on_host), trace.threads, trace.counters]
     threads = unique(hosts, THREAD)
     processes = unique([threads, trace.processes, *points], PROCESS)
     devices = unique([work, *(rows.filter(_col("device_id").is_not_null()) for rows in points)], DEVICE)
     streams = unique([work], STREAM)
     is_own = not processes["pid"].is_duplicated().any()
-    parts, first = [], 1  # 0 is nobody's track
+    parts, first = [], 1  # 0 is not a track
     for frame in (processes, threads, devices, streams):
         parts.append(frame.with_columns(track=pl.int_range(pl.len(), dtype=pl.UInt32) + first))
         first += frame.height
@@ -85,15 +85,15 @@ def tracks_of(trace: Tables) -> Tracks:
     ).with_columns(_col("is_numbered") & _is_number("tid").fill_null(value=False))
     devices = devices.with_columns(title=device_names(trace))
     streams = streams.with_columns(joined(streams, devices, DEVICE, "track").alias("parent"), title=stream_names())
-    return Tracks(processes, threads, devices, streams, first)
+    return PerfettoTracks(processes, threads, devices, streams, first)
 
 
 def _is_number(column: str) -> pl.Expr:
     return _col(column).is_between(1, _HIGHEST)
 
 
-def descriptors(tracks: Tracks) -> bytes:
-    # Viewers put the number beside the name themselves.
+def descriptors(tracks: PerfettoTracks) -> bytes:
+    # Viewers add the number of a process or thread to its name.
     name = _col("title").str.strip_suffix(pl.format(" {}", "pid"))
     process = pl.struct(_col("pid").alias("1"), name.alias("6"))
     name = _col("title").str.strip_prefix(pl.format("thread {}", "tid")).str.strip_chars_start()
@@ -116,12 +116,12 @@ def descriptors(tracks: Tracks) -> bytes:
 
 
 def beside(tracks: pl.DataFrame) -> memoryview:
-    """Returns the packets of tracks, each below its `parent`. Tracks of one name below one track are drawn as one."""
+    """Returns the packets of tracks, each below its `parent`. Viewers merge tracks of one name below one track."""
     return native.protobuf(_track(tracks, {"2": _col("title"), "5": _col("parent")}), PACKET)
 
 
 def series(tracks: pl.DataFrame) -> memoryview:
-    """Returns the packets of tracks of counters."""
+    """Returns the packets of tracks that show counters."""
     unit = pl.when(_col("title").str.contains(r"\bbytes\b")).then(_BYTES)
     counter = pl.struct(unit.alias("3"))
     return native.protobuf(_track(tracks, {"2": _col("title"), "5": _col("parent"), "8": counter}), PACKET)

@@ -1,9 +1,8 @@
-"""A file that is made in pieces, several at a time, and written in their order; gzipped if its name ends with .gz.
+"""Writes a file in pieces that several threads make in parallel; gzipped if the name of the file ends with .gz.
 
-A piece may be made while it is written, some bytes at a time, which are there until the next are asked for. Only so
-many pieces as are being made are in memory. Gzipped, the file is one stream, for viewers that read no more than the
-first of several: each piece is compressed without knowing the ones before it, which costs few bytes, and ends at a
-whole byte, so that the next can follow.
+A piece may be an iterator of bytes: each item is valid until the next is requested. Only the pieces that are being made
+are in memory. A gzipped file is one stream, because some viewers read only the first of several. Each piece is
+compressed without the pieces before it, which costs few bytes, and ends at a whole byte, so that the next can follow.
 """
 
 from __future__ import annotations
@@ -22,27 +21,26 @@ Bytes = bytes | memoryview
 Piece = Bytes | Iterator[Bytes]
 WORKERS = min(len(os.sched_getaffinity(0)), 8)
 _LEVEL = 6
-# RFC 1952: deflate, no name, no time, of an unknown system.
+# RFC 1952: deflate, without a name and a time, from an unknown system.
 _HEAD = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
 
 
 def write(path: Path, makers: Iterable[Callable[[], Piece]]) -> None:
     with path.open("wb") as file:
         if path.suffix.lower() != ".gz":
-            for piece in _made(makers):
-                for some in _bytes(piece):
-                    file.write(some)
+            for piece in _results(makers):
+                file.writelines(_bytes(piece))
             return
         check = size = 0
         file.write(_HEAD)
-        for whole, packed in _made(_packed(maker) for maker in makers):
-            check = zlib.crc32(whole, check)
-            size += len(whole)
+        for plain, packed in _results(_packed(maker) for maker in makers):
+            check = zlib.crc32(plain, check)
+            size += len(plain)
             file.write(packed)
         file.write(_compressor().flush() + struct.pack("<LL", check, size & 0xFFFFFFFF))
 
 
-def _made(makers: Iterable[Callable[[], T]]) -> Iterator[T]:
+def _results(makers: Iterable[Callable[[], T]]) -> Iterator[T]:
     waiting: deque[Future[T]] = deque()
     with ThreadPoolExecutor(WORKERS) as pool:
         for maker in makers:
@@ -59,8 +57,8 @@ def _bytes(piece: Piece) -> Iterable[Bytes]:
 
 def _packed(maker: Callable[[], Piece]) -> Callable[[], tuple[bytes, bytes]]:
     def make() -> tuple[bytes, bytes]:
-        whole, compressor = b"".join(map(bytes, _bytes(maker()))), _compressor()
-        return whole, compressor.compress(whole) + compressor.flush(zlib.Z_SYNC_FLUSH)
+        plain, compressor = b"".join(map(bytes, _bytes(maker()))), _compressor()
+        return plain, compressor.compress(plain) + compressor.flush(zlib.Z_SYNC_FLUSH)
 
     return make
 

@@ -1,7 +1,7 @@
-"""A profile for pprof (`go tool pprof`, and what else reads its files), gzipped: a sample for each stack.
+"""A profile for pprof (`go tool pprof` and other readers of its files), gzipped: a sample for each stack.
 
-A sample has how often it was, its host time and its device time, without those of what is inside it. Its labels say
-which process and thread it is of, and the kind of op, range or work that its innermost frame is.
+A sample has the count, the host time and the device time of a stack, without the stacks inside it. Its labels are the
+process, the thread, and the kind of op, range or work of the innermost frame.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from opspan.analysis import Analysis
 from opspan.analysis.nest import trace_end_ns
 from opspan.errors import MissingPackage
 from opspan.tables import Tables
-from opspan.views.merged_stacks import merged
+from opspan.views.merged_stacks import stack_tree
 from opspan.views.names import python_file, python_line
 from opspan.views.stacks import no_time
 
@@ -25,12 +25,12 @@ MOST_FRAMES = 5_000_000  # in all stacks together
 _VALUES = (("count", "count", "count"), ("host", "nanoseconds", "host_ns"), ("device", "nanoseconds", "device_ns"))
 _COLUMNS = [column for _, _, column in _VALUES]
 _SMALLER = "(stacks that take less)"
-_MAPPING = 1  # pprof shows its name as that of the program, and looks for no symbols in it
+_MAPPING = 1  # pprof shows its name as the program's, and does not look for symbols in it
 _col = pl.col
 
 
 class _Strings:
-    """The texts of a profile, each once; other fields have their numbers."""
+    """The texts of a profile, each once. Other fields refer to them by number."""
 
     def __init__(self) -> None:
         self.numbers = {"": 0}
@@ -40,36 +40,38 @@ class _Strings:
 
 
 def write(analysis: Analysis, path: Path) -> list[str]:
-    data, said = profile_of(analysis)
+    data, notes = profile_of(analysis)
     path.write_bytes(data)
-    return said
+    return notes
 
 
 def profile_of(analysis: Analysis, only: str | None = None, begin_utc_ns: int | None = None) -> tuple[bytes, list[str]]:
-    """The profile, and sentences on what is left out. `only`: as `merged` takes it; `begin_utc_ns`: when it was, if not
-    as the trace says."""
+    """Returns the profile, and sentences on what is left out. `only`: as for `stack_tree`; `begin_utc_ns`: replaces the
+    time of the trace."""
     if find_spec("google") is None or find_spec("google.protobuf") is None:
         raise MissingPackage("a profile for pprof needs protobuf: pip install 'opspan[pprof]'")
     trace = analysis.attributed
-    stacks = merged(trace, only)
+    stacks = stack_tree(trace, only)
     samples, tree = _bounded(stacks.stacks)
-    said = stacks.left_out if tree[_COLUMNS[1:]].sum_horizontal().sum() else [no_time(trace)]
+    notes = stacks.left_out if tree[_COLUMNS[1:]].sum_horizontal().sum() else [no_time(trace)]
     if left_out := stacks.stacks.height - samples["stack"].is_in(stacks.stacks["stack"].implode()).sum():
-        said = [f"{left_out:,} stacks that take less than the others are one for each thread: {_SMALLER}", *said]
-    profile = _new_profile()
+        notes = [f"{left_out:,} stacks that take less than the others are one for each thread: {_SMALLER}", *notes]
+    from opspan.views.pprof_messages import new_profile
+
+    profile = new_profile()
     strings = _Strings()
     _add_places(profile, tree, strings)
     _add_samples(profile, samples, tree, stacks.roots, strings)
-    _add_head(profile, trace, samples, strings, said)
+    _add_head(profile, trace, samples, strings, notes)
     if begin_utc_ns is not None:
         profile.time_nanos = begin_utc_ns
     profile.string_table.extend(strings.numbers)
-    return gzip.compress(profile.SerializeToString(deterministic=True), compresslevel=6, mtime=0), said
+    return gzip.compress(profile.SerializeToString(deterministic=True), compresslevel=6, mtime=0), notes
 
 
 def _bounded(stacks: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The stacks that are written: those that take most, and a sum of the others for each thread. And the tree of all,
-    with the sums in it."""
+    """Returns the stacks that are written: those with most time, and a sum of the others for each thread; and the tree
+    of all stacks, with these sums added."""
     frames = _col("level").cast(pl.Int64) + 1
     if stacks.select(frames.sum()).item() <= MOST_FRAMES:
         return stacks, stacks
@@ -81,19 +83,13 @@ def _bounded(stacks: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
     return pl.concat([ordered.filter(is_kept), tree.slice(stacks.height)]), tree
 
 
-def _new_profile() -> Any:
-    from opspan.views.pprof_messages import new_profile
-
-    return new_profile()
-
-
 def _add_places(profile: Any, tree: pl.DataFrame, strings: _Strings) -> None:
-    """A function for each name, and a place in it with the same number."""
+    """Adds a function for each name, and a location in it with the same number."""
     names = tree.select(_col("frame").unique(maintain_order=True))
     frame = _col("frame")
     rows = names.select(frame, file=python_file(frame), line=python_line(frame).fill_null(0)).iter_rows()
     for number, (name, file, line) in enumerate(rows, start=1):
-        # Without a name of the system, which pprof would take for C++ and shorten.
+        # `system_name` is not set: pprof would take it for C++ and shorten it.
         profile.function.add(id=number, name=strings(name), filename=strings(file), start_line=line)
         profile.location.add(id=number, mapping_id=_MAPPING).line.add(function_id=number, line=line)
 
@@ -123,17 +119,17 @@ def _add_samples(
             sample.label.add(key=kind, str=strings(of))
 
 
-def _add_head(profile: Any, trace: Tables, samples: pl.DataFrame, strings: _Strings, said: list[str]) -> None:
+def _add_head(profile: Any, trace: Tables, samples: pl.DataFrame, strings: _Strings, notes: list[str]) -> None:
     for name, unit, _ in _VALUES:
         profile.sample_type.add(type=strings(name), unit=strings(unit))
-    # Times that are sums and no samples count one for each nanosecond. Servers ask for it.
+    # Times are sums, not samples, so a period is one nanosecond. Servers need it.
     profile.period_type.type, profile.period_type.unit, profile.period = strings("host"), strings("nanoseconds"), 1
     program = Path(trace.paths[0]).name if trace.paths else ""
     profile.mapping.add(id=_MAPPING, filename=strings(program), has_functions=True)
     profile.default_sample_type = strings(
         "host" if samples["host_ns"].sum() or not samples["device_ns"].sum() else "device"
     )
-    profile.comment.extend(strings(sentence) for sentence in said)
+    profile.comment.extend(strings(sentence) for sentence in notes)
     begin = trace.begin_ns("ranges", "functions", "work") or 0
     profile.time_nanos = (trace.origin_utc_ns or 0) + begin
     profile.duration_nanos = max(trace_end_ns(trace.ranges, trace.functions, trace.work) - begin, 0)

@@ -1,6 +1,6 @@
-"""The messages of pprof's profiles as far as opspan writes them, made for protobuf at run time.
+"""The protobuf messages of pprof's profiles, built at run time, with the fields that opspan writes.
 
-The format is https://github.com/google/pprof/blob/main/proto/profile.proto; here are its numbers and types alone.
+The format is https://github.com/google/pprof/blob/main/proto/profile.proto; only its numbers and types are repeated.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _MESSAGES = {
 
 
 def new_profile() -> Any:
-    """An empty message Profile."""
+    """Returns an empty message Profile."""
     field = descriptor_pb2.FieldDescriptorProto
     scalars = {
         "int64": field.TYPE_INT64,
@@ -56,7 +56,7 @@ def new_profile() -> Any:
                 added.type = scalars[kind]
             else:
                 added.type, added.type_name = field.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
-    # Not the default one, where the program that runs this may have the whole of profile.proto.
+    # A pool of its own, because the program may have all of profile.proto in the default pool.
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.Profile"))()

@@ -1,4 +1,4 @@
-"""How an output is written: whole or not at all, and never over a source file. opspan/outputs.py lists the outputs."""
+"""Writes an output: completely or not at all, and never over a source file. opspan/outputs.py lists the outputs."""
 
 from __future__ import annotations
 
@@ -22,23 +22,18 @@ from opspan.tables import storage
 from opspan.views.contents import nothing_in, parts
 
 
-def _write_of(output: Output) -> Callable[[Analysis, Path], list[str]]:
-    found: Callable[[Analysis, Path], list[str]] = import_module(f"opspan.views.{output.name}").write
-    return found
-
-
 def output_for(out: Path) -> Output:
-    """The output whose pattern matches the name, else the one with the longest suffix that the name ends with."""
+    """Returns the output whose pattern matches the name, else the one with the longest suffix of the name."""
     for output in outputs.OUTPUTS:
         if output.pattern and fnmatchcase(out.name.lower(), output.pattern):
             return output
-    found = [
+    matches = [
         (len(suffix), output) for output in outputs.OUTPUTS for suffix in output.suffixes if _ends_with(out, suffix)
     ]
-    if not found:
-        every = (name for output in outputs.OUTPUTS for name in (*output.suffixes, output.pattern) if name)
-        raise UsageError(f"{path_text(out)} has an unknown suffix; expected one of {', '.join(every)}")
-    return max(found, key=lambda pair: pair[0])[1]
+    if not matches:
+        names = (name for output in outputs.OUTPUTS for name in (*output.suffixes, output.pattern) if name)
+        raise UsageError(f"{path_text(out)} has an unknown suffix; expected one of {', '.join(names)}")
+    return max(matches, key=lambda pair: pair[0])[1]
 
 
 def _ends_with(out: Path, suffix: str) -> bool:
@@ -54,15 +49,16 @@ def export(
     name: str | None = None,
     write: Callable[[Analysis, Path], list[str]] | None = None,
 ) -> list[str]:
-    """Write the trace to `out` as its suffix says, or as the output of that name. Returns a sentence for each thing
-    that the format cannot hold. `write`: what writes it, if that was told more than the trace."""
+    """Writes the trace to `out` as its suffix says, or as the output called `name`. Returns a sentence for each thing
+    that the format cannot hold. `write` replaces the output's own `write`, if it needs more than the trace."""
     output = output_for(out) if name is None else _named(name)
     sources = [recorded_file(path) for path in analysis.tables.paths]
     _check(out, sources, output, overwrite=overwrite)
     try:
         with private_files.unfinished(out, overwrite=overwrite) as unfinished:
-            left_out = (write or _write_of(output))(analysis, unfinished)
-    except FileExistsError as error:  # somebody else has made it since it was checked
+            write = write or import_module(f"opspan.views.{output.name}").write
+            left_out: list[str] = write(analysis, unfinished)
+    except FileExistsError as error:  # another program made it after the check
         raise WriteError(_exists(out)) from error
     except (OSError, PolarsError, sqlite3.Error) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
@@ -73,22 +69,22 @@ def export(
 
 
 def check_output(out: Path, sources: Sequence[File], *, overwrite: bool) -> None:
-    """Raises WriteError where `out` must not be written. A file that the trace was read from is never replaced, not
-    even with `overwrite`."""
+    """Raises WriteError if `out` must not be written. A file that the trace was read from is never replaced, even with
+    `overwrite`."""
     _check(out, sources, output_for(out), overwrite=overwrite)
 
 
 def check_named(name: str, out: Path, sources: Sequence[File], *, overwrite: bool) -> None:
-    """The same of an output by its name, whatever the file is called."""
+    """Raises WriteError like `check_output`, for the output called `name`, whatever the file is called."""
     _check(out, sources, _named(name), overwrite=overwrite)
 
 
 def _named(name: str) -> Output:
-    return next(one for one in outputs.OUTPUTS if one.name == name)
+    return next(output for output in outputs.OUTPUTS if output.name == name)
 
 
 def _check(out: Path, sources: Sequence[File], output: Output, *, overwrite: bool) -> None:
-    # Not Path.resolve, which raises where links lead in a circle.
+    # Path.resolve would raise if links lead in a circle.
     target = Path(os.path.realpath(check_local(out)))
     for source in (Path(os.path.realpath(path)) for path in sources if isinstance(path, Path)):
         if _is_same_file(target, source) or (source in target.parents and exists(target)):
@@ -109,7 +105,7 @@ def _check(out: Path, sources: Sequence[File], output: Output, *, overwrite: boo
 
 
 def _is_stream(out: Path) -> bool:
-    """Nothing is replaced there, so nobody is asked."""
+    """Whether `out` is a stream: writing there does not replace anything, so `overwrite` is not needed."""
     try:
         return private_files.is_stream(out)
     except OSError as error:
@@ -121,5 +117,6 @@ def _exists(out: Path) -> str:
 
 
 def _is_same_file(one: Path, other: Path) -> bool:
-    """Or two names of one: hard links, or a file system that knows no case. A trace has its sources' names as UTF-8."""
+    """Whether both are one file, also by hard links or on a file system that ignores case. Paths are compared as UTF-8,
+    because a trace has the paths of its sources as UTF-8."""
     return as_utf8(str(one)) == as_utf8(str(other)) or (exists(one) and exists(other) and one.samefile(other))

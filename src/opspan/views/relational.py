@@ -1,8 +1,8 @@
 """An analysed trace as tables of a relational database: row numbers become ids, and rows have their duration.
 
-    relational(found) -> frames by name: ranks, the trace's own tables, coverage
+    relational(analysis) -> frames by name: ranks, the trace's own tables, coverage
 
-What each column means is in database.py, as data.
+database.py says what each column means.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from opspan.analysis.coverage import Share
 from opspan.analysis.sums import DURATION
 from opspan.tables import TABLES, Tables
 from opspan.tables.tables import ids_of
+from opspan.views.database import COVERAGE, RANKS
 
-_col = pl.col
-# Column with row numbers -> the table that they are rows of, and the column's name once it holds ids.
+# Column of row numbers -> the table of these rows, and the name of the column of their ids.
 _ROWS = {
     "ranges": {
         "parent": ("ranges", "parent_id"),
@@ -35,7 +35,7 @@ _ROWS = {
     "functions": {},
 }
 _RENAMED = {
-    "ranges": {"parent_id": "stated_parent_id"},  # parent_id is the one that the analysis found
+    "ranges": {"parent_id": "stated_parent_id"},  # parent_id is that of the analysis
     "work": {"ambiguous": "is_ambiguous"},
 }
 
@@ -74,21 +74,17 @@ def _ranks(trace: Tables) -> pl.DataFrame:
         }
         for metadata in trace.ranks
     ]
-    texts = ("rank_by", "run", "source", "paths", "tool", "tool_version", "host", "clock", "options_json")
-    numbers = ("rank", "told_rank", "world_size", "local_rank")
-    schema = {**dict.fromkeys(numbers, pl.Int32), "origin_utc_ns": pl.Int64, **dict.fromkeys(texts, pl.String)}
-    return pl.DataFrame(rows, schema_overrides=schema)
+    return pl.DataFrame(rows, schema={column.name: column.dtype for column in RANKS.columns})
 
 
-def _coverage(found: Coverage) -> pl.DataFrame:
-    """One row for each figure: shares have count and time, the others only a count."""
+def _coverage(coverage: Coverage) -> pl.DataFrame:
+    """Returns a row for each figure: shares have counts and times, other figures only a count."""
     rows: list[tuple[str, int, int | None, int | None, int | None]] = []
-    for field in dataclasses.fields(found):
-        value = getattr(found, field.name)
+    for field in dataclasses.fields(coverage):
+        value = getattr(coverage, field.name)
         if isinstance(value, Share):
             rows.append((field.name, value.count, value.of, value.ns, value.of_ns))
         elif isinstance(value, int):
             rows.append((field.name, value, None, None, None))
-    rows += [(f"backward ranges: {how}", count, found.backward, None, None) for how, count in found.links.items()]
-    schema = {"figure": pl.String, **dict.fromkeys(("count", "of", "ns", "of_ns"), pl.Int64)}
-    return pl.DataFrame(rows, schema=schema, orient="row")
+    rows += [(f"backward ranges: {how}", count, coverage.backward, None, None) for how, count in coverage.links.items()]
+    return pl.DataFrame(rows, schema={column.name: column.dtype for column in COVERAGE.columns}, orient="row")

@@ -2,9 +2,9 @@
 
     {"type":"O","frame":3,"at":1200},{"type":"O","frame":7,"at":1250},{"type":"C","frame":7,"at":1900},...
 
-A profile is events: frames that open and close at a time, each inside the one that is open. So ranges that overlap are
-in profiles of their own, beside that of their thread. All profiles are as long as the trace, in nanoseconds from its
-begin on; the format is https://www.speedscope.app/file-format-schema.json.
+A profile is a list of events: frames open and close, and must nest. So ranges that overlap are in profiles of their
+own, beside that of their thread. All profiles are as long as the trace, in nanoseconds since its begin. The format is
+https://www.speedscope.app/file-format-schema.json.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from opspan.analysis.averages import on_device
 from opspan.analysis.nest import trace_end_ns
 from opspan.tables import Tables
 from opspan.views import pieces
-from opspan.views.chrome_tracks import Tracks, tracks_of
+from opspan.views.chrome_tracks import ChromeTracks, tracks_of
 from opspan.views.contents import nothing_in, parts
 from opspan.views.lanes import columns_to_nest, lanes
 from opspan.views.names import frame_name, python_file, python_line
 from opspan.views.pieces import Piece
 from opspan.views.stacks import tree
 
-MOST_SPANS = 1_000_000  # two events each, of about 30 bytes: what a browser shows without trouble
+MOST_SPANS = 1_000_000  # with two events of about 30 bytes each, a browser still shows the file without trouble
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 _BATCH = 50_000
 _TRACK = ["process", "thread", "lane"]
@@ -39,17 +39,17 @@ _col = pl.col
 def write(analysis: Analysis, path: Path) -> list[str]:
     trace = analysis.attributed
     spans, tracks = _spans(trace)
-    said = []
+    notes = []
     spans = spans.with_columns(native.nest(columns_to_nest(spans), trace_end_ns(spans)).select("depth", "overlaps"))
     if overlaps := int(spans["overlaps"].sum()):
-        said.append(f"{overlaps:,} spans overlap too many others, and were left out")
+        notes.append(f"{overlaps:,} spans overlap too many others, and were left out")
         spans = spans.filter(~_col("overlaps"))
     if (more := spans.height - MOST_SPANS) > 0:
         took = _col("end_ns") - _col("start_ns")
-        # What is around a span is at least as long, and stays with it.
+        # A span that stays keeps all spans around it, because these are at least as long.
         spans = spans.sort(took, "depth", descending=[True, False]).head(MOST_SPANS)
         longest = spans.select(took.min()).item()
-        said.append(
+        notes.append(
             f"{more:,} spans were left out, none of which takes more than {longest:,} ns: a file has {MOST_SPANS:,}, "
             "as a browser should show it. --step and --between export a part of the trace"
         )
@@ -58,12 +58,12 @@ def write(analysis: Analysis, path: Path) -> list[str]:
     pieces.write(path, _pieces(spans, tracks, names))
     if not spans.height:
         return [nothing_in(trace, path.name, ("ranges", "functions", "kernels and copies"))]
-    return [*said, *_left_out(trace)]
+    return [*notes, *_left_out(trace)]
 
 
 def _spans(trace: Tables) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """track, name, start_ns, end_ns: functions and ranges in one tree for each thread, work for each stream. And the
-    tracks: track, title."""
+    """Returns spans (track, name, start_ns, end_ns), and tracks (track, len, title): functions and ranges are on the
+    track of their thread, work is on that of its stream."""
     places = tracks_of(trace)
     rows = places.on_threads(tree(trace).filter(~_col("is_mark").fill_null(value=False)))
     is_apart = rows["is_async"].fill_null(value=False)
@@ -78,25 +78,25 @@ def _spans(trace: Tables) -> tuple[pl.DataFrame, pl.DataFrame]:
     spans = spans.drop_nulls("start_ns").with_columns(pl.max_horizontal("start_ns", "end_ns").alias("end_ns"))
     tracks = spans.group_by(_TRACK).len().sort(_TRACK).with_row_index("track")
     spans = spans.join(tracks.select("track", *_TRACK), on=_TRACK, how="left", maintain_order="left")
-    return spans.select("track", frame_name().alias("name"), "start_ns", "end_ns"), _titled(tracks, places)
+    return spans.select("track", frame_name().alias("name"), "start_ns", "end_ns"), _with_titles(tracks, places)
 
 
-def _titled(tracks: pl.DataFrame, places: Tracks) -> pl.DataFrame:
+def _with_titles(tracks: pl.DataFrame, places: ChromeTracks) -> pl.DataFrame:
     first = pl.concat([places.processes, places.devices], how="diagonal").select("process", first="title")
     hosts = places.threads.select("process", "thread", second="title", beside=True)
     streams = places.streams.select("process", "thread", second="title", beside=False)
     threads = pl.concat([hosts, streams], how="vertical_relaxed").unique(["process", "thread"], keep="first")
-    found = tracks.join(first, on="process", how="left", maintain_order="left")
-    found = found.join(threads, on=["process", "thread"], how="left", maintain_order="left")
-    # A stream's title says which of its lanes it is.
+    titled = tracks.join(first, on="process", how="left", maintain_order="left")
+    titled = titled.join(threads, on=["process", "thread"], how="left", maintain_order="left")
+    # The title of a stream already names the lane.
     beside = pl.when(_col("beside") & (_col("lane") > 0)).then(pl.format(", overlapping {}", "lane"))
-    return found.select("track", "len", title=pl.concat_str("first", pl.lit(", "), "second", beside.fill_null("")))
+    return titled.select("track", "len", title=pl.concat_str("first", pl.lit(", "), "second", beside.fill_null("")))
 
 
 def _left_out(trace: Tables) -> list[str]:
-    held = parts(trace)
-    rest = [held[name] for name in ("marks", "calls", "counters", "memory", "samples") if name in held]
-    return [f"speedscope shows spans only: {', '.join(rest)} are not in it; .json has them"] if rest else []
+    texts = parts(trace)
+    others = [texts[name] for name in ("marks", "calls", "counters", "memory", "samples") if name in texts]
+    return [f"speedscope shows spans only: {', '.join(others)} are not in it; .json has them"] if others else []
 
 
 def _pieces(spans: pl.DataFrame, tracks: pl.DataFrame, names: pl.DataFrame) -> Iterator[Callable[[], Piece]]:
@@ -111,7 +111,7 @@ def _pieces(spans: pl.DataFrame, tracks: pl.DataFrame, names: pl.DataFrame) -> I
     for number, _, title in tracks.iter_rows():
         about = {"type": "evented", "name": title, "unit": "nanoseconds", "startValue": 0, "endValue": end - begin}
         yield (f'{comma}{json.dumps(about)[:-1]}, "events": [\n').encode
-        if (number,) in of_track:  # not if all of them were too short
+        if (number,) in of_track:  # false if all spans of the track were left out
             yield from _items(_events(of_track.pop((number,)), begin))
         yield b"\n]}".__bytes__
         comma = ",\n"
@@ -124,10 +124,9 @@ def _items(rows: pl.DataFrame) -> Iterator[Callable[[], Piece]]:
 
 
 def _events(spans: pl.DataFrame, begin: int) -> pl.DataFrame:
-    """Each frame's open and close, in the order in which a stack has them.
-
-    At a moment first those close that are open, the innermost first; then those open that begin there, the outermost
-    first, and one that takes no time closes again before the next."""
+    """Returns the open and close of each frame, in the order of a stack: at equal times the open frames close first,
+    the innermost before others; then new frames open, the outermost first. A frame without duration closes before the
+    next one opens."""
     spans = spans.sort("start_ns", -_col("end_ns"), "depth", maintain_order=True)
     order, takes_time = pl.int_range(pl.len(), dtype=pl.Int64) * 2, _col("end_ns") > _col("start_ns")
     spans = spans.with_columns(order=order, takes_time=takes_time)

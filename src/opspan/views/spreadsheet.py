@@ -1,10 +1,10 @@
-"""Rows as CSV that a spreadsheet shows and does not run.
+"""Writes rows as CSV that a spreadsheet shows and does not run.
 
 Excel and similar programs take a cell that begins with = + - @ for a formula, quoted or not, and a formula can send the
-cells around it elsewhere, or start a program. A range's name can be any text, so a text that begins like this gets an
-apostrophe in front, and a spreadsheet shows it as text. A text that already has apostrophes in front of such a
-character gets one more, so that removing one apostrophe gives back the original (docs/security.md). Numbers stay as
-they are, even those written as texts.
+cells around it elsewhere, or start a program. A range's name can be any text, so such a text gets an apostrophe in
+front, and a spreadsheet shows it as text. A text with apostrophes in front of such a character gets one more, so that
+removing one apostrophe gives back the original (docs/security.md). Numbers stay as they are, even those written as
+texts.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 
 import polars as pl
 
-# Tab and line ends: what follows them begins the cell. U+FF..: the wide forms of the same four characters, which Excel
-# treats alike in East Asia.
+# After a tab or a line end, the rest of a text may begin a new cell. In East Asia Excel also takes the wide forms
+# (U+FF..) of the four characters.
 _BEGINS = r"^'*[=+\-@\t\r\n\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}]"
 _NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 
@@ -28,7 +28,7 @@ def write_csv(frame: pl.DataFrame, path: Path) -> None:
 
 
 def _safe(frame: pl.DataFrame) -> pl.DataFrame:
-    # A name that is in a million rows is checked once.
+    # _changed checks each distinct text once, even if a million rows have it.
     texts = [column for column in frame.iter_columns() if column.dtype in (pl.String, pl.Categorical, pl.Enum)]
     frame = frame.with_columns(changed for column in texts if (changed := _changed(column)) is not None)
     titles = pl.Series(frame.columns, dtype=pl.String)
@@ -37,12 +37,15 @@ def _safe(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _changed(column: pl.Series) -> pl.Series | None:
     texts = column.unique().cast(pl.String)
-    odd = texts.filter((texts.str.contains(_BEGINS) & ~texts.str.contains(_NUMBER)).fill_null(value=False))
+    odd = texts.filter(_is_formula(texts).fill_null(value=False))
     if odd.is_empty():
         return None
     return column.cast(pl.String).replace(odd, _with_apostrophes(odd)).alias(column.name)
 
 
 def _with_apostrophes(texts: pl.Series) -> pl.Series:
-    formula = texts.str.contains(_BEGINS) & ~texts.str.contains(_NUMBER)
-    return pl.select(pl.when(formula).then(pl.lit("'") + texts).otherwise(texts)).to_series()
+    return pl.select(pl.when(_is_formula(texts)).then(pl.lit("'") + texts).otherwise(texts)).to_series()
+
+
+def _is_formula(texts: pl.Series) -> pl.Series:
+    return texts.str.contains(_BEGINS) & ~texts.str.contains(_NUMBER)

@@ -1,7 +1,7 @@
-"""The analysis database: a trace for the sqlite shell and Datasette. docs/sqlite.md says what is in it.
+"""Writes the analysis database: a trace for the sqlite shell and Datasette. docs/sqlite.md describes its tables.
 
-sqlite-utils makes its tables, keys, indexes and views; rows are inserted as whole columns, without a Python object for
-each value.
+sqlite-utils makes the tables, keys, indexes and views. Rows are inserted as columns, without a Python object for each
+value.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def write(analysis: Analysis, path: Path) -> list[str]:
     tables = (*TABLES_IN_ORDER, ABOUT)
     database = sqlite_utils.Database(path)
     with closing(database):
-        # No journal is needed: an unfinished file is thrown away as a whole.
+        # An unfinished file is thrown away, so a journal is not needed.
         database.execute("PRAGMA journal_mode = OFF")
         for table in tables:
             _create(database, table)
@@ -69,7 +69,7 @@ def _is_text(column: Column) -> bool:
 
 
 def _stored(frame: pl.DataFrame, table: DatabaseTable) -> pl.LazyFrame:
-    """The columns of the table, in its order, with types that SQLite has."""
+    """Selects the columns of the table, in its order, with types that SQLite has."""
     types = {str: pl.String, int: pl.Int64, float: pl.Float64}
     return frame.lazy().select(pl.col(column.name).cast(types[_python_type(column)]) for column in table.columns)
 
@@ -91,10 +91,10 @@ def _fill(path: Path, frames: dict[str, pl.LazyFrame]) -> None:
 
 
 def _why(error: Exception) -> str:
-    """What SQLite said, without what the driver puts around it:
+    """Returns the message of SQLite without the text of the driver around it:
     `INTERNAL: failed to execute: database or disk is full\\nquery was: INSERT INTO ...`"""
-    said = re.split(r"\s*query was:", str(error))[0]
-    return shortened(" ".join(re.sub(r"^[A-Z_]+: (?:failed to [a-z ]+: )?", "", said).split()))
+    message = re.split(r"\s*query was:", str(error))[0]
+    return shortened(" ".join(re.sub(r"^[A-Z_]+: (?:failed to [a-z ]+: )?", "", message).split()))
 
 
 def _about() -> pl.DataFrame:

@@ -1,6 +1,6 @@
-"""What outputs say of steps in words: how many and how long, what lies outside of them, what only repeats.
+"""Sentences on steps: their number and length, the time outside of them, and patterns that repeat.
 
-The figures are those of `analysis`, so that one word has one figure wherever it is read.
+All outputs take their words from here and the figures from `analysis`, so that they agree.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from opspan.views.fields import short_name, time_text
 
 _col = pl.col
 _OUTSIDE, _BETWEEN, _PATTERNS = "outside", "between steps", "patterns"
-_LITTLE = 0.01  # of the whole time: less is not worth a word
+_LITTLE = 0.01  # of the time of the run: less is left out
 _MOST_NAMES = 3
 _MOST_PATTERNS = 2
 _NAME = 40  # characters
 
 
 def parts(analysis: Analysis, steps: pl.DataFrame | None = None) -> Parts:
-    """`steps`: those that were asked for, if not those of the trace."""
+    """Returns the parts for these texts. `steps`: other steps than those of the trace."""
     lengths, trace = parts_of_lengths(analysis, steps), analysis.complete
     steps = analysis.iterations if steps is None else steps
     times = outside(within_part(whole_times(trace), trace), within_part(steps, trace))
@@ -38,7 +38,7 @@ def parts(analysis: Analysis, steps: pl.DataFrame | None = None) -> Parts:
 
 
 def columns(parts: Parts) -> dict[str, int | None]:
-    """For JSON; null where there are no steps, or nothing repeats."""
+    """Returns columns for JSON; null if there are no steps, or if nothing repeats."""
     times = parts[_OUTSIDE].rows.row(0, named=True)
     repeats = _longest_first(parts)
     return {
@@ -49,7 +49,7 @@ def columns(parts: Parts) -> dict[str, int | None]:
 
 
 def number_text(lengths: Lengths) -> str:
-    """ "16 steps in each of 2 processes" """
+    """Returns "16 steps in each of 2 processes"."""
     steps = plural(lengths.steps, "step")
     if lengths.processes < 2:
         return steps
@@ -57,7 +57,7 @@ def number_text(lengths: Lengths) -> str:
 
 
 def lengths_text(lengths: Lengths) -> str:
-    """ "median 1.015s, mean 678.645ms, 5 steps"; one step has neither median nor mean. "" where there are none."""
+    """Returns "median 1.015s, mean 678.645ms, 5 steps"; "678.645ms, 1 step"; or "" if there are no steps."""
     if lengths.median_ns is None or lengths.mean_ns is None:
         return ""
     if lengths.steps == lengths.processes == 1:
@@ -66,31 +66,31 @@ def lengths_text(lengths: Lengths) -> str:
 
 
 def outside_texts(parts: Parts) -> list[str]:
-    """What of the run is in no step, each with its share of the run's time."""
+    """Returns the times outside of steps, each with its share of the run's time."""
     times = parts[_OUTSIDE].rows.row(0, named=True)
-    whole = times["whole_ns"] or 0
-    shown = {
+    run_ns = times["whole_ns"] or 0
+    times_outside = {
         "start-up before the first step": times["startup_ns"] or 0,
         "between steps": times["between_ns"] or 0,
         "after the last step": times["after_ns"] or 0,
     }
-    said: list[str] = []
-    for what, ns in shown.items():
-        if whole and ns >= _LITTLE * whole:
-            names = _names(parts, whole) if what == "between steps" else ""
-            of_what = "" if said else " of the run"
-            said.append(f"{what} {time_text(ns)} ({ns / whole:.1%}{of_what}{names})")
-    return said
+    texts: list[str] = []
+    for where, ns in times_outside.items():
+        if run_ns and ns >= _LITTLE * run_ns:
+            names = _names(parts, run_ns) if where == "between steps" else ""
+            of_run = "" if texts else " of the run"
+            texts.append(f"{where} {time_text(ns)} ({ns / run_ns:.1%}{of_run}{names})")
+    return texts
 
 
-def _names(parts: Parts, whole: int) -> str:
-    rows = parts[_BETWEEN].rows.filter(_col("ns") >= _LITTLE * whole).sort("ns", descending=True, maintain_order=True)
-    some = rows.head(_MOST_NAMES).iter_rows()
-    return "".join(f"; {short_name(name, _NAME)} {time_text(ns)}" for name, ns in some)
+def _names(parts: Parts, run_ns: int) -> str:
+    rows = parts[_BETWEEN].rows.filter(_col("ns") >= _LITTLE * run_ns).sort("ns", descending=True, maintain_order=True)
+    longest = rows.head(_MOST_NAMES).iter_rows()
+    return "".join(f"; {short_name(name, _NAME)} {time_text(ns)}" for name, ns in longest)
 
 
 def pattern_text(parts: Parts) -> str:
-    """ "a repeating pattern (23 x 6.498ms)"; "" where nothing repeats."""
+    """Returns "a repeating pattern (23 x 6.498ms)"; "" if nothing repeats."""
     rows = _longest_first(parts)
     if not rows.height:
         return ""

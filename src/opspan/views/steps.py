@@ -1,4 +1,4 @@
-"""The steps of a run, and where the time of each went: `opspan steps`."""
+"""The steps of a run, and the kinds of time that each consists of: `opspan steps`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from opspan.questions import Options, Question
 from opspan.tables.window import Steps, numbers_of
 from opspan.views import step_words
 from opspan.views.answer import Answer
-from opspan.views.fields import PLACES, STEP, TIME, Field, shares_of_kinds, that_differ
+from opspan.views.fields import PLACES, STEP, TIME, Field, shares_of_kinds, varying_fields
 
 _TITLES = {
     "computing": "Computing",
@@ -59,8 +59,8 @@ def parts(analysis: Analysis, options: Options) -> Parts:
     for frame in (more, used):
         rows = rows.join(frame, on=key, how="left", nulls_equal=True, maintain_order="left")
     kinds = (f"{kind}_ns" for kind in KINDS)
-    each = rows.select(*key, "start_ns", "end_ns", "time_ns", *kinds, *used.columns[3:], "how", "is_outlier")
-    return {"rows": Part(each, times=("start_ns", "end_ns")), **step_words.parts(analysis, steps if is_own else None)}
+    rows = rows.select(*key, "start_ns", "end_ns", "time_ns", *kinds, *used.columns[3:], "how", "is_outlier")
+    return {"rows": Part(rows, times=("start_ns", "end_ns")), **step_words.parts(analysis, steps if is_own else None)}
 
 
 def steps_of(analysis: Analysis, step: Steps | None = None) -> pl.DataFrame:
@@ -75,14 +75,14 @@ def steps_of(analysis: Analysis, step: Steps | None = None) -> pl.DataFrame:
 
 def answer(parts: Parts, options: Options) -> Answer:
     table = rows(parts, options)
-    fields = [*that_differ(PLACES[:2], table), STEP, TIME]
+    fields = [*varying_fields(PLACES[:2], table), STEP, TIME]
     if table["is_outlier"].any():
         fields.append(_OUTLIER)
     fields += shares_of_kinds(_TITLES, table, "time_ns", "Time")
-    return Answer("steps", table, fields, (*_of_steps(parts), *_notes(table)))
+    return Answer("steps", table, fields, (*_step_notes(parts), *_notes(table)))
 
 
-def _of_steps(parts: Parts) -> list[str]:
+def _step_notes(parts: Parts) -> list[str]:
     lengths = lengths_of(parts)
     if not lengths.steps:
         pattern = step_words.pattern_text(parts)
@@ -98,13 +98,13 @@ def _notes(rows: pl.DataFrame) -> list[str]:
     notes = [_NONE] if rows["how"].null_count() else []
     for how in rows["how"].drop_nulls().unique(maintain_order=True):
         if how in _HOW:
-            name = _common(rows.filter(pl.col("how") == how)["step"])
+            name = _patterns_of(rows.filter(pl.col("how") == how)["step"])
             notes.append(_HOW[how].format(name))
     return notes
 
 
-def _common(names: pl.Series) -> str:
-    """What the names are called, a number in them left out."""
+def _patterns_of(names: pl.Series) -> str:
+    """Returns up to three of the names, with * in place of numbers."""
     called = names.str.replace(" #[0-9]+$", "").str.replace_all("[0-9]+", "*")
     return ", ".join(called.unique(maintain_order=True).head(3))
 

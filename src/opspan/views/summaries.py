@@ -35,11 +35,11 @@ def _sql(columns: Sequence[str], of: str, where: str, keys: Sequence[str], order
 
 
 def _sums(of: Sequence[Measure]) -> list[str]:
-    return [f"coalesce(sum({one.of}), 0) AS {one.name}" for one in of]
+    return [f"coalesce(sum({measure.of}), 0) AS {measure.name}" for measure in of]
 
 
 def _spread(what: str, *aggregates: str) -> list[str]:
-    """Average, least and largest duration."""
+    """Returns columns with average, least and largest duration."""
     sql = {"average": "sum(duration_ns) / count(duration_ns)", "min": "min(duration_ns)", "max": "max(duration_ns)"}
     return [f"{sql[name]} AS {name}_{what}_ns" for name in aggregates]
 
@@ -48,13 +48,13 @@ _IS_RANGE = "NOT coalesce(is_mark, 0)"
 _BUSY = f"kind IN ({', '.join(map(repr, DEVICE_KINDS))}) AND NOT coalesce(is_overhead, 0)"
 
 
-def _of_ranges(by: str, *aggregates: str) -> str:
-    # By module, step or phase, a range inside another one of its group would count twice in a sum of whole times.
-    sums = RANGE_SUMS if "name" in OF_RANGES[by] else [one for one in RANGE_SUMS if not one.is_whole]
+def _range_sql(by: str, *aggregates: str) -> str:
+    # By module, step or phase, a range may be inside another one of its group: sums of whole times count it twice.
+    sums = RANGE_SUMS if "name" in OF_RANGES[by] else [measure for measure in RANGE_SUMS if not measure.is_whole]
     return _sql([*_sums(sums), *_spread("cpu", *aggregates)], "ranges", _IS_RANGE, OF_RANGES[by], RANGE_ORDER)
 
 
-def _of_work(by: str, *columns: str) -> str:
+def _work_sql(by: str, *columns: str) -> str:
     return _sql([*_sums(WORK_SUMS), *columns], "work", _BUSY, OF_WORK[by], WORK_ORDER)
 
 
@@ -145,23 +145,23 @@ SUMMARIES = (
     Summary(
         "op_summary",
         "Ranges by name, the most device time of their own first.",
-        _of_ranges("name", "average", "min", "max"),
+        _range_sql("name", "average", "min", "max"),
     ),
-    Summary("op_shape_summary", "The same, apart by the sizes of the inputs.", _of_ranges("shape", "average")),
-    Summary("module_summary", "Ranges by the innermost module around them.", _of_ranges("module")),
-    Summary("step_summary", "Ranges by the step in which they began.", _of_ranges("step")),
-    Summary("phase_summary", "Ranges by phase: forward, backward, optimizer, data.", _of_ranges("phase")),
+    Summary("op_shape_summary", "The same, apart by the sizes of the inputs.", _range_sql("shape", "average")),
+    Summary("module_summary", "Ranges by the innermost module around them.", _range_sql("module")),
+    Summary("step_summary", "Ranges by the step in which they began.", _range_sql("step")),
+    Summary("phase_summary", "Ranges by phase: forward, backward, optimizer, data.", _range_sql("phase")),
     Summary("thread_summary", "Ranges by thread.", _THREADS),
     Summary("call_summary", "Calls into libraries by function.", _CALLS),
     Summary(
         "kernel_summary",
         "What ran on devices by kind and name.",
-        _of_work("kernel", *_spread("device", "average", "min", "max")),
+        _work_sql("kernel", *_spread("device", "average", "min", "max")),
     ),
     Summary(
         "stream_summary",
         "What ran on devices by stream.",
-        _of_work("stream", "min(start_ns) AS first_start_ns", "max(end_ns) AS last_end_ns"),
+        _work_sql("stream", "min(start_ns) AS first_start_ns", "max(end_ns) AS last_end_ns"),
     ),
     Summary("copy_summary", "Copies and fills by direction, with their rate.", _COPIES),
     Summary(

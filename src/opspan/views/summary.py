@@ -1,6 +1,6 @@
-"""What a trace is, where its time went, and what to type next, on one screen: `opspan summary`.
+"""The source of a trace, its times, and the command to type next, on one screen: `opspan summary`.
 
-Every line is an answer of its own verb, in short: the figures are theirs.
+Every line is a short form of the answer of another verb, with the same figures.
 """
 
 from __future__ import annotations
@@ -32,22 +32,23 @@ from opspan.views.findings import files_text
 from opspan.views.findings import parts as finding_parts
 from opspan.views.findings import rows as rows_of_findings
 from opspan.views.findings import rows_of_one as findings_of_one
+from opspan.views.idle import WHY_IDLE
 from opspan.views.idle import parts as idle_parts
 from opspan.views.missing import labelling_command
 
 _col = pl.col
 _MOST = 20  # names on a line
-_WIDTH = 80  # where nothing says how wide a line may be, and of the JSON's notes
+_WIDTH = 80  # the width of a line if nothing limits it, and of the notes in JSON
 _ALL = 10_000
 _TOP = {"Top ops": "name", "Top modules": "module"}
-_MUCH_OVERHEAD = 0.01  # of the time of the run: less is not worth a line
-_LITTLE = 0.01  # of the time of devices: less idle time before their first work is not worth a line
+_MUCH_OVERHEAD = 0.01  # of the time of the run: less is left out
+_LITTLE = 0.01  # of the time of devices: less idle time before their first work is left out
 _LABEL = 13  # characters in front of a line
 
 
 @dataclass(frozen=True)
 class _Room:
-    """How much can be said on a line, in characters: the wider the terminal, the more names and of each name."""
+    """The limits of a line, in characters: the wider the terminal, the more names, and the longer they may be."""
 
     width: int = _WIDTH
     name: int = 24
@@ -62,7 +63,7 @@ class _Room:
         return cls(width, max(12, width * 3 // 10), width // 2, max(1, width // 20))
 
     def fitted(self, line: str) -> list[str]:
-        """The line without its end; on a narrow terminal all of it, in several lines."""
+        """Cuts the end of a line that is too long; on a narrow terminal, wraps the line instead."""
         if self.width < _WIDTH:
             return wrapped("", line, self.width, " " * _LABEL)
         return [cut(line, self.width, cut_end=True)]
@@ -71,13 +72,13 @@ class _Room:
 @dataclass(frozen=True)
 class _Facts:
     row: dict[str, Any]
-    idle: tuple[str, float, str | None] | None  # why devices were idle most, in what share of it, and the op then
-    times: dict[str, list[tuple[str, int]]]  # by the title of the line: names with their times, the longest first
-    costs: list[tuple[str, float, str, str | None]]  # findings: id, share, of what, on which condition; largest first
+    idle: tuple[str, float, str | None] | None  # the main reason, its share of the idle time, and the op
+    times: dict[str, list[tuple[str, int]]]  # title of the line -> names with their times, the longest first
+    costs: list[tuple[str, float, str, str | None]]  # findings: id, share, share_of, condition; largest first
     steps: list[str]  # lines
     issues: int
     next: str
-    see: str  # "" where a report would be empty
+    see: str  # "" if a report would be empty
 
 
 _HOW = {
@@ -122,21 +123,21 @@ def _answer(parts: Parts, findings: pl.DataFrame, files: Sequence[File]) -> Answ
 
 
 def about(analysis: Analysis) -> str:
-    """What the trace is, in a line."""
+    """Returns a line on what the trace is."""
     return _about(_head(analysis), _Room())
 
 
 @in_lanes
 def _parts(analysis: Analysis) -> Parts:
     trace, steps, share = analysis.complete, analysis.iterations, analysis.coverage.work_in_range
-    whole, times = analysis.whole_devices, analysis.whole_breakdown
-    ranks = pl.DataFrame({"rank": [one.rank for one in trace.ranks]}, schema={"rank": pl.Int32})
+    devices, times = analysis.whole_devices, analysis.whole_breakdown
+    ranks = pl.DataFrame({"rank": [metadata.rank for metadata in trace.ranks]}, schema={"rank": pl.Int32})
     ops = trace.ranges.filter(_col("kind") == "op")
     sums = {"ranges": trace.ranges.height}
-    sums |= {"device_time_ns": int(whole["time_ns"].sum())}
-    sums |= {f"{name}_ns": int(whole[f"{name}_ns"].sum()) for name in _OF_DEVICES}
+    sums |= {"device_time_ns": int(devices["time_ns"].sum())}
+    sums |= {f"{name}_ns": int(devices[f"{name}_ns"].sum()) for name in _OF_DEVICES}
     sums |= {f"{name}_ns": int(times[f"{name}_ns"].sum()) for name in _OF_HOST}
-    if not whole.height:
+    if not devices.height:
         sums["communicating_ns"] = int(times["communicating_ns"].sum())
     sums |= {"overhead_outside_ns": overhead_outside_ns(analysis.attributed)}
     sums |= {"attributed": share.count, "work": share.of, "attributed_ns": share.ns, "work_ns": share.of_ns}
@@ -144,17 +145,17 @@ def _parts(analysis: Analysis) -> Parts:
     sums |= {"sized": ops["sizes"].count(), "ops": ops.height, "in_modules": trace.ranges["module"].count()}
     sums |= {"outliers": int(steps["is_outlier"].sum())}
     sums |= {"issues": int(analysis.tables.issues.filter(_col("severity") != "info")["count"].sum())}
-    # What a table would have rows of; and whether there is anything at all.
+    # `_next` needs to know whether a table has rows, and whether the trace holds anything.
     is_mark = _col("is_mark").fill_null(value=False)
     sums["lasting"] = trace.ranges.select((~is_mark & _col("start_ns").is_not_null()).sum()).item()
     sums["held"] = len(contents.parts(trace))
-    idle = idle_parts(analysis, Options("op")) if whole["idle_ns"].sum() else _NO_IDLE
+    idle = idle_parts(analysis, Options("op")) if devices["idle_ns"].sum() else _NO_IDLE
     sums["before_work_ns"] = int(idle["work"].rows["before_work_ns"][0])
     return {
         "sums": Part(pl.DataFrame([sums], schema=dict.fromkeys(sums, pl.Int64)), ()),
         "ranks": Part(ranks.with_columns(cycles=pl.lit(1, dtype=pl.Int64)), ("rank",)),
         "processes": Part(times.select(*PROCESS, "time_ns"), PROCESS),
-        "devices": Part(whole.select("rank", "device_id").unique(maintain_order=True), ("rank", "device_id")),
+        "devices": Part(devices.select("rank", "device_id").unique(maintain_order=True), ("rank", "device_id")),
         "pyroscope": Part(pl.DataFrame({"run": pyroscope_runs(trace.ranges)}, schema={"run": pl.String}), ("run",)),
         "tools": Part(pl.DataFrame({"tool": list(map(tool_of, trace.ranks))}).unique(maintain_order=True), ("tool",)),
         "again": Part(pl.DataFrame({"command": [labelling_command(trace)]}), ("command",)),
@@ -165,7 +166,7 @@ def _parts(analysis: Analysis) -> Parts:
     }
 
 
-_FINDINGS = "findings: "  # in front of the names of their parts
+_FINDINGS = "findings: "  # prefix of the names of the parts of findings
 _ALONE = ("exposed_communicating", "exposed_copying")
 _OF_DEVICES = ("busy", "computing", "communicating", "copying", *_ALONE, "idle")
 _OF_HOST = ("calling", "loading", "ops", "other")
@@ -182,13 +183,8 @@ def _row(parts: Parts, costs: pl.DataFrame) -> dict[str, Any]:
     row |= {name: parts[name].rows.height for name in ("processes", "devices")}
     row |= {"time_ns": parts["processes"].rows["time_ns"].max() or 0, "ranges": sums["ranges"]}
     row["pyroscope_run"] = ", ".join(parts["pyroscope"].rows["run"]) or None
-    row |= {
-        name: sums[name]
-        for name in (
-            "device_time_ns",
-            *(f"{name}_ns" for name in (*_OF_DEVICES, "before_work", *_OF_HOST, "overhead_outside")),
-        )
-    }
+    kinds = ("device_time", *_OF_DEVICES, "before_work", *_OF_HOST, "overhead_outside")
+    row |= {f"{kind}_ns": sums[f"{kind}_ns"] for kind in kinds}
     attributed = Share(sums["attributed"], sums["work"], sums["attributed_ns"], sums["work_ns"]).fraction
     steps = lengths_of(parts)
     return row | {
@@ -204,7 +200,6 @@ def _row(parts: Parts, costs: pl.DataFrame) -> dict[str, Any]:
         **step_words.columns(parts),
         "findings": costs.height,
         "at_stake_ns": costs["at_stake_ns"].max(),
-        "pyroscope_run": ", ".join(parts["pyroscope"].rows["run"]) or None,
     }
 
 
@@ -227,7 +222,7 @@ def tool_of(rank: Metadata) -> str:
 
 
 def _about(row: dict[str, Any], room: _Room) -> str:
-    said = [
+    texts = [
         short_name(row["tools"], room.tool),
         plural(row["ranks"], "rank") if row["ranks"] > 1 or row["cycles"] > 1 else "",
         plural(row["cycles"], "cycle") if row["cycles"] > 1 else "",
@@ -236,7 +231,7 @@ def _about(row: dict[str, Any], room: _Room) -> str:
         plural(row["ranges"], "range"),
         time_text(row["time_ns"]),
     ]
-    return " · ".join(part for part in said if part)
+    return " · ".join(part for part in texts if part)
 
 
 def _lines(facts: _Facts, room: _Room) -> list[str]:
@@ -255,64 +250,55 @@ def _lines(facts: _Facts, room: _Room) -> list[str]:
         lines.append(f"Pyroscope    run_id {row['pyroscope_run']}")
     if facts.issues:
         lines.append(f"Issues       {facts.issues:,}: opspan table FILE says which")
-    # What is to be typed stays whole, however long it is.
-    typed = [f"Next         {facts.next}", *([f"See it       {facts.see}"] if facts.see else [])]
-    return [*(fit for line in lines for fit in room.fitted(line)), *typed]
+    # Commands are never cut or wrapped.
+    commands = [f"Next         {facts.next}", *([f"See it       {facts.see}"] if facts.see else [])]
+    return [*(fit for line in lines for fit in room.fitted(line)), *commands]
 
 
 def _device(facts: _Facts, room: _Room) -> list[str]:
     row = facts.row
     busy = row["busy_ns"]
-    # Parts that add up: each moment is of the first that is on.
-    known = ("computing", *_ALONE)
-    names = dict(zip(known, ("computing", "collectives", "copies"), strict=True))
-    times = {said: row[f"{name}_ns"] for name, said in names.items()}
+    # These add up: each moment counts for the first kind that is active.
+    titles = zip(("computing", *_ALONE), ("computing", "collectives", "copies"), strict=True)
+    times = {title: row[f"{name}_ns"] for name, title in titles}
     times["other"] = busy - sum(times.values())
-    parts = [f"{said} {ns / busy:.1%}" for said, ns in times.items() if ns]
+    parts = [f"{title} {ns / busy:.1%}" for title, ns in times.items() if ns]
     parts[1:2] = [f"else {part}" for part in parts[1:2]]
     lines = [f"Device busy  {time_text(busy)}: {', '.join(parts)}"]
     if facts.idle:
         reason, most, op = facts.idle
-        who = f", most in {short_name(op, room.name)}" if op else ""
-        whole = row["device_time_ns"]
-        time = f"{time_text(row['idle_ns'])} of {time_text(whole)} ({row['idle_ns'] / whole:.1%})"
-        lines.append(f"Device idle  {time}, {most:.0%} of it {reason}{who}")
+        where = f", most in {short_name(op, room.name)}" if op else ""
+        total_ns = row["device_time_ns"]
+        time = f"{time_text(row['idle_ns'])} of {time_text(total_ns)} ({row['idle_ns'] / total_ns:.1%})"
+        lines.append(f"Device idle  {time}, {most:.0%} of it {reason}{where}")
         before = row["before_work_ns"]
-        if before >= _LITTLE * whole:
-            said = f"of that {time_text(before)} ({before / row['idle_ns']:.1%}) before the first work of each device"
-            lines.append(f"{'':{_LABEL}}{said}")
+        if before >= _LITTLE * total_ns:
+            share = f"{time_text(before)} ({before / row['idle_ns']:.1%})"
+            lines.append(f"{'':{_LABEL}}of that {share} before the first work of each device")
     return lines
 
 
 def _idle(parts: Parts) -> tuple[str, float, str | None]:
     rows = parts["idle"].rows.sort("time_ns", descending=True, maintain_order=True)
-    times = {said: int(rows[f"{why}_ns"].sum()) for why, said in WHY_IDLE.items()}
-    reason = max(times, key=lambda said: (times[said], said))
+    times = {title: int(rows[f"{why}_ns"].sum()) for why, title in WHY_IDLE.items()}
+    reason = max(times, key=lambda title: (times[title], title))
     ops = rows.filter(_col("host_ns") > 0).sort("host_ns", descending=True)["op"].drop_nulls()
     op = ops[0] if len(ops) and reason == WHY_IDLE["host"] else None
     return reason, times[reason] / int(parts["sums"].rows["idle_ns"][0]), op
 
 
-WHY_IDLE = {
-    "host": "until the host launched",
-    "launch": "in launches",
-    "queued": "though it was launched",
-    "unknown": "for unknown reasons",
-}
-
-
 def _host(row: dict[str, Any]) -> list[str]:
     parts = (("ops", "ops of torch"), ("loading", "loading data"), ("communicating", "collectives"), ("other", "other"))
     total = sum(row[f"{name}_ns"] for name in ("calling", *(name for name, _ in parts)))
-    said = [f"{words} {row[f'{name}_ns'] / total:.1%}" for name, words in parts if total and row[f"{name}_ns"]]
-    return [f"Host         {time_text(total)}: {', '.join(said)}"] if said else []
+    shares = [f"{words} {row[f'{name}_ns'] / total:.1%}" for name, words in parts if total and row[f"{name}_ns"]]
+    return [f"Host         {time_text(total)}: {', '.join(shares)}"] if shares else []
 
 
 def _known(row: dict[str, Any]) -> list[str]:
-    found = [] if row["attributed"] is None else [f"{row['attributed']:.1%} of device time attributed"]
+    attributed = [] if row["attributed"] is None else [f"{row['attributed']:.1%} of device time attributed"]
     backward = f"{row['linked']:,} of {row['backward']:,} linked" if row["backward"] else "none"
     sized = f"of {row['sized']:.0%} of ops" if row["sized"] else "none"
-    return [*found, f"backward: {backward}", f"sizes: {sized}"]
+    return [*attributed, f"backward: {backward}", f"sizes: {sized}"]
 
 
 def _steps(parts: Parts, row: dict[str, Any]) -> list[str]:
@@ -328,8 +314,8 @@ def _steps(parts: Parts, row: dict[str, Any]) -> list[str]:
 
 
 def top(analysis: Analysis, by: str) -> pl.DataFrame:
-    """The ops (by name) or modules with time of their own on devices, or else on the host, and that time: the most
-    first."""
+    """Returns the ops (by name) or modules with self time on devices or, if none has any, on the host; and that time,
+    the longest first."""
     return _most(_sums(analysis, by))
 
 
@@ -337,12 +323,8 @@ def _sums(analysis: Analysis, by: str) -> pl.DataFrame:
     trace = analysis.complete
     rows = averages(trace.ranges, trace.work, by).filter(_col(by).is_not_null())
     if by == "name":
-        ops = (
-            trace.ranges.select("kind", "name")
-            .filter(_col("kind").is_in(["op", "backward", "script"]))["name"]
-            .unique()
-        )
-        rows = rows.filter(_col("name").is_in(ops.implode()))
+        is_op = trace.ranges["kind"].is_in(["op", "backward", "script"])
+        rows = rows.filter(_col("name").is_in(trace.ranges["name"].filter(is_op).unique().implode()))
     return rows.select(_col(by).cast(pl.String), *RANGE_ORDER)
 
 
@@ -369,8 +351,8 @@ def _findings(costs: list[tuple[str, float, str, str | None]], room: _Room) -> l
     if not costs:
         return []
     line = f"Findings     {len(costs):,}:"
-    for number, (id_, share, whole, condition) in enumerate(costs):
-        more = f", {id_} {share:.1%}" if number else f" {id_} {share:.1%} of {whole}"
+    for number, (id_, share, share_of, condition) in enumerate(costs):
+        more = f", {id_} {share:.1%}" if number else f" {id_} {share:.1%} of {share_of}"
         more += f" {condition}" if condition else ""
         if number and len(line) + len(more) > room.width - 2:
             return [f"{line}, ..."]
@@ -379,7 +361,7 @@ def _findings(costs: list[tuple[str, float, str, str | None]], room: _Room) -> l
 
 
 def _next(parts: Parts, row: dict[str, Any], files: Sequence[File]) -> str:
-    """A command that has something to show."""
+    """Returns a command that has something to show for this trace."""
     name, sums = files_text(files), parts["sums"].rows.row(0, named=True)
     if row["findings"]:
         return f"opspan findings {name}"

@@ -1,7 +1,7 @@
 """The table of a trace, or of many ranks, by one of BY["table"]: `opspan table`. docs/json.md describes the columns.
 
-Tables by name, shape and stack have rows of ops, as torch's key_averages() does, and the text is torch's; each rank has
-rows of its own. The others are sums of the analysis over all ranks in the same style. Times are integer nanoseconds.
+Tables by name, shape and stack have rows of ops like torch's key_averages(), apart for each rank, and torch's text. The
+other tables are sums of the analysis over all ranks, in the same style. Times are integer nanoseconds.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from opspan.tables.names import matching, names_of
 from opspan.text_columns import Layout, TextColumn
 from opspan.views import contents, missing
 from opspan.views.answer import Answer, as_text
-from opspan.views.footer import Run, coverage_values
+from opspan.views.footer import AnalysedRun, coverage_values
 from opspan.views.op_table import HIDDEN, OF_EVENTS, TORCH, OpRows, op_rows, schema_of
 from opspan.views.text_table import SumRows
 
 __all__ = ["SCHEMA", "Table", "lean", "table_of"]
 
-SCHEMA = 1  # version of the JSON: it changes when a name, or its meaning, changes
+SCHEMA = 1  # version of the JSON: raised when a name, or its meaning, changes
 _CONTEXTS = ("module", "step", "phase")
 _OF_WORK = ("stream", "kernel")
 _col = pl.col
 _OF_TORCH = {attribute: column for column, attribute in TORCH.items()}
 _LISTS = ("sizes", "stack")  # texts that are JSON
-# Tables that may have only one group -> the key, and its value for no group. `missing` says how to get more groups.
+# Tables that may have only one group -> the key column, and its value outside of all groups.
 _WITHOUT = {"module": ("module", "[]"), "step": ("step", "[]"), "shape": ("sizes", "[]"), "stack": ("stack", "[]")}
 NO_MEMORY = (
     "No memory was recorded: torch.profiler.profile(profile_memory=True) records it, and nsys profile "
     "--cuda-memory-usage=true"
 )
 _SORTED_UP = ("name", "sizes", "stack", "device", "kind", "module", "step", "phase", "rank")
-_DEFAULT_SORT = ("self_device_ns", "device_ns", "self_cpu_ns")  # the first that has any time
-_COUNTED = {"step": "# of Steps"}  # title of the count; in other tables: calls
+_DEFAULT_SORT = ("self_device_ns", "device_ns", "self_cpu_ns")  # the first column with any time
+_COUNTED = {"step": "# of Steps"}  # title of the count; other tables count calls
 _NTH = "nth"
 _FACTS = {name: pl.Boolean for name in Facts._fields if name.startswith("has_")}
 _TYPES: dict[str, Any] = {name: _FACTS.get(name, pl.Int64) for name in Facts._fields}
@@ -59,7 +59,7 @@ _RULES |= dict.fromkeys(("longest_name", "longest_shapes", "longest_stack_entry"
 
 
 class _Printer(Protocol):
-    """Prints rows: the first so many (-1: all)."""
+    """Prints the first `limit` rows (-1: all)."""
 
     def text(self, limit: int, layout: Layout) -> tuple[str, list[str]]: ...
     def columns(self, limit: int) -> tuple[list[TextColumn], list[str]]: ...
@@ -67,7 +67,7 @@ class _Printer(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Table(Answer):
-    """The answer of `opspan table`: `.rows` are its rows as columns, and printed it is its text."""
+    """The answer of `opspan table`: `.rows` is a frame, and print() shows the text."""
 
     by: str
     printer: _Printer
@@ -77,7 +77,7 @@ class Table(Answer):
         text, notes = self.printer.text(limit, layout) if self.rows.height else ("", [])
         return text.splitlines(), [printable(note) for note in notes]
 
-    def document(self, runs: Sequence[Run], limit: int) -> dict[str, Any]:
+    def document(self, runs: Sequence[AnalysedRun], limit: int) -> dict[str, Any]:
         document = super().document(runs, limit)
         for row in document["rows"]:
             row |= {name: json.loads(row[name]) for name in _LISTS if name in row}
@@ -96,7 +96,7 @@ class Table(Answer):
         return html_columns.or_why_not(self._as_html, "The table")
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """What IPython shows as text: the same as print."""
+        """Gives IPython the same text as print()."""
         printer.text(html_columns.or_why_not(self.__str__, "The table", say=str))
 
     def _as_html(self) -> str:
@@ -106,7 +106,7 @@ class Table(Answer):
         return html_columns.table(columns, above, (*totals, *more, *self.notes))
 
 
-# Columns of ranges that no table shows, and that the analysis for a table does not use.
+# Columns of ranges that neither a table nor its analysis uses.
 _UNSEEN = (
     "source",
     "category",
@@ -121,7 +121,7 @@ _UNSEEN = (
 
 
 def lean(trace: Tables) -> Tables:
-    """The trace without what its table does not need. Of a large one that is a third of the memory."""
+    """Drops columns that a table does not need: a third of the memory of a large trace."""
     ranges = trace.ranges.drop(_UNSEEN)
     if not trace.work["named_range_id"].count():  # ids are needed only if work refers to them
         ranges = ranges.drop("id")
@@ -132,7 +132,7 @@ def lean(trace: Tables) -> Tables:
 
 
 def table_of(analysis: Analysis, options: Options, events: EventFrames | None = None) -> Table:
-    """Returns the table of one trace. `events`: those of the trace, from a caller that needs several tables."""
+    """Returns the table of one trace. `events` are those of the trace, if the caller makes several tables from them."""
     options = QUESTION.checked(options)
     if forked.is_cut_off():
         return _far_table(analysis, options)
@@ -140,7 +140,7 @@ def table_of(analysis: Analysis, options: Options, events: EventFrames | None = 
 
 
 def _far_table(analysis: Analysis, options: Options) -> Table:
-    """Returns the table that another process makes (forked.py), which is asked again each time that text is wanted."""
+    """Returns a table that another process makes (forked.py). That process is asked again for each text."""
     rows, notes = forked.ask(_rows_and_notes, analysis, options)
     return Table(name="table", rows=rows, fields=(), notes=notes, by=options.by, printer=_FarRows(analysis, options))
 
@@ -189,8 +189,8 @@ def _parts(analysis: Analysis, options: Options, events: EventFrames | None) -> 
     if by in OF_EVENTS:
         rows, of_all = op_rows(analysis, events or event_frames(analysis), by, names)
         part, is_empty = _of_ops(rows, by), not (rows["device"] == "cpu").any()
-        whole = pl.DataFrame([] if of_all is None else [of_all._asdict()], schema=_TYPES)
-        more["of all"] = Part(whole, (), _RULES)
+        facts_of_all = pl.DataFrame([] if of_all is None else [of_all._asdict()], schema=_TYPES)
+        more["of all"] = Part(facts_of_all, (), _RULES)
     else:
         part = _averaged(trace, options, names)
         texts = [name for name, dtype in part.rows.schema.items() if dtype == pl.Categorical]
@@ -200,7 +200,7 @@ def _parts(analysis: Analysis, options: Options, events: EventFrames | None) -> 
         "ranks": len(analysis.tables.ranks),
         "is_xpu": bool((trace.devices["kind"].cast(pl.String) == "xpu").any()),
         "has_memory": trace.memory.height > 0,
-        "nothing": _nothing(trace, options) if is_empty else None,  # it counts all rows of the trace
+        "nothing": _nothing_text(trace, options) if is_empty else None,  # slow: counts all rows of the trace
         "without": missing.without(trace, by),
     }
     rules = {"ranks": "most", "is_xpu": "any", "has_memory": "any", "nothing": "first", "without": "first"}
@@ -233,15 +233,15 @@ def _with_columns_for(analysis: Analysis, options: Options) -> Tables:
     return trace
 
 
-def _nothing(trace: Tables, options: Options) -> str:
+def _nothing_text(trace: Tables, options: Options) -> str:
     if options.op is not None and options.by in _OF_WORK:
         return f"Nothing to show: no kernel or copy was launched in {options.op}. {contents.holds(trace)}"
     return contents.nothing_by(trace, options.by)
 
 
 def _of_ops(rows: pl.DataFrame, by: str) -> Part:
-    """Rows of one rank are those of its cycles together. Where a rank has several of a name, an op and a range that is
-    called so, the first belongs to the first."""
+    """Returns rows that add up over the cycles of a rank. A rank may have several rows of one name, such as an op and a
+    range: the n-th row of a cycle belongs to the n-th of the others."""
     key = ("rank", "name", "device", *(name for name in ("sizes", "stack") if name in rows.columns))
     numbers = schema_of(by, has_memory=True)
     rules = {name: "first" for name in rows.columns if name not in numbers}
@@ -253,13 +253,9 @@ def _texts(texts: list[str]) -> Part:
 
 
 def _averaged(trace: Tables, options: Options, names: Sequence[str] | None) -> Part:
-    """The sums of the rows, which add up over ranks."""
-    from opspan.analysis.parts import Part
-
+    """Returns sums that add up over ranks."""
     by = options.by
     if by == "kernel":
-        from opspan.analysis import kernel_use
-
         sums = kernel_use.sums(kernel_use.launched(launched_in(trace.ranges, trace.work, names), trace.devices))
         bounds = {"least_device_ns": "least", "most_device_ns": "most"}
         return Part(sums, OF_WORK["kernel"], bounds)
@@ -277,7 +273,7 @@ def _averaged(trace: Tables, options: Options, names: Sequence[str] | None) -> P
 def answer(parts: Parts, options: Options) -> Table:
     facts = parts["facts"].rows.row(0, named=True)
     if options.op is not None:
-        _names_of_op(parts["names"].rows["text"].to_list(), options.op)  # an error where no rank has it
+        _check_op(parts["names"].rows["text"].to_list(), options.op)  # raises if no rank has it
     table = (
         _op_table(parts, options, facts["ranks"])
         if options.by in OF_EVENTS
@@ -312,13 +308,13 @@ def _sum_table(parts: Parts, options: Options, is_xpu: bool) -> Table:
     if by == "kernel":
         rows = kernel_use.figures_of(rows)
     else:
-        # Rows that are alike in what they are sorted by are in this order.
+        # Rows with equal values in the sorted column stay in this order.
         order = WORK_ORDER if by == "stream" else (*RANGE_ORDER[:2], "ranges" if "ranges" in rows.columns else "count")
         rows = rows.sort(*order, *key, descending=[True] * len(order) + [False] * len(key))
     rows = rows.with_columns(_col(name).fill_null(0) for name in rows.columns if name.startswith("backward_"))
     rows = rows.rename({name: f"{name}_bytes" for name in rows.columns if name.endswith("_memory")})
     if by in _CONTEXTS and options.op is None:
-        # A range inside another of its group would count twice in a sum of whole times.
+        # Sums of whole times would count a range inside another one of its group twice.
         rows = rows.drop("cpu_ns", "device_ns")
         if by != "phase":
             rows = rows.select(by, "count", pl.exclude(by, "count"))
@@ -332,7 +328,7 @@ def _sum_table(parts: Parts, options: Options, is_xpu: bool) -> Table:
 
 
 def _is_one_group(table: Table) -> bool:
-    """Whether no row has what they are by."""
+    """Whether all rows are outside of any group."""
     column, none = _WITHOUT.get(table.by, ("", None))
     return bool(column) and bool((table.rows[column].fill_null("[]") == none).all())
 
@@ -343,7 +339,7 @@ def _sort_column(rows: pl.DataFrame, by: str, wanted: str | None) -> str:
         return next(with_time, "count" if "count" in rows.columns else "ranges")
     column = _OF_TORCH.get(sort_attribute(wanted), wanted)
     if column not in rows.columns:
-        column = column.removeprefix("self_")  # work on a device has nothing inside it
+        column = column.removeprefix("self_")  # rows of work have total times only
     if column not in rows.columns:
         raise UsageError(
             f"the table by {by} has no column {wanted!r} to sort by; expected one of {listed(rows.columns)} "
@@ -352,20 +348,18 @@ def _sort_column(rows: pl.DataFrame, by: str, wanted: str | None) -> str:
     return column
 
 
-def _names_of_op(known: Sequence[str], op: str) -> list[str]:
-    names = matching(known, op)
-    if not names:
+def _check_op(known: Sequence[str], op: str) -> None:
+    if not matching(known, op):
         advice = "`opspan table FILE --limit -1` lists all names"
         if like := _like(op, known):
             advice = f"did you mean {' or '.join(printable(name) for name in like)}?"
         raise UsageError(f"no op or range is called {op!r} (* stands for any text): {advice}")
-    return names
 
 
 def _like(op: str, known: Sequence[str]) -> list[str]:
-    """Names that may have been meant, compared with and without the part before `::`."""
+    """Returns similar names, compared with and without the part before `::`."""
     short = {name.rpartition("::")[2]: name for name in reversed(known)}
-    import difflib  # only for who has misspelt
+    import difflib  # slow to import, and only needed after a mistake
 
     close = difflib.get_close_matches(op, [*known, *short], 3, 0.6)
     return list(dict.fromkeys(short.get(name, name) for name in close))

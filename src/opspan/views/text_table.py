@@ -1,4 +1,4 @@
-"""A frame of sums as text, in the style of torch's table: times, their shares of the whole, and totals below."""
+"""Prints a frame of sums in the style of torch's table: times, their shares of the total, and totals below."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from opspan.views.footer import printable_names
 
 _NAME_WIDTH = 55  # as in torch's
 _WIDTH = 12
-_LEAST_NAME = 24  # this many characters of a name are worth more than another column
+_LEAST_NAME = 24  # characters of a name that stay before other columns are dropped
 _KEYS = (MODULE, STEP, replace(PHASE, unit="text"), KIND, NAME, *PLACES)
-# {} in a title is the device.
+# {} in a title stands for the device.
 _TIMES = (
     Field("self_cpu_ns", "Self CPU", "ns", rank=2),
     Field("cpu_ns", "CPU total", "ns", rank=3),
@@ -44,7 +44,7 @@ _SHARE_RANK = 6
 
 
 class SumRows:
-    """Rows of sums, and their text. `counted`: the title of their number."""
+    """Prints rows of sums. `counted`: the title of the column `count`."""
 
     def __init__(self, rows: pl.DataFrame, device: str, counted: str) -> None:
         self.rows = printable_names(
@@ -54,7 +54,7 @@ class SumRows:
         self._counted = counted
 
     def text(self, limit: int, layout: Layout) -> tuple[str, list[str]]:
-        """The text of the first so many rows (-1: of all), and sentences on what had no room in it."""
+        """Returns the text of the first `limit` rows (-1: all), and sentences on the columns that did not fit."""
         columns, totals = self.columns(limit)
         if layout.width is None:
             lines, notes = _at_least_as_torch(columns, layout.whole_names), list[str]()
@@ -63,7 +63,7 @@ class SumRows:
         return "\n".join([*lines, *totals]) + "\n", notes
 
     def columns(self, limit: int) -> tuple[list[TextColumn], list[str]]:
-        """The same as columns, and the lines below them."""
+        """Returns the first `limit` rows as columns, and the lines below them."""
         shown = self.rows if limit < 0 else self.rows.head(limit)
         totals = [
             f"{title} time total: {format_time(_total(self.rows, name) / 1000)}"
@@ -73,7 +73,7 @@ class SumRows:
 
 
 def _at_least_as_torch(columns: list[TextColumn], whole_names: bool) -> list[str]:
-    """No column narrower than torch's, and names cut at the end."""
+    """Prints columns at least as wide as torch's, with the ends of long names cut."""
     if not whole_names:
         columns = [column if column.least is None else _shortened(column) for column in columns]
     return as_torch(columns, [max(_WIDTH, column.width) for column in columns])
@@ -84,10 +84,10 @@ def _shortened(column: TextColumn) -> TextColumn:
 
 
 def _columns(shown: pl.DataFrame, rows: pl.DataFrame, device: str, counted: str) -> Iterator[TextColumn]:
-    for field in _there(_KEYS, rows):
+    for field in _known_fields(_KEYS, rows):
         column = replace(field, none="(none)").column(shown)
         yield column if column.least is None else column._replace(least=_LEAST_NAME)
-    for field in _there(_TIMES, rows):
+    for field in _known_fields(_TIMES, rows):
         total = _total(rows, field.name)
         if "device" in field.name and not total:
             continue
@@ -96,10 +96,10 @@ def _columns(shown: pl.DataFrame, rows: pl.DataFrame, device: str, counted: str)
             shares = [format_share(value, total) for value in shown[field.name].to_list()]
             yield TextColumn(f"{field.title} %", shares, _SHARE_RANK)
         yield field.column(shown)
-    for field in _there(_MEMORY, rows):
+    for field in _known_fields(_MEMORY, rows):
         if "device" not in field.name or (rows[field.name] != 0).any():
             yield replace(field, title=field.title.format(device)).column(shown)
-    for field in _there(_OF_KERNELS, rows):
+    for field in _known_fields(_OF_KERNELS, rows):
         if (rows[field.name] != ("no" if field.unit == "text" else 0)).any():
             yield field.column(shown)
     if "count" in rows.columns:
@@ -108,7 +108,7 @@ def _columns(shown: pl.DataFrame, rows: pl.DataFrame, device: str, counted: str)
         yield replace(_RANGES, rank=7 if "count" in rows.columns else 1).column(shown)
 
 
-def _there(fields: tuple[Field, ...], rows: pl.DataFrame) -> Iterator[Field]:
+def _known_fields(fields: tuple[Field, ...], rows: pl.DataFrame) -> Iterator[Field]:
     return (field for field in fields if field.name in rows.columns)
 
 

@@ -1,4 +1,4 @@
-"""VTune's interval import, `out-hostname-<host>.csv`: VTune shows it if it is in a result folder, or `vtune -import`ed.
+"""A file of intervals for VTune, `out-hostname-<host>.csv`: put it into a result folder, or use `vtune -import`.
 
     name,start_tsc.UTC,end_tsc,pid,tid
     "aten::mm, seq = 3",2026-01-02 03:04:05.000000678,2026-01-02 03:04:05.000001678,812,815
@@ -19,7 +19,7 @@ from opspan.printable import plural
 from opspan.tables import Tables
 
 NAME = re.compile(r".+-hostname-(?P<host>.+)\.csv", re.IGNORECASE)
-# The only clock of the machine that VTune accepts and traces have. For other clocks times are UTC, if it is known.
+# VTune accepts this clock of the machine. Times of traces with another clock are written as UTC, if UTC is known.
 MONOTONIC = "CLOCK_MONOTONIC_RAW"
 _col = pl.col
 
@@ -56,16 +56,18 @@ def _utc(column: str, zero_ns: int) -> pl.Expr:
 
 
 def _left_out(trace: Tables, written: int, path: Path) -> list[str]:
-    said = []
+    notes = []
     marks = int(trace.ranges["is_mark"].fill_null(value=False).sum())
     if marks:
-        said.append(f"{marks:,} marks are not in it: an interval has an end")
+        notes.append(f"{marks:,} marks are not in it: an interval has an end")
     if others := trace.ranges.height - written - marks:
-        said.append(f"{plural(others, 'range')} without a start or an end: not in it")
-    rest = [f"{frame.height:,} rows of {name}" for name in ("calls", "work") if (frame := trace.frames[name]).height]
-    if rest:
-        said.append(f"{' and '.join(rest)} are not in it; .json has them")
+        notes.append(f"{plural(others, 'range')} without a start or an end: not in it")
+    others_by_table = [
+        f"{frame.height:,} rows of {name}" for name in ("calls", "work") if (frame := trace.frames[name]).height
+    ]
+    if others_by_table:
+        notes.append(f"{' and '.join(others_by_table)} are not in it; .json has them")
     host, match = trace.metadata.host, NAME.fullmatch(path.name)
     if host and match and match["host"] != host:
-        said.append(f"The trace is of host {host}, the name says {match['host']}: VTune will not know the threads")
-    return said
+        notes.append(f"The trace is of host {host}, the name says {match['host']}: VTune will not know the threads")
+    return notes

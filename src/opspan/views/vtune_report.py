@@ -1,4 +1,4 @@
-"""A report that `vtune -report` printed, with the columns that it has: `opspan table report.csv`."""
+"""The answer for a report that `vtune -report` printed, with all its columns: `opspan table report.csv`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from opspan.views.fields import Field
 
 
 def answer(rows: pl.DataFrame) -> Answer:
-    """The first column has names. On a narrow terminal the last columns go first."""
+    """Takes the first column for names. On a narrow terminal the last columns are dropped first."""
     first, *others = rows.columns
     numbers = [Field(name, name, "text", rank=place) for place, name in enumerate(others)]
     return Answer("vtune_report", rows, [Field(first, first, "name"), *numbers])

@@ -1,4 +1,4 @@
-"""What the host waited for: `opspan waits`."""
+"""The waits of the host, and the reasons for them: `opspan waits`."""
 
 from __future__ import annotations
 
@@ -17,39 +17,33 @@ _CALL = (Field("call", "Call", "name"), IN)
 _WAITED = Field("wait_ns", "Waited", "ns")
 _BUSY = share("busy_ns", "Device busy", "wait_ns", "Waited", 1)
 _WAITS = Field("count", "Waits", "count", rank=5)
-_REASONS = {why.replace(" ", "_"): why for why in WHY.categories}  # the begin of a column's name -> the reason
+_REASONS = {why.replace(" ", "_"): why for why in WHY.categories}  # prefix of a column's name -> the reason
 _col = pl.col
-
-
-@in_lanes
-def parts(analysis: Analysis, options: Options) -> Parts:
-    return {"rows": _part(analysis, options.by)}
 
 
 def rows(parts: Parts, options: Options) -> pl.DataFrame:
     return parts["rows"].rows.sort("wait_ns", descending=True, nulls_last=options.by == "call", maintain_order=True)
 
 
-def _part(analysis: Analysis, by: str) -> Part:
-    trace = analysis.complete
+@in_lanes
+def parts(analysis: Analysis, options: Options) -> Parts:
+    trace, by = analysis.complete, options.by
     rows = analysis.waits.with_columns(why=_col("why").cast(pl.String))
     if by == "call":
         op = of_ranges.names(analysis, "op", rows["range"]).cast(pl.String)
         rows = rows.with_columns(trace.calls["name"].cast(pl.String).gather(rows["call"]).alias("call"), op.alias("op"))
-        each = rows.select("rank", "pid", "tid", "start_ns", "call", "op", "why", "wait_ns", "busy_ns")
-        return Part(each, times=("start_ns",))
+        rows = rows.select("rank", "pid", "tid", "start_ns", "call", "op", "why", "wait_ns", "busy_ns")
+        return {"rows": Part(rows, times=("start_ns",))}
     if by != "why":
         rows = rows.with_columns(of_ranges.names(analysis, by, rows["range"]).cast(pl.String))
+    reasons = {} if by == "why" else _REASONS
     sums = rows.group_by(by, maintain_order=True).agg(
-        count=pl.len().cast(pl.Int64), wait_ns=_col("wait_ns").sum(), busy_ns=_col("busy_ns").sum(), **_by_reason(by)
+        count=pl.len().cast(pl.Int64),
+        wait_ns=_col("wait_ns").sum(),
+        busy_ns=_col("busy_ns").sum(),
+        **{f"{name}_ns": _col("wait_ns").filter(_col("why") == why).sum() for name, why in reasons.items()},
     )
-    return Part(sums, (by,))
-
-
-def _by_reason(by: str) -> dict[str, pl.Expr]:
-    if by == "why":
-        return {}
-    return {f"{name}_ns": _col("wait_ns").filter(_col("why") == why).sum() for name, why in _REASONS.items()}
+    return {"rows": Part(sums, (by,))}
 
 
 def answer(parts: Parts, options: Options) -> Answer:

@@ -1,7 +1,7 @@
-"""An Excel workbook: what the verbs answer, a sheet for each, with the names of columns that docs/json.md describes.
+"""An Excel workbook: a sheet for the answer of each verb, with the names of columns that docs/json.md describes.
 
-Texts are written as texts, whatever they begin with: none becomes a formula, a link or a number. Excel's numbers are
-doubles, so a whole number that is no double is a text, and times of steps count from the begin of the trace.
+Texts stay texts, whatever they begin with, and never become formulas, links or numbers. Excel's numbers are doubles, so
+an integer that a double cannot hold is a text, and times count from the begin of the trace.
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ from opspan.views.table import table_of
 if TYPE_CHECKING:
     from xlsxwriter import Workbook
 
-MOST_ROWS = 100_000  # of a sheet: Excel has room for 1,048,576, which take minutes to write and to open
+MOST_ROWS = 100_000  # of a sheet: Excel allows 1,048,576, which take minutes to write and to open
 MOST_CHARACTERS = 32_767  # of a cell, as UTF-16 counts them
 _LONGEST_TITLE = 200
 _EXACT = 2**53
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _WIDE, _NARROW = 320, 110  # pixels
-# Excel would run these, or make of them what they are not.
+# Texts stay texts: Excel would run formulas, and turn other texts into links or numbers.
 _OPTIONS = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False, "in_memory": True}
-# xlsxwriter takes such a text for XML of its own and writes it as that: it gets a space in front.
+# xlsxwriter would write such a text as its own XML, so the text gets a space in front.
 _XML = r"(?s)^<r>.*</r>$"
 _col = pl.col
 
 
 def _table(by: str) -> Callable[[Analysis], pl.DataFrame]:
-    def rows(analysis: Analysis) -> pl.DataFrame:
+    def rows_of(analysis: Analysis) -> pl.DataFrame:
         has_memory = by != "kernel" and by != "stream" and bool(analysis.tables.memory.height)
-        found_rows = table_of(analysis, Options(by, memory=has_memory)).rows
+        rows = table_of(analysis, Options(by, memory=has_memory)).rows
         key = {"shape": "sizes"}.get(by, by)
-        is_known = key not in found_rows.columns or found_rows[key].count()
-        return found_rows if is_known else found_rows.clear()  # all of it is in no module, or in no step
+        is_known = key not in rows.columns or rows[key].count()
+        return rows if is_known else rows.clear()  # all rows are outside of modules, or of steps
 
-    return rows
+    return rows_of
 
 
 def _answer(name: str) -> Callable[[Analysis], pl.DataFrame]:
@@ -65,12 +65,7 @@ _SHEETS: dict[str, Callable[[Analysis], pl.DataFrame]] = {
     "steps": _answer("steps"),
     "kernels": _table("kernel"),
     "streams": _table("stream"),
-    "idle": _answer("idle"),
-    "launches": _answer("launches"),
-    "waits": _answer("waits"),
-    "comm": _answer("comm"),
-    "flops": _answer("flops"),
-    "memory": _answer("memory"),
+    **{name: _answer(name) for name in ("idle", "launches", "waits", "comm", "flops", "memory")},
     "issues": lambda analysis: analysis.tables.issues,
 }
 
@@ -81,54 +76,54 @@ def write(analysis: Analysis, path: Path) -> list[str]:
     import xlsxwriter
 
     file = io.BytesIO()
-    said, empty = [], []
+    notes, empty = [], []
     with xlsxwriter.Workbook(file, _OPTIONS) as book:
-        book.set_properties({"created": _taken(analysis.tables)})
+        book.set_properties({"created": _recording_time(analysis.tables)})
         _summary(book, analysis)
         for name, rows_of in _SHEETS.items():
             rows = rows_of(analysis)
             if rows.height:
-                said += _sheet(book, name, _relative(rows, analysis.tables))
+                notes += _sheet(book, name, _relative(rows, analysis.tables))
             else:
                 empty.append(name)
     path.write_bytes(file.getvalue())
     if len(empty) == len(_SHEETS):
         return [f"No sheet but the summary has rows. {holds(analysis.tables)}; a .sqlite or .parquet has all of that"]
     if empty:
-        said.append(f"There are no sheets for {', '.join(empty)}, which have no rows")
-    return [*said, "A .xlsx has sums; .csv has every range, .sqlite and .parquet have all that is in the trace"]
+        notes.append(f"There are no sheets for {', '.join(empty)}, which have no rows")
+    return [*notes, "A .xlsx has sums; .csv has every range, .sqlite and .parquet have all that is in the trace"]
 
 
-def _taken(trace: Tables) -> datetime:
-    """When the trace was, which is what the file says of its making: equal traces make equal files."""
+def _recording_time(trace: Tables) -> datetime:
+    """Returns the time of the trace, which the file has as its time of creation: so equal traces make equal files."""
     since = timedelta(microseconds=(trace.origin_utc_ns or 0) // 1000)
     return (_EPOCH + max(since, timedelta(days=3653))).replace(tzinfo=None)
 
 
 def _summary(book: Workbook, analysis: Analysis) -> None:
-    answered = question("summary").answer_of(analysis, Options())
+    summary = question("summary").answer_of(analysis, Options())
     sheet = book.add_worksheet("summary")
     sheet.set_column_pixels(0, 1, _WIDE // 2)
     number = 0
-    for name, value in answered.rows.row(0, named=True).items():
+    for name, value in summary.rows.row(0, named=True).items():
         if value is not None:
             sheet.write_row(number, 0, [name, value])
             number += 1
-    for line in answered.notes:
+    for line in summary.notes:
         number += 1
         sheet.write_string(number, 0, line)
 
 
 def _sheet(book: Workbook, name: str, rows: pl.DataFrame) -> list[str]:
-    said = []
+    notes = []
     if (more := rows.height - MOST_ROWS) > 0:
-        said.append(f"The last {more:,} rows of {name} were left out: a sheet has {MOST_ROWS:,} here. JSON has all")
+        notes.append(f"The last {more:,} rows of {name} were left out: a sheet has {MOST_ROWS:,} here. JSON has all")
         rows = rows.head(MOST_ROWS)
     rows = rows.with_columns(_cells(answer.flat(column)) for column in rows.iter_columns())
     rows, cut = _cut(rows)
     rows = rows.with_columns(_col(pl.String).str.replace(_XML, " ${0}"))
     if cut:
-        said.append(f"{cut:,} texts of {name} were cut: a cell has {MOST_CHARACTERS:,} characters")
+        notes.append(f"{cut:,} texts of {name} were cut: a cell has {MOST_CHARACTERS:,} characters")
     rows = rows.rename(dict(zip(rows.columns, _titles(rows.columns), strict=True)))
     is_text = {column.name: column.dtype == pl.String for column in rows.iter_columns()}
     measured = [column.name for column in rows.iter_columns() if column.name.endswith(("_ns", "_bytes"))]
@@ -140,7 +135,7 @@ def _sheet(book: Workbook, name: str, rows: pl.DataFrame) -> list[str]:
         column_widths={title: _WIDE if text else _NARROW for title, text in is_text.items()},
         freeze_panes=(1, 0),
     )
-    return said
+    return notes
 
 
 def _relative(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
@@ -149,7 +144,7 @@ def _relative(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
 
 
 def _cells(column: pl.Series) -> pl.Series:
-    """Texts, numbers that Excel can have, yes and no."""
+    """Converts a column to texts, booleans, and numbers that Excel can hold."""
     if column.dtype.is_float():
         return column.set(~column.is_finite(), None)
     if column.dtype.is_integer():
@@ -172,13 +167,13 @@ def _cut(rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
 
 
 def _titles(names: list[str]) -> list[str]:
-    """As they are, but for some of reports: a title has no control characters, and no twin in other case."""
-    found: dict[str, str] = {}
+    """Returns titles without control characters, which differ in more than case. Only names of reports may change."""
+    titles: dict[str, str] = {}
     for name in names:
         title = shown = re.sub(_XML, r" \g<0>", printable(shortened(name, _LONGEST_TITLE)))
         number = 1
-        while shown.lower() in found:
+        while shown.lower() in titles:
             number += 1
             shown = f"{title} ({number})"
-        found[shown.lower()] = shown
-    return list(found.values())
+        titles[shown.lower()] = shown
+    return list(titles.values())

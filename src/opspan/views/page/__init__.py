@@ -1,7 +1,7 @@
-"""The report: all that opspan found as one page that opens anywhere. A file a section; docs/page.md has the parts.
+"""The report: the results of opspan as one page of HTML that any browser opens. docs/page.md describes its parts.
 
-What is worked out is worked out in analysis and findings; what is drawn is drawn by the page's own program (src/page).
-Here each section says what of it is shown, as JSON.
+Figures come from analysis and findings, and the page's own program (src/page) draws them. Here a file for each section
+chooses what the section shows, as JSON.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from opspan.analysis import Analysis
 
 
 def write(analysis: Analysis, out: Path) -> list[str]:
-    """The page as `opspan export` writes it, with nothing to compare to."""
+    """Writes the page for `opspan export`, without a run to compare with."""
     from opspan.views.page.document import document
     from opspan.views.page.report import subject_of
 

@@ -1,4 +1,4 @@
-"""Frames as the tables of a page: columns with a title and a unit, values by column."""
+"""Turns frames into the tables of a page: columns with a title and a unit, and values by column."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from opspan.printable import printable, shortened
 from opspan.views.fields import Field
 
 MOST_ROWS = 2_000
-LONGEST_TEXT = 1_000  # characters; a page is no place for names of 10 kB
+LONGEST_TEXT = 1_000  # characters; some names have 10 kB, which would make the page slow
 
 
 def table(rows: pl.DataFrame, columns: Sequence[Field], notes: Sequence[str] = ()) -> dict[str, Any]:
-    """What src/page/table.ts shows: the first rows, and a sentence on the others. Columns that `rows` does not have are
-    left out."""
-    there = [column for column in columns if column.name in rows.columns]
+    """Returns the data of src/page/table.ts: the first rows, and a sentence on the others. Columns that `rows` does not
+    have are left out."""
+    known = [column for column in columns if column.name in rows.columns]
     shown = rows.head(MOST_ROWS)
-    more = rows.height - shown.height
-    said = [f"{more:,} more rows are not in this page: the command line shows all"] if more else []
+    if more := rows.height - shown.height:
+        notes = [f"{more:,} more rows are not in this page: the command line shows all", *notes]
     return {
-        "columns": [_head(column, rows) for column in there],
-        "values": [values(shown[column.name]) for column in there],
-        "notes": [*said, *notes],
+        "columns": [_head(column, rows) for column in known],
+        "values": [values(shown[column.name]) for column in known],
+        "notes": list(notes),
     }
 
 
@@ -38,7 +38,7 @@ def _head(column: Field, rows: pl.DataFrame) -> dict[str, Any]:
 
 
 def values(column: pl.Series) -> list[Any]:
-    """As JSON has them: texts that show all they hold, no number that is none."""
+    """Returns values for JSON: texts with unprintable characters made visible, and null for NaN and infinities."""
     if column.dtype in (pl.String, pl.Categorical, pl.Enum):
         return [None if value is None else text(value) for value in column.cast(pl.String).to_list()]
     if column.dtype.is_float():
@@ -52,7 +52,7 @@ def text(value: str, longest: int = LONGEST_TEXT) -> str:
 
 
 def numbered(column: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """The texts in the order in which they come, and for each row the number of its text; null: none."""
+    """Returns the distinct texts in order of first occurrence, and for each row the number of its text, or null."""
     texts = column.drop_nulls().unique(maintain_order=True)
     numbers = pl.DataFrame({"text": texts, "number": pl.int_range(len(texts), dtype=pl.Int32, eager=True)})
     rows = column.alias("text").to_frame().join(numbers, on="text", how="left", maintain_order="left")
@@ -60,14 +60,14 @@ def numbered(column: pl.Series) -> tuple[pl.Series, pl.Series]:
 
 
 def sizes(tree: pl.DataFrame, measures: Sequence[str]) -> pl.Series:
-    """How large each row of a tree is: its largest share of what the rows without a parent have of any measure."""
+    """Returns the size of each row of a tree: its largest share, among the measures, of the sum over the roots."""
     shares = [pl.col(measure) / pl.col(measure).filter(pl.col("parent").is_null()).sum() for measure in measures]
     return tree.select(size=pl.max_horizontal(shares).fill_nan(0).fill_null(0))["size"]
 
 
 def renumbered(rows: pl.DataFrame) -> pl.DataFrame:
-    """Some rows of a tree, in its order, with all that these are in: `parent`, which names a `row`, becomes a place
-    among them."""
+    """Sorts some rows of a tree by `row`, and turns `parent`, which names a `row`, into a place among these rows. All
+    ancestors of a row must be among them."""
     rows = rows.sort("row")
     places = rows.select("row").with_row_index("place")
     return rows.rename({"parent": "above"}).join(

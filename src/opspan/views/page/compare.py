@@ -1,4 +1,4 @@
-"""What this run does differently from the one that was there before: the rows of `opspan diff`, by all that it has."""
+"""The differences between this run and the one before: the rows of `opspan diff`, by each of its ways."""
 
 from __future__ import annotations
 
@@ -15,22 +15,8 @@ from opspan.analysis.compare_steps import compare_steps
 from opspan.analysis.figures import Figures
 from opspan.analysis.spans import PROCESS
 from opspan.printable import listed, printable
-from opspan.views.diff import of_places, several_of, shown_keys, times_of, total
-from opspan.views.fields import (
-    CHANGE,
-    CHANGE_SHARE,
-    KIND,
-    MODULE,
-    NAME,
-    NO_AFTER,
-    NO_BEFORE,
-    NUMBER,
-    PHASE,
-    SHARE_AFTER,
-    SHARE_BEFORE,
-    SIZES,
-    Field,
-)
+from opspan.views.diff import FIELDS, KEYS, place_notes, several_of, shown_keys, times_of, total
+from opspan.views.fields import CHANGE, CHANGE_SHARE, NUMBER, Field, pick
 from opspan.views.page.columns import table, text, values
 from opspan.views.page.section import Section, Subject
 
@@ -39,20 +25,9 @@ _ORDER = ("op", "module", "kernel", "step", "shape", "phase", "place")
 _MOST_BARS = 15
 _LABEL = 120  # characters
 _col = pl.col
-_NAMES = (
-    NAME,
-    KIND,
-    replace(SIZES, unit="text"),
-    MODULE,
-    PHASE,
-    NO_BEFORE,
-    NO_AFTER,
-)
+_NAMES = [replace(field, unit="text") if field.name == "sizes" else field for field in KEYS]
 _NUMBERS = (
-    CHANGE,
-    CHANGE_SHARE,
-    SHARE_BEFORE,
-    SHARE_AFTER,
+    *FIELDS,
     Field("real", "Is it real", "text", "Real: more than the noise of the steps"),
     Field("state", "New or gone", "text", "New: only after. Gone: only before"),
     Field("count_before", "Count before", "count", "In the whole run"),
@@ -74,23 +49,23 @@ def section(subject: Subject) -> Section:
     if subject.other is None:
         why = "This page is about one run: no other was named that it is compared with"
         return Section("Compare", None, why, f"opspan report {subject.typed} --against BEFORE -o compared.html")
-    before, after = subject.other, subject.found
+    before, after = subject.other, subject.analysis
     of_before, of_after = several_of(before, list(_BY)), several_of(after, list(_BY))
     sides = {by: (of_before[by], of_after[by]) for by in _BY}
     rows = {by: compared(*both) for by, both in sides.items()}
-    taken, said = total(*sides["op"], rows["op"])
+    taken, sentence = total(*sides["op"], rows["op"])
     tables = {by: _table(by, *both, rows[by]) for by, both in sides.items()}
     steps, why = _steps(before, after)
     if steps:
         tables["step"] = steps
-    names = _names(subject.other_files, subject.files)
+    name_before, name_after = _names(subject.other_files, subject.files)
     return Section(
         "Compare",
         {
-            "before": names[0],
-            "after": names[1],
+            "before": name_before,
+            "after": name_after,
             "verdict": _verdict(taken) if rows["op"].height else "",
-            "said": said,
+            "said": sentence,
             "tables": [tables[by] for by in _ORDER if by in tables],
             "no_steps": why,
         },
@@ -120,7 +95,7 @@ def _table(by: str, before: Figures, after: Figures, rows: pl.DataFrame) -> dict
         "by": by,
         "title": _BY[by],
         "time": f"{_time(by, before, after)} {'of a step' if was == 'step_before_ns' else 'of the whole run'}",
-        "rows": table(shown, (*_names_of(keys), *times, *_NUMBERS), of_places(before, after)),
+        "rows": table(shown, (*pick(_NAMES, keys), *times, *_NUMBERS), place_notes(before, after)),
         "largest": {
             "label": [text(label[:_LABEL]) for label in _labels(largest, by)],
             "change_ns": values(largest["change_ns"]),
@@ -135,32 +110,26 @@ def _time(by: str, before: Figures, after: Figures) -> str:
     return "Self time of devices" if "device" in (before.time, after.time) else "Self time on the host"
 
 
-def _names_of(keys: Sequence[str]) -> list[Field]:
-    return [column for key in keys for column in _NAMES if column.name == key]
-
-
 def _labels(rows: pl.DataFrame, by: str) -> list[str]:
-    parts = {
-        "shape": ("name", "sizes"),
-        "place": ("name", "number", "module"),
-        "kernel": ("name",),
-    }.get(by, BY[by])
+    parts = {"shape": ("name", "sizes"), "place": ("name", "number", "module"), "kernel": ("name",)}.get(by, BY[by])
     number = pl.format("#{}", pl.coalesce("place_after", "place_before")) if by == "place" else pl.lit("")
     rows = rows.with_columns(number=number)
     return rows.select(pl.concat_str(parts, separator=" ", ignore_nulls=True)).to_series().to_list()
 
 
 def _steps(before: Analysis, after: Analysis) -> tuple[dict[str, Any], str]:
-    """The table by step; or nothing, and why."""
-    runs = [found.iterations_until_done for found in (before, after)]
+    """Returns the table by step and ""; or an empty dict and the reason."""
+    runs = [analysis.iterations_until_done for analysis in (before, after)]
     without = [when for when, steps in zip(("before", "after"), runs, strict=True) if not steps.height]
     if without:
         return {}, f"No steps were found in the run {' and in the run '.join(without)}, so there are none to compare"
     rows = compare_steps(*runs)
-    most = [int(steps.group_by(PROCESS).len()["len"].max() or 0) for steps in runs]  # type: ignore[arg-type]
+    most_steps = [int(steps.group_by(PROCESS).len()["len"].max() or 0) for steps in runs]  # type: ignore[arg-type]
     notes = ["The n-th step before is compared with the n-th after; of several processes it is their mean"]
-    if most[0] != most[1]:
-        notes.append(f"There are {most[0]:,} steps before and {most[1]:,} after: those that both have are compared")
+    if most_steps[0] != most_steps[1]:
+        notes.append(
+            f"There are {most_steps[0]:,} steps before and {most_steps[1]:,} after: those that both have are compared"
+        )
     largest = rows.filter(_col("change_ns") != 0).sort(_col("change_ns").abs(), descending=True).head(_MOST_BARS)
     label = pl.format("#{} {}", "number", "step_after")
     return {
@@ -177,7 +146,7 @@ def _steps(before: Analysis, after: Analysis) -> tuple[dict[str, Any], str]:
 
 
 def _names(before: Sequence[File], after: Sequence[File]) -> tuple[str, str]:
-    """The files of both, with as much of their paths as tells them apart."""
+    """Returns the names of the files of both runs, with as much of their paths as tells them apart."""
     depth = 1
     while depth < 8 and {_end(path, depth) for path in before} & {_end(path, depth) for path in after}:
         depth += 1

@@ -1,4 +1,4 @@
-"""What ranks did together: how their time went, what they gave each other, and who waited for whom."""
+"""The ranks of a run together: their times, their collectives, and which rank waited for which."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from opspan.views.page.section import Section, Subject
 _BY = {"kind": "kind", "group": "group", "size": "size", "op": "op"}
 _MOST_BARS = 20_000
 _MOST_PLACES = 64  # that have tables of their own
-_MOST_OF = 0.5  # of all waiting: who is waited for longer than all others together is a straggler
+_MOST_OF = 0.5  # of all waiting: a rank is a straggler if others waited longer for it than for all the rest
 _col = pl.col
 _KINDS = {
     "computing": "Computation alone",
@@ -96,32 +96,32 @@ _RANKS = (
 
 
 def section(subject: Subject) -> Section:
-    found = subject.found
-    where = places(found)
-    if not found.collectives.height and where.height < 2:
-        of = world_size(found)
-        what = f"This is one rank of {of:,}" if of and of > 1 else "This is one process on one device at most"
-        why = f"{what}, and no collective was found in it: no kernel, range or record of one"
+    analysis = subject.analysis
+    where = places(analysis)
+    if not analysis.collectives.height and where.height < 2:
+        of = world_size(analysis)
+        run = f"This is one rank of {of:,}" if of and of > 1 else "This is one process on one device at most"
+        why = f"{run}, and no collective was found in it: no kernel, range or record of one"
         return Section("Distributed", None, why, "opspan report RANK0 RANK1 ... -o run.html")
-    data: dict[str, Any] = {"load": _load(found, where), "hosts": hosts(found, where)}
-    data["notes"] = [text(note) for note in QUESTION.answer_of(found, Options()).notes]
-    if found.collectives.height:
-        by_rank = _placed(QUESTION.rows_of(found, Options("rank")), where)
-        each = _placed(QUESTION.rows_of(found, Options("call")), where).with_columns(bytes_each="bytes")
-        each = each.sort("time_ns", descending=True, nulls_last=True, maintain_order=True)
-        data["said"] = _said(by_rank)
+    data: dict[str, Any] = {"load": _load(analysis, where), "hosts": hosts(analysis, where)}
+    data["notes"] = [text(note) for note in QUESTION.answer_of(analysis, Options()).notes]
+    if analysis.collectives.height:
+        by_rank = _with_places(QUESTION.rows_of(analysis, Options("rank")), where)
+        calls = _with_places(QUESTION.rows_of(analysis, Options("call")), where).with_columns(bytes_each="bytes")
+        calls = calls.sort("time_ns", descending=True, nulls_last=True, maintain_order=True)
+        data["said"] = _straggler_text(by_rank)
         data["ranks"] = _ranks(by_rank)
-        data["tables"] = [_table(found, by, each, where) for by in _BY]
-        data["calls"] = _linked(each, _CALL)
+        data["tables"] = [_table(analysis, by, calls, where) for by in _BY]
+        data["calls"] = _linked_table(calls, _CALL)
     return Section("Distributed", data)
 
 
-def _placed(rows: pl.DataFrame, where: pl.DataFrame) -> pl.DataFrame:
+def _with_places(rows: pl.DataFrame, where: pl.DataFrame) -> pl.DataFrame:
     return rows.join(where, on=DEVICE, how="left", nulls_equal=True, maintain_order="left")
 
 
 def _load(analysis: Analysis, where: pl.DataFrame) -> dict[str, Any]:
-    """What each device did, in the whole run and in each step; where there is none, what each process did."""
+    """Returns the times of each device, in the whole run and in each step; without devices, those of each process."""
     has_device = analysis.whole_devices.height > 0
     if has_device:
         rows = pl.concat([analysis.whole_devices, analysis.devices.drop_nulls("step")])
@@ -141,7 +141,7 @@ def _load(analysis: Analysis, where: pl.DataFrame) -> dict[str, Any]:
     kinds = _KINDS if has_device else _HOST_KINDS
     steps = rows["step"].drop_nulls().unique(maintain_order=True)
     shown = steps.head(max(_MOST_BARS // max(where.height, 1), 1))
-    rows = _placed(rows.filter(_col("step").is_null() | _col("step").is_in(shown.implode())), where)
+    rows = _with_places(rows.filter(_col("step").is_null() | _col("step").is_in(shown.implode())), where)
     number = pl.DataFrame({"step": shown, "step_at": range(1, len(shown) + 1)}, schema_overrides={"step_at": pl.Int64})
     rows = rows.join(number, on="step", how="left", maintain_order="left")
     more = f"The first {len(shown):,} of {len(steps):,} steps are in this page: --steps A:B chooses others"
@@ -156,8 +156,8 @@ def _load(analysis: Analysis, where: pl.DataFrame) -> dict[str, Any]:
     }
 
 
-def _said(rows: pl.DataFrame) -> list[str]:
-    """Who it was that others waited for."""
+def _straggler_text(rows: pl.DataFrame) -> list[str]:
+    """Returns sentences on the rank that others waited for most."""
     timed = rows.drop_nulls("waited_for_ns").sort("waited_for_ns", descending=True, maintain_order=True)
     if not timed.height:
         return []
@@ -165,9 +165,9 @@ def _said(rows: pl.DataFrame) -> list[str]:
     if not waited:
         return ["No rank waited for another one"]
     first = timed.row(0, named=True)
-    who, share = str(first["place"]), first["waited_for_ns"] / waited
+    place, share = str(first["place"]), first["waited_for_ns"] / waited
     waited_for = f"the others waited {time_text(first['waited_for_ns'])} for it: {share:.1%} of all waiting"
-    came = f"{who} came last to {first['last']:,} of its {first['matched']:,} collectives, and {waited_for}"
+    came = f"{place} came last to {first['last']:,} of its {first['matched']:,} collectives, and {waited_for}"
     is_one = share > _MOST_OF
     return [
         f"Of the time of the collectives that matched {waited / took:.1%} was waiting for others",
@@ -184,38 +184,38 @@ def _ranks(rows: pl.DataFrame) -> dict[str, Any]:
     }
 
 
-def _table(analysis: Analysis, by: str, each: pl.DataFrame, where: pl.DataFrame) -> dict[str, Any]:
-    """For all together, and for each place."""
-    several = _placed(rows_of_places(analysis, by), where)
-    parts = {"everywhere": _with_longest(QUESTION.rows_of(analysis, Options(by)), each, KEYS.get(by, (by,)))}
+def _table(analysis: Analysis, by: str, calls: pl.DataFrame, where: pl.DataFrame) -> dict[str, Any]:
+    """Returns a table for all places together, and one for each place."""
+    several = _with_places(rows_of_places(analysis, by), where)
+    parts = {"everywhere": _with_longest(QUESTION.rows_of(analysis, Options(by)), calls, KEYS.get(by, (by,)))}
     if where.height > 1:
         key = ("place", *KEYS.get(by, (by,)))
         for place in where["place"].head(_MOST_PLACES):
-            some = several.filter(_col("place") == place)
-            if some.height:
-                parts[place] = _with_longest(some, each, key)
-    more = where.height > _MOST_PLACES
+            rows = several.filter(_col("place") == place)
+            if rows.height:
+                parts[place] = _with_longest(rows, calls, key)
     note = f"The first {_MOST_PLACES} of {where.height:,} have tables of their own"
     return {
         "by": by,
         "title": _BY[by],
-        "parts": [{"of": of, **_linked(rows, _COLUMNS)} for of, rows in parts.items()],
-        "notes": [note] if more else [],
+        "parts": [{"of": of, **_linked_table(rows, _COLUMNS)} for of, rows in parts.items()],
+        "notes": [note] if where.height > _MOST_PLACES else [],
     }
 
 
-def _with_longest(rows: pl.DataFrame, each: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    """With where the longest of them is. `each`: the longest first."""
-    first = each.unique(key, keep="first", maintain_order=True).select(*key, "start_ns", "end_ns", found_on="rank")
+def _with_longest(rows: pl.DataFrame, calls: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
+    """Adds the time and the rank of the longest collective of each row. `calls`: the collectives, the longest first."""
+    first = calls.unique(key, keep="first", maintain_order=True).select(*key, "start_ns", "end_ns", found_on="rank")
     return rows.join(first, on=list(key), how="left", nulls_equal=True, maintain_order="left").with_columns(
         rank="found_on"
     )
 
 
-def _linked(rows: pl.DataFrame, columns: Sequence[Field]) -> dict[str, Any]:
-    """A table, and for each row the stretch of time that it leads to. As texts: numbers in a page have 53 bits."""
+def _linked_table(rows: pl.DataFrame, columns: Sequence[Field]) -> dict[str, Any]:
+    """Returns a table, and for each row the stretch of time that a click shows. Times are texts, because numbers in
+    a page have 53 bits."""
     names = {"kind": "(not known)", "group": "(not told)", "op": "(in none)"}
-    shown = rows.with_columns(_col(name).fill_null(said) for name, said in names.items() if name in rows.columns)
+    shown = rows.with_columns(_col(name).fill_null(none) for name, none in names.items() if name in rows.columns)
     part = table(shown, columns)
     count = len(part["values"][0])
     return {

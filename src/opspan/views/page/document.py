@@ -1,6 +1,6 @@
 """A page as one file of HTML: its program, its style, and the data of each section.
 
-Nothing is fetched: the policy in the head allows the page's own program, told by its hash, and no request at all.
+The page does not fetch anything: the policy in its head allows only its own program, by its hash, and forbids requests.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ _POLICY = "default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; s
 
 
 def page_parts(subject: Subject) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """The head of a page and the data of its sections, as JSON has them: for whoever serves them one by one."""
+    """Returns the head of a page and the data of its sections, for a server that sends them one by one."""
     sections = _sections(subject)
-    data = {name: one.data for name, one in sections.items() if one.data is not None}
+    data = {name: part.data for name, part in sections.items() if part.data is not None}
     return head_of(subject, sections), data
 
 
 def _sections(subject: Subject) -> dict[str, Section]:
-    """Two at a time: much of each is work for one processor. The first takes about as long as all others."""
+    """Makes two sections at a time: most of their work runs on one core, and the first takes as long as the others."""
     with ThreadPoolExecutor(2) as pool:
         return dict(zip(NAMES, pool.map(lambda name: section(name, subject), NAMES), strict=True))
 
 
 def document(subject: Subject) -> str:
-    program = asset("page.js").replace("</script", "<\\/script")  # first: without it there is no page
+    program = asset("page.js").replace("</script", "<\\/script")  # first, because it may be missing
     sections = _sections(subject)
     head = head_of(subject, sections)
-    hashed = base64.b64encode(hashlib.sha256(program.encode()).digest()).decode()
+    program_hash = base64.b64encode(hashlib.sha256(program.encode()).digest()).decode()
     parts = [
-        f'<script type="text/plain" id="part-{name}">{one.packed or packed(one.data)}</script>'
-        for name, one in sections.items()
-        if one.data is not None
+        f'<script type="text/plain" id="part-{name}">{part.packed or packed(part.data)}</script>'
+        for name, part in sections.items()
+        if part.data is not None
     ]
     return _DOCUMENT.format(
-        policy=_POLICY.format(hash=hashed),
+        policy=_POLICY.format(hash=program_hash),
         title=html.escape(head["title"]),
         style=asset("page.css"),
         parts="\n".join(parts),
@@ -73,26 +73,27 @@ def document(subject: Subject) -> str:
 
 
 def head_of(subject: Subject, sections: dict[str, Section]) -> dict[str, Any]:
-    """What src/page/page.ts calls Head."""
+    """Returns the Head of src/page/page.ts."""
     names = [path.name for path in subject.files]
     shown = printable(", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else ""))
     return {
         "title": f"opspan: {shown or 'a trace'}",
-        "about": about(subject.found),
+        "about": about(subject.analysis),
         "editor": subject.editor,
         "sections": [
-            {"name": name, "title": one.title, "why": one.why, "command": one.command} for name, one in sections.items()
+            {"name": name, "title": part.title, "why": part.why, "command": part.command}
+            for name, part in sections.items()
         ],
     }
 
 
 def in_script(data: Any) -> str:
-    """JSON that stands in a script element whatever the texts in it are: "<" can begin what ends the element."""
+    """Writes JSON for a script element. "<" is escaped, because a text could end the element."""
     return as_json(data).replace("<", "\\u003c")
 
 
 def asset(name: str) -> str:
-    """A file that was built from src/page."""
+    """Returns a file that was built from src/page; raises MissingPackage if it could not be built."""
     try:
         return libraries.page(name).read_text(encoding="utf-8")
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""A tree as src/page/flame.ts draws it: its largest frames, and the others as one frame wherever they are."""
+"""The data of a flame graph for src/page/flame.ts: its largest frames; the others are merged in each parent."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ _col = pl.col
 
 
 def flame(nodes: pl.DataFrame) -> dict[str, Any]:
-    """`nodes`: parent (a row), name, kind, cpu_ns, device_ns, of its own; each after its parent."""
+    """Returns the graph of `nodes`: parent (an earlier row), name, kind, and the self times cpu_ns and device_ns."""
     measures = [measure for measure in MEASURES if nodes[measure].sum()]
     if not measures:
         return {"names": [], "kinds": [], "frames": {"name": [], "kind": [], "parent": []}, "own": {}, "notes": []}
-    whole = nodes.select("parent", *(totals(nodes["parent"], nodes[measure]).alias(measure) for measure in measures))
-    # What is around a frame is as large, or larger, and stands before it.
-    kept = nodes.select("name", "kind", "parent", *measures).with_row_index("row").with_columns(sizes(whole, measures))
-    kept = kept.filter(_col("size") > 0).sort("size", descending=True, maintain_order=True).head(MOST_FRAMES)
-    kept = renumbered(kept)
-    places = kept.select("row").with_row_index("place")
-    rest = _rest(whole.with_row_index("row"), places, measures)
-    frames = pl.concat(
-        [kept.select("name", "kind", "parent", *measures), rest.drop("count")],
-        how="vertical_relaxed",
+    inclusive = nodes.select(
+        "parent", *(totals(nodes["parent"], nodes[measure]).alias(measure) for measure in measures)
     )
+    # Parents are at least as large as their children and come before them: so head() keeps all parents.
+    shown = (
+        nodes.select("name", "kind", "parent", *measures).with_row_index("row").with_columns(sizes(inclusive, measures))
+    )
+    shown = shown.filter(_col("size") > 0).sort("size", descending=True, maintain_order=True)
+    shown = renumbered(shown.head(MOST_FRAMES))
+    places = shown.select("row").with_row_index("place")
+    rest = _rest(inclusive.with_row_index("row"), places, measures)
+    frames = pl.concat([shown.select("name", "kind", "parent", *measures), rest.drop("count")], how="vertical_relaxed")
     left_out = int(rest["count"].sum())
     names, name = numbered(frames["name"].fill_null(""))
     kinds, kind = numbered(frames["kind"])
     return {
-        "names": [text(one or "(no name)", LONGEST_NAME) for one in names],
+        "names": [text(frame or "(no name)", LONGEST_NAME) for frame in names],
         "kinds": kinds.to_list(),
         "frames": {"name": name.to_list(), "kind": kind.to_list(), "parent": values(frames["parent"])},
         "own": {measure: values(frames[measure]) for measure in measures},
@@ -46,16 +47,16 @@ def flame(nodes: pl.DataFrame) -> dict[str, Any]:
     }
 
 
-def _rest(whole: pl.DataFrame, places: pl.DataFrame, measures: list[str]) -> pl.DataFrame:
-    """Returns, for each kept frame and for the root, one frame that stands for all in it that was not kept."""
-    lost = whole.join(places, on="row", how="anti").filter(pl.any_horizontal(_col(name) > 0 for name in measures))
+def _rest(inclusive: pl.DataFrame, places: pl.DataFrame, measures: list[str]) -> pl.DataFrame:
+    """Returns, for each kept frame and for the root, one frame in place of the frames inside it that were not kept."""
+    lost = inclusive.join(places, on="row", how="anti").filter(pl.any_horizontal(_col(name) > 0 for name in measures))
     first = lost.join(lost.select(parent="row"), on="parent", how="anti", nulls_equal=False)
-    within = totals(whole["parent"], whole["row"].is_in(lost["row"].implode()).cast(pl.Int64))
+    within = totals(inclusive["parent"], inclusive["row"].is_in(lost["row"].implode()).cast(pl.Int64))
     sums = first.with_columns(count=within.gather(first["row"])).join(
         places, left_on="parent", right_on="row", how="left", maintain_order="left"
     )
     rest = sums.group_by("place", maintain_order=True).agg(_col("count", *measures).sum())
-    said = pl.format("{} small frames", _col("count"))
+    name = pl.format("{} small frames", _col("count"))
     return rest.select(
-        said.alias("name"), pl.lit(REST).alias("kind"), _col("place").alias("parent"), *measures, "count"
+        name.alias("name"), pl.lit(REST).alias("kind"), _col("place").alias("parent"), *measures, "count"
     )

@@ -1,4 +1,4 @@
-"""What ran on devices: kernels by name or by launch, the ops that launched them; copies and fills apart."""
+"""The work of devices: kernels by name or by launch, and the ops that launched them; copies and fills apart."""
 
 from __future__ import annotations
 
@@ -61,18 +61,9 @@ _BY_LAUNCH = (
     *_TIMES,
     *_USE,
 )
-_COPIES = (
-    RANK,
-    DEVICE_ID,
-    FROM,
-    TO,
-    COPIES,
-    replace(SIZE, bar=True),
-    replace(COPY_TIME, bar=True),
-    SPEED,
-)
+_COPIES = (RANK, DEVICE_ID, FROM, TO, COPIES, replace(SIZE, bar=True), replace(COPY_TIME, bar=True), SPEED)
 _FILLS = (Field("name", "Fill", "name"), *_TIMES[:2], *_TIMES[3:])
-# What a source may lack, in words.
+# Columns that a source may lack -> their names in a sentence.
 _LACKING = {
     "blocks_per_sm": "blocks per multiprocessor",
     "occupancy": "occupancy",
@@ -85,13 +76,13 @@ _LACKING = {
 
 
 def section(subject: Subject) -> Section:
-    found = subject.found
-    rows = table_of(found, Options("kernel")).rows
+    analysis = subject.analysis
+    rows = table_of(analysis, Options("kernel")).rows
     is_kernel = _col("kind").is_in(KERNELS)
     kernels = rows.filter(is_kernel)
     if not rows.height:
-        return Section("Kernels", None, "Nothing ran on a device in this trace", device_command(found.tables))
-    trace = found.attributed
+        return Section("Kernels", None, "Nothing ran on a device in this trace", device_command(analysis.tables))
+    trace = analysis.attributed
     work = launched(trace.work, trace.devices).filter(is_kernel)
     work = work.with_columns(trace.ranges["name"].gather(work["range"]).alias("op"))
     launches = _launches(work)
@@ -112,7 +103,7 @@ def section(subject: Subject) -> Section:
                 {"name": text(str(name)), "ns": ns} for name, ns in kernels.select("name", "device_ns").head(TOP).rows()
             ],
             "tensor_cores": [{"uses": uses, "ns": ns} for uses, ns in time.items()],
-            "copies": table(found.copies, _COPIES) if found.copies.height else None,
+            "copies": table(analysis.copies, _COPIES) if analysis.copies.height else None,
             "fills": table(fills, _FILLS) if fills.height else None,
             "notes": _notes(kernels, launches),
         },
@@ -129,14 +120,13 @@ def _launches(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _table(rows: pl.DataFrame, columns: tuple[Field, ...]) -> dict[str, Any]:
-    """Without columns of nothing: what the source does not have is said once, in the notes."""
-    share = (_col("device_ns") / _col("device_ns").sum()).fill_nan(0.0)
-    rows = rows.with_columns(share=share)
+    """Leaves empty columns out: the notes say once what the source lacks."""
+    rows = rows.with_columns(share=(_col("device_ns") / _col("device_ns").sum()).fill_nan(0.0))
     return table(rows, with_values(columns, rows))
 
 
 def _ops(launches: pl.DataFrame, kernels: pl.DataFrame) -> list[dict[str, Any]]:
-    """For each kernel by name the ops that launched it, those with most time first, and its names in full."""
+    """Returns, for each kernel by name, the ops that launched it, those with most time first, and its full names."""
     by = ("kind", "name", "op")
     by_op = in_order(launches.group_by(by).agg(_col(WORK_ORDER).sum()), WORK_ORDER, by)
     by_op = by_op.group_by("kind", "name", maintain_order=True).agg(
@@ -146,10 +136,10 @@ def _ops(launches: pl.DataFrame, kernels: pl.DataFrame) -> list[dict[str, Any]]:
     full = launches.group_by("kind", _col("name").cast(pl.String)).agg(
         _col("full_name").drop_nulls().unique().sort().head(MOST_OPS)
     )
-    found = kernels.select("kind", "name").join(
+    joined = kernels.select("kind", "name").join(
         by_op, on=["kind", "name"], how="left", nulls_equal=True, maintain_order="left"
     )
-    found = found.join(full, on=["kind", "name"], how="left", nulls_equal=True, maintain_order="left")
+    joined = joined.join(full, on=["kind", "name"], how="left", nulls_equal=True, maintain_order="left")
     return [
         {
             "op": ["(in none)" if op is None else text(op) for op in row["op"]],
@@ -158,13 +148,15 @@ def _ops(launches: pl.DataFrame, kernels: pl.DataFrame) -> list[dict[str, Any]]:
             "more": max(row["ops"] - MOST_OPS, 0),
             "full": [text(name) for name in row["full_name"] if name != row["name"]],
         }
-        for row in found.to_dicts()
+        for row in joined.to_dicts()
     ]
 
 
 def _notes(kernels: pl.DataFrame, launches: pl.DataFrame) -> list[str]:
     lacking = [
-        said for name, said in _LACKING.items() if not (kernels if name in kernels.columns else launches)[name].count()
+        words
+        for name, words in _LACKING.items()
+        if not (kernels if name in kernels.columns else launches)[name].count()
     ]
     notes = ["Whether a kernel uses tensor cores is told by its name: that is all that every source has"]
     return [*notes, f"This trace does not have: {', '.join(lacking)}"] if lacking else notes

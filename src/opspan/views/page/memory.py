@@ -1,7 +1,7 @@
-"""Memory in use over time, who took it, and what there was of it when it was most.
+"""Memory in use over time, the ops that took it, and the blocks in use at the peak.
 
-Times in this section's JSON are since the begin of the trace: those of its clock may be larger than a browser counts.
-A window that somebody chooses consists of whole pieces of time, so that its figures are sums of what stands here.
+Times in this section's JSON count from the begin of the trace, because times of the clock may be too large for a
+browser's numbers. A window that a user chooses consists of whole pieces of time, so its figures are sums of these.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from opspan.views.page.columns import table, text, values
 from opspan.views.page.section import Section, Subject
 
 _col = pl.col
-PIECES = 400  # of the time: a curve on a screen has few more pixels
+PIECES = 400  # of the whole time, about as many as a curve on a screen has pixels
 MOST_PLACES = 64
-MOST_CELLS = 60_000  # of all places: beyond, pieces are joined until there are fewer
+MOST_CELLS = 60_000  # of all places; if there are more, pieces are joined
 MOST_NAMES = 200  # of a place
 MOST_BLOCKS = 2_000  # of a place, and twice as many of all
 _FIGURES = ("calls", *SUMS, *(f"self_{name}" for name in SUMS))
@@ -47,21 +47,21 @@ _BY = {"op": "op", "module": "module", "phase": "phase"}
 
 
 def section(subject: Subject) -> Section:
-    found = subject.found
-    if not found.memory_curve.height:
+    analysis = subject.analysis
+    if not analysis.memory_curve.height:
         why = "No allocation was recorded, so nobody can say who took memory"
-        return Section("Memory", None, why, memory_command(found.tables))
-    pieces = Pieces.of(found.memory_curve["time_ns"], PIECES)
-    first = whole_times(found.attributed)["start_ns"].min()
-    begin_ns = first if isinstance(first, int) else pieces.first_ns  # nothing but memory was recorded
-    peaks = memory.QUESTION.rows_of(found, Options("device")).sort(
+        return Section("Memory", None, why, memory_command(analysis.tables))
+    pieces = Pieces.of(analysis.memory_curve["time_ns"], PIECES)
+    first = whole_times(analysis.attributed)["start_ns"].min()
+    begin_ns = first if isinstance(first, int) else pieces.first_ns  # only memory was recorded
+    peaks = memory.QUESTION.rows_of(analysis, Options("device")).sort(
         "allocated_bytes", descending=True, maintain_order=True
     )
     shown = peaks.head(MOST_PLACES)
     cells, joined = _cells(subject, pieces, shown)
     curves, at_peak, blocks = (
-        _of(frame, shown, DEVICE).partition_by(DEVICE, as_dict=True)
-        for frame in (found.memory_curve, memory.QUESTION.rows_of(found, Options("block")), found.allocations)
+        _at_places(frame, shown, DEVICE).partition_by(DEVICE, as_dict=True)
+        for frame in (analysis.memory_curve, memory.QUESTION.rows_of(analysis, Options("block")), analysis.allocations)
     )
     most_blocks = min(MOST_BLOCKS, 2 * MOST_BLOCKS // shown.height)
     places = [
@@ -90,13 +90,13 @@ def section(subject: Subject) -> Section:
     )
 
 
-def _of(rows: pl.DataFrame, places: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-    """The rows of these places: there may be many thousands more, which nobody is shown."""
+def _at_places(rows: pl.DataFrame, places: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
+    """Returns the rows of these places, because there may be many thousands of others, which are not shown."""
     return rows.join(places.select(keys), on=keys, how="semi", nulls_equal=True, maintain_order="left")
 
 
 def _titles(subject: Subject, places: pl.DataFrame) -> list[str]:
-    devices = subject.found.tables.devices
+    devices = subject.analysis.tables.devices
     names = {row[:2]: row[2] for row in devices.select("rank", "device_id", _col("name").cast(pl.String)).rows()}
     several = [name for name in ("rank", "pid") if places[name].n_unique() > 1]
     titles = []
@@ -109,7 +109,7 @@ def _titles(subject: Subject, places: pl.DataFrame) -> list[str]:
 
 
 def _curve(rows: pl.DataFrame, pieces: Pieces, begin_ns: int) -> dict[str, list[Any]]:
-    """Returns the first and the last moment of each piece, and those with least and most: a screen can show no more."""
+    """Returns the first and the last moment of each piece, and those with least and most: a screen cannot show more."""
     if rows.height > PIECES:
         at, allocated, reserved = _col("at"), _col("allocated_bytes"), _col("reserved_bytes")
         moments = (
@@ -136,11 +136,12 @@ def reserved_known(rows: pl.DataFrame) -> bool:
 
 
 def _cells(subject: Subject, pieces: Pieces, places: pl.DataFrame) -> tuple[dict[Any, pl.DataFrame], int]:
-    """What each op did in each piece, by place; and how many pieces were joined to one so that it is not too much."""
-    found = subject.found
-    # All processes of a device: the calls of a name are those of each process, if any of them took memory in it.
-    events = _of(found.tables.memory, places, ("rank", "device_id"))
-    cells = _of(in_pieces(found.attributed.ranges, events, pieces), places, DEVICE)
+    """Returns the figures of each op in each piece, by place; and how many pieces were joined into one to limit their
+    number."""
+    analysis = subject.analysis
+    # Events of all processes of a device: `calls` counts those of each process, if any process took memory in the op.
+    events = _at_places(analysis.tables.memory, places, ("rank", "device_id"))
+    cells = _at_places(in_pieces(analysis.attributed.ranges, events, pieces), places, DEVICE)
     most = cells.group_by(*DEVICE, "name", maintain_order=True).agg(_col("allocation_bytes", "allocation_count").sum())
     most = most.sort("allocation_bytes", "allocation_count", descending=True, maintain_order=True)
     names = most.group_by(DEVICE, maintain_order=True).head(MOST_NAMES).select(*DEVICE, "name")
@@ -163,8 +164,8 @@ def _ops(cells: pl.DataFrame | None) -> dict[str, Any]:
 
 
 def _blocks(subject: Subject, blocks: pl.DataFrame, most: int, begin_ns: int) -> dict[str, Any]:
-    """The largest, each with the range that was open on its thread when it was taken."""
-    ranges = subject.found.attributed.ranges
+    """Returns the largest blocks, each with the range that was open on its thread when it was taken."""
+    ranges = subject.analysis.attributed.ranges
     known = blocks.filter(pl.coalesce("alloc_ns", "free_ns").is_not_null())
     rows = known.sort("bytes", descending=True, nulls_last=True, maintain_order=True).head(most)
     inside = innermost(ranges, rows.rename({"alloc_ns": "time_ns"}))
@@ -181,19 +182,19 @@ def _blocks(subject: Subject, blocks: pl.DataFrame, most: int, begin_ns: int) ->
 
 
 def _at_peak(blocks: pl.DataFrame | None) -> list[dict[str, Any]]:
-    found = []
+    tables = []
     for by, title in _BY.items():
         if blocks is None or (by != "op" and not blocks[by].count()):
-            continue  # nothing is in a module, or in a phase
+            continue  # not known, or all are outside of modules, or of phases
         sums = blocks.group_by(name=by, maintain_order=True).agg(blocks=pl.len(), bytes=_col("bytes").sum())
         sums = sums.sort("bytes", "blocks", descending=True, maintain_order=True)
         sums = sums.with_columns(_col("name").fill_null("(in none)"))
-        found.append({"title": title, "rows": table(sums, _AT_PEAK)})
-    return found
+        tables.append({"title": title, "rows": table(sums, _AT_PEAK)})
+    return tables
 
 
 def _notes(subject: Subject, places: int) -> list[str]:
-    events = subject.found.tables.memory.filter(_col("event").is_in(["alloc", "free"]))
+    events = subject.analysis.tables.memory.filter(_col("event").is_in(["alloc", "free"]))
     untimed = events["time_ns"].null_count()
     notes = []
     if places > MOST_PLACES:

@@ -1,4 +1,4 @@
-"""Modules as a tree, and where the time went, as a flame graph of them and of calls."""
+"""The tree of modules with their times, and flame graphs of modules and of calls."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ import polars as pl
 from opspan.analysis.call_tree import call_tree
 from opspan.analysis.module_tree import IN_PHASES, module_frames, module_tree
 from opspan.sources import MODULES
-from opspan.tables import Tables
 from opspan.views.fields import CALLS, Field, with_values
 from opspan.views.missing import labelling_command, without
 from opspan.views.page.columns import MOST_ROWS, renumbered, sizes, table, values
@@ -26,43 +25,33 @@ _col = pl.col
 
 
 def section(subject: Subject) -> Section:
-    trace = subject.found.complete
+    trace = subject.analysis.complete
     calls = flame(call_tree(trace))
     measures = list(calls["own"])
     if not measures:
         why = "No range of this trace has any time, on the host or on a device"
         return Section("Modules", None, why, labelling_command(trace, MODULES))
-    flames = [{"of": "calls", "title": _of_calls(trace), **calls}]
+    title = "Python functions, and the ranges in them" if trace.functions.height else "ranges, as they were nested"
+    flames = [{"of": "calls", "title": title, **calls}]
     if not trace.ranges["module"].count():
         return Section(
             "Modules", {"tree": None, "why": without(trace, "module"), "measures": measures, "flames": flames}
         )
     tree = module_tree(trace)
     flames.insert(0, {"of": "modules", "title": "modules, and the ops in each", **flame(module_frames(trace, tree))})
+    called = trace.ranges.filter(_col("kind") == "module")["name"].unique().cast(pl.String)
     return Section(
-        "Modules", {"tree": _tree(tree, measures, _called(trace)), "why": "", "measures": measures, "flames": flames}
+        "Modules", {"tree": _tree(tree, measures, called), "why": "", "measures": measures, "flames": flames}
     )
 
 
-def _of_calls(trace: Tables) -> str:
-    return "Python functions, and the ranges in them" if trace.functions.height else "ranges, as they were nested"
-
-
-def _called(trace: Tables) -> pl.Series:
-    """The modules whose calls are ranges, which the timeline can show."""
-    return trace.ranges.filter(_col("kind") == "module")["name"].unique().cast(pl.String)
-
-
 def _tree(tree: pl.DataFrame, measures: list[str], ranges: pl.Series) -> dict[str, Any]:
-    """The largest modules, which those that they are in are among: these are as large and stand before them."""
+    """Returns the largest modules. Their parents are among them, because these are at least as large and come first.
+    `ranges`: the modules whose calls are ranges, because the timeline can show only these."""
     tree = tree.with_row_index("row").with_columns(sizes(tree, measures))
-    kept = renumbered(tree.sort("size", descending=True, maintain_order=True).head(MOST_ROWS))
-    more = tree.height - kept.height
-    shown = [
-        Field("name", "Module", "name"),
-        Field("class_name", "Class", "name"),
-        CALLS,
-    ]
+    largest = renumbered(tree.sort("size", descending=True, maintain_order=True).head(MOST_ROWS))
+    more = tree.height - largest.height
+    shown = [Field("name", "Module", "name"), Field("class_name", "Class", "name"), CALLS]
     for measure in measures:
         side = _SIDES[measure]
         shown += [
@@ -77,14 +66,14 @@ def _tree(tree: pl.DataFrame, measures: list[str], ranges: pl.Series) -> dict[st
             ),
         ]
     notes = [f"{more:,} more modules are not in this page: `opspan table --by module` shows all"] if more else []
-    shown_rows = table(kept, with_values(shown, tree), notes)
+    shown_rows = table(largest, with_values(shown, tree), notes)
     for head in shown_rows["columns"]:
-        if "of" in head:  # not of the column, in which a module counts in all that it is in
+        if "of" in head:  # the sum of the column would count a module in each module around it
             head["of"] = tree.filter(_col("parent").is_null())[head["name"]].sum()
             head["whole"] = "the outermost rows"
     return {
         **shown_rows,
-        "parent": kept["parent"].to_list(),
-        "whole": values(kept["module"]),
-        "is_range": kept["module"].is_in(ranges.implode()).fill_null(value=False).to_list(),
+        "parent": largest["parent"].to_list(),
+        "whole": values(largest["module"]),
+        "is_range": largest["module"].is_in(ranges.implode()).fill_null(value=False).to_list(),
     }

@@ -1,4 +1,4 @@
-"""Ops, by each of the ways to group them: their times, their backward, their cost, and where they were called."""
+"""Ops by each of the ways to group them: their times, their backward, their cost, and the stacks that called them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BY = {
     "phase": "phase",
     "step": "step",
 }
-# What the same rows are called in the answer on costs, and the columns in which they are equal.
+# Table -> the answer on costs with the same rows, and the key columns: those of the answer -> those of the table.
 _COST = {
     "name": ("op", {"op": "name"}),
     "shape": ("shape", {"op": "name", "sizes": "sizes"}),
@@ -65,29 +65,29 @@ _COLUMNS = (
 _NONE = "There are no ops or ranges in this trace"
 _MOST_BARS = 10
 MOST_STACKS = 1_000
-_LONGEST_FRAME = 200  # letters: paths are shorter
+_LONGEST_FRAME = 200  # characters: paths are shorter
 _SIDES = {"self_device_ns": ("kernel", "Device, self"), "self_cpu_ns": ("ops", "Host, self")}
 _col = pl.col
 
 
 def section(subject: Subject) -> Section:
-    found = subject.found
-    has_sizes = bool(found.attributed.ranges["sizes"].count())  # of nothing else the cost is known
-    costs = tables_of(found, [by for by, _ in _COST.values()]) if has_sizes else {}
-    events = event_frames(found)
-    tables = {by: table_of(found, Options(by), events) for by in _BY}
+    analysis = subject.analysis
+    has_sizes = bool(analysis.attributed.ranges["sizes"].count())  # costs are only known for ops with sizes
+    costs = tables_of(analysis, [by for by, _ in _COST.values()]) if has_sizes else {}
+    events = event_frames(analysis)
+    tables = {by: table_of(analysis, Options(by), events) for by in _BY}
     ops = tables["name"].rows
-    if tables["name"].notes:  # there are none, or kernels alone
-        return Section("Operators", None, _NONE, labelling_command(found.tables))
+    if tables["name"].notes:  # no ops at all, or kernels only
+        return Section("Operators", None, _NONE, labelling_command(analysis.tables))
     has_device = bool(ops["self_device_ns"].sum())
     shown: list[dict[str, Any]] = []
-    for by, one in tables.items():
-        if one.notes:  # all rows would be one group
-            shown.append({"by": by, "title": _BY[by], "why": one.notes[0]})
+    for by, by_table in tables.items():
+        if by_table.notes:  # all rows would be one group
+            shown.append({"by": by, "title": _BY[by], "why": by_table.notes[0]})
             continue
-        rows = _with_cost(by, _with_backward(found, by, one.rows), costs)
+        rows = _with_cost(by, _with_backward(analysis, by, by_table.rows), costs)
         if has_device and by in _OF_OPS:
-            rows = _with_tensor_cores(found, by, rows)
+            rows = _with_tensor_cores(analysis, by, rows)
         if by in _OUTSIDE:
             rows = rows.with_columns(_col(by).cast(pl.String).fill_null(_OUTSIDE[by]))
         if by == "stack":
@@ -104,12 +104,12 @@ def section(subject: Subject) -> Section:
         )
     return Section(
         "Operators",
-        {"bars": _bars(ops, has_device), "tables": shown, "pairs": _pairs(found), "stacks": _stacks(found)},
+        {"bars": _bars(ops, has_device), "tables": shown, "pairs": _pairs(analysis), "stacks": _stacks(analysis)},
     )
 
 
 def _with_backward(analysis: Analysis, by: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """What a table of torch's columns does not have; of several ranks, which its rows tell apart, only pairs say it."""
+    """Adds the times of the backward, which torch's table lacks. Tables with a row per rank stay without them."""
     if by not in _OF_OPS or "rank" in rows.columns:
         return rows
     sums = averages(analysis.attributed.ranges, analysis.attributed.work, by)
@@ -146,7 +146,7 @@ def _called(stack: str) -> str:
 
 
 def _bars(ops: pl.DataFrame, has_device: bool) -> list[dict[str, Any]]:
-    """The ops with the most time of their own, of all ranks, and all others as one."""
+    """Returns the ops with the most self time over all ranks, and the sum of the others."""
     bars = []
     for column, (kind, title) in _SIDES.items():
         sums = ops.group_by("name", maintain_order=True).agg(_col(column).sum()).filter(_col(column) > 0)
@@ -186,15 +186,15 @@ def _stacks(analysis: Analysis) -> dict[str, Any]:
         above = above.filter(~above.is_in(used.implode()))
         used = pl.concat([used, above])
         above = frames["parent"].gather(above).drop_nulls().unique()
-    kept = renumbered(frames.with_row_index("row").filter(_col("row").is_in(used.implode())))
-    place = kept.select(frame="row").with_row_index("place")
+    shown_frames = renumbered(frames.with_row_index("row").filter(_col("row").is_in(used.implode())))
+    place = shown_frames.select(frame="row").with_row_index("place")
     shown = shown.join(place, on="frame", how="left", maintain_order="left")
-    names, number = numbered(kept["name"].cast(pl.String).fill_null(""))
+    names, number = numbered(shown_frames["name"].cast(pl.String).fill_null(""))
     columns = ("count", "self_cpu_ns", "self_device_ns", "cpu_ns", "device_ns")
     return {
         "why": "",
         "names": [text(name or "(no name)", _LONGEST_FRAME) for name in names],
-        "frames": {"name": number.to_list(), "parent": kept["parent"].to_list()},
+        "frames": {"name": number.to_list(), "parent": shown_frames["parent"].to_list()},
         "rows": {"name": values(shown["name"]), "frame": shown["place"].to_list()}
         | {column: values(shown[column]) for column in columns},
         "more": more,

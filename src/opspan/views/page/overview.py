@@ -1,4 +1,4 @@
-"""What this is, where its time went, and what is wrong with it: what people see first."""
+"""The first section: the source of the trace, its times, and its findings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from opspan.views.page.columns import table, text, values
 from opspan.views.page.overview_findings import findings
 from opspan.views.page.overview_steps import steps
 from opspan.views.page.section import Section, Subject
-from opspan.views.summary import WHY_IDLE, top
+from opspan.views.summary import top
 
 _col = pl.col
 _TOP = 8
@@ -68,38 +68,38 @@ _ISSUES = (
 
 
 def section(subject: Subject) -> Section:
-    found = subject.found
+    analysis = subject.analysis
     return Section(
         "Overview",
         {
             "cards": _cards(subject),
             "ranks": _ranks(subject),
             "devices": _devices(subject),
-            "steps": steps(found),
+            "steps": steps(analysis),
             "idle": _idle(subject),
             "findings": findings(subject),
             "ops": _top(subject, "name"),
             "modules": _top(subject, "module"),
-            "coverage": [text(line) for line in (*coverage_lines(found.coverage), *lines(found, "name"))],
+            "coverage": [text(line) for line in (*coverage_lines(analysis.coverage), *lines(analysis, "name"))],
             "issues": _issues(subject),
         },
     )
 
 
 def _cards(subject: Subject) -> list[dict[str, Any]]:
-    """Figures that people ask for first."""
-    found = subject.found
-    whole, steps = found.whole_devices, lengths(found)
-    time = int(whole["time_ns"].sum())
-    work, on_cores, unknown = (int(whole[f"{name}_ns"].sum()) for name in ("work", "tensor_core", "unknown_core"))
-    peaks = found.memory_peaks.filter(_col("device_id").is_not_null())
+    """Returns the figures at the top of the page."""
+    analysis = subject.analysis
+    devices, steps = analysis.whole_devices, lengths(analysis)
+    time = int(devices["time_ns"].sum())
+    work, on_cores, unknown = (int(devices[f"{name}_ns"].sum()) for name in ("work", "tensor_core", "unknown_core"))
+    peaks = analysis.memory_peaks.filter(_col("device_id").is_not_null())
     cards = [
-        ("Recorded time", found.whole_breakdown["time_ns"].max(), "ns"),
-        ("Profiler at work before and after it", overhead_outside_ns(found.attributed) or None, "ns"),
+        ("Recorded time", analysis.whole_breakdown["time_ns"].max(), "ns"),
+        ("Profiler at work before and after it", overhead_outside_ns(analysis.attributed) or None, "ns"),
         ("Steps", steps.steps or None, "count"),
         ("Median step", steps.median_ns, "ns"),
         ("Mean step", steps.mean_ns if steps.steps > 1 else None, "ns"),
-        ("Busy, of the whole time of devices", whole["busy_ns"].sum() / time if time else None, "share"),
+        ("Busy, of the whole time of devices", devices["busy_ns"].sum() / time if time else None, "share"),
         ("Kernel time on tensor cores", on_cores / work if work and is_told(unknown, work) else None, "share"),
         ("Kernel time that may be on tensor cores", unknown / work if not is_told(unknown, work) else None, "share"),
         ("Most memory of a device", peaks["allocated_bytes"].max(), "bytes"),
@@ -108,69 +108,69 @@ def _cards(subject: Subject) -> list[dict[str, Any]]:
 
 
 def _ranks(subject: Subject) -> dict[str, Any]:
-    found = subject.found
-    whole = whole_times(found.by_lane.attributed)
-    by_lane = whole.group_by("rank").agg(
+    analysis = subject.analysis
+    times = whole_times(analysis.by_lane.attributed)
+    by_lane = times.group_by("rank").agg(
         _col("start_ns").min(), time_ns=_col("end_ns").max() - _col("start_ns").min(), processes=pl.len()
     )
-    by_rank = by_lane if found.lanes is None else found.lanes.back(by_lane)
+    by_rank = by_lane if analysis.lanes is None else analysis.lanes.back(by_lane)
     by_rank = by_rank.group_by("rank").agg(
         _col("start_ns").min(), _col("time_ns").sum(), _col("processes").max(), cycles=pl.len()
     )
-    if found.lanes is None:
+    if analysis.lanes is None:
         by_rank = by_rank.drop("cycles")
     rows = pl.DataFrame(
         [
             {
-                "rank": one.rank,
-                "tool": " ".join(part for part in (one.tool or one.source, one.tool_version) if part),
-                "host": one.host,
-                "files": ", ".join(one.paths),
+                "rank": metadata.rank,
+                "tool": " ".join(part for part in (metadata.tool or metadata.source, metadata.tool_version) if part),
+                "host": metadata.host,
+                "files": ", ".join(metadata.paths),
             }
-            for one in found.tables.ranks
+            for metadata in analysis.tables.ranks
         ],
         schema={"rank": pl.Int32, "tool": pl.String, "host": pl.String, "files": pl.String},
     )
     rows = rows.join(by_rank, on="rank", how="left", maintain_order="left")
-    utc_ns = _col("start_ns") + pl.lit(found.tables.origin_utc_ns, dtype=pl.Int64)
+    utc_ns = _col("start_ns") + pl.lit(analysis.tables.origin_utc_ns, dtype=pl.Int64)
     rows = rows.with_columns(began=utc_ns.cast(pl.Datetime("ns")).dt.strftime("%Y-%m-%d %H:%M:%S"))
     return table(rows, with_values(_RANKS, rows))
 
 
 def _devices(subject: Subject) -> dict[str, Any]:
-    found = subject.found
-    whole = found.whole_devices
-    if not whole.height:
+    analysis = subject.analysis
+    times = analysis.whole_devices
+    if not times.height:
         why = "Nothing ran on a device in this trace"
-        return {"rows": None, "why": why, "command": device_command(found.tables)}
-    about_it = found.tables.devices.select("rank", "device_id", "name", "memory_bytes", "capability")
-    about_it = about_it.unique(["rank", "device_id"], keep="first", maintain_order=True)
-    rows = whole.join(use(whole, DEVICE), on=[*DEVICE, "step"], nulls_equal=True, maintain_order="left")
-    rows = rows.join(about_it, on=["rank", "device_id"], how="left", maintain_order="left")
+        return {"rows": None, "why": why, "command": device_command(analysis.tables)}
+    properties = analysis.tables.devices.select("rank", "device_id", "name", "memory_bytes", "capability")
+    properties = properties.unique(["rank", "device_id"], keep="first", maintain_order=True)
+    rows = times.join(use(times, DEVICE), on=[*DEVICE, "step"], nulls_equal=True, maintain_order="left")
+    rows = rows.join(properties, on=["rank", "device_id"], how="left", maintain_order="left")
     rows = rows.with_columns(_col("pid").cast(pl.String))
     rows = rows.drop(name for name in PROCESS if rows[name].n_unique() == 1)
     return {"rows": table(rows, with_values(_DEVICES, rows))}
 
 
 def _idle(subject: Subject) -> dict[str, Any] | None:
-    """For how long devices had nothing to do, why, and what the host was in for most of it."""
-    parts = idle.parts(subject.found, Options("device"))
+    """Returns how long devices were idle, the reasons, and the ops that the host was in meanwhile."""
+    parts = idle.parts(subject.analysis, Options("device"))
     rows = idle.rows(parts, Options("device"))
     if not rows.height:
         return None
-    ops = idle.QUESTION.rows_of(subject.found, Options()).head(_TOP)
+    ops = idle.QUESTION.rows_of(subject.analysis, Options()).head(_TOP)
     return {
-        "device_ns": int(subject.found.whole_devices["time_ns"].sum()),
+        "device_ns": int(subject.analysis.whole_devices["time_ns"].sum()),
         "before_work_ns": int(parts["work"].rows["before_work_ns"][0]),
         "causes": [
-            {"name": why, "title": WHY_IDLE[why].capitalize(), "ns": int(rows[f"{why}_ns"].sum())} for why in WHY
+            {"name": why, "title": idle.WHY_IDLE[why].capitalize(), "ns": int(rows[f"{why}_ns"].sum())} for why in WHY
         ],
         "ops": {"name": values(ops["op"]), "ns": values(ops["time_ns"])},
     }
 
 
 def _top(subject: Subject, by: str) -> dict[str, Any]:
-    rows = top(subject.found, by)
+    rows = top(subject.analysis, by)
     time = rows.columns[1]
     shown = rows.head(_TOP)
     return {
@@ -182,7 +182,7 @@ def _top(subject: Subject, by: str) -> dict[str, Any]:
 
 
 def _issues(subject: Subject) -> dict[str, Any] | None:
-    issues = subject.found.tables.issues
+    issues = subject.analysis.tables.issues
     worst = issues.sort(_col("severity").to_physical(), descending=True, maintain_order=True)
     shown = worst.head(_MOST_ISSUES)
     more = worst.height - shown.height

@@ -1,4 +1,4 @@
-"""What is wrong with the run: each finding with the places in the page that it is about."""
+"""The findings, each with the ops, modules, ranks and ranges in the page that it is about."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from opspan.views.page.columns import text
 from opspan.views.page.section import Subject
 
 _MOST_PLACES = 3  # of a finding, of each kind
-# The section that shows what a command prints.
+# Verb -> the section that shows what it prints.
 _SECTIONS = {"table": "operators", "comm": "distributed", "memory": "memory", "diff": "compare"}
 
 
 def findings(subject: Subject) -> dict[str, Any]:
-    several = len(subject.found.tables.ranks) > 1
+    several = len(subject.analysis.tables.ranks) > 1
     return {
-        "rows": [_finding(row, several) for row in rows_of_one(subject.found, Options(files=subject.files)).to_dicts()]
+        "rows": [
+            _finding(row, several) for row in rows_of_one(subject.analysis, Options(files=subject.files)).to_dicts()
+        ]
     }
 
 
@@ -43,15 +45,17 @@ def _finding(row: dict[str, Any], several: bool) -> dict[str, Any]:
         "modules": [text(name) for name in row["modules"][:_MOST_PLACES]],
         "ranks": row["ranks"] if several else [],
         "ranges": [
-            {"rank": one["rank"], "from": str(one["start_ns"]), "to": str(one["end_ns"])}
-            | {"time": time_text(one["end_ns"] - one["start_ns"])}
-            for one in sorted(row["ranges"], key=lambda one: one["start_ns"] - one["end_ns"])[:_MOST_PLACES]
+            {"rank": stretch["rank"], "from": str(stretch["start_ns"]), "to": str(stretch["end_ns"])}
+            | {"time": time_text(stretch["end_ns"] - stretch["start_ns"])}
+            for stretch in sorted(row["ranges"], key=lambda stretch: stretch["start_ns"] - stretch["end_ns"])[
+                :_MOST_PLACES
+            ]
         ],
     }
 
 
 def _section(command: str) -> str:
-    """The name of a section, or nothing."""
+    """Returns the section that shows what the command prints, or ""."""
     if command.startswith("opspan table") and "--by kernel" in command:
         return "kernels"
     verb = re.match(r"opspan (\w+)", command)

@@ -1,4 +1,4 @@
-"""The steps of each process by what their time went to, and the average one."""
+"""The steps of each process, with the kinds of time that they consist of, and the average step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opspan.questions import Options
 from opspan.views.page.columns import text, values
 from opspan.views.steps import QUESTION
 
-MOST_BARS = 200  # of a process: more would be thinner than a pixel on a small screen
+MOST_BARS = 200  # of a process: more bars would be thinner than a pixel on a small screen
 MOST_OF_ALL = 4_000
 MOST_PROCESSES = 64
 _col = pl.col
@@ -31,21 +31,21 @@ TITLES = {
 
 
 def steps(analysis: Analysis) -> dict[str, Any]:
-    said = QUESTION.answer_of(analysis, Options())
-    rows = said.rows
+    steps_answer = QUESTION.answer_of(analysis, Options())
+    rows = steps_answer.rows
     kinds = [kind for kind in KINDS if rows[f"{kind}_ns"].sum()]
     processes = rows.partition_by(PROCESS, as_dict=True, maintain_order=True)
     shown = list(processes.items())[:MOST_PROCESSES]
     most = max(min(MOST_BARS, MOST_OF_ALL // max(len(shown), 1)), 1)
     several = [name for name in PROCESS if rows[name].n_unique() > 1]
-    if rows["rank"].n_unique() == len(processes):  # then that is enough to tell them apart
+    if rows["rank"].n_unique() == len(processes):  # ranks alone tell the processes apart
         several = several[:1]
-    notes = [text(note) for note in said.notes]
+    notes = [text(note) for note in steps_answer.notes]
     if len(processes) > len(shown):
         notes.append(f"{len(processes) - len(shown):,} more processes are not in this page: `opspan steps` has all")
     return {
         "kinds": [{"name": kind, "title": TITLES[kind]} for kind in kinds],
-        "processes": [_process(some, kinds, most, several) for _, some in shown],
+        "processes": [_process(of_process, kinds, most, several) for _, of_process in shown],
         "notes": notes,
     }
 

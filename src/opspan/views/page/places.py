@@ -1,4 +1,4 @@
-"""Where a run was: its files, hosts, processes and devices."""
+"""The places of a run: its files, hosts, processes and devices."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _COLUMNS = (
 
 
 def places(analysis: Analysis) -> pl.DataFrame:
-    """rank, pid, device_id, place, at: each device of a process, or process without one, in as few words as tell it
-    from the others, and its number from 0."""
+    """Returns rank, pid, device_id, place, at: a row for each device of a process, and for each process without a
+    device. `place` names it in as few words as tell it from the others; `at` is its number, from 0."""
     process = analysis.whole_breakdown.select(PROCESS).join(
         analysis.whole_devices, on=PROCESS, how="anti", nulls_equal=True
     )
@@ -37,12 +37,12 @@ def places(analysis: Analysis) -> pl.DataFrame:
     rows = pl.concat(frames).unique().sort(DEVICE, nulls_last=True)
     words = {"rank": "rank {}", "pid": "process {}", "device_id": "device {}"}
     named = [name for name in DEVICE if rows[name].n_unique() > 1] or ["rank"]
-    # What is known from the others need not be said: where each process has one device, and each rank one process.
+    # Leaves out the device if each process has one, and the process if each rank has one.
     for more, key in (("device_id", PROCESS), ("pid", ("rank",))):
         if len(named) > 1 and more in named and rows.select(key).n_unique() == rows.height:
             named.remove(more)
-    said = (pl.format(words[name], name).fill_null(f"no {name.removesuffix('_id')}") for name in named)
-    place = pl.concat_str(list(said), separator=", ").alias("place")
+    texts = (pl.format(words[name], name).fill_null(f"no {name.removesuffix('_id')}") for name in named)
+    place = pl.concat_str(list(texts), separator=", ").alias("place")
     return rows.with_columns(place).with_row_index("at").with_columns(_col("at").cast(pl.Int64))
 
 
@@ -66,5 +66,5 @@ def hosts(analysis: Analysis, where: pl.DataFrame) -> dict[str, Any]:
 
 
 def world_size(analysis: Analysis) -> int | None:
-    """How many ranks the program has, as far as its files tell."""
+    """Returns how many ranks the program has, if any file tells."""
     return max((rank.told.world_size for rank in analysis.tables.ranks if rank.told.world_size), default=None)

@@ -1,4 +1,4 @@
-"""The page as a file, and as what a notebook shows."""
+"""The page as a file, and as the output of a notebook cell."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INLINE = '<iframe srcdoc="{page}" style="width: 100%; height: 42rem; border: 0"
 
 
 class Report:
-    """A page. A notebook shows it in a frame of its own."""
+    """A page, which a notebook shows in an iframe."""
 
     def __init__(self, page: str) -> None:
         self.html = page
@@ -26,12 +26,12 @@ class Report:
 
 
 def check(out: Path, sources: Sequence[File], *, overwrite: bool) -> None:
-    """A WriteError where the page must not be written."""
+    """Raises WriteError if the page must not be written to `out`."""
     check_named("page", out, sources, overwrite=overwrite)
 
 
 def write(subject: Subject, out: Path, *, overwrite: bool) -> str:
-    """Write the page to `out`, whole or not at all, and return it."""
+    """Writes the page to `out`, completely or not at all, and returns its text."""
     check(out, [*subject.files, *subject.other_files], overwrite=overwrite)
     page = document(subject)
 
@@ -39,7 +39,7 @@ def write(subject: Subject, out: Path, *, overwrite: bool) -> str:
         path.write_text(page, encoding="utf-8")
         return []
 
-    export(subject.found, out, overwrite=overwrite, name="page", write=put)
+    export(subject.analysis, out, overwrite=overwrite, name="page", write=put)
     return page
 
 
@@ -49,8 +49,8 @@ def report(analysis: Analysis, out: Path | None, other: Analysis | None, *, over
 
 
 def subject_of(analysis: Analysis, other: Analysis | None = None) -> Subject:
-    """With the files that both were read from."""
+    """Returns the subject of a page, with the files that both analyses were read from."""
     files, others = (
-        tuple(map(recorded_file, one.tables.paths)) if one is not None else () for one in (analysis, other)
+        tuple(map(recorded_file, run.tables.paths)) if run is not None else () for run in (analysis, other)
     )
     return Subject(analysis, files, other, others)

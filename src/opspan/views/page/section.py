@@ -1,4 +1,4 @@
-"""What a section is made of, and what it gives."""
+"""The subject of a page, and the data of a section."""
 
 from __future__ import annotations
 
@@ -20,25 +20,24 @@ EDITOR = "vscode://file/{file}:{line}"
 
 @dataclass(frozen=True)
 class Subject:
-    """What a page is about."""
+    """The trace that a page is about, and the run that it is compared with."""
 
-    found: Analysis
+    analysis: Analysis
     files: tuple[File, ...] = ()
-    other: Analysis | None = None  # what it is compared to
+    other: Analysis | None = None
     other_files: tuple[File, ...] = ()
-    editor: str = EDITOR  # how the address of a line of source is made
+    editor: str = EDITOR  # template of the address of a line of source
 
     @property
     def typed(self) -> str:
-        """The files as they are typed behind a command."""
+        """The files as they are typed after a command."""
         return files_text(self.files)
 
 
 @dataclass(frozen=True)
 class Section:
-    """`data` is JSON for src/page/sections/NAME.ts. Where there is none, `why` says so in a sentence, and `command` is
-    what would fill the section. `packed`: the data as it stands in the page, from whoever had to know how large that
-    is."""
+    """`data` is JSON for src/page/sections/NAME.ts. Without data, `why` is a sentence with the reason, and `command`
+    would fill the section. `packed`: the data as it stands in the page, if the section had to measure its size."""
 
     title: str
     data: dict[str, Any] | None
@@ -48,7 +47,7 @@ class Section:
 
 
 def as_json(data: Any) -> str:
-    """`data`: what JSON knows, and in dicts and in lists of dicts columns of numbers, too."""
+    """Writes JSON. `data` may also have columns of numbers, as values of dicts, and of dicts in lists."""
     if isinstance(data, pl.Series):
         return data.alias("").implode().to_frame().write_json().removeprefix('[{"":').removesuffix("}]")
     if isinstance(data, dict):

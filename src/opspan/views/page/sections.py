@@ -1,4 +1,4 @@
-"""The sections of a page, in order: each is the module of its name here, and of its name in src/page/sections."""
+"""The sections of a page, in order. Each has a module of its name here, and one in src/page/sections."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ NAMES = ("overview", "operators", "modules", "kernels", "timeline", "memory", "d
 
 
 def section(name: str, subject: Subject) -> Section:
-    made: Callable[[Subject], Section] = import_module(f"opspan.views.page.{name}").section
-    return made(subject)
+    make: Callable[[Subject], Section] = import_module(f"opspan.views.page.{name}").section
+    return make(subject)

@@ -1,6 +1,6 @@
-"""All that happened over time: a lane for each thread and stream, values over time, arrows from cause to effect.
+"""The timeline: a lane for each thread and stream, counters, and arrows from launches and forward ops.
 
-Shapes come lane by lane, row by row, in order of time: so neither lane nor row is written with each.
+Shapes are ordered by lane, row and time, so the lane and the row of a shape need not be written.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from opspan.views.page.timeline_lanes import TABLES, TimelineLanes, lanes_of
 from opspan.views.page.timeline_looks import FORMS, KINDS, forms, kinds
 
 MOST_SHAPES = 250_000
-MOST_ROWS = 96  # of a lane; functions of Python are about as deep as that
+MOST_ROWS = 96  # of a lane: about as deep as Python functions are nested
 MOST_BYTES = 4_000_000  # in the page
 _MOST_STEPS = 5_000
-_LEAST_HIDDEN, _SHAPES_OF_HIDDEN = 100, 50  # for each name of ranges in blocks that is counted, the most frequent first
-_OF_NUMBER = 7
+_LEAST_HIDDEN, _SHAPES_OF_HIDDEN = 100, 50  # counted names of ranges in blocks: 100, or one per 50 shapes
+_OF_NUMBER = 7  # bytes of a packed number, at most
 _col = pl.col
 
 
 def section(subject: Subject) -> Section:
-    found = subject.found
-    lanes = lanes_of(found)
+    analysis = subject.analysis
+    lanes = lanes_of(analysis)
     if lanes is None:
         why = "Nothing that the program did has a time: the trace holds figures, and no ranges, calls or work"
         return Section("Timeline", None, why, f"opspan summary {subject.typed}")
@@ -49,7 +49,8 @@ def section(subject: Subject) -> Section:
 
 
 def _at_most(data: Any) -> int:
-    """Bytes that it takes at the most, without a look at each number: deflated, ten digits and a comma are fewer."""
+    """Returns an upper bound of the packed size in bytes, without a look at each number: ten digits and a comma deflate
+    to at most _OF_NUMBER bytes."""
     if isinstance(data, dict):
         return sum(map(_at_most, data.values()))
     if isinstance(data, str):
@@ -64,9 +65,9 @@ def _at_most(data: Any) -> int:
 
 
 def _data(subject: Subject, lanes: TimelineLanes, placed: pl.DataFrame, most: int) -> dict[str, Any]:
-    found = subject.found
+    analysis = subject.analysis
     blocks = native.blocks(placed, most)
-    shapes = _drawn(found, lanes, placed, blocks)
+    shapes = _drawn_shapes(analysis, lanes, placed, blocks)
     block = _block_of(placed, blocks)
     names, hidden = _names(lanes, placed, shapes, block, max(_LEAST_HIDDEN, most // _SHAPES_OF_HIDDEN))
     texts, name = numbered(names)
@@ -74,8 +75,8 @@ def _data(subject: Subject, lanes: TimelineLanes, placed: pl.DataFrame, most: in
     gap = (shapes["start_ns"] - end.shift(1)).zip_with(shapes["place"] == shapes["place"].shift(1), shapes["start_ns"])
     is_block = shapes["count"] > 1
     rows = {table: shapes["row"].filter(~is_block & (shapes["table"] == table)) for table in TABLES}
-    inner = self_times(found, rows["ranges"])
-    values_over_time, notes = counters(found, lanes.begin_ns, lanes.length_ns)
+    inner = self_times(analysis, rows["ranges"])
+    values_over_time, notes = counters(analysis, lanes.begin_ns, lanes.length_ns)
     return {
         "begin": str(lanes.begin_ns),
         "length": lanes.length_ns,
@@ -93,19 +94,23 @@ def _data(subject: Subject, lanes: TimelineLanes, placed: pl.DataFrame, most: in
         "form": deltas(shapes["form"].to_physical()),
         "blocks": _blocks(shapes, is_block),
         "inner": inner.fill_null(-1),
-        "details": {table: details(found, table, rows[table]) for table in TABLES},
-        "arrows": _arrows(found, lanes, placed, block, is_block),
+        "details": {table: details(analysis, table, rows[table]) for table in TABLES},
+        "arrows": _arrows(analysis, lanes, placed, block, is_block),
         "counters": values_over_time,
-        "steps": _steps(found, lanes),
-        "merged": _merged(shapes, is_block, blocks),
-        "notes": [*lanes.notes, *notes, *_more_steps(found)],
+        "steps": _steps(analysis, lanes),
+        "merged": {
+            "under_ns": int(blocks["under_ns"][0]),
+            "ranges": int(shapes["count"].filter(is_block).sum()),
+            "of": int(shapes["count"].sum()),
+        },
+        "notes": [*lanes.notes, *notes, *_more_steps(analysis)],
         "perfetto": f"opspan export {subject.typed} run.perfetto-trace",
         "files": subject.typed,
     }
 
 
-def _drawn(analysis: Analysis, lanes: TimelineLanes, placed: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
-    """A row for each shape that is drawn. A block looks like the longest of those in it."""
+def _drawn_shapes(analysis: Analysis, lanes: TimelineLanes, placed: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
+    """Returns a row for each shape that is drawn. A block looks like the longest shape in it."""
     first = lanes.shapes.select("table", "row")[placed["shape"].gather(blocks["first"])]
     longest = lanes.shapes.select("table", "row", "name")[placed["shape"].gather(blocks["longest"])]
     return longest.with_columns(
@@ -120,7 +125,7 @@ def _drawn(analysis: Analysis, lanes: TimelineLanes, placed: pl.DataFrame, block
 
 
 def _block_of(placed: pl.DataFrame, blocks: pl.DataFrame) -> pl.Series:
-    """For each that is placed the number of its block: they come one after the other."""
+    """Returns the number of the block of each placed shape. The shapes of a block follow each other."""
     begins = pl.zeros(placed.height, pl.UInt32, eager=True).scatter(blocks["first"][1:], 1)
     return begins.cum_sum().alias("block")
 
@@ -128,15 +133,14 @@ def _block_of(placed: pl.DataFrame, blocks: pl.DataFrame) -> pl.Series:
 def _names(
     lanes: TimelineLanes, placed: pl.DataFrame, shapes: pl.DataFrame, block: pl.Series, most: int
 ) -> tuple[pl.Series, pl.DataFrame]:
-    """The names of shapes, then further ones of those in blocks; and how often each is in a block."""
+    """Returns the names of shapes, then the frequent names inside blocks; and how often each of these is in a block."""
     together = placed["shape"].filter((shapes["count"] > 1).gather(block))
     inside = lanes.shapes["name"].gather(together).value_counts(sort=True).drop_nulls().head(most)
     return pl.concat([shapes["name"], inside["name"]]), inside
 
 
 def _hidden(texts: pl.Series, hidden: pl.DataFrame) -> dict[str, Any]:
-    at = hidden.join(pl.DataFrame({"name": texts}).with_row_index("at"), on="name")
-    at = at.sort("at")
+    at = hidden.join(pl.DataFrame({"name": texts}).with_row_index("at"), on="name").sort("at")
     return {"name": deltas(at["at"]), "count": at["count"]}
 
 
@@ -151,10 +155,10 @@ def _group(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lanes(lanes: TimelineLanes, shapes: pl.DataFrame) -> list[dict[str, Any]]:
-    drawn = shapes.group_by("place", maintain_order=True).agg(shapes=pl.len(), ranges=_col("count").sum())
-    rows = drawn.with_columns(lane=_col("place") // MOST_ROWS, row=_col("place") % MOST_ROWS)
+    of_place = shapes.group_by("place", maintain_order=True).agg(shapes=pl.len(), ranges=_col("count").sum())
+    rows = of_place.with_columns(lane=_col("place") // MOST_ROWS, row=_col("place") % MOST_ROWS)
     of_lane = rows.group_by("lane", maintain_order=True).agg("row", "shapes", "ranges")
-    said = lanes.lanes.join(of_lane, on="lane", maintain_order="left")
+    lane_rows = lanes.lanes.join(of_lane, on="lane", maintain_order="left")
     return [
         {
             "title": text(lane["title"]),
@@ -167,7 +171,7 @@ def _lanes(lanes: TimelineLanes, shapes: pl.DataFrame) -> list[dict[str, Any]]:
             "shapes": lane["shapes"],
             "ranges": sum(lane["ranges"]),
         }
-        for lane in said.iter_rows(named=True)
+        for lane in lane_rows.iter_rows(named=True)
     ]
 
 
@@ -179,7 +183,7 @@ def _blocks(shapes: pl.DataFrame, is_block: pl.Series) -> dict[str, Any]:
 def _arrows(
     analysis: Analysis, lanes: TimelineLanes, placed: pl.DataFrame, block: pl.Series, is_block: pl.Series
 ) -> dict[str, Any]:
-    """Pairs of shapes, of which at least one stands for itself: from launches to work, from forward to backward ops."""
+    """Returns pairs of shapes, from launches to work and from forward to backward ops, unless both are in blocks."""
     work = analysis.complete.work.select(_from="call", to=pl.int_range(pl.len(), dtype=pl.UInt32))
     ranges = analysis.complete.ranges
     linked = ranges.select(_from="forward", to=pl.int_range(pl.len(), dtype=pl.UInt32)).filter(
@@ -190,12 +194,15 @@ def _arrows(
     shape_of = {
         table: pl.Series([None], dtype=pl.UInt32)
         .new_from_index(0, analysis.complete.frames[table].height)
-        .scatter(some["row"], some["block"])
+        .scatter(of_table["row"], of_table["block"])
         for table in ("ranges", "calls", "work")
-        for some in [rows.filter(_col("table") == table)]
+        for of_table in [rows.filter(_col("table") == table)]
     }
-    both = {"launch": (work, "calls", "work"), "backward": (linked, "ranges", "ranges")}
-    return {name: _pairs(rows, shape_of[one], shape_of[other], is_block) for name, (rows, one, other) in both.items()}
+    kinds = {"launch": (work, "calls", "work"), "backward": (linked, "ranges", "ranges")}
+    return {
+        name: _pairs(rows, shape_of[source], shape_of[target], is_block)
+        for name, (rows, source, target) in kinds.items()
+    }
 
 
 def _pairs(rows: pl.DataFrame, shape_of_from: pl.Series, shape_of_to: pl.Series, is_block: pl.Series) -> dict[str, Any]:
@@ -225,9 +232,3 @@ def _steps(analysis: Analysis, lanes: TimelineLanes) -> dict[str, Any]:
 def _more_steps(analysis: Analysis) -> list[str]:
     more = analysis.iterations.height - _MOST_STEPS
     return [f"{more:,} more steps are not above the axis"] if more > 0 else []
-
-
-def _merged(shapes: pl.DataFrame, is_block: pl.Series, blocks: pl.DataFrame) -> dict[str, int]:
-    together = int(shapes["count"].filter(is_block).sum())
-    of = int(shapes["count"].sum())
-    return {"under_ns": int(blocks["under_ns"][0]), "ranges": together, "of": of}

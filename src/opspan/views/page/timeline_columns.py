@@ -1,4 +1,4 @@
-"""Columns as short JSON: numbers as what they differ from the one before, texts once each."""
+"""Writes columns as short JSON: numbers as differences from the one before, and each text once."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import polars as pl
 from opspan.views.page.columns import LONGEST_TEXT, numbered, text
 
 _col = pl.col
-_LENGTHS = (LONGEST_TEXT, 200, 60)  # of a text, in characters: the first with which all of them fit
+_LENGTHS = (LONGEST_TEXT, 200, 60)  # characters of a text: the first limit with which all texts fit
 _EXACT = 2**53
 MOST_CHARACTERS = 1_000_000
 
 
 def deltas(numbers: pl.Series) -> pl.Series | dict[str, pl.Series]:
-    """Each less the one before; in the page they are added up again. No nulls. Where many of these are the same one
-    after the other, how many there are of each: what is constant, or counts, is two numbers."""
+    """Returns the difference of each number from the one before, which the page adds up again. `numbers` must not have
+    nulls. Runs of equal differences become counts: so numbers that are constant, or count up, take two numbers."""
     number = _col("number").cast(pl.Int64)
     changes = numbers.to_frame("number").select(number.diff().fill_null(number.first())).to_series()
     runs = changes.rle().struct.unnest()
@@ -26,21 +26,21 @@ def deltas(numbers: pl.Series) -> pl.Series | dict[str, pl.Series]:
 
 
 def shown(texts: pl.Series) -> list[str]:
-    """Texts as a page has them: as long as all tables have them, or shorter where that would be too much."""
+    """Cuts texts for a page: to the usual length, or shorter if all texts together would be too long."""
     strings = texts.cast(pl.String)
     lengths = strings.str.len_chars()
     longest = next((most for most in _LENGTHS if lengths.clip(upper_bound=most).sum() <= MOST_CHARACTERS), _LENGTHS[-1])
-    return [text(one, longest) for one in strings]
+    return [text(string, longest) for string in strings]
 
 
 def of_texts(name: str, title: str, column: pl.Series) -> dict[str, Any]:
-    """A column of details: -1 for no text."""
+    """Returns a column of details; -1 stands for null."""
     texts, numbers = numbered(column)
     return {"name": name, "title": title, "unit": "text", "texts": shown(texts), "at": deltas(numbers.fill_null(-1))}
 
 
 def of_numbers(name: str, title: str, unit: str, column: pl.Series) -> dict[str, Any]:
-    """A column of details: `missing` stands for no number. Numbers that the page's program cannot hold are texts."""
+    """Returns a column of details; `missing` stands for null. Numbers too large for the page's program become texts."""
     least, most = column.min(), column.max()
     if not (isinstance(least, int) and isinstance(most, int) and least > -_EXACT and most < _EXACT):
         return of_texts(name, title, column.cast(pl.String))

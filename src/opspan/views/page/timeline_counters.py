@@ -1,8 +1,8 @@
 """Values over time that are drawn as lanes: how busy each device is, how long its queues are, memory, and the program's
 own counters.
 
-A lane has no more points than can be told apart: of each stretch of the trace its highest value, so that no peak is
-lost, and the last.
+A lane has only as many points as a screen can show: of each stretch of the trace the highest value, so that peaks stay,
+and the last.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _NAMES = ("rank", "pid", "name", "domain", "device_id")
 
 
 def counters(analysis: Analysis, begin_ns: int, length_ns: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """The lanes, and sentences on what is not among them."""
+    """Returns the lanes, and sentences on those that are left out."""
     kinds = {
         "utilisation": _utilisation(analysis, begin_ns, length_ns),
-        "queue": _by(analysis.queues.rename({"queued": "value"}), STREAM),
-        "memory": _by(analysis.memory_curve.rename({"allocated_bytes": "value"}), DEVICE),
-        "counter": _by(analysis.tables.counters, _NAMES),
+        "queue": _series_by(analysis.queues.rename({"queued": "value"}), STREAM),
+        "memory": _series_by(analysis.memory_curve.rename({"allocated_bytes": "value"}), DEVICE),
+        "counter": _series_by(analysis.tables.counters, _NAMES),
     }
     lanes, notes = [], []
     for kind, (shown, more) in kinds.items():
         if more:
             which = "of the highest numbers" if kind == "utilisation" else "of the fewest values"
             notes.append(f"{more:,} more lanes of {_PLURAL[kind]} are not drawn, those {which}")
-        lanes += [_lane(kind, one, begin_ns, length_ns) for one in shown]
+        lanes += [_lane(kind, rows, begin_ns, length_ns) for rows in shown]
     return lanes, notes
 
 
@@ -48,9 +48,8 @@ _PLURAL = {"utilisation": "utilisation", "queue": "queues", "memory": "memory", 
 _UNITS = {"utilisation": "share", "queue": "count", "memory": "bytes", "counter": "number"}
 
 
-def _by(rows: pl.DataFrame, keys: tuple[str, ...]) -> tuple[list[pl.DataFrame], int]:
-    """The rows of those keys that have the most values, each by itself, the most first; and how many more keys have
-    any."""
+def _series_by(rows: pl.DataFrame, keys: tuple[str, ...]) -> tuple[list[pl.DataFrame], int]:
+    """Returns the rows of each of the keys with the most values, the most first; and how many other keys there are."""
     rows = rows.select("time_ns", "value", *keys).drop_nulls(("time_ns", "value"))
     if rows.schema["value"].is_float():
         rows = rows.filter(_col("value").is_finite())
@@ -65,35 +64,35 @@ def _by(rows: pl.DataFrame, keys: tuple[str, ...]) -> tuple[list[pl.DataFrame], 
 
 
 def _utilisation(analysis: Analysis, begin_ns: int, length_ns: int) -> tuple[list[pl.DataFrame], int]:
-    """The share of each stretch in which anything ran."""
+    """Returns, for each device, the share of each stretch in which any work ran; and how many devices are left out."""
     work = on_device(analysis.complete.work.select(*_DEVICE, "start_ns", "end_ns", "kind", "is_overhead"))
-    every = distinct(work, _DEVICE).sort(_DEVICE)
-    devices = every.head(_MOST_LANES)
+    all_devices = distinct(work, _DEVICE).sort(_DEVICE)
+    devices = all_devices.head(_MOST_LANES)
     edges = pl.DataFrame({"edge": [begin_ns + length_ns * at // _STRETCHES for at in range(_STRETCHES + 1)]})
     stretches = edges.select(start_ns="edge", end_ns=_col("edge").shift(-1)).filter(_col("end_ns") > _col("start_ns"))
-    asked = devices.join(stretches, how="cross")
-    if not asked.height:
+    pairs = devices.join(stretches, how="cross")
+    if not pairs.height:
         return [], 0
-    busy = time_in(work.select(*_DEVICE, "start_ns", "end_ns"), asked, _DEVICE)
-    share = (busy / (asked["end_ns"] - asked["start_ns"])).round(4)
-    lanes = asked.select(*_DEVICE, time_ns="start_ns", value=share).partition_by(_DEVICE, maintain_order=True)
-    return lanes, every.height - devices.height
+    busy = time_in(work.select(*_DEVICE, "start_ns", "end_ns"), pairs, _DEVICE)
+    share = (busy / (pairs["end_ns"] - pairs["start_ns"])).round(4)
+    lanes = pairs.select(*_DEVICE, time_ns="start_ns", value=share).partition_by(_DEVICE, maintain_order=True)
+    return lanes, all_devices.height - devices.height
 
 
 def _lane(kind: str, rows: pl.DataFrame, begin_ns: int, length_ns: int) -> dict[str, Any]:
-    of = rows.row(0, named=True)
-    title = _TITLES.get(kind) or ": ".join(text(of[name]) for name in ("domain", "name") if of.get(name))
+    key = rows.row(0, named=True)
+    title = _TITLES.get(kind) or ": ".join(text(key[name]) for name in ("domain", "name") if key.get(name))
     if kind == "queue":
-        title = f"{title} of stream {'of unknown number' if of['stream_id'] is None else of['stream_id']}"
+        title = f"{title} of stream {'of unknown number' if key['stream_id'] is None else key['stream_id']}"
     points = rows if kind == "utilisation" else _sampled(rows, begin_ns, length_ns)
     since = (points["time_ns"] - begin_ns).clip(lower_bound=0)
     return {
         "kind": kind,
         "title": title or "counter",
         "unit": _UNITS[kind],
-        "rank": of["rank"] or 0,
-        "pid": of.get("pid"),
-        "device": of.get("device_id"),
+        "rank": key["rank"] or 0,
+        "pid": key.get("pid"),
+        "device": key.get("device_id"),
         "at": deltas(since),
         "values": values(points["value"]),
     }

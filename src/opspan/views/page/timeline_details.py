@@ -1,5 +1,6 @@
-"""What the page says of a shape that is chosen, beside its name and its times: a column each, for the shapes that are
-drawn for themselves."""
+"""The details of a shape that a user chooses, beside its name and times: columns with a row for each shape that is not
+a block.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from opspan.views.page.timeline_columns import of_numbers, of_texts
 
 _col = pl.col
 _TEXT, _NUMBER = "text", "count"
-# name, title, unit
+# Columns: name, title, unit.
 _RANGES = (
     ("seq", "Sequence number", "number"),
     ("sizes", "Sizes", _TEXT),
@@ -64,7 +65,7 @@ _COLUMNS = {"ranges": _RANGES, "calls": _CALLS, "work": _WORK, "gaps": _GAPS, "f
 
 
 def details(analysis: Analysis, table: str, rows: pl.Series) -> list[dict[str, Any]]:
-    """`rows`: of the table, in the order in which their shapes come. Columns that hold nothing are left out."""
+    """Returns the columns of details of `rows`, which are in the order of their shapes. Empty columns are left out."""
     frame = _FRAMES[table](analysis, rows)
     columns = []
     for name, title, unit in _COLUMNS[table]:
@@ -77,23 +78,22 @@ def details(analysis: Analysis, table: str, rows: pl.Series) -> list[dict[str, A
 
 
 def self_times(analysis: Analysis, rows: pl.Series) -> pl.Series:
-    """Returns how much time of each range is that of ranges in it; null where it is not known."""
+    """Returns the time of the ranges inside each range; null if it is not known."""
     ranges = analysis.complete.ranges.select("start_ns", "end_ns", "self_ns")[rows]
     return ranges.select(inner=_col("end_ns") - _col("start_ns") - _col("self_ns"))["inner"]
 
 
 def _ranges(analysis: Analysis, rows: pl.Series) -> pl.DataFrame:
     payload = pl.coalesce(_col(f"payload_{name}").cast(pl.String) for name in ("int", "uint", "float"))
-    have = pl.when(_col("device_ns") > 0).then("device_ns")
-    return analysis.complete.ranges[rows].with_columns(payload=payload, device_ns=have)
+    device_ns = pl.when(_col("device_ns") > 0).then("device_ns")
+    return analysis.complete.ranges[rows].with_columns(payload=payload, device_ns=device_ns)
 
 
 def _calls(analysis: Analysis, rows: pl.Series) -> pl.DataFrame:
-    calls = analysis.complete.calls
-    waits = analysis.waits
+    calls, waits = analysis.complete.calls, analysis.waits
     why = pl.Series([None], dtype=waits.schema["why"]).new_from_index(0, calls.height)
     why = why.scatter(waits["call"], waits["why"])
-    return calls[rows].with_columns(_of_ranges(analysis, calls["range"].gather(rows)), why=why.gather(rows))
+    return calls[rows].with_columns(_range_columns(analysis, calls["range"].gather(rows)), why=why.gather(rows))
 
 
 def _work(analysis: Analysis, rows: pl.Series) -> pl.DataFrame:
@@ -101,7 +101,7 @@ def _work(analysis: Analysis, rows: pl.Series) -> pl.DataFrame:
     shared = _col("static_shared_bytes").fill_null(0) + _col("dynamic_shared_bytes").fill_null(0)
     both = pl.format("{} to {}", _col("copy_from").cast(pl.String), _col("copy_to").cast(pl.String))
     return work.with_columns(
-        _of_ranges(analysis, work["range"]),
+        _range_columns(analysis, work["range"]),
         full=pl.when(_col("full_name") != _col("name")).then("full_name"),
         copied=pl.coalesce(both, _col("copy_to").cast(pl.String)),
         grid=_product("grid"),
@@ -121,7 +121,7 @@ def _gaps(analysis: Analysis, rows: pl.Series) -> pl.DataFrame:
     return gaps.with_columns(*times, next=names)
 
 
-def _of_ranges(analysis: Analysis, range_: pl.Series) -> list[pl.Series]:
+def _range_columns(analysis: Analysis, range_: pl.Series) -> list[pl.Series]:
     ranges = analysis.complete.ranges
     names = {"op": "name", "module": "module", "phase": "phase", "step": "step"}
     return [ranges[column].gather(range_).alias(name) for name, column in names.items()]
@@ -132,5 +132,5 @@ _FRAMES: dict[str, Callable[[Analysis, pl.Series], pl.DataFrame]] = {
     "calls": _calls,
     "work": _work,
     "gaps": _gaps,
-    "functions": lambda found, rows: found.complete.functions[rows],
+    "functions": lambda analysis, rows: analysis.complete.functions[rows],
 }

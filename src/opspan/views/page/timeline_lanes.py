@@ -1,19 +1,18 @@
-"""The lanes of the timeline, and what is drawn on each: ranges, calls and functions on those of their thread, work on
-those of its stream, gaps on those of their device.
+"""The lanes of the timeline, and the shapes on each: ranges, calls and functions are on lanes of their thread, work is
+on lanes of its stream, gaps are on lanes of their device.
 
     lanes_of(analysis) -> TimelineLanes
         shapes   a row for each row of the tables that has a start: table, row, lane, start_ns (from the begin of the
                  trace), length_ns, name
-        lanes    lane, group, table, rank, and title and what it shows
+        lanes    lane, group, table, rank, title, and `shows`: the kind of shapes in words
         groups   processes and devices: group, title
 
-What they look like is in timeline_looks.py.
+timeline_looks.py has the kinds (colours) and forms of the shapes.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import polars as pl
 
@@ -26,7 +25,7 @@ from opspan.tables.tables import own
 from opspan.views.names import device_name, device_names, process_names, stream_name, thread_names
 
 _col = pl.col
-TABLES = ("functions", "ranges", "calls", "gaps", "work")  # in the order in which they stand below each other
+TABLES = ("functions", "ranges", "calls", "gaps", "work")  # from top to bottom
 TABLE = pl.Enum(TABLES)
 _SHOWS = {
     "functions": "Python functions",
@@ -57,20 +56,25 @@ class TimelineLanes:
 
 
 def lanes_of(analysis: Analysis) -> TimelineLanes | None:
-    """None where nothing has a time."""
+    """Returns None if the trace has no times at all."""
     trace = analysis.complete
+    names_of_gaps = analysis.gaps["why"].replace_strict(IDLE, return_dtype=pl.String).cast(pl.Categorical)
     all_frames = {
         "functions": _spans(trace.functions),
         "ranges": _spans(trace.ranges, "is_mark"),
         "calls": _spans(trace.calls),
-        "gaps": _spans(analysis.gaps.drop("tid").with_columns(name=_names_of_gaps(analysis.gaps))),
+        "gaps": _spans(analysis.gaps.drop("tid").with_columns(name=names_of_gaps)),
         "work": _spans(trace.work, "is_overhead"),
     }
     starts = [own(frame)["start_ns"].min() for frame in all_frames.values()]
     begin_ns = min((start for start in starts if isinstance(start, int)), default=None)
     if begin_ns is None:
         return None
-    notes = [_timeless(name, frame) for name, frame in all_frames.items() if frame["start_ns"].null_count()]
+    notes = [
+        f"{count:,} {name} are not drawn, for they have no start"
+        for name, frame in all_frames.items()
+        if (count := frame["start_ns"].null_count())
+    ]
     close_ns = max(trace_end_ns(*all_frames.values()), begin_ns)
     frames = {name: only(frame, frame["start_ns"].is_not_null()) for name, frame in all_frames.items()}
     frames["work"], outside = _inside(frames["work"], begin_ns, close_ns)
@@ -89,12 +93,8 @@ def lanes_of(analysis: Analysis) -> TimelineLanes | None:
     return TimelineLanes(begin_ns, close_ns - begin_ns, pl.concat(parts), lanes, groups, notes)
 
 
-def _timeless(table: str, frame: pl.DataFrame) -> str:
-    return f"{frame['start_ns'].null_count():,} {table} are not drawn, for they have no start"
-
-
 def _inside(work: pl.DataFrame, begin_ns: int, close_ns: int) -> tuple[pl.DataFrame, int]:
-    """Without what the profiler did before and after the run, and how often that was."""
+    """Drops work of the profiler before and after the run; returns the rest, and how many rows were dropped."""
     is_inside = (_col("end_ns").fill_null(close_ns) >= begin_ns) & (_col("start_ns") <= close_ns)
     inside = work.filter(is_inside) if work.height > own(work).height else work
     return inside, work.height - inside.height
@@ -102,31 +102,29 @@ def _inside(work: pl.DataFrame, begin_ns: int, close_ns: int) -> tuple[pl.DataFr
 
 def _spans(frame: pl.DataFrame, *more: str) -> pl.DataFrame:
     return frame.select(
-        *_tells(frame), "start_ns", "end_ns", "name", *more, row=pl.int_range(pl.len(), dtype=pl.UInt32)
+        *_key_of(frame), "start_ns", "end_ns", "name", *more, row=pl.int_range(pl.len(), dtype=pl.UInt32)
     )
 
 
-def _names_of_gaps(gaps: pl.DataFrame) -> pl.Series:
-    return gaps["why"].replace_strict(IDLE, return_dtype=pl.String).cast(pl.Categorical)
-
-
 def _keys(frames: dict[str, pl.DataFrame]) -> pl.DataFrame:
-    """What tells lanes apart, a row for each lane of each table, and how many shapes it has."""
-    keys = []
-    for table, frame in frames.items():
-        keys.append(sum_by(frame, _tells(frame), count=pl.len()).with_columns(table=pl.lit(table, TABLE)))
-    every = pl.concat(keys, how="diagonal").with_row_index("key")
-    return every.with_columns(pl.lit(None, dtype=pl.Int64).alias(name) for name in _LANE if name not in every.columns)
+    """Returns the key columns of lanes: a row for each lane of each table, with the number of its shapes."""
+    keys = [
+        sum_by(frame, _key_of(frame), count=pl.len()).with_columns(table=pl.lit(table, TABLE))
+        for table, frame in frames.items()
+    ]
+    rows = pl.concat(keys, how="diagonal").with_row_index("key")
+    return rows.with_columns(pl.lit(None, dtype=pl.Int64).alias(name) for name in _LANE if name not in rows.columns)
 
 
-def _tells(frame: pl.DataFrame) -> list[str]:
+def _key_of(frame: pl.DataFrame) -> list[str]:
     return [name for name in _LANE if name in frame.columns]
 
 
 def _shapes(table: str, frame: pl.DataFrame, keys: pl.DataFrame, begin_ns: int, close_ns: int) -> pl.DataFrame:
-    """From the begin of the run; what has no end and is no mark is open until the end of the run."""
-    told = _tells(frame)
-    frame = look_up(frame, keys.filter(_col("table") == table).select(*told, "lane"), told)
+    """Returns the shapes of a table, with times since the begin of the run. Rows without an end, except marks, last
+    until the end of the run."""
+    key = _key_of(frame)
+    frame = look_up(frame, keys.filter(_col("table") == table).select(*key, "lane"), key)
     frame = only(frame, frame["lane"].is_not_null())
     end = _col("end_ns").fill_null(close_ns)
     if "is_mark" in frame.columns:
@@ -142,7 +140,8 @@ def _shapes(table: str, frame: pl.DataFrame, keys: pl.DataFrame, begin_ns: int, 
 
 
 def _named(keys: pl.DataFrame, trace: Tables) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """The lanes in the order in which they are drawn: of each rank its threads, then its devices."""
+    """Returns the lanes in the order in which they are drawn (of each rank the threads, then the devices), and the
+    groups."""
     is_host = _col("table").is_in(["functions", "ranges", "calls"]) | (
         _col("device_id").is_null() & _col("tid").is_not_null()
     )
@@ -173,38 +172,27 @@ def _named(keys: pl.DataFrame, trace: Tables) -> tuple[pl.DataFrame, pl.DataFram
         .otherwise(pl.concat_str(device_name(), of_process.fill_null(""))),
         group_title=pl.when("is_host").then(process).otherwise(device_names(trace)),
         is_main=_col("tid") == _col("pid"),
-        # Processes by their number, devices by theirs: one is as good as another.
+        # Sorts processes by pid, and devices by device_id.
         whose=pl.when("is_host").then("pid").otherwise("device_id"),
     )
-    order: list[Any] = [
-        "rank",
-        "is_host",
-        "whose",
-        "is_quiet",
-        "is_main",
-        "tid",
-        "pid",
-        "table",
-        "context_id",
-        "stream_id",
-    ]
+    order = "rank is_host whose is_quiet is_main tid pid table context_id stream_id".split()
     down = [name in ("is_host", "is_main") for name in order]
     rows = rows.sort(order, descending=down, nulls_last=True, maintain_order=True)
     is_first = pl.any_horizontal(_col(name).ne_missing(_col(name).shift(1)) for name in _GROUP)
     rows = rows.with_columns(group=(is_first | (pl.int_range(pl.len()) == 0)).cast(pl.UInt32).cum_sum() - 1)
-    said = (_col("group_title").alias("title"), _col("rank", "device_id", "is_host", "is_quiet"))
-    groups = rows.select("group", *said).unique("group", keep="first", maintain_order=True)
+    columns = (_col("group_title").alias("title"), _col("rank", "device_id", "is_host", "is_quiet"))
+    groups = rows.select("group", *columns).unique("group", keep="first", maintain_order=True)
     return rows.select("key", "group", "table", *_LANE, "title", "shows", "count"), groups
 
 
 def _is_quiet(keys: pl.DataFrame, trace: Tables) -> pl.Series:
-    """Whether the thread of a lane neither says what it does nor launches anything: there may be dozens, which wait."""
+    """Whether the thread of a lane has neither ranges nor launches: a process may have dozens of waiting threads."""
     thread = ["rank", "pid", "tid"]
-    says = keys.filter(_col("table").is_in(["functions", "ranges"])).select(thread)
-    threads, called = trace.calls.select(thread), trace.work["call"].drop_nulls()
-    is_same = len(called) > 0 and is_one(threads, *thread)
-    launches = distinct(threads if is_same else threads[called], thread)
-    loud = pl.concat([says, launches]).unique()
+    with_ranges = keys.filter(_col("table").is_in(["functions", "ranges"])).select(thread)
+    threads, launching_calls = trace.calls.select(thread), trace.work["call"].drop_nulls()
+    is_same = len(launching_calls) > 0 and is_one(threads, *thread)
+    launches = distinct(threads if is_same else threads[launching_calls], thread)
+    loud = pl.concat([with_ranges, launches]).unique()
     is_loud = keys.select(thread).join(
         loud.with_columns(is_loud=True), on=thread, how="left", nulls_equal=True, maintain_order="left"
     )

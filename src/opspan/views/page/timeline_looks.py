@@ -1,5 +1,6 @@
-"""What shapes of the timeline look like: their kind, which is a colour of src/page/colors.ts, and their form. Asked of
-those that are drawn: most shapes of a long trace are not."""
+"""The looks of shapes of the timeline: their kind, which is a colour of src/page/colors.ts, and their form. They are
+worked out only for shapes that are drawn, because most shapes of a long trace are not.
+"""
 
 from __future__ import annotations
 
@@ -16,23 +17,23 @@ KINDS = (
     *("waiting", "computing", "communicating", "copying", "filling", "idle"),
 )
 _KIND = pl.Enum(KINDS)
-FORMS = ("", "mark", "open", "backwards")  # backwards: it ends before it begins
+FORMS = ("", "mark", "open", "backwards")  # backwards: the end is before the begin
 _FORM = pl.Enum(FORMS)
-_NO_KIND = ("script", "static_op", "op", "dtype", "lite")  # ops of which no phase is known
+_NO_KIND = ("script", "static_op", "op", "dtype", "lite")  # kinds of ops; those without a known phase are shown as ops
 _PHASES = {"forward": "forward", "backward": "backward", "optimizer": "optimizer", "data": "loading"}
 
 
 def kinds(analysis: Analysis, shapes: pl.DataFrame) -> pl.Series:
-    """`shapes`: table and row."""
-    return _of_tables(shapes, lambda table, rows: _KIND_OF[table](analysis, rows), _KIND)
+    """Returns the kind of each of the `shapes` (table, row)."""
+    return _looked_up(shapes, lambda table, rows: _KIND_OF[table](analysis, rows), _KIND)
 
 
 def forms(analysis: Analysis, shapes: pl.DataFrame) -> pl.Series:
-    """`shapes`: table and row."""
-    return _of_tables(shapes, lambda table, rows: _form(analysis, table, rows), _FORM)
+    """Returns the form of each of the `shapes` (table, row)."""
+    return _looked_up(shapes, lambda table, rows: _form(analysis, table, rows), _FORM)
 
 
-def _of_tables(shapes: pl.DataFrame, look: Callable[[str, pl.Series], pl.Series], dtype: pl.Enum) -> pl.Series:
+def _looked_up(shapes: pl.DataFrame, look: Callable[[str, pl.Series], pl.Series], dtype: pl.Enum) -> pl.Series:
     looks = pl.Series([None], dtype=dtype).new_from_index(0, shapes.height)
     for table in shapes["table"].unique():
         at = (shapes["table"] == table).arg_true()
@@ -44,34 +45,34 @@ def _ranges(analysis: Analysis, rows: pl.Series) -> pl.Series:
     ranges = analysis.complete.ranges.select("kind", "phase")[rows]
     phase = _col("phase").cast(pl.String).replace(_PHASES)
     kind = _col("kind").cast(pl.String)
-    said = pl.when(kind.is_in(["module", "step"])).then(kind).otherwise(phase)
-    said = said.fill_null(pl.when(kind.is_in(_NO_KIND)).then(pl.lit("ops")).otherwise(pl.lit("other")))
-    alike = ranges.unique().with_columns(shown=said.cast(_KIND))
-    return ranges.join(alike, on=["kind", "phase"], how="left", nulls_equal=True, maintain_order="left")["shown"]
+    shown = pl.when(kind.is_in(["module", "step"])).then(kind).otherwise(phase)
+    shown = shown.fill_null(pl.when(kind.is_in(_NO_KIND)).then(pl.lit("ops")).otherwise(pl.lit("other")))
+    distinct = ranges.unique().with_columns(shown=shown.cast(_KIND))
+    return ranges.join(distinct, on=["kind", "phase"], how="left", nulls_equal=True, maintain_order="left")["shown"]
 
 
 def _calls(analysis: Analysis, rows: pl.Series) -> pl.Series:
     waits = pl.Series([False]).new_from_index(0, analysis.complete.calls.height).scatter(analysis.waits["call"], True)
-    return _all("calling", rows).set(waits.gather(rows), "waiting")
+    return _constant("calling", rows).set(waits.gather(rows), "waiting")
 
 
 def _work(analysis: Analysis, rows: pl.Series) -> pl.Series:
     work = analysis.complete.work.select(BUSY_BY)[rows]
     busy = busy_with(work).select("work", "what")
-    looks = _all("other", rows).scatter(busy["work"], busy["what"].fill_null("other").cast(_KIND))
+    looks = _constant("other", rows).scatter(busy["work"], busy["what"].fill_null("other").cast(_KIND))
     return looks.set((work["kind"] == "sync").fill_null(value=False), "waiting")
 
 
-def _all(kind: str, rows: pl.Series) -> pl.Series:
+def _constant(kind: str, rows: pl.Series) -> pl.Series:
     return pl.Series([kind], dtype=_KIND).new_from_index(0, len(rows))
 
 
 _KIND_OF: dict[str, Callable[[Analysis, pl.Series], pl.Series]] = {
-    "functions": lambda _, rows: _all("function", rows),
+    "functions": lambda _, rows: _constant("function", rows),
     "ranges": _ranges,
     "calls": _calls,
     "work": _work,
-    "gaps": lambda _, rows: _all("idle", rows),
+    "gaps": lambda _, rows: _constant("idle", rows),
 }
 
 
@@ -83,7 +84,7 @@ def _form(analysis: Analysis, table: str, rows: pl.Series) -> pl.Series:
         return times.select(form=_first_of(open=is_open, backwards=is_back))["form"]
     is_mark, was_open = (_col(name).fill_null(value=False) for name in ("is_mark", "is_open"))
     times = frame.select("start_ns", "end_ns", "is_mark", "is_open")[rows]
-    recorded = pl.lit(analysis.tables.ranges["end_ns"].gather(rows))  # nesting puts ends to where they can be
+    recorded = pl.lit(analysis.tables.ranges["end_ns"].gather(rows))  # because nesting moves ends
     is_back = is_back | (recorded < _col("start_ns"))
     return times.select(form=_first_of(mark=is_mark, open=is_open | was_open, backwards=is_back))["form"]
 
