@@ -132,11 +132,10 @@ def _names(tracks: ChromeTracks) -> Iterator[Events]:
         (tracks.devices, "process", pl.format("GPU {}", "device_id").fill_null("GPU")),
         (tracks.streams, "thread", None),
     ):
-        metadata = {"name": {"name": _col("title")}, "sort_index": {"sort_index": pl.int_range(pl.len())}}
+        first = _AFTER_PROCESSES if frame is tracks.devices else 0
+        metadata = {"name": {"name": _col("title")}, "sort_index": {"sort_index": pl.int_range(pl.len()) + first}}
         if labels is not None:
             metadata["labels"] = {"labels": labels}
-            first = _AFTER_PROCESSES if frame is tracks.devices else 0
-            metadata["sort_index"] = {"sort_index": pl.int_range(pl.len()) + first}
         for name, args in metadata.items():
             yield frame, _event("M", name=pl.lit(f"{what}_{name}"), args=_object(args)), None
 

@@ -17,9 +17,9 @@ from opspan.views.names import device_names, process_names, stream_names, thread
 
 _col = pl.col
 _HIGHEST = 1 << 62
-_PROCESS, _THREAD, _DEVICE = ["rank", "pid"], ["rank", "pid", "tid"], ["rank", "device_id"]
-_STREAM = [*_DEVICE, "context_id", "stream_id"]
-_LANE = [*_STREAM, "lane"]
+PROCESS, DEVICE = ["rank", "pid"], ["rank", "device_id"]
+THREAD, STREAM = [*PROCESS, "tid"], [*DEVICE, "context_id", "stream_id"]
+_LANE = [*STREAM, "lane"]
 
 
 @dataclass(frozen=True)
@@ -37,10 +37,10 @@ class ChromeTracks:
     def by_process(self) -> pl.DataFrame:
         """The rank and pid that each `process` in the file stands for; pid is null if the process is a device."""
         devices = self.devices.select("process", "rank")
-        return pl.concat([self.processes.select("process", *_PROCESS), devices], how="diagonal")
+        return pl.concat([self.processes.select("process", *PROCESS), devices], how="diagonal")
 
     def on_threads(self, rows: pl.DataFrame) -> pl.DataFrame:
-        process = joined(rows, self.processes, _PROCESS, "process")
+        process = joined(rows, self.processes, PROCESS, "process")
         return rows.with_columns(process, thread=_col("tid").fill_null(self.no_thread))
 
     def on_devices(self, work: pl.DataFrame) -> pl.DataFrame:
@@ -48,7 +48,7 @@ class ChromeTracks:
         work = work.with_columns(lane=self.lanes)
         on_host = _col("device_id").is_null() & _col("tid").is_not_null()
         process, thread = (joined(work, self.streams, _LANE, name) for name in ("process", "thread"))
-        host = joined(work, self.processes, _PROCESS, "process")
+        host = joined(work, self.processes, PROCESS, "process")
         return work.with_columns(
             process=pl.when(on_host).then(host).otherwise(process),
             thread=pl.when(on_host).then("tid").otherwise(thread),
@@ -57,8 +57,8 @@ class ChromeTracks:
 
 def tracks_of(trace: Tables) -> ChromeTracks:
     frames = [trace.ranges, trace.calls, trace.threads, trace.counters, trace.work, trace.functions, trace.memory]
-    threads = unique(frames, _THREAD)
-    processes = unique([threads, trace.processes], _PROCESS)
+    threads = unique(frames, THREAD)
+    processes = unique([threads, trace.processes], PROCESS)
     # Two machines may have equal pids, or pids so high that no numbers are left for the devices.
     highest = processes["pid"].max()
     are_pids_usable = not processes["pid"].null_count() and processes["pid"].n_unique() == processes.height
@@ -67,13 +67,13 @@ def tracks_of(trace: Tables) -> ChromeTracks:
     processes = processes.with_columns(number.alias("process"), title=process_names(trace, processes))
     first_free = processes["process"].max()
     first_device = (first_free if isinstance(first_free, int) else 0) + 1
-    devices = unique([trace.work], _DEVICE).with_columns(
+    devices = unique([trace.work], DEVICE).with_columns(
         process=first_device + pl.int_range(pl.len(), dtype=pl.Int64), title=device_names(trace)
     )
-    on_lanes = lanes(trace.work.select("start_ns", "end_ns", track=pl.struct(_STREAM).rank("dense")))
+    on_lanes = lanes(trace.work.select("start_ns", "end_ns", track=pl.struct(STREAM).rank("dense")))
     streams = unique([trace.work.with_columns(lane=on_lanes)], _LANE)
     streams = streams.with_columns(
-        joined(streams, devices, _DEVICE, "process"),
+        joined(streams, devices, DEVICE, "process"),
         thread=pl.int_range(pl.len(), dtype=pl.Int64),
         title=pl.concat_str(
             stream_names(), pl.when(_col("lane") > 0).then(pl.format(", overlapping {}", "lane")).otherwise(pl.lit(""))
@@ -82,7 +82,7 @@ def tracks_of(trace: Tables) -> ChromeTracks:
     lowest = threads["tid"].min()
     no_thread = min(lowest, 1) - 1 if isinstance(lowest, int) else 0
     threads = threads.with_columns(
-        joined(threads, processes, _PROCESS, "process"),
+        joined(threads, processes, PROCESS, "process"),
         thread=_col("tid").fill_null(no_thread),
         title=thread_names(trace, threads),
     )

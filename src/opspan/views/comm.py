@@ -16,29 +16,16 @@ from opspan.analysis.parts import COLLECTIVES, Part, Parts
 from opspan.analysis.spans import DEVICE
 from opspan.printable import listed, printable, shortened
 from opspan.questions import Options, Question
-from opspan.views import of_ranges
+from opspan.views import fields, of_ranges
 from opspan.views.answer import Answer
-from opspan.views.fields import (
-    CALLS,
-    COLLECTIVE,
-    GROUP,
-    PLACES,
-    RANKS,
-    SIZE,
-    TIME,
-    TRANSFER,
-    Field,
-    share,
-    varying_fields,
-    with_values,
-)
+from opspan.views.fields import Field, share, varying_fields, with_values
 
 _col = pl.col
 KEYS = {"kind": ("kind",), "group": ("group", "group_size", "members"), "size": ("kind", "bytes_each"), "rank": DEVICE}
-_GROUP = (replace(GROUP, none="(in none)"), RANKS)
-_KIND = replace(COLLECTIVE, none="(in none)")
-_SIZE = replace(SIZE, rank=3)
-_TRANSFER = replace(TRANSFER, rank=2)
+_GROUP = (replace(fields.GROUP, none="(in none)"), fields.RANKS)
+_KIND = replace(fields.COLLECTIVE, none="(in none)")
+_SIZE = replace(fields.SIZE, rank=3)
+_TRANSFER = replace(fields.TRANSFER, rank=2)
 _OF_PROCESS = "the whole time of the process"
 _OF_RANK = (
     Field("last", "Last", "count", rank=1),
@@ -185,22 +172,22 @@ def _with_load(sums: pl.DataFrame, load: pl.DataFrame) -> pl.DataFrame:
 def answer(parts: Parts, options: Options) -> Answer:
     collectives, by = _matched_collectives(parts), options.by
     rows = _rows(collectives, parts["load"].rows, by)
-    places = (varying_fields(PLACES[:3], rows) if rows.height else []) or [PLACES[0]]
-    fields = places if by in ("rank", "call") else []
+    places = (varying_fields(fields.PLACES[:3], rows) if rows.height else []) or [fields.PLACES[0]]
+    shown = places if by in ("rank", "call") else []
     if by in of_ranges.OF_RANGES:
-        fields.append(of_ranges.field("Started in", by))
+        shown.append(of_ranges.field("Started in", by))
     elif by == "group":
-        fields += _GROUP
+        shown += _GROUP
     elif by != "rank":
-        fields.append(_KIND)
+        shown.append(_KIND)
     size = replace(_SIZE, name="bytes_each") if by == "size" else _SIZE
-    fields += [*([] if by == "call" else [CALLS]), size, TIME]
+    shown += [*([] if by == "call" else [fields.CALLS]), size, fields.TIME]
     if rows["transfer_ns"].count():
         # A share of `matched_ns`, because it is not known whether the other collectives waited.
         of, title = ("time_ns", "Time") if by == "call" else ("matched_ns", "the time of those that matched")
-        fields += [_TRANSFER, share("waiting_ns", "Waiting", of, title, 1)]
-    fields += _OF_RANK if by == "rank" else ()
-    return Answer("comm", rows, (*fields, *with_values(_RATES, rows)), tuple(_notes(collectives)))
+        shown += [_TRANSFER, share("waiting_ns", "Waiting", of, title, 1)]
+    shown += _OF_RANK if by == "rank" else ()
+    return Answer("comm", rows, (*shown, *with_values(_RATES, rows)), tuple(_notes(collectives)))
 
 
 def _notes(rows: pl.DataFrame) -> Iterator[str]:

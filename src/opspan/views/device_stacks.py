@@ -1,4 +1,4 @@
-"""Stacks as in stacks.py, weighted by device time: the innermost frames are the kernels and copies of each range.
+"""Stacks as in stacks.py, but with device time: the innermost frames are the kernels and copies of each range.
 
 process 100;thread 100 main;train.py(3): <module>;aten::linear;aten::addmm;gemm 12345
 process 100;thread of unknown number;(in no range);Memcpy HtoD 50

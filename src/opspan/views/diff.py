@@ -1,4 +1,4 @@
-"""Two runs compared, and whether the second is slower: `opspan diff`."""
+"""Compares two runs, and says whether the second is slower: `opspan diff`."""
 
 from __future__ import annotations
 
@@ -18,41 +18,26 @@ from opspan.analysis.until_done import until_done
 from opspan.printable import printable
 from opspan.questions import Options, Question, needs_two_runs
 from opspan.tables.window import Steps, numbers_of, of_steps
+from opspan.views import fields
 from opspan.views.answer import Answer
-from opspan.views.fields import (
-    CHANGE,
-    CHANGE_SHARE,
-    KIND,
-    MODULE,
-    NAME,
-    NO_AFTER,
-    NO_BEFORE,
-    PHASE,
-    SHARE_AFTER,
-    SHARE_BEFORE,
-    SIZES,
-    Field,
-    pick,
-    short_name,
-    time_text,
-)
+from opspan.views.fields import Field, pick, short_name, time_text
 from opspan.views.steps import steps_of
 
 _ALL_ROWS = "the time of all rows"
 KEYS = (
-    replace(NAME, none="(in none)"),
-    KIND,
-    SIZES,
-    replace(MODULE, none="(in none)"),
-    replace(PHASE, none="(in none)"),
-    NO_BEFORE,
-    NO_AFTER,
+    replace(fields.NAME, none="(in none)"),
+    fields.KIND,
+    fields.SIZES,
+    replace(fields.MODULE, none="(in none)"),
+    replace(fields.PHASE, none="(in none)"),
+    fields.NO_BEFORE,
+    fields.NO_AFTER,
 )
 FIELDS = (
-    CHANGE,
-    replace(CHANGE_SHARE, whole="Before"),
-    replace(SHARE_BEFORE, rank=6, whole=_ALL_ROWS),
-    replace(SHARE_AFTER, rank=5, whole=_ALL_ROWS),
+    fields.CHANGE,
+    replace(fields.CHANGE_SHARE, whole="Before"),
+    replace(fields.SHARE_BEFORE, rank=6, whole=_ALL_ROWS),
+    replace(fields.SHARE_AFTER, rank=5, whole=_ALL_ROWS),
 )
 _REAL = Field("is_real", "Real", "flag", rank=1)
 _STATE = Field("state", "State", "state", rank=4)
@@ -104,19 +89,19 @@ def answer(before: Figures, after: Figures, fail_over: float | None = None) -> A
     rows = compared(before, after)
     taken, sentence = total(before, after, rows)
     was, now = times_of(before, after)
-    fields = pick(KEYS, shown_keys(rows, by))
+    shown = pick(KEYS, shown_keys(rows, by))
     if by == "shape":
-        fields = [replace(field, none="") for field in fields]
-    fields += [Field(was, "Before", "ns", rank=3), Field(now, "After", "ns", rank=2), *FIELDS]
-    fields += [_REAL] if rows["is_real"].any() else []
-    fields += [_STATE] if (rows["state"] != "same").any() else []
+        shown = [replace(field, none="") for field in shown]
+    shown += [Field(was, "Before", "ns", rank=3), Field(now, "After", "ns", rank=2), *FIELDS]
+    shown += [_REAL] if rows["is_real"].any() else []
+    shown += [_STATE] if (rows["state"] != "same").any() else []
     notes = [sentence, *_changes_text(rows, by), *place_notes(before, after)]
     code = 0
     if fail_over is not None:
         allowed = taken.before_ns * (1 + fail_over)
         code = int(taken.after_ns > allowed and taken.is_real is not False)
         notes.append(f"{'Failed' if code else 'Passed'}: B may take {100 * fail_over:.6g}% longer")
-    return Answer("diff", rows, fields, tuple(notes), code)
+    return Answer("diff", rows, shown, tuple(notes), code)
 
 
 def saved(path: Path, left_out: list[str]) -> Answer:

@@ -17,40 +17,28 @@ from opspan.analysis.step_lengths import lengths_of
 from opspan.analysis.step_lengths import parts as parts_of_lengths
 from opspan.printable import listed, plural, printable
 from opspan.questions import Options, Question
-from opspan.views import of_ranges
+from opspan.views import fields, of_ranges
 from opspan.views.answer import Answer
-from opspan.views.fields import (
-    BOUND,
-    BYTE_RATE,
-    BYTES,
-    FLOP_RATE,
-    PLACES,
-    SIZES,
-    STEP,
-    TIME,
-    Field,
-    short_number,
-    varying_fields,
-)
+from opspan.views.fields import Field, short_number, varying_fields
 from opspan.views.step_words import number_text
 
 LITTLE = 0.1  # share of a peak: an op that reaches less of both peaks is bound by neither
 _col = pl.col
 _PEAK = "the peak of the device in that type"
 _MFU = Field("mfu", "MFU", "share", whole=_PEAK)
-_SIZES = replace(SIZES, rank=6)
+_SIZES = replace(fields.SIZES, rank=6)
 _COST = (
     Field("count", "Ops", "count", rank=5),
     Field("flops", "FLOP", "flop"),
-    replace(FLOP_RATE, rank=2),
-    replace(BYTES, unit="decimal bytes"),
-    replace(BYTE_RATE, rank=3),
+    replace(fields.FLOP_RATE, rank=2),
+    replace(fields.BYTES, unit="decimal bytes"),
+    replace(fields.BYTE_RATE, rank=3),
     Field("type", "Type", "text", rank=4),
 )
 _BOUND = (
     Field("compute_share", "Compute", "share", rank=1, whole=_PEAK),
     Field("memory_share", "Memory", "share", rank=1, whole="the peak of the memory"),
-    replace(BOUND, rank=1),
+    replace(fields.BOUND, rank=1),
 )
 NAMED = 0.01  # share of the time from which an op without a cost is named
 # A share above 100 % is not known; the notes say why.
@@ -243,14 +231,14 @@ def _rates(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _fields(rows: pl.DataFrame, by: str) -> list[Field]:
     if by == "step":
-        names = [*varying_fields(PLACES[:2], rows), STEP]
+        names = [*varying_fields(fields.PLACES[:2], rows), fields.STEP]
     elif by == "run":
         names = []
     else:
         names = [of_ranges.field("Cost of", "op" if by == "shape" else by)] + ([_SIZES] if by == "shape" else [])
     use = [_MFU] if by in ("step", "run") and rows["mfu"].count() else []
     is_rated = rows["compute_share"].count() or rows["memory_share"].count()
-    return [*names, TIME, *use, *_COST, *(_BOUND if is_rated else ())]
+    return [*names, fields.TIME, *use, *_COST, *(_BOUND if is_rated else ())]
 
 
 def _parts_of_notes(analysis: Analysis, known: Costs, spent: roofline.Roofline) -> Parts:

@@ -13,22 +13,9 @@ from opspan.analysis.launched import STREAM
 from opspan.analysis.parts import Part, Parts, count_values, medians
 from opspan.analysis.spans import difference, length
 from opspan.questions import Options, Question
-from opspan.views import of_ranges
+from opspan.views import fields, of_ranges
 from opspan.views.answer import Answer
-from opspan.views.fields import (
-    BYTES,
-    COPIES,
-    COPY_TIME,
-    DEVICE_ID,
-    FROM,
-    PLACES,
-    RANK,
-    SPEED,
-    TO,
-    Field,
-    share,
-    varying_fields,
-)
+from opspan.views.fields import Field, share, varying_fields
 
 FULL = 1000  # about as many launches as fit into a stream's queue; the next one waits
 _NONE = "No work of devices in this trace has a launch call"
@@ -43,15 +30,15 @@ _FIELDS = (
 )
 _QUEUE = (Field("mean_queue", "Queue", "mean", rank=2), Field("longest_queue", "Longest", "count", rank=1))
 COPY = (
-    RANK,
-    DEVICE_ID,
+    fields.RANK,
+    fields.DEVICE_ID,
     Field("peer_device_id", "Other device", "count"),
-    FROM,
-    TO,
-    replace(COPIES, rank=1),
-    replace(BYTES, bar=True),
-    replace(COPY_TIME, bar=True),
-    SPEED,
+    fields.FROM,
+    fields.TO,
+    replace(fields.COPIES, rank=1),
+    replace(fields.BYTES, bar=True),
+    replace(fields.COPY_TIME, bar=True),
+    fields.SPEED,
 )
 _MEDIANS = ("delay_ns", "ahead_ns")
 _col = pl.col
@@ -94,26 +81,25 @@ def parts(analysis: Analysis, options: Options) -> Parts:
         "short_launches": (first & _col("is_short").fill_null(value=False)).sum().cast(pl.Int64),
         "call_ns": _col("call_ns").filter(first).sum(),
         "work_ns": _col("work_ns").sum(),
+        "longest_delay_ns": _col("delay_ns").filter(first).max(),
     }
-    longest = {"longest_delay_ns": _col("delay_ns").filter(first).max()}
     queue = Part(analysis.queues.select(_col("queued").max()), (), {"queued": "most"})
     rules = {"longest_delay_ns": "most", "longest_queue": "most"}
+    keys = STREAM if by == "stream" else (by,)
     if by == "stream":
         rows = rows.with_columns(trace.work[name].gather(rows["work"]) for name in STREAM)
-        delays = {name: count_values(rows.filter(first), STREAM, name) for name in _MEDIANS}
-        sums = rows.group_by(STREAM, maintain_order=True).agg(**figures, **longest)
-        sums = sums.join(_lengths(analysis.queues), on=STREAM, how="left", nulls_equal=True, maintain_order="left")
-        return {"rows": Part(sums, STREAM, rules), "queue": queue, **delays}
-    if by == "kernel":
-        names = trace.work["name"].gather(rows["work"])
+    elif by == "kernel":
+        rows = rows.with_columns(trace.work["name"].gather(rows["work"]).alias(by))
     else:
-        names = of_ranges.names(analysis, by, trace.calls["range"].gather(rows["call"]))
-    rows = rows.with_columns(names.alias(by))
-    sums = rows.group_by(by, maintain_order=True).agg(**figures, **longest).with_columns(_col(by).cast(pl.String))
-    delays = {
-        name: count_values(rows.filter(first).with_columns(_col(by).cast(pl.String)), (by,), name) for name in _MEDIANS
-    }
-    return {"rows": Part(sums, (by,), rules), "queue": queue, **delays}
+        rows = rows.with_columns(of_ranges.names(analysis, by, trace.calls["range"].gather(rows["call"])))
+    launches = rows.filter(first)
+    sums = rows.group_by(keys, maintain_order=True).agg(**figures)
+    if by == "stream":
+        sums = sums.join(_lengths(analysis.queues), on=STREAM, how="left", nulls_equal=True, maintain_order="left")
+    else:
+        sums, launches = (frame.with_columns(_col(by).cast(pl.String)) for frame in (sums, launches))
+    delays = {name: count_values(launches, keys, name) for name in _MEDIANS}
+    return {"rows": Part(sums, keys, rules), "queue": queue, **delays}
 
 
 def _lengths(queues: pl.DataFrame) -> pl.DataFrame:
@@ -128,10 +114,10 @@ def _lengths(queues: pl.DataFrame) -> pl.DataFrame:
 def answer(parts: Parts, options: Options) -> Answer:
     table, by = rows(parts, options), options.by
     if by == "copy":
-        fields = varying_fields(COPY, table, [field.name for field in COPY[3:]])
-        return Answer("launches", table, fields, () if table.height else (_NO_COPIES,))
+        shown = varying_fields(COPY, table, [field.name for field in COPY[3:]])
+        return Answer("launches", table, shown, () if table.height else (_NO_COPIES,))
     if by == "stream":
-        names = varying_fields(PLACES, table, ["stream_id"])
+        names = varying_fields(fields.PLACES, table, ["stream_id"])
     else:
         title = "Kernel" if by == "kernel" else f"Launched in ({by})"
         names = [Field(by, title, "name", none="(in none)")]

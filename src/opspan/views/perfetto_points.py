@@ -16,8 +16,9 @@ from opspan.tables import Tables
 from opspan.tables import chrome_keys as keys
 from opspan.tables.schema import NAME
 from opspan.views import drawn, perfetto_tracks
+from opspan.views.chrome_tracks import PROCESS, STREAM
 from opspan.views.perfetto_annotations import FLAGS, PACKET, SEQUENCE, InternedTexts
-from opspan.views.perfetto_tracks import PROCESS, SERIES, STREAM, PerfettoTracks
+from opspan.views.perfetto_tracks import SERIES, PerfettoTracks
 from opspan.views.pieces import Piece
 
 _BATCH = 200_000

@@ -15,13 +15,11 @@ import polars as pl
 
 from opspan import native
 from opspan.tables import Tables
-from opspan.views.chrome_tracks import joined, unique
+from opspan.views.chrome_tracks import DEVICE, PROCESS, STREAM, THREAD, joined, unique
 from opspan.views.names import device_names, process_names, stream_names, thread_names
 from opspan.views.perfetto_annotations import PACKET
 
 _col = pl.col
-PROCESS, DEVICE = ["rank", "pid"], ["rank", "device_id"]
-THREAD, STREAM = [*PROCESS, "tid"], [*DEVICE, "context_id", "stream_id"]
 SERIES = [*THREAD, "device_id", "name", "domain"]
 _HIGHEST = (1 << 31) - 1
 _BYTES = 3  # of CounterDescriptor's units

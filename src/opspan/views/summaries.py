@@ -164,11 +164,7 @@ SUMMARIES = (
         _work_sql("stream", "min(start_ns) AS first_start_ns", "max(end_ns) AS last_end_ns"),
     ),
     Summary("copy_summary", "Copies and fills by direction, with their rate.", _COPIES),
-    Summary(
-        "kernels_of_ops",
-        "Which kernels the ops of a name and shape ran.",
-        _KERNELS_OF_OPS,
-    ),
+    Summary("kernels_of_ops", "Which kernels the ops of a name and shape ran.", _KERNELS_OF_OPS),
     Summary("work_without_range", "What ran on devices and belongs to no range, by name.", _WORK_WITHOUT_RANGE),
     Summary("backward_of_forward", "Each backward range beside the forward op it is of.", _BACKWARD_OF_FORWARD),
 )

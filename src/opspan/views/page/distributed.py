@@ -11,23 +11,9 @@ import polars as pl
 from opspan.analysis import Analysis
 from opspan.analysis.spans import DEVICE
 from opspan.questions import Options
+from opspan.views import fields
 from opspan.views.comm import KEYS, QUESTION, rows_of_places
-from opspan.views.fields import (
-    ALGORITHM_BANDWIDTH,
-    BUS_BANDWIDTH,
-    COLLECTIVE,
-    GROUP,
-    NUMBER,
-    RANKS,
-    SIZE,
-    STARTED_IN,
-    TOTAL_LATENCY,
-    TRANSFER,
-    WAITING,
-    WHERE,
-    Field,
-    time_text,
-)
+from opspan.views.fields import Field, time_text
 from opspan.views.page.columns import table, text, values
 from opspan.views.page.overview_steps import TITLES
 from opspan.views.page.places import hosts, places, world_size
@@ -46,52 +32,52 @@ _KINDS = {
 }
 _HOST_KINDS = {kind: TITLES[kind] for kind in ("calling", "loading", "ops", "other")}
 _COLUMNS = (
-    COLLECTIVE,
-    GROUP,
-    RANKS,
+    fields.COLLECTIVE,
+    fields.GROUP,
+    fields.RANKS,
     Field("members", "Members", "text"),
-    STARTED_IN,
+    fields.STARTED_IN,
     Field("bytes_each", "Size", "bytes", "Of one, as NCCL's tests count it"),
     Field("count", "Count", "count", "Each counts on each rank"),
     Field("matched", "Matched", "count", "Found on other ranks, too"),
     Field("bytes", "Total size", "bytes"),
     Field("mean_bytes", "Mean size", "bytes"),
-    replace(TOTAL_LATENCY, bar=True),
+    replace(fields.TOTAL_LATENCY, bar=True),
     Field("mean_time_ns", "Mean latency", "ns"),
-    TRANSFER,
+    fields.TRANSFER,
     Field("mean_transfer_ns", "Mean transfer", "ns"),
-    WAITING,
-    ALGORITHM_BANDWIDTH,
-    BUS_BANDWIDTH,
+    fields.WAITING,
+    fields.ALGORITHM_BANDWIDTH,
+    fields.BUS_BANDWIDTH,
 )
 _CALL = (
-    replace(COLLECTIVE, unit="name"),
-    replace(NUMBER, help="Which of its group and kind it is there, from 0"),
-    WHERE,
-    replace(GROUP, unit="text"),
-    STARTED_IN,
-    replace(SIZE, help="As NCCL's tests count it"),
+    replace(fields.COLLECTIVE, unit="name"),
+    replace(fields.NUMBER, help="Which of its group and kind it is there, from 0"),
+    fields.WHERE,
+    replace(fields.GROUP, unit="text"),
+    fields.STARTED_IN,
+    replace(fields.SIZE, help="As NCCL's tests count it"),
     Field("time_ns", "Latency", "ns"),
-    TRANSFER,
-    WAITING,
+    fields.TRANSFER,
+    fields.WAITING,
     Field("is_last", "Came last", "flag"),
-    ALGORITHM_BANDWIDTH,
-    BUS_BANDWIDTH,
+    fields.ALGORITHM_BANDWIDTH,
+    fields.BUS_BANDWIDTH,
 )
 _RANKS = (
-    WHERE,
+    fields.WHERE,
     Field("last", "Came last", "count", "Of how many collectives"),
     Field("matched", "Of", "count", "Collectives that were found on other ranks, too"),
     Field("waited_for_ns", "Others waited for it", "ns", "All together, in those to which it came last", bar=True),
     Field("waiting_ns", "It waited for others", "ns", bar=True),
-    TRANSFER,
-    TOTAL_LATENCY,
+    fields.TRANSFER,
+    fields.TOTAL_LATENCY,
     Field("count", "Collectives", "count"),
     Field("span_ns", "Whole time", "ns", "Of the process"),
     Field("computing_ns", "Computing", "ns", "On the device"),
     Field("exposed_ns", "Communication alone", "ns", "While nothing computed"),
-    ALGORITHM_BANDWIDTH,
-    BUS_BANDWIDTH,
+    fields.ALGORITHM_BANDWIDTH,
+    fields.BUS_BANDWIDTH,
 )
 
 

@@ -11,22 +11,8 @@ from opspan.analysis.averages import in_order
 from opspan.analysis.kernel_use import KERNELS, USES, figures, launched
 from opspan.analysis.sums import WORK_ORDER
 from opspan.questions import Options
-from opspan.views.fields import (
-    BLOCKS_PER_SM,
-    COPIES,
-    COPY_TIME,
-    DEVICE_ID,
-    FROM,
-    OCCUPANCY,
-    RANK,
-    SHARE,
-    SIZE,
-    SPEED,
-    TENSOR_CORES,
-    TO,
-    Field,
-    with_values,
-)
+from opspan.views import fields
+from opspan.views.fields import Field, with_values
 from opspan.views.missing import device_command
 from opspan.views.page.columns import MOST_ROWS, table, text, values
 from opspan.views.page.section import Section, Subject
@@ -40,15 +26,17 @@ _LAUNCH = ("full_name", "op", *_SIDES["grid"], *_SIDES["block"], "registers", "s
 _TIMES = (
     Field("count", "Runs", "count"),
     Field("device_ns", "Total", "ns", bar=True),
-    replace(SHARE, help="Of the time of all kernels"),
+    replace(fields.SHARE, help="Of the time of all kernels"),
     Field("average_device_ns", "Mean", "ns"),
     Field("least_device_ns", "Min", "ns"),
     Field("most_device_ns", "Max", "ns"),
 )
 _USE = (
-    BLOCKS_PER_SM,
-    replace(OCCUPANCY, help="Of the warps that a multiprocessor can hold: estimated from the launch, not measured"),
-    TENSOR_CORES,
+    fields.BLOCKS_PER_SM,
+    replace(
+        fields.OCCUPANCY, help="Of the warps that a multiprocessor can hold: estimated from the launch, not measured"
+    ),
+    fields.TENSOR_CORES,
 )
 _BY_NAME = (Field("name", "Kernel", "name"), *_TIMES, *_USE)
 _BY_LAUNCH = (
@@ -61,7 +49,16 @@ _BY_LAUNCH = (
     *_TIMES,
     *_USE,
 )
-_COPIES = (RANK, DEVICE_ID, FROM, TO, COPIES, replace(SIZE, bar=True), replace(COPY_TIME, bar=True), SPEED)
+_COPIES = (
+    fields.RANK,
+    fields.DEVICE_ID,
+    fields.FROM,
+    fields.TO,
+    fields.COPIES,
+    replace(fields.SIZE, bar=True),
+    replace(fields.COPY_TIME, bar=True),
+    fields.SPEED,
+)
 _FILLS = (Field("name", "Fill", "name"), *_TIMES[:2], *_TIMES[3:])
 # Columns that a source may lack -> their names in a sentence.
 _LACKING = {
