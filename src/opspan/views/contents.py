@@ -72,8 +72,7 @@ def nothing_in(trace: Tables, name: str, shows: tuple[str, ...]) -> str:
 
 def _other_table(trace: Tables) -> str | None:
     """Returns the option that prints a table of this trace with rows in it."""
-    is_range = ~trace.ranges["is_mark"].fill_null(value=False)
-    if (is_range & trace.ranges["start_ns"].is_not_null()).any():
+    if (~trace.ranges["is_mark"].fill_null(value=False) & trace.ranges["start_ns"].is_not_null()).any():
         return "--by name"
     return "--by kernel" if on_device(trace.work).height else None
 

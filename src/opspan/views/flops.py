@@ -264,12 +264,11 @@ def _parts_of_notes(analysis: Analysis, known: Costs, spent: roofline.Roofline) 
         times = rows.filter(_col(name))["time_ns"]
         facts |= {name: times.len(), f"{name}_ns": int(times.sum())}
     texts = {"name": pl.String, "source": pl.String}
-    devices = analysis.tables.devices.select(_col("name").cast(pl.String)).drop_nulls()
     return {
         **parts_of_lengths(analysis),
         "facts": Part(pl.DataFrame([facts]), ()),
         "peaks": _distinct(pl.DataFrame(peaks, schema=texts, orient="row")),
-        "devices": _distinct(devices),
+        "devices": _distinct(analysis.tables.devices.select(_col("name").cast(pl.String)).drop_nulls()),
         "failed": _distinct(pl.DataFrame({"said": known.failed}, schema={"said": pl.String})),
         "missing": Part(ops.group_by("op", maintain_order=True).agg(_col("time_ns").sum()), ("op",)),
     }

@@ -66,8 +66,7 @@ def icicle(stack_tree: StackTree, column: str) -> Icicle:
         if parent in free:
             x, above = free[parent]
             boxes.append(Box(x, ns / whole_ns, above + 1, "", None, ns, 0, count))
-    levels = 1 + max(box.level for box in boxes)
-    return Icicle(boxes, whole_ns, levels, tree.height - shown.height, least)
+    return Icicle(boxes, whole_ns, 1 + max(box.level for box in boxes), tree.height - shown.height, least)
 
 
 def _tree(stack_tree: StackTree, column: str) -> pl.DataFrame:

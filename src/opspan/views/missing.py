@@ -30,8 +30,7 @@ _BY_TASK = "vtune -report hotspots -group-by task -format csv -r RESULT -report-
 
 def labelling_command(trace: Tables, options: str = "") -> str:
     """Returns the command that captures such a program with labels, for the tool that wrote this trace."""
-    source = source_of(trace.ranks[0].source if trace.ranks else "") or _ANY
-    return source.labelling(options)
+    return (source_of(trace.ranks[0].source if trace.ranks else "") or _ANY).labelling(options)
 
 
 def labelling(trace: Tables, options: str = "") -> str:

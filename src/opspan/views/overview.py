@@ -18,8 +18,7 @@ _col = pl.col
 
 
 def overview(analysis: Analysis, layout: Layout) -> str:
-    table = table_of(analysis, Options())
-    text, _ = table.printer.text(_OPS, Layout(layout.width or _ALL))
+    text, _ = table_of(analysis, Options()).printer.text(_OPS, Layout(layout.width or _ALL))
     parts = [
         f"The {_OPS} ops with the most time of their own, as torch.profiler prints them:\n{text}",
         _pairs(analysis.attributed.ranges, layout),

@@ -138,13 +138,12 @@ def _kinds(trace: Tables, tracks: PerfettoTracks, arrows: _Arrows) -> list[_Kind
     of_work = drawn.args(work, keys.EVENTS["work"]) | {key: drawn.sizes(of) for of, key in keys.SIZES.items()}
 
     def placed(rows: pl.DataFrame, track: pl.Series) -> pl.DataFrame:
-        flags = {"is_mark": "is_mark", "is_apart": "is_async"}
         rows = rows.with_columns(
             track.alias("track"),
             until_ns=_col("end_ns").fill_null(last_ns),
             **{
                 to: _col(name).fill_null(value=False) if name in rows.columns else pl.lit(value=False)
-                for to, name in flags.items()
+                for to, name in (("is_mark", "is_mark"), ("is_apart", "is_async"))
             },
         )
         return rows.filter(_col("start_ns").is_not_null()) if rows["start_ns"].null_count() else rows
@@ -182,8 +181,7 @@ def _batch(
 ) -> memoryview:
     events = events.with_row_index("at").with_columns(slices["track"].gather(events["row"]).alias("track"))
     events = events.join(first, on="track", how="left", maintain_order="left")
-    is_beside = _col("lane") > 0
-    track = pl.when(is_beside).then(_col("first") + _col("lane") - 1).otherwise("track")
+    track = pl.when(_col("lane") > 0).then(_col("first") + _col("lane") - 1).otherwise("track")
     events = events.with_columns(track.alias(_TRACK))
     ends = events.filter("is_end")
     until = slices["end_ns"].gather(ends["row"]), slices["start_ns"].gather(ends["row"])

@@ -89,8 +89,7 @@ def _values(rows: pl.DataFrame) -> memoryview:
 
 def _memory(trace: Tables, tracks: PerfettoTracks, first_free: int, shift: int) -> Makers:
     rows = trace.memory.with_row_index("row").filter(_col("time_ns").is_not_null())
-    owner = tracks.of_owner(rows.with_columns(tid=pl.lit(None, pl.Int64)))
-    rows = rows.with_columns(owner.alias("parent"))
+    rows = rows.with_columns(tracks.of_owner(rows.with_columns(tid=pl.lit(None, pl.Int64))).alias("parent"))
     known = rows.select("parent").unique(maintain_order=True)
     known = known.with_columns(track=pl.int_range(pl.len(), dtype=pl.UInt32) + first_free, title=pl.lit(_EVENTS))
     yield partial(perfetto_tracks.beside, known)

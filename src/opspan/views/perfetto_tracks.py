@@ -121,8 +121,9 @@ def beside(tracks: pl.DataFrame) -> memoryview:
 def series(tracks: pl.DataFrame) -> memoryview:
     """Returns the packets of tracks that show counters."""
     unit = pl.when(_col("title").str.contains(r"\bbytes\b")).then(_BYTES)
-    counter = pl.struct(unit.alias("3"))
-    return native.protobuf(_track(tracks, {"2": _col("title"), "5": _col("parent"), "8": counter}), PACKET)
+    return native.protobuf(
+        _track(tracks, {"2": _col("title"), "5": _col("parent"), "8": pl.struct(unit.alias("3"))}), PACKET
+    )
 
 
 def _track(frame: pl.DataFrame, fields: dict[str, pl.Expr]) -> pl.DataFrame:

@@ -103,8 +103,7 @@ def _pieces(spans: pl.DataFrame, tracks: pl.DataFrame, names: pl.DataFrame) -> I
     begin, end = spans.select(_col("start_ns").min().fill_null(0), _col("end_ns").max().fill_null(0)).row(0)
     head = {"$schema": _SCHEMA, "exporter": "opspan", "activeProfileIndex": tracks["len"].arg_max() or 0}
     yield (json.dumps(head)[:-1] + ', "shared": {"frames": [\n').encode
-    frames = names.select("name", file=python_file(_col("name")), line=python_line(_col("name")))
-    yield from _items(frames)
+    yield from _items(names.select("name", file=python_file(_col("name")), line=python_line(_col("name"))))
     yield b'\n]}, "profiles": [\n'.__bytes__
     of_track = spans.partition_by("track", as_dict=True)
     comma = ""
@@ -138,5 +137,4 @@ def _events(spans: pl.DataFrame, begin: int) -> pl.DataFrame:
         opens=~_col("takes_time"),
         order=pl.when("takes_time").then(-_col("depth").cast(pl.Int64)).otherwise(_col("order") + 1),
     )
-    events = pl.concat([opened, closed]).sort("at", "opens", "order")
-    return events.select("type", "frame", _col("at") - begin)
+    return pl.concat([opened, closed]).sort("at", "opens", "order").select("type", "frame", _col("at") - begin)

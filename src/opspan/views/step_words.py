@@ -85,8 +85,7 @@ def outside_texts(parts: Parts) -> list[str]:
 
 def _names(parts: Parts, run_ns: int) -> str:
     rows = parts[_BETWEEN].rows.filter(_col("ns") >= _LITTLE * run_ns).sort("ns", descending=True, maintain_order=True)
-    longest = rows.head(_MOST_NAMES).iter_rows()
-    return "".join(f"; {short_name(name, _NAME)} {time_text(ns)}" for name, ns in longest)
+    return "".join(f"; {short_name(name, _NAME)} {time_text(ns)}" for name, ns in rows.head(_MOST_NAMES).iter_rows())
 
 
 def pattern_text(parts: Parts) -> str:

@@ -98,8 +98,7 @@ def _notes(rows: pl.DataFrame) -> list[str]:
     notes = [_NONE] if rows["how"].null_count() else []
     for how in rows["how"].drop_nulls().unique(maintain_order=True):
         if how in _HOW:
-            name = _patterns_of(rows.filter(pl.col("how") == how)["step"])
-            notes.append(_HOW[how].format(name))
+            notes.append(_HOW[how].format(_patterns_of(rows.filter(pl.col("how") == how)["step"])))
     return notes
 
 

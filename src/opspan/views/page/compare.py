@@ -131,14 +131,13 @@ def _steps(before: Analysis, after: Analysis) -> tuple[dict[str, Any], str]:
             f"There are {most_steps[0]:,} steps before and {most_steps[1]:,} after: those that both have are compared"
         )
     largest = rows.filter(_col("change_ns") != 0).sort(_col("change_ns").abs(), descending=True).head(_MOST_BARS)
-    label = pl.format("#{} {}", "number", "step_after")
     return {
         "by": "step",
         "title": "step",
         "time": "Time of a step, until all that it launched was done",
         "rows": table(rows, _STEPS, notes),
         "largest": {
-            "label": values(largest.select(label).to_series()),
+            "label": values(largest.select(pl.format("#{} {}", "number", "step_after")).to_series()),
             "change_ns": values(largest["change_ns"]),
             "is_noise": [False] * largest.height,
         },

@@ -154,10 +154,9 @@ def _straggler_text(rows: pl.DataFrame) -> list[str]:
     place, share = str(first["place"]), first["waited_for_ns"] / waited
     waited_for = f"the others waited {time_text(first['waited_for_ns'])} for it: {share:.1%} of all waiting"
     came = f"{place} came last to {first['last']:,} of its {first['matched']:,} collectives, and {waited_for}"
-    is_one = share > _MOST_OF
     return [
         f"Of the time of the collectives that matched {waited / took:.1%} was waiting for others",
-        f"{came[:1].upper()}{came[1:]}" if is_one else f"They waited for several in turn. Most for {came}",
+        f"{came[:1].upper()}{came[1:]}" if share > _MOST_OF else f"They waited for several in turn. Most for {came}",
     ]
 
 

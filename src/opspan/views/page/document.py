@@ -42,8 +42,7 @@ _POLICY = "default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; s
 def page_parts(subject: Subject) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """Returns the head of a page and the data of its sections, for a server that sends them one by one."""
     sections = _sections(subject)
-    data = {name: part.data for name, part in sections.items() if part.data is not None}
-    return head_of(subject, sections), data
+    return head_of(subject, sections), {name: part.data for name, part in sections.items() if part.data is not None}
 
 
 def _sections(subject: Subject) -> dict[str, Section]:

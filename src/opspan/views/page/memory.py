@@ -194,8 +194,7 @@ def _at_peak(blocks: pl.DataFrame | None) -> list[dict[str, Any]]:
 
 
 def _notes(subject: Subject, places: int) -> list[str]:
-    events = subject.analysis.tables.memory.filter(_col("event").is_in(["alloc", "free"]))
-    untimed = events["time_ns"].null_count()
+    untimed = subject.analysis.tables.memory.filter(_col("event").is_in(["alloc", "free"]))["time_ns"].null_count()
     notes = []
     if places > MOST_PLACES:
         command = f"opspan memory {subject.typed} --by device"

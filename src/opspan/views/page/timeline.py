@@ -31,8 +31,7 @@ _col = pl.col
 
 
 def section(subject: Subject) -> Section:
-    analysis = subject.analysis
-    lanes = lanes_of(analysis)
+    lanes = lanes_of(subject.analysis)
     if lanes is None:
         why = "Nothing that the program did has a time: the trace holds figures, and no ranges, calls or work"
         return Section("Timeline", None, why, f"opspan summary {subject.typed}")
@@ -126,8 +125,7 @@ def _drawn_shapes(analysis: Analysis, lanes: TimelineLanes, placed: pl.DataFrame
 
 def _block_of(placed: pl.DataFrame, blocks: pl.DataFrame) -> pl.Series:
     """Returns the number of the block of each placed shape. The shapes of a block follow each other."""
-    begins = pl.zeros(placed.height, pl.UInt32, eager=True).scatter(blocks["first"][1:], 1)
-    return begins.cum_sum().alias("block")
+    return pl.zeros(placed.height, pl.UInt32, eager=True).scatter(blocks["first"][1:], 1).cum_sum().alias("block")
 
 
 def _names(
@@ -158,7 +156,6 @@ def _lanes(lanes: TimelineLanes, shapes: pl.DataFrame) -> list[dict[str, Any]]:
     of_place = shapes.group_by("place", maintain_order=True).agg(shapes=pl.len(), ranges=_col("count").sum())
     rows = of_place.with_columns(lane=_col("place") // MOST_ROWS, row=_col("place") % MOST_ROWS)
     of_lane = rows.group_by("lane", maintain_order=True).agg("row", "shapes", "ranges")
-    lane_rows = lanes.lanes.join(of_lane, on="lane", maintain_order="left")
     return [
         {
             "title": text(lane["title"]),
@@ -171,7 +168,7 @@ def _lanes(lanes: TimelineLanes, shapes: pl.DataFrame) -> list[dict[str, Any]]:
             "shapes": lane["shapes"],
             "ranges": sum(lane["ranges"]),
         }
-        for lane in lane_rows.iter_rows(named=True)
+        for lane in lanes.lanes.join(of_lane, on="lane", maintain_order="left").iter_rows(named=True)
     ]
 
 

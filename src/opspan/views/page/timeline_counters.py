@@ -85,7 +85,6 @@ def _lane(kind: str, rows: pl.DataFrame, begin_ns: int, length_ns: int) -> dict[
     if kind == "queue":
         title = f"{title} of stream {'of unknown number' if key['stream_id'] is None else key['stream_id']}"
     points = rows if kind == "utilisation" else _sampled(rows, begin_ns, length_ns)
-    since = (points["time_ns"] - begin_ns).clip(lower_bound=0)
     return {
         "kind": kind,
         "title": title or "counter",
@@ -93,7 +92,7 @@ def _lane(kind: str, rows: pl.DataFrame, begin_ns: int, length_ns: int) -> dict[
         "rank": key["rank"] or 0,
         "pid": key.get("pid"),
         "device": key.get("device_id"),
-        "at": deltas(since),
+        "at": deltas((points["time_ns"] - begin_ns).clip(lower_bound=0)),
         "values": values(points["value"]),
     }
 
