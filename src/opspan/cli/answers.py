@@ -1,4 +1,4 @@
-"""What verbs that answer one question share: their options, loading, and printing in the form that was asked for."""
+"""Verbs that answer one question: their options, loading, and printing in the form that was asked for."""
 
 from __future__ import annotations
 

@@ -35,9 +35,9 @@ KEYS = (
 )
 FIELDS = (
     fields.CHANGE,
-    replace(fields.CHANGE_SHARE, whole="Before"),
-    replace(fields.SHARE_BEFORE, rank=6, whole=_ALL_ROWS),
-    replace(fields.SHARE_AFTER, rank=5, whole=_ALL_ROWS),
+    replace(fields.CHANGE_SHARE, total_title="Before"),
+    replace(fields.SHARE_BEFORE, rank=6, total_title=_ALL_ROWS),
+    replace(fields.SHARE_AFTER, rank=5, total_title=_ALL_ROWS),
 )
 _REAL = Field("is_real", "Real", "flag", rank=1)
 _STATE = Field("state", "State", "state", rank=4)

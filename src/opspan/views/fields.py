@@ -26,14 +26,14 @@ class Field:
     help: str = ""
     rank: int = 0
     of: str = ""  # for a share: the column that is 100 %; "": the values are shares already
-    whole: str = ""  # for a share: a text that says what 100 % is, such as the title of the column `of`
+    total_title: str = ""  # for a share: a text that says what 100 % is, such as the title of the column `of`
     none: str = ""  # the text for null
     bar: bool = False  # a cell of a page shows its share of the column's sum
 
     def cells(self, rows: pl.DataFrame) -> list[str]:
         if self.of:
             pairs = rows.select(self.name, self.of).iter_rows()
-            return ["" if value is None or not whole else f"{100 * value / whole:.1f}%" for value, whole in pairs]
+            return ["" if value is None or not total else f"{100 * value / total:.1f}%" for value, total in pairs]
         write = UNITS[self.unit]
         cells = ("" if value is None else write(value) for value in rows[self.name].to_list())
         return [cell or self.none for cell in cells]
@@ -103,9 +103,9 @@ PLACES = (
 )
 
 
-def share(name: str, title: str, of: str, whole: str, rank: int = 0) -> Field:
-    """Returns a field of percents of the column `of`, which people know as `whole`."""
-    return Field(name, title, "share", rank=rank, of=of, whole=whole)
+def share(name: str, title: str, of: str, total_title: str, rank: int = 0) -> Field:
+    """Returns a field of percents of the column `of`, which people know as `total_title`."""
+    return Field(name, title, "share", rank=rank, of=of, total_title=total_title)
 
 
 def pick(fields: Iterable[Field], names: str | Iterable[str]) -> list[Field]:
@@ -125,19 +125,19 @@ def varying_fields(fields: Iterable[Field], rows: pl.DataFrame, always: Sequence
     return [field for field in known if field.name in always or rows[field.name].n_unique() > 1]
 
 
-def shares_of_kinds(titles: dict[str, str], rows: pl.DataFrame, of: str, whole: str) -> list[Field]:
+def shares_of_kinds(titles: dict[str, str], rows: pl.DataFrame, of: str, total_title: str) -> list[Field]:
     """Returns a share of the column `of` for each kind of time that any row has: the columns are called KIND_ns."""
     kinds = [kind for kind in titles if rows[f"{kind}_ns"].sum()]
-    return [share(f"{kind}_ns", titles[kind], of, whole, rank) for rank, kind in enumerate(kinds, start=1)]
+    return [share(f"{kind}_ns", titles[kind], of, total_title, rank) for rank, kind in enumerate(kinds, start=1)]
 
 
 def shares_note(fields: Iterable[Field]) -> list[str]:
     """Returns a line that says what 100 % is in each column of shares."""
     titles: dict[str, list[str]] = {}
     for field in fields:
-        if field.whole:
-            titles.setdefault(field.whole, []).append(field.title)
-    text = "; ".join(f"{', '.join(columns)} of {whole}" for whole, columns in titles.items())
+        if field.total_title:
+            titles.setdefault(field.total_title, []).append(field.title)
+    text = "; ".join(f"{', '.join(columns)} of {total_title}" for total_title, columns in titles.items())
     return [f"Shares: {text}"] if text else []
 
 

@@ -25,7 +25,7 @@ from opspan.views.step_words import number_text
 LITTLE = 0.1  # share of a peak: an op that reaches less of both peaks is bound by neither
 _col = pl.col
 _PEAK = "the peak of the device in that type"
-_MFU = Field("mfu", "MFU", "share", whole=_PEAK)
+_MFU = Field("mfu", "MFU", "share", total_title=_PEAK)
 _SIZES = replace(fields.SIZES, rank=6)
 _COST = (
     Field("count", "Ops", "count", rank=5),
@@ -36,8 +36,8 @@ _COST = (
     Field("type", "Type", "text", rank=4),
 )
 _BOUND = (
-    Field("compute_share", "Compute", "share", rank=1, whole=_PEAK),
-    Field("memory_share", "Memory", "share", rank=1, whole="the peak of the memory"),
+    Field("compute_share", "Compute", "share", rank=1, total_title=_PEAK),
+    Field("memory_share", "Memory", "share", rank=1, total_title="the peak of the memory"),
     replace(fields.BOUND, rank=1),
 )
 NAMED = 0.01  # share of the time from which an op without a cost is named

@@ -27,7 +27,7 @@ from opspan.views.metric_columns import as_text, with_metrics
 OF_EVENTS = ("name", "shape", "stack")  # tables by these have rows of events
 STACK_DEPTH = 5  # tables by stack compare this many of the innermost functions
 
-# TextColumn of a row -> torch's attribute of an average.
+# Column of a row -> torch's attribute of an average.
 TORCH = {
     "name": "key",
     "sizes": "input_shapes",

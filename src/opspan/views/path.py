@@ -39,7 +39,7 @@ _TITLES = {
 }
 _AFTER = Field("after_ns", "Would take", "ns")
 _OF_IT = share("after_ns", "Of it", "time_ns", "Time")
-_SHARE = replace(SHARE, whole="the whole path")
+_SHARE = replace(SHARE, total_title="the whole path")
 _PIECES = Field("pieces", "Pieces", "count", rank=5)
 _col = pl.col
 
