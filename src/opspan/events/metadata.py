@@ -88,7 +88,7 @@ _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "Src Rank": ("src_rank", int),
     "Dst Rank": ("dst_rank", int),
     "Seq": ("seq", int),
-    "Is asynchronized op": ("is_async", ("1", "true").__contains__),
+    "Is asynchronized op": ("is_async", lambda text: text in ("1", "true")),
 }
 
 
