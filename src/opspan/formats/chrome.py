@@ -123,7 +123,7 @@ class ChromeFile:
                         self._issues.add(issue[0], 1, issue[1])
                         self._is_cut = True
                     if not is_read:
-                        # If one event is longer than the rest so far, double the rest instead of rereading it often.
+                        # The next piece is as long as the rest, so the rest of a long event is parsed only a few times.
                         fresh = reader.submit(reading.piece, max(_PIECE, len(rest)))
                     ahead.append((piece, supposed, is_read, parsers.submit(parse, piece, supposed, is_read)))
                     if supposed == _START:

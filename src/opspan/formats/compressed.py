@@ -1,4 +1,4 @@
-"""Opens files that may be compressed as a whole, as streams of their content, of which the size is limited."""
+"""Opens files that may be compressed as a whole, as streams of their content, and limits how much may come out."""
 
 from __future__ import annotations
 
