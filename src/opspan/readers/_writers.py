@@ -36,7 +36,7 @@ def writer_of(path: Path) -> str | None:
         if is_database:
             for file, where in ((path, IN_DATABASE), (_with(path, "-shm"), IN_WAL)):
                 if (pid := _locked(file, where)) is not None:
-                    return _named(pid)
+                    return _program_of(pid)
         if not has_journal and time.time() - facts.st_mtime > LATELY_S:
             return None
     except OSError:
@@ -76,7 +76,7 @@ def _open_for_writing(facts: os.stat_result) -> str | None:
             try:
                 opened = os.stat(f"{files}/{number}")  # noqa: PTH116
                 if (opened.st_dev, opened.st_ino) == (facts.st_dev, facts.st_ino) and _writes(process, number):
-                    return _named(int(process))
+                    return _program_of(int(process))
             except (OSError, ValueError):
                 continue
     return None
@@ -88,7 +88,7 @@ def _writes(process: str, number: str) -> bool:
     return bool(flags & (os.O_WRONLY | os.O_RDWR))
 
 
-def _named(pid: int) -> str:
+def _program_of(pid: int) -> str:
     try:
         name = Path("/proc", str(pid), "comm").read_text(errors="replace").strip() if pid else ""
     except OSError:

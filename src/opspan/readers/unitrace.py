@@ -102,13 +102,13 @@ def read(path: Path) -> Tables:
     issues.add("not_closed", int(file.is_open_ended))
     host = groups[HOST]
     if groups[PARTS].height:
-        host = pl.concat([host, _paired(groups[PARTS], issues)], how="diagonal")
+        host = pl.concat([host, _pair(groups[PARTS], issues)], how="diagonal")
     host = _in_order(host)
-    host = host.hstack(_parsed(host["name"], {"api": _owner()}))
+    host = host.hstack(_parse_each(host["name"], {"api": _api()}))
     with ThreadPoolExecutor(1) as beside:
         begun = beside.submit(_ranges, host.filter(_col("api").is_null()), groups[MARKS])
         calls = host.filter(_col("api").is_not_null()).with_row_index("call")
-        launched = _launched(calls, groups[ARROWS])
+        launched = _launches(calls, groups[ARROWS])
         devices = _devices(groups[DEVICE], groups[NAMES])
         work = _work(groups[DEVICE], devices, launched, issues)
         threads = pl.concat([rows_once(frame, "pid", "tid") for frame in (host, groups[MARKS])]).drop_nulls().unique()
@@ -126,7 +126,7 @@ def read(path: Path) -> Tables:
     )
 
 
-def _paired(parts: pl.DataFrame, issues: Issues) -> pl.DataFrame:
+def _pair(parts: pl.DataFrame, issues: Issues) -> pl.DataFrame:
     """Returns the spans of begin and end events: an end belongs to the last open begin on its thread."""
     place = ["pid", "tid"]
     is_begin = _col("ph") == "B"
@@ -149,7 +149,7 @@ def _in_order(events: pl.DataFrame) -> pl.DataFrame:
     return events if events["at"].is_sorted() else events.sort("at")
 
 
-def _owner() -> pl.Expr:
+def _api() -> pl.Expr:
     """Returns the API of the call that a text names; null if the text is a range."""
     api = pl.lit(None, dtype=pl.String)
     for owner, pattern in _APIS.items():
@@ -157,7 +157,7 @@ def _owner() -> pl.Expr:
     return api
 
 
-def _parsed(texts: pl.Series, columns: dict[str, pl.Expr]) -> pl.DataFrame:
+def _parse_each(texts: pl.Series, columns: dict[str, pl.Expr]) -> pl.DataFrame:
     """Returns the columns for each text. Parses each distinct text once."""
     distinct = texts.unique()
     of_distinct = distinct.cast(pl.String).to_frame("text").select(**columns)
@@ -174,7 +174,7 @@ def _ranges(tasks: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
         [tasks.with_columns(is_mark=pl.lit(value=False)), marks.with_columns(is_mark=pl.lit(value=True))],
         how="diagonal",
     )
-    parts = _parsed(
+    parts = _parse_each(
         frame["name"], {"domain": _text.str.extract(_TASK, 1), "label": pl.coalesce(_text.str.extract(_TASK, 2), _text)}
     )
     may_be = parts["domain"].is_null() | parts["domain"].is_in(LABELLED_DOMAINS)
@@ -182,7 +182,7 @@ def _ranges(tasks: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
     labels = labelled(parts["label"].zip_with(may_be, nothing))
     labels = labels.rename({"seq": "p_seq", "op_id": "p_op", "forward_tid": "p_forward", "sizes": "p_sizes"})
     own_sizes = {"own_sizes": _text.str.extract(r'^\["(.*)"\]$').cast(pl.Categorical)}
-    frame = frame.with_columns(_parsed(frame["said_sizes"], own_sizes))
+    frame = frame.with_columns(_parse_each(frame["said_sizes"], own_sizes))
     others = frame.select(pl.exclude("name"), own=(parts["domain"] == OWN_DOMAIN).fill_null(value=False))
     frame = pl.concat([others, labels, parts], how="horizontal")
     seq = pl.coalesce("own_seq", "p_seq")
@@ -229,7 +229,7 @@ def _calls(calls: pl.DataFrame) -> pl.DataFrame:
     )
 
 
-def _launched(calls: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
+def _launches(calls: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
     """Returns command -> call and the call's process: the last call before the command's arrow that began at the
     arrow's time."""
     place = ["pid", "tid", "ts_ns"]
@@ -252,7 +252,7 @@ def _work(commands: pl.DataFrame, devices: pl.DataFrame, launched: pl.DataFrame,
     frame = looked_up(frame, "pid", devices.select("pid", "device_id"), "pid")
     only = rows_once(launched, "process").to_series()
     frame = frame.with_columns(process=pl.coalesce("process", pl.lit(only[0] if len(only) == 1 else None, pl.Int64)))
-    frame = frame.hstack(_parsed(frame["name"], _described()))
+    frame = frame.hstack(_parse_each(frame["name"], _command_columns()))
     frame = narrow(frame, "kernels", dict.fromkeys(SIZES, pl.Int32), issues)
     return numbered(
         frame.select(
@@ -271,7 +271,7 @@ def _work(commands: pl.DataFrame, devices: pl.DataFrame, launched: pl.DataFrame,
     )
 
 
-def _described() -> dict[str, pl.Expr]:
+def _command_columns() -> dict[str, pl.Expr]:
     """Returns the expressions that parse the name of a command."""
     kind = pl.lit("kernel")
     for name, pattern in _COPIES.items():

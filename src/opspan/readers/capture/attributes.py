@@ -63,13 +63,13 @@ def own_columns(attributes: Attributes, count: int) -> dict[str, pl.Series]:
     for number, (key, types) in enumerate(OWN.items()):
         some = attributes.where(attributes.own == number)
         values = some.texts.of(some.units.u32(6)) if types == (TEXT,) else pl.Series(some.units.i64(3))
-        columns[f"a_{key}"] = scattered(values, some.rows, count)
+        columns[f"a_{key}"] = scatter(values, some.rows, count)
         if key == "payload":
-            columns["a_payload_type"] = scattered(pl.Series(some.types), some.rows, count)
+            columns["a_payload_type"] = scatter(pl.Series(some.types), some.rows, count)
     return columns
 
 
-def scattered(values: pl.Series, rows: Ints, count: int) -> pl.Series:
+def scatter(values: pl.Series, rows: Ints, count: int) -> pl.Series:
     """Returns a column of `count` rows: the values at their rows, null elsewhere. A row's last value counts."""
     if not len(values):
         return pl.Series([None], dtype=values.dtype).new_from_index(0, count)
@@ -89,7 +89,7 @@ def json_members(attributes: Attributes) -> pl.DataFrame:
     if (types == BYTES).any():
         chosen = units.where(types == BYTES)
         hexes = json_columns.hexes(np.ascontiguousarray(chosen.words.view(np.uint8)[:, 24:]), chosen.u32(5))
-        values = scattered(hexes, np.flatnonzero(types[unit] == BYTES), len(values)).fill_null(values)
+        values = scatter(hexes, np.flatnonzero(types[unit] == BYTES), len(values)).fill_null(values)
     keys = texts.of(units.u32(1)).fill_null("").gather(unit)
     frame = pl.DataFrame({"row": attributes.rows[unit], "key": keys, "value": values.fill_null("null")})
     # Nearly always an attribute has one value, and no list is needed.
@@ -101,10 +101,10 @@ def json_members(attributes: Attributes) -> pl.DataFrame:
         several = pl.col("count") > 1
         frame = lists.with_columns(pl.when(several).then("[" + pl.col("value") + "]").otherwise("value").alias("value"))
     members = json_columns.written(frame["key"], json_columns.text) + ": " + frame["value"].fill_null("null")
-    return one_a_row(frame.select("row", members.alias("members")))
+    return join_members(frame.select("row", members.alias("members")))
 
 
-def one_a_row(members: pl.DataFrame) -> pl.DataFrame:
+def join_members(members: pl.DataFrame) -> pl.DataFrame:
     """Joins the members of the same range, in their order."""
     if members["row"].n_unique() == members.height:
         return members

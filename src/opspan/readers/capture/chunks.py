@@ -22,8 +22,8 @@ from opspan.formats.boundary import boundary
 from opspan.formats.budget import LIMIT, TEXTS, Meter, available_bytes, gigabytes
 from opspan.readers.capture import layout
 from opspan.readers.capture.file import Bools, CaptureFile, Ints, Log, Piece, Ranges, Texts, Units, find
-from opspan.readers.capture.halves import HALF_BYTES, Models, widened
-from opspan.readers.capture.source import CaptureBytes, joined, name_of, read_header
+from opspan.readers.capture.halves import HALF_BYTES, Models, widen_into
+from opspan.readers.capture.source import CaptureBytes, join_headers, name_of, read_header
 from opspan.tables import Issues
 from opspan.tables.window import FOREVER, Steps, Stretch, Window, numbers_of, of_steps
 
@@ -74,7 +74,7 @@ def read_file(paths: Sequence[Path], issues: Issues, stretch: Stretch | None = N
     """Reads the file, or its segments in order. With a stretch, leaves out ranges that are certainly outside of it."""
     with contextlib.ExitStack() as opened:
         sources = [opened.enter_context(source) for source in _sources(paths)]
-        header = joined([source.header() for source in sources])
+        header = join_headers([source.header() for source in sources])
         chunks = [chunk for source in sources for chunk in _chunks(source, issues)]
         written = Meter(TEXTS, sum(source.bytes for source in sources), issues)
         texts = _texts(chunks, written, issues)
@@ -263,7 +263,9 @@ def _units_of(block: UnitBlock, into: Ints, models: Models) -> Ints:
     if block.is_halves:
         raw = bytearray(block.bytes)
         block.source.read_into(memoryview(raw), block.at)
-        return widened(np.frombuffer(raw, dtype=np.int64).reshape(-1, HALF_BYTES // 8), into, block.first_unit, models)
+        return widen_into(
+            np.frombuffer(raw, dtype=np.int64).reshape(-1, HALF_BYTES // 8), into, block.first_unit, models
+        )
     count = block.bytes // layout.UNIT_BYTES
     block.source.read_into(memoryview(into[:count].view(np.uint8).data).cast("B"), block.at)
     return np.arange(count)
@@ -284,7 +286,7 @@ def _units(blocks: list[UnitBlock], stretch: Stretch | None, issues: Issues) -> 
             is_range = overlaps
         rest = units.where(is_other) if is_other.any() else None
         if is_range.any():
-            pieces.append(Piece.of(*_compacted(units, is_range, buffer)))
+            pieces.append(Piece.of(*_compact(units, is_range, buffer)))
             if room is not None and BYTES_A_RANGE * (kept := sum(len(piece.words) for piece in pieces)) > room:
                 path = blocks[0].source.path
                 raise TooLarge(
@@ -296,7 +298,7 @@ def _units(blocks: list[UnitBlock], stretch: Stretch | None, issues: Issues) -> 
     return Ranges(pieces), Units.joined(others), left_out
 
 
-def _compacted(units: Units, wanted: Bools, buffer: mmap.mmap) -> tuple[Ints, Ints]:
+def _compact(units: Units, wanted: Bools, buffer: mmap.mmap) -> tuple[Ints, Ints]:
     """Moves the wanted units to the front of the buffer, frees the rest of it, and returns their words and keys."""
     if wanted.all():
         return units.words, units.keys

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from opspan.readers.capture import layout
-from opspan.readers.capture.attributes import scattered
+from opspan.readers.capture.attributes import scatter
 from opspan.readers.capture.file import Bools, CaptureFile, Ints, Units, find, last_of_each
 from opspan.tables import Issues
 
@@ -36,7 +36,7 @@ class Ends:
         end_ns = pl.DataFrame({"end_ns": times}).select(pl.when(pl.col("end_ns") != 0).then("end_ns")).to_series()
         elsewhere = self.threads[begin:end] != tids[rows]
         threads = pl.Series(self.threads[begin:end][elsewhere])
-        return end_ns, scattered(threads, rows[elsewhere], len(ranges))
+        return end_ns, scatter(threads, rows[elsewhere], len(ranges))
 
 
 def read(file: CaptureFile, issues: Issues) -> Ends:

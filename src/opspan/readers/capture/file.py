@@ -168,7 +168,7 @@ class Ranges:
         for first, piece in zip(self._first_rows.tolist(), self._pieces, strict=False):
             yield first, piece.units
 
-    def taken(self) -> Iterator[tuple[int, Units]]:
+    def pop_pieces(self) -> Iterator[tuple[int, Units]]:
         """Yields the same as iteration, but only once: it frees the memory of a piece when it yields the next one."""
         self._pieces.reverse()
         for first in self._first_rows[:-1].tolist():

@@ -54,7 +54,7 @@ class Models:
         return self.words[rows[known]], known
 
 
-def widened(halves: Ints, into: Ints, first: int, models: Models) -> Ints:
+def widen_into(halves: Ints, into: Ints, first: int, models: Models) -> Ints:
     """Writes the units in halves of lines (rows of 4 words) to `into` (rows of 8 words). Returns the half of each unit.
 
     A line is one unit; or its first half is a unit, and its second half another unit or empty. `first`: the number of

@@ -31,7 +31,7 @@ class TaskIds:
         if not self._is_part:
             issues.add("dangling_data", int((~named & (self.units.i64(1) != layout.NO_OWNER)).sum()), "ids")
         beside = self.units.where(named)
-        ops, within = _labelled(file)
+        ops, within = _own_ops(file)
         self.rows = np.concatenate([rows[named], ops])
         self.starts = np.concatenate([file.ranges.at(rows[named]).i64(1), within[:, 0]])
         self.tasks = pl.concat([_ids(beside, 2), _of_ops(within[:, 1])]).with_columns(
@@ -81,7 +81,7 @@ class TaskIds:
         return children[order], parents[order]
 
 
-def _labelled(file: CaptureFile) -> tuple[Ints, Ints]:
+def _own_ops(file: CaptureFile) -> tuple[Ints, Ints]:
     """Returns the rows of opspan's own ops that the ITT collector saw, and words: start, id, parent's id."""
     rows, words = [np.empty(0, dtype=np.int64)], [np.empty((0, 3), dtype=np.int64)]
     for first, units in file.ranges:

@@ -14,7 +14,7 @@ import polars as pl
 
 from opspan.formats.nvtx_payload import Budget, Decoder, PayloadEntry, Schema, numbers
 from opspan.readers.capture import layout
-from opspan.readers.capture.attributes import one_a_row
+from opspan.readers.capture.attributes import join_members
 from opspan.readers.capture.file import CaptureFile, Units, find
 from opspan.tables import Issues
 
@@ -75,7 +75,7 @@ def read(file: CaptureFile, ended: npt.NDArray[np.int64], issues: Issues) -> Ext
         )
     issues.add("undecoded_payload", undecoded)
     ordered = pl.concat(members).sort("row", "place").select("row", "members")
-    return ExtendedPayloads(_own_columns(file, own), one_a_row(ordered).sort("row"))
+    return ExtendedPayloads(_own_columns(file, own), join_members(ordered).sort("row"))
 
 
 def _payloads(blobs: Units) -> pl.DataFrame:

@@ -17,7 +17,7 @@ import polars as pl
 from opspan.formats.pieces import Columns
 from opspan.labels import KIND_NAMES, Kind, kind_expr, parse_column
 from opspan.readers.capture import ends, layout, payloads
-from opspan.readers.capture.attributes import Attributes, json_members, one_a_row, own_columns, scattered
+from opspan.readers.capture.attributes import Attributes, join_members, json_members, own_columns, scatter
 from opspan.readers.capture.file import CaptureFile, Ints, Units, distinct
 from opspan.readers.capture.ids import TaskIds, relations
 from opspan.readers.capture.tables import note_texts
@@ -49,7 +49,7 @@ def read_ranges(file: CaptureFile, issues: Issues) -> tuple[pl.DataFrame, pl.Dat
     related = relations(file, tasks, issues)
     del tasks
     columns = Columns()
-    for first, units in file.ranges.taken():
+    for first, units in file.ranges.pop_pieces():
         columns.add(_piece(file, extras, first, units, issues))
     return columns.frame(empty("ranges")), related
 
@@ -75,10 +75,10 @@ def _piece(file: CaptureFile, extras: _Extras, first: int, units: Units, issues:
     frame = _raw(file, units, first).with_columns(
         end_ns=end_ns,
         end_tid=end_tid,
-        parent_id=scattered(pl.Series(extras.parents[1][parents], dtype=pl.Int64), children, count),
+        parent_id=scatter(pl.Series(extras.parents[1][parents], dtype=pl.Int64), children, count),
         category=_categories(file, units, extras.categories),
     )
-    extended = {name: _scattered(extras.extended.own, name, first, count) for name in payloads.OWN_COLUMNS}
+    extended = {name: _scatter(extras.extended.own, name, first, count) for name in payloads.OWN_COLUMNS}
     bears = np.zeros(count, dtype=np.bool_)
     bears[_between(extras.bearers, first, count)[0]] = True
     # If the label has a place apart from the name, the name is only a name, even if it looks like a label.
@@ -94,8 +94,8 @@ def _piece(file: CaptureFile, extras: _Extras, first: int, units: Units, issues:
     frame = frame.with_columns(**own_columns(attributes.where(own), count), **extended)
     _, some = _between(extras.extended.members["row"].to_numpy(), first, count)
     others = extras.extended.members[some].with_columns(pl.col("row") - first)
-    json = one_a_row(pl.concat([json_members(attributes.where(~own)), others]))
-    written = "{" + scattered(json["members"], json["row"].to_numpy(), count) + "}"
+    json = join_members(pl.concat([json_members(attributes.where(~own)), others]))
+    written = "{" + scatter(json["members"], json["row"].to_numpy(), count) + "}"
     frame = frame.with_columns(
         payload_json=written, color=pl.when(pl.col("flags") & layout.HAS_COLOR != 0).then("raw_color")
     )
@@ -108,13 +108,12 @@ def _between(rows: Ints, first: int, count: int) -> tuple[Ints, slice]:
     return rows[begin:end] - first, slice(begin, end)
 
 
-def _scattered(frame: pl.DataFrame, name: str, first: int, count: int) -> pl.Series:
+def _scatter(frame: pl.DataFrame, name: str, first: int, count: int) -> pl.Series:
     rows, some = _between(frame["row"].to_numpy(), first, count)
-    return scattered(frame[name][some], rows, count)
+    return scatter(frame[name][some], rows, count)
 
 
 def _raw(file: CaptureFile, units: Units, first: int) -> pl.DataFrame:
-    """Returns the fields of the units, and their source."""
     texts, unit, source, flags = file.texts, units.u8(0), units.u8(1), units.u16(1)
     collected = np.isin(source, (layout.NVTX, layout.ITT))
     has_inputs = (source == layout.TORCH) & (flags & layout.HAS_INPUTS != 0)

@@ -76,7 +76,7 @@ def _variables(raw: bytes) -> Iterator[tuple[str, str]]:
             yield name, value
 
 
-def joined(headers: Sequence[Header]) -> Header:
+def join_headers(headers: Sequence[Header]) -> Header:
     """Returns the header of a file that consists of segments."""
     first, last = headers[0], headers[-1]
     return dataclasses.replace(

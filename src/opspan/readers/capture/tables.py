@@ -40,7 +40,6 @@ def read_threads(file: CaptureFile) -> pl.DataFrame:
 
 
 def read_process(file: CaptureFile) -> pl.DataFrame:
-    """Returns the table processes with one row."""
     header = file.header
     program = header.arguments[0] if header.arguments else ""
     row = {

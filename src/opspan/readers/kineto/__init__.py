@@ -47,18 +47,18 @@ def _read(path: Path) -> Tables:
     others, called, launched = _split_others(groups.pop(events.OTHERS), devices["pid"])
     is_known = _col("cat").cast(pl.String).str.to_lowercase().is_in(events.ON_HOST)
     unknown = others.filter(~is_known.fill_null(value=False))
-    issues.add("unknown_categories", unknown.height, _listed(unknown))
+    issues.add("unknown_categories", unknown.height, _categories(unknown))
     figures = groups.pop(events.FIGURES)
-    issues.add("counter_ranges", figures.height, _listed(figures))
+    issues.add("counter_ranges", figures.height, _categories(figures))
     ranges = host.ranges(groups.pop(events.RANGES), others, groups.pop(events.MARKS))
-    ranges, relations, unlinked = host.linked(ranges, groups.pop(events.FLOWS))
+    ranges, relations, unlinked = host.link(ranges, groups.pop(events.FLOWS))
     calls = host.calls(pl.concat([groups.pop(events.CALLS), called]))
     functions = host.functions(groups.pop(events.FUNCTIONS))
     threads = pl.concat([frame.select("pid", "tid") for frame in (ranges, calls, functions)])
     threads = threads.drop_nulls().unique().sort("pid", "tid")
     spans = pl.concat([groups.pop(events.WORK), launched])
     places = pl.concat([spans["pid"], devices["pid"]]).drop_nulls().unique()
-    issues.add("unknown_work", (odd := device.of_unknown_kind(spans)).height, _listed(odd))
+    issues.add("unknown_work", (odd := device.of_unknown_kind(spans)).height, _categories(odd))
     work = device.work(spans, issues)
     del spans
     work = work.with_columns(owners.processes(work, calls, ranges, places))
@@ -81,8 +81,8 @@ def _read(path: Path) -> Tables:
         functions=functions,
         memory=memory,
         counters=pl.concat([device.counters(groups[events.COUNTERS]), reserved], how="diagonal_relaxed"),
-        threads=_named(threads, names["thread_name"], ["pid", "tid"]),
-        processes=_named(threads.select("pid").unique().sort("pid"), names["process_name"], ["pid"]),
+        threads=_with_names(threads, names["thread_name"], ["pid", "tid"]),
+        processes=_with_names(threads.select("pid").unique().sort("pid"), names["process_name"], ["pid"]),
         devices=device.devices(work, file.members.get("deviceProperties"), _device_kind(calls, devices)),
         issues=issues.frame(),
     )
@@ -101,7 +101,7 @@ def _split_others(spans: pl.DataFrame, devices: pl.Series) -> tuple[pl.DataFrame
     return others, calls, work
 
 
-def _listed(spans: pl.DataFrame) -> str:
+def _categories(spans: pl.DataFrame) -> str:
     category = _col("cat").cast(pl.String).fill_null("no category")
     counts = spans.group_by(category.alias("cat")).len().sort("cat")
     return listed_counts(dict(counts.iter_rows()))
@@ -126,7 +126,7 @@ def _names(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
     }
 
 
-def _named(places: pl.DataFrame, names: pl.DataFrame, key: list[str]) -> pl.DataFrame:
+def _with_names(places: pl.DataFrame, names: pl.DataFrame, key: list[str]) -> pl.DataFrame:
     names = names.select(*key, "name").unique(key, keep="last", maintain_order=True)
     named = places.join(names, on=key, how="left", maintain_order="left")
     return named.with_columns(rank=pl.lit(0, dtype=pl.Int32))

@@ -35,7 +35,7 @@ _OTHER_ARGS = (
 )
 
 
-def _as(table: str, column: str) -> int:
+def _arg_kind(table: str, column: str) -> int:
     """Returns how to read a column. Lists, and numbers that do not fit into int64, stay as they are written."""
     dtype = schema.TABLES[table].schema.get(column, pl.Int64)
     if dtype in (pl.UInt64, pl.Float64) or column == "payload_int" or column in keys.LISTS:
@@ -45,7 +45,9 @@ def _as(table: str, column: str) -> int:
 
 # Each key once, even if several tables have it; a row only has the keys of its own table.
 _ARGS = {
-    key: Arg(key, _as(table, column), (key,)) for table, names in keys.EVENTS.items() for column, key in names.items()
+    key: Arg(key, _arg_kind(table, column), (key,))
+    for table, names in keys.EVENTS.items()
+    for column, key in names.items()
 }
 _FIRST = {table: next(iter(names.values())) for table, names in keys.EVENTS.items()}
 
@@ -221,7 +223,7 @@ def _rows(table: str, events: pl.DataFrame, ends: pl.DataFrame, zero_ns: int) ->
 
 def _cell(table: str, column: str, key: str) -> pl.Expr:
     dtype = schema.TABLES[table].schema.get(column, pl.Int64)
-    value = _col(key) if _as(table, column) == INTEGER else _col(key).cast(pl.String)
+    value = _col(key) if _arg_kind(table, column) == INTEGER else _col(key).cast(pl.String)
     return value.cast(dtype, strict=False)
 
 

@@ -81,7 +81,7 @@ def _kind(name: str | None, has_seq: bool, is_backward: bool, is_annotation: boo
     return Kind.BACKWARD if is_backward and guessed is not Kind.ENGINE else guessed
 
 
-def linked(ranges: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, int]:
+def link(ranges: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, int]:
     """Returns ranges with forward_tid, relations (from the op where an arrow ends to the op where it starts), and the
     number of arrows with an end that is not in the file. Arrows from calls to work only repeat correlation ids."""
     arrows = flows.filter(_col("cat").is_in(ARROWS))

@@ -41,7 +41,7 @@ def read(path: Path) -> Tables:
 
             source = stack.enter_context(Folder(path, issues))
         else:
-            file = reports.exported(path, stack, issues) if reports.is_report(path) else path
+            file = reports.export_once(path, stack, issues) if reports.is_report(path) else path
             source = stack.enter_context(SqliteFile(file, issues))
         if OF_NSYS.isdisjoint(source.tables):
             raise NotATrace(f"{path} has none of nsys' tables; expected what `nsys export --type sqlite` writes")
@@ -50,7 +50,7 @@ def read(path: Path) -> Tables:
 
 def _read(path: Path, export: Export, issues: Issues) -> Tables:
     ranges, called = nvtx.read(export), calls.read(export)
-    ran = work.of_processes(work.read(export), called, ranges.ranges)
+    ran = work.with_processes(work.read(export), called, ranges.ranges)
     frames = {
         **numbered_alike(ranges=ranges.ranges, calls=called, work=ran),
         "memory": memory.read(export),
@@ -63,6 +63,6 @@ def _read(path: Path, export: Export, issues: Issues) -> Tables:
     target.note_diagnostics(export)
     metadata = target.metadata(export, path)
     trace = Tables((metadata,), **frames, threads=threads, processes=processes, devices=devices)
-    trace = ranks.in_its_ranks(export, trace)
+    trace = ranks.split_by_rank(export, trace)
     export.skip_the_rest()
     return trace.replace(issues=issues.frame().with_columns(rank=trace.metadata.rank))

@@ -39,27 +39,27 @@ def read(export: Export) -> Nvtx:
 
     present = set(each_once(events, "eventType"))
 
-    def of(names: tuple[str, ...]) -> pl.Expr:
+    def has_type(names: tuple[str, ...]) -> pl.Expr:
         numbers = {types[name] for name in names}
         if present <= numbers or (None not in present and present.isdisjoint(numbers)):  # usual: all are ranges
             return pl.lit(present <= numbers)
         return pl.col("eventType").is_in(list(numbers))
 
-    described = events.filter(~of(tables.RANGES + tables.MARKS))
+    described = events.filter(~has_type(tables.RANGES + tables.MARKS))
     if described.height:
         unknown = described.filter(~pl.col("eventType").is_in(list(types.values())))
         export.issues.add("unknown_units", unknown.height, f"{tables.NVTX}, eventType")
-        events = events.filter(of(tables.RANGES + tables.MARKS))
+        events = events.filter(has_type(tables.RANGES + tables.MARKS))
         described = described.with_columns(_text(export, described))
-    events = events.with_columns(is_mark=of(tables.MARKS), is_async=of(tables.ASYNC_RANGES))
+    events = events.with_columns(is_mark=has_type(tables.MARKS), is_async=has_type(tables.ASYNC_RANGES))
     is_open = pl.col("end_ns").is_null() & ~pl.col("is_mark")
     export.issues.add("open_ranges", events.select(is_open.sum()).item(), tables.NVTX)
 
-    domains = _of_described(described, of(tables.DOMAINS)).select("pid", "domainId", domain="text")
-    categories = _of_described(described, of(tables.CATEGORIES))
+    domains = _of_described(described, has_type(tables.DOMAINS)).select("pid", "domainId", domain="text")
+    categories = _of_described(described, has_type(tables.CATEGORIES))
     events = events.with_columns(_domains(events, domains))
     events = events.with_columns(_categories(events, categories))
-    threads = _of_described(described, of(tables.THREADS)).select("pid", "tid", name="text").drop_nulls("name")
+    threads = _of_described(described, has_type(tables.THREADS)).select("pid", "tid", name="text").drop_nulls("name")
     # Slice by slice, so that the parsed payloads of all rows are never in memory at once.
     slices = [events] if _is_plain(events) else list(events.iter_slices(SLICE_ROWS)) or [events]
     del events, described, categories

@@ -32,7 +32,7 @@ def members(export: Export, events: pl.DataFrame) -> pl.Series:
     """Returns the members of a JSON object for each event, null without a payload."""
     places = pl.int_range(pl.len(), dtype=pl.UInt32).alias("place")
     payloads = events.select(places, raw="binaryData", domain="domainId").filter(pl.col("raw").is_not_null())
-    payloads = payloads.with_columns(_unhexed(payloads["raw"]))
+    payloads = payloads.with_columns(_unhex(payloads["raw"]))
     schemas = _schemas(export)
     parts = [pl.DataFrame(schema={"place": pl.UInt32, "members": pl.String})]
     undecoded, budget = 0, Budget(export.written, export.issues)
@@ -61,7 +61,7 @@ def _as_bytes(raw: np.ndarray[tuple[int, int], np.dtype[np.uint8]]) -> pl.Series
     return '"bytes": ' + json_columns.hexes(raw, raw.shape[1])
 
 
-def _unhexed(raw: pl.Series) -> pl.Series:
+def _unhex(raw: pl.Series) -> pl.Series:
     """Returns the bytes; some exports write them as hex digits."""
     try:
         texts = raw.cast(pl.String)

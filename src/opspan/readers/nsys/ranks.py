@@ -28,7 +28,7 @@ _NUMBER = ': ?"?([0-9]{1,8})'
 _col = pl.col
 
 
-def in_its_ranks(export: Export, trace: Tables) -> Tables:
+def split_by_rank(export: Export, trace: Tables) -> Tables:
     """Splits the trace by rank. The environment is that of the program that nsys started, which may have started other
     processes; so it only gives the rank of a process if a single process did anything."""
     started = from_environment(_variables(export))

@@ -42,7 +42,7 @@ def is_report(path: Path, head: bytes | None = None) -> bool:
     return first.startswith(MAGIC) or (path.suffix == STREAM and bool(first) and not first.startswith(b"SQLite"))
 
 
-def exported(report: Path, stack: ExitStack, issues: Issues) -> Path:
+def export_once(report: Path, stack: ExitStack, issues: Issues) -> Path:
     """Returns the SQLite export of a report, and makes it if it is not there. It stays locked while `stack` is open."""
     nsys = shutil.which("nsys")
     if nsys is None:

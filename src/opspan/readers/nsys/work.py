@@ -105,7 +105,7 @@ def _overhead(export: Export, table: str) -> pl.DataFrame:
     )
 
 
-def of_processes(work: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
+def with_processes(work: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     """Fills in the process of work without a globalPid: the only process that has calls, or else ranges; with several,
     the only process that has a call with the work's correlation id."""
     if not work["pid"].null_count():

@@ -61,7 +61,7 @@ def _read(path: Path, profile: Profile, issues: Issues) -> Tables:
     frames = {"ranges": ranges.read(profile), "calls": calls.read(profile), "memory": memory.read(profile)}
     names, contexts = target.names(profile), target.contexts(profile)
     pids = target.pids(names, frames.values())
-    frames["work"] = work.read(profile, target.only(pids), contexts)
+    frames["work"] = work.read(profile, pids[0] if len(pids) == 1 else None, contexts)
     if len(pids) > 1:
         issues.add("unknown_process", frames["work"]["pid"].null_count(), f"{len(pids)} processes")
     threads = target.threads(names, frames.values())

@@ -40,7 +40,7 @@ class Profile:
 
     def texts(self, ids: pl.Series, what: str) -> tuple[pl.Series, pl.Series]:
         """Returns the distinct texts of a column of text numbers, and the place of each row's text, or null."""
-        rows = self._strings.rows(_without_zero(ids), what)
+        rows = self._strings.rows(ids.replace(0, None), what)  # 0 means no text
         used = rows.drop_nulls().unique().sort()
         if not len(used):
             return pl.Series([], dtype=pl.String), rows
@@ -49,7 +49,7 @@ class Profile:
 
     def names(self, ids: pl.Series, what: str) -> pl.Series:
         """Returns the texts of a column of text numbers as a Categorical."""
-        return self._strings.names(_without_zero(ids), what)
+        return self._strings.names(ids.replace(0, None), what)
 
     def owners(self, frame: pl.DataFrame, what: str) -> pl.DataFrame:
         """Returns pid and tid of the rows from objectKind and objectId; null unless they name a process or thread."""
@@ -79,12 +79,3 @@ class Profile:
 def unsigned(column: str) -> pl.Expr:
     """Returns a u32 that the file stores as a signed number."""
     return pl.col(column) & ID_MASK
-
-
-def without_zero(column: str) -> pl.Expr:
-    return pl.when(pl.col(column) != 0).then(column).alias(column)
-
-
-def _without_zero(ids: pl.Series) -> pl.Series:
-    """Replaces 0, which means no text, by null."""
-    return ids.to_frame("id").select(pl.when(pl.col("id") != 0).then("id")).to_series()

@@ -12,15 +12,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan import native
-from opspan.formats.columns import (
-    LABELLED_DOMAINS,
-    OWN_DOMAIN,
-    USERS_KINDS,
-    constant,
-    in_time,
-    narrow,
-    parse_labels,
-)
+from opspan.formats.columns import LABELLED_DOMAINS, OWN_DOMAIN, USERS_KINDS, constant, in_time, narrow, parse_labels
 from opspan.labels import KIND_NAMES
 from opspan.readers.nvprof import tables
 from opspan.readers.nvprof.profile import Profile
@@ -40,8 +32,8 @@ def read(profile: Profile) -> pl.DataFrame:
     is_mark, is_start, is_end = (
         (col("flags") & bit != 0).fill_null(value=False) for bit in (tables.MARK, tables.START, tables.END)
     )
-    begun = _numbered(rows.filter(is_mark | is_start).with_columns(is_mark=is_mark))
-    ended = _numbered(rows.filter(is_end & ~is_mark & ~is_start))
+    begun = _with_nth(rows.filter(is_mark | is_start).with_columns(is_mark=is_mark))
+    ended = _with_nth(rows.filter(is_end & ~is_mark & ~is_start))
     issues.add("unknown_units", rows.height - begun.height - ended.height, f"{tables.MARKER}, flags")
 
     ends = ended.select(*PAIR, end_ns="start_ns", last_tid="tid")
@@ -60,7 +52,7 @@ def read(profile: Profile) -> pl.DataFrame:
     return _ranges(profile, pl.concat([_with_data(profile, events), _labels(profile, events)], how="horizontal"))
 
 
-def _numbered(rows: pl.DataFrame) -> pl.DataFrame:
+def _with_nth(rows: pl.DataFrame) -> pl.DataFrame:
     """Adds `nth`: how often the id was used before. It is 0, unless the file is damaged or ids began again."""
     if not rows.select(pl.struct("pid", "id").is_duplicated().any()).item():
         return rows.with_columns(nth=pl.lit(0, dtype=pl.Int64))

@@ -47,13 +47,8 @@ def _of(names: pl.DataFrame, kind: int) -> pl.DataFrame:
 
 
 def pids(names: pl.DataFrame, frames: Iterable[pl.DataFrame]) -> list[int]:
-    """Returns the pids in all rows."""
     columns = [frame["pid"].unique() for frame in frames] + [names["pid"]]
     return pl.concat(columns).drop_nulls().unique().sort().to_list()
-
-
-def only(pids: list[int]) -> int | None:
-    return pids[0] if len(pids) == 1 else None
 
 
 def processes(names: pl.DataFrame, pids: list[int]) -> pl.DataFrame:

@@ -15,7 +15,7 @@ from opspan.formats.demangle import demangled, is_mangled
 from opspan.formats.kernel_names import kernel_name
 from opspan.readers._databases import SYNC_KINDS, WORK_NAMES, Columns
 from opspan.readers.nvprof import tables
-from opspan.readers.nvprof.profile import Profile, without_zero
+from opspan.readers.nvprof.profile import Profile
 from opspan.tables.schema import WORK_KIND, conform
 
 
@@ -37,7 +37,7 @@ def read(profile: Profile, pid: int | None, contexts: pl.DataFrame) -> pl.DataFr
 def _on_device(profile: Profile, table: str, columns: Columns, kind: str) -> pl.DataFrame:
     frame = profile.timed(table, columns)
     if "graphNodeId" in columns:
-        frame = frame.with_columns(without_zero("graphNodeId"), without_zero("graphId"))
+        frame = frame.with_columns(pl.col("graphNodeId", "graphId").replace(0, None))
     return frame.rename(WORK_NAMES, strict=False).with_columns(kind=pl.lit(kind, dtype=WORK_KIND))
 
 

@@ -18,18 +18,18 @@ def sniff(path: Path, head: bytes) -> bool:
     if not is_sqlite(head):
         return False
     tables = table_names(path)
-    return rpd.is_one(tables) or rocprof.is_one(tables)
+    return rpd.matches(tables) or rocprof.matches(tables)
 
 
 def read(path: Path) -> Tables:
     issues = Issues(str(path))
     with SqliteFile(path, issues) as file:
-        if not (rpd.is_one(file.tables) or rocprof.is_one(file.tables)):
+        if not (rpd.matches(file.tables) or rocprof.matches(file.tables)):
             raise NotATrace(
                 f"{path} has none of rocpd's tables; expected what `rocprofv3 --output-format rocpd` writes"
             )
         database = RocpdDatabase(file, issues)
-        form = rpd if rpd.is_one(file.tables) else rocprof
+        form = rpd if rpd.matches(file.tables) else rocprof
         trace: Tables = form.read(database, path)
         database.skip_the_rest()
     return trace.replace(issues=issues.frame())

@@ -39,7 +39,7 @@ COPY: dict[str, Type] = {
 ALLOCATION: dict[str, Type] = {**_WHERE, "agent_id": "int", "size": "int", "type": "text", "address": "text"}
 
 
-def is_one(tables: Iterable[str]) -> bool:
+def matches(tables: Iterable[str]) -> bool:
     bases = {base_name(table) for table in tables}
     return {"rocpd_string", "rocpd_event", "rocpd_region", "rocpd_kernel_dispatch", "rocpd_info_process"} <= bases
 

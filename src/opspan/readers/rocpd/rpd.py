@@ -47,7 +47,7 @@ _LARGE = {"rocpd_string": STRING, "rocpd_api": API, "ext_autogradapi": AUTOGRAD,
 _col = pl.col
 
 
-def is_one(tables: Iterable[str]) -> bool:
+def matches(tables: Iterable[str]) -> bool:
     return {"rocpd_api", "rocpd_op", "rocpd_api_ops", "rocpd_string"} <= set(tables)
 
 

@@ -82,7 +82,7 @@ def unpack(path: Path, head: bytes, folder: Path) -> Path:
                 root = roots.setdefault(match["root"], folder / str(len(roots)))
                 if len(roots) > RESULTS.allows():
                     raise RESULTS.passed(path)
-                for part in _written(stream, root / DESCRIPTOR.sub(r"result.\1", match["member"])):
+                for part in _write(stream, root / DESCRIPTOR.sub(r"result.\1", match["member"])):
                     left -= part
                     if left < 0:
                         raise UNPACKED.passed(path, archive_bytes)
@@ -117,7 +117,7 @@ def _members(path: Path, head: bytes) -> Generator[Member]:
         with _zip(path) as archive:
             for info in archive.infolist():
                 if RESULT.fullmatch(info.filename):
-                    with _unpacked(archive, info) as stream:
+                    with _unpack_member(archive, info) as stream:
                         yield info.filename, stream
         return
     with _tar(path, head) as tar:
@@ -138,7 +138,7 @@ def _zip(path: Path) -> Iterator[zipfile.ZipFile]:
         yield archive
 
 
-def _unpacked(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]:
+def _unpack_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]:
     """Returns a stream of the member's content that unpacks only as much as is read. For bzip2 and LZMA, Python's own
     zipfile unpacks all that a chunk of input contains: gigabytes from some kilobytes."""
     if info.compress_type not in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
@@ -173,7 +173,7 @@ def _tar(path: Path, head: bytes) -> Iterator[tarfile.TarFile]:
         yield tar
 
 
-def _written(stream: IO[bytes], file: Path) -> Iterator[int]:
+def _write(stream: IO[bytes], file: Path) -> Iterator[int]:
     """Writes the stream, and yields the size of each part before writing it. Keeps a file that is already there."""
     if file.exists():
         return

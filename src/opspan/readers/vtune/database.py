@@ -94,9 +94,9 @@ class ResultDatabase:
         rows = self.rows(to, columns)
         if not (set(columns) - {ROWID}) & set(self._file.columns(to)):
             rows = rows.clear()  # a table of another kind
-        return self.referred(frame, column, rows, f"{of}.{named or column}", to)
+        return self.look_up(frame, column, rows, f"{of}.{named or column}", to)
 
-    def referred(self, frame: pl.DataFrame, column: str, rows: pl.DataFrame, what: str, to: str) -> pl.DataFrame:
+    def look_up(self, frame: pl.DataFrame, column: str, rows: pl.DataFrame, what: str, to: str) -> pl.DataFrame:
         """Adds the columns of the rows that the frame's column refers to. Counts references to missing rows."""
         wanted = frame[column]
         at = places(wanted.to_frame(), rows[ROWID].to_frame(column))
@@ -135,13 +135,13 @@ class ResultDatabase:
 
     def owners(self, bands: pl.Series, what: str) -> pl.DataFrame:
         """Returns pid and tid by row ids of dd_band; null if the band has no thread."""
-        frame = self.referred(bands.rename("band").to_frame(), "band", self._bands, f"{what}.__bucket_idx", tables.BAND)
+        frame = self.look_up(bands.rename("band").to_frame(), "band", self._bands, f"{what}.__bucket_idx", tables.BAND)
         return self.of_threads(frame["dd_thread"], f"{tables.BAND}.dd_thread")
 
     def of_threads(self, threads: pl.Series, what: str) -> pl.DataFrame:
         """Returns pid and tid by row ids of dd_thread."""
         frame = threads.rename("thread").to_frame()
-        return self.referred(frame, "thread", self._known_threads, what, tables.THREAD).drop("thread")
+        return self.look_up(frame, "thread", self._known_threads, what, tables.THREAD).drop("thread")
 
     @cached_property
     def pids(self) -> pl.Series:
@@ -167,7 +167,7 @@ class ResultDatabase:
 
     def in_domain(self, frame: pl.DataFrame, of: str) -> pl.DataFrame:
         """Adds domain_name for the frame's column domain, which comes from the table `of`."""
-        return self.referred(frame, "domain", self.domains(), f"{of}.domain", tables.DOMAIN)
+        return self.look_up(frame, "domain", self.domains(), f"{of}.domain", tables.DOMAIN)
 
     def clock(self) -> ResultClock | None:
         """Returns the clock from dd_marker_info; None unless it has exactly one valid row."""

@@ -85,11 +85,11 @@ def _regions(database: ResultDatabase) -> pl.DataFrame:
     rows = database.follow(rows, of, "region", tables.REGION_COLUMNS, tables.REGION, named=column)
     rows = database.follow(rows, tables.REGION, "type", tables.REGION_TYPE_COLUMNS, tables.REGION_TYPE)
     names = database.names(tables.REGION_TYPE_NAME).select(ROWID, later="name")
-    rows = database.referred(rows, "type_name", names, f"{tables.REGION_TYPE}.type_name", tables.REGION_TYPE_NAME)
+    rows = database.look_up(rows, "type_name", names, f"{tables.REGION_TYPE}.type_name", tables.REGION_TYPE_NAME)
     rows = rows.with_columns(pl.coalesce("later", "name").alias("kind"))
     rows = database.in_domain(rows, tables.REGION)
     owners = database.processes.select(ROWID, owner="pid")
-    rows = database.referred(rows, "process", owners, f"{tables.REGION}.process", tables.PROCESS)
+    rows = database.look_up(rows, "process", owners, f"{tables.REGION}.process", tables.PROCESS)
     rows = rows.with_columns(
         pl.coalesce("pid", "owner").alias("pid"), pl.coalesce("domain_name", builtin("kind")).alias("called")
     )

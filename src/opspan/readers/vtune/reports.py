@@ -141,26 +141,26 @@ def _frame(table: ReportTable) -> pl.DataFrame:
 
 def _summary(facts: list[Fact], tables: list[ReportTable]) -> pl.DataFrame:
     rows = [{"section": fact.section, "name": fact.name, "text": fact.text} for fact in facts]
-    parts = [_melted(_frame(table), table.section) for table in tables]
-    return pl.concat([_valued(pl.DataFrame(rows, schema=LONG)), *parts])
+    parts = [_melt(_frame(table), table.section) for table in tables]
+    return pl.concat([_with_values(pl.DataFrame(rows, schema=LONG)), *parts])
 
 
-def _melted(frame: pl.DataFrame, section: str | None) -> pl.DataFrame:
+def _melt(frame: pl.DataFrame, section: str | None) -> pl.DataFrame:
     key = frame.columns[0]
     long = frame.unpivot(index=key, variable_name="metric", value_name="text").rename({key: "name"})
     long = long.with_columns(
         pl.col("name", "text").cast(pl.String).str.strip_chars()
     )  # a table without other columns is null
-    return _valued(long.with_columns(section=pl.lit(section, dtype=pl.String)))
+    return _with_values(long.with_columns(section=pl.lit(section, dtype=pl.String)))
 
 
-def _long(frame: pl.DataFrame) -> pl.DataFrame:
+def _from_long(frame: pl.DataFrame) -> pl.DataFrame:
     """Converts a summary in CSV, with the columns depth, name and value."""
     level, name, value = (pl.col(column) for column in SUMMARY)
-    return _valued(frame.select(section=level, name=name.str.strip_chars(), text=value.str.strip_chars()))
+    return _with_values(frame.select(section=level, name=name.str.strip_chars(), text=value.str.strip_chars()))
 
 
-def _valued(frame: pl.DataFrame) -> pl.DataFrame:
+def _with_values(frame: pl.DataFrame) -> pl.DataFrame:
     text = pl.col("text") if "text" in frame.columns else pl.lit(None, dtype=pl.String)
     missing = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in LONG.items() if name not in frame.columns]
     return frame.with_columns(missing).with_columns(_number(text).alias("value")).select(LONG.keys())
@@ -182,10 +182,10 @@ def _of_csv(path: Path, lines: list[str], is_tools: bool) -> VtuneReport | None:
     parts = [_table(path, lines[place:end], delimiter) for (place, delimiter), end in zip(heads, ends, strict=True)]
     cut = sum(part_cut for _, part_cut in parts)
     if len(parts) > 1:
-        frames = [_long(part) if _is_long(part) else _melted(part, None) for part, _ in parts]
+        frames = [_from_long(part) if _is_long(part) else _melt(part, None) for part, _ in parts]
         return VtuneReport(pl.concat(frames), tuple(notes), cut)
     frame = parts[0][0]
-    return VtuneReport(_long(frame) if _is_long(frame) else _numbers(frame, path), tuple(notes), cut)
+    return VtuneReport(_from_long(frame) if _is_long(frame) else _numbers(frame, path), tuple(notes), cut)
 
 
 def _bound(path: Path, tables: Sized, columns: int) -> None:

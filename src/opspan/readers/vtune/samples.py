@@ -31,9 +31,9 @@ def read(database: ResultDatabase, beside: tuple[Path, ...]) -> tuple[pl.DataFra
     """Returns the table samples, and events that were only counted as rows of counters."""
     user, hardware = (database.aggregates(view) for view in tables.SAMPLES)
     user = user.with_columns(weight=pl.col("duration") // TICKS_OF_NS)
-    parts = [user, hardware.with_columns(weight="count"), *_contained(database, beside)]
+    parts = [user, hardware.with_columns(weight="count"), *_read_containers(database, beside)]
     wanted = ["attr", "pid", "tid", "start_ns", "end_ns", "weight"]
-    rows = _described(database, pl.concat([part.select(wanted) for part in parts]))
+    rows = _with_details(database, pl.concat([part.select(wanted) for part in parts]))
     is_count = ((pl.col("events_per_sample") == 0) & pl.col("event").is_not_null()).fill_null(value=False)
     # The time is the end, because a sample describes the activity until its end.
     time = pl.coalesce("end_ns", "start_ns").alias("time_ns")
@@ -44,7 +44,7 @@ def read(database: ResultDatabase, beside: tuple[Path, ...]) -> tuple[pl.DataFra
     return narrow(samples, tables.SAMPLE, {"cpu": pl.Int32}, database.issues), counters
 
 
-def _contained(database: ResultDatabase, beside: tuple[Path, ...]) -> list[pl.DataFrame]:
+def _read_containers(database: ResultDatabase, beside: tuple[Path, ...]) -> list[pl.DataFrame]:
     parts = []
     for folder in beside:
         if folder.name != PMU:
@@ -60,21 +60,21 @@ def _contained(database: ResultDatabase, beside: tuple[Path, ...]) -> list[pl.Da
     return parts
 
 
-def _described(database: ResultDatabase, rows: pl.DataFrame) -> pl.DataFrame:
+def _with_details(database: ResultDatabase, rows: pl.DataFrame) -> pl.DataFrame:
     """Adds cpu, event, events_per_sample and stack to the samples."""
     samples = database.rows(tables.SAMPLE, tables.SAMPLE_COLUMNS)
-    rows = database.referred(rows, "attr", samples, f"{' and '.join(tables.SAMPLES)}, attr,", tables.SAMPLE)
+    rows = database.look_up(rows, "attr", samples, f"{' and '.join(tables.SAMPLES)}, attr,", tables.SAMPLE)
     names = database.names(tables.PROCESSOR).select(ROWID, processor="name")
-    rows = database.referred(rows, "cpu", names, f"{tables.SAMPLE}.cpu", tables.PROCESSOR)
+    rows = database.look_up(rows, "cpu", names, f"{tables.SAMPLE}.cpu", tables.PROCESSOR)
     types = database.rows(tables.EVENT_TYPE, tables.EVENT_TYPE_COLUMNS)
     known = database.rows(tables.EVENT_NAME, tables.EVENT_NAME_COLUMNS).select(name_id=ROWID, later="value")
     types = types.with_columns(name_id=pl.col("name").cast(pl.Int64, strict=False))
     types = types.join(known, on="name_id", how="left").select(
         ROWID, "events_per_sample", pl.coalesce("later", "name").cast(pl.Categorical).alias("event")
     )
-    rows = database.referred(rows, "event_type", types, f"{tables.SAMPLE}.event_type", tables.EVENT_TYPE)
+    rows = database.look_up(rows, "event_type", types, f"{tables.SAMPLE}.event_type", tables.EVENT_TYPE)
     stacks = _stacks(database, rows["callsite"])
-    rows = database.referred(rows, "callsite", stacks, f"{tables.SAMPLE}.callsite", tables.CALLSITE)
+    rows = database.look_up(rows, "callsite", stacks, f"{tables.SAMPLE}.callsite", tables.CALLSITE)
     return rows.with_columns(pl.col("processor").str.extract(r"(\d{1,6})$").cast(pl.Int64).alias("cpu"))
 
 
