@@ -14,8 +14,8 @@ import polars as pl
 from opspan.analysis.kernels import is_told
 from opspan.analysis.spans import look_up
 from opspan.analysis.tensor_cores import ELIGIBLE
-from opspan.findings.rule import Evidence, Rule, place_of, ranges_of
-from opspan.findings.run import Run, ranks_of, top
+from opspan.findings.rule import Confidence, Evidence, Rule, place_of
+from opspan.findings.run import Run, top
 from opspan.findings.saved import reduce, saved_ns
 from opspan.labels import parse_sizes
 
@@ -104,37 +104,29 @@ def _has_cores(run: Run, rows: pl.DataFrame, least: float, by_name: str, amd: st
     ).to_series()
 
 
-def _single(run: Run, threshold: float) -> Iterator[Evidence]:
-    rows = _products(run, ~run.computing["on_tensor_cores"], threshold).filter(_col("number") == "single")
-    # Among AMD's devices only the MI300 series rounds to TF32.
-    rows = rows.filter(_has_cores(run, rows, 8.0, _FROM_AMPERE_ON, r"MI3[0-3][0-9]|gfx94| 9\.4"))
-    yield from _unused(run, rows, threshold)
+def _unused(number: str, least: float, by_name: str, amd: str) -> Callable[[Run, float], Iterator[Evidence]]:
+    """Finds products of this kind of numbers that do not use the tensor cores of their device (see _has_cores)."""
+
+    def look(run: Run, threshold: float) -> Iterator[Evidence]:
+        rows = _products(run, ~run.computing["on_tensor_cores"], threshold).filter(_col("number") == number)
+        rows = rows.filter(_has_cores(run, rows, least, by_name, amd))
+        rows = _rows_of_sizes(rows, lambda numbers: min(numbers, default=_LEAST_ROWS) >= _LEAST_ROWS, unknown=True)
+        yield from _evidence(run, rows, threshold, ("kernel", "name"), "likely")
+
+    return look
 
 
-def _half(run: Run, threshold: float) -> Iterator[Evidence]:
-    rows = _products(run, ~run.computing["on_tensor_cores"], threshold).filter(_col("number") == "half")
-    rows = rows.filter(_has_cores(run, rows, 7.0, _FROM_VOLTA_ON, r"MI[123][0-9][0-9]|gfx(908|90a|94|95)| 9\.[45]"))
-    yield from _unused(run, rows, threshold)
-
-
-def _unused(run: Run, rows: pl.DataFrame, threshold: float) -> Iterator[Evidence]:
-    rows = _rows_of_sizes(rows, lambda numbers: min(numbers, default=_LEAST_ROWS) >= _LEAST_ROWS, unknown=True)
-    at_stake = _saved_ns(run, rows, threshold)
-    if not run.matters(at_stake, threshold):
-        return
-    ns = run.per_process(rows, "ns")
-    yield Evidence(
-        at_stake,
-        {"ns": ns, "ns_share": run.share(ns), "kernels": rows.height},
-        {"kernel": top(rows, "ns", "name")[0]},
-        **place_of(rows, "ns"),
-    )
-
-
-def _saved_ns(run: Run, rows: pl.DataFrame, threshold: float) -> int:
-    """Returns how much sooner the run would have ended if each kernel had taken half of its time."""
-    rows = rows.with_columns(saved_ns=(_HALF_OF_IT * _col("ns")).cast(pl.Int64))
-    return saved_ns(run, reduce(run, rows, "saved_ns"), threshold)
+def _evidence(
+    run: Run, rows: pl.DataFrame, threshold: float, word: tuple[str, str], confidence: Confidence
+) -> Iterator[Evidence]:
+    """Yields the evidence if it matters how much sooner the run would have ended if each kernel had taken half of its
+    time. `word` is the name of a word of the sentence, and the column that has it."""
+    saving = rows.with_columns(saved_ns=(_HALF_OF_IT * _col("ns")).cast(pl.Int64))
+    at_stake = saved_ns(run, reduce(run, saving, "saved_ns"), threshold)
+    if run.matters(at_stake, threshold):
+        ns = run.per_process(rows, "ns")
+        figures = {"ns": ns, "ns_share": run.share(ns), "kernels": rows.height}
+        yield Evidence(at_stake, figures, {word[0]: top(rows, "ns", word[1])[0]}, confidence, **place_of(rows, "ns"))
 
 
 def _rows_of_sizes(rows: pl.DataFrame, fits: Callable[[list[int]], bool], *, unknown: bool) -> pl.DataFrame:
@@ -155,20 +147,7 @@ def _odd(run: Run, threshold: float) -> Iterator[Evidence]:
     # Replays of a graph come without ops. Their kernels and grids match those of ops that ran before the capture.
     same = rows.select(_SAME).unique().join(known.join(rows, on="work", how="anti"), on=_SAME, how="anti")
     rows = pl.concat([rows, products.filter(_col("sizes").is_null()).join(same, on=_SAME, how="semi")])
-    at_stake = _saved_ns(run, rows, threshold)
-    if not run.matters(at_stake, threshold):
-        return
-    ns = run.per_process(rows, "ns")
-    yield Evidence(
-        at_stake,
-        {"ns": ns, "ns_share": run.share(ns), "kernels": rows.height},
-        {"sizes": top(rows, "ns", "sizes")[0]},
-        confidence="possible",
-        ops=top(rows, "ns", "op"),
-        modules=top(rows, "ns", "module"),
-        ranks=ranks_of(rows),
-        ranges=ranges_of(rows),
-    )
+    yield from _evidence(run, rows.drop("step"), threshold, ("sizes", "sizes"), "possible")
 
 
 def _numbers(op: str | None, sizes: str | None) -> list[int] | None:
@@ -204,7 +183,8 @@ RULES = (
         "mantissa); or train in bfloat16 with torch.autocast",
         command="opspan table FILE --by kernel",
         read="https://docs.pytorch.org/docs/stable/notes/numerical_accuracy.html",
-        look=_single,
+        # Among AMD's devices only the MI300 series rounds to TF32.
+        look=_unused("single", 8.0, _FROM_AMPERE_ON, r"MI3[0-3][0-9]|gfx94| 9\.4"),
         condition=_CONDITION,
     ),
     Rule(
@@ -218,7 +198,7 @@ RULES = (
         remedy="Sizes that 8 divides, contiguous inputs (channels_last for convolutions), a newer cuBLAS and cuDNN",
         command="opspan table FILE --by kernel",
         read=_READ,
-        look=_half,
+        look=_unused("half", 7.0, _FROM_VOLTA_ON, r"MI[123][0-9][0-9]|gfx(908|90a|94|95)| 9\.[45]"),
         condition=_CONDITION,
     ),
     Rule(
