@@ -8,8 +8,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -32,16 +31,6 @@ VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
 # Python's collector looks for garbage whenever there are so many new objects. With the default, 700, it would look
 # hundreds of times while a verb imports its modules, and not find any.
 _OBJECTS = 200_000
-
-
-@contextmanager
-def _few_collections() -> Iterator[None]:
-    before = gc.get_threshold()
-    gc.set_threshold(_OBJECTS)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 class _Verbs(click.Group):
@@ -80,10 +69,14 @@ class _Verbs(click.Group):
         """Runs a verb and exits with 0, with 1 if a comparison found a run slower, or with 2 if anything failed."""
         if os.environ.get("_OPSPAN_COMPLETE"):  # a shell asks for completions of a word
             return super().main(args, prog_name="opspan")
-        with _few_collections():
+        thresholds = gc.get_threshold()
+        gc.set_threshold(_OBJECTS)
+        try:
             result = self._run(args)
             if args is None and not callable(result):
                 gc.freeze()  # Python ends, and need not look at all imported objects once more
+        finally:
+            gc.set_threshold(*thresholds)
         # exec runs the script here and not inside click, which would handle the script's KeyboardInterrupt itself.
         sys.exit(result() if callable(result) else result)
 

@@ -37,30 +37,17 @@ def rank_parts(run: Run) -> Parts:
 
 class RunOfRanks(Run):
     def __init__(self, parts: Parts) -> None:
-        self._parts = {name: part.rows for name, part in parts.items()}
+        rows = {name: part.rows for name, part in parts.items()}
+        self.times, self.devices_used, self.savings = rows["times"], rows["processes"], rows["saves"]
+        # A row for each step: rules use only the number of rows.
+        self.steps = pl.DataFrame({"step": pl.int_range(rows["steps"]["steps"][0], eager=True)})
+        self._own_collectives = rows[COLLECTIVES]
 
     @property
     def knows_waits(self) -> bool:
         return False
 
     @cached_property
-    def times(self) -> pl.DataFrame:
-        return self._parts["times"]
-
-    @cached_property
-    def steps(self) -> pl.DataFrame:
-        """Returns one row per step; rules use only the number of rows."""
-        return pl.DataFrame({"step": pl.int_range(self._parts["steps"]["steps"][0], eager=True)})
-
-    @cached_property
-    def devices_used(self) -> pl.DataFrame:
-        return self._parts["processes"]
-
-    @cached_property
-    def savings(self) -> pl.DataFrame:
-        return self._parts["saves"]
-
-    @cached_property
     def collectives(self) -> pl.DataFrame:
-        rows = self._parts[COLLECTIVES]
+        rows = self._own_collectives
         return rows.hstack(matched(rows)).filter(_col("exposed_ns").is_not_null())
