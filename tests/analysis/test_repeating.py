@@ -64,7 +64,7 @@ def test_several_turns_of_layers_before_an_optimizer_are_one_iteration() -> None
 
 
 def test_a_run_that_is_longer_than_what_is_looked_at_is_followed_to_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_LOOKED_AT", 4 * len(LAYERS))
+    monkeypatch.setattr(module, "_SAMPLE", 4 * len(LAYERS))
     run = [90, 91, *LAYERS * 9, 95]
     begins, kernels = period_of(run) or ([], 0)
     assert kernels == len(LAYERS)
