@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import methodcaller
-from typing import Any
+from typing import Protocol
 
 from opspan.emit.schedule import ProfilerAction
 
@@ -12,10 +11,33 @@ NONE, WARMUP = ProfilerAction.NONE, ProfilerAction.WARMUP
 RECORD, SAVE = ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE
 
 
-_prepare, _start, _stop, _ready = map(methodcaller, ("prepare_trace", "start_trace", "stop_trace", "_trace_ready"))
+class Cycles(Protocol):
+    """The methods of a profiler that a transition calls."""
+
+    def prepare_trace(self) -> None: ...
+    def start_trace(self) -> None: ...
+    def stop_trace(self) -> None: ...
+    def _trace_ready(self) -> None: ...
+
+
+def _prepare(profiler: Cycles) -> None:
+    profiler.prepare_trace()
+
+
+def _start(profiler: Cycles) -> None:
+    profiler.start_trace()
+
+
+def _stop(profiler: Cycles) -> None:
+    profiler.stop_trace()
+
+
+def _ready(profiler: Cycles) -> None:
+    profiler._trace_ready()
+
 
 # (the action of the last step, of the next one; None: the profiler stops) -> the calls in between
-TRANSITIONS: dict[tuple[ProfilerAction, ProfilerAction | None], tuple[Callable[[Any], object], ...]] = {
+TRANSITIONS: dict[tuple[ProfilerAction, ProfilerAction | None], tuple[Callable[[Cycles], None], ...]] = {
     (NONE, WARMUP): (_prepare,),
     (NONE, RECORD): (_prepare, _start),
     (NONE, SAVE): (_prepare, _start),
