@@ -1,11 +1,12 @@
-"""Checks of a cluster of dask.distributed whose workers are to read files. No other module knows dask.
+"""Checks a dask.distributed cluster whose workers will read files. No other module knows dask.
 
     with cluster("tcp://scheduler:8786", files) as (executor, at_once):
         future = executor.submit(function, argument)
 
 The executor is dask's own, as in `Ranks(executor=client.get_executor())`: the scheduler decides which worker reads a
-file, and repeats the tasks of a worker that dies. This module adds checks before the first task (the scheduler answers
-and has workers; these have the same opspan and see the files), and ends the wait when no worker is left.
+file, and repeats the tasks of a worker that dies. Before the first task, this module checks that the scheduler answers
+and has workers, and that the workers have the same opspan and see the files. It also ends the wait when no worker is
+left.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from opspan.addresses import Address, file_of
 from opspan.errors import ClusterError, MissingPackage, UsageError
 from opspan.printable import listed, shortened
 
-PATIENCE_S = 10.0  # until a scheduler answers, and has a worker
-ABANDONED_S = 30.0  # without any worker: those that died may have been started again by then
+PATIENCE_S = 10.0  # how long to wait until a scheduler answers and has a worker
+ABANDONED_S = 30.0  # how long to wait without any worker; dead workers may be restarted meanwhile
 _LOOKS_S = 0.5
 _ADDRESS = re.compile(r"(tcp|tls|ws|wss|ucx)://[^/\s]+", re.IGNORECASE)
-_MOST_LOOKED_AT = 100  # files that are checked; a worker that sees these sees the others, too
+_MOST_LOOKED_AT = 100  # files that are checked. A worker that sees them sees all others, too
 _LOGGERS = ("distributed", "tornado")
 
-Seen = tuple[str, int]  # path, and bytes or 0
+Seen = tuple[str, int]  # the path, and the size in bytes or 0
 
 
 def absolute(path: str) -> str:
@@ -46,7 +47,8 @@ def absolute(path: str) -> str:
 
 @contextmanager
 def cluster(address: str, files: Sequence[Seen]) -> Iterator[tuple[Executor, int]]:
-    """Yields the executor of the cluster, and how many tasks it runs at once. Raises ClusterError if it cannot be."""
+    """Yields the executor of the cluster, and how many tasks it runs at once. Raises ClusterError if the cluster cannot
+    be used."""
     with _connected(address) as client:
         at_once = _threads(client, address)
         _check_versions(client, address)
@@ -87,14 +89,15 @@ def _distributed() -> Any:
 
 
 def quiet() -> None:
-    """Silences dask's log, for a program whose errors are one line on the same terminal."""
+    """Silences dask's log, because this program reports each error as one line on the same terminal."""
     _distributed()
     for name in [name for name in logging.root.manager.loggerDict if name.partition(".")[0] in _LOGGERS]:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def _check_scheduler(address: str) -> None:
-    """Raises a ClusterError if no scheduler answers: Client would wait for ever for a server of another kind."""
+    """Raises a ClusterError if no scheduler answers. If another kind of server answers, dask's Client would wait for
+    ever."""
     distributed = _distributed()
 
     async def identity() -> None:
@@ -149,7 +152,7 @@ def _check_files(client: Any, files: Sequence[Seen]) -> None:
 
 
 def unseen(files: Sequence[Seen]) -> str | None:
-    """Runs in a worker. Returns the first difference between these files and those that it sees."""
+    """Runs in a worker. Returns the first difference between these files and the files that the worker sees."""
     for name, size in files:
         path = Path(name)
         try:
@@ -162,7 +165,8 @@ def unseen(files: Sequence[Seen]) -> str | None:
 
 
 class _WatchingExecutor(Executor):
-    """Dask's executor, which cancels all tasks when no worker has been left for a while: they would wait for ever."""
+    """Dask's executor, extended. If there has been no worker for a while, it cancels all tasks, which would wait for
+    ever."""
 
     def __init__(self, client: Any) -> None:
         self.why: str | None = None

@@ -1,1 +1,2 @@
-"""The work of commands that show no view: run another program, run a script, examine the machine, train the demo."""
+"""The work of commands that show no view. They run another program, run a script, examine the machine, or train the
+demo."""

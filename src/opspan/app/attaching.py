@@ -13,13 +13,14 @@ from opspan.emit.asking import Reply, line_of, read_line, reply_of, send
 from opspan.emit.asking import Request as Request
 from opspan.errors import EmitError, OpspanError
 
-# Building the observer takes ten seconds and more on a busy machine; the device's events are written at the end.
+# How long a reply may take beyond the recording. Building the observer takes ten seconds or more on a busy machine, and
+# events of devices are written at the end.
 _MORE_SECONDS = 300.0
 
 
 def listening(pid: int) -> list[int]:
-    """Returns those of `pid` and its descendants that listen. A process that was just forked still has its parent's
-    socket, so only the first process of each socket counts."""
+    """Returns the processes that listen, among `pid` and its descendants. A process that was just forked still has its
+    parent's socket. So only the first process with a socket counts."""
     processes.check_exists(pid)
     by_path: dict[str, int] = {}
     for process in processes.descendants(pid):
@@ -51,7 +52,7 @@ class Attachment:
 
 @contextlib.contextmanager
 def connected(pids: Sequence[int]) -> Iterator[list[Attachment]]:
-    """Connects to all of the processes, or raises an error before any is asked."""
+    """Connects to all processes. If one of them cannot be reached, raises an error before any process is asked."""
     with contextlib.ExitStack() as open_:
         attachments = []
         for pid in pids:
@@ -62,8 +63,8 @@ def connected(pids: Sequence[int]) -> Iterator[list[Attachment]]:
 
 
 def ask(attachments: Sequence[Attachment], request: Request) -> None:
-    """Makes all of them record at once, and waits for the replies. Ctrl-C ends the recordings; a second Ctrl-C ends the
-    wait."""
+    """Makes all processes record at the same time, and waits for the replies. Ctrl-C ends the recordings; a second
+    Ctrl-C ends the wait."""
     seconds = request.seconds + _MORE_SECONDS
     threads = [threading.Thread(target=process.wait, args=(seconds,), daemon=True) for process in attachments]
     for process in attachments:

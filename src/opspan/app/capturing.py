@@ -18,12 +18,13 @@ from opspan.errors import UsageError, WriteError
 from opspan.files import exists
 from opspan.printable import path_text
 
-# These bytes suffice to see whether a file holds anything: native/capture/format.h describes all of them.
+# These constants suffice to see whether a file has events. native/capture/format.h describes the complete format.
 _PAGE, _UNIT_BYTES = 4096, 64
 _CHUNK = struct.Struct("<2IQ48x")
 _CHUNK_MAGIC, _TEXTS = 0x4B4E4843, 2
 _EVENT_KINDS = frozenset((1, 2, 3, 10, 13, 15))  # ranges, marks, counters, frames; other kinds only describe these
-# Signals that are sent to us but meant for the program. The terminal sends stop and continue to the program as well.
+# Signals that this process passes on to the program. Stop and continue are not here, because the terminal sends them to
+# the program as well.
 _FORWARDED = (
     signal.SIGINT,
     signal.SIGTERM,
@@ -41,7 +42,7 @@ class CaptureContents:
 
     processes: int
     bytes: int
-    ranges: bool  # whether there is at least one
+    ranges: bool  # whether there is at least one range
 
 
 def collectors() -> Path:
@@ -51,7 +52,7 @@ def collectors() -> Path:
         raise UsageError(f"{path_text(path)} is missing: opspan's native part was not installed; pip install opspan")
     try:
         libraries.check_for_others(path)
-    except OSError as error:  # in the program it would end the program, or be ignored silently
+    except OSError as error:  # a program that loads such a library would end, or ignore it silently
         raise UsageError(f"{path_text(path)} cannot be given to a program ({error}): reinstall opspan") from error
     return path
 
@@ -104,9 +105,9 @@ def _make_folder(wanted: Path | None) -> Path:
 
 
 def become(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    """Replaces this process by the program, so that its number, signals and exit code are those of the caller's
-    child."""
-    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # the program would inherit that Python ignores them
+    """Replaces this process by the program. So the caller's signals reach the program, and the caller gets its exit
+    code."""
+    for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these signals, and the program would inherit that
         signal.signal(ignored, signal.SIG_DFL)
     try:
         os.execvpe(command[0], list(command), environment)
@@ -115,7 +116,7 @@ def become(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
 
 
 def start(command: Sequence[str], environment: Mapping[str, str], output: BinaryIO) -> subprocess.Popen[bytes]:
-    """Runs the program beside this process, which may end earlier. Keys that are pressed here send no signals to it."""
+    """Starts the program, which may outlive this process. Keys that are pressed here send no signals to the program."""
     try:
         return subprocess.Popen(
             list(command),
@@ -131,7 +132,7 @@ def start(command: Sequence[str], environment: Mapping[str, str], output: Binary
 
 def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
     """Runs the program, waits, and returns its exit code as a shell does: 128 + the signal if it was killed."""
-    # Signals are blocked, not handled: sigwaitinfo tells the sender, and no signal is lost in between.
+    # Signals are blocked and not handled, because sigwaitinfo then returns the sender of every signal.
     waited = {*_FORWARDED, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
     # If SIGCHLD is ignored, the end of a child and its exit code are lost. The program still inherits the old setting.
@@ -143,13 +144,13 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
     try:
         try:
-            # restore_signals: Python ignores SIGPIPE for itself, and the program would inherit that.
+            # Python ignores SIGPIPE. With restore_signals the program does not inherit that.
             child = subprocess.Popen(
                 list(command), env=environment, close_fds=False, restore_signals=True, preexec_fn=as_without_us
             )
         except OSError as error:
             raise _not_run(command[0], error) from error
-        child.returncode = _wait(child.pid, waited)  # set here: Popen must not look for the child, which is gone
+        child.returncode = _wait(child.pid, waited)  # set here because Popen cannot find the child any more
         return child.returncode
     finally:
         as_without_us()
@@ -168,7 +169,7 @@ def _wait(child: int, waited: set[signal.Signals]) -> int:
             ended, status = os.waitpid(child, os.WNOHANG)
             if ended:
                 return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-        elif info.si_pid:  # a process sent it. Ctrl-C comes from the terminal, which signals the program as well
+        elif info.si_pid:  # a process sent the signal. On Ctrl-C the terminal signals the program as well
             os.kill(child, info.si_signo)
 
 
@@ -179,7 +180,8 @@ def look(folder: Path) -> CaptureContents:
 
 
 def _holds_a_range(path: Path) -> bool:
-    """Returns whether the file has a range. It reads up to the first one: the file may be as large as the disk."""
+    """Returns whether the file has a range. Reads only up to the first range, because the file may be as large as the
+    disk."""
     offset = _PAGE
     try:
         with path.open("rb") as file:
@@ -192,5 +194,5 @@ def _holds_a_range(path: Path) -> bool:
                 if kind != _TEXTS and not _EVENT_KINDS.isdisjoint(file.read(size - _CHUNK.size)[::_UNIT_BYTES]):
                     return True
                 offset += size
-    except OSError:  # another user's file, or a missing one: the reader reports it, and the command keeps its exit code
+    except OSError:  # another user's file, or a missing one. The reader reports it later, so the exit code stays
         return True

@@ -1,4 +1,4 @@
-"""Checks what works on this machine, and names commands that help: a list of facts. cli/doctor prints it."""
+"""Checks what works on this machine, and names commands that help. cli/doctor prints the list of checks."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ State = Literal["ok", "optional", "WRONG"]
 
 @dataclass(frozen=True)
 class Check:
-    """One line. WRONG: something that opspan needs is missing or does not work. optional: something is missing that is
-    not needed."""
+    """One line of the output. WRONG means that something that opspan needs is missing or broken. "optional" means that
+    something is missing that opspan does not need."""
 
     name: str
     state: State
@@ -85,7 +85,7 @@ def fix() -> None:
 
 
 def _fix_observer() -> None:
-    """Builds the observer, and removes those that are useless by now."""
+    """Builds the observer, and removes cached observers that have become useless."""
     torch = observer.Torch.here()
     observer.load()
     for path in observer.stale(torch):
@@ -145,14 +145,14 @@ def _cache() -> Check:
                 "" if libraries.may_run(file.fileno()) else "; mounted noexec: the observer is loaded from a copy of it"
             )
     except OSError as error:
-        # Errors without a number: the folder exists and can be written, but others can enter it.
+        # An error without a number means that the folder can be written, but other users can enter it.
         found = str(error) if error.strerror is None else f"{error.filename} cannot be written ({error.strerror})"
         return Check("cache", "WRONG", found, "export OPSPAN_CACHE_DIR=a folder of yours")
     return Check("cache", "ok", f"{folder}{more}")
 
 
 def _page() -> Check:
-    """Checks the program of `opspan report`."""
+    """Checks whether the JavaScript of `opspan report` was built."""
     path = libraries.page("page.js")
     if path.is_file():
         return Check("page", "ok", str(path.parent))

@@ -1,6 +1,6 @@
 """Runs a script or a module in this process as `python` would: argv, sys.path, __main__, exit codes, tracebacks.
 
-Two things differ: opspan is imported already, and its frames lie below the script's (inspect.stack() shows them; a
+Two things differ. opspan is imported already, and the stack begins with its frames (inspect.stack() shows them, a
 traceback does not).
 """
 
@@ -22,11 +22,11 @@ from opspan.printable import path_text
 
 
 def script(name: str, arguments: Sequence[str]) -> Callable[[], NoReturn]:
-    """Prepares `python NAME ARGUMENTS`; NAME may also be a folder or an archive with a __main__.py."""
+    """Prepares `python NAME ARGUMENTS`. NAME may also be a folder or an archive with a __main__.py."""
     path = Path(name)
     if pkgutil.get_importer(name) is not None:
         return functools.partial(_run_container, name, arguments)
-    # Not resolved: python, too, shows a linked script under the name it was called by.
+    # Links are not followed, because python, too, shows a linked script under the name that was given.
     file = str(Path.cwd() / path)
     try:
         with io.open_code(file) as source:
@@ -63,18 +63,19 @@ def _run_text(text: bytes, file: str, argv: list[str]) -> NoReturn:
 
 
 def run_module(module: str, arguments: Sequence[str]) -> NoReturn:
-    """Runs `python -m MODULE ARGUMENTS`."""
+    """Links are followed, because python looks for a linked script's modules in the folder of the real file."""
     sys.argv = ["-m", *arguments]
     _new_main()
     _set_first_path(str(Path.cwd()))
-    # The function that python itself calls for -m, so that even the frames in a traceback are the same.
+    # Python itself calls this function for -m. So even the frames in a traceback are the same.
     _as_python(lambda: runpy._run_module_as_main(module))  # type: ignore[attr-defined]
 
 
 def _new_main() -> ModuleType:
-    """Replaces our __main__ by an empty one, which pickles and spawned processes refer to."""
+    """Replaces our __main__ by an empty module, because pickles and spawned processes refer to the script's
+    __main__."""
     global _our_main
-    _our_main = sys.modules["__main__"]  # kept: clearing it would break code that still runs in it
+    _our_main = sys.modules["__main__"]  # this reference keeps the module, in which code still runs, from being cleared
     main = sys.modules["__main__"] = ModuleType("__main__")
     vars(main).update(__builtins__=sys.modules["builtins"], __annotations__={})
     return main
@@ -84,14 +85,14 @@ _our_main: ModuleType | None = None
 
 
 def _set_first_path(entry: str) -> None:
-    # Python puts a first entry there for `opspan` as it would for the script, unless an option forbids it.
+    # Python has added a first entry for `opspan`, unless an option forbids that. The script gets its own entry instead.
     if getattr(sys.flags, "safe_path", False) or sys.flags.isolated:
         return
     sys.path[0] = entry
 
 
 def _as_python(run: Callable[[], Any]) -> NoReturn:
-    """Calls it, and ends as the interpreter ends after its main script."""
+    """Calls `run`, and ends this process as the interpreter does after its main script."""
     caught: BaseException | None = None
     try:
         run()
@@ -103,7 +104,7 @@ def _as_python(run: Callable[[], Any]) -> NoReturn:
         sys.exit(0)
     _report(caught)
     if isinstance(caught, KeyboardInterrupt):
-        # Only the interpreter can end like an interrupted program: by the signal, after cleaning up.
+        # An interrupted program cleans up, and then ends by the signal. Only the interpreter can do that.
         sys.excepthook = lambda *_: None
         raise caught
     sys.exit(1)

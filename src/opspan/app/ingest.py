@@ -1,4 +1,4 @@
-"""Sends a profile to a server of Pyroscope's by its public interface: POST /ingest, all in one request.
+"""Sends a profile to a server of Pyroscope's through its public interface: one request POST /ingest.
 
 Python's own http.client suffices for that. Redirects are not followed, because they would send the credentials to
 another server, and proxies are not used.
@@ -26,11 +26,11 @@ from opspan.files import open_file
 from opspan.printable import path_text, shell_path, shortened
 
 CREDENTIALS = "OPSPAN_PYROSCOPE_CREDENTIALS"
-PAUSES_S = (0.5, 1.0, 2.0)  # before each further try
-_FOR_NOW = (429, 500, 502, 503, 504)  # answers of a server that may accept it later
+PAUSES_S = (0.5, 1.0, 2.0)  # pauses before the second try and further tries
+_FOR_NOW = (429, 500, 502, 503, 504)  # the server may accept the request later
 _REFUSED = (401, 403)
-_LONGEST = 4096  # bytes of credentials, and of an answer
-_MOST_CHARACTERS = 300  # characters of an answer
+_LONGEST = 4096  # bytes that are read of credentials or of an answer
+_MOST_CHARACTERS = 300  # characters of an answer in an error's text
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -53,8 +53,9 @@ class Server:
         return bool(self.credentials) and self.address.scheme == "http" and self.address.hostname not in _LOOPBACK
 
     def post(self, query: dict[str, str], parts: dict[str, tuple[str, bytes]]) -> None:
-        """Sends a form of `parts`, each with a file's name, or raises PushError. A request that was not sent completely
-        is sent again. A request that was sent and got no answer is not: the server may have stored it."""
+        """Sends a form of `parts`, which have file names. Raises PushError if that fails. A request that was not sent
+        completely is sent again. A request without an answer is not sent again, because the server may have stored
+        it."""
         boundary = secrets.token_hex(16)
         body = _form(parts, boundary)
         headers = {"Content-Type": f"multipart/form-data; boundary={boundary}", "User-Agent": "opspan"}
@@ -125,14 +126,14 @@ class Server:
 
 @contextlib.contextmanager
 def _no_longer_than(seconds: float, connected: socket.socket) -> Iterator[None]:
-    """Ends the connection after this time with a TimeoutError. A socket's own time-out restarts with each byte, and a
-    server may send them one at a time."""
+    """Ends the connection with a TimeoutError after this time. A socket's own time-out does not suffice, because it
+    restarts with each byte, and a server may send bytes slowly."""
     is_over = False
 
     def end() -> None:
         nonlocal is_over
         is_over = True
-        with contextlib.suppress(OSError):  # it has ended by itself
+        with contextlib.suppress(OSError):  # the connection has ended already
             connected.shutdown(socket.SHUT_RDWR)
 
     timer = threading.Timer(seconds, end)

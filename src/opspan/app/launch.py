@@ -1,5 +1,5 @@
-"""Puts labels into a program that was not edited, by its environment: a hook starts an emitter once torch is imported.
-`execute` and `capturing` run the program, in this process or in another one.
+"""Labels a program that was not edited. A hook in its environment starts an emitter once torch is imported. `execute`
+and `capturing` run the program, in this process or in another one.
 
 Imports nothing heavy: every Python process under `opspan run --emit` comes through here.
 """
@@ -36,7 +36,7 @@ _TOOL_VARIABLES = [tool.variable for tool in TOOLS.values()]
 
 @dataclass(frozen=True)
 class Emit:
-    """The emitter to start. `tool` is the name of a sink that has one, or "auto" for the attached tool."""
+    """The emitter to start. `tool` is the name of a sink that has a tool, or "auto" for the attached tool."""
 
     tool: str = "auto"
     record_shapes: bool = False
@@ -54,7 +54,7 @@ class Emit:
 
 @dataclass(frozen=True)
 class RollingOptions:
-    """A rolling recording of each process: the arguments of `record`."""
+    """The arguments of `record` for a rolling recording of each process."""
 
     keep: tuple[str, ...]
     dump_to: str | None = None
@@ -64,7 +64,7 @@ class RollingOptions:
     folder: str = ""
 
     def check(self) -> None:
-        """Raises UsageError before anything runs."""
+        """Raises UsageError for wrong options, before anything runs."""
         parse(self.keep)
         if self.dump_on and self.dump_to is None:
             raise UsageError("--dump-on says when dumps are written: add --dump-to, the folder for them")
@@ -73,7 +73,7 @@ class RollingOptions:
 def environment(
     before: Mapping[str, str], collectors: Path, captures: Path, emit: Emit | None, notes: Path | None = None
 ) -> dict[str, str]:
-    """Returns the environment of a captured program and its children. `notes`: the file that their notes go to."""
+    """Returns the environment of a captured program and its children. Their notes go to the file `notes`."""
     after = {**before, **dict.fromkeys(_TOOL_VARIABLES, str(collectors)), "OPSPAN_CAPTURE_DIR": str(captures)}
     after.pop(_VARIABLE, None)
     if emit is not None:
@@ -102,7 +102,7 @@ def _with_site(before: Mapping[str, str], notes: Path | None) -> dict[str, str]:
 
 
 def other_tools(tool: str | None) -> Iterator[str]:
-    """Yields notes about other tools that want to listen to a captured program, and which tool will."""
+    """Yields notes about other tools that want to listen to a captured program. They say which tool will listen."""
     # nsys puts itself into every program below it, and sets NVTX's variable anew in each.
     if "NSYS_PROFILING_SESSION_ID" in os.environ or "libToolsInjection" in os.environ.get("LD_PRELOAD", ""):
         left = "NVTX goes to nsys" if tool == "nvtx" else "NVTX goes to nsys, opspan captures ITT alone"
@@ -114,7 +114,7 @@ def other_tools(tool: str | None) -> Iterator[str]:
 
 
 def start_from_environment() -> None:
-    """Starts what the environment asks for; the sitecustomize.py of `SITE` calls it."""
+    """Starts what the environment asks for. The sitecustomize.py in `SITE` calls this function."""
     if labels := os.environ.get(_VARIABLE):
         _for_torch(lambda: start(Emit.from_text(labels)), "this process is not labelled")
     if options := os.environ.get(_KEEP):
@@ -124,7 +124,7 @@ def start_from_environment() -> None:
 
 
 def _for_torch(act: Callable[[], object], lost: str) -> None:
-    """Calls `act` once torch is imported. `lost` is printed if that fails."""
+    """Calls `act` once torch is imported. If `act` fails, `lost` is printed."""
     acts = _unharmed(act, lost)
 
     def noted() -> None:
@@ -135,19 +135,19 @@ def _for_torch(act: Callable[[], object], lost: str) -> None:
 
 
 def start(emit: Emit) -> None:
-    """Starts the emitter for the rest of this process, its non-daemon threads and atexit functions included."""
+    """Starts the emitter until this process ends. Non-daemon threads and atexit functions are labelled, too."""
     from opspan.emit import notices, ranges, sinks
 
     notices.put_in()
     listening = ranges.listening()
     chosen = [sink for sink in SINKS if sink.name == emit.tool]
     if emit.tool == "auto":
-        # NVTX comes last: if one library listens to both protocols, the session that begins last labels. Without a
-        # tool, emit_nvtx says so, once.
+        # NVTX comes last, because the session that begins last labels if one library listens to both protocols. If no
+        # tool listens, emit_nvtx warns once.
         chosen = [sink for sink in reversed(SINKS) if sink.tool is not None and listening & sink.bit] or [NVTX]
         native = sinks.load()
         if {ITT, NVTX} <= set(chosen) and native is not None and native.one_tool():
-            chosen.remove(ITT)  # one collector under both protocols: labels for the second would only cost time
+            chosen.remove(ITT)  # the same collector gets both protocols, so a second set of labels would only cost time
     for sink in chosen:
         module, _, name = sink.session.partition(":")
         kind = getattr(importlib.import_module(module), name)
@@ -174,7 +174,8 @@ def _listen() -> None:
 
 
 def _unharmed(act: Callable[[], object], lost: str) -> Callable[[], None]:
-    """Returns `act`, made safe for a program that must go on, or end, as without us: an error becomes a sentence."""
+    """Returns a function that calls `act` and prints any error as a sentence, so that the program goes on as without
+    us."""
 
     def acts() -> None:
         try:
@@ -189,7 +190,7 @@ def _unharmed(act: Callable[[], object], lost: str) -> Callable[[], None]:
 
 
 def why(error: Exception) -> str:
-    """Returns one line. Unforeseen errors are named, and `opspan doctor` looks further."""
+    """Returns one line. If the error was not foreseen, the line has its class, and refers to `opspan doctor`."""
     if isinstance(error, OpspanError):
         return str(error)
     text = " ".join(str(error).split())

@@ -18,7 +18,7 @@ def why() -> str:
 
 
 def build_missing() -> None:
-    """Builds the page if it is missing. Raises MissingPackage if it cannot be built now, either."""
+    """Builds the page if it is missing. Raises MissingPackage if it still cannot be built."""
     sources = libraries.page_sources()
     if libraries.page("page.js").is_file() or not sources.is_dir():
         return

@@ -20,7 +20,7 @@ def check(pid: int) -> None:
     """Raises UsageError if there is no such process, or we may not use it."""
     check_exists(pid)
     try:
-        # Uid: real, effective, ... The folder itself may belong to root if a process hides its data.
+        # The line is `Uid: real effective ...`. The folder itself may belong to root if a process hides its data.
         owner = int(_status(pid, "Uid:").split()[1])
         if owner != os.geteuid():
             raise _of_another(pid)
@@ -41,7 +41,7 @@ def check_exists(pid: int) -> None:
     if not (_PROC / "self").exists():
         raise UsageError("/proc is not mounted here, and processes are found by it: mount -t proc proc /proc")
     if not (_PROC / str(pid)).exists():
-        # Mounted with hidepid, /proc hides other users' processes.
+        # If /proc is mounted with hidepid, it hides the processes of other users.
         raise _of_another(pid) if is_alive(pid) else UsageError(f"there is no process {pid}")
 
 
@@ -68,20 +68,21 @@ def descendants(pid: int) -> list[int]:
 
 def _parent(process: Path) -> int | None:
     try:
-        # 4242 (name (of any kind)) S 4241 ...
+        # such as `4242 (name) S 4241 ...`; the name may hold parentheses
         return int((process / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1])
-    except (OSError, IndexError, ValueError):  # it has just ended
+    except (OSError, IndexError, ValueError):  # the process has just ended
         return None
 
 
 def listens_at(pid: int) -> str | None:
-    """Returns the path of the socket at which it listens, if any. It must be open there; files on disk do not count."""
+    """Returns the path of the socket at which the process listens, if any. A file on disk does not suffice, because the
+    process must have the socket open."""
     process = _PROC / str(pid)
     try:
         lines = (process / "net" / "unix").read_text(encoding="utf-8", errors="surrogateescape").splitlines()[1:]
         ours: dict[str, str] = {}
         for line in lines:
-            # Num RefCount Protocol Flags Type St Inode Path
+            # The columns are Num RefCount Protocol Flags Type St Inode Path.
             columns = line.split(None, 7)
             if len(columns) == 8 and int(columns[3], 16) & _LISTENS and columns[7].endswith(f"/{SOCKET}"):
                 ours[f"socket:[{columns[6]}]"] = columns[7]
@@ -101,7 +102,7 @@ def _link(path: Path) -> str:
 
 
 def connect(pid: int, path: str) -> socket.socket:
-    """Connects to the process. Raises UsageError if another process listens there."""
+    """Connects to the process. Raises UsageError if another process listens at that path."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.settimeout(_CONNECT_SECONDS)

@@ -1,4 +1,4 @@
-"""Pushes a trace's tree to a server of Pyroscope's: host time and device time, as two types of one profile."""
+"""Pushes a trace's tree to a Pyroscope server. The profile has two types: host time and device time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from opspan.views.merged_stacks import FUNCTION
 from opspan.views.missing import FUNCTIONS, labelling
 from opspan.views.pprof import profile_of
 
-# The values of --by, and the kind of frames that each keeps; None: all.
+# The values of --by, and the kind of frames that each of them keeps. None keeps all frames.
 BY: Final[dict[str, str | None]] = {"op": None, "module": "module", "function": FUNCTION}
 RUN: Final = "run_id"
 _SAMPLES = json.dumps(
@@ -29,12 +29,12 @@ _SAMPLES = json.dumps(
 _APP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,199}")
 _KEY = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]{0,99}")
 _VALUE = re.compile(r"[^\x00-\x20\x7f,{}=\"]{1,200}")
-_MOST = 10  # of tags
+_MOST = 10  # the largest number of tags
 
 
 @dataclass(frozen=True)
 class Receipt:
-    query: str  # the query that finds it there
+    query: str  # the query that finds the profile on the server
     bytes: int
     notes: list[str]
 

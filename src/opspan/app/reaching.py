@@ -1,6 +1,6 @@
-"""Makes a process listen that was started without `listen`: Python 3.14 can make a process of its version run a file.
+"""Makes a process listen that was started without `listen`. Python 3.14 can make a process of its version run a file.
 
-That needs the right to trace it: the same user, and in containers often CAP_SYS_PTRACE.
+That needs the right to trace the process. The user must be the same, and containers often need CAP_SYS_PTRACE.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from opspan.app import processes
 from opspan.errors import UsageError
 from opspan.printable import printable
 
-_SECONDS = 10.0  # the other process runs it between two lines of Python, and a line may take long
+_SECONDS = 10.0  # the other process runs the script between two lines of Python, and one line may take long
 _READY = "start it with `opspan run --idle -- python train.py`, or call opspan.listen() in it"
 
-# The other process runs this, and its Python may lack opspan. Errors go to a file beside it, not to its terminal.
+# The other process runs this, and its Python may lack opspan. Errors go to a file beside the script, and not to that
+# process' terminal.
 _SCRIPT = """\
 def _opspan():
     import sys
@@ -41,7 +42,7 @@ del _opspan
 
 
 def reach(pid: int) -> str:
-    """Returns the path of the socket at which it listens from now on."""
+    """Makes the process listen, and returns the path of its socket."""
     remote_exec: Callable[[int, str], None] | None = getattr(sys, "remote_exec", None)
     if remote_exec is None:
         raise UsageError(f"process {pid} does not listen: {_READY} (or use Python 3.14 on both sides)")
@@ -56,7 +57,7 @@ def reach(pid: int) -> str:
                 f"process {pid} does not listen, and the system does not let us into it ({error}): {_READY}; "
                 "in a container, sys.remote_exec needs the capability SYS_PTRACE"
             ) from error
-        except (OSError, RuntimeError, ValueError) as error:  # no Python, another version, or it is switched off there
+        except (OSError, RuntimeError, ValueError) as error:  # no Python, another version, or it forbids remote_exec
             raise UsageError(f"process {pid} does not listen, and cannot be made to ({error}): {_READY}") from error
         return _wait(pid, report)
 
@@ -67,7 +68,7 @@ def _wait(pid: int, report: Path) -> str:
         if (path := processes.listens_at(pid)) is not None:
             return path
         if report.is_file():
-            time.sleep(0.05)  # until it is written
+            time.sleep(0.05)  # until the error is written
             why = printable(report.read_text(encoding="utf-8", errors="replace")[:500])
             raise UsageError(f"process {pid} cannot listen: {why}")
         time.sleep(0.05)

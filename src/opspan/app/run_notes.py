@@ -1,5 +1,5 @@
-"""Notes that Python processes below `opspan run` write for the last sentence that it prints. Each note is a line of one
-file: `PID <tab> KIND <tab> TEXT`.
+"""Python processes below `opspan run` write these notes. `opspan run` uses them for the last sentence that it prints.
+Each note is a line of one file: `PID <tab> KIND <tab> TEXT`.
 
     4242    python  3.11                      the process runs this Python: launch_site/sitecustomize.py writes this
     4242    without /usr/bin/python3          its Python has no opspan; the same file writes this
@@ -21,22 +21,22 @@ from opspan.printable import printable
 
 VARIABLE = "OPSPAN_NOTES"
 _NAME = ".opspan-run"
-_LONGEST = 1000  # characters of a text: a line is written at once
+_LONGEST = 1000  # characters of a text, so that one write suffices for a line
 _MOST_BYTES = 1 << 20
 _OLDEST = (3, 10)
 
 
 @dataclass
 class Notes:
-    """The notes by process."""
+    """The notes, by the number of the process."""
 
-    pythons: dict[int, str] = field(default_factory=dict)  # its version
+    pythons: dict[int, str] = field(default_factory=dict)  # the version of Python
     without: dict[int, str] = field(default_factory=dict)  # its name
     torch: set[int] = field(default_factory=set)
     failed: dict[int, str] = field(default_factory=dict)  # the reason
 
     def why_nothing(self, wanted: str) -> str:
-        """Returns why none of them could be used. `wanted`: the verb, such as "labelled"."""
+        """Returns why no process could be used. `wanted` is the verb of the sentence, such as "labelled"."""
         if self.failed:
             reasons = dict.fromkeys(self.failed.values())
             return f"{_processes(len(self.failed))} imported torch and could not be {wanted}: {'; '.join(reasons)}"
@@ -54,7 +54,7 @@ class Notes:
 
 @contextlib.contextmanager
 def collect(folder: Path) -> Iterator[tuple[Path, Notes]]:
-    """Yields a file for notes in the folder, and an object that has the notes after the end of the `with`."""
+    """Yields the path of a file for notes, and an object that gets the notes at the end of the `with` block."""
     path, notes = folder / _NAME, Notes()
     with contextlib.suppress(OSError):  # if the disk is full, there are no notes
         path.touch(mode=0o600)
@@ -67,7 +67,7 @@ def collect(folder: Path) -> Iterator[tuple[Path, Notes]]:
 
 
 def note(kind: str, text: str = "") -> None:
-    """Writes a line about this process if there is a file for it."""
+    """Writes a line about this process if there is a file for notes."""
     line = f"{os.getpid()}\t{kind}\t{printable(text)[:_LONGEST]}\n"
     with contextlib.suppress(KeyError, OSError):
         number = os.open(os.environ[VARIABLE], os.O_WRONLY | os.O_APPEND | os.O_CLOEXEC)

@@ -1,7 +1,7 @@
 """opspan top: makes short recordings of a running process, one after another, until somebody ends it.
 
-The next recording begins before the last one is read, so that little is missed. Each goes into a temporary folder of
-this user, which is removed after reading.
+The next recording begins before the previous one is read, so that little is missed. Every recording goes into a
+temporary folder of this user, which is removed once it was read.
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ class Wish:
 
 
 class Recorder:
-    """Records process `pid` again and again, `seconds` long, on a thread, until `close` or an error."""
+    """Makes recordings of process `pid` on a thread, each `seconds` long, until `close` is called or an error
+    occurs."""
 
     def __init__(self, pid: int, seconds: float, wish: Wish) -> None:
         self._pid = pid
@@ -60,7 +61,7 @@ class Recorder:
             private_files.remove(folder)
 
     def close(self) -> None:
-        """Ends the present recording."""
+        """Ends the current recording."""
         self._over.set()
         attaching.end(self._asking)
         while self._thread.is_alive():
@@ -125,7 +126,7 @@ def _new_log() -> tuple[Path, BinaryIO]:
             raise WriteError(
                 f"{path} cannot be written ({error.strerror}): the output of the program goes there"
             ) from error
-    raise AssertionError  # there is always another number
+    raise AssertionError  # not reached, because `count` never ends
 
 
 def _read(folder: Path) -> Trace:

@@ -28,9 +28,9 @@ class Row:
 class Snapshot:
     by: str
     rows: tuple[Row, ...]
-    is_device: bool  # whether times are those of devices, if any was used, or of the host
+    is_device: bool  # True: times of devices. False: times of the host, because no device was used
     steps: int
-    step_ns: int | None  # the median
+    step_ns: int | None  # the median length of a step
 
 
 def snapshot_of(trace: Trace, by: str) -> Snapshot:
@@ -60,8 +60,8 @@ def _modules(trace: Trace, part: str) -> list[Row]:
 
 
 def _lines(trace: Trace, part: str) -> list[Row]:
-    """Returns rows of lines. A line's own time is that of the ops that it calls, directly or through torch's Python.
-    Its total has all ops that are called below it."""
+    """Returns rows of lines. The own time of a line is the time of the ops that it calls, directly or through torch's
+    Python code. Its total includes all ops that run during its calls."""
     own = "self_ns" if part == "cpu" else "self_device_ns"
     ranges = trace.analysed.attributed.ranges.drop_nulls("stack")
     stacks = ranges.group_by("stack").agg(count=pl.len(), ns=pl.col(own).sum())

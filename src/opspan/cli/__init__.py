@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. The library does the work. Here is a file for each verb, and their groups.
+"""The command line parses, calls the library, and prints. This package has a file for each verb, and groups of verbs.
 
 A verb's module is imported when the verb is used, and imports the heavy parts of opspan inside its function.
 """
@@ -19,7 +19,8 @@ from opspan.cli.help import with_help
 from opspan.cli.printing import ReaderGone, flush, show, show_help
 from opspan.errors import OpspanError
 
-# The verbs by purpose, in the order in which a newcomer needs them. A verb's module in this package has its `command`.
+# The verbs by purpose, in the order in which a newcomer needs them. Each verb has a module in this package, with its
+# `command`.
 GROUPS = {
     "See first": ("summary", "demo"),
     "Measure": ("findings", "table", "steps", "idle", "launches", "waits", "path", "memory", "comm", "flops"),
@@ -28,8 +29,8 @@ GROUPS = {
     "Other": ("doctor", "push", "help"),
 }
 VERBS = tuple(verb for verbs in GROUPS.values() for verb in verbs)
-# Python's collector looks for garbage whenever there are so many new objects. With the default, 700, it would look
-# hundreds of times while a verb imports its modules, and not find any.
+# Python's garbage collector runs after this many new objects. With the default of 700 it would run hundreds of times
+# while a verb imports its modules, and find no garbage.
 _OBJECTS = 200_000
 
 
@@ -74,10 +75,11 @@ class _Verbs(click.Group):
         try:
             result = self._run(args)
             if args is None and not callable(result):
-                gc.freeze()  # Python ends, and need not look at all imported objects once more
+                gc.freeze()  # Python ends now, and need not examine all imported objects once more
         finally:
             gc.set_threshold(*thresholds)
-        # exec runs the script here and not inside click, which would handle the script's KeyboardInterrupt itself.
+        # `exec` runs the script here and not inside of click, because click would handle the script's
+        # KeyboardInterrupt.
         sys.exit(result() if callable(result) else result)
 
     def _run(self, args: Sequence[str] | None) -> int | Callable[[], NoReturn]:
@@ -105,7 +107,8 @@ class _Verbs(click.Group):
         return result if isinstance(result, int) or callable(result) else 0
 
     def _result(self, args: list[str]) -> Any:
-        """Returns the result of the verb. Replaces click's own `main`, which exits with 1 if a pipe is broken."""
+        """Runs the verb, and returns its result. click's own `main` is not used, because it exits with 1 if a pipe is
+        broken."""
         try:
             with self.make_context("opspan", args) as ctx:
                 return self.invoke(ctx)
@@ -167,8 +170,8 @@ with_help(main)
 
 
 def _occupy_standard_streams() -> None:
-    """Opens /dev/null in place of standard streams that are closed. Otherwise the next opened file would get their
-    number, and libraries would print into that file."""
+    """Opens /dev/null in place of standard streams that are closed. Otherwise the next opened file would get the number
+    of a closed stream, and libraries would print into that file."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)

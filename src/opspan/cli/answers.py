@@ -1,4 +1,4 @@
-"""Verbs that answer one question: their options, loading, and printing in the form that was asked for."""
+"""Verbs that answer one question. They parse options, load traces, and print in the requested form."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 
 class Verb:
-    """A verb that prints the answer to the question of its name. A verb that asks, reads or compares in its own way
-    overrides a method; `more` holds the values of its own options."""
+    """A verb that prints the answer to one question, which has the same name. Subclasses override methods to ask, read
+    or compare in another way. `more` holds the values of the verb's own options."""
 
-    is_whole = False  # nothing is printed below the answer
+    is_whole = False  # whether nothing is printed below the answer
     files_argument = staticmethod(trace_files)
 
     def __init__(self, name: str, text: str, options: Sequence[click.Option] = ()) -> None:
@@ -53,7 +53,7 @@ class Verb:
         return [files]
 
     def needs_all(self, _more: Mapping[str, Any]) -> str | None:
-        """Returns the option with which the verb needs all of a trace at once, or None."""
+        """Returns the option that makes the verb need all of a trace at once, or None."""
         return None
 
     def step_to_read(self, step: str | None) -> str | None:
@@ -66,11 +66,11 @@ class Verb:
     def prints_report(
         self, _files: Sequence[File], _limit: int | None, _form: str, _more: Mapping[str, Any], *, wide: bool
     ) -> bool:
-        """Prints files that are not a trace, and returns whether it did."""
+        """Prints the files if they are not a trace. Returns whether it printed them."""
         return False
 
     def extended(self, analysis: Analysis, _more: Mapping[str, Any]) -> Analysis:
-        """Returns the analysis with what the verb's own options add."""
+        """Returns the analysis, extended by what the verb's own options ask for."""
         return analysis
 
     def answer(
@@ -155,7 +155,7 @@ class Verb:
 def show_answer(
     answer: Answer, heads: Sequence[AnalysedRun], below: Sequence[str], limit: int | None, form: str, *, wide: bool
 ) -> None:
-    """Prints an answer, and the lines below it, in the form that was asked for."""
+    """Prints an answer, and the lines below it, in the requested form."""
     from opspan.text_columns import Layout, terminal
     from opspan.views import answer as answers
 
@@ -164,7 +164,7 @@ def show_answer(
         text = answers.as_text(answer, answers.ROWS_OF_TEXT if limit is None else limit, layout)
         show(text + "".join(f"{line}\n" for line in ("", *layout.lines(below)) if below))
     else:
-        # Standard error gets the lines that the document does not hold.
+        # Lines that the document does not hold go to standard error.
         is_json = form == "json"
         notes = [*([] if is_json and answer.notes_in_json else answer.notes), *([] if is_json else below)]
         show("".join(f"{line}\n" for line in notes), err=True)

@@ -1,4 +1,4 @@
-"""opspan attach: have a process that runs record."""
+"""opspan attach: records a process that runs already."""
 
 from __future__ import annotations
 

@@ -69,10 +69,11 @@ class DiffVerb(Verb):
     files_argument = staticmethod(two_files)
 
     def step_to_read(self, _step: str | None) -> None:
-        """A comparison takes the steps from the whole run."""
+        """Returns None, because a comparison reads the complete run before it takes the steps."""
 
     def sides(self, files: tuple[File, ...], more: Mapping[str, Any]) -> Sequence[tuple[File, ...]]:
-        """Returns the files of each run: one run with a baseline, the same run twice if both sides are parts of it."""
+        """Returns the files of each run. With a baseline there is one run. If both sides are parts of one run, its
+        files are returned for each side."""
         named = [name for name in ("baseline", "save_baseline") if more[name]]
         is_part = more["with_step"] is not None or more["with_process"] is not None
         if len(named) > 1:

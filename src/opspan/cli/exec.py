@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class _LikePython(click.Command):
-    """Leaves the rest of the line after SCRIPT or `-m MOD` unparsed: those options are the script's."""
+    """Does not parse what follows SCRIPT or `-m MOD`, because those options are the script's."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         position = 0
         while position < len(args) and args[position].startswith("-"):
             if args[position] == "--":
                 break
-            if args[position].startswith("-m"):  # `-m MOD`, or `-mMOD` as python takes it too
+            if args[position].startswith("-m"):  # python accepts both `-m MOD` and `-mMOD`
                 ends = position + (2 if args[position] == "-m" else 1)
                 if ends <= len(args):
                     args = [*args[:ends], "--", *args[ends:]]
@@ -64,7 +64,7 @@ def command(
 
 
 def _start_or_end(emit: launch.Emit) -> None:
-    """Ends the program if it cannot be labelled: the user does not want an hour's run without labels."""
+    """Starts the emitter, or ends the program, because the user does not want an hour's run without labels."""
     from opspan.app import launch
 
     try:

@@ -8,7 +8,7 @@ from opspan.cli.printing import show_help
 
 
 def with_help(command: click.Command) -> click.Command:
-    """Returns the command with opspan's option --help. That of click ends in a traceback if the output cannot be
+    """Returns the command with opspan's option --help. click's own --help ends in a traceback if the output cannot be
     written."""
     if command.add_help_option:
         command.add_help_option = False

@@ -1,6 +1,6 @@
 """Shows a live table on the terminal, and reads the keys that are pressed meanwhile.
 
-Whichever way the `with` block is left, the terminal gets its mode, its cursor and its text back.
+At the end of the `with` block, even after an error, the terminal gets its mode, its cursor and its text back.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
 
-_TITLE_AND_KEYS = 5  # lines beside the rows: the title, the titles of columns and a rule, the keys
+_TITLE_AND_KEYS = 5  # lines that are not rows: the title, the titles of columns and a rule, the keys
 
 
 class Screen:
@@ -59,7 +59,7 @@ def screen() -> Iterator[Screen]:
 
 
 def key(seconds: float) -> str:
-    """Returns the next key that is pressed within this time, else ""; returns "q" if the terminal is gone."""
+    """Returns the key that is pressed within this time, or "" if none is. Returns "q" if the terminal is gone."""
     if not select.select([sys.stdin], [], [], seconds)[0]:
         return ""
     try:

@@ -27,7 +27,7 @@ PATIENCE_S = 1.0  # longer work shows a bar
 
 
 def _rows() -> int:
-    """Returns how many rows the readers have read; 0 if they are not imported yet."""
+    """Returns how many rows the readers have read, or 0 if they are not imported yet."""
     progress = sys.modules.get("opspan.formats.progress")
     return progress.rows() if progress else 0
 
@@ -38,13 +38,13 @@ def trace_files(function: F) -> F:
 
 
 def two_files(function: F) -> F:
-    # The verb checks their number: click would call a third file an unexpected extra argument.
+    # The verb itself checks the number of files, because click would call a third file an unexpected extra argument.
     return click.argument("files", metavar="A B", nargs=-1, required=True, type=FILE_TO_READ)(fetching(function))
 
 
 class Progress:
-    """A bar on standard error, shown if the work takes long: the current step, and how many rows the step has read.
-    Nothing is shown if standard error is not a terminal."""
+    """A bar on standard error that appears if the work takes long. It shows the current step, and how many rows the
+    step has read. Nothing is shown if standard error is not a terminal."""
 
     def __init__(self, steps: int) -> None:
         self._steps = steps
@@ -54,7 +54,7 @@ class Progress:
         self._bytes = 0
         self._bar: Any = None
         self._lock = threading.Lock()
-        # rich is imported only if the bar is shown: most traces are read sooner.
+        # rich is imported only if the bar is shown, because most traces are read sooner.
         self._timer = threading.Timer(PATIENCE_S, self._show)
         self._timer.daemon = True
 
@@ -65,7 +65,7 @@ class Progress:
                 self._bar.update(self._bar.task_ids[0], completed=self._done, description=doing)
 
     def done(self, files: int, size: int) -> None:
-        """Adds files and bytes that were just read, if many files are read one by one."""
+        """Counts files and bytes that were just read, if many files are read one by one."""
         with self._lock:
             self._done, self._bytes = self._done + files, self._bytes + size
             if self._bar is not None:
@@ -138,7 +138,7 @@ def in_processes(function: F) -> F:
 
 
 def all_at_once(function: F) -> F:
-    """Refuses --processes and --dask for a verb that needs all of a trace, and says why. click itself would only say
+    """Rejects --processes and --dask with a reason, for a verb that needs all of a trace. click itself would only say
     that there is no such option."""
 
     def refuse(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:
@@ -187,8 +187,8 @@ def load(
     cycle: int | None = None,
     unnamed: Collection[File] = (),
 ) -> Analysis:
-    """Reads the files as one trace, each a step of the progress. `drop_columns` drops what the verb does not read of a
-    trace. The files in `unnamed` were found in a folder: if one cannot be read, that is an issue and not an error."""
+    """Reads the files as one trace. Each file is a step of the progress. `drop_columns` drops columns that the verb
+    does not read. The files in `unnamed` were found in a folder, so an unreadable one is an issue and not an error."""
     from opspan.analysis import Analysis
     from opspan.loading import read_all, window_of
 
@@ -219,7 +219,7 @@ def steps_of(step: str | None) -> Steps | None:
 
 
 def expanded(files: Sequence[File]) -> tuple[File, ...]:
-    """Returns the files that folders and patterns stand for, for a verb that needs all of a trace at once."""
+    """Returns the files that the folders and patterns name, for a verb that needs all of a trace at once."""
     from opspan.many.files import files_of, is_several
 
     if not any(map(is_several, files)):
@@ -229,13 +229,13 @@ def expanded(files: Sequence[File]) -> tuple[File, ...]:
 
 
 def _most_fetched(files: Sequence[File]) -> int | None:
-    """Returns the value of --most-fetched, which all addresses of a command have; None if no file is an address."""
+    """Returns the value of --most-fetched, or None if no file is an address. All addresses of a command have the same
+    value."""
     return next((file.most_bytes for file in files if isinstance(file, Address)), None)
 
 
 def not_named(files: Sequence[File], arguments: Sequence[File]) -> frozenset[File]:
-    """Returns the files that the user did not name themselves: a folder or pattern among the arguments stands for
-    them."""
+    """Returns the files that the user did not name, but that were found through a folder or a pattern."""
     return frozenset(files) - frozenset(arguments)
 
 

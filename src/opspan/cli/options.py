@@ -34,7 +34,7 @@ class _OutputPath(click.Path):
         return check_local(Path(value))
 
 
-FILE_TO_READ = _InputPath()  # of this machine, or an address
+FILE_TO_READ = _InputPath()  # a file of this machine, or an address
 FILE_TO_WRITE = _OutputPath()
 
 

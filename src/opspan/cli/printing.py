@@ -1,7 +1,7 @@
 """All verbs print through these functions, because names of ranges, tables and files may hold any character.
 
 If the standard output cannot be written, that is a WriteError, as for any file. If the standard error cannot be
-written, nothing happens: the error could not be shown anyway.
+written, nothing happens, because the error could not be shown anyway.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ class ReaderGone(Exception):
 
 
 def show(text: str, *, err: bool = False) -> None:
-    """Prints text for people; each line has its line end. Escapes characters that would move a terminal's cursor, also
-    if the output is a file: people look at logs in terminals."""
+    """Prints text for people. Every line has its line end. Escapes characters that would move a terminal's cursor, even
+    if the output is a file, because people look at logs in terminals."""
     _write(printable_lines(text), err)
 
 
@@ -51,7 +51,7 @@ def flush() -> None:
 
 def _write(text: str, err: bool) -> None:
     stream = sys.stderr if err else sys.stdout
-    if stream is None:  # it was closed when the program began
+    if stream is None:  # the stream was closed when the program began
         if err:
             return
         raise WriteError("cannot write to the standard output: it is closed")
@@ -64,7 +64,7 @@ def _write(text: str, err: bool) -> None:
 
 
 def _failed(stream: Any, err: bool, error: OSError) -> None:
-    # Sends the rest of the buffer to /dev/null; otherwise Python would try to write it again when it ends.
+    # Sends the rest of the buffer to /dev/null. Otherwise Python would try to write it again when it ends.
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())

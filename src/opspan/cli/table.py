@@ -45,7 +45,7 @@ Example:
   opspan table rank0.sqlite rank1.sqlite --by kernel --format json
 """
 
-# Options that choose from a trace. A report of VTune does not take them: it is printed in full.
+# These options choose a part of a trace. A VTune report does not take them, because it is printed in full.
 _OF_TRACES = ("by", "op", "kernels", "memory", "sort_by", "between", "step", "processes", "dask")
 
 

@@ -120,11 +120,11 @@ def _plain(recorder: Recorder, wish: Wish, pid: int, count: int | None, limit: i
 
 
 def _ended(pid: int, error: OpspanError, seen: int, count: int | None) -> str:
-    """Returns that the process has ended, if it has and the user did not ask for a number of recordings. Otherwise
-    raises an error."""
+    """Returns a sentence if the process has ended and the user did not ask for a number of recordings. Otherwise raises
+    an error."""
     from opspan.app import processes
 
-    if not seen or processes.listens_at(pid) is not None:  # a process listens until it ends
+    if not seen or processes.listens_at(pid) is not None:  # a process that still listens has not ended
         raise error
     if count is not None:
         raise UsageError(f"process {pid} ended after {seen} of {count} recordings")

@@ -18,8 +18,8 @@ _ENDINGS = (".csv", ".txt", ".tsv", ".log")
 
 
 def report_of(files: Sequence[File]) -> VtuneReport | None:
-    """Returns the report if the only file is a report. A file at an address is fetched only if its name ends like that
-    of a text file."""
+    """Returns the report if the only file is a report. A file at an address is fetched only if its name ends like the
+    name of a text file."""
     from opspan.formats.boundary import boundary
     from opspan.readers.registry import is_report, source_for
     from opspan.remote import local
@@ -31,7 +31,7 @@ def report_of(files: Sequence[File]) -> VtuneReport | None:
             if copy.path.is_dir() or not is_report(copy.path, source_for(copy.path)):
                 return None
         except ReadError:
-            return None  # reading it as a trace will report the error
+            return None  # the reader of traces will report the error
         from opspan.readers.vtune.reports import read
 
         with boundary(copy.path):

@@ -1,11 +1,11 @@
 """annotate, mark and record_function: a user's own ranges, for every tool that listens. `sessions` labels torch's ops.
 
 A range around plain code is pushed and popped on its thread, so that it nests with the ops inside. A coroutine or a
-generator may pause while others run on its thread: its range is not on the thread's stack, but is started and ended by
-an id.
+generator may pause while other code runs on its thread. So its range is not on the thread's stack, and is ended by its
+id.
 
-torch.compile may trace every function that user code calls. So each of them asks `compiling()` first, and torch.compile
-need not understand the code after that.
+torch.compile may trace every function that user code calls. So each of our functions asks `compiling()` first, and
+torch.compile need not understand the code after that.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ COLORS = {
 class Annotation:
     """A range to enter with `with` or `async with`, any number of times, or to put on a function with `@`.
 
-    Threads, tasks and generators can share one: each of them ends the range that it began.
+    Threads, tasks and generators can share an annotation, because each of them ends the range that it began.
     """
 
     __slots__ = ("_category", "_color", "_payload", "_pushed", "_ref", "args", "name")
@@ -65,18 +65,20 @@ class Annotation:
         self._category = category
         self._payload = payload
         self._ref: Ref = None  # created when somebody listens
-        # Per thread: the result of the innermost push, and of the one around it. Without an entry nothing is popped:
-        # while nobody listens, nothing is pushed.
+        # For each thread, the result of the innermost push, and the entry of the push around it. A thread without an
+        # entry has pushed nothing, because nobody listened, and pops nothing.
         self._pushed: dict[int, tuple[int, Any]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # For copying and pickling: ranges that are open here are not open in a copy, and C structures cannot be copied.
+        # A copy or a pickle leaves out open ranges, which are not open in the copy, and C structures, which cannot be
+        # copied.
         return _again, (self.name, self._color, self._category, self.args, self._payload)
 
     def __enter__(self) -> Annotation:
         if compiling():
             return self
-        # Inside an open block, note a push even if nobody listens any more: leaving this block must not end that one.
+        # Inside an open block, an entry is needed even if nobody listens any more. Otherwise the end of this block
+        # would end the range of the open block.
         if ranges.listening() or self._pushed or self.name is None:
             pushed, thread = ranges.push(self._ref or self._ensure_ref()), get_ident()
             self._pushed[thread] = (pushed, self._pushed.get(thread))
@@ -87,7 +89,7 @@ class Annotation:
             return
         thread = get_ident()
         innermost = self._pushed.pop(thread, None)
-        if innermost is None:  # entered while nobody listened, or on another thread, which alone can pop it
+        if innermost is None:  # entered while nobody listened, or on another thread; only that thread can pop the range
             return
         pushed, around = innermost
         if around is not None:
@@ -140,11 +142,11 @@ def annotate(
     """Put a range of your own around a `with` block or a function, for whichever tool is listening.
 
     Functions, coroutine functions, generators and async generators can be decorated. In a coroutine prefer `async
-    with`: a plain `with` that awaits inside is pushed on the thread's stack, where other tasks push as well. Without a
-    tool or a session it costs nothing.
+    with`, because a plain `with` that awaits inside is pushed on the thread's stack, where other tasks push as well.
+    Without a tool or a session it costs nothing.
 
     Args:
-        name: what the range is called; a decorator without one takes the function's own name.
+        name: what the range is called; a decorator without a name takes the function's name.
         color: a name such as "green", "#rrggbb" or 0xAARRGGBB.
         category: a word by which tools group ranges.
         payload: a number of 64 bits that is shown with the range.
@@ -157,7 +159,7 @@ def annotate(
         return Annotation(None)(name)
     if category is not None and not isinstance(category, str):
         raise TypeError(f"a category is text, not {type(category).__name__}")
-    # A shortcut for speed: most annotations have only a name, and a program makes one for each block.
+    # A shortcut for speed, because most annotations have only a name, and a program makes one for each block.
     kind = of_torch(Annotation) if "torch" in sys.modules else Annotation
     if color is None and payload is None:
         return kind(name, 0, category)
@@ -169,7 +171,7 @@ def record_function(name: str, args: str | None = None) -> Annotation:
 
     Args:
         name: what the range is called.
-        args: a text that is shown with it.
+        args: a text that is shown with the range.
     """
     if compiling():
         return cast(Annotation, torchs_range(name, args))
@@ -180,7 +182,7 @@ def mark(name: str) -> None:
     """Set a point in time on the timeline of whichever tool is listening.
 
     Args:
-        name: what it is called.
+        name: what the point is called.
     """
     if compiling():
         return
@@ -199,7 +201,7 @@ def _again(*args: Any) -> Annotation:
 
 
 def color_of(color: int | str | None) -> int:
-    """Returns the colour as ARGB; opaque if it has no transparency."""
+    """Returns the colour as ARGB. A colour without an alpha value is opaque."""
     if color is None:
         return 0
     if isinstance(color, str):
@@ -226,8 +228,8 @@ def _wrap(function: Callable[..., Any], ref: Ref) -> Callable[..., Any]:
     def push() -> int:
         return ranges.push(ref)
 
-    # `plain` calls `push` and not ranges.push(ref): torch.compile inspects all variables in a method's closure, even
-    # unused ones, and `ref` is a C structure.
+    # `plain` calls `push` and not ranges.push(ref), because torch.compile inspects all variables in a method's closure,
+    # even unused ones, and `ref` is a C structure.
     @functools.wraps(function)
     def plain(*args: Any, **kwargs: Any) -> Any:
         if compiling() or not ranges.listening():
@@ -276,7 +278,8 @@ def _wrap_async_generator(function: Callable[..., Any], ref: Ref) -> Callable[..
         started = ranges.range_start(ref)
         inner = function(*args, **kwargs)
         try:
-            # This is `yield from` by hand, which async generators lack: values and errors go on to the inner generator.
+            # Async generators have no `yield from`. This loop does the same: values and errors go on to the inner
+            # generator.
             value = await anext(inner)
             while True:
                 try:

@@ -4,8 +4,9 @@
     {"file": "/tmp/out/12-3.opspan", "steps": 3, "ranges": 1234, "notes": [], "ended": false}     the reply
     {"error": "one sentence"}                                                     or an error instead
 
-The requester ends the recording early by closing its half of the socket. Neither side trusts the other: a line has a
-limited length, its fields must have the right types, and the system tells the process and the user at the other end.
+To end the recording early, the requester stops sending through the socket. Neither side trusts the other. So a line has
+a limited length, its fields must have the right types, and the kernel reports the process and the user at the other
+end.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ S = TypeVar("S", "Request", "Reply")
 @dataclass(frozen=True)
 class Request:
     folder: str  # absolute: the listening process may have another working directory
-    steps: int  # to record; 0: record until `seconds` are over
-    seconds: float  # at most
+    steps: int  # how many to record; with 0, it records until `seconds` are over
+    seconds: float  # the greatest length of the recording
     shapes: bool
     stacks: bool
     memory: bool
     modules: bool
-    devices: bool  # if the process uses any
+    devices: bool  # record devices, if the process uses any
 
 
 @dataclass(frozen=True)
 class Reply:
     file: str
-    steps: int  # fully recorded
+    steps: int  # steps that were recorded from begin to end
     ranges: int
     notes: list[str]  # differences from the request
     ended: bool = False  # whether the program ended before all was recorded
@@ -95,7 +96,8 @@ def _checked(kind: type[S], data: dict[str, Any]) -> S:
 
 
 def read_line(connection: socket.socket, seconds: float) -> bytes:
-    """Returns a line with its end; b"" if the other side closed. Raises EmitError for a late or too long line."""
+    """Returns a line with its line end, or b"" if the other side has closed. Raises EmitError if the line takes too
+    much time or is too long."""
     until, line = time.monotonic() + seconds, b""
     while not line.endswith(b"\n"):
         connection.settimeout(max(until - time.monotonic(), 0.001))
@@ -114,7 +116,7 @@ def read_line(connection: socket.socket, seconds: float) -> bytes:
 
 
 def send(connection: socket.socket, line: bytes) -> None:
-    """Sends a line. If the other side is gone, no signal ends the program."""
+    """Sends a line. If the other side is gone, the program gets no SIGPIPE."""
     with contextlib.suppress(OSError):
         connection.settimeout(5)
         while line:
@@ -122,7 +124,7 @@ def send(connection: socket.socket, line: bytes) -> None:
 
 
 def peer(connection: socket.socket) -> tuple[int, int]:
-    """Returns the process and the user at the other end, as the system tells them."""
+    """Returns the process and the user at the other end, as the kernel reports them."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
     pid, user, _ = _CREDENTIALS.unpack(credentials)
     return pid, user

@@ -1,7 +1,8 @@
-"""The active sessions. They change one at a time, and no fork interrupts a change halfway.
+"""The active sessions. Only one thread changes them at any moment, and the process does not fork during a change.
 
-A fork shares the sessions that were active when it was made. When one of them ends, native/sinks notices that in the
-fork, on any thread that runs an op. The main thread of the fork then undoes here what Python did for the session.
+A forked process shares the sessions that were active at the fork. When such a session ends, native/sinks notices that
+in the forked process, on any thread that runs an op. The main thread of the forked process then undoes here what Python
+did for the session.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ class ActiveSession(Protocol):
     def _in_fork(self) -> None: ...
 
 
-active: dict[int, ActiveSession] = {}  # by sink
+active: dict[int, ActiveSession] = {}  # by the number of the sink
 _lock = threading.RLock()
-_inside = 0  # how many blocks of `change` the thread that holds the lock is in
-_over: list[int] = []  # sinks whose sessions have ended, as this fork has noticed
+_inside = 0  # the depth of nested `change` blocks, in the thread that holds the lock
+_over: list[int] = []  # sinks whose sessions have ended, as this forked process has noticed
 
 
 @contextlib.contextmanager
@@ -46,7 +47,7 @@ def note_over(sink: int) -> None:
 
 
 def _exit_ended_sessions() -> None:
-    # Do not wait: the holder of the lock calls this, too, when it is done.
+    # Do not wait for the lock, because its holder calls this function, too, after its change.
     while _over and _lock.acquire(blocking=False):
         try:
             if _inside:

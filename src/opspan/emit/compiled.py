@@ -1,6 +1,6 @@
 """Replaces our ranges by torch.profiler.record_function for torch.compile, torch.export and TorchScript.
 
-So an annotation in a compiled model does the same as a range of torch's: nothing, unless torch is told to keep ranges
+So an annotation in a compiled model acts like a range of torch's. It does nothing unless torch is set to keep ranges
 (`torch._dynamo.config.capture_profiler_record_function`). This module never imports torch before the program does.
 """
 
@@ -23,8 +23,9 @@ def _return_true() -> bool:
     return True
 
 
-# torch.compile traces `_return_true` wherever it meets `compiling`. torch.compiler.is_compiling would need torch,
-# but `from opspan import annotate` mostly comes before the import of torch, and no range should have to look for torch.
+# Where torch.compile meets `compiling`, it traces `_return_true` instead. torch.compiler.is_compiling is not used,
+# because it needs torch. But `from opspan import annotate` mostly comes before the import of torch, and looking for
+# torch in each range would cost time.
 compiling._torchdynamo_inline = _return_true  # type: ignore[attr-defined]
 
 
@@ -41,8 +42,8 @@ _of_torch: dict[type, type] = {}
 def of_torch(kind: type[T]) -> type[T]:
     """Returns `kind`, with torch's record_function as a base once torch is imported.
 
-    torch.compile can enter an object from outside of the compiled code only if it is a record_function: then it reads
-    `name` and `args`, and calls nothing else.
+    torch.compile can enter an object from outside of the compiled code only if the object is a record_function. Then
+    torch.compile reads `name` and `args`, and calls nothing else.
     """
     subclass = _of_torch.get(kind)
     if subclass is None:

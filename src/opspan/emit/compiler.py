@@ -1,4 +1,4 @@
-"""Finds a C++ compiler and runs it once. It knows neither torch nor caches: `observer` does."""
+"""Finds a C++ compiler and runs it once. Torch and the cache are left to `observer`."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from pathlib import Path
 from opspan.errors import BuildFailed
 
 CANDIDATES = ("c++", "g++", "clang++")
-_NO_ROOM = {errno.ENOSPC: "No space left on device", errno.EDQUOT: "Disk quota exceeded"}  # the words of a compiler
-_ROOM = 8 << 20  # free bytes that a build needs: more than twice its size
+_NO_ROOM = {errno.ENOSPC: "No space left on device", errno.EDQUOT: "Disk quota exceeded"}  # as compilers report them
+_ROOM = 8 << 20  # free bytes that a build needs, more than twice the size of a build
 
 
 @dataclass(frozen=True)
 class Compiler:
     command: tuple[str, ...]  # the program, and further words from CXX
-    identity: str  # first line of --version: a new compiler means a new build
+    identity: str  # first line of --version. A new compiler needs a new build
 
 
 def find() -> Compiler | None:
-    """Returns the compiler from CXX if it is set, else the first of `CANDIDATES` on the PATH; None if none runs."""
+    """Returns the compiler from CXX if it is set, else the first of `CANDIDATES` on the PATH, or None if none of them
+    runs."""
     return _look()[0]
 
 
@@ -60,8 +61,9 @@ def _look() -> tuple[Compiler | None, str]:
 def compile_library(
     compiler: Compiler, source: Path, library: Path, options: list[str], log: Path, log_later: Path | None
 ) -> None:
-    """Compiles one source to one shared library. The compiler's output goes to `log`, which may be moved to
-    `log_later`. All files of the compiler lie beside the library. Raises OSError if the disk is full."""
+    """Compiles one source to one shared library. The compiler's output goes to `log`. Errors name `log_later`, to which
+    the caller moves the output. The compiler's temporary files go to the library's folder. Raises OSError if the disk
+    is full."""
     command = [*compiler.command, *options, str(source), "-o", str(library)]
     environment = {**os.environ, "TMPDIR": str(library.parent), "LC_ALL": "C"}
     with log.open("w", errors="backslashreplace") as out:
@@ -85,7 +87,8 @@ def compile_library(
 
 
 def _check_room(folder: Path, lines: list[str]) -> None:
-    """Raises OSError if the compiler failed because the disk is full: its output says so, or little space is free."""
+    """Raises OSError if the compiler failed because the disk is full. That is so if its output says it, or little space
+    is free."""
     for number, text in _NO_ROOM.items():
         if any(text in line for line in lines):
             raise OSError(number, text, str(folder))

@@ -1,6 +1,6 @@
-"""Records a number of whole training steps. A step lasts from one report of a step's end (`step_ends`) to the next.
+"""Records a number of complete training steps. A step lasts from one report of a step's end (`step_ends`) to the next.
 
-Only the source that reports first is counted: with several optimizers, one of them.
+Only the source that reports first is counted. If there are several optimizers, that is one of them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from opspan.emit.sinks import KIND_STEP
 
 
 def begin_step(recording: record, number: int) -> int:
-    """Begins the range of a step and returns its id for `ranges.range_end`. It is not on the thread's stack, because
-    the range of the optimizer is open at this moment, and ends during the step."""
+    """Begins the range of a step and returns its id for `ranges.range_end`. The range is not on the thread's stack,
+    because the optimizer's range is open at this moment and ends during the step."""
     return ranges.range_start(ranges.ref_of(f"ProfilerStep#{number}", kind=KIND_STEP), recording._sink.bit)
 
 
 class StepCount:
-    """Counts steps for an entered `recording` that is not labelling yet; calls `done` after the last step, or if no
-    more come."""
+    """Counts steps for a `recording` that was entered but does not label yet. Calls `done` after the last step, or when
+    no more steps can come."""
 
     def __init__(self, recording: record, steps: int, notes: list[str], done: Callable[[], None]) -> None:
         self.recorded = 0
@@ -62,7 +62,7 @@ class StepCount:
                 self._end()
 
     def _count(self, by: int) -> None:
-        if self._is_over:  # since this thread began to wait for the lock
+        if self._is_over:  # another thread ended it while this thread waited for the lock
             return
         if not self._recording._is_running():  # the program has ended the recording
             self._end()

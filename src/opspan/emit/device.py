@@ -1,6 +1,7 @@
-"""Kernels, copies and calls of CUDA, ROCm or XPU: torch's own collection runs beside the observer for these only.
+"""Records kernels, copies and calls of CUDA, ROCm or XPU. Only for these, torch's own collection runs beside the
+observer.
 
-Each time it was on, it leaves a torch.profiler trace beside the capture; `opspan.loading` merges these files.
+Whenever the collection stops, it writes a torch.profiler trace beside the capture. `opspan.loading` merges these files.
 """
 
 from __future__ import annotations
@@ -42,15 +43,15 @@ def activities() -> set[ProfilerActivity]:
 
 
 def other_tool() -> str | None:
-    """Returns the tool that already records devices, so that we leave them to it."""
+    """Returns the tool that already records devices. The devices are then left to that tool."""
     return next((tool for variable, tool in _TOOLS.items() if os.environ.get(variable)), None)
 
 
 class Devices:
     """Collects the work of devices during one recording.
 
-    torch has one collection per process. Stopping it twice, exporting an empty one or leaving it on at exit ends the
-    process with a segmentation fault, so its state is checked before each of these.
+    torch has one collection per process. Stopping it again, exporting an empty collection, or leaving it on at exit
+    ends the process with a segmentation fault. So its state is checked before each of these actions.
     """
 
     def __init__(self) -> None:
@@ -73,7 +74,7 @@ class Devices:
 
         try:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # warnings about events of the cycle before, which are gone
+                warnings.simplefilter("ignore")  # torch warns that events of the previous cycle are gone
                 running = profile(activities=requested)
                 running.start()
             load().threads(on=True)
@@ -101,7 +102,7 @@ class Devices:
             running.stop()
             with private_files.unfinished(device_file(capture, self._times), overwrite=False) as unfinished:
                 running.export_chrome_trace(str(unfinished))
-                unfinished.chmod(0o600)  # like the capture
+                unfinished.chmod(0o600)  # the same mode as the capture
         except Exception as error:  # noqa: BLE001  # an error of ours must not reach the program
             _left_out(str(error))
 

@@ -1,7 +1,7 @@
-"""Copies of a rolling recording: written when the program asks for one, or when something has happened.
+"""Copies a rolling recording, when the program asks for a copy, or when something has happened.
 
-A dump is a folder of captures like that of any recording. It appears complete or not at all. If a dump fails that the
-program did not ask for, there is only a warning: the program has done nothing wrong.
+A dump is a folder of captures, like the folder of any recording. It appears complete or not at all. If an automatic
+dump fails, there is only a warning, because the program has done nothing wrong.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from opspan.emit import notices
 from opspan.emit.keep import EXCEPTION, EXIT, REASONS, SIGNAL, SLOW_STEP
 from opspan.errors import CaptureError, UsageError
 
-_WINDOW: Final = 50  # steps before a step that it is compared with; also the least distance of two dumps of slow steps
+_WINDOW: Final = 50  # a step is compared with this many earlier steps; dumps of slow steps are this many steps apart
 _ENOUGH: Final = 10  # steps to compare with: with fewer, no step counts as slow
 # In the header of a capture: close_monotonic_ns, close_utc_ns, state (docs/formats/capture.md).
 _CLOSED_AT: Final = 40
@@ -34,7 +34,8 @@ _CLOSED: Final = struct.Struct("<2qI")
 
 
 def write(files: Sequence[Path], target: Path) -> None:
-    """Copies these captures to a new folder. The newest comes first: it is being written, the others are complete."""
+    """Copies these captures to a new folder. The newest is copied first, because it is still being written. The others
+    are complete."""
     try:
         _refuse_if_no_room(sum(file.stat().st_size for file in files), target.parent)
         with private_files.unfinished(target, overwrite=False) as folder:
@@ -48,8 +49,8 @@ def write(files: Sequence[Path], target: Path) -> None:
 
 
 def _copied(file: Path, folder: Path) -> Path:
-    """Copies the file up to its present size, without bytes that threads append meanwhile: these would continue pieces
-    that the copy has only in part."""
+    """Copies the file up to its present size. Bytes that threads append meanwhile are left out, because they continue
+    chunks that the copy has only in part."""
     copy = folder / file.name
     with file.open("rb") as source, copy.open("xb") as target:
         left = os.fstat(source.fileno()).st_size
@@ -70,7 +71,7 @@ def _refuse_if_no_room(size: int, folder: Path) -> None:
 
 
 def _close(copy: Path) -> None:
-    """Marks the copy as closed now, if it is of the file that is still being written."""
+    """Marks the copy as closed now if its original is still being written."""
     with copy.open("r+b") as file:
         file.seek(_CLOSED_AT)
         if _CLOSED.unpack(file.read(_CLOSED.size))[2] == 0:
@@ -79,7 +80,7 @@ def _close(copy: Path) -> None:
 
 
 class Dumping:
-    """Writes dumps into `folder` when a reason in `on` occurs; the last `most` of them stay."""
+    """Writes dumps into `folder` when a reason in `on` occurs. Only the last `most` dumps stay."""
 
     def __init__(self, folder: str | os.PathLike[str], on: Collection[str], slow: float, most: int) -> None:
         self.on = frozenset([on] if isinstance(on, str) else on)
@@ -97,7 +98,7 @@ class Dumping:
         self._before: Any = None  # the previous handler of SIGUSR2
         self._took: deque[float] = deque(maxlen=_WINDOW)
         self._began = 0.0
-        self._steps_left = 0  # until a slow step may be dumped again
+        self._steps_left = 0  # steps until a slow step may be dumped again
 
     def check(self) -> None:
         """Raises an error before the recording begins if dumps cannot be written."""
@@ -121,7 +122,7 @@ class Dumping:
         self._write = None
         atexit.unregister(self.dump)
         if SIGNAL in self.on and signal.getsignal(signal.SIGUSR2) == self._on_signal:
-            with contextlib.suppress(ValueError):  # on another thread it cannot be changed
+            with contextlib.suppress(ValueError):  # only the main thread can change a handler
                 signal.signal(signal.SIGUSR2, self._before)
 
     def leaving(self, error: type[BaseException] | None) -> None:
@@ -138,7 +139,7 @@ class Dumping:
         self._began = time.perf_counter()
 
     def dump(self, reason: str) -> bool:
-        """Returns whether a dump was wanted for this reason, and written."""
+        """Writes a dump if this reason asks for one. Returns whether a dump was written."""
         if self._write is None or reason not in self.on:
             return False
         name = f"{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}-{reason.replace(' ', '-')}"

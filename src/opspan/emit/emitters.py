@@ -1,4 +1,4 @@
-"""The common part of emit_nvtx and emit_itt: forms of labels, and torch's own emitter in place of ours."""
+"""The common part of emit_nvtx and emit_itt. It chooses the form of labels, and may use torch's own emitter."""
 
 from __future__ import annotations
 

@@ -16,12 +16,12 @@ class emit_itt(Emitter):  # noqa: N801  # torch's name
     It is a context manager, as torch.autograd.profiler.emit_itt is, and covers all threads of the process.
 
     Args:
-        enabled: False does nothing.
+        enabled: if False, nothing is labelled.
         record_shapes: add the sizes of the inputs to each label.
         modules: add a task for every call of a nn.Module.
-        labels: "task" writes the op's name, with ids and sizes as metadata and backward ops related to forward ops,
-            "text" everything into the name, for readers that lose metadata, "torch" the bare name as torch's emit_itt
-            does. "auto" is "task".
+        labels: "task" writes the op's name; ids and sizes are metadata, and backward ops are related to forward ops.
+            "text" writes everything into the name, for readers that lose metadata. "torch" writes the bare name, as
+            torch's emit_itt does. "auto" is "task".
         schedule: which steps to label; call `step()` after each training step.
         max_strings: how many distinct names with sizes the tool may be given.
     """

@@ -12,7 +12,7 @@ from opspan.errors import UsageError
 # Reasons for an automatic copy.
 EXCEPTION, SIGNAL, SLOW_STEP, EXIT = REASONS = ("exception", "signal", "slow step", "exit")
 _AMOUNT: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*", re.ASCII)
-# The unit that each suffix stands for, and the least useful amount.
+# The unit and the factor of each suffix, and the least useful amount of each unit.
 _UNITS: Final = {
     "s": ("ns", 1e9),
     "min": ("ns", 60e9),
@@ -31,7 +31,7 @@ _BYTES_OF_STEPS: Final = 4_000_000_000
 
 @dataclass(frozen=True)
 class Retention:
-    """How much a rolling recording keeps at least; the lowest of several limits counts. 0: no limit."""
+    """How much a rolling recording keeps at least. If there are several limits, the lowest counts. 0 means no limit."""
 
     ns: int = 0
     bytes: int = 0

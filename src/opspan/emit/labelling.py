@@ -1,6 +1,7 @@
-"""Turns on everything that labelling ops needs, and off again: torch's flag, the observer, ranges of modules.
+"""Turns on and off everything that labelling ops needs: torch's flag, the observer, ranges of modules.
 
-A session turns it on once, or with a schedule for each active step. `sessions` decides who may enter a session.
+A session turns labelling on once. If it has a schedule, it turns labelling on for each active step. `sessions` decides
+who may enter a session.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ NO_STACKS = (
     "them: opspan doctor --fix"
 )
 
-_observing = 0  # sessions that label
-_flag_before: bool | None = None  # torch's flag before the first of them labelled
+_observing = 0  # how many sessions label now
+_flag_before: bool | None = None  # torch's flag before the first session labelled
 
 
 @dataclass(frozen=True)
 class Details:
     """The details that are recorded beside the ops themselves."""
 
-    inputs: int  # a number from observer.py
+    inputs: int  # one of the constants in observer.py, such as SIZES
     memory: bool
     stacks: bool
     overloads: bool
@@ -37,7 +38,8 @@ class Details:
 
 
 class Labelling:
-    """Labels ops for one session. `by` sends ops to the sink; `collect`, if given, makes the tool collect meanwhile."""
+    """Labels ops for one session. `by` sends ops to the sink. `collect`, if given, makes the tool collect during that
+    time."""
 
     def __init__(
         self,
@@ -116,7 +118,7 @@ def torch_profiles() -> bool:
 
 
 def _set_torchs_flag(on: bool) -> None:
-    """Sets torch's flag that a profiler is on: Dynamo and Inductor then add record_function ranges."""
+    """Sets torch's flag that a profiler is on, so that Dynamo and Inductor add record_function ranges."""
     global _observing, _flag_before
     from torch.autograd import profiler
 

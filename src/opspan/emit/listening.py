@@ -1,8 +1,8 @@
 """listen: makes this process ready to be recorded whenever `opspan attach` asks. Until then nothing is observed.
 
-A thread waits in the kernel at a Unix socket, in a folder that only this user can enter. Each request has a
-thread while it is served. These threads block all signals, which are meant for the program. A fork does not listen: it
-closes the descriptors that it has from its parent.
+A thread waits in the kernel at a Unix socket, in a folder that only this user can enter. Each request has a thread
+until it is answered. These threads block all signals, because signals are meant for the program. A forked process does
+not listen, and closes the descriptors that it got from its parent.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from opspan.emit.step_ends import watch_optimizers
 from opspan.emit.torch_import import when_torch_is_imported
 from opspan.errors import EmitError, OpspanError
 
-_MOST_AT_ONCE: Final = 64  # four of them can record, see sink_list; others get an error
+_MOST_AT_ONCE: Final = 64  # requests; four of them can record (see sink_list), and the others get an error
 _TO_ASK_SECONDS: Final = 5.0
 _TO_END_SECONDS: Final = 10.0
-# Signals of errors that a thread itself makes: these are not blocked.
+# Signals for faults of the thread itself. They are not blocked.
 _OWN_SIGNALS: Final = {signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGABRT, signal.SIGTRAP}
 
 _lock = threading.RLock()
@@ -42,7 +42,7 @@ _listener: _Listener | None = None
 def listen() -> None:
     """Let `opspan attach` and `opspan top` of the same user record this process.
 
-    Call it once. A fork does not listen until it calls this again.
+    Call it once. A forked process does not listen until it calls this function again.
     """
     global _listener
     with _lock:
@@ -66,7 +66,7 @@ class _Listener:
         try:
             path = self._folder.enter_context(private_files.claimed(_short_parent(), "opspan-listen-")) / SOCKET
             self._socket.bind(str(path))
-            path.chmod(0o600)  # until now the folder's mode keeps others out
+            path.chmod(0o600)  # until this line, the folder's mode keeps other users out
             self._socket.listen(_MOST_AT_ONCE)
             _start_thread(self._serve)
         except BaseException:
@@ -123,11 +123,11 @@ class _Listener:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
-        with contextlib.suppress(OSError):  # somebody has removed it
+        with contextlib.suppress(OSError):  # the folder was removed already
             self._folder.close()
         until = time.monotonic() + _TO_END_SECONDS
         for thread, (_, bell) in list(self._requests.items()):
-            with contextlib.suppress(OSError):  # it has just ended by itself
+            with contextlib.suppress(OSError):  # the request has just ended by itself
                 bell.ring()
             thread.join(max(until - time.monotonic(), 0))
 

@@ -1,11 +1,11 @@
-"""Adds two calls of ours to every call of an nn.Module, by changing the code of the one function that all go through.
+"""Adds two calls of ours to every call of an nn.Module, by changing the code of the function that runs all these calls.
 
-That is `nn.Module._wrapped_call_impl`, which torch also calls `nn.Module.__call__`. The function object stays, only its
-code changes, so everything that holds or compares it keeps working: torch.fx and Dynamo hold it from their import on,
-Dynamo skips exactly this function (no graph break, no recompiling, strict export works), and a program may replace
-`nn.Module.__call__` before, meanwhile and afterwards. Global forward hooks would change what Dynamo does, and cost
-more. The new code does what torch's does without a further frame, so calls nest as deep as before within the recursion
-limit. It keeps torch's file and line, since Dynamo looks at the file, and people read tracebacks.
+The function is `nn.Module._wrapped_call_impl`, which torch also calls `nn.Module.__call__`. Only its code changes. The
+function object stays, so everything that refers to it keeps working. torch.fx and Dynamo keep references to it from
+their import on. Dynamo skips exactly this function (no graph break, no recompiling, strict export works). A program may
+replace `nn.Module.__call__` at any time. Global forward hooks would change what Dynamo does, and cost more. The new
+code does what torch's does without a further frame, so the recursion limit allows as many nested calls as before. It
+keeps torch's file and line, because Dynamo looks at the file, and people read tracebacks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any, Final
 
-# torch's code since 2.1, in a class for its qualified name.
+# torch's code since 2.1. The class is there for the qualified name.
 _TORCHS: Final = """
 class Module:
     def _wrapped_call_impl(self, *args, **kwargs):
@@ -25,7 +25,7 @@ class Module:
         else:
             return self._call_impl(*args, **kwargs)
 """
-# Dynamo traces this if a class has its own `__call__` or a module has hooks; `opspan_enter` is None there.
+# Dynamo traces this code if a class has its own `__call__` or a module has hooks. `opspan_enter` returns None then.
 _OURS: Final = """
 class Module:
     def _wrapped_call_impl(self, *args, **kwargs):
@@ -45,9 +45,9 @@ _around: CodeType
 
 
 def start(enter: Callable[[Any, Any], Any], leave: Callable[[Any, Any], None]) -> bool:
-    """Starts the calls, and returns whether torch calls modules in the known way. `enter(module, inputs)` returns None
-    or a value for `leave(value, outputs)` on the same thread; `outputs` is None after an exception. Neither may raise.
-    Each call of `start` must pass the same two."""
+    """Starts our calls. Returns False if torch calls modules in an unknown way. If `enter(module, inputs)` returns a
+    value, `leave(value, outputs)` is called with it on the same thread. `outputs` is None after an exception. Neither
+    function may raise. Every call of `start` must pass the same two functions."""
     global _function, _before, _around
     if _function is None:
         from torch.nn import Module
@@ -55,7 +55,7 @@ def start(enter: Callable[[Any, Any], Any], leave: Callable[[Any, Any], None]) -
         function = vars(Module).get("_wrapped_call_impl")
         if not isinstance(function, FunctionType) or not _is_known(function.__code__):
             return False
-        # These names stay in torch's module: calls that have begun look them up after `stop`, too.
+        # These names stay in torch's module, because calls that have begun look them up after `stop`, too.
         function.__globals__.update(opspan_enter=enter, opspan_leave=leave)
         _before, _around = function.__code__, _code_like(function.__code__)
         _function = function
@@ -75,7 +75,7 @@ def _is_known(code: CodeType) -> bool:
 
 
 def _code_like(code: CodeType) -> CodeType:
-    """Returns our code, with all of it at the position of torch's last call."""
+    """Returns our code. All of it gets the position of the last call in torch's code."""
     tree = ast.parse(_OURS)
     last_call = [step for step in dis.get_instructions(code) if step.opname.startswith("CALL")][-1]
     line = max(filter(None, (line for _, line in dis.findlinestarts(code))))

@@ -1,4 +1,4 @@
-"""Qualified names of modules, `MLP.layers.0`, as of their first call. Finding them runs no code of the program.
+"""Finds qualified names of modules, such as `MLP.layers.0`, at their first call. It runs no code of the program.
 
 A module may define attribute access by functions (`__getattr__`, `__getattribute__`, properties, `__eq__`, `__len__`)
 that raise, take long or count calls. So everything is read from the dictionary of the object itself.
@@ -16,15 +16,17 @@ from opspan.emit.sinks import KIND_MODULE
 
 V = TypeVar("V")
 
-# Otherwise a model that creates modules in every forward would have names looked up without end.
+# Look-ups of names for an outermost module. The limit is for models that create new modules in every forward.
 _MAX_LOOKUPS: Final = 8
-# The limit of a name: it grows with each level, and a linked list of modules has as many levels as modules.
+# The greatest length of a name. A name grows with each level, and a linked list of modules has as many levels as
+# modules.
 _LONGEST: Final = 1024
 _class_name = type.__dict__["__name__"].__get__  # a metaclass may define another `__name__`
 
 
 class ModuleMap(Generic[V]):
-    """Maps living modules to values, by identity: a module may have `__eq__`, and then often no `__hash__`."""
+    """Maps living modules to values, by identity, because a module may define `__eq__`, and then it often has no
+    `__hash__`."""
 
     def __init__(self) -> None:
         self._entries: dict[int, tuple[weakref.ref[Any], V]] = {}
@@ -45,8 +47,8 @@ class ModuleMap(Generic[V]):
 
 
 class Names:
-    """Names of modules, from the outermost module that contains them. They need no lock, which a fork or a signal
-    handler might find held: two threads that look up the same module get the same name."""
+    """Names of modules, which begin with the outermost module. No lock is needed, because two threads that look up the
+    same module get the same name. After a fork or in a signal handler, a lock might still be held."""
 
     def __init__(self) -> None:
         from torch.jit import ScriptModule
@@ -60,7 +62,8 @@ class Names:
         self.get = self._found.get  # returns the range and the name of a known module
 
     def learn(self, module: Any, outermost: Any) -> tuple[Ref, str]:
-        """Looks up an unknown module. `outermost` is the module whose call contains this call, on this thread."""
+        """Looks up an unknown module. `outermost` is the module of the outermost call that is in progress on this
+        thread."""
         lookups = _MAX_LOOKUPS if outermost is None else self._lookups.get(outermost) or 0
         if lookups < _MAX_LOOKUPS:
             self._lookups.set(outermost, lookups + 1)
@@ -70,7 +73,8 @@ class Names:
         return entry
 
     def _learn_parts(self, root: Any) -> tuple[Ref, str]:
-        """Learns each part once. torch's named_modules compares modules, and recurses at each level."""
+        """Learns each part once. torch's named_modules is not used, because it compares modules and recurses at each
+        level."""
         compiled = dict.get(self._parts_of(root), "_orig_mod")
         root_name = self._class_of(root if compiled is None else compiled)
         seen: set[int] = set()
@@ -95,7 +99,8 @@ class Names:
                 yield (name if part_name == "_orig_mod" else _bounded(f"{name}.{part_name}")), part
 
     def _parts_of(self, module: Any) -> dict[str, Any]:
-        """Returns the parts, to be read with dict's own methods: a program's subclass of dict may change them."""
+        """Returns the parts. Read them with dict's own methods, because a program's subclass of dict may override
+        methods."""
         parts = self._state_of(module).get("_modules")
         if not issubclass(type(parts), dict):  # scripted modules have a dictionary inside
             parts = getattr(parts, "_python_modules", {})
@@ -107,7 +112,7 @@ class Names:
         return state if scripted is None else self._dict_of(scripted)
 
     def _class_of(self, module: Any) -> str:
-        # A scripted module's class is RecursiveScriptModule; it remembers the original class.
+        # A scripted module's class is RecursiveScriptModule. The object inside knows the original class.
         inside = self._state_of(module).get("_c") if issubclass(type(module), self._script_module) else None
         return (str(inside._type().name()) if inside is not None else "") or str(_class_name(type(module)))
 

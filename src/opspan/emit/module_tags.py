@@ -1,7 +1,8 @@
 """Labels threads with the module that they run, forward and backward, and with the phase forward.
 
-Modules have no calls in backward. So the nodes of torch's graph where a module's call begins and ends get hooks, and a
-hook labels the thread that reaches its node. Neither tensors nor the graph change; the hooks are freed with the graph.
+Modules are not called in backward. So hooks are put on the nodes of torch's graph at which a module's call begins and
+ends. A hook labels the thread that reaches its node. Tensors and the graph do not change, and the hooks are freed with
+the graph.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from opspan.emit import unharmed
 from opspan.emit.phase_tags import FORWARD
 from opspan.emit.thread_tags import ThreadTags
 
-DEEPEST: Final = 4  # levels of modules; deeper ones have the label of the module around them
+DEEPEST: Final = 4  # levels of modules; deeper modules have the label of the module around them
 _MARK: Final = "opspan.module"
 _MOST_VALUES: Final = 256  # inputs or outputs of a module to search for a tensor
 
 
 class ModuleTags:
-    """Labels threads: `modules` calls it at the begin and the end of each call of a module."""
+    """Labels threads. `modules` calls this object at the begin and the end of each call of a module."""
 
     def __init__(self, tags: ThreadTags, named: bool, forward: bool) -> None:
         from torch import Tensor
@@ -57,14 +58,14 @@ class ModuleTags:
         self._tags.cut(entered)
 
     def end(self) -> None:
-        """Ends the labelling of backward: hooks of graphs that still live do nothing any more."""
+        """Ends the labelling of backward. Hooks in graphs that still exist do nothing any more."""
         self._is_over = True
 
     def _mark(self, values: object, name: str) -> None:
         """Makes backward label this node and those after it with `name`, up to the next mark.
 
-        Backward runs in the reverse order of forward. The outputs of a module are also those of its last part, so
-        only the first mark of a node counts: that of the innermost module.
+        Backward runs in the reverse order of forward. The outputs of a module are also the outputs of its last part. So
+        only the first mark of a node counts, which is the mark of the innermost module.
         """
         node = self._first_node(values)
         if node is not None and node.metadata.get(_MARK) is not self:
@@ -72,12 +73,12 @@ class ModuleTags:
             node.register_prehook(partial(unharmed.call, "labelling modules in backward", self._reached, name))
 
     def _reached(self, name: str, _gradients: object) -> None:
-        if not self._is_over and self._tags.depth():  # otherwise this is not in a backward pass that we know of
+        if not self._is_over and self._tags.depth():  # otherwise this backward pass is unknown to us
             self._tags.change({"module": name})
 
     def _first_node(self, values: object) -> Any:
-        """Returns the node of the first tensor that has one. No code of the program runs: its tensors, tuples and
-        dictionaries may be of classes that redefine access."""
+        """Returns the node of the first tensor that has one. Runs no code of the program, although its tensors, tuples
+        and dictionaries may be of classes that redefine access."""
         waiting, looked_at = [values], 0
         while waiting and looked_at < _MOST_VALUES:
             value = waiting.pop()

@@ -1,8 +1,9 @@
-"""A range for every nn.Module call: `MLP.layers.0`, and its class. No model is changed, and no exception gets out.
+"""Makes a range for every nn.Module call, with a name such as `MLP.layers.0`, and the module's class. Models stay
+unchanged, and no exception reaches the program.
 
-One set of hooks serves all sessions that want modules, and the watcher. Where torch.compile traces a model they do
-nothing: there is no graph break, and compiled code contains nothing of them. A compiled model shows as one range, the
-outermost; modules that run eagerly around it show as usual.
+One set of hooks serves all sessions that want modules, and the watcher. While torch.compile traces a model, the hooks
+do nothing. So there is no graph break, and compiled code does not contain them. A compiled model has one range, for its
+outermost module. Modules that run eagerly around it have ranges as usual.
 
 Sessions start and end inside `changes.change`, which is the lock.
 """
@@ -18,7 +19,7 @@ from opspan.emit.module_names import Names
 
 
 class Watcher(Protocol):
-    """Receives calls on the thread that makes them; `depth` is the number of calls around."""
+    """Gets each module call, on the thread that makes it. `depth` is the number of calls around it."""
 
     def on_enter(self, name: str, depth: int, inputs: object) -> int | None: ...
     def on_return(self, name: str, outputs: object) -> None: ...
@@ -31,7 +32,7 @@ class _Frame:
     __slots__ = ("module", "to", "watched")
 
     module: Any
-    to: int  # the sinks it was pushed to, 0 if nobody listened
+    to: int  # the sinks that got its range, 0 if nobody listened
     watched: tuple[Watcher, str, int] | None  # the watcher, the name, and the result of `on_enter`
 
 
@@ -41,7 +42,7 @@ _UNKNOWN: Final = (
 )
 
 _local = threading.local()
-_is_compiling: Callable[[], bool]  # torch's function: also true in code that the compiler itself runs
+_is_compiling: Callable[[], bool]  # torch's function, which is also true in code that the compiler itself runs
 _names: Names
 _to = 0  # the sinks that get modules
 _watcher: Watcher | None = None
@@ -61,7 +62,7 @@ def stop(to: int) -> None:
 
 
 def watch(watcher: Watcher) -> None:
-    """Sets the watcher; there is one at a time."""
+    """Sets the watcher. There is only one."""
     global _watcher
     if _start():
         _watcher = watcher
@@ -122,7 +123,8 @@ def _leave(frame: _Frame, outputs: object) -> None:
     try:
         stack = _stack()
         depth = len(stack) - 1
-        # Mostly the top. Frames above it never ended, as in a greenlet that was switched away from.
+        # The frame is mostly on top of the stack. Frames above it never ended, for instance in a greenlet that was
+        # switched away from.
         while depth >= 0 and stack[depth] is not frame:
             depth -= 1
         if depth < 0:  # its session ended inside the call

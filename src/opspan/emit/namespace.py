@@ -1,4 +1,5 @@
-"""The common part of `opspan.nvtx` and `opspan.itt`: pushes and pops for one kind of tool, with torch's depths."""
+"""The common part of `opspan.nvtx` and `opspan.itt`. It pushes and pops for one kind of tool, and returns depths like
+torch."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ R = TypeVar("R")
 class Namespace:
     """Push, pop and mark for one sink's bit.
 
-    A stack remembers which pushes reached a tool: a pop must undo its own push, even if a session started or ended in
-    between. It also counts depths while nobody listens.
+    A stack remembers which pushes reached a tool, because a pop must undo its own push, even if a session started or
+    ended in between. The stack also counts depths while nobody listens.
     """
 
     def __init__(self, to: int) -> None:
@@ -62,8 +63,8 @@ class Namespace:
             ranges.mark(ranges.ref_of(text), self.to)
 
     def range(self, message: str, *args: object, **kwargs: object) -> Range:
-        """Returns a range for a `with` block or a function, named `message.format(*args, **kwargs)` with further
-        arguments."""
+        """Returns a range for a `with` block or a function. If there are further arguments, its name is
+        `message.format(*args, **kwargs)`."""
         if compiling():
             return cast(Range, torchs_range(message))
         text = ranges.text_of(message)
@@ -78,7 +79,7 @@ class Namespace:
 
 
 class Range:
-    """A push and its pop, without state: threads can share it."""
+    """A push and its pop. It has no state, so threads can share it."""
 
     __slots__ = ("_namespace", "args", "name")
 

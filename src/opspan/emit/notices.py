@@ -1,7 +1,7 @@
 """Messages of the live side while a program runs: warnings, and lines on standard error.
 
-`opspan run --emit` and `opspan exec` put opspan into programs that never asked for it: there a warning is a line on
-standard error, which no filter such as `python -W error` turns into an exception.
+`opspan run --emit` and `opspan exec` put opspan into programs that never asked for it. There a warning is a line on
+standard error, so that a filter such as `python -W error` cannot turn it into an exception.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def put_in() -> None:
 
 @contextlib.contextmanager
 def collect(into: list[str]) -> Iterator[None]:
-    """Collects the warnings of this thread: the requester, another process, gets them, and the program does not."""
+    """Collects the warnings of this thread for the requester, which is another process. The program does not see
+    them."""
     before, _here.into = getattr(_here, "into", None), into
     try:
         yield
@@ -53,7 +54,7 @@ def warn_at_end(message: str, stacklevel: int) -> None:
 
 
 def say(text: str) -> None:
-    """Writes to standard error if possible: it may be closed, or the disk full."""
+    """Writes to standard error. If that is closed or the disk is full, nothing happens."""
     try:
         sys.stderr.write(printable_lines(text))
         sys.stderr.flush()

@@ -16,22 +16,22 @@ class emit_nvtx(Emitter):  # noqa: N801  # torch's name
     It is a context manager, as torch.autograd.profiler.emit_nvtx is, and covers all threads of the process.
 
     Args:
-        enabled: False does nothing.
+        enabled: if False, nothing is labelled.
         record_shapes: add the sizes of the inputs to each label.
         modules: add a range for every call of a nn.Module.
-        labels: "schema" and "payload" write the op's name with its numbers beside it, "text" writes everything into the
-            name, "torch" the text of torch's emit_nvtx byte for byte, where an `annotate` is its bare name and
-            `stats.fields_dropped` counts what is lost. "auto" is "schema" if the tool understands extended payloads,
-            else "payload".
+        labels: "schema" and "payload" write the op's name, and its numbers as a payload. "text" writes everything into
+            the name. "torch" writes exactly the text of torch's emit_nvtx; of an `annotate` only the name is written,
+            and `stats.fields_dropped` counts the annotations that lose something. "auto" is "schema" if the tool
+            understands extended payloads, else "payload".
         schedule: which steps to label; call `step()` after each training step.
-        max_strings: how many distinct names with sizes the tool may be given. Labels past that come without sizes, and
+        max_strings: how many distinct names with sizes the tool may be given. Further labels have no sizes, and
             `stats.sizes_dropped` counts them.
     """
 
     _sinks = (sink_list.NVTX,)
     _what = "NVTX annotation"
     _lost = "torch's text labels, without forward threads, none in forks"
-    _untold = False  # whether the tool does not know yet that it is to collect, because CUDA was not in use
+    _untold = False  # whether the tool must still be started, because CUDA was not in use yet
 
     def __init__(
         self,
@@ -55,11 +55,12 @@ class emit_nvtx(Emitter):  # noqa: N801  # torch's name
             self._tell(True)
 
     def _tell(self, on: bool) -> None:
-        """Tells the tool by CUDA's functions if the program uses CUDA. If its first use is within an active step, the
-        tool collects from the next step on."""
+        """Starts or stops the tool through CUDA's functions if the program uses CUDA. If the program first uses CUDA
+        within an active step, the tool collects from the next step on."""
         import torch
 
-        # is_available() would start the driver, which forks then cannot use, and warn if it is too old.
+        # is_available() is not used. It would start the driver, which forked processes then cannot use, and it would
+        # warn if the driver is too old.
         self._untold = on and not torch.cuda.is_initialized()
         if torch.cuda.is_initialized():
             (torch.cuda.profiler.start if on else torch.cuda.profiler.stop)()
@@ -67,4 +68,4 @@ class emit_nvtx(Emitter):  # noqa: N801  # torch's name
     def _torch_can(self) -> bool:
         import torch
 
-        return bool(torch.cuda.is_initialized())  # torch's emitter synchronizes first, and must not start CUDA
+        return bool(torch.cuda.is_initialized())  # torch's emitter synchronizes first, and that must not start CUDA

@@ -1,8 +1,10 @@
-"""Finds, builds and loads the observer, the only native code that knows torch. Its C face: native/observer/observer.h.
+"""Finds, builds and loads the observer, the only native code that knows torch. native/observer/observer.h has its C
+functions.
 
 It is compiled once for the installed torch and kept in a cache. A cached file ends with the SHA-256 of the bytes before
-(a loader ignores bytes past the end of an ELF file), so a truncated file is never opened, which could crash. A file
-that somebody else could have written is not opened, either (private_files.py): it would run as this user.
+it (a loader ignores bytes after the end of an ELF file). So a truncated file, which could crash the process, is never
+loaded. A file that another user could have written is not loaded, either (private_files.py), because it would run as
+this user.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ class Torch:
     git: str
     cxx11_abi: bool
     debug: bool
-    root: Path  # the package's folder: include/ and lib/ are below
+    root: Path  # the package's folder, with include/ and lib/
 
     @classmethod
     def here(cls) -> Torch:
@@ -77,11 +79,11 @@ class Torch:
 
 
 class Observer:
-    """The loaded library. It is never unloaded: torch may still be inside one of its callbacks."""
+    """The loaded library. It is never unloaded, because torch may still be inside one of its callbacks."""
 
     def __init__(self, path: Path, descriptor: int, native: sinks.Sinks, lies_at: Path | None = None) -> None:
-        """Loads the file of the descriptor; `path` is its name, though it may still lie elsewhere. The descriptor stays
-        open, as libraries.load requires."""
+        """Loads the file of the descriptor. `path` is its final path. If the file is not there yet, `lies_at` is its
+        present path. The descriptor stays open, as libraries.load requires."""
         try:
             library = libraries.load(lies_at or path, descriptor)
             version = library.opspan_observer_abi()
@@ -107,8 +109,8 @@ class Observer:
         self._library.opspan_observer_detach(sink)
 
     def memory(self, sink: int, on: bool) -> bool:
-        """Sends host memory that torch takes and gives back to this sink. Returns False if it cannot be watched
-        here."""
+        """Reports to this sink the host memory that torch takes and gives back. Returns False if that cannot be
+        observed here."""
         return int(self._library.opspan_observer_memory(sink, int(on))) == 0
 
     def stacks(self, sink: int, on: bool) -> bool:
@@ -116,7 +118,8 @@ class Observer:
         return int(self._library.opspan_observer_stacks(sink, int(on))) == 0
 
     def threads(self, on: bool) -> None:
-        """Tells torch's own collection of each thread that runs an op, so that both number threads alike."""
+        """Reports each thread that runs an op to torch's own collection. So torch and the observer give threads the
+        same numbers."""
         self._library.opspan_observer_threads(int(on))
 
     def overloads(self, sink: int, on: bool) -> None:
@@ -124,7 +127,7 @@ class Observer:
         self._library.opspan_observer_overloads(sink, int(on))
 
     def empty(self, on: int) -> None:
-        """Attaches callbacks that do nothing: the least cost, to measure the others against. 2: they ask for inputs."""
+        """Attaches callbacks that do nothing, to measure the lowest possible cost. With 2 they ask for inputs."""
         self._library.opspan_observer_empty(on)
 
 
@@ -148,7 +151,8 @@ class CacheEntry:
 
 
 def find(torch: Torch) -> CacheEntry:
-    """Returns a good observer for this torch from the cache. Without a compiler, one of any compiler will do."""
+    """Returns a good observer for this torch from the cache. Without a compiler, an observer that any compiler built
+    will do."""
     try:
         folder = private_files.check_folder(private_files.cache_folder())
         cxx = compiler.find()
@@ -178,7 +182,8 @@ def cached(torch: Torch) -> Path | None:
 
 
 def stale(torch: Torch) -> list[Path]:
-    """Returns observers that are useless by now: truncated, or of another version of this very torch or opspan.
+    """Returns cached observers that have become useless. They are truncated, or for another version of this torch or of
+    opspan.
 
     Environments share the cache. Observers for the torch of another environment are left alone.
     """
@@ -207,7 +212,8 @@ def _load(torch: Torch, native: sinks.Sinks) -> Observer:
 
 
 def build(torch: Torch, native: sinks.Sinks, over: Path | None = None, refused: str = "") -> Observer:
-    """Builds into the cache and loads. `over`: a cached file that is bad; `refused`: why a file was not opened."""
+    """Builds the observer into the cache, and loads it. `over` is a bad cached file to replace. `refused` says why a
+    file was not opened."""
     cxx = compiler.find()
     if cxx is None:
         also = f"; an observer that was built is not used, for {refused}" if refused else ""
@@ -226,7 +232,7 @@ def build(torch: Torch, native: sinks.Sinks, over: Path | None = None, refused: 
                     finally:
                         if (log := inner / _LOG).is_file():
                             log.replace(path.with_suffix(".log"))
-                    # It is loaded before others can see it: they may rely on a file that they find.
+                    # The file is loaded before other processes can see it, because they rely on files that they find.
                     observer = Observer(path, descriptor, native, lies_at=built)
                     built.replace(path)
                     return observer
@@ -243,7 +249,7 @@ def build(torch: Torch, native: sinks.Sinks, over: Path | None = None, refused: 
 
 def _build_privately(torch: Torch, cxx: Compiler, native: sinks.Sinks) -> Observer:
     try:
-        with private_files.claimed(None, "opspan-observer-") as folder:  # the loaded file lives on without its name
+        with private_files.claimed(None, "opspan-observer-") as folder:  # a loaded file needs no name any more
             built, descriptor = _compile(torch, cxx, folder, None)
             return Observer(built, descriptor, native)
     except OSError as error:
@@ -251,14 +257,15 @@ def _build_privately(torch: Torch, cxx: Compiler, native: sinks.Sinks) -> Observ
 
 
 def _why(error: OSError) -> str:
-    """Returns the reason; the sentences of private_files.py have no error number."""
+    """Returns the reason. Errors of private_files.py are sentences without an error number."""
     if error.strerror is None:
         return str(error)
     return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
 
 
 def _compile(torch: Torch, cxx: Compiler, folder: Path, log: Path | None) -> tuple[Path, int]:
-    """Returns a library in this folder, and its descriptor. `log`: the final place of the compiler's output, if any."""
+    """Compiles a library in this folder, and returns its path and its descriptor. `log` is the final path of the
+    compiler's output, if that is kept."""
     source = libraries.observer_sources() / "observer.cpp"
     if not source.is_file():
         raise ObserverError(f"{source} is missing: opspan's native part was not installed; pip install opspan")
@@ -270,14 +277,14 @@ def _compile(torch: Torch, cxx: Compiler, folder: Path, log: Path | None) -> tup
         "-shared",
         "-fPIC",
         "-fvisibility=hidden",
-        # RecordFunction has one more member in a debug build: the observer must be built like its torch.
+        # RecordFunction has one more member in a debug build, so the observer must be built like its torch.
         "-UNDEBUG" if torch.debug else "-DNDEBUG",
         "-w",  # all warnings would be about torch's headers
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.cxx11_abi)}",
         f"-I{source.parent}",
         f"-isystem{include}",
         f"-isystem{include / 'torch/csrc/api/include'}",
-        f"-idirafter{source.parent / 'otherwise'}",  # headers that neither torch nor the system has
+        f"-idirafter{source.parent / 'otherwise'}",  # our headers, for those that torch and the system lack
         f"-L{lib}",
         f"-Wl,-rpath,{lib}",
         "-Wl,--no-as-needed",
@@ -291,13 +298,14 @@ def _compile(torch: Torch, cxx: Compiler, folder: Path, log: Path | None) -> tup
     try:
         _compile_as_much_as_possible(cxx, source, library, options, folder / _LOG, log)
         content = library.read_bytes()
-        # Write the file ourselves, whatever mode the linker gives its own: others may read it, but not write it.
+        # Write the file again ourselves, because the linker chooses the mode of its own file. Other users may read our
+        # file, but not write it.
         built = library.with_name("whole.so")
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         with open(built, "wb", opener=lambda path, _: os.open(path, flags, 0o644)) as file:  # no opener
             file.write(content + hashlib.sha256(content).digest())
-        # Reopen it for reading: some systems refuse to run a file that is open for writing. Nobody else can enter the
-        # folder.
+        # Reopen the file for reading, because some systems refuse to run a file that is open for writing. Nobody else
+        # can enter the folder.
         descriptor = os.open(built, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         done = f"done in {time.monotonic() - start:.0f} s"
     finally:
@@ -308,7 +316,7 @@ def _compile(torch: Torch, cxx: Compiler, folder: Path, log: Path | None) -> tup
 def _compile_as_much_as_possible(
     cxx: Compiler, source: Path, library: Path, options: list[str], log: Path, log_later: Path | None
 ) -> None:
-    """Compiles, if necessary without stacks (headers of Python) or device threads (headers of Kineto)."""
+    """Compiles the observer. If headers of Python or of Kineto are missing, leaves out stacks or device threads."""
     stacks, no_kineto = python_frames.options(), ["-DOPSPAN_NO_KINETO"]
     for more in (stacks, [*stacks, *no_kineto], []):
         with contextlib.suppress(BuildFailed):
@@ -318,7 +326,8 @@ def _compile_as_much_as_possible(
 
 
 def _opened(path: Path) -> int | None:
-    """Returns a descriptor of a complete file; None if it is cut or missing. PermissionError: it is of another user."""
+    """Returns a descriptor of the file, or None if it is truncated or missing. Raises PermissionError if another user
+    owns it."""
     try:
         descriptor = private_files.opened(path)
     except PermissionError:
@@ -359,7 +368,7 @@ def _names(folder: Path, prefix: str) -> list[str]:
 
 
 def _environment(torch: Torch) -> str:
-    """Identifies the installation of torch: environments share the cache."""
+    """Identifies the installation of torch, because environments share the cache."""
     return hashlib.sha256(str(torch.root).encode(errors="surrogateescape")).hexdigest()[:8]
 
 

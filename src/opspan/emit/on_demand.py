@@ -1,4 +1,4 @@
-"""A recording that another process asks for: begins it, ends it, and collects notes about it.
+"""Begins and ends a recording that another process asks for, and collects notes about it.
 
 Work that can wait is done on our own thread. The program's thread only turns labelling on and off, between two of its
 steps.
@@ -21,7 +21,7 @@ from opspan.emit.record import record
 from opspan.emit.schedule import ProfilerAction
 from opspan.errors import EmitError
 
-# Wait for the end of the optimizer's range that contains the last step: labelling is off, but open ranges still end.
+# The last step ends inside of the optimizer's range. Labelling is off then, but this wait lets the open range end.
 _LINGER_SECONDS = 0.02
 
 
@@ -35,7 +35,7 @@ class Bell:
         os.eventfd_write(self._descriptor, 1)
 
     def wait(self, connection: socket.socket, seconds: float) -> None:
-        """Waits until it rings, or the other end sends something or closes."""
+        """Waits until the bell rings, until the other side sends something or closes, or until the time is over."""
         poll = select.poll()  # unlike select it takes descriptors above 1023
         poll.register(self._descriptor, select.POLLIN)
         poll.register(connection, select.POLLIN)
@@ -53,12 +53,12 @@ def record_for(request: Request, connection: socket.socket, bell: Bell) -> Reply
     recording = record(
         request.folder,
         request.shapes,
-        add=True,  # ranks share it, and one may begin after another; the requester has checked that it was empty
+        add=True,  # ranks share the folder, and begin at different times. The requester has checked that it was empty
         memory=request.memory,
         stacks=request.stacks,
         modules=request.modules,
         device=request.devices and _uses_devices(),
-        schedule=lambda _: ProfilerAction.NONE,  # labelling is turned on and off here
+        schedule=lambda _: ProfilerAction.NONE,  # this module turns labelling on and off
     )
     recording.gives_way = True
     count = StepCount(recording, request.steps, notes, bell.ring)

@@ -1,6 +1,6 @@
 """Sends a user's own ranges through the packages nvtx and ittapi if opspan has no native library. No ops are labelled.
 
-This way has limits: nsys before 2024 does not record what nvtx 0.2.13 and newer write, and ITT gets names only.
+This has limits: nsys before 2024 does not record what nvtx 0.2.13 and newer write, and ITT gets names only.
 """
 
 from __future__ import annotations

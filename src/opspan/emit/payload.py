@@ -1,8 +1,8 @@
-"""A range's payload: one number of 64 bits, taken when the annotation is made, whether or not anybody listens.
+"""A range's payload is one number of 64 bits. It is read when the annotation is made, even if nobody listens.
 
-A payload that is not a number is refused at once. A number that is not available yet is left out, and the range goes on
-without it: a tensor on a device (reading it would make the program wait), one without a value (meta, fake, within
-vmap), or a size that is being traced.
+A payload that is not a number raises an error at once. A number that is not available yet is left out, and the range
+has no payload. Examples are a tensor on a device (reading it would make the program wait), a tensor without a value
+(meta, fake, within vmap), and a size that is being traced.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _warned = False
 
 
 def payload_of(value: Any) -> int | float | None:
-    """Returns the number for the C form of a range; None for none."""
+    """Returns the number for the C form of a range, or None if there is no number."""
     if value is None or type(value) is float:
         return value
     if type(value) is not int:
@@ -35,8 +35,8 @@ def payload_of(value: Any) -> int | float | None:
 def _number(value: Any) -> int | float | None:
     if _is_of_torch(value):
         return _from_torch(value)
-    # `item()` of numpy and other libraries gives an int, a float or a bool. `__index__` and `__float__` would not do:
-    # arrays of any size have them, and numpy's bools refuse both.
+    # `item()` of numpy and other libraries gives an int, a float or a bool. `__index__` and `__float__` do not suffice,
+    # because arrays of any size have them, and both fail for numpy's bools.
     if callable(getattr(type(value), "item", None)):
         if getattr(value, "size", 1) != 1:
             raise TypeError(f"a payload is one number, not {value.size} of them")
@@ -52,7 +52,7 @@ def _number(value: Any) -> int | float | None:
 
 
 def _is_of_torch(value: Any) -> bool:
-    """Returns whether it is a tensor, or a traced number. If so, torch is imported already."""
+    """Returns whether the value is a tensor, or a traced number. If so, torch is imported already."""
     tensor = getattr(sys.modules.get("torch"), "Tensor", None)
     return tensor is not None and (isinstance(value, tensor) or type(value).__module__.partition(".")[0] == "torch")
 
@@ -62,7 +62,8 @@ def _from_torch(value: Any) -> int | float | None:
 
     if not isinstance(value, torch.Tensor):
         return None
-    # Subclasses may run any code when they are read: a distributed one would make every process wait for the others.
+    # Reading a subclass may run any code. A distributed tensor, for instance, would make every process wait for the
+    # others.
     if type(value) not in (torch.Tensor, torch.nn.Parameter) or torch.jit.is_tracing():
         return None
     try:
@@ -72,7 +73,7 @@ def _from_torch(value: Any) -> int | float | None:
             _warn_of_device(value)
             return None
         number: int | float | complex = value.item()
-    except RuntimeError:  # it has no value
+    except RuntimeError:  # the tensor has no value
         return None
     if isinstance(number, complex):
         raise TypeError("a payload is one number, not a complex one")
@@ -91,5 +92,5 @@ def _warn_of_device(value: Any) -> None:
 
 
 def _short(number: int) -> str:
-    # Python refuses to turn thousands of digits into text.
+    # Python raises an error for the text of a number with thousands of digits.
     return str(number) if abs(number) < 10**30 else f"one of {number.bit_length()} bits"

@@ -1,8 +1,8 @@
 """Labels threads that are in the backward pass, the optimizer or the data loader: once per phase, never per op.
 
-The names are those of opspan.analysis.phases. torch has hooks for the optimizer only. All backward passes go
-through one function, and all batches through another: while a session is on, ours replace both. A module that runs
-outside of these phases is forward: `module_tags` labels it.
+The names are those of opspan.analysis.phases. torch has hooks for the optimizer only. All backward passes go through
+one function of torch, and all batches go through another function. While a session is on, our functions replace these
+two. A module that runs outside of these phases belongs to the phase forward, which `module_tags` labels.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _DOING: Final = "labelling phases"
 
 
 def start(tags: ThreadTags, named: bool) -> contextlib.ExitStack:
-    """Starts the labels; closing the result ends them, though open phases still end in their threads. `named`: whether
-    the backward pass itself gets a label, beside those of the modules inside."""
+    """Starts the labels. Closing the result ends them, except that open phases still end on their threads. If `named`
+    is set, phases get labels, and not only the modules in backward."""
     from torch import autograd
     from torch.optim import optimizer
     from torch.utils.data import dataloader
@@ -51,8 +51,8 @@ def start(tags: ThreadTags, named: bool) -> contextlib.ExitStack:
 def _replace(
     undo: contextlib.ExitStack, owner: Any, name: str, begin: Callable[..., T], end: Callable[[T], None]
 ) -> None:
-    """Calls `begin` before each call of the function, with its arguments, and `end` after it, with the result of
-    `begin`."""
+    """Replaces the function `name` of `owner`. Before each call, `begin` gets the arguments. After the call, `end` gets
+    the result of `begin`."""
     original = getattr(owner, name, None)
     if original is None:
         notices.warn(f"this torch has no {owner.__name__}.{name}: its phase gets no label", stacklevel=5)
@@ -70,7 +70,7 @@ def _replace(
                 unharmed.call(_DOING, end, begun)
 
     def restore() -> None:
-        if getattr(owner, name) is replaced:  # otherwise another function wraps ours, which passes calls on to torch's
+        if getattr(owner, name) is replaced:  # otherwise another function wraps ours, and ours must stay
             setattr(owner, name, original)
 
     undo.callback(restore)
@@ -88,7 +88,7 @@ class _Backward:
         self._bare = DisableTorchFunction
 
     def begin(self, outputs: Any = (), *_: object) -> tuple[int, list[Any]]:
-        # Work on the CPU runs on this thread; work on a device runs on autograd's thread for the device.
+        # Work on the CPU runs on this thread, and work on a device runs on autograd's thread for the device.
         hook = functools.partial(unharmed.call, _DOING, self._on_engine_thread)
         roots = outputs if type(outputs) in (tuple, list) else ()
         handles = [node.register_prehook(hook) for root in roots if (node := self._node_elsewhere(root)) is not None]
@@ -101,8 +101,8 @@ class _Backward:
         self._tags.cut(depth)
 
     def _node_elsewhere(self, root: Any) -> Any:
-        """Returns the node of a tensor that is not on the CPU, or None. A subclass of Tensor is not asked for its
-        device, which would run code of the program."""
+        """Returns the node of a tensor that is not on the CPU, or None. The device of a Tensor subclass is not read,
+        because that would run code of the program."""
         if not issubclass(type(root), self._tensor):
             return None
         with self._bare():
@@ -110,19 +110,19 @@ class _Backward:
             return None if is_here else self._tensor.grad_fn.__get__(root)
 
     def _on_engine_thread(self, _gradients: object) -> None:
-        if self._tags.depth():  # a backward pass inside of another one: this thread has the label already
+        if self._tags.depth():  # this thread has the label already, from an outer backward pass
             return
         from torch.autograd import Variable
 
         depth = self._tags.push(self._labels)
-        # torch calls `cut` on the thread that ends this pass: on this one if no other device takes part.
+        # torch calls `cut` on the thread that ends this pass. That is this thread, unless another device takes part.
         cut = functools.partial(unharmed.call, _DOING, self._tags.cut, depth)
         Variable._execution_engine.queue_callback(cut)
 
 
 class _OptimizerSteps:
-    """Labels steps of optimizers. torch calls no hook after a step that raises: it ends when its function has
-    returned."""
+    """Labels steps of optimizers. torch calls no hook after a step that raises an error. Such a step has ended once its
+    function has returned."""
 
     def __init__(self, tags: ThreadTags) -> None:
         self._tags = tags
@@ -150,7 +150,7 @@ class _OptimizerSteps:
 
 
 def _is_running(number: int, code: object) -> bool:
-    # The frame is known by its id: a reference to it would keep all its variables alive.
+    # The frame is identified by its id, because a reference to it would keep all its variables alive.
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and not (id(frame) == number and frame.f_code is code):
         frame = frame.f_back

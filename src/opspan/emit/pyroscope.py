@@ -1,7 +1,7 @@
 """emit_pyroscope: labels the samples of a running pyroscope-io agent with the phase, the module and the step.
 
-It labels threads and no ops, so it needs neither the observer nor the sinks, and is not a Session. Among the active
-sessions it has a number that no sink has.
+emit_pyroscope labels threads and not ops. So it does without the observer and the sinks, and is not a Session. In
+`changes.active` it has a number that no sink has.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ class emit_pyroscope:  # noqa: N801  # stands beside emit_nvtx and emit_itt
     """Label what a pyroscope-io agent samples with `run_id`, and with the phase, module and step of the moment.
 
     It is a context manager. Start the agent first, by `pyroscope.configure(..., gil_only=False)`. No label gets more
-    than 100 values, and all are gone at the end.
+    than 100 values, and all labels are removed at the end.
 
     Args:
         tags: labels of your own.
         by: "phase" is forward, backward, optimizer or data; "module" the qualified name of the module that runs, in
             forward and in backward; "step" the training step, in ranges that double (8-15, 16-31, ...): call `step()`
             after each.
-        enabled: False does nothing.
+        enabled: if False, nothing is labelled.
     """
 
     def __init__(self, tags: Mapping[str, str] | None = None, by: Iterable[str] = BY, *, enabled: bool = True) -> None:
@@ -59,7 +59,7 @@ class emit_pyroscope:  # noqa: N801  # stands beside emit_nvtx and emit_itt
         self.tags = _check_tags(tags or {})
         self._step = 0
         self._thread_tags: ThreadTags | None = None  # set while it is on and an agent runs
-        self._listened = 0  # the listeners that know the run
+        self._listened = 0  # the listeners that have got the run's id, as bits of sinks
         self._owner = 0
         self._undo = contextlib.ExitStack()
 
@@ -136,7 +136,7 @@ class emit_pyroscope:  # noqa: N801  # stands beside emit_nvtx and emit_itt
         self._name_run()
 
     def _name_run(self) -> None:
-        """Sends the run's id to each listening tool and recording once, so that a trace tells which labels belong to
+        """Sends the run's id to each listening tool and recording once, so that a trace shows which labels belong to
         it."""
         listening = ranges.listening()
         if listening & ~self._listened:
@@ -152,7 +152,7 @@ class emit_pyroscope:  # noqa: N801  # stands beside emit_nvtx and emit_itt
 
 
 def step_range(step: int) -> str:
-    """Returns a range that contains the step: 0, 1, 2-3, 4-7, 8-15, ...; the number of ranges stays small."""
+    """Returns the range that contains the step: 0, 1, 2-3, 4-7, 8-15 and so on. So the number of ranges stays small."""
     first = 1 << step.bit_length() - 1 if step else 0
     return str(step) if step < 2 else f"{first}-{2 * first - 1}"
 

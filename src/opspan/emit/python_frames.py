@@ -1,4 +1,4 @@
-"""The Pythons whose stacks the observer can read, and the options to compile it for:
+"""Lists the Pythons whose stacks the observer can read, and the compiler's options for
 native/observer/python_frames.h."""
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ WANTED: Final = (
 
 
 def options() -> list[str]:
-    """Returns the options, none if stacks cannot be read: for another Python, or one without its headers."""
+    """Returns the options. There are none if stacks cannot be read, because the Python is unknown or its headers are
+    missing."""
     include = Path(sysconfig.get_path("include"))
     is_known = (
         sys.implementation.name == "cpython"
         and OLDEST <= sys.version_info[:2] <= NEWEST
-        # Free-threaded Python: each thread has a copy of the code that it runs, and offsets refer to the copy.
+        # In a free-threaded Python, each thread has a copy of the code that it runs, and offsets refer to the copy.
         and not sysconfig.get_config_var("Py_GIL_DISABLED")
     )
     return ["-DOPSPAN_PYTHON", f"-isystem{include}"] if is_known and (include / "Python.h").is_file() else []

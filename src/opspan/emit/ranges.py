@@ -1,4 +1,5 @@
-"""Pushes, pops and marks a user's own ranges by the native library, if anybody listens. Decorators are in `annotate`.
+"""Pushes, pops and marks a user's own ranges through the native library, if anybody listens. Decorators are in
+`annotate`.
 
 All ranges except torch's ops go through here: annotate, the namespaces `opspan.nvtx` and `opspan.itt`, module and step
 ranges. When nobody listens, a push is one comparison.
@@ -23,7 +24,7 @@ _UNKNOWN: Final = -1
 _INT64: Final = range(-(2**63), 2**63)
 
 _to = _UNKNOWN  # the listeners, as bits of sinks
-_open = 0  # sinks without a tool that have a session
+_open = 0  # sinks without a tool whose session is on
 _push: Callable[[Ref, int], int]
 _pop: Callable[[int], int]
 _mark: Callable[[Ref, int], None]
@@ -37,7 +38,7 @@ def listening() -> int:
 
 
 def push(ref: Ref, to: int = TO_ALL) -> int:
-    """Returns the zero-based depth of the new range on this thread; -1 when nobody listens."""
+    """Begins a range. Returns its zero-based depth on this thread, or -1 if nobody listens."""
     if not (_to if _to != _UNKNOWN else refresh()) & to:
         return -1
     return _push(ref, to)
@@ -54,7 +55,7 @@ def mark(ref: Ref, to: int = TO_ALL) -> None:
 
 
 def range_start(ref: Ref, to: int = TO_ALL) -> int:
-    """Returns the id of a range that may end on any thread; 0 when nobody listens."""
+    """Begins a range that may end on any thread. Returns its id, or 0 if nobody listens."""
     if not (_to if _to != _UNKNOWN else refresh()) & to:
         return 0
     return _range_start(ref, to)
@@ -97,7 +98,8 @@ def ref_of(
 
 
 def text_of(name: str) -> str:
-    """Returns the name or raises an error at once: a program must fail the same whether or not somebody listens."""
+    """Returns the name, or raises an error if it is not text. The program must get this error whether or not somebody
+    listens."""
     if not isinstance(name, str):
         raise TypeError(f"a range's name is text, not {type(name).__name__}")
     return name
@@ -109,14 +111,16 @@ def encode(text: str) -> bytes:
 
 
 def set_open(to: int, on: bool) -> None:
-    """Notes that a session of a sink without a tool started or ended: only the session takes its ranges."""
+    """Notes that a session of a sink without a tool started or ended. Such a sink takes ranges only during its
+    session."""
     global _open
     _open = _open | to if on else _open & ~to
     refresh()
 
 
 def refresh() -> int:
-    """Looks for listeners again, and returns them: a session found a tool, or torch has been imported."""
+    """Looks for listeners again, and returns them. It is called when a session has found a tool, or torch was
+    imported."""
     global _to, _push, _pop, _mark, _range_start, _range_end
     native = sinks.load()
     if native is None:
@@ -136,7 +140,7 @@ def refresh() -> int:
 
 @functools.cache
 def _warn_once() -> None:
-    """Warns once, without failing the program: opspan was installed for another machine."""
+    """Warns once that opspan was installed for another machine. The program gets no error."""
     if libraries.sinks().is_file():
         notices.warn_at_end(
             f"annotate and mark go through the packages nvtx and ittapi, and ops get no labels: {sinks.why_not()}",

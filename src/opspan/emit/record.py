@@ -1,4 +1,5 @@
-"""record: captures in process what `opspan run` captures, without any tool. readers.capture reads it."""
+"""record: captures what `opspan run` captures, but inside the process and without any tool. readers.capture reads
+it."""
 
 from __future__ import annotations
 
@@ -44,33 +45,33 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
     ```
 
     Args:
-        path: the folder to write to. Each process, a fork for instance, writes a file of its own there, and the ranks
-            of one job may share it. Without one the folder is temporary, and is deleted once `trace` was read, or at
-            exit.
+        path: the folder to write to. Every process, forked ones included, writes its own file there, and the ranks of
+            one job may share the folder. Without `path` the folder is temporary, and is deleted once `trace` was read,
+            or at exit.
         record_shapes: record the sizes of the inputs of each op.
-        add: write to a folder that holds an earlier recording; otherwise that is refused.
+        add: write to a folder that holds an earlier recording. Without `add` such a folder is an error.
         memory: record what memory of the host torch takes and gives back, on every thread.
         stacks: record the functions of Python that each op is called in.
         overloads: record which overload of its op each op is.
         device: record what runs on devices, by torch's own collection.
         modules: record a range for every call of a nn.Module.
         schedule: which steps to record; call `step()` after each training step.
-        keep: keep only the last of it, such as "30s", "2GB" or "50 steps", for as long as the job runs. `dump` copies
-            it.
-        dump_to: a folder into which copies come by themselves.
-        dump_on: when they do: "exception", "signal" (SIGUSR2), "slow step" or "exit".
-        slow: a step is slow that takes this many times the median.
-        dumps: how many of the copies stay, the last ones.
-        enabled: False does nothing.
+        keep: keep only the last part of the recording, such as "30s", "2GB" or "50 steps", for as long as the job runs.
+            `dump` copies this part.
+        dump_to: a folder for automatic copies.
+        dump_on: when these copies are made: "exception", "signal" (SIGUSR2), "slow step" or "exit".
+        slow: a step is slow if it takes this many times the median.
+        dumps: how many of the last copies stay.
+        enabled: if False, nothing is recorded.
     """
 
     _sinks = CAPTURES
     _what = "recording"
-    _recording = Recording(None, False)  # for one made in compiled code: it records nothing
+    _recording = Recording(None, False)  # for a `record` that is made in compiled code, which records nothing
     _trace: Trace | None = None
     _devices: Devices | None = None
     _dumping: Dumping | None = None
-    _was_deleted = False  # whether somebody deleted it during the recording
+    _was_deleted = False  # whether somebody deleted the file during the recording
 
     def __init__(
         self,
@@ -91,7 +92,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         dumps: int = 10,
         enabled: bool = True,
     ) -> None:
-        if compiling():  # like torch.profiler.profile there: it cannot be entered
+        if compiling():  # compiled code cannot enter a `record`, as with torch.profiler.profile
             return
         limits = EVERYTHING if keep is None else parse(keep)
         if dump_to is not None:
@@ -135,7 +136,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
             self._dumping.step()
 
     def _step_was_counted(self) -> None:
-        """Notes a step that somebody else counts, who also gives it its range."""
+        """Notes a step that the caller counts. The caller also makes the range of the step."""
         self._step_is_over()
         if self._dumping is not None:
             self._dumping.step()
@@ -164,12 +165,12 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
 
     @property
     def file(self) -> Path | None:
-        """The file in `path` of the process that entered it."""
+        """The file in `path` that belongs to the process that entered the recording."""
         return self._recording.file
 
     @property
     def trace(self) -> Trace:
-        """Returns the recording, read at the first use."""
+        """Returns the recording as a trace, which is read at the first use."""
         if self._trace is None:
             if self._is_running():
                 raise RuntimeError("still recording: leave the context manager first")
@@ -179,7 +180,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         return self._trace
 
     def events(self) -> EventList:
-        """Returns the recording as torch's kind of list."""
+        """Returns the recording as a list of events like torch's."""
         return self.trace.events()
 
     def _start_sink(self, native: Sinks) -> str:

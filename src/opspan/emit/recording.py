@@ -1,4 +1,4 @@
-"""The folder and the file of one recording: created, kept apart from other recordings, read, deleted.
+"""Creates, reads and deletes the folder and the file of one recording, and keeps other recordings out of the folder.
 
 `record` decides when to record. The capture sink writes the bytes (native/capture).
 """
@@ -23,20 +23,21 @@ if TYPE_CHECKING:
 
 
 class Recording:
-    """A recording in `folder`, or in a temporary folder, which is deleted after it was read, or at exit."""
+    """A recording in `folder`, or in a temporary folder. A temporary folder is deleted after it was read, or at
+    exit."""
 
     def __init__(self, folder: Path | None, add: bool, keep: Retention = EVERYTHING) -> None:
         self.folder = folder
         self.keep = keep
-        self._file: Path | None = None  # the file of the process that started it, or the first of them
+        self._file: Path | None = None  # the process' file, or the first file of a rolling recording
         self._add = add
         self._temporary = folder is None
         self._created: list[Path] = []  # created folders, the innermost first
-        self._others: set[Path] = set()  # files that were there before
+        self._others: set[Path] = set()  # files that were in the folder before
 
     @property
     def file(self) -> Path | None:
-        """Returns the file of the process that started it; in a rolling recording the newest."""
+        """Returns the file of the process that started the recording. In a rolling recording it is the newest file."""
         if not self.keep or self._file is None:
             return self._file
         return next(reversed(capture_files.segments(self._file)), self._file)
@@ -60,7 +61,7 @@ class Recording:
             raise CaptureError(str(error)) from error
         self._file = Path(os.fsdecode(file))
         if not self._temporary:
-            self._refuse_others()  # one may have begun at this very moment
+            self._refuse_others()  # another recording may have begun at the same moment
 
     def is_gone(self) -> bool:
         """Returns whether somebody has deleted the file, or its folder, during the recording."""
@@ -88,7 +89,7 @@ class Recording:
         dumps.write(files, target)
 
     def discard(self) -> None:
-        """Deletes the files of a recording that failed to start, without errors that would hide the reason."""
+        """Deletes the files of a recording that failed to start. Suppresses errors, which would hide the reason."""
         # self.file is not used: an interrupt may have come before it was set.
         with contextlib.suppress(OSError):
             for file in {*self._files(), *capture_files.device_files(self.folder or Path())} - self._others:
@@ -105,7 +106,7 @@ class Recording:
     def _refuse_others(self) -> None:
         if self._add:
             return
-        own = self.file.name if self.file is not None else None  # its folder may have several names
+        own = self.file.name if self.file is not None else None  # the name alone, as the folder may have several paths
         other = next((file for file in self._files() if file.name != own and not _is_of_same_job(file)), None)
         if other is not None:
             raise CaptureError(
@@ -118,6 +119,6 @@ class Recording:
 
 
 def _is_of_same_job(file: Path) -> bool:
-    """Returns whether another running process wrote the file: ranks of one job record side by side."""
+    """Returns whether another process that still runs wrote the file, as ranks of the same job do."""
     pid = file.name.partition("-")[0]
     return pid.isascii() and pid.isdigit() and int(pid) != os.getpid() and private_files.is_alive(int(pid))

@@ -1,7 +1,7 @@
 """A rolling recording of an unedited program: from the import of torch until the process ends.
 
-A step lasts from one call of `optimizer.step()` to the next. Only the optimizer that steps first counts, on the thread
-on which it did.
+A step lasts from one call of `optimizer.step()` to the next. Only the optimizer that steps first is counted, and only
+on the thread of its first step.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Rolling:
         self._recording = record(
             folder,
             shapes,
-            add=True,  # processes share it; the command has checked that it was empty
+            add=True,  # processes share the folder. The command has checked that it was empty
             modules=modules,
-            schedule=lambda _: ProfilerAction.NONE,  # labelling is turned on here, and steps are counted here
+            schedule=lambda _: ProfilerAction.NONE,  # this class turns labelling on and counts steps
             keep=keep,
             dump_to=dump_to,
             dump_on=dump_on or (EXCEPTION,),
@@ -55,7 +55,7 @@ class Rolling:
         self._counting.enter_context(set_counter(self._step_is_over))
 
     def end(self) -> None:
-        """Ends the recording with the program: an exception that ends it is the reason of a dump."""
+        """Ends the recording when the program ends. If an exception ended the program, it is the reason of a dump."""
         if os.getpid() != self._pid:
             return
         self._counting.close()

@@ -1,6 +1,6 @@
-"""Chooses the training steps to label: torch.profiler's schedule, with the labels and commands of a step.
+"""Chooses the training steps to label, with schedules like torch.profiler's.
 
-The numbers are torch's: the first step is 0, and `wait`, `warmup` and `active` steps follow one another `repeat` times.
+Steps are numbered as in torch, from 0. `wait`, `warmup` and `active` steps follow one another `repeat` times.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ Schedule = Callable[[int], "ProfilerAction"]
 
 
 class ProfilerAction(enum.Enum):
-    """The action of a step. Labels are written in RECORD and in RECORD_AND_SAVE, the last active step of a cycle."""
+    """The action of a step. Labels are written in RECORD, and in RECORD_AND_SAVE, which is the last active step of a
+    cycle."""
 
     NONE = 0
     WARMUP = 1
@@ -24,13 +25,14 @@ class ProfilerAction(enum.Enum):
 def schedule(
     *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
 ) -> Schedule:
-    """Returns a schedule: for the number of a step, whether it is labelled.
+    """Returns a schedule, which is a function from the number of a step to the step's action.
 
     Args:
         wait: how many steps of a cycle come first, without labels.
-        warmup: how many follow; they are not labelled either, and are here so that torch.profiler can use the schedule.
-        active: how many are then labelled.
-        repeat: how many cycles there are; 0 cycles to the end.
+        warmup: how many steps follow, also without labels. They are there for torch.profiler, which can use the
+            schedule.
+        active: how many steps are then labelled.
+        repeat: how many cycles there are. With 0, they repeat to the end.
         skip_first: how many steps come before the first cycle.
         skip_first_wait: whether the first cycle has no `wait`.
     """
@@ -64,5 +66,5 @@ def every_step(_: int) -> ProfilerAction:
 
 
 def is_active(action: object) -> bool:
-    """Returns whether an action labels. It takes torch.profiler's own enum, too, which has the same names."""
+    """Returns whether an action labels. The enum may also be torch.profiler's, which has the same names."""
     return getattr(action, "name", None) in ("RECORD", "RECORD_AND_SAVE")

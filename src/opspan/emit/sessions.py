@@ -6,8 +6,8 @@
     |   `-- emit_itt   in itt.py
     `-- record         in record.py
 
-`labelling` is on between entering and leaving. `observer` sends ops to a sink, native/sinks has the sinks. A fork takes
-part in the sessions that were active when it was made: it follows their schedule and their end.
+`labelling` is on between entering and leaving. `observer` sends ops to a sink, and native/sinks has the sinks. A forked
+process takes part in the sessions that were active at the fork, and follows their schedule and their end.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ _warned: set[type] = set()  # kinds of sessions that have warned that nobody lis
 class Session:
     """A session. Subclasses define the sink, how it starts, and the messages to the tool."""
 
-    _sinks: ClassVar[tuple[Sink, ...]]  # their number limits the sessions of its kind that are on at a time
-    _sink: Sink  # the sink that it uses, from entering on
-    _what: ClassVar[str]  # for messages
+    _sinks: ClassVar[tuple[Sink, ...]]  # each session takes one, so their number limits how many can be on
+    _sink: Sink  # the sink that the session took when it was entered
+    _what: ClassVar[str]  # the name of this kind of session in messages
     _owner = 0  # the process that entered it
     failed = ""  # why it could not be entered. Set here because compiled code enters sessions without their __init__
-    # Only a recording can have these.
+    # Only recordings set these.
     memory = False  # records memory that torch takes and gives back
     stacks = False  # records the functions of Python that call ops
     overloads = False  # records the overloads of ops
@@ -50,9 +50,9 @@ class Session:
         self.record_shapes = record_shapes
         self.modules = modules
         self.labels: str | None = None  # the form in use; None if nothing was labelled
-        self.stats = Stats()  # of the complete session, set at its end
-        self.gives_way = False  # to a session that the program itself enters; this one was put in from outside
-        self.in_each_process = False  # forks have sessions of their own: `opspan exec` started this one
+        self.stats = Stats()  # of the complete session, once it has ended
+        self.gives_way = False  # whether it ends when the program enters its own session (it was put in from outside)
+        self.in_each_process = False  # whether each forked process gets its own session, as under `opspan exec`
         self._steps = Steps(schedule, self._turn, self._step_is_over) if schedule is not None else None
         self._ended_steps = StepMarks()
         self._undo = contextlib.ExitStack()  # reverts what entering did
@@ -100,7 +100,7 @@ class Session:
 
     def step(self) -> None:
         """Say that a training step is over. With a schedule, this turns labelling on and off. It does nothing in a
-        fork, nor, without a schedule, in compiled code: a mark would break the graph."""
+        forked process. Without a schedule it also does nothing in compiled code, where a mark would break the graph."""
         if self._steps is None and compiled.compiling():
             return
         if not (self._is_running() and self._is_owner()):
@@ -113,13 +113,13 @@ class Session:
         step_ends.tell()
 
     def turn(self, on: bool) -> None:
-        """Pause labelling, or resume it. Ranges that have begun still end. It does nothing in a fork."""
+        """Pause labelling, or resume it. Ranges that have begun still end. It does nothing in a forked process."""
         if self._is_running() and self._is_owner():
             with change():
                 self._turn(on)
 
     def _start(self) -> None:
-        observer.Torch.here()  # a clear error, before other code needs torch
+        observer.Torch.here()  # raises a clear error before other code needs torch
         _synchronize()
         native = sinks.require()
         if not tools.listens(native, self._sink):
@@ -169,7 +169,7 @@ class Session:
                 self._steps.start(self._sink.bit)
 
     def _stop(self) -> None:
-        """Restores the process, even after errors on the way; the error is raised afterwards."""
+        """Undoes everything that entering did, even if a part of that fails. Errors are raised afterwards."""
         with change():
             undo, self._undo = self._undo, contextlib.ExitStack()
             if self._is_running():
@@ -177,7 +177,7 @@ class Session:
             undo.close()
 
     def _stop_steps(self, steps: Steps) -> None:
-        if self._is_owner():  # a fork does not own the open step
+        if self._is_owner():  # a forked process does not own the open step
             steps.stop()
 
     def _stop_sink(self, native: Sinks) -> None:
@@ -222,20 +222,20 @@ class Session:
             self._labelling.turn(on)
 
     def _collect(self, on: bool) -> None:
-        """Makes the tool collect, or stop; a fork does neither."""
+        """Makes the tool collect, or stop. Does nothing in a forked process."""
         if self._is_owner():
             if not on:
                 _synchronize()
             self._tell(on)
 
     def _in_fork(self) -> None:
-        """Runs in the child at once after a fork."""
+        """Runs in the child process right after a fork."""
         if self.in_each_process:
             if self._labelling is not None:
                 self._labelling.native.adopt(self._sink.number)
             self._owner = os.getpid()
         elif self._labelling is not None and isinstance(self._labelling.by, TorchEmitter):
-            self._turn(False)  # torch's emitter cannot be told of the session's end
+            self._turn(False)  # torch's emitter cannot learn that the session has ended
         elif self._steps is not None:
             self._turn(True)  # ready for the owner's next active step
 
@@ -268,7 +268,7 @@ class Session:
         raise error
 
     def _collects(self) -> bool:
-        """Returns whether the tool is told to collect when labelling is turned on and off."""
+        """Returns whether turning labelling on and off also makes the tool collect and stop."""
         return self._steps is not None
 
     def _tell(self, on: bool) -> None:
@@ -276,7 +276,7 @@ class Session:
 
 
 def _synchronize() -> None:
-    """Waits for work that was launched before, if a device is in use; it must not start one."""
+    """Waits for work that was launched before, if a device is in use. Does not start a device."""
     import torch
 
     for device in (torch.cuda, torch.xpu):

@@ -1,6 +1,6 @@
 """The list of the sinks that labels go to. Native code has the same list in native/sinks/sinks.h.
 
-This is data and imports nothing of ours. The module of a sink's session, and native/sinks, implement the sink.
+This is only data, and imports no module of opspan. native/sinks and the module of its session implement a sink.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Final
 class Tool:
     """Somebody else's library that listens to a sink from inside of the labelled process."""
 
-    command: str  # runs a program under it
+    command: str  # the command that runs a program under the tool
     variable: str  # an environment variable that names the tool's library; `opspan run` puts opspan's collectors there
     function: str  # a function that such a library has
 
 
 @dataclass(frozen=True)
 class Sink:
-    number: int  # its place in this list, and in that of native/sinks/sinks.h
-    name: str  # its name there and on the command line
+    number: int  # its index in this list and in the list of native/sinks/sinks.h
+    name: str  # its name in sinks.h and on the command line
     session: str  # "module:class" of the session that labels for it
     forms: tuple[str, ...]  # the values of labels=
-    tool: Tool | None = None  # None: opspan itself, which takes ranges while a session is on
+    tool: Tool | None = None  # None if opspan itself takes the ranges, while a session is on
 
     @property
     def bit(self) -> int:
@@ -46,7 +46,7 @@ ITT: Final = Sink(
     ("auto", "task", "text", "torch"),
     Tool("vtune -collect hotspots -knob enable-user-tasks=true -r r000hs --", "INTEL_LIBITTNOTIFY64", "__itt_api_init"),
 )
-# One for each recording that can be on at the same time.
+# One sink for each recording that can be on at the same time.
 CAPTURES: Final = tuple(
     Sink(number, name, "opspan.emit.record:record", ("capture",))
     for number, name in enumerate(("capture", "capture 2", "capture 3", "capture 4"), start=2)
@@ -54,4 +54,4 @@ CAPTURES: Final = tuple(
 
 SINKS: Final = (NVTX, ITT, *CAPTURES)
 TO_ALL: Final = (1 << len(SINKS)) - 1
-IN_SESSION: Final = 1 << len(SINKS)  # shifted by a sink's number: to that sink, but only while its session labels
+IN_SESSION: Final = 1 << len(SINKS)  # shifted by a sink's number: this sink, but only while its session labels

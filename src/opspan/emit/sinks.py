@@ -1,7 +1,7 @@
 """libopspan_sinks.so by ctypes: the functions of native/sinks/sinks.h. `sessions` decides who may start a sink.
 
 There are two handles on one library. Calls that can take long (a tool attaching, a session starting) release Python's
-lock; pushes and pops keep it, because releasing it would cost more than they do.
+lock (the GIL). Pushes and pops keep it, because releasing it would cost more than the call itself.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Stats:
 
     ranges: int = 0  # begun while the session was on
     late_ends: int = 0  # ended on another thread than they began
-    sizes_dropped: int = 0  # labels whose sizes were left out: the table of distinct strings was full
+    sizes_dropped: int = 0  # labels whose sizes were left out, because the table of distinct strings was full
     relations_missed: int = 0  # backward ops whose forward was not found
     lost: int = 0  # events that a capture could not write
-    given_up: int = 0  # ranges that stay open: their thread had begun 16,384 more and ended none of them
+    given_up: int = 0  # ranges that stay open, because their thread began 16,384 more ranges and ended none
     fields_dropped: int = 0  # annotations whose category, colour, payload or args labels="torch" cannot carry
 
     def losses(self) -> list[str]:
@@ -124,7 +124,8 @@ class Sinks:
         self._declare("opspan_capture_step", None, ctypes.c_int)
         self._declare("opspan_capture_hold", None, ctypes.c_int, ctypes.c_int)
         self._fork_callback: Any = None
-        # Argument types are not declared: byref() and small ints need no conversion, and checking them costs time.
+        # Argument types are not declared, because byref() and small ints need no conversion, and checking them costs
+        # time.
         self.push: Any = quick.opspan_push
         self.pop: Any = quick.opspan_pop
         self.mark: Any = quick.opspan_mark
@@ -148,7 +149,7 @@ class Sinks:
         return bool(self._slow.opspan_listening(sink))
 
     def one_tool(self) -> bool:
-        """Returns whether NVTX and ITT both reach the same collector of opspan's: then one of them is enough."""
+        """Returns whether NVTX and ITT both reach the same collector of opspan's. Then one of the two is enough."""
         return bool(self._slow.opspan_one_tool())
 
     def labelling(self, sink: int, on: bool) -> None:
@@ -165,17 +166,19 @@ class Sinks:
     def start(
         self, sink: int, form: int = 0, max_strings: int = 0, folder: bytes = b"", keep: Retention = EVERYTHING
     ) -> tuple[int, bytes]:
-        """Starts a session. Returns the form of its labels, and a text from the sink: for a capture, its file."""
+        """Starts a session. Returns the form of its labels, and a text from the sink, which is the file if the sink is
+        a capture."""
         text = ctypes.create_string_buffer(_TEXT_BYTES)
         settings = _Settings(form, max_strings, folder, keep.ns, keep.bytes, keep.steps)
         return _check(self._slow.opspan_start(sink, ctypes.byref(settings), text, _TEXT_BYTES), text), text.value
 
     def turn(self, sink: int, on: bool) -> None:
-        """Pauses or resumes the session, in this process and its forks. It does nothing in a fork."""
+        """Pauses or resumes the session, in this process and in processes forked from it. Does nothing in a forked
+        process."""
         self._slow.opspan_session_turn(sink, int(on))
 
     def adopt(self, sink: int) -> bool:
-        """Makes the session of the parent the fork's own from here on."""
+        """Turns a session that this forked process shares with its parent into a session of its own."""
         return bool(self._slow.opspan_session_adopt(sink))
 
     def capture_step(self, sink: int) -> None:
@@ -184,7 +187,7 @@ class Sinks:
 
     @contextlib.contextmanager
     def capture_held(self, sink: int) -> Iterator[None]:
-        """Keeps a rolling capture from deleting its files meanwhile."""
+        """Keeps a rolling capture from deleting its files during the `with` block."""
         self._slow.opspan_capture_hold(sink, 1)
         try:
             yield
@@ -192,13 +195,13 @@ class Sinks:
             self._slow.opspan_capture_hold(sink, 0)
 
     def tell_forks(self, callback: Callable[[int], None]) -> None:
-        """Sets the function that the main thread of a fork calls once it notices that the session of a sink is over."""
+        """Sets the function that the main thread of a forked process calls when the session of a sink has ended."""
 
         def call(sink: int | None) -> int:
             callback(sink or 0)  # ctypes gives None for a null pointer
             return 0
 
-        self._fork_callback = _ForkCallback(call)  # referenced as long as it may be called
+        self._fork_callback = _ForkCallback(call)  # this reference keeps it alive as long as it may be called
         self._slow.opspan_tell_forks(
             ctypes.cast(ctypes.pythonapi.Py_AddPendingCall, ctypes.c_void_p), self._fork_callback
         )
@@ -217,7 +220,7 @@ def _check(result: int, text: ctypes.Array[ctypes.c_char]) -> int:
 
 @functools.cache
 def _open() -> Sinks | EmitError:
-    """Returns the library, or an error: another C library, an older glibc, another processor, a truncated file."""
+    """Returns the library, or the error why it cannot be opened, such as an older glibc or a truncated file."""
     path = libraries.sinks()
     if not path.is_file():
         return EmitError(f"{path} is missing: opspan's native part was not installed; pip install opspan")
@@ -230,13 +233,13 @@ def _open() -> Sinks | EmitError:
 
 
 def load() -> Sinks | None:
-    """Returns the library; None if it is missing or cannot be loaded."""
+    """Returns the library, or None if it is missing or cannot be loaded."""
     opened = _open()
     return None if isinstance(opened, EmitError) else opened
 
 
 def why_not() -> str | None:
-    """Returns why the library cannot be loaded; None if it is loaded."""
+    """Returns why the library cannot be loaded, or None if it is loaded."""
     opened = _open()
     return str(opened) if isinstance(opened, EmitError) else None
 

@@ -1,8 +1,9 @@
-"""Reports the ends of a program's steps to the counter (`counting`): from its own step(), else from its optimizers.
+"""Reports the ends of a program's steps to the counter (`counting`). They come from its own step(), else from its
+optimizers.
 
-torch calls `_after_optimizer` after each step of any optimizer, from when this process began to listen. The hook is set
-once and stays: changing torch's hooks while another thread iterates over them raises there. It does nothing without a
-counter, and compiled code does not contain it.
+From the moment when this process begins to listen, torch calls `_after_optimizer` after each step of any optimizer. The
+hook is set once and stays, because changing torch's hooks raises an error in a thread that iterates over them. Without
+a counter the hook does nothing, and compiled code does not contain it.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from typing import Any, Final
 
 from opspan.emit import unharmed
 
-_HOOK_ID: Final = 0x6F70_7370_616E_0001  # far from torch's own, which count from 0
-PROGRAM: Final = 0  # a source of steps: the program itself; otherwise the id of an optimizer
+_HOOK_ID: Final = 0x6F70_7370_616E_0001  # far from torch's own ids, which count from 0
+PROGRAM: Final = 0  # the source of steps that the program itself reports; other sources are ids of optimizers
 
 _counting: list[Callable[[int], None]] = []
 _is_counted = False
-_speakers = 0  # active sessions of the program to which it reports its steps
+_speakers = 0  # active sessions whose steps the program reports itself
 
 
 def watch_optimizers() -> None:
-    """Adds the hook; torch must be imported."""
+    """Adds the hook. torch must be imported."""
     from torch.optim import optimizer
 
     optimizer._global_optimizer_post_hooks[_HOOK_ID] = _after_optimizer
@@ -31,7 +32,7 @@ def watch_optimizers() -> None:
 
 @contextlib.contextmanager
 def set_counter(count: Callable[[int], None]) -> Iterator[None]:
-    """Makes `count` the counter; it is called on the threads of the program."""
+    """Makes `count` the counter. `count` is called on the threads of the program."""
     global _is_counted, _tell_uncompiled
     _tell_uncompiled = _uncompiled()
     _counting.append(count)
@@ -62,7 +63,7 @@ _tell_uncompiled = tell
 
 
 def _uncompiled() -> Callable[[int], None]:
-    """Returns `tell` for a compiled step of an optimizer: torch.compile must not trace our code."""
+    """Returns `tell` for a compiled step of an optimizer, because torch.compile must not trace our code."""
     disable = getattr(sys.modules.get("torch._dynamo"), "disable", None)
     return tell if disable is None else disable(tell)
 

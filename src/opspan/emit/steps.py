@@ -18,7 +18,7 @@ from opspan.labels import END_OF_STEP
 
 
 class Steps:
-    """Counts steps and turns labelling on for the active ones. `over` is called between two of them."""
+    """Counts steps and turns labelling on for the active ones. `over` is called between two steps."""
 
     def __init__(self, schedule: Schedule, turn: Callable[[bool], None], over: Callable[[], None]) -> None:
         self.number = 0
@@ -58,7 +58,7 @@ class Steps:
             self._pushed = ranges.push(ref, self._to) >= 0
 
     def _leave(self) -> None:
-        # A range can only be popped on its thread; if it is left open, it ends with its thread.
+        # A range can only be popped on its thread, and a range that is left open ends with its thread.
         if self._pushed and threading.get_ident() == self._thread:
             ranges.pop(self._to)
         self._pushed = False

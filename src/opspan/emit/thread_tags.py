@@ -1,10 +1,11 @@
-"""Labels of threads for a running pyroscope-io agent: the only code that knows this library.
+"""Labels of threads for a running pyroscope-io agent: the only code that uses this library.
 
     start(base) -> ThreadTags if an agent runs in this process, else None
     depth = tags.push({"phase": "backward"}), tags.cut(depth): on the thread to label
 
-The agent labels only the calling thread, knows it by its pthread (which a later thread may get again), and samples one
-value if a key has two. So a value is removed before another is set, and all are removed before a thread ends.
+The agent labels only the calling thread. It identifies a thread by its pthread id, which a later thread may get again.
+If a key has two values, it samples only one of them. So a value is removed before another value is set, and all values
+are removed before a thread ends.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from importlib.util import find_spec
 
 from opspan.errors import EmitError, MissingPackage
 
-MOST_VALUES = 100  # per key; each is a series on the server
+MOST_VALUES = 100  # per key, because each value is a series on the server
 OTHER = "other"
 
 IsOpen = Callable[[], bool]
@@ -40,7 +41,7 @@ class _Thread:
             del own[key]
         for key, value in tags.items():
             if key not in own:
-                own[key] = value  # noted first, so that a label is removed even if an interrupt comes now
+                own[key] = value  # noted before it is set, so that a label is removed even after an interrupt
                 self._add(key, value)
 
     def __del__(self) -> None:
@@ -62,8 +63,9 @@ class ThreadTags:
         self._is_gone = False
 
     def push(self, tags: Mapping[str, str], is_open: IsOpen | None = None) -> int:
-        """Returns the depth before the push; pass it to `cut` to end this push and everything inside it. `is_open` is
-        for pushes that may never be cut: at the thread's next push it tells whether this one is still open."""
+        """Pushes tags, and returns the depth before the push. Pass it to `cut` to end this push and everything inside
+        it. A push that may never be cut has `is_open`, which the next push on the thread calls to learn whether this
+        push is still open."""
         thread = self._here()
         before = len(thread.around)
         if not self._is_gone:
@@ -71,7 +73,7 @@ class ThreadTags:
             try:
                 self.change(tags)
             except BaseException:
-                del thread.around[before:]  # nobody will cut these
+                del thread.around[before:]  # nobody would cut this push
                 raise
         return before
 
@@ -101,7 +103,7 @@ class ThreadTags:
                 thread.set(tags)
 
     def settle(self) -> None:
-        """Ends pushes that are over without having been cut."""
+        """Ends pushes that are over, as their `is_open` reports, but that were never cut."""
         around = self._here().around
         while around and (is_open := around[-1][1]) is not None and not is_open():
             self.cut(len(around) - 1)
@@ -110,7 +112,8 @@ class ThreadTags:
         return self._here().tags.get(key)
 
     def forget(self) -> None:
-        """Forgets all tags in a fork: the agent is not there, and its locks may be held for ever."""
+        """Forgets all tags in a forked process, because the agent does not run there, and its locks may be held for
+        ever."""
         self._is_gone = True
         for thread in list(self._threads):
             thread.tags = {}

@@ -1,4 +1,4 @@
-"""Finds the tools that listen from inside of this process, or why one does not. NVTX and ITT themselves attach them."""
+"""Finds the tools that listen inside of this process, or why a tool does not. NVTX and ITT themselves attach tools."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def listening(native: Sinks) -> int:
     """Returns the sinks with a listening tool, as bits. It makes tools attach."""
     bits = 0
     for sink in SINKS:
-        # ITT looks for a tool in these two variables only; without them there is no reason to open a library.
+        # ITT looks for a tool in these two variables only. Without them there is no reason to open a library.
         if sink is ITT and not any(map(os.environ.get, ("INTEL_LIBITTNOTIFY64", "INTEL_ITTNOTIFY_GROUPS"))):
             continue
         if sink.tool is not None and listens(native, sink):

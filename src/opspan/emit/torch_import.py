@@ -14,7 +14,7 @@ from opspan.emit import notices
 
 
 def when_torch_is_imported(call: Callable[[], None]) -> None:
-    """Calls after `import torch` has run; now, if it already has."""
+    """Calls the function once `import torch` has run, or now if torch is imported already."""
     if "torch" in sys.modules:
         call()
     else:
@@ -26,7 +26,7 @@ def _say(error: Exception) -> None:
 
 
 class _TorchFinder:
-    """A finder that finds torch through the others and hooks its loader. It removes itself afterwards."""
+    """A finder that finds torch through the other finders, and hooks torch's loader. It removes itself afterwards."""
 
     def __init__(self, call: Callable[[], None]) -> None:
         self._call = call
@@ -44,7 +44,7 @@ class _TorchFinder:
                 self._watch(spec.loader)
         except Exception as error:  # noqa: BLE001  # a finder or a loader of the program may raise anything
             _say(error)
-            return None  # the other finders handle it, as without us
+            return None  # the other finders find torch, as without us
         finally:
             self._is_searching = False
         return spec

@@ -1,7 +1,8 @@
 """The functions that TorchScript compiles in place of annotate and record_function: torch's own range.
 
-TorchScript reads the source below, and knows neither our classes nor annotations as text, so `from __future__ import
-annotations` is missing here. It is imported when a program scripts a function that uses them.
+TorchScript reads the source below. It knows neither our classes nor type annotations as text, so `from __future__
+import annotations` is missing here. This module is imported when a program scripts a function that uses annotate or
+record_function.
 """
 
 from typing import Any, Optional

@@ -1,7 +1,7 @@
-"""Keeps opspan's own errors from the program that it runs in: counts them, and reports them at the end of a session.
+"""Keeps opspan's own errors away from the program. It counts them, and reports them at the end of a session.
 
-Everything of opspan's that torch or the interpreter calls while a program runs goes through `call`, or hands its
-exceptions to `keep`. Only the text of an error is stored: its traceback would keep the program's tensors alive.
+A function of opspan that torch or the interpreter calls while a program runs goes through `call`, or passes its
+exceptions to `keep`. Only the text of an error is stored, because its traceback would keep the program's tensors alive.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ T = TypeVar("T")
 
 _LONGEST: Final = 200  # characters of an error's text
 
-# Calls that failed at Python's recursion limit. Callers of `keep` also add to it themselves: at the limit, calling a
-# function may fail again.
+# How many calls failed at Python's recursion limit. Callers of `keep` also increase this number themselves, because
+# even a call of `keep` may fail at the limit.
 too_deep = 0
 _kept: dict[str, tuple[int, str]] = {}  # by activity: the number of errors, and the first of them
 
@@ -32,7 +32,7 @@ def keep(doing: str, error: Exception) -> None:
 
 
 def call(doing: str, function: Callable[..., T], *args: Any) -> T | None:
-    """Returns the function's result; None after an error."""
+    """Returns the function's result, or None after an error."""
     global too_deep
     try:
         return function(*args)

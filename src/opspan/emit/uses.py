@@ -1,7 +1,7 @@
-"""Finds the range that an `async with` of an annotation began: tasks, threads and generators may share an annotation.
+"""Finds the range that an `async with` of an annotation began, because tasks, threads and generators may share one.
 
-`__aexit__` gets nothing but its object. So a use is identified by the frame of the `async with` that entered it: the
-same frame leaves it, and it exists as long as its coroutine or generator. Blocks in one frame end in order.
+`__aexit__` gets only its object. So a use is identified by the frame of its `async with`. The same frame enters and
+leaves the block, and exists as long as its coroutine or generator. Blocks in one frame end in order.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _CONTEXTLIB = vars(contextlib)
 
 
 def are_open() -> bool:
-    """Returns whether any use is open. If so, a use is noted even if nobody listens: otherwise its end could take the
-    range of another use."""
+    """Returns whether any use is open. If so, a new use is noted even if nobody listens. Otherwise its end could end
+    the range of another use."""
     return bool(_open)
 
 
@@ -29,7 +29,7 @@ def note_begin(owner: object, range_id: int) -> None:
 
 
 def note_end(owner: object) -> int:
-    """Returns the range that ends, 0 if nobody listened. `__aexit__` must call it directly."""
+    """Returns the range that ends, or 0 if nobody listened. `__aexit__` must call it directly."""
     if not _open:
         return 0
     here = (id(owner), _task(), _caller())
@@ -45,8 +45,8 @@ def note_end(owner: object) -> int:
 
 def _elsewhere(owner: int, task: int, frame: int) -> tuple[int, int, int] | None:
     keys = [key for key in list(_open)[::-1] if key[0] == owner]
-    # The task that closes a generator may not be the one that began it. A block may also be entered and left by hand,
-    # in two functions: then it is the last one of this task.
+    # A generator may be closed by another task than the task that began it. A block may also be entered and left by
+    # hand, in two functions. Then the last open block of this task counts.
     return next((key for key in keys if key[2] == frame), None) or next((key for key in keys if key[1] == task), None)
 
 
@@ -64,8 +64,8 @@ def _task() -> int:
 
 
 def _caller() -> int:
-    """Returns the frame that awaits the caller. An ExitStack enters and leaves in frames of its own: its caller
-    counts."""
+    """Returns the frame that awaits the caller. An ExitStack enters and leaves in frames of its own, so the frame of
+    its caller counts."""
     frame: FrameType | None = sys._getframe(2).f_back
     while frame is not None and frame.f_globals is _CONTEXTLIB:
         frame = frame.f_back

@@ -1,5 +1,5 @@
-"""Analyses many files, each a rank, one by one in several processes, and keeps only what an answer needs. `opspan.load`
-reads a few files as one trace, and all of it at once.
+"""Analyses many files one by one in several processes, and keeps only what an answer needs. Each file is a rank. In
+contrast, `opspan.load` reads a few files as one trace, and all of that trace at once.
 
     files.py      the files that a folder, a pattern or a path stands for
     task.py       tasks and the answers of files: all that goes through an executor
@@ -9,4 +9,4 @@ reads a few files as one trace, and all of it at once.
     ranks.py      load_many and Ranks, which a user holds
 """
 
-FEW = 4  # up to so many files are read as one trace, or in this process, unless the user chooses otherwise
+FEW = 4  # up to this many files are read as one trace or in this process, unless the user chooses otherwise

@@ -1,8 +1,8 @@
 """Sends tasks to an executor, a few at a time, and yields the answers in the order of the files.
 
-Small files share a task, because each task has a price. Only so many tasks are submitted at once that the executor has
-always work, so few answers wait here. If a process is killed (mostly because it took too much memory), each file of its
-task is tried once more, alone. If that fails, too, the file counts as unreadable.
+Small files share a task, because every task costs time. Only a few tasks are submitted ahead, enough to keep the
+executor busy, so that few answers wait here. If a process is killed (mostly because it took too much memory), each file
+of its task is tried once more, in a task of its own. If that fails, too, the file counts as unreadable.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from opspan.addresses import recorded_file
 from opspan.many.files import File
 from opspan.many.task import FileAnswer, FileFailure, ReadOptions, Request, Task, answered
 
-MOST_FILES, MOST_BYTES = 16, 8 << 20  # of a task
+MOST_FILES, MOST_BYTES = 16, 8 << 20  # limits of a task
 _TURN_S = 0.2
 AHEAD = 2  # tasks for each process: one that runs, and one that waits
 
-Done = Callable[[int, int], None]  # files and bytes
+Done = Callable[[int, int], None]  # called with numbers of files and bytes
 
 
 def ask_files(
@@ -83,7 +83,7 @@ def _alone(task: Task, executor: Executor) -> FileAnswer | FileFailure:
 
 
 def _result_of(future: Future[list[FileAnswer | FileFailure]]) -> list[FileAnswer | FileFailure]:
-    # Once polars has run, its signal handler resumes an interrupted wait. Short turns let Ctrl-C through.
+    # Once polars has run, its signal handler resumes an interrupted wait. Short waits in a loop let Ctrl-C through.
     while not wait([future], _TURN_S).done:
         pass
     return future.result()

@@ -1,8 +1,8 @@
 """Finds the files that paths, folders and patterns stand for. Each file is a rank; rank2 comes before rank10.
 
-A folder may be a trace itself (a capture, a result of VTune, ...). Any other folder holds traces, in itself or in its
-folders. Files that are not traces are left out. An unrecognised file is read nevertheless if its name is like those of
-the traces: it is probably a damaged trace.
+A folder may be a trace itself (a capture, a result of VTune, ...). Any other folder contains traces, directly or in its
+subfolders. Files that are not traces are left out. But an unrecognised file with a name like those of the traces is
+read, because it is probably a damaged trace.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from opspan.files import check_folder, exists, is_folder
 from opspan.readers import source_for, trace_source
 from opspan.remote import listed
 
-DEPTH = 2  # a folder, and folders of runs or ranks in it
+DEPTH = 2  # levels: a folder, and its subfolders of runs or ranks
 _NAMES = (".nsys-rep", ".qdrep", ".sqlite", ".opspan", ".nvvp", ".nvprof", ".rpd", ".vtune", ".pt.trace.json")
 _REPORTS = (".nsys-rep", ".qdrep")
 _COMPRESSED = ("", ".gz", ".bz2", ".xz")
@@ -29,7 +29,7 @@ _IS_TRACE = tuple(name + packed for name in _NAMES for packed in _COMPRESSED)
 
 
 class File(NamedTuple):
-    """A file and its size, which is 0 if it is unknown."""
+    """A file and its size in bytes. An unknown size is 0."""
 
     path: str
     size: int
@@ -37,11 +37,11 @@ class File(NamedTuple):
 
 class FileList(NamedTuple):
     files: list[File]
-    skipped: int  # files in folders that are not traces
+    skipped: int  # files that were found in folders, but are not traces
 
 
 def files_of(paths: Sequence[str | os.PathLike[str]], source: str | None = None) -> FileList:
-    """Returns the files of all paths, each once. With `source`, the reader that the user named, folders count as
+    """Returns the files of all paths without duplicates. If the user named a reader (`source`), folders count as
     traces."""
     files: list[File] = []
     skipped = 0
@@ -74,14 +74,14 @@ def _here(pattern: Path, source: str | None) -> tuple[list[File], int]:
 
 
 def is_several(file: addresses.File) -> bool:
-    """Returns whether it stands for several files: it is a pattern, or a folder that is not a trace itself."""
+    """Returns whether the path names several files. It is then a pattern, or a folder that is not a trace itself."""
     if isinstance(file, Address):
         return file.is_several
     return (not exists(file) and glob.has_magic(str(file))) or (is_folder(file) and trace_source(file) is None)
 
 
 def _no_trace(folder: Path) -> ReadError:
-    """Returns the error of the readers for the folder, or a general one."""
+    """Returns the error of the readers for the folder, or a general error."""
     try:
         source_for(folder)
     except ReadError as error:
@@ -101,7 +101,7 @@ def _matching(path: Path) -> list[Path]:
 
 def _inside(folder: Path) -> tuple[list[Path], int]:
     """Returns the traces in a folder, and how many files are not traces. A folder that may not be listed counts as a
-    trace: its reader reports the error."""
+    trace, so that its reader reports the error."""
     known: dict[Path, str] = {}
     others: list[Path] = []
     forbidden: list[Path] = []
@@ -110,7 +110,7 @@ def _inside(folder: Path) -> tuple[list[Path], int]:
             known[path] = source.name
         elif not is_folder(path):
             others.append(path)
-    # An export of nsys beside its report is the same rank once more.
+    # If a report of nsys has an export beside it, the two are the same rank. Only the export is read.
     exports = {path.with_suffix("") for path, name in known.items() if name == "nsys" and path.suffix == ".sqlite"}
     like = {_shape(path) for path in known}
     damaged = [path for path in others if path.name.endswith(_IS_TRACE) or _shape(path) in like]
@@ -118,13 +118,13 @@ def _inside(folder: Path) -> tuple[list[Path], int]:
     traces = sorted({*known, *damaged} - twice, key=in_order)
     if not traces:
         if forbidden:
-            source_for(forbidden[0])  # says why
+            source_for(forbidden[0])  # raises an error with the reason
         return [], len(others)
     return sorted([*traces, *forbidden], key=in_order), len(others) - len(damaged)
 
 
 def _walk(folder: Path, forbidden: list[Path], depth: int = DEPTH) -> Iterator[Path]:
-    """Yields the paths in a folder, and in its folders that are not traces. Adds folders that may not be listed to
+    """Yields the paths in a folder, and in its subfolders that are not traces. Adds folders that may not be listed to
     `forbidden`."""
     try:
         check_folder(folder)

@@ -44,8 +44,8 @@ class Processes(Executor):
         return future
 
     def _serve(self) -> None:
-        """Hands jobs to one process, and starts another process if that one was killed. Runs in a thread for each
-        process."""
+        """Passes jobs to one process, and starts a new process if that process was killed. Every process has its own
+        thread, which runs this function."""
         worker: Worker | None = None
         while (job := self._jobs.get()) is not None:
             future, function, arguments, named = job

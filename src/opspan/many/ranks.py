@@ -1,4 +1,4 @@
-"""Ranks, which load_many returns: the answers of `Trace` for any number of files, in the memory that a few need."""
+"""Ranks, which load_many returns, answers like `Trace` for any number of files, in the memory that a few files need."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 SMALL_BYTES = 32 << 20  # a few files of this total size are read in less time than a process takes to start
 _NO_STEP = ("NoSuchStep", "NoNumberedSteps")
-_AT_ONCE = 16  # tasks of an executor that does not say how many it runs
+_AT_ONCE = 16  # tasks at once, for an executor that does not say how many it runs
 
 
 def load_many(
@@ -53,8 +53,8 @@ def load_many(
 ) -> Ranks:
     """Read the traces of many ranks: files, folders of them and patterns such as "run/*.sqlite".
 
-    `opspan.load` holds all files in memory. This holds none: it reads them when it is asked a question, each by itself.
-    A file that cannot be read is an issue.
+    `opspan.load` holds all files in memory. This function's result holds none. Whenever it is asked a question, it
+    reads the files one by one. A file that cannot be read is an issue.
 
     Args:
         paths: files, folders, patterns or addresses.
@@ -65,8 +65,8 @@ def load_many(
         cycle: as in `opspan.load`.
         most_bytes: as in `opspan.load`.
         processes: how many processes read side by side, by default as many as there are processors; 1 reads in this
-            one.
-        executor: an executor of concurrent.futures that reads in place of them.
+            process.
+        executor: an executor of concurrent.futures that reads the files instead of these processes.
         dask: the address of a scheduler whose workers read the files (docs/remote.md).
         progress: a function that is called with how many files and bytes were just read.
     """
@@ -129,7 +129,7 @@ class Ranks:
 
     @property
     def whole(self) -> Whole:
-        """Everything that is known of all files together: metadata, issues and coverage."""
+        """Everything that is known about all files together: metadata, issues and coverage."""
         if self._whole is None:
             self.ask()
         assert self._whole is not None  # noqa: S101  it was set by the call above
@@ -151,7 +151,7 @@ class Ranks:
         return self.whole.tables.issues
 
     def open(self, rank: int) -> Trace:
-        """Returns the trace of one rank, as `opspan.load` gives it; in it the rank's number is 0."""
+        """Returns the trace of one rank, as `opspan.load` gives it. In this trace the rank's number is 0."""
         metadata = self.ranks
         if not 0 <= rank < len(metadata):
             raise UsageError(f"there is no rank {rank}; expected one from 0 to {len(metadata) - 1}")
@@ -187,7 +187,7 @@ class Ranks:
         return answer(self.ask(("table", options))[0], options)
 
     def summary(self) -> pl.DataFrame:
-        """Returns one row: what the run is and where its time went, as `opspan summary`."""
+        """Returns one row that says what the run is and where its time went, like `opspan summary`."""
         return self._rows("summary", Options())
 
     def steps(self, name: str | None = None) -> pl.DataFrame:
@@ -232,8 +232,8 @@ class Ranks:
         return self._rows("comm", Options(by))
 
     def findings(self) -> pl.DataFrame:
-        """The same as `Trace.findings`. Rules that compare ranks look at all of them. The others look at each rank, and
-        their sentence is about the rank with the most at stake.
+        """The same as `Trace.findings`. Rules that compare ranks look at all ranks. The other rules look at each rank,
+        and report the rank with the largest problem.
         """
         return self._rows("findings", Options())
 
@@ -246,7 +246,7 @@ class Ranks:
         return compared(self.figures(by), after)
 
     def figures(self, by: str = "op", step: Steps | None = None, progress: Done | None = None) -> Figures:
-        """Returns the figures of the run that `compare` compares, of some steps only if they are named."""
+        """Returns the figures of the run that `compare` compares. If `step` is given, they are only of these steps."""
         from opspan.analysis.figures import together
 
         return together(self.ask(("diff", Options(by, step=step)), progress=progress)[0], by)
@@ -259,7 +259,7 @@ class Ranks:
 
     def ask(self, *requests: Request, progress: Done | None = None) -> list[Parts]:
         """Returns the parts of each answer, for all files together."""
-        # Only sentences use the names of files, so they need not be sent.
+        # Tasks do not need the names of files, because only sentences use them.
         requests = tuple((name, replace(question(name).checked(options), files=())) for name, options in requests)
         if self._cycle is not None:
             whole = replace(self._reading, between=None, step=None)
@@ -297,8 +297,8 @@ class Ranks:
         return sums, failed
 
     def _has_other_cycle(self, file: str, sums: AnswerSum) -> bool:
-        """Returns whether another file is from the same process. A step that is in that file need not be in this
-        one."""
+        """Returns whether another file is of the same process. Then a missing step is no error, because it may be in
+        that file."""
         (head,) = answered(Task((file,), replace(self._reading, between=None, step=None), ()))
         if isinstance(head, FileFailure):
             raise error_of(head)
@@ -332,7 +332,7 @@ def _processors(files: Sequence[File]) -> int:
 
 
 class _Here(Executor):
-    """An executor that runs each task in this process, as it is submitted."""
+    """An executor that runs each task in this process when it is submitted."""
 
     def submit(self, function: Any, /, *arguments: Any, **named: Any) -> Future[Any]:
         future: Future[Any] = Future()

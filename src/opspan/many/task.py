@@ -1,9 +1,10 @@
-"""Tasks, which ask questions of some files, and the answers of the files: small, and the same on every machine.
+"""Defines tasks, which ask questions about some files, and the answers. They are small, and the same on every machine.
 
     answers = answered(Task(files, ReadOptions(), (("idle", Options("op")),)))
 
-Executors run `answered`. It lies at the top of this module, and its argument and result can be pickled, so it runs in
-any `concurrent.futures.Executor`. An error of a file is returned as a FileFailure: exceptions stay in their process.
+Executors run `answered`. It is a top-level function, and its argument and result can be pickled. So it runs in any
+`concurrent.futures.Executor`. An error of a file is returned as a FileFailure, because exceptions stay in their
+process.
 """
 
 from __future__ import annotations
@@ -52,16 +53,16 @@ class FileAnswer:
 
     file: str
     ranks: tuple[Metadata, ...]
-    recorded: tuple[RecordingSpan | None, ...]  # when, and by which process, each rank was recorded
+    recorded: tuple[RecordingSpan | None, ...]  # by which process each rank was recorded, and when
     issues: pl.DataFrame
     coverage: Coverage
-    parts: tuple[Parts, ...]  # of each request
+    parts: tuple[Parts, ...]  # the parts of the answer to each request
     collectives: Part | None  # they align the clocks of ranks; None if one of the parts holds them
 
 
 @dataclass(frozen=True)
 class FileFailure:
-    """A file that could not be read (`is_file`), or a question that makes no sense for it."""
+    """A file that could not be read (`is_file`), or a question that makes no sense for the file."""
 
     file: str
     error: str  # name of the class in opspan.errors

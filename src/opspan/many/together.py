@@ -1,7 +1,7 @@
-"""Adds up the answers of a run's files in their order: heads, coverage, and the parts of each answer.
+"""Adds up the answers of a run's files, in the order of the files: metadata, coverage, and the parts of each answer.
 
-Ranks get their numbers, and times are brought to the clock of the first rank, as `opspan.load` does with traces. Issues
-about the whole run are added here, because only here the metadata of all ranks is known.
+Ranks get their numbers, and times are converted to the clock of the first rank, as `opspan.load` does with traces.
+Issues about the whole run are added here, because only here the metadata of all ranks is known.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ from opspan.tables.tables import clock_shift_ns, on_one_clock, renumbered
 
 T = TypeVar("T")
 
-_FOLDED = 32  # so many frames are collected, then joined: a small frame takes more memory than its rows
+_FOLDED = 32  # frames to collect before they are joined; a small frame takes more memory than its rows
 
 
 class Whole(NamedTuple):
     tables: Tables  # without the rows of the trace
-    files: list[tuple[str, ...]]  # of each rank: several if it has several cycles
+    files: list[tuple[str, ...]]  # the files of each rank; a rank with several cycles has several
     coverage: Coverage
 
 
 class AnswerSum:
-    """The sum of the answers so far. Files are numbered in their order; ranks get their numbers when all answers are
-    there."""
+    """The sum of the answers so far. Files are numbered in their order, and ranks get their numbers when all answers
+    are there."""
 
     def __init__(self, questions: int, skipped: int) -> None:
         self.count = 0
         self._skipped = skipped
-        self._ranks: list[tuple[Metadata, ...]] = []  # of each file
+        self._ranks: list[tuple[Metadata, ...]] = []  # the ranks of each file
         self._recorded: list[RecordingSpan | None] = []
         self._issues: list[pl.DataFrame] = []
         self._files: list[str] = []
@@ -76,7 +76,7 @@ class AnswerSum:
         return {file for file, rank in zip(self._files, ranks, strict=True) if rank.cycle in (None, number)}
 
     def whole(self, failed: Sequence[FileFailure]) -> tuple[Whole, list[Parts]]:
-        """Returns everything known of all files together, and the parts of each answer."""
+        """Returns everything that is known about all files together, and the parts of each answer."""
         numbered, issues = decided([rank for ranks in self._ranks for rank in ranks], self._recorded)
         ranks, _ = on_one_clock(self._ranks, numbered, issues)
         for one in failed:

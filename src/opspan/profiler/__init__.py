@@ -1,6 +1,6 @@
-"""torch.profiler's names over opspan's recorder: a user of torch.profiler changes the import line.
+"""Offers the names of torch.profiler, but records with opspan. A user of torch.profiler only changes the import line.
 
-It only maps each name to its module, as opspan itself does: importing this module loads neither torch nor polars.
+It only maps each name to its module, as opspan itself does. So importing this module loads neither torch nor polars.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from opspan.profiler.handlers import tensorboard_trace_handler as tensorboard_trace_handler
     from opspan.profiler.profile import profile as profile
 
-# name -> "module:attribute", or "module" where the name is the module itself. Names of torch alone lead to torch.
+# name -> "module:attribute", or "module" if the name is the module itself. Names that only torch has lead to torch.
 _HOMES = {
     "DeviceType": "torch.profiler:DeviceType",
     "ExecutionTraceObserver": "torch.profiler:ExecutionTraceObserver",

@@ -1,4 +1,4 @@
-"""The argument `activities=`: torch's form of it, checked as torch checks it."""
+"""Parses the argument `activities=` in torch's form, with torch's checks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ if TYPE_CHECKING:
 
 
 def parse_activities(requested: Iterable[object] | None) -> set[ProfilerActivity]:
-    """Returns the activities; each may occur once. A mapping lists kinds of one; an empty list turns it off."""
+    """Returns the activities. Each of them may occur once. A mapping lists kinds of an activity, and an empty list
+    turns the activity off."""
     from torch.profiler import ProfilerActivity, supported_activities
 
     if requested is None:
@@ -31,7 +32,7 @@ def parse_activities(requested: Iterable[object] | None) -> set[ProfilerActivity
 
 
 def has_devices(activities: set[ProfilerActivity], stacklevel: int) -> bool:
-    """Returns whether a requested device exists. If one does not, there is a warning in torch's words."""
+    """Returns whether a requested device exists. For a missing device, warns in torch's words."""
     from torch.profiler import ProfilerActivity
 
     requested = activities - {ProfilerActivity.CPU}

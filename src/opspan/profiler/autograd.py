@@ -1,4 +1,4 @@
-"""torch.autograd.profiler.profile over opspan's recorder: one recording, and its list of events."""
+"""torch.autograd.profiler.profile, but recorded by opspan. It makes one recording, and its list of events."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DEVICES = ("cuda", "xpu", "mtia", "hpu")
 
 @dataclass
 class ProfilerStats:
-    """The cost of profiling itself, under torch's names. Reading the capture counts as parsing, with the tree."""
+    """The cost of profiling itself, under torch's names. Parsing includes reading the capture and building the tree."""
 
     profiling_window_duration_sec: float = 0
     number_of_events: int = 0
@@ -123,7 +123,7 @@ class profile:  # noqa: N801  # torch's name
 
     @property
     def trace(self) -> Trace:
-        """The recording as a Trace: every table, export and analysis of opspan takes it."""
+        """The recording as a Trace, which every table, export and analysis of opspan accepts."""
         return self._ended().trace
 
     @property

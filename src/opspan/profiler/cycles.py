@@ -1,4 +1,5 @@
-"""The lower half of torch.profiler's interface: cycles of recording, one after another, and the results of the last.
+"""The base class of torch.profiler's interface. It records cycles one after another, and has the results of the last
+one.
 
 Each cycle is a recording (emit/record.py). It is read when somebody uses its contents.
 """
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 
 
 class _KinetoProfile:
-    """Records from `start` to `stop`; `profile` adds the schedule.
+    """Records from `start` to `stop`. The subclass `profile` adds the schedule.
 
-    `path` is the folder that keeps the captures, a file for each cycle; without one they are temporary.
+    `path` is the folder for the captures, with a file for each cycle. Without `path` the captures are temporary.
     """
 
     def __init__(
@@ -84,10 +85,10 @@ class _KinetoProfile:
         self.stop_trace()
 
     def prepare_trace(self) -> None:
-        """Begins a new cycle: the recording of the one before is gone, unless `path` keeps it."""
+        """Begins a new cycle. The recording of the previous cycle is deleted, unless `path` keeps it."""
         from torch.profiler import ProfilerActivity
 
-        self._end()  # ends a cycle that is started again
+        self._end()  # ends the open cycle, if there is one
         self._cycle = record(
             self._path,
             self.record_shapes or self.with_flops,
@@ -128,7 +129,7 @@ class _KinetoProfile:
             self.execution_trace_observer.stop()
         self._end()
         if self.acc_events and not self._is_trace_only:
-            self.events()  # before the next cycle replaces this one
+            self.events()  # read now, before the next cycle replaces this one
 
     def toggle_collection_dynamic(self, enable: bool, activities: Iterable[ProfilerActivity]) -> None:
         from torch.profiler import ProfilerActivity
@@ -146,7 +147,7 @@ class _KinetoProfile:
 
     @property
     def trace(self) -> Trace:
-        """The last cycle as a Trace: every table, export and analysis of opspan takes it."""
+        """The last cycle as a Trace, which every table, export and analysis of opspan accepts."""
         cycle = self._prepared("asking for what it recorded")
         if self._trace is None:
             self._trace = cycle.trace if cycle.enabled else _nothing()
@@ -179,7 +180,7 @@ class _KinetoProfile:
         )
 
     def export_chrome_trace(self, path: str | os.PathLike[str], use_python_export: bool = False) -> None:
-        """Writes a Chrome trace, whatever the name; gzipped if it ends with .gz."""
+        """Writes a Chrome trace, whatever the file is called. If the name ends with .gz, the file is gzipped."""
         from opspan.views import export
 
         export(self.trace.analysed, Path(path), overwrite=True, name="chrome")
@@ -188,7 +189,7 @@ class _KinetoProfile:
         self.events().export_stacks(Path(path), metric)
 
     def export_memory_timeline(self, path: str | os.PathLike[str], device: str | None = None) -> None:
-        """Writes how much memory was in use over time: a page with a picture, or torch's form of it as JSON
+        """Writes how much memory was in use over time, as a page with a picture, or as JSON in torch's form
         (docs/profiler.md)."""
         from opspan.profiler.memory_timeline import write
 
@@ -196,12 +197,13 @@ class _KinetoProfile:
             raise ValueError("export_memory_timeline() needs profile_memory=True")
         write(self.trace, device, Path(path))
 
-    # From 2.14 on torch may write a backend's events of devices later. Here a file is complete when its export returns.
+    # From 2.14 on, torch may write events of devices after an export has returned. Here a file is complete when its
+    # export returns.
     def wait_for_exports(self) -> None:
-        """Returns at once: exports are never pending."""
+        """Returns at once, because exports are never pending."""
 
     def take_pending_cupti_export(self) -> None:
-        """Returns None: exports are never pending."""
+        """Returns None, because exports are never pending."""
 
     # --- metadata
 

@@ -1,5 +1,5 @@
-"""The argument `experimental_config=`: torch's _ExperimentalConfig. A field has its effect,
-or a warning says that it has none."""
+"""Reads the argument `experimental_config=`, which is torch's _ExperimentalConfig. If a field has no effect here, there
+is a warning."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any, Literal
 from opspan.emit import unharmed
 from opspan.emit.annotate import record_function
 
-# Fields that have no effect here: opspan always does them, or they need a device.
+# Fields that change nothing here, because opspan always does what they ask for, or because they need a device.
 _ALWAYS = ("verbose", "profile_all_threads", "disable_external_correlation")
 _DONE = ("capture_overload_names", "record_python_gc_info", "trace_only")
 GC = "Python GC"
-_OTHERS: dict[str, Any] = {"False": True, "True": False, "[]": ["x"], "''": "x"}  # another value than the default
+_OTHERS: dict[str, Any] = {"False": True, "True": False, "[]": ["x"], "''": "x"}  # for each default, another value
 
 
 def fields_of(config: object) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class GarbageCollections:
     """A range for each run of Python's garbage collector, on the thread that runs it."""
 
     def __init__(self) -> None:
-        self._range = record_function(GC)  # created now: little may be done in the middle of a collection
+        self._range = record_function(GC)  # created now, because little may be done during a collection
 
     def start(self) -> None:
         gc.callbacks.append(self._on_collection)
@@ -60,8 +60,8 @@ class GarbageCollections:
 
 
 def _places(config_type: Any) -> dict[str, int]:
-    """Returns the place of each field among the values. torch shows most fields only through pickle, and up to 2.9 in
-    another order than the arguments. So set each field once, and see which value changes."""
+    """Returns the index of each field in `_values`. torch shows most fields only through pickle. Up to torch 2.9 their
+    order there differs from the order of the arguments. So each field is set once, to see which value changes."""
     defaults = _values(config_type())
     # pybind's docstring: __init__(self: ..., profiler_metrics: list[str] = [], verbose: bool = False) -> None
     signature = (config_type.__init__.__doc__ or "").partition("\n")[0].partition(",")[2]

@@ -23,7 +23,7 @@ def tensorboard_trace_handler(
 ) -> Callable[[_KinetoProfile], None]:
     """Writes a Chrome trace of each cycle into the folder, under names that TensorBoard's profiler and HTA look for.
 
-    `worker_name` has to differ from worker to worker; without one it is the host's name and the process' number.
+    `worker_name` has to differ from worker to worker. By default it is the host's name and the process' number.
     """
 
     def handler(profiler: _KinetoProfile) -> None:

@@ -1,11 +1,11 @@
-"""torch.profiler's memory timeline: how much memory was in use over time, or each event of it.
+"""Writes torch.profiler's memory timeline: the memory in use over time, or each event that changes it.
 
     .json, .json.gz     [times in microseconds, [[0, bytes of each category ...], ...]]
     .raw.json.gz        [[time in nanoseconds, action, bytes, category], ...]
     .html               a picture of it (timeline_page.py)
 
 Torch sorts memory into parameters, gradients, activations and so on by following every tensor. Here the ranges around
-an event give its category (analysis/categories.py); without such ranges it is unknown.
+an event give its category (analysis/categories.py). Without such ranges the category is unknown.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from opspan.errors import WriteError
 from opspan.profiler.timeline_page import page
 from opspan.trace import Trace
 
-# In the order of torch's numbers, which are the columns after the first.
+# The categories in the order of torch's numbers, which is also the order of the columns after the first.
 CATEGORIES = (
     "parameter",
     "optimizer_state",
@@ -39,7 +39,8 @@ _col = pl.col
 
 @forked.elsewhere
 def write(trace: Trace, device: str | None, path: Path) -> None:
-    """Writes the form that the name of the file ends with. `device`: "cpu", "cuda:0" and the like; None is the host."""
+    """Writes the form that the end of the file's name asks for. `device` is "cpu", "cuda:0" and the like. None means
+    the host."""
     changes = changes_of(trace, device or "cpu")
     if path.suffixes[-3:] == [".raw", ".json", ".gz"]:
         _write(json.dumps([list(row) for row in changes.iter_rows()]), path)

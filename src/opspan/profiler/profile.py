@@ -98,7 +98,7 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
         self._go(self.current_action, None)
 
     def step(self) -> None:
-        """Begins the next step. The schedule is called first: if it fails, nothing has changed."""
+        """Begins the next step. The schedule is called first, so that nothing has changed if it fails."""
         self._end_step()
         following = action_of(self.schedule(self.step_num + 1))
         last, self.current_action = self.current_action, following

@@ -1,4 +1,4 @@
-"""torch.utils.tensorboard's SummaryWriter under a name that code snippets use; torch.profiler itself never had it."""
+"""Offers torch.utils.tensorboard's SummaryWriter, because code snippets import it here. torch.profiler never had it."""
 
 from __future__ import annotations
 

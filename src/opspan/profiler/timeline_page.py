@@ -1,7 +1,7 @@
-"""The picture of a memory timeline: one page with an SVG, areas of bytes over time on top of each other.
+"""Draws a memory timeline on one page with an SVG, as areas of bytes over time on top of each other.
 
-The file loads nothing, and does not grow with the recording: a column of the picture shows the moment of its time at
-which most memory was in use, so that no peak is lost.
+The page loads no other file, and does not grow with the recording. Each column of the picture covers a span of time,
+and shows the moment with the most memory in use. So every peak is visible.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from html import escape
 
 import polars as pl
 
-_COLUMNS = 1000  # of the picture: more than a screen shows would be useless
+_COLUMNS = 1000  # columns of the picture; more than a screen shows would be useless
 _LEFT, _TOP, _WIDTH, _HEIGHT = 90, 20, 1000, 420
 _TICKS = 5
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
@@ -98,13 +98,13 @@ def _picture(used: pl.DataFrame, shown: Sequence[str], peak: float, title: str) 
 
 
 def _points(used: pl.DataFrame, lasted_us: float) -> pl.DataFrame:
-    """Returns the moment with most memory in use for each column of the picture that has an event."""
+    """Returns, for each column of the picture that has an event, the moment with the most memory in use."""
     column = (_col("time_us") * (_COLUMNS - 1) // max(int(lasted_us), 1)).alias("column")
     return used.with_columns(column).sort("total", maintain_order=True).unique("column", keep="last").sort("column")
 
 
 def _area(columns: pl.Series, below: pl.Series, above: pl.Series, peak: float) -> str:
-    """Returns a path of steps: memory in use stays constant until the next event."""
+    """Returns an SVG path of steps, because memory in use stays constant until the next event."""
     scale = _HEIGHT / max(peak, 1)
     xs = [_LEFT + column * _WIDTH / _COLUMNS for column in [*columns, _COLUMNS]]
     upper = [_TOP + _HEIGHT - value * scale for value in above]

@@ -1,5 +1,5 @@
 """The tab in TensorBoard: `tensorboard --logdir log` shows the report of every trace in the folder. It needs
-`opspan[tensorboard]`; TensorBoard finds it by its entry point.
+`opspan[tensorboard]`. TensorBoard finds the tab by its entry point.
 
     plugin.py   answers TensorBoard's requests over HTTP: the only file that knows TensorBoard
     runs.py     finds the traces in the folder: runs, spans, workers

@@ -1,4 +1,4 @@
-"""The pages that were asked for: a process of its own makes each, and its parts stay in a temporary folder."""
+"""Keeps the requested pages. A separate process makes each page, and its parts stay in a temporary folder."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HEAD = "head.json"
-MOST_PAGES = 16  # to keep; the page that was not used for longest is dropped
-AT_ONCE = 2  # processes
+MOST_PAGES = 16  # pages to keep; the least recently used page is dropped
+AT_ONCE = 2  # processes that make pages
 _ERRORS = "said"  # the file of the process' stderr
 
 Files = tuple[Path, ...]
-_Key = tuple[tuple[str, int, int], ...]  # path, size and time of each file; an empty path precedes files to compare
+_Key = tuple[tuple[str, int, int], ...]  # path, size and time of each file; an empty path precedes `others`
 
 
 @dataclass
@@ -34,11 +34,11 @@ def part_file(name: str) -> str:
 
 
 class PageNotReady(Exception):
-    """The page is not ready yet; the text is shown."""
+    """The page is not ready yet. The text says what to show."""
 
 
 class PageError(Exception):
-    """These files have no page; the text says why."""
+    """These files have no page. The text says why."""
 
 
 class Pages:
@@ -46,7 +46,7 @@ class Pages:
         self._folder = Path(tempfile.mkdtemp(prefix="opspan-tensorboard-"))
         self._pages: dict[_Key, _Page] = {}  # the page used last comes last
         self._lock = threading.Lock()
-        self._ended = weakref.finalize(self, _end, self._pages, self._folder)  # at exit, too
+        self._ended = weakref.finalize(self, _end, self._pages, self._folder)  # also runs at exit
 
     def close(self) -> None:
         self._ended()
@@ -88,7 +88,7 @@ class Pages:
 
 
 def _key(files: Files, others: Files) -> _Key:
-    """Returns a key of the files. A file that was rewritten has another key, so its page is made again."""
+    """Returns a key for the files. It changes if a file is rewritten, so that the page is made again."""
     try:
         facts = [(str(path), path.stat()) for path in (*files, *others)]
     except OSError as error:
@@ -105,7 +105,7 @@ def _start(folder: Path, files: Files, others: Files) -> subprocess.Popen[bytes]
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},  # the same opspan
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},  # imports the same opspan
         )
 
 

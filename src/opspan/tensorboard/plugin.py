@@ -1,4 +1,4 @@
-"""Answers TensorBoard's requests. It loads this module by the entry point tensorboard_plugins of opspan."""
+"""Answers TensorBoard's requests. TensorBoard loads this module through opspan's entry point tensorboard_plugins."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", LogRun, Span, LogWorker)
 
-_PATIENCE_S = 10.0  # to look through the folder before a request for the runs is answered
+_PATIENCE_S = 10.0  # how long a request for the runs waits for the search of the folders
 
 
 class Opspan(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no types
@@ -35,10 +35,10 @@ class Opspan(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no 
         self._said = ""
         self._looking: threading.Thread | None = None
         self._pages = Pages()
-        self._look()  # so that is_active knows early
+        self._look()  # begins now, so that is_active has an answer soon
 
     def is_active(self) -> bool:
-        """Returns whether traces are known by now, without waiting: TensorBoard asks before it shows anything."""
+        """Returns whether traces are known yet. It does not wait, because TensorBoard asks before it shows anything."""
         self._look()
         return bool(self._runs)
 
@@ -57,7 +57,7 @@ class Opspan(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no 
     # --- the log folder
 
     def _look(self) -> threading.Thread:
-        """Looks through the folder in the background, one at a time."""
+        """Starts a thread that searches the folders for traces, unless such a thread still runs. Returns the thread."""
         looking = self._looking
         if looking is None or not looking.is_alive():
             looking = self._looking = threading.Thread(target=self._find_runs, daemon=True)
@@ -106,7 +106,7 @@ class Opspan(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no 
         return self._serve(request, part)
 
     def _serve(self, request: Request, respond: Callable[..., Response]) -> Response:
-        """Responds to a request. It names entries in the list of runs, never paths."""
+        """Responds to a request. Requests name entries in the list of runs, never paths."""
         names = {name: request.args.get(name, "") for name in ("run", "span", "worker", "against")}
         try:
             files = _worker(self._runs, names["run"], names["span"], names["worker"]).files
@@ -129,8 +129,8 @@ def _folders(context: Any) -> list[Path]:
 
 
 def _worker(runs: Iterable[LogRun], run: str, span: str = "", worker: str = "") -> LogWorker:
-    """Returns a worker by names; for a run alone its first worker. Raises KeyError with the name that does not
-    exist."""
+    """Returns a worker by its names. If only a run is named, returns its first worker. Raises KeyError with the name
+    that does not exist."""
     return _by_name(_by_name(_by_name(runs, run).spans, span).workers, worker)
 
 
@@ -144,7 +144,7 @@ def _by_name(of: Iterable[T], name: str) -> T:
 def _asset(name: str, kind: str) -> Callable[..., Any]:
     @wrappers.Request.application
     def serve(request: Request) -> Response:
-        from opspan.views.page.document import asset  # late: TensorBoard starts without the code of pages
+        from opspan.views.page.document import asset  # imported here, so that TensorBoard starts without it
 
         try:
             return _respond(request, asset(name), kind)

@@ -1,4 +1,5 @@
-"""Finds the traces in a log folder: a run is a folder, a span a cycle of the profiler's schedule, a worker a file.
+"""Finds the traces in a log folder. A run is a folder, a span is a cycle of the profiler's schedule, and a worker is a
+file.
 
 log/resnet/worker0.1700000000000000000.pt.trace.json   written by tensorboard_trace_handler
 log/resnet/report.nsys-rep                             any other file that opspan reads, recognised by content
@@ -16,8 +17,8 @@ from opspan.readers import trace_source
 from opspan.tables.cycles import HANDLED
 from opspan.tables.ranks import ranks_in_names
 
-MOST_FILES = 10_000  # to look at; a log folder may be a home folder by mistake
-TOGETHER = "all together"  # the workers of a span as the ranks of one run
+MOST_FILES = 10_000  # files to look at, because the log folder may be a home folder by mistake
+TOGETHER = "all together"  # the entry that shows all workers of a span as the ranks of one run
 _EVENTS = ".tfevents."  # TensorBoard's own files
 
 
@@ -56,25 +57,25 @@ def _traces(folder: Path) -> Iterator[Path]:
         for name in sorted(folders):
             path = Path(place, name)
             source = trace_source(path)
-            # Each capture in a folder of captures is a worker.
+            # A folder of captures is searched, because each of its captures is a worker.
             if source is not None and not source.is_folder_of_traces:
                 yield path
             else:
                 within.append(name)
-        folders[:] = within  # os.walk goes on with these
+        folders[:] = within  # os.walk goes on with these folders
         for name in sorted(files):
             looked_at += 1
             if looked_at > MOST_FILES:
                 return
             path = Path(place, name)
-            # Files with the handler's names are listed even if they are damaged: opening one shows the error.
+            # Files with the handler's names are listed even if they are damaged, and opening one shows the error.
             if _EVENTS not in name and (HANDLED.fullmatch(name) or trace_source(path) is not None):
                 yield path
 
 
 def _spans(paths: list[Path]) -> Iterator[Span]:
-    """Yields the first files of all workers, the second files of all, and so on. Files of other writers share one
-    span."""
+    """Yields the spans. The first span has the first file of each worker, the second has the second files, and so on.
+    Files of other writers share one span."""
     by_worker: dict[str, list[tuple[int, Path]]] = {}
     for path in paths:
         handled = HANDLED.fullmatch(path.name)

@@ -1,4 +1,4 @@
-"""Makes one page's parts in a process of its own: a large trace takes neither TensorBoard's time nor its memory, and a
+"""Makes the parts of one page in a process of its own. So a large trace does not cost TensorBoard time or memory, and a
 trace that ends this process does not end TensorBoard.
 
     python -m opspan.tensorboard.work FOLDER FILE... [--against FILE...]

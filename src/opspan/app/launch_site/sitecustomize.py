@@ -1,8 +1,9 @@
-"""Runs first in every Python below `opspan run --emit`, `--keep` or `--idle`: hands over to the user's sitecustomize,
-then to us.
+"""Runs first in every Python below `opspan run --emit`, `--keep` or `--idle`. It imports the user's sitecustomize, and
+then calls opspan.
 
-It is not a part of the package: its folder comes first in PYTHONPATH, and is removed from sys.path here. Any Python may
-run this file, even one that opspan does not support, such as 2.7. So it has only code that all of them understand.
+This file is not a module of the package. Its folder comes first in PYTHONPATH, and is removed from sys.path here. Any
+Python may run this file, even one that opspan does not support, such as 2.7. So it has only code that all of them
+understand.
 """
 
 import os
@@ -20,7 +21,7 @@ def _is_here(entry):  # type: (str) -> bool
 
 
 def _note(kind, text):  # type: (str, str) -> None
-    """Writes a note for `opspan run`, whose app/run_notes.py reads it."""
+    """Writes a note for `opspan run`, which reads it in app/run_notes.py."""
     try:
         number = os.open(os.environ["OPSPAN_NOTES"], os.O_WRONLY | os.O_APPEND)
         try:
@@ -32,7 +33,8 @@ def _note(kind, text):  # type: (str, str) -> None
 
 
 def _say(text):  # type: (str) -> None
-    # Names of files and errors may hold anything. opspan.printable does the same, but may not be installed.
+    # Names of files and errors may hold any character. opspan.printable escapes them in the same way, but opspan may
+    # not be installed.
     text = "".join(char if char.isprintable() or char == "\n" else ascii(char)[1:-1] for char in text)
     if sys.stderr is not None:
         try:
@@ -46,11 +48,11 @@ _this = sys.modules.pop("sitecustomize", None)
 
 try:
     try:
-        __import__("sitecustomize")  # the user's, now that this one cannot be found
+        __import__("sitecustomize")  # imports the user's module, because this file is not found any more
     except ImportError as error:
         if getattr(error, "name", "sitecustomize") != "sitecustomize":  # an import inside of the user's module failed
             raise
-finally:  # even if the user's module raises an error, which Python then reports as without us
+finally:  # runs even if the user's module raises an error, which Python then reports as without us
     if _this is not None:
         sys.modules.setdefault("sitecustomize", _this)
     _note("python", "%d.%d" % sys.version_info[:2])
