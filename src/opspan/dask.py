@@ -3,7 +3,7 @@
     with cluster("tcp://scheduler:8786", files) as (executor, at_once):
         future = executor.submit(function, argument)
 
-The executor is dask's own, as in `Ranks(executor=client.get_executor())`: the scheduler decides which worker reads a
+The executor is dask's own, as in `Ranks(executor=client.get_executor())`. The scheduler decides which worker reads a
 file, and repeats the tasks of a worker that dies. Before the first task, this module checks that the scheduler answers
 and has workers, and that the workers have the same opspan and see the files. It also ends the wait when no worker is
 left.

@@ -47,7 +47,7 @@ def _run_container(name: str, arguments: Sequence[str]) -> NoReturn:
 
 def _run_text(text: bytes, file: str, argv: list[str]) -> NoReturn:
     sys.argv = argv
-    # Resolved: python looks for a linked script's modules where the script really is.
+    # Links are followed, because python looks for a linked script's modules in the folder of the real file.
     _set_first_path(str(Path(file).resolve().parent))
     main = _new_main()
     vars(main).update(
@@ -63,7 +63,7 @@ def _run_text(text: bytes, file: str, argv: list[str]) -> NoReturn:
 
 
 def run_module(module: str, arguments: Sequence[str]) -> NoReturn:
-    """Links are followed, because python looks for a linked script's modules in the folder of the real file."""
+    """Runs `python -m MODULE ARGUMENTS`."""
     sys.argv = ["-m", *arguments]
     _new_main()
     _set_first_path(str(Path.cwd()))

@@ -1,7 +1,7 @@
 """Labels a program that was not edited. A hook in its environment starts an emitter once torch is imported. `execute`
 and `capturing` run the program, in this process or in another one.
 
-Imports nothing heavy: every Python process under `opspan run --emit` comes through here.
+Imports nothing heavy, because every Python process under `opspan run --emit` comes through here.
 """
 
 from __future__ import annotations

@@ -18,8 +18,8 @@ from opspan.printable import printable
 _SECONDS = 10.0  # the other process runs the script between two lines of Python, and one line may take long
 _READY = "start it with `opspan run --idle -- python train.py`, or call opspan.listen() in it"
 
-# The other process runs this, and its Python may lack opspan. Errors go to a file beside the script, and not to that
-# process' terminal.
+# The other process runs this script, and its Python may lack opspan. Errors go to a file beside the script, and not to
+# that process' terminal.
 _SCRIPT = """\
 def _opspan():
     import sys

@@ -6,7 +6,7 @@ Each note is a line of one file: `PID <tab> KIND <tab> TEXT`.
     4242    torch                             it has imported torch
     4242    failed  no C++ compiler was ...   it could not be labelled, recorded or made to listen
 
-Imports nothing heavy: every Python below `opspan run` comes through here.
+Imports nothing heavy, because every Python below `opspan run` comes through here.
 """
 
 from __future__ import annotations

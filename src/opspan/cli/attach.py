@@ -1,4 +1,4 @@
-"""opspan attach: records a process that runs already."""
+"""opspan attach: records a process that is already running."""
 
 from __future__ import annotations
 

@@ -64,7 +64,8 @@ def command(
 
 
 def _start_or_end(emit: launch.Emit) -> None:
-    """Starts the emitter, or ends the program, because the user does not want an hour's run without labels."""
+    """Starts the emitter. If that fails, ends the program, because the user does not want an hour's run without
+    labels."""
     from opspan.app import launch
 
     try:

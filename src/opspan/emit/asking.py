@@ -1,4 +1,4 @@
-"""The protocol between `opspan attach` and a listening process: a line of JSON each way, through a Unix socket.
+"""The protocol between `opspan attach` and a listening process. Each side sends a line of JSON through a Unix socket.
 
     {"folder": "/tmp/out", "steps": 3, "seconds": 60.0, "shapes": true, ...}      the request, sent once
     {"file": "/tmp/out/12-3.opspan", "steps": 3, "ranges": 1234, "notes": [], "ended": false}     the reply
@@ -32,7 +32,7 @@ S = TypeVar("S", "Request", "Reply")
 
 @dataclass(frozen=True)
 class Request:
-    folder: str  # absolute: the listening process may have another working directory
+    folder: str  # absolute, because the listening process may have another working directory
     steps: int  # how many to record; with 0, it records until `seconds` are over
     seconds: float  # the greatest length of the recording
     shapes: bool

@@ -28,7 +28,7 @@ _flag_before: bool | None = None  # torch's flag before the first session labell
 
 @dataclass(frozen=True)
 class Details:
-    """The details that are recorded beside the ops themselves."""
+    """The details that are recorded in addition to the ops themselves."""
 
     inputs: int  # one of the constants in observer.py, such as SIZES
     memory: bool

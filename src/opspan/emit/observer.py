@@ -333,7 +333,7 @@ def _opened(path: Path) -> int | None:
     except PermissionError:
         raise
     except OSError as error:
-        if error.errno in (errno.EMFILE, errno.ENFILE):  # too many open files: building anew would not help
+        if error.errno in (errno.EMFILE, errno.ENFILE):  # too many open files, so building again would not help
             raise ObserverError(f"{path} cannot be read ({error.strerror}): raise the limit (ulimit -n)") from error
         return None
     with open(descriptor, "rb", closefd=False) as file:  # the descriptor stays open

@@ -45,9 +45,9 @@ class emit_pyroscope:  # noqa: N801  # stands beside emit_nvtx and emit_itt
 
     Args:
         tags: labels of your own.
-        by: "phase" is forward, backward, optimizer or data; "module" the qualified name of the module that runs, in
-            forward and in backward; "step" the training step, in ranges that double (8-15, 16-31, ...): call `step()`
-            after each.
+        by: "phase" is forward, backward, optimizer or data. "module" is the qualified name of the module that runs, in
+            forward and in backward. "step" is the training step, in ranges that double (8-15, 16-31, ...). For "step",
+            call `step()` after each step.
         enabled: if False, nothing is labelled.
     """
 

@@ -90,7 +90,7 @@ class Recording:
 
     def discard(self) -> None:
         """Deletes the files of a recording that failed to start. Suppresses errors, which would hide the reason."""
-        # self.file is not used: an interrupt may have come before it was set.
+        # self.file is not used, because an interrupt may have come before it was set.
         with contextlib.suppress(OSError):
             for file in {*self._files(), *capture_files.device_files(self.folder or Path())} - self._others:
                 if file.name.startswith(f"{os.getpid()}-"):

@@ -51,7 +51,7 @@ class Session:
         self.modules = modules
         self.labels: str | None = None  # the form in use; None if nothing was labelled
         self.stats = Stats()  # of the complete session, once it has ended
-        self.gives_way = False  # whether it ends when the program enters its own session (it was put in from outside)
+        self.gives_way = False  # whether it was put in from outside, and ends to make room for a session of the program
         self.in_each_process = False  # whether each forked process gets its own session, as under `opspan exec`
         self._steps = Steps(schedule, self._turn, self._step_is_over) if schedule is not None else None
         self._ended_steps = StepMarks()

@@ -1,4 +1,5 @@
-"""libopspan_sinks.so by ctypes: the functions of native/sinks/sinks.h. `sessions` decides who may start a sink.
+"""Calls libopspan_sinks.so through ctypes: the functions of native/sinks/sinks.h. `sessions` decides who may start a
+sink.
 
 There are two handles on one library. Calls that can take long (a tool attaching, a session starting) release Python's
 lock (the GIL). Pushes and pops keep it, because releasing it would cost more than the call itself.
@@ -96,7 +97,7 @@ class CRange(ctypes.Structure):
 
 
 class Sinks:
-    """The open library; there is one per process, from `load`."""
+    """The open library. Every process has only one, which `load` returns."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

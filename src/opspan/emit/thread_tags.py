@@ -50,7 +50,7 @@ class _Thread:
 
 
 class ThreadTags:
-    """Tags of all threads; `base` is added to each thread that has tags. A forked child has no agent, and sets none."""
+    """Tags of all threads. `base` is added to each thread that has tags. A forked child has no agent, and sets none."""
 
     def __init__(self, add: _SetTag, remove: _SetTag, base: Mapping[str, str]) -> None:
         self.base = dict(base)

@@ -56,7 +56,7 @@ def _ittapi_library() -> str | None:
 
 
 def problem(sink: Sink) -> str | None:
-    """Returns what is wrong with a requested tool that does not listen; None if none was requested."""
+    """Returns what is wrong with a requested tool that does not listen, or None if no tool was requested."""
     if sink.tool is None:
         return None
     variable, function = sink.tool.variable, sink.tool.function

@@ -1,4 +1,4 @@
-"""The functions that TorchScript compiles in place of annotate and record_function: torch's own range.
+"""TorchScript compiles these functions in place of annotate and record_function. They use torch's own range.
 
 TorchScript reads the source below. It knows neither our classes nor type annotations as text, so `from __future__
 import annotations` is missing here. This module is imported when a program scripts a function that uses annotate or

@@ -1,4 +1,4 @@
-"""Finds the files that paths, folders and patterns stand for. Each file is a rank; rank2 comes before rank10.
+"""Finds the files that paths, folders and patterns stand for. Each file is a rank, and rank2 comes before rank10.
 
 A folder may be a trace itself (a capture, a result of VTune, ...). Any other folder contains traces, directly or in its
 subfolders. Files that are not traces are left out. But an unrecognised file with a name like those of the traces is

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class profile(_KinetoProfile):  # noqa: N801  # torch's name
-    """torch.profiler.profile over opspan's recorder: the same arguments and methods, plus `trace`.
+    """torch.profiler.profile, but recorded by opspan. It has the same arguments and methods, plus `trace`.
 
         with profile(schedule=schedule(wait=1, warmup=1, active=3), on_trace_ready=handler) as prof:
             for batch in loader:
