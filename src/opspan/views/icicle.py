@@ -51,7 +51,7 @@ def icicle(stack_tree: StackTree, column: str) -> Icicle:
         # Boxes as long as the first that is left out are left out, too: so no box stays without the box around it.
         least = int(tree["ns"].top_k(MOST_BOXES + 1).min()) + 1  # type: ignore[arg-type]
     shown = tree.filter(_col("ns") >= least)
-    rest = tree.filter(_col("ns") < least).group_by("parent").agg(pl.len(), _col("ns").sum())
+    rest = tree.filter(_col("ns") < least).group_by("parent", maintain_order=True).agg(pl.len(), _col("ns").sum())
     rest = rest.filter(_col("ns") >= whole_ns * LEAST_SHARE)  # so much time is only below a box that is shown
     boxes: list[Box] = []
     # For each box, the x where the next box inside it begins, and the level of the box.
@@ -72,11 +72,11 @@ def icicle(stack_tree: StackTree, column: str) -> Icicle:
 def _tree(stack_tree: StackTree, column: str) -> pl.DataFrame:
     """Returns node, parent, level, frame, kind, count, ns (with all inside): processes, their threads, their stacks."""
     stacks = stack_tree.stacks.with_columns(totals(stack_tree.stacks["parent"], stack_tree.stacks[column]).alias("ns"))
-    roots = stacks.filter(level=0).group_by("root").agg(_col("ns").sum())
+    roots = stacks.filter(level=0).group_by("root", maintain_order=True).agg(_col("ns").sum())
     threads = stack_tree.roots.join(roots, on="root", how="left").with_columns(
         _col("ns").fill_null(0), process_node=pl.struct("rank", "pid").rank("dense").cast(pl.Int64) - 1
     )
-    processes = threads.group_by("process_node").agg(_col("process").first().alias("frame"), _col("ns").sum())
+    processes = threads.group_by("process_node", maintain_order=True).agg(_col("process").first().alias("frame"), _col("ns").sum())
     first = processes.height
     second = first + threads.height
     node = _col("stack").cast(pl.Int64) + second
