@@ -1,4 +1,5 @@
-// Caches of a thread, by file: ids of runs of words, and the units that hold fields which ranges share.
+// Caches of one thread. They keep, for each capture file, the ids of runs of words and the units with fields that
+// ranges share.
 #pragma once
 
 #include <algorithm>
@@ -17,14 +18,14 @@ struct Ids {
   uint32_t third = 0;
 };
 
-// A cache of entries, each of which belongs to one `file`; new entries replace old ones. An entry begins as zeros, and
-// lies within a few places of the one that its hash selects. With only two such places, a tenth of 300 entries had
-// none, and had to be looked up elsewhere each time.
+// A cache of entries, each of which belongs to one `file`; new entries replace old ones. A new entry is all zeros. The
+// hash of an entry selects a slot of the table; the entry is in that slot or in one of the next three. With only two
+// slots to choose from, a tenth of 300 entries found no free one, and was looked up elsewhere each time.
 template <class Entry, size_t kPlaces>
 class Table {
  public:
   struct Slot {
-    Entry* entry;   // the entry, or the place for a new one; null: there is no memory
+    Entry* entry;   // the entry that was found, or the one to overwrite; null if there is no memory
     bool is_known;  // the entry was found
   };
 
@@ -48,7 +49,7 @@ class Table {
   }
 
  private:
-  // Allocates pages of zeros; those that are never touched take no memory.
+  // Allocates zeroed pages. Pages that are never touched take no memory.
   bool allocate() {
     entries_ = static_cast<Entry*>(std::calloc(kPlaces, sizeof(Entry)));
     return entries_;
@@ -59,8 +60,8 @@ class Table {
 
 class IdCache {
  public:
-  // Returns the ids of a run of words. `what` tells runs of several meanings apart. `make` is called if the words are
-  // not known, or too many.
+  // Returns the ids of a run of words. `what` says what the words mean, so equal words with two meanings have different
+  // ids. `make` is called if the words are not known, or if there are too many words.
   template <class Make>
   Ids get(uint32_t file, uint32_t what, const int64_t* words, size_t count, Make&& make) {
     if (count > kWords) return make();
@@ -100,7 +101,7 @@ struct Model {
   uint32_t unused[5];  // fills a cache line
 };
 
-// The model of an op with these inputs, found by their digest before anything is looked up for them.
+// The model of ops with these inputs. It is found by the digest of the inputs, before anything else is looked up.
 struct InputsModel {
   Digest inputs;
   uint64_t model;  // number of the unit

@@ -13,8 +13,9 @@ constinit Pace g_pace;
 
 namespace {
 
-// Returns whether the processor's counter runs at one constant rate (its "invariant TSC" bit) and the kernel, which has
-// compared the counters of all processors, keeps its own time by it.
+// Returns whether the processor's counter can be used. It must run at one constant rate (its "invariant TSC" bit), and
+// the kernel must use it as its own clock source. The kernel does so only after it has compared the counters of all
+// processors.
 bool is_fit() {
 #if defined(__x86_64__)
   unsigned a = 0, b = 0, c = 0, d = 0;

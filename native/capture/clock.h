@@ -1,10 +1,11 @@
-// Gives the time of CLOCK_MONOTONIC at less than half of its cost: that clock is read once a millisecond, and the
+// Gives the time of CLOCK_MONOTONIC at less than half of its cost. CLOCK_MONOTONIC is read once a millisecond, and the
 // processor's counter (TSC) measures the time since the last reading.
 //
 // Each reading corrects the counter, so its errors do not last. If a virtual machine moves, if two processors' counters
 // differ or if a laptop sleeps, the next reading sets the time right, and the counter's pace is measured again within a
-// tenth of a second. Until then times are off by some milliseconds, otherwise by some nanoseconds. The times of one
-// clock never go back. Where the counter is not fit for this, and until its pace is known, the system gives each time.
+// tenth of a second. Until then, times are wrong by some milliseconds; normally they are wrong by some nanoseconds. The
+// times of one clock never go back. If the counter cannot be used, or while its pace is not known yet, each time comes
+// from the system.
 //
 // A clock belongs to one thread; the pace is shared by the process.
 #pragma once
@@ -43,7 +44,7 @@ struct Machine {
 // Checks, once and before clocks are used, whether this machine's counter runs at one pace on all processors.
 void check_counter();
 
-// The length of a tick: `scale` is in nanoseconds times 2^32; 0: not known (yet).
+// The length of a tick. `scale` is in units of 2^-32 ns; 0 means that it is not known (yet).
 struct Pace {
   std::atomic<bool> is_fit{false};
   std::atomic<uint64_t> scale{0};
@@ -71,7 +72,8 @@ class BasicClock {
     int64_t ns = 0;
   };
 
-  // Reads counter and clock three times and returns the fastest reading: the thread may be interrupted between the two.
+  // Reads the counter and the clock three times and returns the fastest pair of readings, because the thread may be
+  // interrupted between the two readings of a pair.
   static Reading read_both() {
     Reading best;
     uint64_t least = ~uint64_t{0};
@@ -89,7 +91,7 @@ class BasicClock {
   [[gnu::cold, gnu::noinline]] int64_t synchronize();
   void measure(const Reading& now);
 
-  uint64_t ticks_ = 0;  // at the last reading; the counter serves for the next span_ ticks
+  uint64_t ticks_ = 0;  // the counter when the clock was last read; only the counter is read for the next span_ ticks
   uint64_t span_ = 0;   // 0: the system gives each time
   uint64_t scale_ = 0;
   int64_t ns_ = 0;
@@ -120,8 +122,8 @@ int64_t BasicClock<Source>::synchronize() {
   return ns_;
 }
 
-// A pace is accepted when two consecutive windows of a thread agree on it to a thousandth: a disturbance of the counter
-// affects only one of them. The known pace is dropped as soon as any thread's window disagrees.
+// A pace is accepted when two consecutive windows of a thread agree on it to a thousandth, because a disturbance of the
+// counter affects only one of them. The known pace is dropped as soon as any thread's window disagrees.
 template <class Source>
 void BasicClock<Source>::measure(const Reading& now) {
   uint64_t known = pace_->scale.load(std::memory_order_relaxed);

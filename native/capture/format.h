@@ -1,9 +1,9 @@
 // The bytes of a capture file. docs/formats/capture.md describes them in words; src/opspan/readers/capture reads them.
 //
-// A file is one header page, then chunks. A chunk belongs to one thread (events) or to the process (strings).
-// Events are units of one cache line, or of half of one where that is enough (halves.h), so a reader takes a whole file
-// as an array of 64-bit words and a writer never shares a line with another thread. The first word of a unit is written
-// last: a unit whose kind is 0 has not been written yet, whatever happened to the process.
+// A file is one header page, then chunks. A chunk belongs to one thread (events) or to the process (strings). Each
+// event is a unit of one cache line, or of half a line if that is enough (halves.h). So a reader can treat a file as
+// one array of 64-bit words, and two threads never write to the same line. The first word of a unit is written last. So
+// a unit whose kind is 0 was not written completely, even if the process was killed.
 #pragma once
 
 #include <cstddef>
@@ -44,18 +44,18 @@ struct FileHeader {
   uint32_t reserved;
   char host[64];            // NUL-terminated
   char command_line[3072];  // arguments, each ended by NUL, then one more NUL
-  // The recording that this file belongs to: open_monotonic_ns and pid of the process that started it; a fork has its
-  // parent's values. 0: the file is older than this field.
+  // The recording that this file belongs to: open_monotonic_ns and pid of the process that started it; a forked process
+  // has its parent's values. 0 means that the file is older than this field.
   int64_t session_ns;
   uint32_t session_pid;
   uint32_t segment;  // number in a rolling recording, from 1 on; 0: the file is the whole recording of its process
-  // NAME=value, each ended by NUL, then one more NUL: the variables that tell the process its rank (kRankVariables),
-  // and nothing else of its environment. Empty: there are none, or the file is older than this field.
+  // The environment variables that tell the process its rank (kRankVariables), and no others. Each is NAME=value, ended
+  // by NUL; one more NUL follows the last. Empty if there are none, or if the file is older than this field.
   char environment[832];
 };
 static_assert(sizeof(FileHeader) <= kPage);
 
-enum class ChunkKind : uint32_t { kUnits = 1, kStrings = 2, kHalves = 3 };  // kUnits: before short units existed
+enum class ChunkKind : uint32_t { kUnits = 1, kStrings = 2, kHalves = 3 };  // kUnits: in files without short units
 
 // A chunk starts with these 64 bytes, at a multiple of kPage. The next chunk starts at this offset + bytes.
 struct ChunkHeader {
@@ -70,13 +70,13 @@ struct ChunkHeader {
 };
 static_assert(sizeof(ChunkHeader) == kUnitBytes);
 
-// In a string chunk, entries follow the header back to back, each padded to 8 bytes:
-//   uint32 length + 1 (0: no more entries), uint32 id, bytes.
-// Ids count up from 1 over the whole file; id 0 is "none". Text is UTF-8 when its producer was well behaved.
+// In a string chunk, entries follow the header without gaps. An entry is a uint32 (the length + 1; 0 means that no more
+// entries follow), a uint32 id, and the bytes, padded to 8 bytes in all. Ids count up from 1 over all chunks of the
+// file; id 0 means "none". The bytes should be UTF-8, but a program can pass others.
 
 enum class Unit : uint8_t {
   kNone = 0,
-  kRange = 1,      // nested on its thread; its end is written into it
+  kRange = 1,      // nested on its thread; the end is written into this unit later
   kAsync = 2,      // start/end range or overlapped task: ends with a kEnd unit, on any thread
   kMark = 3,       // start only
   kEnd = 4,        // ends the kAsync or kFrame with this id, or the kRange (owner_tid, owner_unit)
@@ -123,23 +123,23 @@ inline constexpr uint16_t kValueUint = 2;
 inline constexpr uint16_t kValueDouble = 3;
 inline constexpr uint16_t kValueMask = 3;
 inline constexpr uint16_t kHasColor = 4;
-inline constexpr uint16_t kHasForward = 8;   // forward_tid is valid; 0 in it: the forward thread is not known
+inline constexpr uint16_t kHasForward = 8;   // forward_tid is valid; it is 0 if the forward thread is not known
 inline constexpr uint16_t kForeignEnd = 16;  // on kEnd: owner_tid and owner_unit are set, id is not
 inline constexpr uint16_t kOwnerById = 32;   // on kAttribute: owner is a kIds unit, whose id says what it belongs to
-// On kRange of kNvtx and kItt: an op of opspan's own, in its domain, with the fields of its label as for kTorch. On ITT
-// its id is (id, label::kTag, 0), and `parent` is the number of its parent, with the bit kUsersParent if that is a
-// user's range; 0: it has no parent.
+// Set on a kRange of kNvtx or kItt if it is an op that opspan labelled, in opspan's domain. The fields of its label are
+// as for kTorch. On ITT, the id is (id, label::kTag, 0), and `parent` is the number of the parent range, with the bit
+// kUsersParent if the parent is a user's range; 0 means that there is no parent.
 inline constexpr uint16_t kHasLabel = 64;
 inline constexpr uint64_t kUsersParent = uint64_t{1} << 63;
-// On kRange of kTorch: types, strides and values of the op's inputs are known. They stand in fields that ops do not use
-// otherwise.
+// Set on a kRange of kTorch if types, strides and values of the op's inputs are known. They are in fields that ops do
+// not use otherwise.
 inline constexpr uint16_t kHasInputs = 128;
-// On kRange of kTorch without kHasForward: `stack` holds the Python functions that the op was called in.
+// Set on a kRange of kTorch that has no kHasForward: `stack` is then the Python functions that the op was called in.
 inline constexpr uint16_t kHasStack = 256;
-// On kRange of kTorch: the part of the name behind its last point is the op's overload: aten::add.Tensor.
+// Set on a kRange of kTorch if the part of the name after its last point is the op's overload, as in aten::add.Tensor.
 inline constexpr uint16_t kHasOverload = 512;
 
-// The owner of an attribute of the whole thread, and of a kIds that kOwnerById refers to.
+// The owner's number if an attribute belongs to the thread itself, or to a kIds that kOwnerById refers to.
 inline constexpr uint64_t kNoOwner = ~uint64_t{0};
 
 struct Event {
@@ -268,8 +268,8 @@ struct SchemaEntry {
 };
 static_assert(sizeof(SchemaEntry) == 40);
 
-// Payloads that name a schema hold integers as they are. In place of a registered string's handle (entry type 80)
-// stands its string id as uint64, and in place of a C string's pointer (types 75 to 78) the string id of a copy:
-// handles and pointers mean nothing once the process is gone.
+// Payloads that name a schema hold integers unchanged. A registered string's handle (entry type 80) is replaced by its
+// string id, as a uint64. A C string's pointer (types 75 to 78) is replaced by the string id of a copy. Handles and
+// pointers mean nothing once the process has ended.
 
 }  // namespace opspan::capture

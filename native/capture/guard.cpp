@@ -13,8 +13,8 @@
 namespace opspan::capture {
 namespace {
 
-// The mapped pieces of files, for the signal handler, which must not lock or allocate. When the table is full, further
-// pieces are not guarded.
+// The parts of files that are mapped. The signal handler reads this table, because it must not lock or allocate. When
+// the table is full, further parts are not guarded.
 struct Range {
   std::atomic<uintptr_t> begin{0};  // 0: free; written last, and cleared first
   std::atomic<size_t> bytes{0};
@@ -75,7 +75,8 @@ void on_bus_error(int signal, siginfo_t* info, void* context) {
   if (g_previous.sa_flags & SA_SIGINFO) return g_previous.sa_sigaction(signal, info, context);
   if (g_previous.sa_handler == SIG_IGN && !is_fault) return;
   if (g_previous.sa_handler != SIG_DFL && g_previous.sa_handler != SIG_IGN) return g_previous.sa_handler(signal);
-  // Acts as if this handler were not installed: a fault repeats once it returns, and a sent signal is sent again.
+  // Acts as if this handler were not installed. A fault happens again once the handler returns; a signal that a process
+  // sent is sent again.
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
   sigaction(SIGBUS, &standard, nullptr);

@@ -1,5 +1,5 @@
-// Units in a chunk of halves: the layout of those that take half a line, which events fit into them, and how they are
-// written and ended.
+// Units in a chunk of halves (ChunkKind::kHalves). This file has the layout of the units that take half a cache line,
+// tests whether an event fits into one, and writes and ends units.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,9 @@
 
 namespace opspan::capture {
 
-// Half of a cache line. A full unit takes two, and its number is that of the first one; a Short, a Like or a Block
-// takes one. A full unit begins at a line: if it follows a single half, the other half of that line stays empty.
+// Half of a cache line. A full unit takes two halves and has the number of the first; a Short, a Like or a Block takes
+// one half. A full unit begins at the start of a line. If a single half comes before it, the other half of that line
+// stays empty.
 struct alignas(kHalfBytes) Half {
   uint64_t words[4];
 };
@@ -35,14 +36,15 @@ inline constexpr uint8_t kShortForward = 32;    // kHasForward
 inline constexpr uint8_t kShortStack = 64;      // kHasStack
 inline constexpr uint8_t kShortOverload = 128;  // kHasOverload
 
-// A range in half a line that shares its other fields with a kModel. The second range with the same fields writes the
-// kModel, which is a kRange without times, value, id and `extra`; this range and later ones refer to it. An id or value
-// of 2^32 or more needs a full unit.
+// A range in half a line that shares the rest of its fields with a kModel: a kRange without times, value, id and
+// `extra`. The kModel is written when the second range with the same fields comes. This range and later ones are Likes,
+// which refer to it. A range whose id or value is 2^32 or more needs a full unit.
 struct Like {
   uint8_t kind;  // Unit::kLike
   uint8_t what;  // kValueMask of the flags
   uint16_t took_high;
-  uint32_t model;  // lower bits of the model's number: the nearest unit before this one whose number ends so
+  // Lower bits of the model's number; the model is the nearest earlier unit whose number ends with these bits.
+  uint32_t model;
   int64_t start_ns;
   uint32_t took;   // as in Short
   uint32_t extra;  // forward_tid or stack; for kHasLabel on ITT the lower bits of the parent
@@ -67,7 +69,7 @@ inline uint64_t value_of(const Event& event) {
   return event.flags & kValueMask ? static_cast<uint64_t>(event.range.value) : 0;
 }
 
-// A range of torch's that has only the fields of a Short. Its id and value may be too large for one.
+// A range of torch's that has only the fields of a Short. Its id and value may be too large for a Short.
 struct BriefRange {
   uint16_t flags;  // only those in kBriefFlags
   uint32_t name;
@@ -156,8 +158,8 @@ inline Event model_of(const SharedFields& shared) {
   return event;
 }
 
-// Writes word by word: the event was just written in words, and a wider load would wait for those stores. The first
-// word is written last.
+// Copies the event word by word. Its words were stored just before, and a wider load would wait for those stores. The
+// first word is written last.
 inline void write_full(Half* at, const Event& event) {
   for (size_t i = 0; i < std::size(event.words); ++i) {
     __atomic_store_n(&at->words[0] + 1 + i, event.words[i], __ATOMIC_RELAXED);
@@ -172,7 +174,7 @@ inline void write_half(Half* at, uint64_t first, uint64_t second, uint64_t third
   __atomic_store_n(&at->words[0], first, __ATOMIC_RELEASE);
 }
 
-// Writes the words that Short and Like have in the same places.
+// Writes the words that a Short and a Like have in common.
 inline void write_range(Half* at, Unit kind, uint64_t what, uint64_t upper, int64_t start_ns, uint64_t extra,
                         int64_t value, uint64_t id) {
   write_half(at, upper << 32 | what << 8 | static_cast<uint64_t>(kind), static_cast<uint64_t>(start_ns), extra << 32,
@@ -191,7 +193,7 @@ inline void write_like(Half* at, const Event& event, uint64_t model, uint32_t ex
               event.range.value, event.range.id);
 }
 
-// Writes a range whose model has `extra` in the field in which a BriefRange has it.
+// Writes a BriefRange as a Like. The model must use the field `extra` for the same value as the BriefRange.
 inline void write_like(Half* at, const BriefRange& range, uint64_t model) {
   write_range(at, Unit::kLike, range.flags & kValueMask, model & 0xffffffff, range.start_ns, range.extra, range.value,
               range.id);

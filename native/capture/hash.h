@@ -1,5 +1,5 @@
-// Hashes of texts and of runs of words: hash_of for tables that compare their keys in full, Digest for those that do
-// not.
+// Hashes texts and runs of words. hash_of is for tables that compare their keys in full; Digest is for tables that
+// compare only the hashes.
 #pragma once
 
 #include <cstddef>
@@ -25,8 +25,8 @@ uint64_t load(const char* from) {
   return value;
 }
 
-// Hashes eight bytes at a time. The last word overlaps the one before, because copying a rest of unknown length into a
-// word stalls.
+// Hashes a text in words of eight bytes. The last word overlaps the word before it, because it is slow to copy an
+// unknown number of bytes into a word.
 inline uint64_t hash_of(std::string_view text, uint64_t seed = 0) {
   const size_t size = text.size();
   const char* at = text.data();

@@ -1,4 +1,5 @@
-// Log, its slow part: how a thread joins a file, gets room in it, and ends ranges in chunks that it has left.
+// The slow part of Log: a thread joins a file, gets room in the file, and ends ranges in chunks that it no longer
+// writes to.
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -50,7 +51,8 @@ void Log::leave_chunk() {
   }
 }
 
-// Leaves for the next segment. Ranges that are open here are ended here later, unless this segment is dropped first.
+// Leaves this segment for the next one. Ranges that are open in this segment are ended in it later, unless it is
+// dropped first.
 void Log::leave_segment(uint32_t oldest) {
   chunk_.halves = number_ - chunk_.first;  // later units go to other chunks
   leave_chunk();
@@ -63,8 +65,8 @@ void Log::leave_segment(uint32_t oldest) {
   old_.erase(dropped, old_.end());
 }
 
-// Begins the next segment, unless another thread was first. This log moves there at its next event: the event that is
-// being written has its texts in the current segment.
+// Begins the next segment, unless another thread has already begun it. This log moves to it with its next event,
+// because the texts of the current event are in the current segment.
 void Log::roll(int64_t ns) {
   Process& p = process();
   DroppedSegments dropped;
@@ -79,13 +81,13 @@ void Log::attach(std::shared_ptr<Session> session, uint32_t epoch, uint32_t olde
     leave_segment(oldest);
   } else if (session != session_) {
     detach();
-    tid_ = static_cast<uint32_t>(syscall(SYS_gettid));  // a fork has another one
+    tid_ = static_cast<uint32_t>(syscall(SYS_gettid));  // a forked process has another thread id
     owner_ = uint64_t{session->recording} << 32 | ++process().serials;
   }
   session_ = std::move(session);
   file_ = session_->id;
   due_ns_ = session_->due_ns;
-  if (session_->full) limit_ = next_;  // open ranges can still be ended, and losses are counted
+  if (session_->full) limit_ = next_;  // stops new units; open ranges can still be ended, and lost units are counted
 }
 
 Log* open_log(uint32_t writer) {
@@ -104,7 +106,7 @@ Log* open_log(uint32_t writer) {
   return log;
 }
 
-// Makes the next part of the chunk writable: as much as is worth fetching at a time.
+// Fetches the next part of the chunk, so that units can be written to it. A part has kAheadBytes or fewer.
 void Log::fetch_next_part() {
   auto* base = reinterpret_cast<Half*>(chunk_.header());
   Half* from = limit_ ? limit_ : base;
@@ -182,7 +184,7 @@ void Log::append_end(const Place& place, int64_t end_ns) {
 }
 
 void end_slowly(const Place& place, int64_t end_ns) {
-  // A fork that has written nothing yet opens no file for an end alone.
+  // If this is a forked process that has not opened its own file yet, the end is dropped: it is not worth a file.
   if (g_forked[place.writer].load(std::memory_order_relaxed)) return;
   Log* log = capture::log(place.writer);
   if (!log) return;

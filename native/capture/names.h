@@ -1,5 +1,5 @@
 // The names of ops that a thread has seen, each with a value: a tool's handle, or an id in a file. Nearly every range
-// looks up a name, so an entry fills one cache line and is compared sixteen letters at a time.
+// looks up a name, so an entry fills one cache line, and sixteen letters are compared in one step.
 #pragma once
 
 #include <cstddef>
@@ -18,8 +18,8 @@
 
 namespace opspan::capture {
 
-// Names are read sixteen letters at a time. A read may go past the end of a text, though never past its page; the
-// letters behind the end are ignored.
+// The number of letters that are read in one step. A read may go past the end of a text, but never past the end of its
+// memory page. The letters after the text are ignored.
 inline constexpr size_t kLetters = 16;
 
 #ifdef OPSPAN_READS_PAST_ENDS
@@ -88,7 +88,7 @@ inline void add_text(Digest& digest, const char* text) {
 
 // The name of an op, prepared for being looked up.
 struct OpName {
-  static constexpr char kEngine[] = "autograd::engine::evaluate_function: ";  // names of Kind::kEngine begin with it
+  static constexpr char kEngine[] = "autograd::engine::evaluate_function: ";  // begins names of Kind::kEngine
 
   const char* text;
   const char* key;  // the name behind kEngine
@@ -104,8 +104,8 @@ struct OpName {
   }
 };
 
-// A cache from names to values of up to eight bytes. It holds two names a place, drops the older of them for a new one,
-// and ignores long names.
+// A cache from names to values of up to eight bytes. Each slot holds two names; a new name replaces the older of them.
+// Long names are not stored.
 template <class Value>
 class Names {
  public:

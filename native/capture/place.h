@@ -19,7 +19,7 @@
 
 namespace opspan::capture {
 
-// Says where a unit is, so that it can be ended later. Copy it freely; an outdated one is harmless.
+// Says where a unit is, so that it can be ended later. Copy it freely; an outdated Place does no harm.
 struct Place {
   uint64_t owner = 0;    // Log::owner_ of the log it was written to; 0: nothing was written
   uint64_t number = 0;   // the unit's number on its thread

@@ -21,8 +21,8 @@ struct MappedChunk {
 };
 
 struct Writer {
-  std::shared_ptr<Session> session;  // null: off, or this is a fork that has written nothing yet
-  std::shared_ptr<Session> parent;   // in such a fork: the session of its parent process
+  std::shared_ptr<Session> session;  // null: off, or a forked process that has written nothing yet
+  std::shared_ptr<Session> parent;   // in such a forked process: the session of its parent
   std::unique_ptr<Ring> ring;        // for a rolling recording; `session` is its newest segment
 
   // Returns whether a thread that has joined this session may still write to it.
@@ -44,16 +44,16 @@ struct Process {
 
   void new_epoch(uint32_t writer) { g_epochs[writer].store(++epochs ? epochs : ++epochs, std::memory_order_release); }
   void unmap(void* base, size_t bytes);
-  // Detaches this process from the files of a recording: threads that sleep keep empty memory in place of their chunks.
+  // Detaches this process from the files of a recording. The chunks of threads that sleep become empty memory.
   void detach(Session& session);
   void roll_if_due(uint32_t writer, int64_t now_ns, DroppedSegments& dropped);
 };
 
 Process& process();
 
-inline constinit std::atomic<bool> g_forked[kWriters] = {};  // true in a fork that has written nothing yet
+inline constinit std::atomic<bool> g_forked[kWriters] = {};  // true in a forked process that has written nothing yet
 
-// Opens a fork's own file, at its first event. Requires the mutex.
+// Opens the own file of a forked process, at its first event. Requires the mutex.
 void continue_after_fork(Process& p, uint32_t writer);
 
 }  // namespace opspan::capture

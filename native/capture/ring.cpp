@@ -23,7 +23,7 @@ Ring::Ring(const KeepLimits& limits, std::shared_ptr<Session> first) : limits_(l
   segments_.push_back({std::move(first), 0});
 }
 
-// Returns a size at which many threads with a chunk each do not fill a segment before they have written to it.
+// Returns a chunk size so small that the first chunks of many threads do not fill a segment.
 size_t Ring::chunk_bytes(const KeepLimits& limits) {
   if (!limits.bytes) return kLastChunkBytes;
   return std::clamp(std::bit_floor(static_cast<size_t>(limits.bytes) / kSegments / 16), kPage * 4, kLastChunkBytes);
@@ -52,7 +52,7 @@ void Ring::drop_oldest(DroppedSegments& dropped) {
   segments_.pop_front();
 }
 
-// Frees space on a full disk: it is better to keep less than was asked for than to record nothing more.
+// Frees space on a full disk. It is better to keep less than was asked for than to stop recording.
 bool Ring::make_room(DroppedSegments& dropped) {
   if (holds_ || segments_.size() < 2) return false;
   drop_oldest(dropped);

@@ -1,8 +1,8 @@
-// A rolling recording, which keeps only its latest part, in a row of files. Each file, a segment, is a Session; a
-// thread moves on to the newest one at its next event, as it does to the file of another recording.
+// A rolling recording keeps only its latest part, in a sequence of files. Each file is called a segment and is a
+// Session. A thread moves to the newest segment at its next event, just as it moves to the file of a new recording.
 //
-// Units of a thread and texts are numbered on from one segment to the next, so the segments read like one file that was
-// cut into pieces. A range that is open when its thread moves on is ended in the segment in which it began, for as long
+// The numbers of a thread's units and of texts continue from one segment to the next, so a reader can join the segments
+// into one file. A range that is open when its thread moves on is ended in the segment in which it began, for as long
 // as that segment is kept.
 #pragma once
 
@@ -16,7 +16,8 @@
 
 namespace opspan::capture {
 
-// The oldest segment is dropped once the others hold what is to be kept. So up to two segments more than that are kept.
+// The number of segments that hold the part to keep. The oldest segment is dropped once the later ones hold that part,
+// so up to two segments more than this number exist.
 inline constexpr int kSegments = 16;
 inline constexpr int64_t kRetryNs = 100'000'000;  // ns until the next attempt, after a segment could not be opened
 
@@ -40,11 +41,11 @@ class Ring {
  public:
   Ring(const KeepLimits& limits, std::shared_ptr<Session> first);
 
-  // Begins the next segment, with this id, if that is due, and drops segments that are no longer needed. Returns the
+  // Begins the next segment, with this id, if it is time for one. Drops segments that are no longer needed. Returns the
   // newest segment.
   const std::shared_ptr<Session>& roll(uint32_t id, int64_t now_ns, DroppedSegments& dropped);
   void step() { ++steps_; }
-  // Drops no segment while it is held: somebody copies them.
+  // Sets whether segments are held. No segment is dropped while they are, because somebody copies them.
   void hold(bool on, DroppedSegments& dropped);
 
   bool is_due(int64_t now_ns) const;

@@ -1,5 +1,5 @@
-// Prints a line on standard error. It may contain names that others chose, so every byte other than plain ASCII is
-// shown as an escape: a terminal must not obey it.
+// Prints a line on standard error. The line may contain names that others chose, so every byte other than plain ASCII
+// is printed as an escape. Otherwise a name could control the terminal.
 #pragma once
 
 #include <unistd.h>

@@ -27,7 +27,7 @@ int64_t clock_ns(clockid_t clock) {
   return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
-// Returns the UTC time of `*monotonic_ns`, as exactly as neighbouring readings of the two clocks can tell.
+// Reads both clocks at one moment. Writes the time of CLOCK_MONOTONIC to `*monotonic_ns` and returns the UTC time.
 int64_t clock_pair(int64_t* monotonic_ns) {
   int64_t before = clock_ns(CLOCK_MONOTONIC);
   int64_t utc = clock_ns(CLOCK_REALTIME);
@@ -35,7 +35,8 @@ int64_t clock_pair(int64_t* monotonic_ns) {
   return utc;
 }
 
-// Like posix_fallocate, but a file size limit is an error like any other instead of a SIGXFSZ that ends the program.
+// Does what posix_fallocate does, but returns an error at a file size limit. posix_fallocate would raise SIGXFSZ there,
+// which ends the program.
 int reserve(int fd, uint64_t offset, size_t bytes) {
   rlimit limit;
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && offset + bytes > limit.rlim_cur) {
@@ -88,8 +89,8 @@ bool Session::is_ours(int fd) const {
   return fd >= 0 && fstat(fd, &status) == 0 && status.st_dev == device_ && status.st_ino == inode_;
 }
 
-// Returns the file's descriptor, opened again if necessary: a program that becomes a daemon closes descriptors that it
-// does not know, and the number may belong to another file by now.
+// Returns the file's descriptor, and opens the file again if necessary. A program that becomes a daemon closes
+// descriptors that it does not know, and another file may have the number by now.
 int Session::descriptor() {
   if (is_ours(fd_)) return fd_;
   fd_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
@@ -239,7 +240,7 @@ char* Session::add_string_chunk(size_t need) {
   size_t least = (sizeof(ChunkHeader) + need + kPage - 1) / kPage * kPage;
   size_t last = string_chunks_.empty() ? kFirstStringChunkBytes / 2 : string_chunks_.back().bytes;
   size_t preferred = std::min({last * 2, kLastStringChunkBytes, most_chunk_bytes});
-  // add_chunk halves the size until it fits, so it is the least size times a power of two.
+  // The size is `least` times a power of two, because add_chunk halves it until it fits.
   size_t bytes = least;
   while (bytes < preferred) bytes *= 2;
   Mapping chunk = add_chunk(ChunkKind::kStrings, bytes, least, 0, 0);
@@ -250,7 +251,8 @@ char* Session::add_string_chunk(size_t need) {
   return string_next_;
 }
 
-// Ids continue over weeks of segments and may begin again at 1; segments with the same ids are gone by then.
+// Ids continue from segment to segment. After some weeks they may begin again at 1; by then, the segments with the same
+// ids have been deleted.
 uint32_t Session::next_string() {
   uint32_t number = shared_->next_string++;
   return number ? number : shared_->next_string++;

@@ -14,17 +14,19 @@
 
 namespace opspan::capture {
 
-// A thread's first chunk is a page, for programs that make many threads; each further one is four times as large.
+// A thread's first chunk is only one page, because some programs make many threads. Each further chunk is four times as
+// large as the one before.
 inline constexpr size_t kFirstChunkBytes = kPage;
 inline constexpr size_t kLastChunkBytes = 4 << 20;
 inline constexpr size_t kFirstStringChunkBytes = 32 << 10;
 inline constexpr size_t kLastStringChunkBytes = 1 << 20;
 
-// The number of zeros that are written ahead of the units, which are written through memory. On ext4 the zeros make one
-// large page in the page cache, which the first touch maps whole: a unit costs 12 ns then, 15 ns with 64 KiB at a time,
-// and 69 ns if pages are only touched. (1 MiB saves one more, and stops the program for longer. On tmpfs it is 50 ns
-// either way, and MADV_POPULATE_WRITE is no better than touching.) Stores that bypass the cache take 62 ns instead of
-// 39, as a unit gets its end later; units that a thread collects first cost 42 ns, and `kill -9` would lose them.
+// The number of zeros that are written to the file ahead of the units. (The units are written through mapped memory.)
+// On ext4 the zeros make one large page in the page cache, and the first access maps all of that page. A unit then
+// costs 12 ns, against 15 ns with 64 KiB of zeros, and 69 ns if pages are only touched. (1 MiB saves one more ns, but
+// stops the program for longer. On tmpfs a unit costs 50 ns with or without zeros, and MADV_POPULATE_WRITE is no faster
+// than touching.) Stores that bypass the cache cost 62 ns instead of 39, because a unit gets its end later. If a thread
+// collected units before it wrote them, a unit would cost 42 ns, and `kill -9` would lose the collected units.
 inline constexpr size_t kAheadBytes = 256 << 10;
 
 struct Mapping {
@@ -36,7 +38,7 @@ struct Mapping {
 inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
 struct Session {
-  // `parent` is the header of the file that this fork continues; null if the process is not a fork.
+  // `parent` is the header of the parent's file if this is a forked process that continues it; otherwise null.
   Session(std::string folder_path, Producer producer_kind, const FileHeader* parent, uint32_t number);
   // Makes the segment that follows `before` in a rolling recording.
   Session(const Session& before, uint32_t number);
@@ -46,20 +48,20 @@ struct Session {
 
   bool open(std::string* error);
   void close();
-  // Closes the descriptor and detaches header and texts from the file, after close(). Read `lost` before.
+  // Closes the descriptor and detaches the header and the texts from the file. Call close() and read `lost` first.
   void detach_file();
 
-  // Adds a chunk to the end of the file and reserves its space, so writing to it cannot fail. It has at most `bytes`,
-  // and at least `least`. Returns an empty mapping, and marks the file as full, if there is no space.
+  // Adds a chunk to the end of the file and reserves its space, so writing to it cannot fail. The chunk has between
+  // `least` and `bytes` bytes. If there is no space, marks the file as full and returns an empty mapping.
   Mapping add_chunk(ChunkKind kind, size_t bytes, size_t least, uint32_t tid, uint64_t first_unit);
   // Fetches pages that nobody has written to yet. This makes writing faster; nothing depends on it.
   void fetch(uint64_t offset, size_t bytes);
-  // Returns whether somebody has cut or deleted the file. It is marked as full then, and the answer stays the same.
+  // Returns whether somebody has cut or deleted the file. If so, marks the file as full, and returns true from then on.
   bool is_cut();
   uint32_t intern(std::string_view text);
   void count_lost();
-  // Deletes the file, and frees its space at once where the file system can do that: threads may have parts of it
-  // mapped for as long as they sleep.
+  // Deletes the file. Frees its space at once where the file system can, because threads that sleep may keep parts of
+  // it mapped for a long time.
   void remove();
   int64_t begin_ns() const { return header->open_monotonic_ns; }
   uint64_t bytes() const { return size_; }
@@ -67,7 +69,7 @@ struct Session {
   const std::string folder;
   const Producer producer;
   const bool forked;
-  int64_t session_ns;  // of the process that started the recording; 0 until open() if that is this process
+  int64_t session_ns;  // from the process that started the recording; in that process itself, 0 until open()
   uint32_t session_pid;
   const uint32_t id;         // counts the sessions of this process
   const uint32_t recording;  // the id of its first segment, or its own
@@ -90,8 +92,8 @@ struct Session {
   uint64_t inode_ = 0;
   uint64_t size_ = 0;  // bytes of the header and all chunks
 
-  // The ids of texts in the mapped chunks. At most kMaxStrings are remembered: then the table starts over, and a text
-  // that comes again is written again under a new id.
+  // The ids of texts in the mapped chunks. At most kMaxStrings texts are remembered. Then the table is cleared, and a
+  // text that was known is written again with a new id.
   static constexpr size_t kMaxStrings = 1 << 16;
   // State that the segments of a recording share.
   struct SharedState {

@@ -47,7 +47,7 @@ void read_command_line(char* out, size_t size) {
   ::close(fd);
 }
 
-// Reads the environment as it was at the start of the process: getenv must not be called while another thread of the
+// Reads the environment as it was at the start of the process, because getenv is not safe while another thread of the
 // program calls setenv.
 void read_environment(char* out, size_t size) {
   constexpr size_t kMost = size_t{4} << 20;

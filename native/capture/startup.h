@@ -1,4 +1,5 @@
-// Facts about the start of a process, for the header of its file: texts, each ended by NUL. `out` must be all zeros.
+// Reads facts about the start of a process, for the header of its file. Each fact is a text, ended by NUL. `out` must
+// be all zeros.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// Log, beside short ranges: texts through its cache, other ranges, and units about other units.
+// The part of Log that does not write short ranges. It looks up texts in the cache, and writes other ranges and units
+// about other units.
 #include <algorithm>
 #include <utility>
 
@@ -78,8 +79,8 @@ Place Log::append_small(const Event& event, uint64_t* model) {
   return append_range(event.range.start_ns, [&](Half* at) { write_like(at, event, *model, parts.extra); });
 }
 
-// Returns the number of the unit that holds the shared fields; kOnce if this is the first range with them, kLost if
-// there was no room for the unit, which has been counted.
+// Returns the number of the unit that holds the shared fields. Returns kOnce if this is the first range with these
+// fields, and kLost if there was no room for the unit; it has then been counted as lost.
 uint64_t Log::model_for(const SharedFields& shared) {
   auto [model, is_known] =
       models_.slot(shared.hash(), file_, [&](const Model& candidate) { return candidate.shared == shared; });
@@ -87,7 +88,7 @@ uint64_t Log::model_for(const SharedFields& shared) {
     if (model) *model = {shared, kOnce, file_, {}};
     return kOnce;
   }
-  // A model too far back for 32 bits is written again.
+  // A model is written again if it is so far back that 32 bits cannot hold the distance.
   if (model->number == kOnce || !is_in_reach(model->number)) [[unlikely]] {
     Place place = append_full(model_of(shared));
     if (!place) return kLost;

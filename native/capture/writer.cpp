@@ -34,9 +34,9 @@ std::shared_ptr<Session> forget(Process& p, uint32_t writer) {
   return std::move(p.writers[writer].session);
 }
 
-// The child writes nothing here, because most children exec at once: its first event opens a file of its own. Children
-// of a rolling recording record nothing: the workers of each epoch would leave files, and nobody would know when to
-// delete them.
+// The child opens no file here, because most children exec at once. Its first event opens a file of its own. Children
+// of a rolling recording record nothing, because each epoch would start workers that leave files, and nobody would know
+// when to delete these files.
 void after_fork_in_child() {
   Process& p = process();
   for (uint32_t i = 0; i < kWriters; ++i) {
@@ -66,7 +66,8 @@ namespace {
 void prepare_process(Process& p) {
   if (p.is_prepared) return;
   p.is_prepared = true;
-  // A key rather than a thread_local destructor: keys are cleared last, and again if an event came after that.
+  // This is a pthread key and not a thread_local with a destructor, because keys are destroyed last, and once more if
+  // an event comes after that.
   p.key = make_key(forget_logs);
   pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
@@ -155,7 +156,8 @@ uint64_t stop_locked(Process& p, uint32_t writer) {
 }
 
 // Stops all recordings when the process exits. A thread that hangs with the mutex (exit from a signal handler) must not
-// block the exit: after a second the files are left as after a kill, with all that was recorded.
+// block the exit. So this waits for a second at most. After that, the files are left as they are after a kill: they
+// have all that was recorded.
 __attribute__((destructor)) void close_at_exit() {
   Process& p = process();
   for (int tries = 0; !p.mutex.try_lock(); ++tries) {

@@ -1,9 +1,10 @@
-// Writes capture files (format.h): one file a process and session, in which every thread writes chunks of its own. A
-// process can write several files at a time, each by a writer of its own.
+// Writes capture files (format.h). A process has one file for each session, in which every thread writes chunks of its
+// own. A process can write several files at the same time, each through its own writer. A process can write several
+// files at a time, each by a writer of its own.
 //
-// The hot path is log() -> append() -> end_range(): no locks, no allocation, no system call. Whatever blocks (a new
-// chunk, a name not seen before) is rare, and happens under one mutex of the process. The code is linked, hidden, into
-// two shared libraries; each has writers of its own.
+// The hot path is log() -> append() -> end_range(): no locks, no allocation, no system call. Steps that block (a new
+// chunk, a name not seen before) are rare, and need the one mutex of the process. The code is linked into two shared
+// libraries, with hidden symbols, so each library has its own writers.
 #pragma once
 
 #include <atomic>
@@ -28,7 +29,7 @@ class Log;
 struct Process;
 class DroppedSegments;
 
-// The limits of a rolling recording, which keeps at least so much; of several limits the smallest counts. 0: no limit.
+// The limits of a rolling recording: it keeps at least as much as the smallest limit. 0 means no limit.
 struct KeepLimits {
   int64_t ns = 0;
   uint64_t bytes = 0;
@@ -42,23 +43,24 @@ inline constexpr uint32_t kWriters = 4;  // writers have numbers; the first is t
 bool start(const char* folder, Producer producer, std::string* path, std::string* error, uint32_t writer = 0,
            const KeepLimits& keep = {});
 // Marks the file as closed; other threads may still be writing. Returns the number of units that were lost for lack of
-// space. It is also called when the process exits in order.
+// space. It is also called when the process exits normally.
 uint64_t stop(uint32_t writer = 0);
-// For rolling recordings: step() counts a training step, and while hold() is on no file is deleted.
+// For rolling recordings. step() counts a training step. No file is deleted while hold() is on.
 void step(uint32_t writer);
 void hold(uint32_t writer, bool on);
 
 // The state that the hot path reads.
-inline constinit std::atomic<uint32_t> g_epochs[kWriters] = {};      // 0: off; a new number makes every log look again
+inline constinit std::atomic<uint32_t> g_epochs[kWriters] = {};      // 0: off; a change makes every log check its state
 inline constinit std::atomic<uint32_t> g_recordings[kWriters] = {};  // 0: off; the same for all segments
-inline constinit thread_local Log* t_logs[kWriters] = {};  // a thread may keep the address, which saves finding it
+inline constinit thread_local Log* t_logs[kWriters] = {};            // a thread may keep the address to find it faster
 
 // Returns the number of the epoch, which changes with every start, fork and segment, and when the disk is full. 0: off.
 inline uint32_t epoch(uint32_t writer = 0) { return g_epochs[writer].load(std::memory_order_relaxed); }
-// Returns the number of the recording, which changes with every start, and with a fork's first event. 0: off.
+// Returns the number of the recording, which changes with every start, and with the first event of a forked process. 0:
+// off.
 inline uint32_t recording_id(uint32_t writer = 0) { return g_recordings[writer].load(std::memory_order_relaxed); }
 
-// A text that lives as long as the program (a registered string, a literal). Its id is looked up once a file.
+// A text that lives as long as the program (a registered string, a literal). Its id is looked up once for each file.
 class Constant {
  public:
   explicit Constant(std::string text) : text_(std::move(text)) {}
@@ -83,7 +85,8 @@ class Log {
     const uint32_t id = names_.find(name);
     return id ? id : look_up(name);
   }
-  // Returns the ids of texts that stand for these words: those of `make`, unless this thread still knows them.
+  // Returns the ids of the texts that these words stand for. Calls `make` for the ids, unless this thread still knows
+  // them.
   template <class Make>
   Ids recall(uint32_t what, const int64_t* words, size_t count, Make&& make) {
     return ids_.get(file_, what, words, count, make);
@@ -95,7 +98,7 @@ class Log {
     return append_half(0, [&](Half* at) { write_block(at, block); });
   }
   // Appends a range of torch's with inputs, which starts now. If a range with the same inputs came before, its model is
-  // used and nothing is looked up; else `make` fills in the event.
+  // used, without any other look-up; otherwise `make` fills in the event.
   template <class Make>
   Place append(BriefRange& range, Digest inputs, Make&& make);
   [[gnu::always_inline]] Place append(const BriefRange& range) {
@@ -104,20 +107,21 @@ class Log {
     return append_range(range.start_ns, [&](Half* at) { write_short(at, range); });
   }
 
-  // Adds to a unit of this thread. Values are 64-bit words (integers, doubles) or, for kBytes, bytes; values that do
-  // not fit into one unit take several, one after the other. A blob ends with a unit that is not full.
+  // Adds values to a unit of this thread. They are 64-bit words (integers, doubles) or, for kBytes, bytes; values that
+  // do not fit into one unit take several, one after the other. A blob ends with a unit that is not full.
   void attribute(uint64_t owner, uint32_t key, AttributeType type, const void* values, size_t count,
                  uint16_t flags = 0);
   void attribute_text(const Place& place, uint32_t key, uint32_t text);
   void blob(const Place& place, const void* bytes, size_t count, uint32_t schema = 0);
   void ids(const Place& place, const uint64_t id[3], const uint64_t parent[3]);
 
-  // Counts something that a client said and that could not be recorded.
+  // Counts data that a client passed and that could not be recorded.
   void count_lost();
 
   uint32_t tid() const { return tid_; }
 
-  // Returns the time for a unit of this thread. A thread keeps to this or to now_ns(): they differ by some nanoseconds.
+  // Returns the time for a unit of this thread. A thread must use either now() or now_ns() for all its units, because
+  // they differ by some nanoseconds.
   int64_t now() {
     int64_t ns = clock_.now();
     if (ns >= due_ns_) [[unlikely]]
@@ -134,7 +138,7 @@ class Log {
   friend void forget_logs(void*);
 
   struct Chunk {
-    Half* begin = nullptr;  // its header is the line before
+    Half* begin = nullptr;  // the chunk's header is the cache line before it
     uint64_t first = 0;     // number of its first half
     uint64_t halves = 0;    // written or to be written
     uint32_t open = 0;      // ranges without an end: the chunk stays mapped for them
@@ -194,7 +198,7 @@ class Log {
   static void unmap(const Chunk& chunk);
 
   Half* next_ = nullptr;
-  Half* limit_ = nullptr;       // end of what is fetched of the chunk, or next_ once the disk is full
+  Half* limit_ = nullptr;       // end of the part of the chunk that is fetched; equal to next_ once the disk is full
   uint64_t number_ = 0;         // number of the unit at next_
   uint64_t owner_ = 0;          // recording << 32 | serial: no two logs of a process share one
   int64_t due_ns_ = INT64_MAX;  // when the next segment is to begin
@@ -227,7 +231,7 @@ inline Log* log(uint32_t writer = 0, Log* const* logs = t_logs) {
 
 template <class Write>
 inline Place Log::append_half(int64_t start_ns, Write&& write) {
-  if (next_ >= limit_ && !grow()) [[unlikely]]  // past limit_ if a half was skipped there
+  if (next_ >= limit_ && !grow()) [[unlikely]]  // next_ is past limit_ if a half was skipped there
     return {};
   write(next_++);
   return {owner_, number_++, start_ns, tid_, writer_};
@@ -277,8 +281,9 @@ inline void Log::end(const Place& place, int64_t end_ns) {
     append_end(place, end_ns);
 }
 
-// Ends a kRange: in place on its own thread, with a kEnd unit on another. Does nothing if its file is not the current
-// one any more (stopped, or another process' since a fork). An end of 0 means now, as this thread's log has it.
+// Ends a kRange. On the range's own thread, writes the end into its unit; on another thread, appends a kEnd unit. Does
+// nothing if the file of the range is no longer the current one, because the recording was stopped or the process was
+// forked. An end of 0 means the current time of this thread's log.
 inline void end_range(const Place& place, int64_t end_ns = 0, Log* const* logs = t_logs) {
   if (!place) return;
   Log* log = logs[place.writer];
@@ -290,7 +295,7 @@ inline void end_range(const Place& place, int64_t end_ns = 0, Log* const* logs =
   }
 }
 
-// Gives up a kRange on its own thread, when another thread has ended it: its chunk need not stay mapped.
+// Gives up a kRange on its own thread after another thread has ended it, so that its chunk need not stay mapped.
 void give_up_range(const Place& place);
 
 }  // namespace opspan::capture

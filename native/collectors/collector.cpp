@@ -18,7 +18,7 @@ bool start() {
     capture::say(error + " (OPSPAN_CAPTURE_DIR): nothing is recorded, the program goes on");
     return false;
   }
-  // These handlers follow the writer's own, so that a fork locks the registry before the writer.
+  // These handlers are registered after the writer's own, so that a fork locks the registry before it locks the writer.
   pthread_atfork([] { registry().lock(); }, [] { registry().unlock(); }, [] { registry().unlock(); });
   return true;
 }

@@ -1,5 +1,5 @@
-// The parts that NVTX and ITT share: whether to collect, names that live for good, the state of a thread, open ranges.
-// Nothing in this folder knows of torch; it serves any program that uses NVTX or ITT.
+// The parts that NVTX and ITT share: whether to collect, names that are never freed, the state of a thread, open
+// ranges. Nothing in this folder knows of torch; it serves any program that uses NVTX or ITT.
 #pragma once
 
 #include <pthread.h>
@@ -21,28 +21,29 @@ namespace opspan::collectors {
 // The first call opens the file.
 bool is_collecting();
 
-// Guards all that is registered: names, domains, schemas, counters. It is held while units are written, never the other
-// way round, and stays usable across fork.
+// Guards all that is registered: names, domains, schemas, counters. A thread that holds it may write units, but a
+// thread that writes units must not lock it. It stays usable after a fork.
 std::mutex& registry();
 
-// The most bytes that a client's payload, array or text can have: a larger size is a field that was never set.
+// The most bytes that a client's payload, array or text can have. A larger size means that the client never set the
+// field.
 inline constexpr size_t kMostBytes = 1 << 20;
 
 // All Constants. Their addresses are NVTX's handles of registered strings.
 inline constinit Handles<capture::Constant> g_constants;
 
-// Returns the one Constant of a text. It is never freed: clients keep handles to it.
+// Returns the only Constant of a text. It is never freed, because clients keep handles to it.
 capture::Constant* constant(std::string_view text);
 capture::Constant* constant_locked(std::string_view text);  // for callers that hold the registry
 
 std::string to_utf8(const wchar_t* text);
 
-// This thread's T. A pthread key destroys it rather than thread_local, because thread_locals of the program may still
-// emit ranges while they are destroyed. A T that is needed after its own end is made again.
+// The T of this thread. A pthread key destroys it, not thread_local, because destructors of the program's thread_locals
+// may still emit ranges. If the T is needed after that, it is made again.
 template <typename T>
 inline constinit thread_local T* t_state = nullptr;
 
-// Returns this thread's T. A thread may keep the address of its pointer as long as it lives.
+// Returns this thread's T. A thread may keep the address of t_state<T> as long as the thread lives.
 template <typename T>
 T& thread_state(T*& state) {
   if (!state) [[unlikely]] {
@@ -63,13 +64,13 @@ T& thread_state() {
   return thread_state(t_state<T>);
 }
 
-// The open ranges of a thread. A program may begin ranges and never end them: when there are too many, the outermost
-// are given up, and stay open in the capture.
+// The open ranges of a thread. A program may begin ranges and never end them. If too many are open, the outermost
+// ranges are given up; they stay open in the capture.
 template <typename Frame>
 class Stack {
  public:
-  // Returns the zero-based level of the new range, which `fill` fills in. Nothing is copied: the processor would have
-  // to wait for what was just written, word by word.
+  // Adds a range, whose fields `fill` sets, and returns its zero-based level. `fill` writes in place, because a copy
+  // would have to wait for the words that were just written.
   template <typename Fill>
   int push(Fill&& fill) {
     if (frames_.size() == 2 * kKept) [[unlikely]]
@@ -77,8 +78,8 @@ class Stack {
     fill(frames_.emplace_back());
     return depth() - 1;
   }
-  // Takes the innermost range for which `matches` is true; one that was given up is an empty frame. Returns false if
-  // there is none.
+  // Removes the innermost range for which `matches` is true. A range that was given up comes as an empty frame. Returns
+  // false if no range matches.
   template <typename Matches>
   bool pop(Frame* frame, Matches matches) {
     for (size_t i = frames_.size(); i-- > 0;) {
@@ -104,13 +105,14 @@ class Stack {
     given_up_ += kKept;
   }
 
-  static constexpr size_t kKept = 1 << 16;  // and up to twice as many
+  static constexpr size_t kKept = 1 << 16;  // this many ranges are kept at least, and up to twice as many
   std::vector<Frame> frames_;
   size_t given_up_ = 0;
 };
 
-// Returns the time for all that this thread writes. It must come from one clock, or a range could end before it begins.
-// This opens no file: in a fork that has written nothing yet, an end alone is not worth a file.
+// Returns the time for all units of this thread. All times of a thread must come from one clock; otherwise a range
+// could end before it begins. This function opens no file, because the end of a range alone is not worth a file in a
+// forked process that has written nothing yet.
 inline int64_t now(capture::Log* const* logs = capture::t_logs) { return *logs ? (*logs)->now() : capture::now_ns(); }
 
 inline capture::Event event_of(capture::Unit kind, capture::Source source) {

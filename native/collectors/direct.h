@@ -1,12 +1,13 @@
-// The calls by which opspan's sinks hand ops to opspan's own collector, if that is the tool: one call has all that is
-// known of an op, in place of several calls of NVTX or ITT. An op fits into one unit, and nothing is looked up twice.
+// The calls by which opspan's sinks pass ops to opspan's own collector, if that collector is the tool. One call passes
+// all that is known about an op, where NVTX or ITT need several. An op fits into one unit, and no text is looked up a
+// second time.
 #pragma once
 
 #include <cstdint>
 
 namespace opspan::direct {
 
-inline constexpr int kVersion = 2;  // of this interface: the two libraries may be of two versions of opspan
+inline constexpr int kVersion = 2;  // the two libraries may come from different versions of opspan
 
 struct Op {
   const char* name;       // ended by NUL
@@ -25,14 +26,14 @@ struct Calls {
   void* (*thread)();
   void (*begin)(void* thread, const Op& op);
   void (*end)(void* thread);
-  // Returns a handle of a text that comes again and again. NVTX's handles of registered strings are the same.
+  // Returns a handle for a text that is used many times. NVTX's handles of registered strings can be used in its place.
   const void* (*keep)(const char* text);
 };
 
 enum Protocol : int { kNvtx, kItt };
 
-// The collectors' library has this function, by this name. It returns null if it is of another version, or collects
-// nothing.
+// The collectors' library has this function, by this name. It returns null if the library has another version, or
+// collects nothing.
 using GetCalls = const Calls* (*)(int version, int protocol);
 inline constexpr char kGetCalls[] = "opspan_collector_takes_ops";
 

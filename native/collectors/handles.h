@@ -1,5 +1,5 @@
 // Objects whose addresses clients hold as handles. A client may pass anything instead, so an address is checked before
-// it is read: without a lock, in a few nanoseconds.
+// it is read. The check takes no lock and a few nanoseconds.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace opspan::collectors {
 
-// All objects of one kind, in aligned blocks. They are never freed, and added under the registry.
+// All objects of one kind, in aligned blocks. They are never freed. Hold the registry to add one.
 template <typename T>
 class Handles {
  public:

@@ -1,5 +1,5 @@
-// The ITT structures that a tool gets, declared by us: no package that a build can depend on carries them.
-// tests/collectors/test_itt_abi.py checks the public ones against a vendor's ittnotify.h.
+// The ITT structures that a tool gets. They are declared here because no package that a build can depend on contains
+// them. tests/collectors/test_itt_abi.py checks the public ones against a vendor's ittnotify.h.
 #pragma once
 
 #include <pthread.h>
@@ -50,8 +50,8 @@ struct ClockDomain {
 enum MetadataType : int { kUnknown, kU64, kS64, kU32, kS32, kU16, kS16, kFloat, kDouble };
 enum Scope : int { kScopeUnknown, kScopeGlobal, kScopeTrackGroup, kScopeTrack, kScopeTask, kScopeMarker };
 
-// One entry of the table by which a tool takes over a call: the client jumps to `*func_ptr`, where `null_func` belongs
-// if the tool does not care.
+// One entry of the table through which a tool takes over a call. The client jumps to `*func_ptr`. A tool that does not
+// want the call sets the pointer to `null_func`.
 struct ApiInfo {
   const char* name;  // null ends the table
   void** func_ptr;
@@ -60,7 +60,7 @@ struct ApiInfo {
   int group;
 };
 
-// Every copy of ITT in a process has one. The names in its lists were made before the tool was loaded.
+// Every copy of ITT in a process has one Global. The names in its lists were made before the tool was loaded.
 struct Global {
   unsigned char magic[8];
   unsigned long version_major;

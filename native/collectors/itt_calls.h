@@ -1,4 +1,5 @@
-// The ITT calls that are recorded, a function each, with ITT's names and signatures (itt_init.cpp hands them out).
+// The functions for the ITT calls that are recorded. Each has the name and signature of its ITT call; itt_init.cpp
+// gives them to clients.
 #pragma once
 
 #include <stddef.h>
@@ -34,8 +35,8 @@ int event_create(const char* name, int length);
 int event_start(int event);
 int event_end(int event);
 
-// Finds the innermost open task of this thread: its place in the file, and its id, which is made up if the task has
-// none and `make_id` is true. Returns false if no task is open.
+// Finds the innermost open task of this thread. Sets its place in the file and its id; if the task has no id and
+// `make_id` is true, makes one up. Returns false if no task is open.
 bool current_task(capture::Log& log, bool make_id, capture::Place* place, itt::Id* id);
 // Finds the open task of this thread that has this id. Returns false if there is none.
 bool task_by_id(const itt::Id& id, capture::Place* place);

@@ -29,7 +29,7 @@ Counter* find(capture::Constant* name, capture::Constant* domain, int type) {
   return counter;
 }
 
-// Returns null if the client's handle is not one of ours: it may be anything.
+// Returns the counter, or null if the client's handle is not one of ours. A client may pass any value as a handle.
 Counter* valid_counter(Counter* counter) { return g_counters.find(counter); }
 
 void write(const Counter& counter, uint16_t flag, uint64_t value, int64_t at_ns) {

@@ -40,7 +40,8 @@ bool find_owner(Log& log, const itt::Id& id, Owner* owner) {
   return true;
 }
 
-// Finds the owner by ITT's scope. Scopes other than a task mean more than any unit: at least the whole thread.
+// Finds the owner by ITT's scope. Any scope other than a task covers at least the whole thread, so the thread is the
+// owner.
 bool find_owner(Log& log, int scope, Owner* owner) {
   itt::Id unused{};
   if (scope == itt::kScopeTask && current_task(log, false, &owner->place, &unused)) return true;
@@ -98,14 +99,15 @@ std::string_view text_of(const char* data, size_t length) {
   return {data, length > kMostBytes ? strnlen(data, kMostBytes) : length};
 }
 
-// Returns whether an array of this length can be there; if not, counts it as lost.
+// Returns whether an array can have this length; if not, counts the array as lost.
 bool is_sane(Log& log, size_t count) {
   bool fits = count <= kMostBytes / sizeof(uint64_t);
   if (!fits) log.count_lost();
   return fits;
 }
 
-// Returns whether the format writes through an argument (%n, with whatever stands between).
+// Returns whether the format has %n, with any flags or width in it: %n writes to an address that is passed as an
+// argument.
 bool writes(const char* format) {
   while ((format = strchr(format, '%'))) {
     format += 1 + strspn(format + 1, "0123456789$ #+-'I.*hlLjztq");
@@ -115,7 +117,7 @@ bool writes(const char* format) {
   return false;
 }
 
-// Adds a text in the client's own format. A format that writes through an argument is not carried out by a tool.
+// Adds a text that the client formats with its own printf format. A tool must not use a format that writes to memory.
 void add_formatted(Log& log, const Owner& owner, NamePtr format, va_list arguments) {
   if (!format->strA || writes(format->strA)) return;
   char text[1024];

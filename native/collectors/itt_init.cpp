@@ -1,5 +1,6 @@
 // Lets a program's ITT find this library. Every copy of ITT in the process (torch's, oneDNN's, a Python package's)
-// calls __itt_api_init once with its own table of calls; those that we record are pointed here, the others at nothing.
+// calls __itt_api_init once, with its own table of calls. The entries of calls that are recorded are set to functions
+// of this library; all others are set to functions that do nothing.
 #include <string.h>
 
 #include "collectors/itt_calls.h"

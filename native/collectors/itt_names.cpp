@@ -15,8 +15,8 @@ struct Names {
   std::unordered_map<std::string_view, itt::StringHandle*> strings;
   std::unordered_map<void*, capture::Constant*> functions;
   std::deque<itt::ClockDomain> clocks;
-  // The clients' clocks, each with our time at the moment when it was last read. A client may have made some before we
-  // were loaded.
+  // The clients' clocks. The value is our time at the moment when the client's clock was last read. A client may have
+  // made clocks before this library was loaded.
   std::unordered_map<const itt::ClockDomain*, int64_t> pinned;
 };
 
@@ -36,7 +36,7 @@ capture::Constant* text_of_handle(const Handle* handle, const char* text) {
   return name;
 }
 
-// Reads the client's clock, without the registry: the client's function may use ITT.
+// Reads the client's clock without holding the registry, because the client's function may call ITT.
 int64_t pin(itt::ClockDomain* clock) {
   if (clock->fn) clock->fn(&clock->info, clock->fn_data);
   int64_t now_ns = now();
@@ -44,7 +44,7 @@ int64_t pin(itt::ClockDomain* clock) {
   return names().pinned[clock] = now_ns;
 }
 
-constexpr int kLongestList = 1 << 20;  // of names that a client made before we were loaded; a longer one is a circle
+constexpr int kLongestList = 1 << 20;  // of names made before we were loaded; a longer list is a ring
 
 }  // namespace
 

@@ -1,5 +1,5 @@
-// ITT's domains, strings and clocks. Each copy of ITT in the process has lists of its own; here a name is one object
-// for all of them.
+// ITT's domains, strings and clocks. Each copy of ITT in the process has lists of its own; here all copies share one
+// object for each name.
 #pragma once
 
 #include "collectors/collector.h"

@@ -36,14 +36,15 @@ struct Thread {
   }
 };
 
-// Returns one 64-bit word for an ITT id, for kEnd; kIds units have the whole ids. `salt` tells kinds of ranges apart.
+// Returns a 64-bit hash of an ITT id, for kEnd units; kIds units have the full ids. Ranges of different kinds have a
+// different `salt`.
 uint64_t short_id(const itt::Id& id, uint64_t salt) {
   uint64_t hash = salt;
   for (uint64_t word : {uint64_t{id.d1}, uint64_t{id.d2}, uint64_t{id.d3}}) {
     hash = (hash ^ word) * 0x9e3779b97f4a7c15;
     hash ^= hash >> 29;
   }
-  return hash | uint64_t{1} << 63;  // never one of Thread::next_id, and never 0
+  return hash | uint64_t{1} << 63;  // never equal to a Thread::next_id, and never 0
 }
 
 constexpr uint64_t kOverlapped = 1;
@@ -137,7 +138,7 @@ void end_op(void* here) {
   end(thread, own_domain(), end_ns);
 }
 
-// Returns the id of a frame; one without an id is its domain's current frame.
+// Returns the id of a frame. If the client passes none, the frame is the current one of its domain.
 itt::Id frame_id(DomainPtr domain, const itt::Id* id) {
   return id ? *id : itt::Id{reinterpret_cast<unsigned long long>(text_of(domain)), 0, ~0ULL};
 }
@@ -223,7 +224,7 @@ std::vector<Constant*>& user_events() {
   return *names;
 }
 
-// A thread remembers this many open user events: one may begin and never end (a point in time).
+// The most open user events that a thread remembers. An event that marks a point in time begins and never ends.
 constexpr size_t kOpenEvents = 256;
 
 }  // namespace

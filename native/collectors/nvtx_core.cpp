@@ -1,5 +1,6 @@
-// Lets a program's NVTX find this library: every shared object with NVTX in it calls InitializeInjectionNvtx2 once and
-// has its function tables filled. Entries that are left alone (CUDA, OpenCL and sync objects, resources) become no-ops.
+// Lets a program's NVTX find this library. Every shared object that contains NVTX calls InitializeInjectionNvtx2 once,
+// which fills the object's function tables. Entries that are not filled (CUDA, OpenCL and sync objects, resources)
+// become no-ops.
 #include <wchar.h>
 
 #include "collectors/nvtx_events.h"
@@ -71,8 +72,8 @@ void fill_core2(Table t, unsigned n) {
 }  // namespace
 }  // namespace opspan::collectors
 
-// Tells opspan's own sinks that the ITT collector which they found is NVTX's tool as well (sinks/one_tool.cpp): returns
-// whether this library made the domain.
+// Returns whether this library made the domain. With this function, opspan's own sinks find out whether the ITT
+// collector that they found is NVTX's tool as well (sinks/one_tool.cpp).
 extern "C" __attribute__((visibility("default"))) int opspan_collector_made_domain(const void* domain) {
   return opspan::collectors::Domain::is_ours(domain);
 }

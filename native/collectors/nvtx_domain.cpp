@@ -80,7 +80,8 @@ uint64_t Domain::add_schema(std::unique_ptr<Schema> schema) {
   if (schema->nvtx_id) {
     if (schema_locked(schema->nvtx_id)) return schema->nvtx_id;  // registered by another shared object
   } else {
-    // Ids of our own start above NVTX's predefined types, and their low halves stay below the clients' own ids.
+    // Ids that we choose start above NVTX's predefined types. Their lower 32 bits stay below the ids that clients
+    // choose.
     constexpr uint64_t kFirst = 1 << 12;
     schema->nvtx_id = NVTX_PAYLOAD_SCHEMA_ID_DYNAMIC_START + kFirst + schemas_.size();
   }
@@ -95,7 +96,7 @@ const Schema* Domain::schema_locked(uint64_t nvtx_id) const {
   return entry == schemas_.end() ? nullptr : entry->get();
 }
 
-// Finds a schema. Every event with a payload asks, nearly always for the same one.
+// Finds a schema. This is called for every event with a payload, nearly always with the same id.
 const Schema* Domain::schema(uint64_t nvtx_id) const {
   const Schema* last = last_schema_.load(std::memory_order_acquire);
   if (last && last->nvtx_id == nvtx_id) [[likely]]

@@ -1,7 +1,7 @@
 // NVTX domains with the categories and schemas that are registered in them.
 #pragma once
 
-// Takes only NVTX's types: our own library is a tool, not a client.
+// Includes only NVTX's types, because our own library is a tool and not a client.
 #define NVTX_NO_IMPL
 #include <nvtx3/nvToolsExtPayload.h>
 
@@ -24,7 +24,7 @@ struct PayloadField {
 };
 
 struct Schema {
-  uint32_t id;  // as the file has it
+  uint32_t id;  // number of the schema in the file
   uint64_t nvtx_id;
   std::string name;
   uint32_t type;
@@ -35,21 +35,22 @@ struct Schema {
   std::vector<PayloadField> fields;
 };
 
-// An NVTX domain. Domains of the same name are one. It is never freed, since other threads may be using it.
+// An NVTX domain. Domains with the same name are one object. It is never freed, because other threads may be using it.
 class Domain {
  public:
   Domain(capture::Constant* name, uint32_t number) : index(number), name_(name) {}
 
-  // Returns the domain of a client's handle; the null handle is the default domain. Unknown handles share a domain of
-  // their own: they cannot be taken for any other.
+  // Returns the domain of a client's handle; the null handle is the default domain. All unknown handles share one extra
+  // domain, so that their events are not mixed with those of a known domain.
   static Domain& of(nvtxDomainHandle_t handle);
-  // Returns null if there are millions already; that stands for the default domain.
+  // Returns null if there are millions of domains already. As a handle, null means the default domain.
   static Domain* create(std::string_view name);
   static bool is_ours(const void* handle);
 
   uint32_t name(capture::Log& log) const { return name_ ? log.intern(*name_) : 0; }
 
-  // Writes what the domain's events refer to, once a file: a fork's file must be readable by itself.
+  // Writes what the domain's events refer to, once in each file, because the file of a forked process must be readable
+  // without its parent's file.
   void describe(capture::Log& log) {
     if (described_.load(std::memory_order_relaxed) != capture::epoch()) [[unlikely]]
       describe_all(log);
@@ -59,7 +60,7 @@ class Domain {
   const Schema* schema_locked(uint64_t nvtx_id) const;
   const Schema* schema(uint64_t nvtx_id) const;
 
-  const uint32_t index;  // counts up from 0: a thread's stacks are found by it
+  const uint32_t index;  // counts up from 0; the index into a thread's stacks
 
  private:
   void describe_all(capture::Log& log);

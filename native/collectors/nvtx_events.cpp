@@ -30,7 +30,7 @@ struct Thread {
     if (domain.index >= stacks.size()) stacks.resize(domain.index + 1);
     return stacks[domain.index];
   }
-  // Returns an id that is unique in the process, without two threads sharing a counter.
+  // Returns an id that is unique in the process. No two threads share a counter for it.
   uint64_t next_id() {
     static std::atomic<uint64_t> threads{0};
     if (!last_id) last_id = ++threads << 40;
@@ -38,8 +38,8 @@ struct Thread {
   }
 };
 
-// Returns the attributes. A client of another NVTX version may have a longer structure, or a shorter one, which is
-// copied into `copy`.
+// Returns the attributes. A client with another NVTX version may pass a structure that is longer or shorter; a shorter
+// one is copied into `copy`.
 const nvtxEventAttributes_t& read(const nvtxEventAttributes_t& attributes, nvtxEventAttributes_t* copy) {
   if (attributes.size >= sizeof(attributes)) [[likely]]
     return attributes;
@@ -86,7 +86,7 @@ void take_payload(const nvtxEventAttributes_t& from, Event* event) {
   }
 }
 
-// Writes the event. Its time is taken as late as possible: our own work is not part of a range that begins.
+// Writes the event. Its time is taken as late as possible, so that a range does not include our own work.
 Place write(Unit kind, Domain& domain, const EventInput& input, uint64_t id, Log* const* logs = capture::t_logs) {
   Log* log = capture::log(0, logs);
   if (!log) return {};

@@ -1,4 +1,4 @@
-// Ranges and marks, for NVTX's plain calls and for those with payloads alone.
+// Ranges and marks. They serve NVTX's plain calls, and the calls that pass only payloads.
 #pragma once
 
 #include "collectors/nvtx_payload.h"

@@ -1,5 +1,5 @@
-// The functions of NVTX's extensions that are recorded: payloads and counters. Those about clocks of other machines
-// (time domains, deferred events) do nothing.
+// The functions of NVTX's extensions that are recorded: payloads and counters. The functions about clocks of other
+// machines (time domains, deferred events) do nothing.
 #include <string.h>
 
 #include <bit>
@@ -31,7 +31,8 @@ auto& counters_by_id() {
   return *counters;
 }
 
-// Registers a counter and returns its id: its address, unless the client chose one, which is below 2^32.
+// Registers a counter and returns its id. This is the counter's address, unless the client chose an id, which is then
+// below 2^32.
 uint64_t register_counter(Handle handle, const nvtxCounterAttr_t* attributes) {
   if (!attributes || attributes->structSize < offsetof(nvtxCounterAttr_t, description)) return 0;
   bool has_id = attributes->structSize >= sizeof(nvtxCounterAttr_t);

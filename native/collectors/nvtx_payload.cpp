@@ -18,7 +18,8 @@ uint64_t word_at(const char* at) {
   return word;
 }
 
-// Returns the id of a text that stands in for its handle or pointer: those mean nothing once the process is gone.
+// Returns the id of a text, which replaces its handle or pointer in the payload. Handles and pointers mean nothing once
+// the process has ended.
 uint32_t text_at(capture::Log& log, PayloadField::What what, const char* at) {
   uint64_t word = word_at(at);
   if (!word) return 0;

@@ -20,7 +20,7 @@ class Payloads {
   void write(capture::Log& log, const capture::Place& place) const;
 
  private:
-  static constexpr size_t kMost = 1 << 10;  // a count above is an uninitialised field
+  static constexpr size_t kMost = 1 << 10;  // a larger count is a field that was not initialised
   const Domain* domain_;
   const nvtxPayloadData_t* first_;
   size_t count_;

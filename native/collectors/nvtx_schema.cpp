@@ -131,8 +131,8 @@ void find_fields(const nvtxPayloadSchemaEntry_t& entry, size_t offset, size_t by
   }
 }
 
-// Limits. A larger number of entries is a count that was never set; more fields come from nested schemas whose arrays
-// multiply.
+// Limits. A larger number of entries is a field that the client never set. A larger number of fields comes from nested
+// schemas whose array lengths multiply.
 constexpr size_t kMostEntries = 1 << 16;
 constexpr size_t kMostFields = 1 << 12;
 
@@ -158,7 +158,7 @@ uint64_t register_schema(nvtxDomainHandle_t handle, const nvtxPayloadSchemaAttr_
     Layout layout = layout_of_entry(entry, nested);
     size_t align = pack ? std::min(pack, layout.align) : layout.align;
     size_t offset = entry.offset;
-    // In a static schema, an offset of 0 after the first entry means: behind the one before.
+    // In a static schema, an offset of 0 after the first entry means that the entry follows the one before it.
     if (is_static && i > 0 && !offset) offset = (end + align - 1) / align * align;
     end = offset + layout.bytes;
     schema->align = std::max(schema->align, align);
@@ -186,8 +186,8 @@ uint64_t register_enum(nvtxDomainHandle_t handle, const nvtxPayloadEnumAttr_t* a
   bool has_id = attributes->fieldMask & NVTX_PAYLOAD_ENUM_ATTR_FIELD_SCHEMA_ID;
   schema->nvtx_id = has_id ? attributes->schemaId : 0;
   schema->type = capture::kSchemaEnum;
-  // A size that no integer has becomes 0 bytes: not known. An alignment is at least 1, because offsets are divided by
-  // it.
+  // A size that no integer has becomes 0 bytes, which means "not known". An alignment is at least 1, because offsets
+  // are divided by it.
   size_t size = attributes->sizeOfEnum;
   schema->bytes = size <= 8 && std::has_single_bit(size) ? size : 0;
   schema->align = std::max<size_t>(schema->bytes, 1);
