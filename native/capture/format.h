@@ -160,7 +160,7 @@ struct Event {
       uint32_t category;  // torch and user: Kind; NVTX: the tool's category number
       union {
         uint32_t forward_tid;
-        uint32_t stack;  // kHasStack: string id of the functions, one a line, the outermost first
+        uint32_t stack;  // kHasStack: string id of the functions, on one line each, the outermost first
       };
       uint32_t sizes;  // string id of the nested list text, or 0
       union {

@@ -1,11 +1,11 @@
 // Maps parts of a capture file and guards them. If somebody cuts the file (`> FILE`, or a rotation of logs that copies
 // and truncates), a write to the lost part raises SIGBUS, which would end the user's program.
 //
-// A mapped file survives `kill -9` and costs 7 ns a unit; a pwrite for each unit would cost some hundred ns. So the
-// file stays mapped, and a SIGBUS handler maps empty memory over the lost part. The program goes on, and only what it
-// writes to that part is lost. The handler costs nothing until a file is cut. Any other SIGBUS goes to the handler that
-// was installed before ours. A handler that the program installs later runs instead of ours, and has to deal with cut
-// files itself.
+// A mapped file survives `kill -9` and costs 7 ns for each unit; a pwrite for each unit would cost some hundred ns. So
+// the file stays mapped, and a SIGBUS handler maps empty memory over the lost part. The program goes on, and only what
+// it writes to that part is lost. The handler costs nothing until a file is cut. Any other SIGBUS goes to the handler
+// that was installed before ours. A handler that the program installs later runs instead of ours, and has to deal with
+// cut files itself.
 #pragma once
 
 #include <cstddef>

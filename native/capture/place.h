@@ -1,10 +1,11 @@
 // The words for the life of a range, the same in all of native/:
 //
-//   begin    The range opens: its unit is written, or its tool is told. The result (a Place, a Frame) ends it later.
-//   end      The range is over: its end is written, with the time of the call.
+//   begin    The range opens: its unit is written, or its tool is called. A later end needs the result (a Place or a
+//            Frame).
+//   end      The range ends: its end is written, with the time of the call.
 //   pop      The range's frame leaves the stack of its thread's open ranges. Tools such as NVTX end whatever is on top
-//            of their own stack, so they are told of an end only when its frame is popped.
-//   give up  Nobody will end the range here, so it need not be remembered any more. It stays open in the file, unless
+//            of their own stack, so they get an end only when the range's frame is popped.
+//   give up  The range is forgotten, because nobody will end it on this thread. It stays open in the file, unless
 //            another thread has ended it.
 //
 // Most ranges are ended and popped in one step. A range that ends out of order (below others that are still open, or on

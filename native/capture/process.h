@@ -53,7 +53,7 @@ Process& process();
 
 inline constinit std::atomic<bool> g_forked[kWriters] = {};  // true in a forked process that has written nothing yet
 
-// Opens the own file of a forked process, at its first event. Requires the mutex.
+// Opens the file of a forked process, at its first event. Requires the mutex.
 void continue_after_fork(Process& p, uint32_t writer);
 
 }  // namespace opspan::capture

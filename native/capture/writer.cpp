@@ -180,7 +180,7 @@ bool start(const char* folder, Producer producer, std::string* path, std::string
     *error = "a capture is already on";
     return false;
   }
-  // The path becomes absolute, because forks may change their directory before they open a file.
+  // The path becomes absolute, because forked processes may change their directory before they open a file.
   std::unique_ptr<char, decltype(&free)> absolute(realpath(folder, nullptr), &free);
   if (!absolute) {
     *error = "cannot write to the folder " + std::string(folder) + ": " + strerror(errno);

@@ -1,6 +1,5 @@
 // Writes capture files (format.h). A process has one file for each session, in which every thread writes chunks of its
-// own. A process can write several files at the same time, each through its own writer. A process can write several
-// files at a time, each by a writer of its own.
+// own. A process can write several files at the same time, each through its own writer.
 //
 // The hot path is log() -> append() -> end_range(): no locks, no allocation, no system call. Steps that block (a new
 // chunk, a name not seen before) are rare, and need the one mutex of the process. The code is linked into two shared

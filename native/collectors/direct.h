@@ -13,7 +13,7 @@ struct Op {
   const char* name;       // ended by NUL
   uint32_t kind;          // capture::Kind
   uint32_t forward_tid;   // 0: not a backward op, or not known
-  uint32_t sizes_length;  // 0: there are none, or sizes_handle stands for them
+  uint32_t sizes_length;  // 0: there are none, or sizes_handle is used
   const char* sizes;
   const void* sizes_handle;  // what keep() returned for the sizes; null: nothing
   int64_t sequence;          // -1: none

@@ -131,7 +131,7 @@ struct ArrayOwner {
   std::unique_ptr<ArrowArray> dictionary;
 };
 
-// Frees what a schema or array owns. A consumer may have moved a child out, which has no `release` then.
+// Frees what a schema or array owns. If a consumer has moved a child out, the child has no `release`.
 template <class Owner, class Thing>
 void release(Thing* thing) {
   auto* owner = static_cast<Owner*>(thing->private_data);

@@ -1,8 +1,10 @@
-// Columns that come in and go out, by the Arrow C data interface
-// (https://arrow.apache.org/docs/format/CDataInterface.html). Only the parts that are needed here: flat columns of
-// integers, bits and string views in; integers, bits, string views, dictionaries of strings out.
+// Passes columns in and out through the Arrow C data interface
+// (https://arrow.apache.org/docs/format/CDataInterface.html). It supports only what is needed here. Columns that come
+// in are flat: integers, bits and string views. Columns that go out are integers, bits, string views or dictionaries of
+// strings.
 //
-// Input reads a frame in place: no value is copied. Output owns what it hands over, until the consumer releases it.
+// Input reads a frame in place, without copying values. Output owns the memory of its columns until the consumer
+// releases it.
 #pragma once
 
 #include <cstddef>
@@ -57,18 +59,20 @@ struct ArrowArrayStream {
 
 namespace opspan::columns {
 
-// Rows have numbers of 32 bits, by which polars gathers them. The largest means no row.
+// The number of a row, in 32 bits as polars gathers rows. The largest number means no row.
 using Row = uint32_t;
 inline constexpr Row kNone = std::numeric_limits<Row>::max();
 
-// A mistake of the caller's, not of the data's: a column is missing, of another type, or in pieces.
+// Thrown for a mistake of the caller, not of the data: a column is missing, has another type, or comes in several
+// batches.
 struct BadInput : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
 inline bool bit(const uint8_t* bits, size_t at) { return (bits[at >> 3] >> (at & 7)) & 1; }
 
-// A bit a row, at first all zeros. Threads may set bits at once if no byte is shared: split rows at multiples of 8.
+// One bit for each row, at first 0. Threads may set bits at the same time if they share no byte, so split rows at
+// multiples of 8.
 class Bits {
  public:
   explicit Bits(size_t rows) : bytes_((rows + 7) / 8) {}
@@ -108,7 +112,7 @@ struct Values {
   const T* data = nullptr;
   Nulls null;
   T operator[](size_t row) const { return data[row]; }
-  // Returns whether neither this row nor the one before is null, and both are equal.
+  // Returns whether this row and the row before it hold the same value and are not null.
   bool is_repeated(size_t row) const { return !null(row) && !null(row - 1) && data[row] == data[row - 1]; }
 };
 
@@ -149,7 +153,7 @@ class Input {
   ~Input();
 
   size_t rows() const { return rows_; }
-  // For callers that take whatever columns there are. There is a batch if there are rows.
+  // These two are for callers that accept any columns. There is a batch only if there are rows.
   const ArrowSchema& schema() const { return schema_; }
   const ArrowArray& batch() const { return *batch_; }
   bool has(const char* name) const { return find(name) != nullptr; }
@@ -157,8 +161,8 @@ class Input {
   Values<T> values(const char* name) const;
   Flags flags(const char* name) const;
   Texts texts(const char* name) const;
-  // Returns the parts of a column of texts, for an output that goes on using them: first the views of the rows, then
-  // the buffers that they point into, and the sizes of those. There must be rows.
+  // Returns the buffers of a column of texts, so that an output can keep using them. First come the views of the rows,
+  // then the buffers that the views point into, then the sizes of these buffers. The frame must have rows.
   std::vector<std::shared_ptr<const void>> text_buffers(const char* name) const;
 
  private:
@@ -183,11 +187,11 @@ Values<uint8_t> Input::values(const char* name) const;
 
 // --- out
 
-// Copies of texts, in blocks: a column of views into another owner's memory would keep all of that alive. Several
-// threads may take blocks at once.
+// Copies of texts, in blocks. Texts are copied because views into the memory of another owner would keep all of that
+// memory alive. Several threads may take blocks at the same time.
 class Blocks {
  public:
-  // Returns a block to write to; it stays where it is.
+  // Returns a block to write to. Its address never changes.
   std::pair<char*, int32_t> take(size_t bytes);
   size_t count() const { return blocks_.size(); }
   const char* bytes(size_t block) const { return blocks_[block].get(); }
@@ -218,11 +222,11 @@ class Output {
   // Adds codes of a dictionary; kNone is null.
   void add(const char* name, Array<uint32_t> codes, std::vector<std::string_view> dictionary);
 
-  // Says that the column which was added last has one row that stands for all.
+  // Marks the column that was added last as constant: its only row is the value of all rows.
   void mark_constant() { columns_.back().length = 1; }
 
   bool is_empty() const { return columns_.empty(); }
-  // Hands over the frame as a struct array. Nothing is left here.
+  // Hands over the frame as a struct array. After that, this object is empty.
   void give(ArrowSchema* schema, ArrowArray* array);
 
  private:

@@ -18,8 +18,8 @@ Word load(const char* at) {
   return word;
 }
 
-// Returns a word that has each of up to seven bytes at least once. Copying just these bytes into a word and reading it
-// would wait for the copy.
+// Returns a word made of up to seven bytes, some of which may be in it more than once. If the bytes were copied to
+// memory and read back as one word, the read would wait for the copy.
 inline uint64_t few_bytes(const char* at, size_t count) {
   if (count >= 4) return load<uint32_t>(at) | uint64_t{load<uint32_t>(at + count - 4)} << 32;
   if (count == 0) return 0;
@@ -38,7 +38,7 @@ inline uint64_t hash(std::string_view text) {
   return sum ^ (sum >> 32);
 }
 
-// Texts by number, in the order in which they were first seen. They stay where they are.
+// Numbers distinct texts, in the order in which they are first seen. It does not copy the texts.
 class Dictionary {
  public:
   Dictionary() : slots_(256, Slot{0, kNone}) {}
@@ -57,7 +57,7 @@ class Dictionary {
     if (texts_.size() * 2 > slots_.size()) grow();
     return code;
   }
-  // Says that the text of a code is elsewhere from now on.
+  // Tells the dictionary that the text of a code now has another address.
   void move(uint32_t code, std::string_view to) { texts_[code] = to; }
   const std::vector<std::string_view>& texts() const { return texts_; }
 
@@ -103,7 +103,7 @@ class Copies {
   explicit Copies(std::shared_ptr<Blocks> blocks) : blocks_(std::move(blocks)) {}
   Copy add(std::string_view text) {
     if (text.size() > left_) {
-      // All blocks but the first are as large as the processor's large pages: more would stay half empty.
+      // All blocks after the first have the size of the processor's large pages. Larger blocks would stay half empty.
       constexpr size_t kFirst = size_t{1} << 20, kBlock = size_t{1} << 21;
       left_ = std::max(begin_ ? kBlock : kFirst, text.size());
       std::tie(begin_, number_) = blocks_->take(left_);
@@ -123,7 +123,7 @@ class Copies {
   int32_t number_ = 0;
 };
 
-// Returns the view of a text that stands at `offset` of `buffer`.
+// Returns the view of a text that is at `offset` in `buffer`.
 inline Texts::View view_of(std::string_view text, int32_t buffer, int32_t offset) {
   Texts::View view{};
   view.length = static_cast<int32_t>(text.size());

@@ -1,5 +1,5 @@
-// Unites the spans of a group into stretches that do not touch, in order, and measures how much of other stretches they
-// cover. A span without a length covers nothing.
+// Merges the spans of each group into ordered stretches that do not touch, and measures how much of other stretches
+// they cover. A span without a length covers nothing.
 
 #include "columns/interface.h"
 #include "columns/order.h"
@@ -7,7 +7,7 @@
 namespace opspan::columns {
 namespace {
 
-// The spans of a frame by group. Those of one group can be walked over in the order of their starts.
+// The spans of a frame, by group. The spans of one group can be visited in the order of their starts.
 class Spans {
  public:
   Spans(const Input& frame, Groups& groups)
@@ -17,7 +17,7 @@ class Spans {
     }
     count_ = frame.rows();
   }
-  // Called once the groups of all frames are known.
+  // Call this once the groups of all frames are known.
   void slice(const Groups& groups) { slices_ = slices(groups_.get(), count_, groups.count()); }
   void walk(size_t group) {
     rows_ = slices_[group];
@@ -40,7 +40,8 @@ class Spans {
 };
 
 struct Stretches {
-  // Adds a span. Those of a group come in order of their start; `first` is the number of stretches before the group.
+  // Adds a span. The spans of a group must come in the order of their starts. `first` is the number of stretches before
+  // the group.
   void add(const Spans& span, size_t first = 0) {
     if (ends.size() == first || span.start() > ends.back()) {
       starts.push_back(span.start());
@@ -89,7 +90,8 @@ Output cover(const Input& frame, const Input& others) {
   left.slice(groups);
   right.slice(groups);
   Stretches stretches;
-  std::vector<int64_t> owners;  // a row of each stretch's group: in the first frame, or counted on in the other
+  // For each stretch, a row of its group; rows of `others` are numbered after those of `frame`.
+  std::vector<int64_t> owners;
   for (uint32_t group = 0; group < groups.count(); ++group) {
     left.walk(group);
     right.walk(group);

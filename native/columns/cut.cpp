@@ -1,7 +1,7 @@
-// Cuts stretches of time on threads into pieces, wherever a span of their thread begins or ends, and says what is open
-// in each piece. A span is a range or has a kind: of several open ranges the innermost counts, of several open kinds
-// the highest. If no kind is open, a piece has the kind of its stretch; on an unknown thread it has the range of its
-// stretch, too. Stretches may overlap.
+// Cuts stretches of time on threads into pieces, and says which range and which kind are open in each piece. It cuts
+// wherever a span of the thread begins or ends. A span either is a range or has a kind. If several ranges are open, the
+// innermost counts; if several kinds are open, the highest counts. If no kind is open, the piece has the kind of its
+// stretch. On an unknown thread, the piece also has the range of its stretch. Stretches may overlap.
 
 #include <array>
 #include <queue>
@@ -36,7 +36,7 @@ struct SpanColumns {
   Flags is_async;
 };
 
-// Ends to come. Those of spans that nest are a stack; others wait in a heap.
+// The ends of spans that are open. The ends of nested spans are in a stack, all others in a heap.
 class Ends {
  public:
   void push(int64_t end) {
@@ -59,7 +59,8 @@ class Ends {
   std::priority_queue<int64_t, std::vector<int64_t>, std::greater<>> others_;
 };
 
-// Finds the changes on one thread, the first of them at the begin of time. `rows` are its spans, in any order.
+// Finds the changes on one thread. The first change is at the earliest possible time. `rows` are the spans of the
+// thread, in any order.
 class Sweep {
  public:
   Sweep(const SpanColumns& spans, std::vector<Change>& out) : spans_(spans), out_(out) { until_.fill(kLeast); }
@@ -73,7 +74,7 @@ class Sweep {
           const bool same = spans_.end[a] == spans_.end[b];
           return same ? a < b : spans_.end[a] > spans_.end[b];
         });
-    // These spans end but never began: a damaged file has such spans.
+    // These spans have an end but no start, which happens only in a damaged file.
     for (Row row : rows) {
       if (!spans_.end.null(row) && (spans_.start.null(row) || spans_.end[row] < spans_.start[row])) {
         ends_.push(spans_.end[row]);
@@ -132,7 +133,8 @@ class Sweep {
   Ends ends_;
 };
 
-// The changes of a stretch: `first` is in force at its start, and those after it, up to `past`, cut it.
+// The changes that matter for a stretch. `first` is the change that holds at the start of the stretch. The changes
+// after `first`, up to `past`, cut the stretch.
 struct Cuts {
   size_t first = 0, past = 0;
 };

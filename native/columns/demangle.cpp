@@ -6,8 +6,8 @@
 
 #include "columns/interface.h"
 
-// libstdc++'s demangler without its buffer: it hands over the text piece by piece. A hostile name of a hundred letters
-// can stand for more text than there is memory, and abi::__cxa_demangle would begin to write it.
+// The demangler of libstdc++, without a buffer: it passes on the text in small parts. A hostile name of a hundred
+// letters can expand to more text than fits into memory, and abi::__cxa_demangle would try to write all of it.
 extern "C" int __gcclibcxx_demangle_callback(const char* mangled, void (*append)(const char*, size_t, void*), void* to);
 
 namespace {
@@ -21,7 +21,8 @@ struct Text {
 
 void append(const char* piece, size_t size, void* to) {
   auto* text = static_cast<Text*>(to);
-  // Jumping out is safe: the demangler owns nothing that must be freed, and no object of ours is on the stack.
+  // It is safe to jump out, because the demangler owns no memory, and none of our objects on the stack needs a
+  // destructor.
   if (size > text->size - text->used) std::longjmp(text->full, 1);
   std::memcpy(text->buffer + text->used, piece, size);
   text->used += size;

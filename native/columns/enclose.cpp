@@ -1,7 +1,7 @@
 // Finds the parents of events as torch.profiler does. In order of their start, each event closes all open events that
 // do not contain it; the innermost event that is still open is its parent. So of two events that overlap in part,
-// neither is the parent of the other. The time that two such children share is taken from their parent twice, and the
-// parent's own time may be negative.
+// neither is the parent of the other. If two children of a parent overlap, the time that they share is subtracted two
+// times from the parent's self time, which may become negative.
 
 #include "columns/interface.h"
 #include "columns/order.h"

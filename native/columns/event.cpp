@@ -33,7 +33,8 @@ void EventColumns::read(Json& json, size_t row) {
   }
 }
 
-// Returns the slot of what follows the value at `before`: a value that has not begun yet, or the end of the object.
+// Returns the slot for what follows the value at `before`. That is either the next value, which is not read yet, or the
+// end of the object.
 Slot* EventColumns::next(Json& json, Slot& before, bool is_first) {
   if (Slot* slot = Slots::follow(json, before)) return slot;
   const size_t from = json.offset();
@@ -47,7 +48,8 @@ Slot* EventColumns::next(Json& json, Slot& before, bool is_first) {
   json.expect(':');
   const bool is_object = json.peek() == '{';
   const ValueKind kind = in_args_ ? ValueKind::kRest : kind_of_key(key.raw);
-  if (kind == ValueKind::kArgs && is_object) json.take();  // into the lead, so that nothing else is taken for args
+  // The bracket becomes part of the lead, so that only objects are read as args.
+  if (kind == ValueKind::kArgs && is_object) json.take();
   if (kind == ValueKind::kArgs && !is_object) return &slots_.discarded();
   Slot& slot = slots_.add(before, json.since(from));
   slot.kind = kind;
@@ -84,7 +86,7 @@ void EventColumns::value(Json& json, Slot& slot, size_t row) {
   }
 }
 
-// Reads the args. `slot` is theirs, and afterwards that of their end.
+// Reads the args. At the call `slot` is the slot of the args, and afterwards the slot of their end.
 void EventColumns::args(Json& json, Slot*& slot, size_t row) {
   args_from_ = json.offset() - 1;
   in_args_ = true;
@@ -130,7 +132,7 @@ void EventColumns::arg(Json& json, Slot& slot, size_t row) {
   }
 }
 
-// Reads a whole number, alone in a list or by itself. Any other value goes to the args that have no column.
+// Reads an integer, or a list with only an integer in it. Any other value goes to the args that have no column.
 void EventColumns::single_integer(Json& json, const Slot& slot, size_t row) {
   const size_t from = json.offset();
   const bool is_list = json.take("[");
@@ -154,8 +156,8 @@ void EventColumns::single_integer(Json& json, const Slot& slot, size_t row) {
   rest_text_ += value_text_;
 }
 
-// Sets the category. One that begins with a known one is read as that: they differ in numbers alone, and would be as
-// many texts as there are events.
+// Sets the category. If it begins with a known category, the known one is set: only a number follows, which would make
+// a new text for almost every event.
 void EventColumns::category(Json& json, Slot& slot, size_t row) {
   const size_t from = json.offset();
   if (!categories_.empty() && json.peek() == '"') {
@@ -169,7 +171,7 @@ void EventColumns::category(Json& json, Slot& slot, size_t row) {
   text(json, slot, category_, row);
 }
 
-// Reads a list. One that was read before is recognised by how it stands in the file.
+// Reads a list. A list that was read before is recognised by its bytes in the file.
 void EventColumns::list(Json& json, TextColumn& column, size_t row) {
   const size_t from = json.offset();
   const auto bytes = json.balanced_list();
@@ -202,7 +204,7 @@ void EventColumns::text(Json& json, Slot& slot, TextColumn& column, size_t row) 
   column.set(row, slot.code);
 }
 
-// Reads a number, or a string that holds one. null gives nothing, and anything else makes the row odd.
+// Reads a number, or a string that holds one. null leaves the cell empty; any other value marks the row as odd.
 template <class Reading>
 auto EventColumns::number(Json& json, Reading reading, size_t row) -> decltype(reading({})) {
   const char first = json.peek();

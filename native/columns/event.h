@@ -13,7 +13,7 @@ namespace opspan::columns {
 // The types that values of args are read as. opspan.formats.chrome has the same numbers.
 enum ArgType : uint8_t { kInteger, kReal, kText, kList, kJson, kOne, kCategory };
 
-// Texts by number: those of the file stay where they are, others are stored here.
+// Numbers texts. Texts of the file are not copied; other texts are stored here.
 class Words {
  public:
   uint32_t code(const Json::String& string) {
@@ -47,7 +47,7 @@ struct TextColumn {
   }
   Array<uint32_t> codes;
   Words words;
-  // Lists as they stand in the file, and the codes of their texts.
+  // Lists, as their bytes in the file, and the codes of their texts.
   Dictionary lists;
   std::vector<uint32_t> codes_of_lists;
 };
@@ -70,7 +70,7 @@ struct Arg {
 
   std::string name;
   ArgType type;
-  std::optional<Numbers> numbers;  // set is only what the type needs
+  std::optional<Numbers> numbers;  // of the following, only what the type needs is set
   Array<double> reals;
   std::optional<Bits> valid;
   std::optional<TextColumn> texts;
@@ -81,8 +81,8 @@ class EventColumns {
  public:
   EventColumns(const Input& wanted, size_t rows);
 
-  // Reads the event that begins at `json` into a row that is still empty. Throws what Json throws; then the caller
-  // keeps what the row has by then, or calls `clear`.
+  // Reads the event that begins at `json` into an empty row. Passes on what Json throws; the caller then either keeps
+  // the values that the row has got, or calls `clear`.
   void read(Json& json, size_t row);
   void clear(size_t row);
   // Returns where in the bytes the args begin, if they are the only part that could not be read.
@@ -90,7 +90,7 @@ class EventColumns {
     const bool is_known = in_args_ && ts_.valid[row] && phase_.has(row);
     return is_known ? std::optional(args_from_) : std::nullopt;
   }
-  // Fills in something that is not an event: a name, and JSON.
+  // Fills a row with a member of the file that is not an event: its name, and its value as JSON.
   void member(size_t row, const Json::String& name, std::string_view value) {
     name_.set(row, name_.words.code(name));
     rest_.set(row, value);
@@ -119,7 +119,8 @@ class EventColumns {
   Bits is_odd_;
   std::vector<Arg> args_;
   std::unordered_map<std::string_view, size_t> by_key_;
-  std::vector<std::string_view> categories_;  // prefixes: a category that begins with one is read as that
+  // A category that begins with one of these prefixes is read as that prefix.
+  std::vector<std::string_view> categories_;
   Slots slots_;
   Slot begin_;
   bool in_args_ = false;

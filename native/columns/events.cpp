@@ -1,12 +1,12 @@
-// Reads a piece of a Chrome trace (JSON) into columns: a row for each event, and for anything else in the file.
+// Reads a piece of a Chrome trace (JSON) into columns. Each event has a row, and so has any other item of the file.
 //
 //   { "schemaVersion": 1, ..., "traceEvents": [ {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 7,
 //     "ts": 1712195495519689.047, "dur": 63.813, "args": {"External id": 2049, "Input Dims": [[2, 3], [3, 4]]}}, ... ]
 //     }
 //
-// The top may be a bare array of events, and it need not be closed. A piece may end anywhere; the rows say how far it
-// was read and where in the file that is, and the caller goes on from there with the rest and more bytes. An event that
-// cannot be read is skipped, up to what looks like the beginning of another one.
+// The file may also be just an array of events, and the array need not be closed. A piece may end anywhere. The rows
+// say how many bytes were read and at which state of the file that was; the caller continues there, with the remaining
+// bytes and more. If an event cannot be read, the reader skips to what looks like the beginning of another event.
 
 #include <algorithm>
 
@@ -20,13 +20,14 @@ namespace {
 enum State : uint8_t { kStart, kMembers, kEvents, kBareEvents, kDone };
 enum RowKind : uint8_t { kEvent, kMember, kStructure, kSkipped, kEndMissing };
 
-// The most bytes that may be read again after events that could not be read: so many times the piece, and so many in
-// any case. Without a bound, events inside each other, none of which ends, would each be read to the end of the file.
+// Limits how many bytes are read again after events that could not be read: kReadAgain times the piece, but at least
+// kAlwaysReadAgain. Without a limit, if many events were nested and none of them ended, each would be read to the end
+// of the file.
 constexpr size_t kReadAgain = 4, kAlwaysReadAgain = 32 << 20;
-constexpr size_t kLeastBytes = 16;  // of an event with any content
+constexpr size_t kLeastBytes = 16;  // of an event that has a member
 constexpr std::string_view kSpace = " \t\r\n";
 
-// Returns where the next thing begins that looks like an event; nothing if there is none in these bytes.
+// Returns the position of the next text that looks like an event. Returns nothing if these bytes have none.
 std::optional<size_t> next_event(std::string_view bytes, size_t from) {
   constexpr std::string_view kKeys[] = {"ph", "cat", "name", "pid", "tid", "ts", "id", "dur", "args", "s", "bp"};
   for (size_t at = bytes.find('{', from); at != std::string_view::npos; at = bytes.find('{', at + 1)) {
@@ -42,7 +43,7 @@ std::optional<size_t> next_event(std::string_view bytes, size_t from) {
   return {};
 }
 
-// Returns the most rows that are read at a time; memory is taken for all of them.
+// Returns the most rows that one call reads. Memory is allocated for all of them.
 size_t most_rows(std::string_view bytes, State state) {
   const bool is_among_events = state == kEvents || state == kBareEvents;
   if (!is_among_events) return bytes.size() / kLeastBytes + 2;
@@ -98,7 +99,7 @@ class Piece {
     row(kind);
   }
 
-  // Reads one thing of the file into a row. Returns false if the bytes end before it does.
+  // Reads one item of the file into a row. Returns false if the bytes end before the item does.
   bool item() {
     const size_t from = json_.offset();
     try {
@@ -179,7 +180,7 @@ class Piece {
     }
     read_again_ += json_.offset() - from;
     const bool may_read_again = read_again_ <= kReadAgain * bytes_.size() + kAlwaysReadAgain;
-    // The fields of an event come before its args: if those cannot be read, only they are lost.
+    // The fields of an event come before its args. So if only the args cannot be read, the fields are kept.
     const auto args = columns_.failed_args(rows_);
     const auto next = next_event(bytes_, may_read_again ? args.value_or(from + 1) : json_.offset());
     if (is_cut && !next) {

@@ -27,7 +27,7 @@ struct Cursor {
     return true;
   }
   bool digits() {
-    const char* past = at;  // a copy, because for the compiler any character may be part of `at`
+    const char* past = at;  // a local copy, because the compiler must assume that any character may be part of `at`
     while (past != end && digit(*past)) ++past;
     const bool any = past != at;
     at = past;
@@ -101,7 +101,7 @@ bool tail(Cursor text, Label& label) {
   return text.done();
 }
 
-// Reads arguments, which are free text: as little of it as lets the rest be the tail.
+// Reads the arguments, which are free text. They end at the first position from which the rest can be read as the tail.
 void arguments(Cursor text, Label& label) {
   const char* from = text.at;
   for (;; ++text.at) {
@@ -152,10 +152,12 @@ bool may_begin_field(const char* comma, const char* end) {
 
 }  // namespace
 
-// The name is as short as it can be while everything after it reads as fields. An attempt reads over each field at most
-// once, and no text is in more attempts than there are fields: the time is linear, whatever the text.
+// The name is the shortest one for which all text after it can be read as fields. The time is linear for any text: an
+// attempt reads each field at most once, and no part of the text is in more attempts than there are fields.
 Label parse_label(std::string_view text) {
-  Label label;  // the only one, so it is made where the caller wants it: a copy costs more than reading a label
+  // Only this variable is returned, so the compiler makes it in the caller's memory. A copy would cost more than
+  // reading a label does.
+  Label label;
   const char* const end = text.data() + text.size();
   const char* at = text.data();
   while (at != end) {

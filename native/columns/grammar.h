@@ -1,4 +1,5 @@
-// The grammar of a label: the native twin of opspan.labels, bound to it by tests. It reads in place and copies nothing.
+// The grammar of a label. This is the native version of opspan.labels, and tests compare the two. It reads in place and
+// copies nothing.
 #pragma once
 
 #include <cstdint>

@@ -44,7 +44,8 @@ Output innermost(const Input& frame, const Input& points) {
     for (Row point : points_here) {
       const int64_t at = time[point];
       for (; next != ranges.end() && start[*next] <= at; ++next) {
-        // Ended ranges on top are popped now, so that a stack is as deep as the program's; those below go with the top.
+        // Ended ranges on top are popped now, so that the stack is no deeper than the program's. Ended ranges below the
+        // top are popped once they are on top.
         std::vector<Row>& stack = is_async[*next] ? async_stack : nested_stack;
         top(stack, start[*next]);
         stack.push_back(*next);

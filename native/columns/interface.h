@@ -1,11 +1,12 @@
-// The functions of libopspan_columns: nesting, attribution and linking over columns, as C functions with one signature.
+// The functions of libopspan_columns. They nest, attribute and link ranges that are rows of columns. All are C
+// functions with one signature.
 //
-// A function takes one frame or two (a stream with at most one batch of rows, columns by name) and a number, and gives
-// a frame back as an Arrow struct array. It returns 0, or -1 with a sentence in `error`. The streams stay the caller's.
-// Any value may stand in any column; a column that is missing or of another type is the caller's mistake, and an error.
-// Only these may be missing: `rank` and `pid` in all frames of a call, which are the same in all rows then and take no
-// memory; and by0, by1, ..., which tell groups of rows apart. opspan.native is the Python side, docs/analysis.md says
-// what the results mean.
+// A function takes one or two frames and a number, and returns a frame as an Arrow struct array. A frame is a stream
+// with at most one batch of rows, and its columns are found by name. A function returns 0, or -1 with a sentence in
+// `error`. The caller still owns the streams. A column may hold any values. It is an error of the caller if a column is
+// missing or has another type. Only the columns `rank`, `pid` and by0, by1, ... may be missing. If `rank` or `pid` is
+// missing in all frames of a call, it is the same in all rows and takes no memory. by0, by1, ... divide the rows into
+// groups. opspan.native is the Python side; docs/analysis.md says what the results mean.
 #pragma once
 
 #include "columns/arrow.h"
@@ -18,22 +19,23 @@ int opspan_columns_abi(void);
 typedef int opspan_columns_call(ArrowArrayStream* first, ArrowArrayStream* second, int64_t number, ArrowSchema* schema,
                                 ArrowArray* array, char* error, size_t error_size);
 
-// The comments say what the first frame holds, the second, and what the number is.
-opspan_columns_call opspan_columns_nest;       // ranges; -; end of the trace
-opspan_columns_call opspan_columns_enclose;    // events
-opspan_columns_call opspan_columns_innermost;  // ranges; points
-opspan_columns_call opspan_columns_cover;      // spans; more of them
-opspan_columns_call opspan_columns_covered;    // spans; stretches
-opspan_columns_call opspan_columns_within;     // points; stretches
-opspan_columns_call opspan_columns_cut;        // stretches; ranges, and spans of kinds
-opspan_columns_call opspan_columns_match;      // calls; work
-opspan_columns_call opspan_columns_nearest;    // parents with marked rows
-opspan_columns_call opspan_columns_rollup;     // parents; work
-opspan_columns_call opspan_columns_link;       // ranges with seq and parent; names
-opspan_columns_call opspan_columns_labels;     // texts; -; threads to use
-opspan_columns_call opspan_columns_events;    // where in memory a piece of a Chrome trace lies; keys of args; twice the
-                                              // state, and 1 more for the last piece
-opspan_columns_call opspan_columns_metadata;  // texts; -; threads to use
+// Each comment says what the first frame holds, what the second frame holds ("-": it is not used), and what the number
+// is. For events, the first frame holds the address of a part of a Chrome trace. The number is the reader's state times
+// 2, plus 1 for the last part.
+opspan_columns_call opspan_columns_nest;          // ranges; -; end of the trace
+opspan_columns_call opspan_columns_enclose;       // events
+opspan_columns_call opspan_columns_innermost;     // ranges; points
+opspan_columns_call opspan_columns_cover;         // spans; more of them
+opspan_columns_call opspan_columns_covered;       // spans; stretches
+opspan_columns_call opspan_columns_within;        // points; stretches
+opspan_columns_call opspan_columns_cut;           // stretches; ranges, and spans of kinds
+opspan_columns_call opspan_columns_match;         // calls; work
+opspan_columns_call opspan_columns_nearest;       // parents with marked rows
+opspan_columns_call opspan_columns_rollup;        // parents; work
+opspan_columns_call opspan_columns_link;          // ranges with seq and parent; names
+opspan_columns_call opspan_columns_labels;        // texts; -; threads to use
+opspan_columns_call opspan_columns_events;        // part of a Chrome trace; keys of args; state
+opspan_columns_call opspan_columns_metadata;      // texts; -; threads to use
 opspan_columns_call opspan_columns_json_objects;  // texts; -; threads to use
 opspan_columns_call opspan_columns_protobuf;      // rows, columns named by field; -; the rows' own field
 opspan_columns_call opspan_columns_timeline;      // slices of tracks
@@ -43,14 +45,15 @@ opspan_columns_call opspan_columns_latest;        // points; rows that may be be
 opspan_columns_call opspan_columns_replay;        // work, then edges; joins; how many of the rows are work
 opspan_columns_call opspan_columns_sqlite;        // columns of a table; the table; the file's descriptor
 
-// Returns the rows of a frame as items of a JSON list, some bytes at a time: they are valid until the next call. Null
-// is an error, and so is -1 of `next`, which returns how many bytes there are; 0: there are no more.
+// Starts writing the rows of a frame as items of a JSON list; returns null on an error. Each call of `next` writes some
+// of the items and returns the number of bytes, 0 if there are no more items, or -1 on an error. The bytes are valid
+// until the next call.
 void* opspan_json_items(ArrowArrayStream* rows, int is_first, char* error, size_t error_size);
 int64_t opspan_json_items_next(void* items, const char** bytes, char* error, size_t error_size);
 void opspan_json_items_end(void* items);
 
 // Writes the name of a C++ function as its source has it, without a 0 at its end. Returns its length, or -1 if the name
-// is not a mangled one, cannot be taken apart, or does not fit.
+// is not a mangled name, cannot be parsed, or does not fit.
 int64_t opspan_demangle(const char* mangled, char* buffer, size_t size);
 }
 

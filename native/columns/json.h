@@ -1,8 +1,8 @@
-// Reads JSON as traces have it, in place: whatever Chrome's viewer would still open is read, and nothing is built from
-// it.
+// Reads the JSON of traces in place, without building a tree of values. It reads whatever Chrome's viewer would still
+// open.
 //
-// Tolerated: escapes that JSON does not know, control characters and bytes that are not UTF-8 in strings, NaN and
-// Infinity, a comma too many. The results are always sound: UTF-8 in texts, JSON in values.
+// It accepts escapes that JSON does not know, control characters and bytes that are not UTF-8 in strings, NaN and
+// Infinity, and an extra comma. The results are always valid: texts are UTF-8, and values are JSON.
 #pragma once
 
 #include <cstdint>
@@ -46,9 +46,10 @@ class Json {
     at_ += bytes.size();
     return true;
   }
-  // Returns the bytes from there to here.
+  // Returns the bytes from `offset` to the current position.
   std::string_view since(size_t offset) const { return {begin_ + offset, static_cast<size_t>(at_ - begin_) - offset}; }
-  // Returns whether a list or object has another item, and takes the comma before it; else its bracket comes next.
+  // Returns whether a list or object has another item, and if so, takes the comma before the item. Otherwise the
+  // closing bracket comes next.
   bool more(char closer, bool is_first) {
     char next = peek();
     if (!is_first && next != ',' && next != closer) throw Bad();
@@ -70,13 +71,13 @@ class Json {
   String string();
   // Returns the text of a string: its own bytes if it is plain, else a text in `room`.
   static std::string_view text(const String& string, std::string& room);
-  // Takes a number, true, false, null or NaN, as it stands.
+  // Takes a number, true, false, null or NaN, and returns its bytes.
   std::string_view word();
-  // Takes a number with at most so many decimals, times ten to their power, if it is written like most: without an
-  // exponent and not too long. Else takes nothing.
+  // Takes a number with at most kDecimals decimals and returns it times 10^kDecimals. Takes nothing if the number has
+  // an exponent or is too long.
   template <int kDecimals>
   std::optional<int64_t> plain_number();
-  // Takes a list, if its brackets and strings end where a sound one's would; else nothing.
+  // Takes a list if its brackets and strings end as in a valid list; otherwise takes nothing.
   std::optional<std::string_view> balanced_list();
   void skip_value();
   // Appends a value of any kind to `out`, on one line: "[1, {"a": 2}]".
@@ -93,7 +94,7 @@ class Json {
 // Appends text to `out` as a JSON string. Control characters become \u000a, or \n where they have a short form.
 enum class Controls : uint8_t { kByNumber, kShort };
 void quote(std::string_view text, std::string& out, Controls controls = Controls::kByNumber);
-// Writes the same without the quotes, to memory that has room_escaped(bytes).
+// Writes the same text as quote(), but without quotes, to memory with a size of room_escaped(bytes).
 char* escape(std::string_view text, char* to, Controls controls);
 inline size_t room_escaped(size_t bytes) { return 6 * (bytes + 8); }
 

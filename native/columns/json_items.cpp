@@ -1,12 +1,13 @@
-// Writes the rows of a frame as items of a JSON list: each an object, with a member for each column that is not null
-// there.
+// Writes the rows of a frame as items of a JSON list. Each item is an object, with a member for each column that is not
+// null in the row.
 //
 //   {"name":"aten::mm","ts":12.345,"args":{"bytes":4096}},
 //   {"name":"no args","ts":13.000,"args":{}}
 //
-// A struct is an object again, a duration is its microseconds, binary is JSON as it stands, and a text is a string. A
-// text under the key "..." must be an object, whose members are added here, except for members with the key of another
-// column, even if that column is null. A text that is not an object adds none.
+// A struct becomes an object, a duration becomes a number of microseconds, and a text becomes a string. Binary data is
+// JSON already and is copied. A text in the column "..." must be a JSON object, and its members are added to the row's
+// object. A member with the name of another column is left out, even if that column is null. If the text is not an
+// object, nothing is added.
 
 #include "columns/guarded.h"
 #include "columns/interface.h"
@@ -21,10 +22,11 @@ class JsonItems {
     if (rows_.rows() > 0) members_ = members_of({rows_.schema(), rows_.batch(), 0}, rows_.rows());
   }
 
-  // Returns as many items as fit into a room of memory, which is written again and again, so that the processor has it
-  // at hand. A longer item is returned whole.
+  // Returns as many items as fit into a buffer. The same buffer is filled again and again, so that it stays in the
+  // processor's cache. An item that is longer than the buffer is returned in full.
   std::string_view next() {
-    constexpr size_t kRoom = 256 << 10, kMostItems = 16 << 10;  // bytes, and the part of them that most items fit in
+    // The size of the buffer, and a size that most items do not exceed.
+    constexpr size_t kRoom = 256 << 10, kMostItems = 16 << 10;
     char* to = text_.room(text_.begin(), kRoom);
     for (; row_ < rows_.rows() && text_.size(to) < kRoom - kMostItems; ++row_) {
       if (!is_first_) to = text_.add(to, ",\n");

@@ -54,7 +54,7 @@ struct Number : Member {
   Values<T> values;
 };
 
-// Integers are mostly ids, which count up: then only the last digit of the one before changes.
+// Most integers are ids that count up, so often only the last digit of the previous number changes.
 template <std::integral T>
 struct Number<T> : Member {
   Number(std::string_view name, Values<T> column) : key(name), values(column) {}
@@ -88,7 +88,7 @@ struct RawMember : Member {
   Texts texts;
 };
 
-// Keeps texts, which mostly come many times, as members: few are escaped more than once.
+// Keeps texts as finished members. Most texts come many times, so few are escaped more than once.
 template <class Id>
 class TextCache {
  public:
@@ -175,7 +175,7 @@ struct SpreadMember : Member {
   }
   Texts texts;
   Keys others;
-  std::unordered_set<std::string> keys_seen;  // to find a key that stands twice
+  std::unordered_set<std::string> keys_seen;  // to find a key that an object has more than once
   std::string members_text, room;
 };
 

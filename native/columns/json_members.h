@@ -1,4 +1,5 @@
-// Writes a frame's columns as members of JSON objects, an object a row. json_items.cpp says how values are written.
+// Writes a frame's columns as members of JSON objects, with one object for each row. json_items.cpp says how values are
+// written.
 #pragma once
 
 #include <memory>

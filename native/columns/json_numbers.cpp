@@ -72,7 +72,8 @@ std::optional<int64_t> round_decimal(Decimal value) {
 
 template <int kDecimals>
 std::optional<int64_t> Json::plain_number() {
-  constexpr ptrdiff_t kMostDigits = 18 - (kDecimals > 0 ? kDecimals - 1 : 0);  // so many fit 64 bits, once multiplied
+  // This many digits fit into 64 bits after the multiplication.
+  constexpr ptrdiff_t kMostDigits = 18 - (kDecimals > 0 ? kDecimals - 1 : 0);
   constexpr uint64_t kBound = uint64_t{1} << 62;
   const char* at = at_;
   const bool is_negative = at != end_ && *at == '-';

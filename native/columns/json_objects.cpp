@@ -1,5 +1,5 @@
-// Turns a column of texts into JSON objects with one member, called like the column: {"parameter": "seq=3"}. null stays
-// null.
+// Turns each text of a column into a JSON object with one member, which is named after the column: {"parameter":
+// "seq=3"}. null stays null.
 
 #include "columns/columns.h"
 #include "columns/interface.h"

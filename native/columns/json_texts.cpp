@@ -78,7 +78,7 @@ size_t append_escape(std::string_view text, std::string& out) {
       break;
     default:
       out += '\\';
-      return 1;  // JSON has no such escape: the backslash stands for itself
+      return 1;  // JSON has no such escape: the backslash is kept
   }
   const auto code = four_digits(text.substr(2));
   if (!code) {

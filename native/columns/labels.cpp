@@ -1,4 +1,5 @@
-// Takes a column of labels apart: names and sizes as dictionaries, the rest as numbers and as views into the texts.
+// Parses a column of labels. Names and sizes become dictionaries; all other fields become numbers or views into the
+// texts.
 
 #include <array>
 #include <bit>
@@ -32,12 +33,12 @@ struct Columns {
   Bits has_kind;
 };
 
-struct Kinds {  // of one name
+struct Kinds {  // the kinds of one name
   uint8_t with_seq, without_seq;
 };
 
-// Remembers texts that are just a name, by their views: the views of one text are mostly equal, and it need not be read
-// again.
+// Remembers texts that are just a name, by their views. Equal texts mostly have equal views, and then the text is not
+// read again.
 class PlainNames {
  public:
   struct Entry {
@@ -45,7 +46,7 @@ class PlainNames {
     uint32_t name = kNone;
     uint8_t kind = 0;
   };
-  // Returns the entry of this view; if its `view` differs it is another one's.
+  // Returns the entry for this view. If the entry's `view` differs, the entry belongs to another view.
   Entry& of(const std::array<uint64_t, 2>& view) {
     return entries_[(view[0] ^ std::rotl(view[1], 32)) * 0x9e3779b97f4a7c15u >> 56];
   }
@@ -125,8 +126,8 @@ struct Part : Rows {
   }
 };
 
-// Adds the texts themselves, and the fields that are views into them. If most of their bytes are needed, they stay
-// where they are; else what is needed is copied, so that the rest can be freed.
+// Adds the texts themselves, and the fields that are views into them. If most bytes of the texts are needed, the output
+// uses the input's buffers. Otherwise the needed texts are copied, so that the input can be freed.
 void add_texts(const Input& frame, const Texts& texts, const std::vector<Part>& parts, Columns& columns, Output& out) {
   size_t text_bytes = 0, all_bytes = 0;
   for (const Part& part : parts) {

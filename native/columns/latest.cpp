@@ -1,5 +1,5 @@
-// Finds the last row of their group that is not after points in time. Points mostly come in order of time, so each
-// search starts where the one before ended.
+// Finds, for each point in time, the last row of the point's group that is not after the point. Points mostly come in
+// the order of time, so each search starts where the search before it ended.
 
 #include <algorithm>
 #include <unordered_map>

@@ -1,5 +1,5 @@
-// Links backward ranges to the op that made their node: the last that began with the same seq, on the forward thread,
-// before them.
+// Links each backward range to the forward op that made its autograd node. This is the last op with the same seq that
+// began on the forward thread before the backward range.
 
 #include "columns/interface.h"
 #include "columns/order.h"
@@ -7,7 +7,8 @@
 namespace opspan::columns {
 namespace {
 
-// The role of a range. If rows begin at once, those with a higher role come first: a backward range before an op.
+// The role of a range. If rows begin at the same time, those with a higher role come first, so a backward range comes
+// before an op.
 enum Role : uint8_t { kNeither, kForward, kBackward, kEngine };
 // opspan.analysis.autograd has the same numbers.
 enum Link : uint8_t {
@@ -20,7 +21,8 @@ enum Link : uint8_t {
   kByNesting = 7
 };
 
-// The most threads with one seq whose names are compared; with more, the nearest in time has to do.
+// The most threads whose names are compared for one seq. If there are more threads, the op that is nearest in time is
+// taken.
 constexpr size_t kMostThreads = 64;
 
 struct Ranges {
@@ -47,7 +49,8 @@ struct Ranges {
   Values<uint32_t> name;
 };
 
-// Facts about ranges by their names. Nothing is known about a name that is not in the list: it may make nodes.
+// Facts about ranges by their names. Nothing is known about a name that is not in the list, so its ranges may make
+// nodes.
 class Names {
  public:
   explicit Names(const Input& frame) {
@@ -74,8 +77,9 @@ class Names {
   std::vector<NameFacts> facts_;  // by the name's code: codes count up from 0 in a process
 };
 
-// Returns how often, before each row, the seq of its thread went back. A thread's seq only grows: if it goes back, a
-// new thread with the same number, and a seq of its own, has begun. Empty if that never happened.
+// Returns, for each row, how often the seq of its thread has decreased before that row. The seq of a thread only grows.
+// If it decreases, a new thread with the same number has begun, which has its own seq. Returns an empty array if no seq
+// decreases.
 Array<uint32_t> eras(const Ranges& ranges, const uint32_t* threads, size_t count, size_t thread_count) {
   auto era = zeroed<uint32_t>(count);
   Slices by_thread = slices(threads, count, thread_count);
@@ -150,8 +154,9 @@ class Group {  // the forward ops of one seq in one process that have begun
   uint32_t number_ = 0;
 };
 
-// Links the rest. The engine's ranges have no seq: each gets the forward op of the first node that runs in it. A node
-// that the backward itself made has none, whatever its seq. A parent that is out of range counts as none.
+// Links the remaining ranges. The engine's ranges have no seq, so each gets the forward op of the first node that runs
+// in it. A node that the backward pass itself made has no forward op, whatever its seq is. A parent that is out of
+// range counts as no parent.
 void link_the_rest(const Ranges& ranges, const Names& facts, size_t count, Row* forward, uint8_t* links) {
   for (size_t at = 0; at < count; ++at) {
     const Row row = static_cast<Row>(at);
@@ -182,7 +187,7 @@ Output link(const Input& frame, const Input& names) {
   const Names facts(names);
   Places places;
   auto processes = places.processes(frame);
-  auto threads = places.threads(frame);  // a forward op's own; a backward range's forward thread
+  auto threads = places.threads(frame);  // the thread of a forward op; the forward thread of a backward range
   auto candidates = uninitialized<uint32_t>(count);
   for (size_t at = 0; at < count; ++at) {
     const Row row = static_cast<Row>(at);
@@ -206,7 +211,7 @@ Output link(const Input& frame, const Input& names) {
   Group group(places.thread_count());
   for (size_t process = 0; process < by_process.count(); ++process) {
     const std::span<Row> rows = by_process[process];
-    // An op that begins together with a backward range is not before it.
+    // An op that begins at the same time as a backward range does not count as before it.
     sort_rows(
         rows, [&](Row row) { return ranges.seq[row]; },
         [&](Row a, Row b) {

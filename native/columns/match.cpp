@@ -1,4 +1,5 @@
-// Matches work to the call that caused it: by process and correlation id, which is unique in its process only.
+// Matches device work to the call that caused it, by process and correlation id. The id is unique only within its
+// process.
 
 #include "columns/interface.h"
 #include "columns/order.h"
@@ -50,7 +51,8 @@ Output match(const Input& calls_frame, const Input& work_frame) {
         for (to = from; to != causes.end() && calls.id[*to] == id;) ++to;
       }
       if (from == to) continue;
-      // If an id was used again: the last call that began before the work did, else the first of them all.
+      // If several calls have the id, takes the last one that began before the work. If none of them did, takes the
+      // first call.
       auto after = std::partition_point(from, to, [&](Row call) { return calls.time(call) <= work.time(effect); });
       call_of[effect] = after == from ? *from : *(after - 1);
       if (to - from > 1) ambiguous.set(effect);

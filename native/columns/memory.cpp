@@ -11,7 +11,8 @@ namespace opspan::columns {
 namespace {
 
 constexpr size_t kLarge = size_t{1} << 20;
-// A page of the processor's larger kind. One of them is there in a fraction of the time of the 512 that it replaces.
+// The size of the processor's large pages. The system provides a large page in a fraction of the time that it needs for
+// the 512 small pages of the same size.
 constexpr size_t kHuge = size_t{1} << 21;
 constexpr size_t kSmall = size_t{1} << 12;
 
@@ -40,14 +41,15 @@ std::unique_ptr<void, Deleter> allocate(size_t bytes, bool zeroed) {
   }
   const size_t rounded = (bytes + kSmall) / kSmall * kSmall;
   if (rounded < kHuge) return {map(rounded), Deleter{rounded}};
-  // Large pages begin at multiples of their size: the memory before the first and behind the end goes back.
+  // Large pages begin at multiples of their size. So the mapped memory before the first large page and behind the end
+  // is unmapped.
   char* memory = map(rounded + kHuge);
   const size_t before = (kHuge - reinterpret_cast<uintptr_t>(memory) % kHuge) % kHuge;
   if (before > 0) munmap(memory, before);
   memory += before;
   munmap(memory + rounded, kHuge - before);
-  // Asks only for pages that are filled completely: the rest of the last one would be memory that nobody uses. A system
-  // without such pages refuses, and nothing is lost.
+  // Asks the system for large pages, but only for the part that fills them completely, because the rest of a last large
+  // page would be wasted. If the system has no large pages, the call fails, and the memory has small ones.
   madvise(memory, rounded / kHuge * kHuge, MADV_HUGEPAGE);
   return {memory, Deleter{rounded}};
 }

@@ -1,5 +1,5 @@
-// Memory for the values of columns. Large blocks come from the system itself, all zeros, and go back to it at once: a
-// heap would keep them, and would have to clear them before they are used again.
+// Memory for the values of columns. Large blocks come directly from the system, all zeros, and go back to the system as
+// soon as they are freed. A heap would keep them, and would have to clear them before the next use.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@ struct Deleter {
 template <class T>
 using Array = std::unique_ptr<T[], Deleter>;
 
-// Allocates memory with room for one byte more. Throws std::bad_alloc.
+// Allocates memory with room for one extra byte. Throws std::bad_alloc.
 std::unique_ptr<void, Deleter> allocate(size_t bytes, bool zeroed);
 
 template <class T>

@@ -1,8 +1,9 @@
-// Reads fields of a label from texts of any making: seq=3, seq: 3, "seq": [3], 'sizes': '[[2, 3]]', ...
+// Reads fields of a label from texts of many formats: seq=3, seq: 3, "seq": [3], 'sizes': '[[2, 3]]', ...
 //
-// A field is a name that no letter, digit or underline stands before, then : or =, then its value; spaces, and a quote
-// or bracket, may stand around those. The first such place in a text counts. Bytes that are not ASCII count as letters.
-// There are few : and = in a text, so the names are looked for in front of those, all in one pass.
+// A field is a name, then : or =, then a value. The character before the name must not be a letter, digit or
+// underscore. Spaces, a quote or a bracket may surround the name and the value. If a text has a field more than once,
+// the first one counts. Bytes that are not ASCII count as letters. Texts have few : and =, so names are looked for in
+// front of these characters, all in one pass.
 
 #include "columns/columns.h"
 #include "columns/interface.h"

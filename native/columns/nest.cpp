@@ -1,4 +1,5 @@
-// Makes a tree of the ranges of each thread. docs/analysis.md says the rules; tests/twins.py has them in nested loops.
+// Makes a tree of the ranges of each thread. docs/analysis.md has the rules; tests/twins.py follows the same rules in
+// nested loops.
 
 #include <queue>
 #include <unordered_map>
@@ -22,7 +23,7 @@ struct Ranges {
   bool is_open(Row row) const { return read_end.null(row) && !is_mark[row]; }
   // The difference is exact, because an end is never before its start.
   uint64_t duration(Row row) const { return static_cast<uint64_t>(end[row]) - static_cast<uint64_t>(start[row]); }
-  // Returns whether no end has to be found or moved: then they stay where they are.
+  // Returns whether all ends are known and valid. Then the column of ends is used in place.
   bool has_all_ends(size_t count) const {
     for (size_t at = 0; at < count; ++at) {
       const Row row = static_cast<Row>(at);
@@ -52,8 +53,8 @@ struct Ranges {
   Array<int64_t> own_end;
 };
 
-// Ends ranges whose pop was lost: one that is still open inside another of its own stack ended with that at the latest.
-// Returns whether an end changed. Rows come in order of their start.
+// Ends ranges whose pop was lost. If a range is still open inside another range of its stack, it ended with that other
+// range at the latest. Returns whether an end changed. Rows come in order of their start.
 bool end_lost_ranges(Ranges& ranges, std::span<const Row> rows) {
   using Ends = std::priority_queue<int64_t, std::vector<int64_t>, std::greater<>>;
   std::unordered_map<uint32_t, Ends> stacks;

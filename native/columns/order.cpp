@@ -30,7 +30,7 @@ void Numbering::grow() {
 }
 
 namespace {
-// Returns 0 for null, and the number of a value plus 1.
+// Returns 0 for null; otherwise returns the number of the value plus 1.
 uint64_t with_null(Numbering& numbering, bool is_null, uint64_t value) {
   return is_null ? 0 : uint64_t{1} + numbering.number(value);
 }
@@ -42,13 +42,13 @@ struct Places::Reader {
     if (!one_rank) rank = frame.values<int32_t>("rank");
     if (!one_pid) pid = frame.values<int64_t>("pid");
   }
-  // Returns whether the process is that of the row before. Rows of one thread mostly follow each other, and then
-  // nothing needs to be looked up.
+  // Returns whether this row and the row before it are of the same process. Mostly they are, and then the process need
+  // not be looked up.
   bool is_repeated(size_t row) const {
     return row > 0 && (one_rank || rank.is_repeated(row)) && (one_pid || pid.is_repeated(row));
   }
 
-  // A column that is missing is the same in all rows.
+  // true if the frame has no such column, so that all rows have the same value
   bool one_rank, one_pid;
   Values<int32_t> rank;
   Values<int64_t> pid;
@@ -82,7 +82,7 @@ Array<uint32_t> Places::threads(const Input& frame) {
     if (reader.is_repeated(row) && tid.is_repeated(row)) {
       numbers[row] = numbers[row - 1];
     } else {
-      // Rows without a known thread get no number: two of them need not be of the same thread.
+      // Rows without a known thread get no number, because two such rows may be of different threads.
       numbers[row] = tid.null(row) ? kNone : thread(process(reader, row), tid[row]);
     }
   }

@@ -1,4 +1,5 @@
-// The owner of a row (process, thread, group) and the order of rows: every walk over rows starts with both.
+// Finds the owner of each row (process, thread, group) and the order of rows. Most functions start with these two
+// steps.
 #pragma once
 
 #include <algorithm>
@@ -34,10 +35,11 @@ class Numbering {
 // Numbers processes and threads, in the same way for all frames that it reads. Null is a value like any other.
 class Places {
  public:
-  // Both return a number for each row: for (rank, pid), and for (rank, pid, tid).
+  // Both functions return a number for each row: `processes` a number of (rank, pid), and `threads` a number of (rank,
+  // pid, tid).
   Array<uint32_t> processes(const Input& frame);
   Array<uint32_t> threads(const Input& frame);
-  // Returns the number of a thread of a process, by a tid that need not be a row's.
+  // Returns the number of the thread of a process that has this tid. The tid need not be in any row.
   uint32_t thread(uint32_t process, int64_t tid);
   uint32_t process_count() const { return processes_.count(); }
   uint32_t thread_count() const { return threads_.count(); }
@@ -59,14 +61,16 @@ class Groups {
   uint32_t count() const { return levels_.empty() ? 1 : levels_.back().pairs.count(); }
 
  private:
-  // The groups by all columns up to one: each is a group by the columns before it, with a value of this column.
+  // The groups by the first columns, up to and including this one. Each is a group of the level before it, together
+  // with a value of this column.
   struct Level {
     Numbering values, pairs;
   };
   std::vector<Level> levels_;
 };
 
-// Rows in slices, one a group, each in the order of the rows. A row whose group is kNone is in no slice.
+// Rows in slices, with one slice for each group. The rows of a slice keep their order. A row whose group is kNone is in
+// no slice.
 struct Slices {
   Array<Row> rows;
   std::vector<size_t> starts;  // one more than there are groups
@@ -86,8 +90,8 @@ struct KeyedRow {
 
 void radix_sort(std::span<KeyedRow> items);
 
-// Brings rows into the order of the high bits of their keys, and returns where the rows of each such value end. Rows
-// with equal bits stay in order.
+// Sorts rows by the high bits of their keys, and returns where the rows with each value of these bits end. Rows with
+// equal bits keep their order.
 template <class Key>
 std::vector<size_t> partition_rows(std::span<Row> rows, Key key) {
   constexpr int kBits = 10;
@@ -107,7 +111,7 @@ std::vector<size_t> partition_rows(std::span<Row> rows, Key key) {
   return next;
 }
 
-// Merges rows that are a few sorted runs, one after the other. Returns false if they are more than a few.
+// Merges rows that consist of a few sorted runs. Returns false if there are too many runs.
 template <class Less>
 bool merge_runs(std::span<Row> rows, Less less) {
   constexpr size_t kFew = 4;
@@ -121,8 +125,9 @@ bool merge_runs(std::span<Row> rows, Less less) {
   return true;
 }
 
-// Sorts rows by key(row), an int64, and rows of one key by before(a, b), in linear time; sorted rows are left alone.
-// Many rows are partitioned first, as sorting takes 32 bytes a row and partitioning 4.
+// Sorts rows by key(row), an int64, and rows with equal keys by before(a, b), in linear time. Sorted rows are left as
+// they are. If there are many rows, they are partitioned first, because sorting takes 32 bytes for each row, and
+// partitioning takes 4.
 template <class Key, class Before>
 void sort_rows(std::span<Row> rows, Key key, Before before) {
   auto less = [&](Row a, Row b) {

@@ -11,8 +11,8 @@
 
 namespace opspan::columns {
 
-// Runs work(n) for each n below `count` in a thread of its own, the first in this one. Throws here what one of them
-// throws.
+// Runs work(n) for each n below `count`. work(0) runs in this thread, and each other one runs in a new thread. If one
+// of them throws, this function throws the same exception.
 template <class Work>
 void run_parallel(size_t count, const Work& work) {
   std::vector<std::exception_ptr> failures(count);
@@ -33,14 +33,14 @@ void run_parallel(size_t count, const Work& work) {
   }
 }
 
-// A stretch of rows. Parts with dictionaries of their own are derived from it.
+// Consecutive rows. Structs that add their own dictionaries are derived from this one.
 struct Rows {
   size_t from = 0, to = 0;
 };
 
 template <class Part>
 std::vector<Part> parts_of(size_t rows, int64_t workers) {
-  constexpr size_t kLeastRows = 65536;  // below, a thread costs more than it saves
+  constexpr size_t kLeastRows = 65536;  // with fewer rows, a thread costs more than it saves
   const size_t most = std::max<size_t>(1, static_cast<size_t>(std::max<int64_t>(1, workers)));
   const size_t count = std::min(most, rows / kLeastRows + 1);
   const size_t rows_per_part = (rows / count + 64) & ~size_t{63};  // no two parts write bits of one byte
@@ -53,7 +53,7 @@ std::vector<Part> parts_of(size_t rows, int64_t workers) {
   return parts;
 }
 
-// Unites the dictionaries of all parts into one, changes the codes to those of that, and returns its texts.
+// Merges the dictionaries of all parts into one, changes the codes to codes of that dictionary, and returns its texts.
 template <class Part>
 std::vector<std::string_view> join(std::vector<Part>& parts, Dictionary Part::* dictionary, Codes& codes) {
   if (parts.empty()) return {};

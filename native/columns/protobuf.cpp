@@ -1,11 +1,12 @@
-// Writes the rows of a frame as messages of Protocol Buffers: each row is a field with the number that is asked for,
-// and each column that is not null there is a field of its message. A column is named by the number of its field; what
-// follows a colon in the name is for people, and keeps columns of one repeated field apart.
+// Writes the rows of a frame as messages of Protocol Buffers. The caller gives the field number of the rows. Each row
+// becomes a message in such a field, and has a field for each column that is not null in the row. A column's name is
+// the number of its field. A colon and more text may follow the number: this helps people, and makes the names of
+// several columns of one repeated field different.
 //
 //   {"8": 12, "11": {"9": 1, "23": "aten::mm"}}  ->  8: 12  11 {9: 1  23: "aten::mm"}
 //
-// A struct is a message again, a text is bytes. Integers are varints, except for unsigned ones of 64 bits: those are
-// eight bytes as they lie, and so are real numbers. A list is the field again and again. The bytes:
+// A struct becomes a message, and a text becomes bytes. Integers become varints, except for unsigned 64-bit integers:
+// these and real numbers are written as eight bytes without any change. A list becomes a repeated field. The encoding:
 // https://protobuf.dev/programming-guides/encoding
 
 #include <charconv>

@@ -1,5 +1,6 @@
-// Walks forward over a graph of what waited for what, with other times. docs/analysis.md ("path") says the rules;
-// opspan.analysis.replay makes the frames, and tests/analysis/replay_twin.py has the same in plain loops.
+// Walks forward over a graph that says which work waited for which, and computes new times. docs/analysis.md ("path")
+// has the rules. opspan.analysis.replay makes the frames, and tests/analysis/replay_twin.py follows the same rules in
+// plain loops.
 
 #include <algorithm>
 #include <unordered_map>
@@ -17,7 +18,7 @@ enum WaitReason : int64_t {
   kRoom = 3
 };  // what a join waited for; analysis/path_threads.py has the same numbers
 
-// A collective, which goes on once its last part has come.
+// A collective. It goes on once its last part has begun.
 struct Meeting {
   size_t parts = 0;
   std::vector<size_t> parts_there;
@@ -42,7 +43,7 @@ struct Work {
     }
   }
 
-  // `shift` has for each join how much later its thread is than its clock says.
+  // `shift` says for each join how much later its thread is now than in the trace.
   void run(size_t node, const std::vector<Wide>& shift) {
     Wide time = (join[node] == kNothing ? 0 : shift[join[node]]) + launch[node];
     if (bound[node] == kNothing) {
@@ -51,8 +52,8 @@ struct Work {
       const Wide then = end[bound[node]] + delay[node];
       time = is_alone[node] ? then : std::max(time, then);
     }
-    // `other` is the one work that was waited for; or, negative, the first row of a list, whose rows have one work each
-    // in `other`.
+    // If the node waited for one other, `other` is the row of that node. If it waited for several, `other` is negative
+    // and gives the first row of a list; each row of the list has one of the nodes in `other`.
     if (other[node] >= 0) time = std::max(time, end[other[node]]);
     for (int64_t row = other[node] < kNothing ? -other[node] : kNothing; row != kNothing; row = next[row]) {
       time = std::max(time, end[other[row]]);
@@ -62,7 +63,7 @@ struct Work {
     if (!meeting.null(node)) come(node);
   }
 
-  // Notes that a part has come; the last one sets the ends of all.
+  // Notes that one part of the collective has begun. The last part sets the ends of all parts.
   void come(size_t node) {
     Meeting& arrived = meetings[meeting[node]];
     arrived.parts_there.push_back(node);
@@ -111,7 +112,7 @@ Output replay(const Input& frame, const Input& joins, int64_t number) {
       by = work.begins[of_work[row]];
     }
     const int64_t before = is_first[row] ? kNothing : in_order[nth] - 1;
-    // A join that did not bind takes no time here: its thread goes on as after the join before.
+    // If a join does not bind, its thread does not wait here. The thread goes on from the join before.
     Wide time = binds[row] ? by + lag[row] : by;
     const Wide then = binds[row] ? shifted(own_entry[row]) + own[row] : shifted(before) + clock[row];
     if (has_own[row] || !binds[row]) time = std::max(time, then);

@@ -1,4 +1,5 @@
-// Writes rows of a frame to bytes, whatever columns they have: the output, and a column by its place.
+// Writes the rows of a frame to bytes, for frames with any columns. Text is the output; Column reads a column that is
+// not looked up by name.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +8,7 @@
 
 namespace opspan::columns {
 
-// A few bytes that are copied often, sixteen at a time, so memory of that size behind them can be read.
+// A few bytes that are copied often. They are copied in steps of sixteen bytes, so zeros follow them.
 class ShortText {
  public:
   static constexpr size_t kStep = 16;
@@ -30,12 +31,11 @@ class ShortText {
   size_t size_ = 0;
 };
 
-// The output. Its writer has the position, asks for room there, and returns where it ended: a position that is kept in
-// memory would be read and written again for each value.
+// The output. A writer keeps the position in a local variable, asks for room at that position, and returns the position
+// at which it stopped. If the position were a member of Text, it would be loaded and stored for each value.
 class Text {
  public:
-  // Returns a position with room for so many bytes, and kStep more, behind all that is before `to`: it is `to`, unless
-  // the memory has moved.
+  // Makes room for `bytes` bytes, and kStep more, at `to`. Returns `to`, or the new position if the memory has moved.
   char* room(char* to, size_t bytes) {
     if (static_cast<size_t>(end_ - to) >= bytes + ShortText::kStep) [[likely]]
       return to;

@@ -1,9 +1,9 @@
-// Places the shapes of a timeline, and decides which are drawn together. docs/page.md says the rules for people.
+// Places the shapes of a timeline, and decides which are drawn together. docs/page.md explains the rules.
 //
-//   places: shapes that nest stand below each other. Shapes that overlap them in part stand below all of these, again
-//           with the shapes that nest in them. The result has the order in which shapes are drawn: by lane, row, start.
-//           If there are no more rows, a shape gets the last one.
-//   blocks: shapes that are too short to be drawn one by one are drawn together with their neighbours of a place.
+//   places: a shape that is nested in another one is placed in a row below it. Shapes that overlap these in part are
+//           placed below all of them, with the shapes that are nested in them. The result has the order in which shapes
+//           are drawn: by lane, row, start. If there is no free row, a shape gets the last row.
+//   blocks: shapes that are too short to be drawn one by one are drawn together with their neighbours in the same row.
 
 #include <array>
 
@@ -16,8 +16,8 @@ namespace {
 
 constexpr int kLayers = 17;          // of nested shapes: those that overlap may overlap again, and again
 constexpr uint32_t kMostRows = 128;  // of a lane
-constexpr int kStretch = 2;   // neighbours are drawn together in stretches of 4 times the length, which is this shift
-constexpr int kLongest = 61;  // as a power of two, 4 times which still fits
+constexpr int kStretch = 2;          // neighbours are drawn together in stretches of 4 (1 << kStretch) times the length
+constexpr int kLongest = 61;         // as a power of two, 4 times which still fits
 
 struct Shapes {
   explicit Shapes(const Input& frame)
@@ -68,7 +68,8 @@ void draw_in_order(const Shapes& shapes, std::span<const Row> lane_shapes, const
   for (uint32_t row = 0; row < last; ++row) next[row + 1] += next[row];
   const size_t crowded = next[last];
   for (const Row shape : lane_shapes) to[next[rows[shape]]++] = shape;
-  // Only the last row needs sorting: on another one, no two shapes with one start have a length.
+  // Only the last row needs sorting. In any other row, if several shapes have the same start, at most one of them has a
+  // length.
   std::sort(to + crowded, to + lane_shapes.size(), [&](Row a, Row b) {
     return shapes.start[a] != shapes.start[b] ? shapes.start[a] < shapes.start[b] : a < b;
   });
@@ -122,7 +123,8 @@ struct DrawnShapes : Shapes {
         is_crowded(frame.flags("is_crowded")),
         count(frame.rows()) {}
 
-  // Returns the first power of two with which no more than `most` are kept for their length; -1: all of them are.
+  // Returns the smallest power of two for which at most `most` shapes are that long or longer. Returns -1 if there are
+  // no more than `most` shapes in all.
   int least_power(size_t most) const {
     std::array<size_t, 65> of_width{};
     size_t kept = 0;
@@ -144,7 +146,7 @@ struct DrawnShapes : Shapes {
     auto stretch = [&](size_t at) { return static_cast<uint64_t>(start[at]) >> shift; };
     std::vector<Row> rows;
     bool was_short = false;
-    int64_t until = 0;  // the end of all shapes of this place so far
+    int64_t until = 0;  // the latest end of the shapes of this place so far
     for (size_t at = 0; at < count; ++at) {
       const bool is_short = is_crowded[at] || length[at] < under;
       const bool is_other = at == 0 || place[at] != place[at - 1];

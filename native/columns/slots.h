@@ -36,16 +36,17 @@ enum class ValueKind : uint8_t {
 struct Slot {
   std::string_view lead;  // text between the value before and this one; at the end of an object, with its bracket
   ValueKind kind = ValueKind::kOther;
-  size_t arg = 0;         // of kArg: its number
+  size_t arg = 0;         // number of the arg, for kArg
   std::string key;        // of kRest: its key as it is written
-  std::string_view last;  // the text that was here the last time, as it stands in the file
+  std::string_view last;  // the text that was here the last time, as bytes of the file
   uint32_t code = 0;      // the number of that text
   std::vector<Slot*> next;
 };
 
 class Slots {
  public:
-  // Returns the slot that comes next, and takes its lead; null if none that is known comes next.
+  // Returns the known slot whose lead comes next, and takes the lead. Returns null if the next text is not the lead of
+  // a known slot.
   static Slot* follow(Json& json, Slot& before) {
     std::vector<Slot*>& next = before.next;
     for (size_t at = 0; at < next.size(); ++at) {
@@ -57,10 +58,11 @@ class Slots {
     return nullptr;
   }
 
-  // Returns an empty slot, to which no other leads.
+  // Returns an empty slot, which does not follow any other slot.
   Slot& discarded() { return discarded_ = {}; }
 
-  // Adds a slot for what was read behind `before`. If too many are known, it lasts only until the next one is made.
+  // Adds a slot for what was read after `before`. If too many slots are known, the new one is valid only until the next
+  // slot is added.
   Slot& add(Slot& before, std::string_view lead) {
     const bool is_kept = &before != &discarded_ && before.next.size() < kMostNext && slots_.size() < kMost;
     Slot& slot = is_kept ? slots_.emplace_back() : discarded();

@@ -1,11 +1,11 @@
-// Turns slices of tracks into begins and ends in the order of time, for viewers that keep a stack of open slices a
-// track, where an end closes what began last. Slices that overlap others in part, and those that are said to be apart,
-// go to lanes beside the track, each of which has only slices that do not meet.
+// Turns slices of tracks into begins and ends in the order of time. It is for viewers that keep a stack of open slices
+// for each track, so that an end closes the slice that began last. A slice that overlaps another one in part goes to a
+// lane beside the track, and so does a slice with `is_apart`. The slices of a lane do not overlap.
 //
 //   track 1: [0, 10] [2, 5] [4, 12]   ->   begin 0, begin 1, begin 2 on lane 1, end 1, end 0, end 2 on lane 1
 //
-// At one time, ends of what began before come first, then begins, the longest first; of equal ones the first row is
-// outside.
+// If several events have the same time, the ends of slices that began earlier come first. Then come the begins, with
+// the longest slice first. If slices are equal, the slice of the first row is the outermost.
 
 #include <queue>
 
@@ -90,7 +90,7 @@ class Timeline {
     put_beside(beside);
   }
 
-  // Puts each on the lowest lane that is free when it begins.
+  // Puts each slice on the lowest lane that is free when the slice begins.
   void put_beside(const std::vector<Row>& rows) {
     using Lane = std::pair<int64_t, uint32_t>;
     std::priority_queue<Lane, std::vector<Lane>, std::greater<>> busy_lanes;  // by the time until which they are taken

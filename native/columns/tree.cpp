@@ -1,6 +1,6 @@
 // Walks up the tree of parents: finds the nearest row that is marked, and sums the work below each row. Parents may be
-// any numbers; a number that is out of range does not count. Rows in a ring, which nest never makes, count their own
-// work alone.
+// any numbers; a number that is out of range does not count. If parents form a ring, which nest never makes, each row
+// of the ring counts only its own work.
 
 #include "columns/interface.h"
 #include "columns/order.h"
@@ -26,7 +26,7 @@ class ParentsFirst {
   Row parent(Row row) const { return parents_.null(row) || parents_[row] >= rows_ ? kNone : parents_[row]; }
 
  private:
-  // Sorts from the leaves up: a row follows when its last child has. Rows that are left over are in a ring.
+  // Sorts from the leaves up: a row is added once all its children have been added. Rows that remain are in a ring.
   void sort() {
     auto children = zeroed<uint32_t>(rows_);
     for (size_t row = 0; row < rows_; ++row) {

@@ -12,8 +12,8 @@
 
 namespace opspan {
 
-// A lock that is held for some nanoseconds, twice for each block of memory: a mutex would take longer than what it
-// guards.
+// A lock that is taken two times for each block of memory, for some nanoseconds. A mutex would take longer than the
+// work that it guards.
 class Latch {
  public:
   void lock() {
@@ -29,8 +29,8 @@ class Latch {
   std::atomic<bool> held_{false};
 };
 
-// A hash table in one array, where each block is as near as possible to the place of its address. Blocks that come and
-// go allocate nothing; a table of nodes would allocate for each.
+// A hash table in one array. Each block is as near as possible to the slot that its address selects. The table
+// allocates nothing when blocks come and go; a table of nodes would allocate for each block.
 class alignas(64) Shard {
  public:
   // Throws if there is no memory.
@@ -51,7 +51,7 @@ class alignas(64) Shard {
     }
     *size = places_[at].size;
     --used_;
-    // Moves up each later entry that could stand here: a search ends at the first empty place.
+    // Moves each later entry that may be in the free slot into it, because a search ends at the first empty slot.
     for (size_t from = next(at); places_[from].block; from = next(from)) {
       if (distance(place_of(places_[from].block), from) < distance(at, from)) continue;
       places_[at] = places_[from];

@@ -1,7 +1,7 @@
-// Tells Kineto, with which torch collects on devices, which threads there are.
+// Tells Kineto which threads there are. Torch uses Kineto to collect events of devices.
 //
-// A device's tool numbers threads by their pthread_t. For threads that it was told of, Kineto writes the number of the
-// operating system instead, which our ranges have too; torch tells it of threads only while it records ops itself.
+// A device's tool identifies threads by their pthread_t. If Kineto has been told of a thread, it writes the thread's OS
+// number instead, which our ranges have too. Torch itself tells Kineto of threads only while torch records ops.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ namespace libkineto {
 
 namespace opspan {
 
-// The number of the session that is on; 0: none is.
+// The number of the session that is on; 0 if no session is on.
 inline std::atomic<uint32_t> g_kineto_session{0};
 inline thread_local uint32_t t_noted_in = 0;
 
@@ -29,7 +29,7 @@ inline void tell_kineto(bool on) {
 
 inline void note_thread() {
   uint32_t session = g_kineto_session.load(std::memory_order_relaxed);
-  // Looks here first: thread-local state costs more to look up, and most of the time nobody collects.
+  // Checks the global first, because thread-local state costs more to look up, and mostly no session is on.
   if (session == 0) [[likely]]
     return;
   if (session == t_noted_in) return;

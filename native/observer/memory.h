@@ -1,8 +1,8 @@
 // Tells sinks which memory of the host torch allocates and frees, on every thread.
 //
-// Torch's allocators have no callbacks but those of torch.profiler, which only one profiler can use at a time. So this
-// allocator stands before the current one and hands everything on to it. A block keeps its address and its context;
-// only its deleter is ours, as long as the block lives, and this library is never unloaded.
+// Torch's allocators have callbacks only for torch.profiler, and only one profiler can use them. So this allocator
+// takes the place of the current one, and passes every call on to it. A block keeps its address and its context, but
+// has our deleter for as long as it lives. So this library is never unloaded.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -30,15 +30,15 @@ class Memory final : public c10::Allocator {
     return *memory;
   }
 
-  // Starts telling this sink, too. Returns 0, or -errno.
+  // Starts sending memory events to this sink, too. Returns 0, or -errno.
   int start(int sink, Callback callback) {
     std::lock_guard lock(control_);
     c10::Allocator* current = c10::GetAllocator(c10::DeviceType::CPU);
     if (current != this) {
       // An allocator without a plain deleter binds its blocks to contexts of their own.
       if (!current || !current->raw_deleter()) return -ENOTSUP;
-      // Another allocator than before may stand on this one, and living blocks still need the deleter of the one
-      // before.
+      // The current allocator may differ from the one at the last start. It may use this allocator itself, and living
+      // blocks still need the deleter of the earlier one.
       if (c10::Allocator* previous = inner_.load(); previous && previous != current) return -EPERM;
       inner_.store(current);
       deleter_.store(current->raw_deleter());
@@ -59,7 +59,7 @@ class Memory final : public c10::Allocator {
     for (const auto& callback : callbacks_) {
       if (callback.load()) return;
     }
-    // Puts the allocator back, unless somebody has put another one before this.
+    // Puts the earlier allocator back, unless somebody has replaced this one since.
     if (c10::GetAllocator(c10::DeviceType::CPU) == this) c10::SetAllocator(c10::DeviceType::CPU, inner_.load());
   }
 

@@ -1,10 +1,11 @@
-// Hands torch's RecordFunction callbacks to the sinks. Only this code includes ATen: it is compiled on the user's
-// machine, against the torch that is installed, from 2.4 on, so it uses what all of those have.
+// Hands torch's RecordFunction callbacks to the sinks. Only this code includes ATen. It is compiled on the user's
+// machine, against the torch that is installed (2.4 or later), so it uses only what all these versions have.
 //
 // Torch fixes the callbacks of a range when it makes the RecordFunction, so every begin has its end, even if the sink
 // was detached in between. Data that a sink does not want is not collected.
 //
-// Compile with NDEBUG if torch was, as released ones are: RecordFunction has one member more without it.
+// Compile with NDEBUG if torch was compiled with it, as releases are: without NDEBUG, RecordFunction has one more
+// member.
 #include "observer.h"
 
 #include <ATen/record_function.h>
@@ -68,7 +69,7 @@ struct alignas(64) Slot {
 };
 Slot g_slots[OPSPAN_SINK_COUNT];
 
-// Fills in field by field: clearing the whole struct first takes as long as the rest.
+// Fills in each field by itself, because clearing the struct first would take as long as the rest of this function.
 void describe(const at::RecordFunction& fn, opspan_op& op) {
   op.name = fn.name();
   op.overload_length = 0;
@@ -171,7 +172,7 @@ at::RecordFunctionCallback callback(int inputs) {
   }
 }
 
-// Makes a callback for each sink, because torch does not tell a callback whom it serves.
+// Makes a callback for each sink, because torch does not tell a callback which sink it is for.
 using Callback = at::RecordFunctionCallback (*)(int inputs);
 template <int... kSinks>
 constexpr std::array<Callback, sizeof...(kSinks)> callbacks(std::integer_sequence<int, kSinks...>) {
@@ -201,7 +202,7 @@ void detach(int slot) {
   try {
     at::removeCallback(g_attached[slot]);
   } catch (...) {
-    // The callback is gone already: somebody has cleared all of them.
+    // The callback is gone already, because somebody has cleared all callbacks.
   }
   g_attached[slot] = at::INVALID_CALLBACK_HANDLE;
 }

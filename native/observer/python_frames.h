@@ -1,5 +1,5 @@
-// The frames of a thread, innermost first, as each release of CPython keeps them. Only this file knows one release from
-// another; src/opspan/emit/python_frames.py says for which of them it is compiled.
+// The frames of a thread, innermost first, as each release of CPython keeps them. Only this file depends on the
+// release; src/opspan/emit/python_frames.py says for which releases it is compiled.
 //
 // From 3.11 on frames are in internal headers. This is compiled on the user's machine, with the headers of the Python
 // that will load it, so the compiler knows where each field is. Python's own tracebacks are made with the functions of

@@ -1,9 +1,9 @@
 // Reads which Python functions a thread is in. The thread itself does so, without Python's lock.
 //
-// Torch releases that lock before it runs an op. The frames of a thread stay as they are while it is in native code,
-// and so does the code that they run: they hold it. So both can be read, as long as no reference is counted, and no
-// object is created or changed. This works only if python_frames.h knows the release of Python, and if Python's headers
-// were there at compile time.
+// Torch releases that lock before it runs an op. While a thread is in native code, its frames do not change. The code
+// objects that they run do not change either, because the frames hold references to them. So both can be read, as long
+// as the reader changes no reference count, and creates or changes no object. This works only if python_frames.h knows
+// the release of Python, and if Python's headers were there at compile time.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ inline constexpr bool kHasStacks = true;
 
 inline uint64_t hash_of(PyObject* text) {
   if (!text || !PyUnicode_Check(text) || !PyUnicode_IS_READY(text)) return 0;
-  // Python keeps a hash of its own, once somebody has asked for it.
+  // Python stores a text's hash in the text once somebody has asked for it.
   if (Py_hash_t known = reinterpret_cast<PyASCIIObject*>(text)->hash; known != -1) return static_cast<uint64_t>(known);
   size_t left = static_cast<size_t>(PyUnicode_GET_LENGTH(text)) * PyUnicode_KIND(text);
   const auto* bytes = static_cast<const char*>(PyUnicode_DATA(text));
@@ -55,9 +55,9 @@ inline const void* innermost(int64_t* instruction) {
   return frame;
 }
 
-// Writes three words a frame, the innermost first: its code, a hash of its file and name, and the position in the code
-// with the line in which the code begins. The hash is of the texts' contents, because other code may get the address of
-// code that was freed, and other texts the addresses of its texts.
+// Writes three words for each frame, the innermost first: the address of its code, a hash of the code's file and name,
+// and a word with the position in the code and the first line of the code. The hash is of the contents of the texts and
+// not of their addresses, because the memory of freed code and texts may be used again.
 inline size_t stack_words(int64_t* out, size_t room) {
   size_t count = 0;
   for (python::Frame* frame = innermost(); frame && count + 3 <= room; frame = function_at(python::caller(frame))) {
@@ -103,7 +103,7 @@ inline bool is_compiler_file(const std::string& file) {
   return false;
 }
 
-// Appends a line a frame, the outermost first: `train.py(12): forward`.
+// Appends one line for each frame, the outermost first: `train.py(12): forward`.
 inline void append_stack(std::string& out, const int64_t* words, size_t count) {
   std::string file;
   for (size_t at = count / 3 * 3; at > 0; at -= 3) {

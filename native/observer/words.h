@@ -6,7 +6,7 @@
 
 namespace opspan {
 
-// Keeps on the stack what nearly every op needs; more goes to the heap.
+// Keeps the first kInline words on the stack, which is enough for nearly every op. Further words go to the heap.
 template <class Word, size_t kInline>
 class Words {
  public:

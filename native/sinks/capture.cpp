@@ -1,5 +1,5 @@
-// The capture sinks: ranges go into capture files of our own, without any tool. Each sink is a recording and writes
-// with the capture writer of its number, so several recordings can be on at a time.
+// The capture sinks: ranges go into capture files of our own, without any tool. Each sink is one recording and has a
+// capture writer of its own, so several recordings can be on at the same time.
 #include <errno.h>
 
 #include <atomic>
@@ -34,8 +34,8 @@ constinit Texts g_texts;
 // The values of Frame::where.
 enum : uint8_t { kNothing = 0, kWritten = 1 };
 
-// Writes the end of a range: into its unit on the range's own thread, or as a unit that names the range on another
-// thread, where end_out_of_order may be called.
+// Writes the end of a range. On the range's own thread, the end goes into the range's unit. On another thread, where
+// end_out_of_order may be called, a new unit names the range.
 void write_end(const Frame& frame, capture::Log* const* logs = capture::t_logs) {
   if (frame.where == kWritten) capture::end_range(frame.place, 0, logs);
 }
@@ -163,7 +163,7 @@ void user_mark(Thread&, const opspan_range& range) {
   append_user_range(kWriter, Unit::kMark, 0, range);
 }
 
-// Returns the recording in which the range begins: its end is written to no other.
+// Returns the recording in which the range begins. The end of the range is written only to that recording.
 template <uint32_t kWriter>
 uint64_t user_begin_async(Thread&, uint64_t id, const opspan_range& range) {
   append_user_range(kWriter, Unit::kAsync, id, range);
@@ -193,11 +193,11 @@ uint64_t stop() {
 
 template <uint32_t kWriter>
 int start(const opspan_settings& settings, char* message, size_t message_size) {
-  // Takes no session lock: the writer has a lock of its own, which a fork takes first.
+  // Takes no session lock, because the writer has its own lock, which a fork takes before the session lock.
   if (!session<kWriter>().begin_change(Session::kOff)) {
     return fail(EBUSY, "a capture is on already: stop it first", message, message_size);
   }
-  stop<kWriter>();  // left over in a fork that was made while another thread was starting it
+  stop<kWriter>();  // the recording is left in a forked process, because another thread was starting it at the fork
   std::string file, sentence;
   errno = 0;
   capture::KeepLimits limits{settings.keep_ns, settings.keep_bytes, settings.keep_steps};

@@ -15,7 +15,8 @@
 
 namespace opspan::capture_texts {
 
-// Sizes come as numbers, again and again the same: their text is written once, and its id looked up once a file.
+// Sizes come as numbers, and the same sizes come again and again. So their text is written once, and its id is looked
+// up once for each file.
 constexpr uint32_t kMaxTexts = 65536;
 struct Texts {
   LabelTable inputs, values, stacks;
@@ -84,14 +85,15 @@ uint32_t id_of(capture::Constant* constant, capture::Log& log, Thread& here, Bui
 }
 
 // Returns whether torch ends the range before the C++ function that began it returns. Then the Python functions around
-// the range stay the same until it ends. Ranges that Python begins (record_function and its like) may outlive them.
+// the range stay the same until it ends. Ranges that Python begins (record_function and its like) may outlive these
+// functions.
 inline bool is_scoped(const opspan_op& op) {
   constexpr std::string_view kTorchs = "aten::";
   return op.kind == OPSPAN_KIND_ENGINE || op.kind == OPSPAN_KIND_BACKWARD ||
          (op.kind == OPSPAN_KIND_OP && !std::strncmp(op.name, kTorchs.data(), kTorchs.size()));
 }
 
-// Returns the functions that the innermost open range knows, if this op begins in them.
+// Returns the Python functions that the innermost open range has, if this op was called in the same ones.
 inline capture::Constant* functions_around(const Frames& frames, const opspan_op& op) {
   const Frame* around = frames.top();
   if (!around || !around->has_functions) return nullptr;

@@ -5,7 +5,8 @@
 
 namespace opspan::direct {
 
-// Returns the calls of the library that this function of a tool is in; null if that is not a collector of this version.
+// Finds the library that contains this function of a tool, and returns the library's calls. Returns null if the library
+// is not a collector of this version.
 const Calls* find(void* function, Protocol protocol);
 
 }  // namespace opspan::direct

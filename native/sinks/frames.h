@@ -1,9 +1,9 @@
 // The ranges that one thread has open at one sink, in the order in which they were opened there.
 //
-// Tools keep a stack for each thread and end its top, whatever the caller meant. Ranges do not always end in that
-// order: a generator is dropped, an async op ends on another thread. So a frame is looked up by its key, and popped at
-// the tool only when it is on top; until then its end is noted. Only the owner pushes and pops; another thread may find
-// a frame and note its end, nothing else.
+// Tools keep a stack of ranges for each thread, and an end always pops the top of the stack. But ranges do not always
+// end in that order: a generator may be dropped, or an async op may end on another thread. So a frame is looked up by
+// its key. If it is not on top, its end is noted, and it is popped at the tool once it is on top. Only the frames' own
+// thread pushes and pops; another thread may only find a frame and note its end.
 //
 // A program may push and never pop. So the frames are a ring: when more are open than it holds, the outermost are given
 // up. They stay open at the tool, and can no longer be ended.
@@ -138,7 +138,7 @@ class Frames {
   }
   [[gnu::cold]] Frame* begin_block(uint64_t depth);
 
-  std::atomic<uint64_t> depth_{0};   // it only grows; its place in the ring is its remainder
+  std::atomic<uint64_t> depth_{0};   // only grows; a frame's index in the ring is the remainder of its depth
   std::atomic<uint64_t> bottom_{0};  // frames below this were given up
   Frame* next_ = nullptr;            // the frame at depth_; null at the begin of a block that is not allocated yet
   std::atomic<Frame*> blocks_[kBlocks] = {};  // never freed: another thread may be looking

@@ -91,7 +91,7 @@ void relate(Thread& here, const opspan_op& op, Domain* domain, Id id) {
   }
 }
 
-// Returns the text of the sizes, which is valid until this thread's next text. Without room in the table the text is
+// Returns the text of the sizes, which is valid until this thread's next text. If the table has no room, the text is
 // written again each time.
 std::string_view sizes_of(Thread& here, const opspan_op& op, const void** sizes_handle = nullptr) {
   auto build = [&](std::string& out) { text::append_sizes(out, op.inputs, op.inputs_count); };
@@ -208,8 +208,8 @@ void end(const void* key, uint64_t op_id, uint64_t thread, const uintptr_t*, siz
 
 // --- sessions
 
-// Finds out whether the tool is opspan's collector. Tasks that began directly end directly, even if the tool is another
-// one by then.
+// Finds out whether the tool is opspan's collector. A task that began by a direct call also ends by a direct call, even
+// if the tool has changed since.
 void look_for_collector() {
   static void* checked = nullptr;
   void* function = reinterpret_cast<void*>(g_calls.task_begin.load(std::memory_order_relaxed));

@@ -1,4 +1,4 @@
-// Declarations that both halves of the ITT sink use: ops (itt.cpp) and a user's own ranges (itt_user_ranges.cpp).
+// Declarations that both files of the ITT sink use: itt.cpp (ops) and itt_user_ranges.cpp (a user's own ranges).
 #pragma once
 
 #include <string_view>
@@ -27,8 +27,8 @@ inline Id id_of(const Frame& frame) {
 // Returns the id of the task around a range that begins now.
 Id parent_of(const Frames& frames);
 
-// Returns the handle of a name; null if there are `limit` names already. A new name costs most collectors a search in a
-// list, and memory for good.
+// Returns the handle of a name; null if there are `limit` names already. For a new name, most collectors search a list,
+// and they never free the name.
 inline constexpr uint32_t kMaxNames = 65536;
 StringHandle* handle(const char* text, uint32_t limit);
 // Returns the handle of one of our own few names.

@@ -24,8 +24,8 @@ void describe(Domain* domain, Id id, const opspan_range& range) {
   }
 }
 
-// Begins a task under its name. If there are too many names already, the task gets a common one, and its own as
-// metadata.
+// Begins a task under its name. If there are too many names already, the task gets a name that it shares with others,
+// and its real name becomes metadata.
 template <class Begin>
 void begin_named(Domain* domain, Id id, const opspan_range& range, Begin&& begin) {
   StringHandle* name = handle(range.name, kMaxNames);

@@ -35,7 +35,7 @@ namespace {
 
 using namespace nvtx;
 
-// Names with sizes, and sizes alone; like g_names, but bounded by the session.
+// Names with sizes, and sizes alone. These tables are like g_names, but the session sets their limit.
 constinit LabelTable g_sized_names, g_sizes;
 
 uint32_t max_strings() { return g_sessions[OPSPAN_NVTX].max_strings(); }
@@ -47,7 +47,7 @@ uint32_t max_strings() { return g_sessions[OPSPAN_NVTX].max_strings(); }
     out += text::name_of(op);
     text::append_forward(out, forward);
   };
-  // Names of a user's ranges may be numbered, and so be many: they are sent as texts and not kept.
+  // Names of a user's ranges may contain numbers, so there may be many. They are sent as texts and not kept.
   if (op.kind != OPSPAN_KIND_USER) {
     Key key(text::name_of(op), forward.named ? uint64_t{forward.tid} + 1 : 0);
     if (auto* entry = g_names.get(key, kMaxNames, build, register_string)) {

@@ -1,4 +1,4 @@
-// The only place that includes NVTX: header-only, hidden in this library, attached to a tool by the first call.
+// The only file that includes NVTX. NVTX is header-only and hidden in this library, and its first call attaches a tool.
 #pragma once
 
 #include <nvtx3/nvToolsExt.h>

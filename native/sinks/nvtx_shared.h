@@ -1,4 +1,4 @@
-// Declarations that both halves of the NVTX sink use: ops (nvtx.cpp) and a user's own ranges (nvtx_user_ranges.cpp).
+// Declarations that both files of the NVTX sink use: nvtx.cpp (ops) and nvtx_user_ranges.cpp (a user's own ranges).
 #pragma once
 
 #include <string_view>
@@ -11,7 +11,7 @@
 
 namespace opspan::nvtx {
 
-// Registered names without sizes. They are few, unless a program makes names up as it runs: then the table must stop
+// Registered names without sizes. There are few, unless a program makes up names as it runs; then the table must stop
 // growing. Handles are valid as long as the process lives, so the table outlives sessions.
 inline constexpr uint32_t kMaxNames = 65536;
 extern LabelTable g_names;

@@ -1,7 +1,7 @@
 // Finds out whether NVTX's tool and ITT's collector are the same library, and decides which protocol is used then.
 //
-// `opspan run` gives a program one library under both protocols, which would record twice what goes to both. Two tools
-// (nsys and VTune, or a second copy of our library) each get everything.
+// `opspan run` gives a program one library under both protocols, which would record a range two times if both protocols
+// sent it. If there are two tools (nsys and VTune, or a second copy of our library), each gets everything.
 #pragma once
 
 #include <atomic>
@@ -13,8 +13,8 @@ namespace opspan {
 
 inline constexpr uint32_t kBothTools = OPSPAN_TO_NVTX | OPSPAN_TO_ITT;
 
-// The protocol that keeps silent, as a bit of OPSPAN_TO_: for a user's range that goes to both, and for ops while both
-// sessions label. 0: there are two tools, and neither is silent.
+// The protocol that sends nothing, as a bit of OPSPAN_TO_. The first variable is for a user's range that goes to both
+// protocols, the second for ops while both sessions label. 0 means that there are two tools, so both protocols send.
 inline constinit std::atomic<uint32_t> g_silent_user_ranges{0};
 inline constinit std::atomic<uint32_t> g_silent_ops{0};
 
@@ -24,8 +24,8 @@ inline uint32_t without_silent(uint32_t to) {
 
 inline bool silent_for_ops(uint32_t bit) { return g_silent_ops.load(std::memory_order_relaxed) & bit; }
 
-// Both require the session lock. compare_tools follows an attach of either tool; set_labelling says whether ops go to a
-// sink from now on.
+// Call compare_tools after either tool has attached. set_labelling says whether ops go to a sink from now on. Both
+// functions require the session lock.
 void compare_tools();
 void set_labelling(int sink, bool on);
 

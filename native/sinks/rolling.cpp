@@ -1,4 +1,4 @@
-// The calls that only a rolling capture has, beside those of every sink.
+// The calls that only a rolling capture has, in addition to those of every sink.
 #include "capture/writer.h"
 #include "sinks/sinks.h"
 

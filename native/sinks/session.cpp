@@ -16,7 +16,8 @@ constinit Session g_sessions[OPSPAN_SINK_COUNT];
 
 namespace {
 
-// The words of the sessions that a process started. Its forks see this page; a fork that starts sessions makes its own.
+// The words of the sessions that a process started. Processes that it forks see this page too; a forked process that
+// starts sessions makes its own page.
 struct Page {
   struct alignas(64) Line {
     SessionWord word{0};
@@ -27,7 +28,7 @@ struct Page {
 };
 
 std::atomic<Page*> g_page{nullptr};
-// Numbers continue in forks, so that no process takes another's session for its own.
+// Numbers continue in forked processes, so that no process takes another's session for its own.
 std::atomic<uint64_t> g_number{0};
 
 std::atomic<opspan_scheduler> g_schedule{nullptr};
@@ -140,9 +141,9 @@ void Session::check_owner() {
   word->compare_exchange_strong(now, 0);
 }
 
-// Ends this process' part of a session that its owner has ended, once the ranges that began on this thread have ended
-// (a closed file takes no ends), and calls the program back. Other threads may be here at the same time. Returns 0: no
-// labels are wanted.
+// Ends the session in this forked process after its owner has ended it. Does nothing while ranges that began on this
+// thread are still open, because a closed file takes no ends. Then calls the program back. Other threads may be in this
+// function at the same time. Returns 0, because no labels are wanted.
 int Session::end_in_fork() {
   const Thread& here = Thread::here();
   bool is_open = kSinks[sink()]->ends_anywhere && here.frames[sink()].depth() > here.inherited[sink()];

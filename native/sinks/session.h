@@ -1,7 +1,8 @@
 // A session of a sink, as all threads of its process see it, and the processes that are forked inside it.
 //
-// One word in memory that the process shares with its forks says whether labels are wanted, and in which form. The
-// process that started the session, its owner, turns labelling on or off or ends the session by one store, for all.
+// One word in memory that the process shares with the processes that it forks says whether labels are wanted, and in
+// which form. The process that started the session, its owner, needs one store to turn labelling on or off, or to end
+// the session, for all these processes.
 #pragma once
 
 #include <atomic>
@@ -12,13 +13,13 @@
 
 namespace opspan {
 
-// number << 8 | form: the session of that number labels in that form; form 0: it pauses (a schedule). With any other
-// number a session is over.
+// The value is number << 8 | form. The session with that number labels in that form. If the form is 0, the session is
+// paused (by a schedule). A session with any other number is over.
 using SessionWord = std::atomic<uint64_t>;
 inline constinit SessionWord g_no_session{0};
 
-// The state of a session, which every thread reads. Starts and stops change it without a lock: a fork would have to
-// hold that lock, beside those of threads.h and of the capture's writer.
+// The state of a session, which every thread reads. Starts and stops change it without a lock, because a fork would
+// have to hold that lock in addition to the locks of threads.h and of the capture's writer.
 class alignas(64) Session {
  public:
   // Returns the form of labels now; 0: no labels are wanted.
@@ -31,19 +32,19 @@ class alignas(64) Session {
   }
   uint32_t max_strings() const { return max_strings_.load(std::memory_order_relaxed); }
 
-  // A start or stop calls begin_change first, which returns false if the state is not `from`, or if somebody else is
-  // changing it; and finish_change last.
+  // A start or stop calls begin_change first and finish_change last. begin_change returns false if the state is not
+  // `from`, or if another thread is changing it.
   enum State : uint8_t { kOff, kChanging, kOn };
   bool begin_change(State from) { return state_.compare_exchange_strong(from, kChanging); }
   void finish_change(State to) { state_.store(to); }
 
-  // Both are called between begin_change() and finish_change().
+  // Both start() and stop() are called between begin_change() and finish_change().
   bool start(int form, uint32_t max_strings);  // false: there is no memory
   void stop(opspan_stats* stats);
 
-  // Turns labelling on or off. Only the owner can; in a fork this does nothing.
+  // Turns labelling on or off. Only the owner can do so; in a forked process this does nothing.
   void turn(bool on);
-  // Makes the session a fork's own from now on, in the form that it has.
+  // Makes this forked process the owner of its session from now on. The form stays the same.
   bool adopt();
   void after_fork();
   // Ends the session if its owner was killed. It is called now and then where ranges are counted.
@@ -67,7 +68,7 @@ class alignas(64) Session {
 
 extern constinit Session g_sessions[OPSPAN_SINK_COUNT];
 
-// Counts a range. Every so many ranges, the owner is checked.
+// Counts a range. Once every kCheckEvery ranges, checks the owner.
 inline constexpr uint64_t kCheckEvery = 4096;
 inline void count_range(Thread& here, int sink) {
   if (here.counters[sink].ranges.add() % kCheckEvery == 0) [[unlikely]]

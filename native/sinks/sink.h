@@ -13,8 +13,8 @@ struct Sink {
   bool (*listening)();  // opspan_listening
   int (*start)(const opspan_settings& settings, char* message, size_t message_size);  // opspan_start
   uint64_t (*stop)();  // ends a session; returns how many units were lost. Null: nothing to do
-  // True: a range can end out of order and on other threads (UserRangeSink::end_out_of_order), but not after `stop`.
-  // False: a tool ends whatever is on top of its thread's stack, at any time.
+  // True if a range can end out of order and on other threads (UserRangeSink::end_out_of_order), but not after `stop`.
+  // False if the tool ends whatever range is on top of its thread's stack; the end may come at any time.
   bool ends_anywhere;
 };
 

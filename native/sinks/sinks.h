@@ -16,9 +16,9 @@ extern "C" {
 #define OPSPAN_SINKS_ABI 11
 #define OPSPAN_EXPORT __attribute__((visibility("default")))
 
-// The sinks, one a line, numbered in this order: OPSPAN_NVTX, OPSPAN_ITT, ... The second word names a sink's functions
-// (native/sinks/sink.h). src/opspan/emit/sink_list.py has the same list. There is one capture for each recording that
-// can be on at the same time.
+// The sinks, one on each line, numbered in this order: OPSPAN_NVTX, OPSPAN_ITT, ... The second word names a sink's
+// functions (native/sinks/sink.h). src/opspan/emit/sink_list.py has the same list. There is one capture for each
+// recording that can be on at the same time.
 #define OPSPAN_SINKS(SINK)  \
   SINK(NVTX, Nvtx)          \
   SINK(ITT, Itt)            \
@@ -60,17 +60,17 @@ enum {
 
 #define OPSPAN_ENGINE "autograd::engine::evaluate_function: "
 
-// The inputs of an op, as a run of int64 words with one group an argument. A group begins with a word that describes
-// it, from its lowest bit on:
-//   4 bits   TENSOR, LIST (with a tensor in it), or NOTHING: undefined tensor, number, string, None ...
-//   4 bits   of a tensor: the strides
-//   24 bits  the type, a place in type_names; the name of NONE is ""
-//   32 bits  of a tensor: the rank; that many dimensions follow, and as many strides if FOLLOW;
-//            of a list: the count; a group for each item follows
-// Only OPSPAN_INPUTS_ALL has types and strides. In a list that holds more than tensors (not TENSOR_LIST) no item has
-// any.
+// The inputs of an op, as a run of int64 words with one group for each argument. A group begins with a word that
+// describes it. The fields of the word, from its lowest bit on:
+//   4 bits   TENSOR, LIST (if a tensor is in the list), or NOTHING (undefined tensor, number, string, None ...)
+//   4 bits   for a tensor: the strides
+//   24 bits  the type, an index into type_names; the name of NONE is ""
+//   32 bits  for a tensor: the rank; that many dimensions follow, and that many strides if FOLLOW;
+//            for a list: the number of items; a group for each item follows
+// Types and strides are there only for OPSPAN_INPUTS_ALL. If a list does not consist of tensors only (TENSOR_LIST), its
+// items have no types and strides.
 enum { OPSPAN_INPUT_NOTHING = 0, OPSPAN_INPUT_TENSOR = 1, OPSPAN_INPUT_LIST = 2 };
-// USUAL: the strides of a tensor that lies in one piece, the last dimension the densest.
+// USUAL means the strides of a contiguous tensor, whose last dimension is the densest.
 enum { OPSPAN_STRIDES_NONE = 0, OPSPAN_STRIDES_USUAL = 1, OPSPAN_STRIDES_FOLLOW = 2 };
 enum {
   OPSPAN_TYPE_NONE = 0,
@@ -88,9 +88,11 @@ enum {
   OPSPAN_INPUTS_ALL = 3,      // sizes, types, strides, and the values of inputs other than tensors
 };
 
-// The values of inputs, as a run of int64 words with one group an argument: its kind, then
-//   INT, BOOL  the value        REAL  the bits of a double        COMPLEX  those of two
-//   LIST       count, then a group for each        NONE  nothing: a tensor, a string, a long list, None ...
+// The values of inputs, as a run of int64 words with one group for each argument. A group begins with its kind. Then
+// follow, for
+//   INT, BOOL  the value        REAL  the bits of a double        COMPLEX  the bits of two doubles
+//   LIST       the number of items, then a group for each
+//   NONE       nothing: a tensor, a string, a long list, None ...
 enum {
   OPSPAN_VALUE_NONE = 0,
   OPSPAN_VALUE_INT = 1,
@@ -105,8 +107,8 @@ typedef struct opspan_stacks {
   // Writes words that are equal for equal stacks, as far as `out` has room (OPSPAN_STACK_WORDS are enough). Returns how
   // many words it wrote.
   size_t (*words)(int64_t* out, size_t room);
-  // Writes the text that such words stand for, as far as `out` has room (no NUL): a line a function, the outermost
-  // first. Returns the length of the whole text.
+  // Writes the text that such words stand for, as far as `out` has room (no NUL). It has one line for each function,
+  // the outermost first. Returns the length of the whole text.
   size_t (*text)(const int64_t* words, size_t count, char* out, size_t size);
 } opspan_stacks;
 enum { OPSPAN_STACK_WORDS = 768 };
@@ -122,8 +124,9 @@ typedef struct opspan_op {
   const char* const* type_names;  // valid for good
   const int64_t* values;
   size_t values_count;
-  // Only if stacks were asked for and the thread runs Python: its innermost function, and the position in that. While
-  // an op runs, another one that begins at the same position is in the same functions.
+  // The thread's innermost Python function, and the position in that function. They are set only if stacks were asked
+  // for and the thread runs Python. If another op begins at the same position while this op runs, it was called in the
+  // same functions.
   const void* python;
   int64_t instruction;
   const opspan_stacks* stacks;
@@ -179,7 +182,7 @@ typedef struct opspan_settings {
   int form;              // OPSPAN_FORM_AUTO, or one that the sink has
   uint32_t max_strings;  // how many distinct names with sizes a tool is given
   const char* folder;  // capture: the folder of this process' file, which must exist. Forks write their files there too
-  // Limits of a rolling capture, which keeps at least so much; of several limits the smallest counts. 0: no limit.
+  // The limits of a rolling capture: it keeps at least as much as the smallest limit. 0 means no limit.
   int64_t keep_ns;
   uint64_t keep_bytes;
   uint64_t keep_steps;
@@ -187,8 +190,8 @@ typedef struct opspan_settings {
 
 // Returns 1 if a tool is listening, else 0. Asking makes the tool attach. A sink that needs no tool always listens.
 OPSPAN_EXPORT int opspan_listening(int sink);
-// Returns the form of the labels (> 0); `message` is what the sink has to tell (a capture: its file). Or returns
-// -errno; `message` is a sentence.
+// Returns the form of the labels (> 0), and writes to `message` what the sink reports (a capture: the path of its
+// file). On an error, returns -errno, and writes a sentence to `message`.
 OPSPAN_EXPORT int opspan_start(int sink, const opspan_settings* settings, char* message, size_t message_size);
 OPSPAN_EXPORT void opspan_stop(int sink, opspan_stats* stats);
 
@@ -197,24 +200,28 @@ OPSPAN_EXPORT int opspan_itt_open(const char* library, char* error, size_t error
 // Tells the tool to collect or not (ITT resume/pause; NVTX has no such call).
 OPSPAN_EXPORT void opspan_itt_collect(int on);
 
-// Returns 1 if NVTX and ITT both reach the same library of opspan's (`opspan run`), else 0. Then a range for both is
-// sent once: by the protocol whose session began to label last, or by NVTX.
+// Returns 1 if NVTX and ITT both reach the same library of opspan's (`opspan run`), else 0. If both do, a range for
+// both is sent only once: through the protocol whose session began to label last, or through NVTX if neither has such a
+// session.
 OPSPAN_EXPORT int opspan_one_tool(void);
-// Says that the observer hands ops to this sink from now on (1), or no more (0).
+// Tells the sink whether the observer passes ops to it from now on (1), or no longer (0).
 OPSPAN_EXPORT void opspan_labelling(int sink, int on);
 
-// Turns labelling on or off, for a schedule. A session starts on. It belongs to the process that started it, its owner,
-// and is shared by the processes that are forked inside it: what the owner does reaches them, and a call in a fork does
-// nothing. A stop in a fork ends the session only there; a session that a fork starts afterwards is its own.
+// Turns labelling on or off, for a schedule. A new session is on. It belongs to the process that started it, its owner.
+// Processes that are forked during the session share it: they follow what the owner does, and their own calls do
+// nothing. A stop in a forked process ends the session only in that process. A session that a forked process starts
+// after that is its own.
 OPSPAN_EXPORT void opspan_session_turn(int sink, int on);
-// Makes the session that came with a fork the fork's own from now on. Returns 1, or 0 if there is none.
+// Makes this forked process the owner of the session that it got from its parent. Returns 1, or 0 if there is no
+// session.
 OPSPAN_EXPORT int opspan_session_adopt(int sink);
-// For a rolling capture: step counts a training step; hold keeps its files while somebody copies them (1), until as
-// many calls have said that they are done (0).
+// For a rolling capture. opspan_capture_step counts a training step. opspan_capture_hold(sink, 1) keeps the files while
+// somebody copies them; each such call needs an opspan_capture_hold(sink, 0) once the copy is done.
 OPSPAN_EXPORT void opspan_capture_step(int sink);
 OPSPAN_EXPORT void opspan_capture_hold(int sink, int on);
-// Sets the function that a fork calls when it sees that its session is over, once its own part is stopped: it calls
-// schedule(callback, sink). `schedule` is Python's Py_AddPendingCall, which calls callback(sink) as soon as it may.
+// Sets a function that a forked process calls when it sees that its session is over, after it has stopped its part: it
+// calls schedule(callback, sink). `schedule` is Python's Py_AddPendingCall, which calls callback(sink) as soon as it
+// can.
 typedef int (*opspan_callback)(void* sink);
 typedef int (*opspan_scheduler)(opspan_callback callback, void* sink);
 OPSPAN_EXPORT void opspan_tell_forks(opspan_scheduler schedule, opspan_callback callback);
@@ -238,7 +245,8 @@ typedef struct opspan_range {
 // Each sink has a bit: OPSPAN_TO_NVTX, OPSPAN_TO_ITT, ...
 #define OPSPAN_BIT(NAME, Name) OPSPAN_TO_##NAME = 1 << OPSPAN_##NAME,
 enum { OPSPAN_SINKS(OPSPAN_BIT) OPSPAN_TO_ALL = (1 << OPSPAN_SINK_COUNT) - 1 };
-// In `to`, a sink's bit times this sends a range to that sink only while it has a session that labels (module ranges).
+// Restricts a range to sinks with a session that labels (module ranges). In `to`, a sink's bit times this number sends
+// the range to the sink only while the sink has such a session.
 enum { OPSPAN_IN_SESSION = 1 << OPSPAN_SINK_COUNT };
 
 // Returns the zero-based depth of the new range on this thread; -1 if nobody listens. Each sink counts the ranges that
@@ -246,7 +254,7 @@ enum { OPSPAN_IN_SESSION = 1 << OPSPAN_SINK_COUNT };
 OPSPAN_EXPORT int opspan_push(const opspan_range* range, uint32_t to);
 // Ends this thread's innermost range at each sink of `to`. Pop only ranges for which opspan_push returned a depth, and
 // with the same `to`. Returns the zero-based depth of the ended range at the first sink that had taken it; -1 if none
-// was open. A range ends wherever it was pushed to, even if the session has stopped since.
+// was open. A range ends at every sink to which it was pushed, even if the session has stopped since.
 OPSPAN_EXPORT int opspan_pop(uint32_t to);
 OPSPAN_EXPORT void opspan_mark(const opspan_range* range, uint32_t to);
 // Starts a range that may end on any thread. Returns its id; 0: nobody listens.

@@ -14,7 +14,7 @@ struct Source {
   int64_t output;
 };
 
-// It lives on the heap for good, see threads.cpp; the slow lock guards it. Torch has no lock here, nor any order
+// It lives on the heap for good, see threads.cpp; the slow lock guards it. Torch's own table has no lock, and no order
 // between threads.
 auto& by_address() {
   static auto* sources = new std::unordered_map<uintptr_t, Source>;

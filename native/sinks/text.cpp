@@ -16,7 +16,7 @@ void append_any(std::string& out, Number value) {
   out.append(digits, std::to_chars(digits, digits + sizeof(digits), value).ptr);
 }
 
-// A run of words, read with care for its end: a wrong count must not become a read out of bounds.
+// A run of words. Each read checks for the end of the run, because a wrong count must not lead to a read out of bounds.
 struct Words {
   const int64_t* next;
   const int64_t* end;

@@ -28,12 +28,12 @@ void append_types(std::string& out, const int64_t* words, size_t count, const ch
 // Python can read.
 void append_values(std::string& out, const int64_t* words, size_t count);
 
-// Appends `, sizes = ...` as torch writes it: lists of tensors are taken apart, and undefined tensors in them left out.
-// Appends nothing if there is no argument.
+// Appends `, sizes = ...` as torch writes it: the tensors of a list follow without a list around them, and undefined
+// tensors of a list are left out. Appends nothing if there is no argument.
 void append_torch_sizes(std::string& out, const int64_t* words, size_t count);
 
-// The forward thread that a label names: only for a backward op, and only if it is not the main thread. So names stay
-// few.
+// The forward thread that a label names. Only a backward op names one, and only if it is not the main thread, so that
+// there are few different names.
 struct ForwardThread {
   bool named = false;
   uint32_t tid = 0;  // 0: not known

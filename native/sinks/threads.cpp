@@ -19,7 +19,8 @@ namespace {
 
 static_assert(std::string_view(OPSPAN_ENGINE) == capture::OpName::kEngine);
 
-// The thread that has a number of torch's. Torch counts threads up from 1 as they first run an op.
+// A thread by the number that torch gave it. Torch counts threads up from 1, in the order in which they first run an
+// op.
 struct NumberEntry {
   std::atomic<Thread*> thread{nullptr};
   std::atomic<uint32_t> tid{0};
@@ -39,7 +40,7 @@ struct Registry {
   pthread_key_t at_exit;
 };
 
-// It lives on the heap for good: threads outlive the statics of a process that is exiting.
+// It is on the heap and is never freed, because threads may outlive the statics of a process that is exiting.
 Registry& registry();
 
 std::atomic<uint32_t> g_process_id{0};
@@ -136,8 +137,8 @@ Thread& Thread::enter() {
   thread->tid = os_tid();
   thread->logs = capture::t_logs;
   t_here = thread;
-  // A key rather than a C++ destructor: destructors of other thread-locals may run ops later, and the thread enters
-  // anew.
+  // Uses a pthread key and not a C++ destructor. Destructors of other thread-locals may still run ops after this, and
+  // then the thread is registered again.
   pthread_setspecific(all.at_exit, thread);
   return *thread;
 }
@@ -234,7 +235,7 @@ uint64_t Forwards::find(int64_t sequence) const {
   return entry.sequence.load(std::memory_order_relaxed) == tag ? op_id : 0;
 }
 
-// Another thread may be reading, so the memory stays and only its pages are exchanged for empty ones.
+// Another thread may be reading, so the memory stays mapped, and only its pages are replaced with empty ones.
 void Forwards::clear() {
   if (Entry* entries = entries_.load(std::memory_order_relaxed)) {
     madvise(entries, kEntries * sizeof(Entry), MADV_DONTNEED);

@@ -1,6 +1,6 @@
-// The state that opspan keeps for each thread of the process, and how threads are found: torch has numbers of its own
-// for them, tools use those of the OS. Nothing here is freed while the process lives, only used again: another thread
-// may be looking.
+// The state that opspan keeps for each thread of the process, and how threads are found. Torch has its own numbers for
+// threads; tools use those of the OS. Nothing here is freed while the process lives, because another thread may be
+// reading it. It is used again instead.
 #pragma once
 
 #include <atomic>
@@ -15,8 +15,8 @@
 
 namespace opspan {
 
-// The forward ops of one thread, by sequence number: the last op that started under a number made its autograd node. It
-// goes back 65,536 numbers, and is allocated when first used.
+// The forward ops of one thread, by sequence number. The last op that started with a number made the autograd node with
+// that number. The table has the last 65,536 numbers, and is allocated when first used.
 class Forwards {
  public:
   void put(int64_t sequence, uint64_t op_id);
@@ -119,11 +119,13 @@ inline capture::Digest digest_of(const opspan_op& op) {
   return digest;
 }
 
-// Both find a thread by torch's number; null and 0: no session has seen it. The thread may have ended.
+// Both functions find a thread by torch's number. They return null or 0 if no session has seen the thread. The thread
+// may have ended.
 Thread* thread_of(uint64_t torch_number);
 uint32_t tid_of(uint64_t torch_number);
 
-// Returns the OS thread id of the forward's thread of a backward op; 0: not known.
+// Returns the OS id of the thread on which the forward op of this backward op ran. Returns 0 if the thread is not
+// known.
 inline uint32_t forward_tid(const Thread& here, const opspan_op& op) {
   if (!op.forward_thread) return 0;
   return op.forward_thread == here.number.load(std::memory_order_relaxed) ? here.tid : tid_of(op.forward_thread);
@@ -137,8 +139,8 @@ inline direct::Op direct_op(const Thread& here, const opspan_op& op) {
 
 uint32_t process_id();  // also the id of the main thread
 
-// Locks for everything that blocks: a fork holds them, and so leaves them usable. Sessions start and stop under the
-// first; the second guards tables, and is taken under the first if both are.
+// Locks for all steps that may block. A fork holds both, so that the child can use them. Sessions start and stop under
+// session_lock. slow_lock guards tables. A thread that needs both locks takes session_lock first.
 std::mutex& session_lock();
 std::mutex& slow_lock();
 
@@ -166,9 +168,9 @@ template <class Pop, class EndOutOfOrder>
   }
 }
 
-// Ends the range (key, id) that `number`, a thread in torch's counting, began. `pop_at_sink` undoes what begin did at
-// the sink: on the thread that did it, once the frame is on top. If that is not now, `end_out_of_order` is called now.
-// Inlined, because this is most of what the end of a range costs.
+// Ends the range (key, id) that began on the thread with the torch number `number`. `pop_at_sink` undoes what begin did
+// at the sink. It runs on the same thread as begin, once the frame is on top. If it cannot run now, `end_out_of_order`
+// is called now. This function is inlined, because it is most of what the end of a range costs.
 template <class Pop, class EndOutOfOrder>
 [[gnu::always_inline]] inline void end_range(Thread& here, int sink, const void* key, uint64_t id, uint64_t number,
                                              Pop&& pop_at_sink, EndOutOfOrder&& end_out_of_order) {

@@ -13,8 +13,8 @@ using columns::Texts;
 
 namespace {
 
-// Returns the whole number that a text holds, if SQLite itself would write it so, and its digits are few enough for a
-// float.
+// Returns the integer that a text holds, if SQLite itself would write the integer in the same way and a float can hold
+// all its digits.
 std::optional<int64_t> written_number(std::string_view text) {
   constexpr size_t kDigits = 15;
   const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
@@ -73,7 +73,8 @@ void Cells::set_other(size_t row, uint64_t type, const Byte* at) {
     case Kind::kInt:
     case Kind::kInt32:
     case Kind::kFloat: {
-      if (is_text && cell.empty()) return put_null(row);  // some tools write it because their columns must not be null
+      // Some tools write an empty text because their columns must not be null.
+      if (is_text && cell.empty()) return put_null(row);
       const auto number = is_text ? written_number(cell) : std::nullopt;
       if (!number)
         throw Refusal(column_.kind == Kind::kFloat ? "a cell that is no number" : "a cell that is no whole number");
@@ -116,8 +117,8 @@ Column::View Cells::view_of(std::string_view text) {
   return view;
 }
 
-// Returns whether texts are remembered now. Most texts come many times; where they do not, remembering takes longer
-// than copying.
+// Returns whether texts are remembered now. Most texts come many times. If they do not, remembering a text takes longer
+// than copying it.
 bool Cells::remembers_texts() {
   constexpr size_t kSample = 16384, kSkipped = 8 * kSample;
   if (skipped_ > 0) {

@@ -1,4 +1,4 @@
-// A column that is read. Several threads fill its cells, each those of its own rows.
+// A column that is read. Several threads fill its cells, and each thread fills those of its own rows.
 #pragma once
 
 #include <array>
@@ -57,7 +57,7 @@ enum class Content : uint8_t { kNothing, kSame, kAll, kSome };
 // The rows of one thread in one column.
 class Cells {
  public:
-  // `turns` counts how often a column of these rows turned out to hold something else than before.
+  // `turns` counts how often the Content of any column of these rows has changed.
   Cells(Column& column, size_t from, size_t to, const std::shared_ptr<columns::Blocks>& blocks, size_t& turns)
       : column_(column),
         turns_(turns),
@@ -72,7 +72,7 @@ class Cells {
   void set(size_t row, uint64_t type, const Byte* at);
   void set_number(size_t row, int64_t value);
   void set_default(size_t row);
-  // Returns whether a cell of that type changes nothing, for as long as `turns` stays the same.
+  // Returns whether a cell of this type changes nothing in the column. The answer is valid until `turns` changes.
   bool has_all_of(uint64_t type) const;
   size_t text_bytes() const { return text_bytes_; }
 
@@ -82,10 +82,10 @@ class Cells {
     return content_ == Content::kSame && other.content_ == Content::kSame &&
            std::memcmp(same_, other.same_, sizeof same_) == 0;
   }
-  // Writes the value that is the same in all rows to the rows before this one.
+  // Writes the value that all rows have in common to the rows before `until`.
   void write(size_t until);
-  // Writes the cells that were not written yet and, if the column has nulls, which of these rows are not null. It is
-  // called for the cells of one thread after the other, once all threads are done.
+  // Writes the cells that were not written yet and, if the column has nulls, which of these rows are not null. Call
+  // this once all threads are done, for the cells of one thread after the other.
   void finish(bool has_nulls);
 
  private:
@@ -116,7 +116,7 @@ class Cells {
     content_ = content;
     ++turns_;
   }
-  // Sets a cell of another type than its column, if its value fits all the same.
+  // Sets a cell whose type differs from the type of its column. Throws Refusal if the value cannot be converted.
   void set_other(size_t row, uint64_t type, const Byte* at);
   void set_text(size_t row, std::string_view text);
   Column::View view_of(std::string_view text);

@@ -31,7 +31,7 @@ File::File(int descriptor) : descriptor_(descriptor) {
   if (fstat(descriptor_, &facts) != 0) throw Refusal(std::strerror(errno));
   const size_t bytes = static_cast<size_t>(facts.st_size), file_pages = bytes / page_bytes_;
   if (bytes % page_bytes_ != 0 || file_pages > UINT32_MAX - 1) throw Refusal("a part of a page");
-  // The number of pages counts only if the program that wrote it made the last change, too.
+  // The header's number of pages is valid only if the program that wrote it also made the last change to the file.
   const bool has_count = four_bytes(head + 24) == four_bytes(head + 92) && four_bytes(head + 28) != 0;
   pages_ = has_count ? four_bytes(head + 28) : static_cast<Page>(file_pages);
   if (pages_ > file_pages) throw Refusal("pages are missing");

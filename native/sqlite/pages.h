@@ -10,7 +10,8 @@
 
 namespace opspan::sqlite {
 
-// Thrown if a table cannot be read here, intact or broken: SQLite itself is to read it, and to say what is wrong.
+// Thrown if a table cannot be read here, whether it is valid or damaged. SQLite itself should read the table then, and
+// report errors.
 struct Refusal : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -48,7 +49,7 @@ class File {
   Page pages() const { return pages_; }
   // Returns where in a page its B-tree begins: the first page begins with the header of the file.
   static size_t header_of(Page page) { return page == 1 ? 100 : 0; }
-  // Both read from `page` on: `count` pages, or only the first bytes of one.
+  // `read` reads `count` pages, beginning with `page`. `read_begin` reads only the first bytes of the B-tree in `page`.
   void read(Page page, size_t count, Byte* to) const { read_at(offset(page), count * page_bytes_, to); }
   void read_begin(Page page, size_t bytes, Byte* to) const { read_at(offset(page) + header_of(page), bytes, to); }
   // Throws unless the page can be one of a B-tree.

@@ -22,7 +22,7 @@ constexpr size_t kLeavesOfThread = 256;  // with fewer, a thread costs more than
 
 constexpr size_t kSpare = 8;  // bytes that can be read behind a value
 
-// Reads leaves one after the other, as many as lie close together at once.
+// Reads leaves one after the other. Leaves that are close together in the file are read in one step.
 class Window {
  public:
   explicit Window(const File& file) : file_(file), bytes_(kPages * file.page_bytes() + kSpare) {}
@@ -47,7 +47,7 @@ class Window {
   Page first_ = 0, count_ = 0;
 };
 
-// Returns records in one piece: most are in their page, others go on in a chain of pages.
+// Returns each record as contiguous bytes. Most records are in one page; the others continue in a chain of pages.
 class Records {
  public:
   explicit Records(const File& file) : file_(file), next_(file.page_bytes()) {}
@@ -135,7 +135,8 @@ class Part {
     const Byte* pointers = head + 8;
     const Byte* end = page + file_.usable();
     const Byte* cells = pointers + 2 * size_t{leaf.cells};
-    // Both were right when the leaves were counted.
+    // The type and the number of cells of this page were right when the leaves were counted, so the file has changed
+    // since.
     if (head[0] != 13 || two_bytes(head + 3) != leaf.cells) throw Refusal("the file changes");
     if (cells > end) throw Refusal("more cells than a page has room for");
     std::optional<int64_t> before;
@@ -157,9 +158,9 @@ class Part {
   }
 
   // Reads a record: first the types of all fields, then their values. If a record with the same types was read before,
-  // the places of its values are known, and which values change nothing.
+  // it is known where the values are, and which of them change nothing.
   void record(const Byte* at, uint64_t bytes) {
-    // The size of the head; if that takes more than a byte, fewer records are recognised.
+    // The size of the record's head. If the size itself takes more than a byte, fewer records are recognised.
     const size_t head = std::min<uint64_t>(*at, bytes);
     RecordLayout& layout = layouts_[columns::hash({reinterpret_cast<const char*>(at), head}) % layouts_.size()];
     if (layout.bytes == bytes && layout.turns == turns_ &&
@@ -219,8 +220,8 @@ class Part {
   size_t row_;
 };
 
-// Hands over a column: nothing if it is empty; one row if all values are the same, unless it needs all rows; else all
-// rows. Returns whether it has all rows.
+// Adds a column to the output. Adds nothing if the column is empty, and one row if all values are the same, unless all
+// rows are needed. Otherwise adds all rows. Returns whether it added all rows.
 bool give(std::vector<std::unique_ptr<Part>>& parts, size_t at, Column& column, Output& to,
           const std::shared_ptr<Blocks>& blocks, bool needs_all_rows) {
   auto all = [&](auto is) {
@@ -247,7 +248,7 @@ columns::Output read(int descriptor, std::vector<Column> wanted_columns, const T
   const size_t most_text = table.most_text;
   const std::vector<Leaf> all = leaves(file, table.root, table.threads);
 
-  std::vector<size_t> rows(all.size() + 1);  // before each leaf
+  std::vector<size_t> rows(all.size() + 1);  // number of rows before each leaf
   for (size_t at = 0; at < all.size(); ++at) rows[at + 1] = rows[at] + all[at].cells;
   if (rows.back() >= columns::kNone) throw Refusal("more rows than can be counted");
   for (Column& column : wanted_columns) column.begin(rows.back());

@@ -15,9 +15,9 @@ struct Table {
   size_t most_text;  // bytes
 };
 
-// Returns one row of text_bytes, the length of all texts and bytes together, and then the columns. Those that hold
-// nothing are left out, and those that hold one value in all rows have one row; but the last one has all rows if no
-// other has. Throws Refusal.
+// Returns one row of text_bytes, the length of all texts and bytes together, and then the columns. Columns without any
+// value are left out. Columns with the same value in all rows have one row. If no column would have all rows, the last
+// one has all rows. Throws Refusal.
 columns::Output read(int descriptor, std::vector<Column> wanted_columns, const Table& table);
 
 }  // namespace opspan::sqlite

@@ -1,5 +1,5 @@
-// Stands in for fmt where torch does not bring it: Kineto's headers, which torch brings, include it all the same. Some
-// of their functions call this one, but none of those is called here.
+// Replaces fmt if torch is installed without it. Kineto's headers, which come with torch, include fmt in any case. Some
+// functions in these headers call the function below, but opspan calls none of them.
 #pragma once
 
 #include <string>
