@@ -1,4 +1,5 @@
-// The bytes of a capture file. docs/formats/capture.md describes them in words; src/opspan/readers/capture reads them.
+// The bytes of a capture file. docs/formats/capture.md describes the format in words; src/opspan/readers/capture reads
+// the files.
 //
 // A file is one header page, then chunks. A chunk belongs to one thread (events) or to the process (strings). Each
 // event is a unit of one cache line, or of half a line if that is enough (halves.h). So a reader can treat a file as
@@ -126,9 +127,9 @@ inline constexpr uint16_t kHasColor = 4;
 inline constexpr uint16_t kHasForward = 8;   // forward_tid is valid; it is 0 if the forward thread is not known
 inline constexpr uint16_t kForeignEnd = 16;  // on kEnd: owner_tid and owner_unit are set, id is not
 inline constexpr uint16_t kOwnerById = 32;   // on kAttribute: owner is a kIds unit, whose id says what it belongs to
-// Set on a kRange of kNvtx or kItt if it is an op that opspan labelled, in opspan's domain. The fields of its label are
-// as for kTorch. On ITT, the id is (id, label::kTag, 0), and `parent` is the number of the parent range, with the bit
-// kUsersParent if the parent is a user's range; 0 means that there is no parent.
+// Set on a kRange of kNvtx or kItt in opspan's domain, if opspan labelled it as an op. The fields of the label are the
+// same as for kTorch. On ITT, the id is (id, label::kTag, 0), and `parent` is the number of the parent range, with the
+// bit kUsersParent if the parent is a user's range; 0 means that there is no parent.
 inline constexpr uint16_t kHasLabel = 64;
 inline constexpr uint64_t kUsersParent = uint64_t{1} << 63;
 // Set on a kRange of kTorch if types, strides and values of the op's inputs are known. They are in fields that ops do
@@ -139,7 +140,7 @@ inline constexpr uint16_t kHasStack = 256;
 // Set on a kRange of kTorch if the part of the name after its last point is the op's overload, as in aten::add.Tensor.
 inline constexpr uint16_t kHasOverload = 512;
 
-// The owner's number if an attribute belongs to the thread itself, or to a kIds that kOwnerById refers to.
+// The value of `owner` in an attribute of the thread itself, and in a kIds that kOwnerById refers to.
 inline constexpr uint64_t kNoOwner = ~uint64_t{0};
 
 struct Event {

@@ -17,7 +17,7 @@ namespace opspan::capture {
 void* map_guarded(int fd, uint64_t offset, size_t bytes);
 void unmap_guarded(void* base, size_t bytes);
 // Replaces a mapped part with empty memory, in one step: threads that still write there no longer change the file. The
-// part is unmapped later, as if it were still of the file.
+// part must be unmapped later, as before.
 void detach_from_file(void* base, size_t bytes);
 
 }  // namespace opspan::capture

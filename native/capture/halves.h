@@ -127,7 +127,7 @@ inline Block block_of(uint64_t flags, uint64_t address, int64_t time_ns, int64_t
   return {address << 16 | flags << 8 | static_cast<uint64_t>(Unit::kBlock), time_ns, bytes, total};
 }
 
-// The fields that a range shares with others, without those that a Like holds itself.
+// The fields that a range shares with others. Fields that a Like holds itself are not among them.
 struct SharedFields {
   uint64_t words[4];  // the event's first word, and its last three; all 0: empty
   bool operator==(const SharedFields&) const = default;
@@ -193,7 +193,7 @@ inline void write_like(Half* at, const Event& event, uint64_t model, uint32_t ex
               event.range.value, event.range.id);
 }
 
-// Writes a BriefRange as a Like. The model must use the field `extra` for the same value as the BriefRange.
+// Writes a BriefRange as a Like. The model must give `extra` the same meaning as the BriefRange does.
 inline void write_like(Half* at, const BriefRange& range, uint64_t model) {
   write_range(at, Unit::kLike, range.flags & kValueMask, model & 0xffffffff, range.start_ns, range.extra, range.value,
               range.id);

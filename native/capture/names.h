@@ -30,7 +30,7 @@ inline bool can_read(const char* text) {
 
 inline __m128i read_letters(const char* text) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(text)); }
 
-// Returns a mask with a bit for each letter that is the same in both.
+// Returns a mask with a bit for each letter. The bit is set if the letter is the same in `one` and `other`.
 inline unsigned equal_letters(__m128i one, __m128i other) {
   return static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(one, other)));
 }

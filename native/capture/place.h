@@ -22,7 +22,7 @@ namespace opspan::capture {
 
 // Says where a unit is, so that it can be ended later. Copy it freely; an outdated Place does no harm.
 struct Place {
-  uint64_t owner = 0;    // Log::owner_ of the log it was written to; 0: nothing was written
+  uint64_t owner = 0;    // Log::owner_ of the log that wrote the unit; 0: nothing was written
   uint64_t number = 0;   // the unit's number on its thread
   int64_t start_ns = 0;  // of a range in half a line, which stores how long it took; 0: the unit is another one
   uint32_t tid = 0;

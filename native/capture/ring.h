@@ -16,8 +16,8 @@
 
 namespace opspan::capture {
 
-// The number of segments that hold the part to keep. The oldest segment is dropped once the later ones hold that part,
-// so up to two segments more than this number exist.
+// A segment holds this fraction (1/16) of the part that is kept. The oldest segment is dropped once the later ones hold
+// all of that part, so up to two more segments than this number exist.
 inline constexpr int kSegments = 16;
 inline constexpr int64_t kRetryNs = 100'000'000;  // ns until the next attempt, after a segment could not be opened
 
@@ -36,7 +36,7 @@ class DroppedSegments {
   std::vector<std::shared_ptr<Session>> segments_;
 };
 
-// The segments of a rolling recording. The process' mutex guards all of it.
+// The segments of a rolling recording. The mutex of the process guards all its members.
 class Ring {
  public:
   Ring(const KeepLimits& limits, std::shared_ptr<Session> first);
@@ -45,7 +45,7 @@ class Ring {
   // newest segment.
   const std::shared_ptr<Session>& roll(uint32_t id, int64_t now_ns, DroppedSegments& dropped);
   void step() { ++steps_; }
-  // Sets whether segments are held. No segment is dropped while they are, because somebody copies them.
+  // Starts or stops holding the segments. No segment is dropped while they are held, so that somebody can copy them.
   void hold(bool on, DroppedSegments& dropped);
 
   bool is_due(int64_t now_ns) const;

@@ -1,4 +1,4 @@
-// One capture file: its header, its chunks and its texts. The process' mutex guards all of it.
+// One capture file: its header, its chunks and its texts. The mutex of the process guards all its members.
 #pragma once
 
 #include <atomic>

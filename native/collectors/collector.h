@@ -1,5 +1,6 @@
-// The parts that NVTX and ITT share: whether to collect, names that are never freed, the state of a thread, open
-// ranges. Nothing in this folder knows of torch; it serves any program that uses NVTX or ITT.
+// The parts that the collectors for NVTX and ITT share: the choice whether to collect, names that are never freed, the
+// state of a thread, and open ranges. Nothing in this folder knows of torch; it serves any program that uses NVTX or
+// ITT.
 #pragma once
 
 #include <pthread.h>

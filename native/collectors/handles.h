@@ -1,5 +1,5 @@
 // Objects whose addresses clients hold as handles. A client may pass anything instead, so an address is checked before
-// it is read. The check takes no lock and a few nanoseconds.
+// it is read. The check takes no lock and lasts a few nanoseconds.
 #pragma once
 
 #include <atomic>

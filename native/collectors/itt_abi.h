@@ -1,5 +1,5 @@
 // The ITT structures that a tool gets. They are declared here because no package that a build can depend on contains
-// them. tests/collectors/test_itt_abi.py checks the public ones against a vendor's ittnotify.h.
+// them. tests/collectors/test_itt_abi.py checks the public structures against a vendor's ittnotify.h.
 #pragma once
 
 #include <pthread.h>

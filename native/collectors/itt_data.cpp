@@ -25,8 +25,8 @@ struct Owner {
   bool by_id = false;
 };
 
-// Finds the owner, mostly an open task of this thread. Anything else with that id (an overlapped task, a marker, a task
-// of another thread or one that has ended) is named by a kIds unit of its own.
+// Finds the owner, mostly an open task of this thread. If anything else has that id (an overlapped task, a marker, a
+// task of another thread or one that has ended), writes a kIds unit for the id.
 bool find_owner(Log& log, const itt::Id& id, Owner* owner) {
   itt::Id unused{};
   if (!id) return current_task(log, false, &owner->place, &unused);

@@ -90,7 +90,8 @@ Flags Input::flags(const char* name) const {
 Texts Input::texts(const char* name) const {
   const ArrowArray& column = expect(name, "vu");
   if (rows_ == 0) return {};
-  // The buffers are: validity, views, the bytes of the texts, and the sizes of those.
+  // The buffers are the validity, the views, the buffers with the bytes of the texts, and last the sizes of these
+  // buffers.
   return {static_cast<const Texts::View*>(column.buffers[1]) + offset(column), column.buffers + 2, nulls(column)};
 }
 

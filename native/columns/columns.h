@@ -1,4 +1,5 @@
-// Columns of a result while it is made: numbers, texts as codes of a dictionary, texts as views of copies.
+// The columns of a result that is being made. They hold numbers, texts as codes of a dictionary, or texts as views of
+// copies.
 #pragma once
 
 #include <bit>

@@ -63,8 +63,8 @@ Array<int64_t> copy_of(const std::vector<int64_t>& from) {
   return to;
 }
 
-// Tells how much of the time up to a moment is covered. Unsigned sums and differences are right even where a time is
-// longer than 63 bits.
+// Tells how much of the time up to a moment is covered. It uses unsigned numbers, because their sums and differences
+// are right even if a time needs more than 63 bits.
 class CoveredTime {
  public:
   explicit CoveredTime(const Stretches& of) : of_(of), before_(of.starts.size() + 1, 0) {

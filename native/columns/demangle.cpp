@@ -1,4 +1,4 @@
-// Turns names of C++ functions, as compilers write them, back into what a person wrote.
+// Turns mangled names of C++ functions back into the names in the source.
 
 #include <csetjmp>
 #include <cstddef>

@@ -1,4 +1,4 @@
-// The columns that events of a Chrome trace become, and how one event is read into a row of them.
+// The columns for the events of a Chrome trace, and the code that reads one event into a row of these columns.
 #pragma once
 
 #include <deque>
@@ -34,7 +34,7 @@ class Words {
   std::string room_;
 };
 
-// A column of texts. Its codes are one higher than those of the dictionary, so that 0 is null.
+// A column of texts. Its codes are the dictionary's codes plus 1, so that 0 is null.
 struct TextColumn {
   explicit TextColumn(size_t rows) : codes(zeroed<uint32_t>(rows)) {}
   bool has(size_t row) const { return codes[row] != 0; }

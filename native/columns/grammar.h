@@ -16,7 +16,7 @@ struct Label {
 
 Label parse_label(std::string_view text);
 
-// Returns the most likely kind of a range without a class from its name, by the numbers of opspan.labels.Kind. A range
+// Returns the most likely kind for a name, as a number of opspan.labels.Kind. It is for ranges without a class; a range
 // with a class is a module's.
 inline constexpr uint8_t kModule = 5;
 uint8_t kind_of(std::string_view name, bool has_seq);

@@ -69,7 +69,8 @@ class Json {
     bool plain;            // it is its own text: no escapes, only printable ASCII
   };
   String string();
-  // Returns the text of a string: its own bytes if it is plain, else a text in `room`.
+  // Returns the text of a string. If the string is plain, the text is its bytes in the file; otherwise the text is
+  // written to `room`.
   static std::string_view text(const String& string, std::string& room);
   // Takes a number, true, false, null or NaN, and returns its bytes.
   std::string_view word();
@@ -98,8 +99,8 @@ void quote(std::string_view text, std::string& out, Controls controls = Controls
 char* escape(std::string_view text, char* to, Controls controls);
 inline size_t room_escaped(size_t bytes) { return 6 * (bytes + 8); }
 
-// Returns a decimal number times 1000, rounded to the nearest integer; nothing if it is not a number, or not within
-// +-2^62.
+// Returns a decimal number times 1000, rounded to the nearest integer; or nothing if the word is not a number, or not
+// within +-2^62.
 std::optional<int64_t> thousandfold(std::string_view word);
 std::optional<int64_t> integer(std::string_view word);  // 12, 12.0, 1.2e1, 0xc
 std::optional<double> real(std::string_view word);

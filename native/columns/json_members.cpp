@@ -18,7 +18,7 @@ char* number(std::integral auto value, char* to) { return std::to_chars(to, to +
 
 char* number(double value, char* to) {
   if (std::isfinite(value)) return std::to_chars(to, to + kLongestNumber, value).ptr;
-  // JSON has no such numbers: they become texts.
+  // JSON has no such numbers, so they become texts.
   return ShortText(std::isnan(value) ? "\"NaN\"" : value < 0 ? "\"-inf\"" : "\"inf\"").copy_to(to);
 }
 

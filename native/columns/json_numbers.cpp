@@ -1,4 +1,4 @@
-// Reads numbers as JSON writes them, exactly: a double cannot hold a time in microseconds since 1970 with its decimals.
+// Reads JSON numbers exactly, because a double cannot hold a time in microseconds since 1970 with its decimals.
 
 #include <charconv>
 #include <cmath>

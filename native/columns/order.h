@@ -11,7 +11,8 @@
 
 namespace opspan::columns {
 
-// Numbers 64-bit keys from 0 on, in the order in which they are first seen. Rows of one key mostly follow each other.
+// Numbers 64-bit keys from 0 on, in the order in which they are first seen. It is fast if a key is the same as the one
+// before, which is mostly so.
 class Numbering {
  public:
   Numbering() : slots_(kFirstSlots, kNone) {}

@@ -35,7 +35,7 @@ struct Shapes {
   Values<int64_t> start, length;
 };
 
-// Finds the row of each shape of a lane. The shapes come in order of their start, the longest first.
+// Finds a row for each shape of a lane. The shapes come in order of their start, the longest first.
 void stack_up(const Shapes& shapes, std::span<const Row> lane_shapes, uint32_t last, uint32_t* rows) {
   std::vector<Row> left(lane_shapes.begin(), lane_shapes.end()), overlapping, open;
   uint32_t above = 0;

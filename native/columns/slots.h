@@ -2,7 +2,7 @@
 //
 //     "pid": 7, "tid": 9, "ts": 12.5        behind a tid comes `, "ts": `
 //
-// So it is compared as a whole, instead of being read letter by letter.
+// So all of the text is compared in one step, instead of being read letter by letter.
 #pragma once
 
 #include <algorithm>
@@ -32,9 +32,10 @@ enum class ValueKind : uint8_t {
   kOther
 };
 
-// A value in events that have the same members one after the other.
+// A value in events whose members come in the same order.
 struct Slot {
-  std::string_view lead;  // text between the value before and this one; at the end of an object, with its bracket
+  // Text between the value before and this value; at the end of an object, with the closing bracket.
+  std::string_view lead;
   ValueKind kind = ValueKind::kOther;
   size_t arg = 0;         // number of the arg, for kArg
   std::string key;        // of kRest: its key as it is written

@@ -26,7 +26,7 @@ class Timeline {
         is_apart_(frame.flags("is_apart")),
         count_(frame.rows()),
         lanes_(zeroed<uint32_t>(frame.rows())) {
-    // An event is twice the number of its row, plus 1 if it is the end.
+    // An event is a number: its row times 2, plus 1 if the event is an end.
     if (count_ >= kNone / 4) throw BadInput("too many slices for one timeline");
     for (const auto* times : {&start_, &end_}) {
       for (size_t row = 0; row < count_; ++row) {

@@ -58,8 +58,8 @@ inline bool are_usual(c10::IntArrayRef sizes, c10::IntArrayRef strides) {
   return true;
 }
 
-// Reads the sizes and strides that a tensor of a Python class has stored. Asking the tensor would call
-// __torch_dispatch__: the program's own code, in the middle of an op.
+// Reads the sizes and strides that a tensor of a Python class has stored. If it asked the tensor, __torch_dispatch__
+// would run the program's code in the middle of an op.
 struct StoredLayout {
   const at::TensorImpl& tensor;
   bool is_strided() const { return !tensor.is_sparse() && !tensor.is_sparse_compressed() && !tensor.is_mkldnn(); }
@@ -153,7 +153,7 @@ inline bool add_scalar(const c10::IValue& value, Sizes& values) {
 
 inline constexpr size_t kLongestList = 30;  // as in torch.profiler: longer lists of numbers are left out
 
-// Adds a list of numbers as torch.profiler does. Returns false if it holds anything else, or too many.
+// Adds a list of numbers as torch.profiler does. Returns false if the list holds anything else, or too many numbers.
 inline bool add_numbers(c10::ArrayRef<c10::IValue> items, Sizes& values) {
   size_t before = values.count();
   values.add(OPSPAN_VALUE_LIST);
@@ -174,7 +174,7 @@ struct Inputs {
   bool any_value = false;
 };
 
-// Adds a list: as a list of tensors if it has any. Other lists are data and have no shapes.
+// Adds a list. If a tensor is in it, it is added as a list of tensors. Other lists are data and have no shapes.
 template <bool kTensors, bool kDetails>
 void add_list(const c10::IValue& list, Inputs& to) {
   c10::ArrayRef<c10::IValue> items = list.toListRef();

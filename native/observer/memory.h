@@ -35,7 +35,7 @@ class Memory final : public c10::Allocator {
     std::lock_guard lock(control_);
     c10::Allocator* current = c10::GetAllocator(c10::DeviceType::CPU);
     if (current != this) {
-      // An allocator without a plain deleter binds its blocks to contexts of their own.
+      // If an allocator has no plain deleter, each of its blocks needs its own context.
       if (!current || !current->raw_deleter()) return -ENOTSUP;
       // The current allocator may differ from the one at the last start. It may use this allocator itself, and living
       // blocks still need the deleter of the earlier one.

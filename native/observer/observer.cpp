@@ -116,7 +116,7 @@ size_t stack_text(const int64_t* words, size_t count, char* out, size_t size) {
 
 constexpr opspan_stacks kStacks = {opspan::stack_words, stack_text};
 
-// Appends the overload to the name. The text belongs to the thread, and lasts until its next op begins.
+// Appends the overload to the name. The text belongs to the thread, and is valid until the thread's next op begins.
 [[gnu::cold]] void add_overload(const at::RecordFunction& fn, opspan_op& op) {
   auto operator_name = fn.operator_name();
   if (!operator_name || operator_name->overload_name.empty()) return;

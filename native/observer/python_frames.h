@@ -61,7 +61,7 @@ inline PyCodeObject* code_of(Frame* frame) {
 inline int instruction_of(Frame* frame) { return _PyInterpreterFrame_LASTI(frame); }
 #endif
 
-// Returns the position of a frame in its code, in bytes, as PyCode_Addr2Line takes it.
+// Returns the position of a frame in its code, in bytes. PyCode_Addr2Line takes this number.
 inline int offset_of(Frame* frame) { return instruction_of(frame) * static_cast<int>(sizeof(_Py_CODEUNIT)); }
 
 }  // namespace opspan::python

@@ -95,7 +95,7 @@ inline void append_text(std::string& out, PyObject* text) {
   for (Py_ssize_t i = 0; i < PyUnicode_GET_LENGTH(text); ++i) append_utf8(out, PyUnicode_READ_CHAR(text, i));
 }
 
-// Returns whether the file is part of torch.compile, whose own calls do not belong to the user's program.
+// Returns whether the file is part of torch.compile. Calls inside torch.compile do not belong to the user's program.
 inline bool is_compiler_file(const std::string& file) {
   for (const char* folder : {"/torch/_dynamo/", "/torch/_inductor/", "/torch/_functorch/", "/torch/_compile.py"}) {
     if (file.find(folder) != std::string::npos) return true;

@@ -58,7 +58,7 @@ enum : uint32_t { kSizes = 1, kInputs = 2, kValues = 3 };  // what Log::recall l
   event.range.strides = ids.third;
 }
 
-// Returns the text that stands for these words; null if there is no more room for texts.
+// Returns the text for these words; null if there is no more room for texts.
 template <class Build>
 capture::Constant* constant(LabelTable& table, const int64_t* words, size_t count, Build&& build) {
   auto make_handle = [](const char* text) -> void* { return new capture::Constant(text); };
@@ -101,7 +101,7 @@ inline capture::Constant* functions_around(const Frames& frames, const opspan_op
   return functions.python == op.python && functions.instruction == op.instruction ? functions.text : nullptr;
 }
 
-// Returns the id of the op's stack; 0: it has none. `frame` is that of the op, not pushed yet.
+// Returns the id of the op's stack; 0 if the op has none. `frame` is the frame of the op, which is not pushed yet.
 [[gnu::noinline]] inline uint32_t stack_id(LabelTable& texts, capture::Log& log, Thread& here, const opspan_op& op,
                                            capture::Constant* around, Frame& frame) {
   int64_t words[OPSPAN_STACK_WORDS];

@@ -5,8 +5,8 @@
 // its key. If it is not on top, its end is noted, and it is popped at the tool once it is on top. Only the frames' own
 // thread pushes and pops; another thread may only find a frame and note its end.
 //
-// A program may push and never pop. So the frames are a ring: when more are open than it holds, the outermost are given
-// up. They stay open at the tool, and can no longer be ended.
+// A program may push and never pop. So the frames are in a ring. If more ranges are open than the ring can hold, the
+// outermost ranges are given up. They stay open at the tool, and can no longer be ended.
 #pragma once
 
 #include <atomic>

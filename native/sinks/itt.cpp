@@ -63,7 +63,7 @@ std::atomic<Domain*> g_torch_domain{nullptr};
 std::atomic<bool> g_is_direct{false};  // whether g_direct belongs to the current tool
 LabelTable g_texts, g_sizes;
 
-// Keys of metadata, and `other`, the name of tasks whose own name no longer fits into the table.
+// Keys of metadata. `other` is the name of tasks whose real name does not fit into the table any more.
 struct Handles {
   StringHandle *seq, *op_id, *fwd_tid, *sizes, *name, *other;
 } g_handles;
@@ -112,7 +112,8 @@ std::string_view sizes_of(Thread& here, const opspan_op& op, const void** sizes_
   return here.text;
 }
 
-// Tells the relation of a backward op to its forward op, or remembers a forward op. The task must have begun.
+// Tells the tool how a backward op is related to its forward op, or remembers a forward op. The op's task must have
+// begun.
 void relate_forward(Thread& here, const opspan_op& op, Domain* domain, Id id) {
   if (op.sequence < 0) return;
   if (op.kind == OPSPAN_KIND_BACKWARD) {

@@ -14,9 +14,9 @@ constinit Calls g_calls;
 
 namespace {
 
-// The slow lock guards both. The library is never closed.
+// The slow lock guards g_library and g_checked. The library is never closed.
 void* g_library = nullptr;
-std::unordered_map<std::string_view, void*> g_checked;  // variable -> the value of it that was checked last
+std::unordered_map<std::string_view, void*> g_checked;  // variable -> its value that was checked last
 
 bool is_same_file(void* a, void* b) {
   Dl_info first, second;

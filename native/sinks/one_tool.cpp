@@ -18,7 +18,7 @@ const void* g_compared_domain = nullptr;
 uint32_t g_labelling = 0;             // the protocols whose sessions label ops now, as bits
 uint32_t g_speaker = OPSPAN_TO_NVTX;  // the one of them that began last
 
-// Asks the library that receives ITT's calls, if it is opspan's, whether it made NVTX's domain too.
+// Finds the library that receives ITT's calls. If it is opspan's, asks whether it made NVTX's domain too.
 bool is_one_tool(void* itt_function, const void* nvtx_domain) {
   Dl_info collector, owner;
   if (!itt_function || !nvtx_domain || !dladdr(itt_function, &collector) || !collector.dli_fname) return false;

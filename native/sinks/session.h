@@ -47,7 +47,7 @@ class alignas(64) Session {
   // Makes this forked process the owner of its session from now on. The form stays the same.
   bool adopt();
   void after_fork();
-  // Ends the session if its owner was killed. It is called now and then where ranges are counted.
+  // Ends the session if its owner was killed. The function that counts ranges calls this from time to time.
   [[gnu::cold]] void check_owner();
 
  private:

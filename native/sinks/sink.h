@@ -1,5 +1,5 @@
-// A sink, as the others see it: a struct of functions, and another for a user's own ranges (user_ranges.h). Each sink
-// has files of its own.
+// A sink, as other files see it: one struct of functions, and a second struct for a user's own ranges (user_ranges.h).
+// Each sink has files of its own.
 #pragma once
 
 #include "sinks/sinks.h"

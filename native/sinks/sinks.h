@@ -197,7 +197,7 @@ OPSPAN_EXPORT void opspan_stop(int sink, opspan_stats* stats);
 
 // Opens the library that ITT is in (libtorch_cpu, or the ittapi package), whether it is already loaded or not.
 OPSPAN_EXPORT int opspan_itt_open(const char* library, char* error, size_t error_size);
-// Tells the tool to collect or not (ITT resume/pause; NVTX has no such call).
+// Tells the tool to collect (1) or not to collect (0). These are ITT's calls resume and pause; NVTX has no such calls.
 OPSPAN_EXPORT void opspan_itt_collect(int on);
 
 // Returns 1 if NVTX and ITT both reach the same library of opspan's (`opspan run`), else 0. If both do, a range for

@@ -1,5 +1,6 @@
 // Finds the op that made a tensor in torch's own way: the last op that had an output at the tensor's address. Addresses
-// are used again and entries are never removed, so it is a hint at best; it serves to write torch's text byte for byte.
+// are used again and entries are never removed, so the result is only a hint. It is needed to write exactly the same
+// text as torch.
 #pragma once
 
 #include <cstddef>

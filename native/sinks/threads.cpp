@@ -216,7 +216,7 @@ void Forwards::put(int64_t sequence, uint64_t op_id) {
   Entry& entry = entries[static_cast<uint64_t>(sequence) % kEntries];
   uint64_t tag = static_cast<uint64_t>(sequence) + 1;
   if (entry.sequence.load(std::memory_order_relaxed) != tag) {
-    // A reader that sees the new op must not see the old number around it.
+    // A reader that sees the new op must not see the old sequence number with it.
     entry.sequence.store(0, std::memory_order_relaxed);
     entry.op_id.store(op_id, std::memory_order_release);
     entry.sequence.store(tag, std::memory_order_release);

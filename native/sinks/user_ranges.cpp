@@ -1,4 +1,4 @@
-// A user's own ranges: opspan_push and the like, handed to every sink at which somebody listens.
+// A user's own ranges: opspan_push and the like pass them to every sink at which somebody listens.
 #include "sinks/user_ranges.h"
 
 #include <mutex>
@@ -32,9 +32,9 @@ void for_each_sink(uint32_t to, Action&& action) {
   }
 }
 
-// The sinks that ever took a range; the others are left alone. A range that was pushed before a sink's first one has no
-// frame there. Its pop does not find the frame of another range there, because all ranges that were pushed later have
-// been popped before it.
+// The sinks that have ever taken a range; pops skip all other sinks. A range that was pushed before a sink took its
+// first range has no frame at that sink. The pop of such a range cannot find another range's frame by mistake, because
+// all ranges that were pushed later have already been popped.
 std::atomic<uint32_t> g_used_sinks{0};
 
 // Returns the sinks of `to` to which a range goes now.

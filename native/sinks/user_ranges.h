@@ -15,7 +15,8 @@ struct UserRangeSink {
   void (*pop)(Frame& frame);  // as for end_range (threads.h)
   void (*end_out_of_order)(Frame& frame);
   void (*mark)(Thread& here, const opspan_range& range);
-  // A range that may end on any thread. `id` is its number; what begin_async returns is passed to end_async.
+  // For ranges that may end on any thread. `id` is the number of the range. The result of begin_async is passed to
+  // end_async.
   uint64_t (*begin_async)(Thread& here, uint64_t id, const opspan_range& range);
   void (*end_async)(uint64_t id, uint64_t token);
 };

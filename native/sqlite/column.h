@@ -68,7 +68,8 @@ class Cells {
         copies_(blocks) {}
 
   const Column& column() const { return column_; }
-  // Sets a cell of a record, by its serial type. Eight bytes can be read at `at`, even if the cell has fewer.
+  // Sets a cell from a value in a record with this serial type. Eight bytes must be readable at `at`, even if the value
+  // has fewer.
   void set(size_t row, uint64_t type, const Byte* at);
   void set_number(size_t row, int64_t value);
   void set_default(size_t row);
@@ -185,7 +186,7 @@ inline void Cells::set(size_t row, uint64_t type, const Byte* at) {
     if (!is_integer(type) && type != kReal) return set_other(row, type, at);
     const double value =
         type == kReal ? std::bit_cast<double>(eight_bytes(at)) : static_cast<double>(integer_at(type, at));
-    value != value ? put_null(row) : put(row, value);  // SQLite has no NaN: it is null
+    value != value ? put_null(row) : put(row, value);  // SQLite has no NaN, so NaN is null
   } else {
     if (type < 12 || (column_.kind == Kind::kText && type % 2 == 0)) return set_other(row, type, at);
     set_text(row, {reinterpret_cast<const char*>(at), bytes_of(type)});

@@ -15,7 +15,7 @@ constexpr size_t kPagesOfThread = 2048;
 
 using Level = std::vector<Leaf>;
 
-// Reads how many cells each page of a level has, and returns the kind of the pages, which must be the same for all.
+// Reads how many cells each page of a level has. Returns the kind of the pages; all pages must have the same kind.
 Byte kind_of(const File& file, Level& level, size_t threads) {
   const size_t count = std::min(threads, level.size() / kPagesOfThread + 1);
   const size_t pages_per_thread = level.size() / count + 1;

@@ -22,7 +22,7 @@ using Page = uint32_t;  // the first is 1
 inline uint32_t two_bytes(const Byte* at) { return uint32_t{at[0]} << 8 | at[1]; }
 inline uint32_t four_bytes(const Byte* at) { return two_bytes(at) << 16 | two_bytes(at + 2); }
 
-// Reads a number of 1 to 9 bytes. Returns the position behind it; null if it does not end before `end`.
+// Reads a number of 1 to 9 bytes. Returns the position behind the number; null if the number does not end before `end`.
 inline const Byte* varint(const Byte* at, const Byte* end, uint64_t& value) {
   if (at < end && *at < 0x80) {
     value = *at;
@@ -47,7 +47,7 @@ class File {
   size_t page_bytes() const { return page_bytes_; }
   size_t usable() const { return usable_; }  // bytes of a page without those that are reserved at its end
   Page pages() const { return pages_; }
-  // Returns where in a page its B-tree begins: the first page begins with the header of the file.
+  // Returns where in a page its B-tree begins. In the first page, the header of the file comes before the B-tree.
   static size_t header_of(Page page) { return page == 1 ? 100 : 0; }
   // `read` reads `count` pages, beginning with `page`. `read_begin` reads only the first bytes of the B-tree in `page`.
   void read(Page page, size_t count, Byte* to) const { read_at(offset(page), count * page_bytes_, to); }

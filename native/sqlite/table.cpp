@@ -117,7 +117,7 @@ class Part {
 
  private:
   static constexpr uint64_t kNoRecord = ~uint64_t{0};
-  // A value, at the same place in all records with the same types.
+  // A value that has the same offset in all records with the same types.
   struct Value {
     Cells* cells;
     uint64_t type;
