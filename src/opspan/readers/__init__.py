@@ -1,6 +1,6 @@
-"""Reads traces into Tables, with a file or folder for each source. Readers do not nest, pair, or import torch.
+"""Reads traces into Tables. Readers do not nest ranges, do not pair calls with work, and do not import torch.
 
-`read_file` reads a file of any source; opspan/sources.py lists the sources.
+Each source has a module or folder here, and opspan/sources.py lists the sources. `read_file` reads any of them.
 """
 
 from opspan.readers.registry import read_file, sniffed, source_for, trace_source

@@ -1,4 +1,4 @@
-"""Holds what the readers of nsys, nvprof and VTune share: lists of columns, names of CUPTI, times from zero."""
+"""Helps the readers of nsys, nvprof and VTune with lists of columns, CUPTI's names, and times that count from zero."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opspan.tables.schema import TABLES
 
 Columns = Mapping[str, Type]
 
-# Columns of CUPTI's tables of work, and their names in the table work.
+# Maps the columns of CUPTI's tables to their names in the table `work`.
 WORK_NAMES = {
     "deviceId": "device_id",
     "contextId": "context_id",

@@ -1,4 +1,4 @@
-"""Finds traces near a path that is not a trace: in the folder, around the file, with a similar name."""
+"""Finds traces near a path that is not a trace: inside it, in the folders above it, and with a similar name."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from opspan.printable import shell_path
 
-# The levels, entries and files that are searched: limited, so that a whole disk gets an answer too.
+# Limits on levels, entries and opened files, so that the search also ends soon in the root folder of a disk.
 DEPTH = 3
 ENTRIES = 2_000
 OPENED = 100
@@ -25,7 +25,8 @@ def did_you_mean(paths: list[Path]) -> str:
 
 
 def inside(folder: Path, is_trace: Callable[[Path], bool]) -> list[Path]:
-    """Returns the traces in a folder, with the nearest first. Files within a trace are parts of it and left out."""
+    """Returns the traces in a folder, with the nearest first. Leaves out files within a trace, because they are its
+    parts."""
     traces: list[Path] = []
     level, seen, opened = [folder], 0, 0
     for _ in range(DEPTH):
@@ -45,7 +46,8 @@ def inside(folder: Path, is_trace: Callable[[Path], bool]) -> list[Path]:
 
 
 def around(path: Path, is_trace: Callable[[Path], bool]) -> list[Path]:
-    """Returns the folder that the path is in, if the folder is a trace."""
+    """Returns a list with the nearest folder around the path that is a trace, or an empty list without such a
+    folder."""
     parents = [parent for parent, _ in zip(path.absolute().parents, range(DEPTH), strict=False)]
     shown = [parent for parent, _ in zip(path.parents, range(DEPTH), strict=False)]
     named = shown + parents[len(shown) :]

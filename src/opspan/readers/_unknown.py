@@ -1,6 +1,7 @@
-"""Guesses the kind of a file that no reader knows, and the likeliest next command of a person who expected a trace.
+"""Guesses the kind of a file that no reader knows, and suggests the next command to a user.
 
-The content decides, as for readers. Nothing of the file is run or unpickled, and only a few kilobytes are read.
+The content decides where it can, and else the name. The file is never run or unpickled, and only a few kilobytes are
+read.
 """
 
 from __future__ import annotations
@@ -35,7 +36,8 @@ MODEL = "to see what a program does with it: `opspan run --emit nvtx -o capture 
 NO_PICKLE = "opspan opens no pickles: they can run code"
 ROCPD = "record again with `rocprofv3 --output-format rocpd ...`, and load the *.db file"
 TO_LABEL = "`opspan run --emit nvtx -o capture -- {} FILE`, then `opspan table capture`"
-# Formats that only other tools read. These sentences do not contain FILE, because they also hold for compressed files.
+# Formats that opspan cannot read, but other tools can. Their advice leaves out FILE, because it is also shown for
+# compressed files.
 RECORD = "for opspan use nsys, torch.profiler or `opspan run --emit nvtx -o capture -- python SCRIPT`"
 XPLANE = Guess("a profile of JAX or XLA (XSpace)", f"XProf reads it; if the program is PyTorch's, {RECORD}")
 PROTON = Guess("a profile of Triton's Proton", f"it has sums and no timeline, and `proton-viewer` reads it; {RECORD}")
@@ -48,7 +50,7 @@ OF_TORCH = Guess(
 )
 OF_ROCPROF = Guess(f"{PERFETTO} of rocprofv3 or rocprof-sys", f"ui.perfetto.dev reads it; for opspan {ROCPD}")
 OF_ANY = Guess(PERFETTO, f"ui.perfetto.dev reads it; {RECORD}")
-# The clocks at the begin of opspan's own Perfetto traces: the first clock has time 0.
+# opspan's own Perfetto traces have these bytes near their begin: a clock with the time 0.
 CLOCKS_OF_OPSPAN = b"\x0a\x04\x08\x06\x10\x00"
 UNPACK = "unpack it, and load what is inside"
 
@@ -164,18 +166,20 @@ def _of_bytes(path: Path, head: bytes) -> Guess:
     odd = sum(not char.isprintable() and char not in "\r\n\t\f\ufeff" for char in text)
     if b"\0" not in head and len(text.encode()) >= len(head) - 3 and odd <= len(text) // 50:
         return _of_text(text)
-    # A pickle begins with its protocol, and an opcode: a frame, or a common first opcode without frames.
+    # A pickle begins with its protocol and an opcode. The opcode is a frame, or one of those that often come first
+    # without frames.
     if head[:1] == b"\x80" and head[1:2] in b"\x02\x03\x04\x05" and head[2:3] in b"\x95}](\x8ac":
         return _of_pickle(head)
-    # marshal's form of a dict whose first key is a tuple of three: file, line and function.
+    # cProfile writes a dict with marshal. The dict's first key is a tuple of file, line and function.
     if head[:1] in (b"{", b"\xfb") and head[1:3] in (b")\3", b"\xa9\3"):
         return Guess("what cProfile wrote", "it has functions and no ops: `python -m pstats FILE`")
     return _of_protobuf(path, head) or Guess(f"binary data that begins {head[:8].hex(' ')}")
 
 
 def _of_protobuf(path: Path, head: bytes) -> Guess | None:
-    """Distinguishes XSpace and Perfetto's Trace, which both begin with a message of field 1: a plane of XSpace has a
-    name such as /host:CPU; most first packets of Perfetto begin with clocks or with the name of the writer."""
+    """Distinguishes XSpace from Perfetto's Trace. Both begin with a message in field 1. In XSpace the message is a
+    plane with a name such as /host:CPU. In most Perfetto traces the message is a packet that begins with clocks or with
+    the writer's name."""
     if head[:1] == b"\x0a" and re.search(rb"\x12.(/(host|device):[A-Za-z]|Task Environment)", head[:64], re.DOTALL):
         return XPLANE
     is_perfetto = head[:1] == b"\x0a" and (head[2:3] in b"\x32\x56" or b"Perfetto v" in head)
@@ -188,7 +192,7 @@ def _of_protobuf(path: Path, head: bytes) -> Guess | None:
     return _by_name(path)
 
 
-# Endings of names. They decide for files without magic bytes, and for compression that Python cannot unpack.
+# Suffixes of file names. They decide if a file has no magic bytes, or if Python cannot unpack it.
 _NAMES = ((".xplane.pb", XPLANE), (".et", EXECUTION), (".pftrace", OF_ANY), (".perfetto-trace", OF_ANY))
 
 
@@ -240,7 +244,7 @@ def _of_compressed(path: Path, head: bytes) -> Guess:
     if inside.startswith(b"SQLite format 3\0"):
         return Guess(f"{what} of a SQLite database", f"{UNPACK} (`{command} FILE`)")
     content = _of_bytes(path.with_suffix(""), inside)
-    needs_unpacking = "FILE" in content.todo and "opspan.load(" not in content.todo  # opspan.load unpacks by itself
+    needs_unpacking = "FILE" in content.todo and "opspan.load(" not in content.todo  # opspan.load unpacks the file
     return Guess(f"{what} of {content.what}", f"{UNPACK} (`{command} FILE`)" if needs_unpacking else content.todo)
 
 

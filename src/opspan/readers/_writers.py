@@ -1,8 +1,8 @@
-"""Finds another program that still writes a file: then the trace may be incomplete or empty.
+"""Finds another program that still writes to a file, because the trace may then be incomplete or empty.
 
 SQLite's locks show a writer on any machine. For other files, Linux lists the processes that have the file open for
-writing, as far as this user may see them. That takes milliseconds, so it is only done for a file that changed lately or
-has a journal beside it.
+writing, as far as this user may see them. This list takes milliseconds, so it is only made for a file that changed
+recently or has an SQLite journal.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from opspan.files import open_file
 
 LATELY_S = 60
 SQLITE = b"SQLite format 3\0"
-# Offset and number of the lock bytes of SQLite's writers: PENDING and RESERVED in the database, WRITE in -shm.
+# Offset and count of the bytes that SQLite's writers lock: PENDING and RESERVED in the database, WRITE in the -shm
+# file.
 IN_DATABASE = (0x40000000, 2)
 IN_WAL = (120, 1)
 _FLOCK = "hhqqi4x"
@@ -49,7 +50,7 @@ def _with(path: Path, suffix: str) -> Path:
 
 
 def _locked(path: Path, where: tuple[int, int]) -> int | None:
-    """Returns the process that has a lock there; 0 for an unknown process."""
+    """Returns the process that has locked these bytes, 0 if that process is unknown, or None without a lock."""
     try:
         with open_file(path) as file:
             request = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, *where, 0)

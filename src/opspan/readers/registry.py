@@ -35,9 +35,9 @@ HEAD_BYTES = 4096
 
 
 class Reader(Protocol):
-    """The functions of a module of readers/. A module that can read a part of a file without the memory for all of it
-    has `read_part(path, window) -> Tables` too; a module that knows files which are not traces,
-    `is_report(path, head) -> bool`."""
+    """The functions of a module of readers/. Two more functions are optional. `read_part(path, window) -> Tables` reads
+    a part of a file without the memory for all of it. `is_report(path, head) -> bool` recognises files of the tool that
+    are not traces."""
 
     def sniff(self, path: Path, head: bytes, /) -> bool: ...
     def read(self, path: Path, /) -> Tables: ...
@@ -57,8 +57,8 @@ _CONTENT = ("ranges", "calls", "work", "functions", "memory", "samples", "counte
 
 
 def read_file(path: Path, source: str | None = None, window: Window | None = None) -> Tables:
-    """Reads a trace, or the events that overlap the window. Refuses a file that would certainly not fit into memory.
-    `source`: the name of the reader; by default the content decides."""
+    """Reads a trace, or only its events that overlap the window. A file that certainly does not fit into memory is an
+    error. `source`: the name of the reader; by default the content decides."""
     reader = source_for(path, source)
     with boundary(path):
         writer = writer_of(path)
@@ -88,7 +88,7 @@ def _read(source: Source, path: Path, window: Window | None) -> Tables:
 
 
 def _note_types(input_types: pl.Series, issues: Issues) -> None:
-    """Adds types of inputs that opspan does not know as issues. The column has texts such as ["float", "Scalar"]."""
+    """Adds an issue for input types that opspan does not know. The column has texts such as ["float", "Scalar"]."""
     if not input_types.count():
         return
     unknown: Counter[str] = Counter()
@@ -124,7 +124,7 @@ def named(name: str) -> Source:
 
 
 def sniffed(path: Path, name: str) -> bool:
-    """Returns whether the reader of that name knows the content."""
+    """Returns whether the reader of that name recognises the file's content."""
     with boundary(path):
         return reader_of(named(name)).sniff(path, _head(path))
 
@@ -156,7 +156,7 @@ def trace_source(path: Path) -> Source | None:
 
 
 def is_report(path: Path, source: Source) -> bool:
-    """Returns whether the source knows the file as sums that its tool printed, which are not a trace."""
+    """Returns whether the file is a report of the source's tool: printed sums, which are not a trace."""
     knows_report = getattr(reader_of(source), "is_report", None)
     return knows_report is not None and bool(knows_report(path, _head(path)))
 
@@ -169,7 +169,7 @@ def _not_a_trace(path: Path, head: bytes) -> str:
     """Returns a sentence with the kind of the path, and the trace that the user probably meant."""
     if path.is_dir():
         return _not_a_trace_folder(path)
-    from opspan.readers import _unknown  # compiles many patterns
+    from opspan.readers import _unknown  # imported only here, because it compiles many patterns
 
     guess = _unknown.guess(path, head)
     if (writer := writer_of(path)) is not None:

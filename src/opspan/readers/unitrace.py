@@ -7,8 +7,8 @@
 {"ph": "X", "tid": 4294967295, "pid": 4294967295, "name": "gemm[SIMD32 {8; 1; 1} {256; 1; 1}]", "cat": "gpu_op",
  "ts": 1767189312000120, "dur": 9, "args": {"id": "12"}},
 
-The arrow's id is that of the device's command; the arrow is written after the call that it starts from. The file of a
-program that was killed has no closing brackets.
+An arrow has the id of the device's command. It is written after the call at which it starts. If the program was killed,
+the file has no closing brackets.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ def _pair(parts: pl.DataFrame, issues: Issues) -> pl.DataFrame:
     ordered = parts.sort("ts_ns", "at").with_columns(
         level=pl.when(is_begin).then(1).otherwise(-1).cum_sum().over(place)
     )
-    # A begin and its end are neighbours among the events of their level.
+    # A begin and its end are adjacent among the events of the same level.
     ordered = ordered.with_columns(level=pl.when(is_begin).then("level").otherwise(_col("level") + 1))
     next_is_end = (_col("ph").shift(-1) == "E").over(*place, "level")
     ended = _col("ts_ns").shift(-1).over(*place, "level")
@@ -186,10 +186,10 @@ def _ranges(tasks: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
     others = frame.select(pl.exclude("name"), own=(parts["domain"] == OWN_DOMAIN).fill_null(value=False))
     frame = pl.concat([others, labels, parts], how="horizontal")
     seq = pl.coalesce("own_seq", "p_seq")
-    is_backward = _col("own_forward").is_not_null()  # only backward ops have it
+    is_backward = _col("own_forward").is_not_null()  # only backward ops have a forward thread
     kind = pl.when(is_backward & (_col("kind") != "engine")).then(pl.lit("backward", KIND)).otherwise("kind")
     beside = pl.any_horizontal(_col(_NUMBERS).is_not_null())
-    # A label of opspan without the field means the main thread; thread 0 means unknown.
+    # A text label of opspan leaves out the forward thread if it is the main thread. Thread 0 means unknown.
     main = pl.when(_col("own") & (_col("kind") == "backward") & ~beside).then("pid")
     return numbered(
         frame.select(
@@ -230,8 +230,8 @@ def _calls(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _launches(calls: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
-    """Returns command -> call and the call's process: the last call before the command's arrow that began at the
-    arrow's time."""
+    """Returns for each command its call and the call's process. The call began at the time where the command's arrow
+    starts. If there are several such calls, it is the last call that is written before the arrow."""
     place = ["pid", "tid", "ts_ns"]
     starts = arrows.filter(_col("ph") == "s").select(*place, command="id", arrow="at")
     if ascends(calls["ts_ns"]):  # then at most one call began at each time
@@ -288,7 +288,8 @@ def _command_columns() -> dict[str, pl.Expr]:
 
 
 def _devices(commands: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
-    """Returns the table devices, with the pid that stands for each: unitrace gives out these pids in falling order."""
+    """Returns the table devices, with the pid that unitrace uses for each device. unitrace assigns these pids in
+    descending order."""
     pids = rows_once(commands, "pid").to_series().drop_nulls().sort(descending=True)
     titles = names.filter(_col("name") == "process_name").unique("pid", keep="last").select("pid", title="given")
     named = pids.to_frame("pid").join(titles, on="pid", how="left", maintain_order="left")

@@ -1,7 +1,7 @@
 """Reads opspan's own captures: one `*.opspan` file of one process, or the folder that `opspan run` and `record` fill.
 
-docs/formats/capture.md describes the bytes. Every reader is asked whether it knows a file, so the modules that read
-captures are imported only when there is one, because they import numpy.
+docs/formats/capture.md describes the bytes. The modules that read captures import numpy, so they are imported only if
+the path is a capture.
 """
 
 from __future__ import annotations

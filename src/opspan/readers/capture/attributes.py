@@ -13,7 +13,7 @@ from opspan import json_columns
 from opspan.readers.capture.file import Bools, Ints, Texts, Units, distinct
 
 INT, UINT, DOUBLE, TEXT, BYTES = range(1, 6)
-VALUES = 5  # most values in one unit
+VALUES = 5  # the most values that fit into one unit
 
 # The attributes of opspan's own ranges: key -> the types that its value may have.
 OWN = {
@@ -47,7 +47,7 @@ class Attributes:
 
     @cached_property
     def own(self) -> npt.NDArray[np.int8]:
-        """The place in OWN of each attribute's key; -1 for attributes that opspan did not write."""
+        """The index of each attribute's key in OWN; -1 for attributes that opspan did not write."""
         used, places = distinct(self.texts.rows(self.units.u32(1)), len(self.texts.column))
         keys = self.texts.column.gather(used)
         known = list(OWN)
@@ -58,7 +58,8 @@ class Attributes:
 
 
 def own_columns(attributes: Attributes, count: int) -> dict[str, pl.Series]:
-    """Returns columns a_<key> with a row for each range; a_payload_type is the type of the word in a_payload."""
+    """Returns a column a_<key> for each key in OWN, with a row for each range. a_payload_type has the type of
+    a_payload."""
     columns = {}
     for number, (key, types) in enumerate(OWN.items()):
         some = attributes.where(attributes.own == number)
@@ -70,7 +71,8 @@ def own_columns(attributes: Attributes, count: int) -> dict[str, pl.Series]:
 
 
 def scatter(values: pl.Series, rows: Ints, count: int) -> pl.Series:
-    """Returns a column of `count` rows: the values at their rows, null elsewhere. A row's last value counts."""
+    """Returns a column of `count` rows with the values at `rows`, and null elsewhere. If a row has several values, the
+    last counts."""
     if not len(values):
         return pl.Series([None], dtype=values.dtype).new_from_index(0, count)
     places = np.full(count, len(values), dtype=np.int64)
@@ -92,9 +94,9 @@ def json_members(attributes: Attributes) -> pl.DataFrame:
         values = scatter(hexes, np.flatnonzero(types[unit] == BYTES), len(values)).fill_null(values)
     keys = texts.of(units.u32(1)).fill_null("").gather(unit)
     frame = pl.DataFrame({"row": attributes.rows[unit], "key": keys, "value": values.fill_null("null")})
-    # Nearly always an attribute has one value, and no list is needed.
+    # Nearly every attribute has a single value and needs no list.
     if frame.select(pl.struct("row", "key").is_duplicated().any()).item():
-        # Values that do not fit into a unit are in the next unit, under the same key.
+        # If an attribute has more values than fit into a unit, the rest is in the next unit under the same key.
         lists = frame.group_by("row", "key", maintain_order=True).agg(
             pl.col("value").str.join(", "), pl.len().alias("count")
         )

@@ -1,4 +1,4 @@
-"""Reads the bytes of a capture file in pieces: header, texts and units. The units of ranges stay in these pieces.
+"""Reads the header, texts and units of a capture file. Units are read in pieces, and ranges stay in their pieces.
 
 Damaged parts are left out and become issues; only a file without a usable header is an error. The segments of a rolling
 recording are read as one file, because the numbers of units and texts go on from one segment to the next.
@@ -33,19 +33,20 @@ UNITS, STRINGS, HALVES = 1, 2, 3
 SIZES = {UNITS: layout.UNIT_BYTES, STRINGS: layout.UNIT_BYTES, HALVES: HALF_BYTES}  # bytes per number
 CHUNK = struct.Struct("<2IQ2IQ16s16x")
 
-# The bytes read at a time: more than a chunk, and little compared with the memory that all ranges take.
+# The most memory for the units of one piece. A chunk takes less, and all ranges together take much more.
 PIECE_BYTES = 16 << 20
-BLOCK_BYTES = PIECE_BYTES * HALF_BYTES // layout.UNIT_BYTES  # the same in the file, where units may be half as large
-MOST_UNITS = 1 << layout.NUMBER_BITS  # in a log, because the numbers of units have this many bits
+# The size of blocks in the file. A block may take twice as many bytes in memory.
+BLOCK_BYTES = PIECE_BYTES * HALF_BYTES // layout.UNIT_BYTES
+MOST_UNITS = 1 << layout.NUMBER_BITS  # limit for a log: a unit's number has NUMBER_BITS bits
 BYTES_A_RANGE = 100  # the most memory that a table takes per range
 
 
 @dataclass(frozen=True)
 class Chunk:
     source: CaptureBytes
-    goes_on: bool  # from an earlier segment, so that earlier units of its thread may be gone
+    goes_on: bool  # true from the second segment on, where earlier units of the thread may be gone
     kind: int
-    at: int  # the offset of its contents in the file
+    at: int  # offset of the chunk's contents in the file
     bytes: int  # size of the contents, as far as the file goes
     tid: int
     first_unit: int
@@ -55,7 +56,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class UnitBlock:
-    """Neighbouring units of one log in the file."""
+    """Units of one log that are consecutive in the file."""
 
     source: CaptureBytes
     log: int
@@ -66,7 +67,7 @@ class UnitBlock:
 
     @property
     def room(self) -> int:
-        """The most bytes that its units take in memory."""
+        """The most bytes that the block's units take in memory."""
         return self.bytes * layout.UNIT_BYTES // HALF_BYTES if self.is_halves else self.bytes
 
 
@@ -90,13 +91,13 @@ def _sources(paths: Sequence[Path]) -> Iterator[CaptureBytes]:
         try:
             yield CaptureBytes(path)
         except NotReadable:
-            # A recording that still runs deletes its oldest segment.
+            # The segment may be missing, because a recording that still runs deletes its oldest segment.
             if path is paths[-1] or path.exists():
                 raise
 
 
 def stretch_of(paths: Sequence[Path], window: Window) -> Stretch:
-    """Returns the window on the clock of these captures, which are of one run."""
+    """Returns the window in times of the captures' clock. All these captures are of one run."""
     opened, frames = [], [pl.DataFrame(schema={"step": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64})]
     for path in paths:
         try:
@@ -161,7 +162,7 @@ def _texts(chunks: Iterable[Chunk], written: Meter, issues: Issues) -> Texts:
     columns = [pl.Series("text", [None], dtype=pl.String)]
     ids = [np.zeros(1, dtype=np.int64)]
     damaged = replaced = 0
-    last: dict[CaptureBytes, int] = {}  # per segment, because two segments may number their texts in turns
+    last: dict[CaptureBytes, int] = {}  # per segment, because the numbers of two segments' texts may interleave
     in_order = True
     for chunk in chunks:
         if chunk.kind != STRINGS:
@@ -196,8 +197,8 @@ def _entries(content: bytes) -> tuple[Ints, Ints, Ints, bool]:
     """Returns where the texts of a chunk begin, their sizes and ids, and whether the chunk is undamaged."""
     words = np.frombuffer(content, dtype=np.uint32, count=len(content) // 8 * 2).reshape(-1, 2).astype(np.int64)
     sizes, ids = words[:, 0] - 1, words[:, 1]
-    # For each pair of words: the place of the next entry, if the pair is the head of an entry. Following this list
-    # costs little compared with unpacking.
+    # Computes for each pair of words where the next entry would begin, if the pair were the head of an entry. Following
+    # this list costs little compared with unpacking.
     following = (np.arange(len(words)) + 1 + (sizes + 7) // 8).tolist()
     ends, heads, at = (sizes < 0).tolist(), [], 0
     while at < len(following) and not ends[at]:
@@ -219,7 +220,7 @@ def _logs(chunks: Iterable[Chunk], issues: Issues) -> tuple[tuple[Log, ...], lis
     for chunk in chunks:
         if chunk.kind == STRINGS:
             continue
-        # If unit numbers start again, another thread has the same id, or the same thread has begun again.
+        # If unit numbers start again, a later thread has the same id, or the thread has started a new log.
         if chunk.tid not in current or chunk.first_unit < ends[chunk.tid]:
             damaged += chunk.first_unit != 0 and not chunk.goes_on
             current[chunk.tid] = len(logs)
@@ -236,14 +237,15 @@ def _logs(chunks: Iterable[Chunk], issues: Issues) -> tuple[tuple[Log, ...], lis
 
 
 def _read(blocks: list[UnitBlock], issues: Issues) -> Iterator[tuple[Units, mmap.mmap]]:
-    """Yields the units of a few blocks at a time, each time in new memory. Units of kind 0 were not written."""
+    """Yields the units of several blocks together, each time in a new buffer. Units of kind 0 are empty."""
     begin, models = 0, Models()
     while begin < len(blocks):
         end, size = begin + 1, blocks[begin].room
         while end < len(blocks) and size + blocks[end].room <= PIECE_BYTES:
             size += blocks[end].room
             end += 1
-        # Memory from mmap goes back to the system in full, whatever else was allocated meanwhile; numpy's may not.
+        # The system gets all memory of an mmap back. It may not get numpy's memory back if something else was allocated
+        # meanwhile.
         buffer = mmap.mmap(-1, max(size, 1))
         words = np.frombuffer(buffer, dtype=np.int64, count=size // 8).reshape(-1, 8)
         count, keys = 0, [np.empty(0, dtype=np.int64)]
@@ -259,7 +261,7 @@ def _read(blocks: list[UnitBlock], issues: Issues) -> Iterator[tuple[Units, mmap
 
 
 def _units_of(block: UnitBlock, into: Ints, models: Models) -> Ints:
-    """Reads the block's units into `into`. Returns their numbers, counted from the block's first."""
+    """Reads the block's units into `into`. Returns their numbers, relative to the block's first number."""
     if block.is_halves:
         raw = bytearray(block.bytes)
         block.source.read_into(memoryview(raw), block.at)
@@ -311,14 +313,15 @@ def _compact(units: Units, wanted: Bools, buffer: mmap.mmap) -> tuple[Ints, Ints
 
 
 def _may_overlap(units: Units, stretch: Stretch) -> Bools:
-    """Returns which ranges may overlap the stretch. A range without an end in its unit may have it in another unit."""
+    """Returns which ranges may overlap the stretch. If a range's unit has no end, another unit may have it."""
     starts, ends = units.i64(1), units.i64(2)
     known = np.where(units.kinds == layout.MARK, starts, np.where(ends == 0, FOREVER, ends))
     return stretch.overlaps(starts, known)
 
 
 def _without_orphans(units: Units, ranges: Ranges, others: list[Units]) -> Units:
-    """Drops data of ranges that are not in `ranges`. Payloads of ends, schemas and data without a range stay."""
+    """Drops the data of ranges that are not in `ranges`. Keeps schemas, payloads of ends, and data that no range
+    owns."""
     kinds, owners = units.kinds, units.owners
     owned = np.isin(kinds, (layout.ATTRIBUTE, layout.IDS, layout.BLOB)) & (units.i64(1) != layout.NO_OWNER)
     owned &= ~((kinds == layout.ATTRIBUTE) & (units.u16(1) & layout.OWNER_BY_ID != 0))

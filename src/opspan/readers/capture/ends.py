@@ -1,4 +1,4 @@
-"""Finds when ranges ended: most ends are in the range's own unit, the others are separate units, on any thread."""
+"""Finds when ranges ended. Most ends are in the range's own unit. The other ends are separate units, on any thread."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from opspan.tables import Issues
 
 @dataclass(frozen=True)
 class Ends:
-    """The ends of ranges that have units of their own."""
+    """The ends that are separate units."""
 
-    rows: Ints  # rows of the ranges that they end, ascending
+    rows: Ints  # rows of the ended ranges, ascending
     times: Ints
     threads: Ints
     ended: Ints  # for each end unit the row of the range that it ended, or -1
@@ -53,11 +53,11 @@ def read(file: CaptureFile, issues: Issues) -> Ends:
     ):
         ended[where[used]] = rows
         pairs.append((rows, where[used]))
-    # If only a part of the file was read, the other ends may belong to ranges outside of it.
+    # If only a part of the file was read, the unused ends may belong to ranges outside of that part.
     if not file.is_part:
         issues.add("end_without_start", int((ended < 0).sum()))
     rows, used = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
-    # If a range has several ends, the last in time counts.
+    # If a range has several ends, the latest counts.
     order = np.lexsort((ends.i64(1)[used], rows))
     order = order[last_of_each(rows[order])]
     rows, used = rows[order], used[order]
@@ -85,7 +85,7 @@ def _open_ranges(file: CaptureFile) -> _OpenRanges:
 
 
 def _by_unit(file: CaptureFile, ranges: _OpenRanges, ends: Units) -> tuple[Ints, Ints]:
-    """Returns the pairs of ends that name their range by thread and number of its unit."""
+    """Returns pairs of ranges and ends. These ends give the thread and the number of their range's unit."""
     if not len(ends) or not len(ranges.rows):
         return _nothing()
     opened = pl.DataFrame(
@@ -100,7 +100,7 @@ def _by_unit(file: CaptureFile, ranges: _OpenRanges, ends: Units) -> tuple[Ints,
         {"tid": ends.u32(6), "unit": ends.i64(4), "time_ns": ends.i64(1), "end": np.arange(len(ends))},
         schema_overrides={"tid": pl.Int64},
     )
-    # If several threads had this id one after the other, the range that began last before the end counts.
+    # If several threads had this id in succession, the last range that began before the end counts.
     pairs = (
         ended.sort("time_ns", maintain_order=True)
         .join_asof(
@@ -112,7 +112,8 @@ def _by_unit(file: CaptureFile, ranges: _OpenRanges, ends: Units) -> tuple[Ints,
 
 
 def _by_id(ranges: _OpenRanges, ends: Units) -> tuple[Ints, Ints]:
-    """Returns the pairs of ends that name their range's id: the first end with that id that is not before the start."""
+    """Returns pairs of ranges and ends with the same id. A range gets the first such end that is not before its
+    start."""
     open_rows = ranges.rows
     if not len(ends) or not len(open_rows):
         return _nothing()

@@ -1,7 +1,6 @@
 """A capture file as arrays: header, texts, 64-byte units. docs/formats/capture.md describes the bytes.
 
-chunks.py reads the bytes, and halves.py widens units of half a line; ranges.py and tables.py work out what the units
-mean together.
+chunks.py reads the bytes, and halves.py widens 32-byte units. ranges.py and tables.py interpret the units.
 """
 
 from __future__ import annotations
@@ -37,13 +36,13 @@ class Header:
     host: str
     arguments: tuple[str, ...]
     environment: Mapping[str, str]  # the variables in which a launcher told the process its rank
-    session: tuple[int, int]  # the recording that the file belongs to: its start time and the process that started it
-    segment: int  # the number of the segment in a rolling recording, from 1 on; 0: the whole file
+    session: tuple[int, int]  # identifies the recording: its start time, and the process that started it
+    segment: int  # number of the segment in a rolling recording, from 1 on; 0 if the file has no segments
 
 
 @dataclass(frozen=True)
 class Log:
-    """The units of one thread. In a long run thread ids are used again, so one id may have several logs."""
+    """One thread's sequence of units. In a long run the system reuses thread ids, so one id may have several logs."""
 
     tid: int
     thread_name: str
@@ -51,9 +50,9 @@ class Log:
 
 @dataclass(frozen=True)
 class Units:
-    """Units of the file, in order of thread log and number. `i64(k)` is word k of all units."""
+    """Units of the file, sorted by log and number. `i64(k)` is word k of all units."""
 
-    words: Ints  # one row a unit, eight columns
+    words: Ints  # a row for each unit, with eight columns
     keys: Ints  # ascending; log and number of each unit
 
     @classmethod
@@ -103,7 +102,7 @@ class Units:
 
     @property
     def owners(self) -> Ints:
-        """The key of the unit (of the same thread) that each unit belongs to; word 1 has that unit's number."""
+        """The key of each unit's owner. Word 1 has the owner's number, and the owner is in the same log."""
         numbers = self.i64(1)
         known = (numbers >= 0) & (numbers < 1 << layout.NUMBER_BITS)
         return np.where(known, (self.logs << layout.NUMBER_BITS) | numbers, layout.NOWHERE)
@@ -111,18 +110,18 @@ class Units:
 
 @dataclass(frozen=True)
 class KeyRun:
-    """Units of one log that follow each other in a piece."""
+    """Consecutive units of a Piece that belong to one log."""
 
     first_key: int
     count: int
-    steps: npt.NDArray[np.uint32] | None  # the distance of each key from the first; None: 0, 1, 2, ...
+    steps: npt.NDArray[np.uint32] | None  # each key minus the first key; None means 0, 1, 2, ...
 
     @property
     def keys(self) -> Ints:
         return self.first_key + (np.arange(self.count) if self.steps is None else self.steps.astype(np.int64))
 
     def find(self, keys: Ints) -> Ints:
-        """Returns the place of each key in the run; -1 if it is not there."""
+        """Returns the index of each key in the run, or -1 if the run lacks the key."""
         past = keys - self.first_key
         if self.steps is None:
             return np.where((past >= 0) & (past < self.count), past, -1)
@@ -131,7 +130,7 @@ class KeyRun:
 
 @dataclass(frozen=True)
 class Piece:
-    """Some of a file's ranges. A piece takes hardly more memory than its units."""
+    """Units of some of a file's ranges. Their keys are stored as runs, which take little memory."""
 
     words: Ints
     runs: tuple[KeyRun, ...]
@@ -151,7 +150,7 @@ class Piece:
 
 
 class Ranges:
-    """The units of a file's ranges, in pieces. The row of a range is its number in the order of keys."""
+    """The units of a file's ranges, in pieces. A range's row is its position among all ranges, sorted by key."""
 
     def __init__(self, pieces: Sequence[Piece]) -> None:
         self._pieces: list[Piece] = list(pieces)
@@ -169,13 +168,14 @@ class Ranges:
             yield first, piece.units
 
     def pop_pieces(self) -> Iterator[tuple[int, Units]]:
-        """Yields the same as iteration, but only once: it frees the memory of a piece when it yields the next one."""
+        """Iterates over the pieces as __iter__ does, but only once. Frees the memory of a piece when it yields the next
+        piece."""
         self._pieces.reverse()
         for first in self._first_rows[:-1].tolist():
             yield first, self._pieces.pop().units
 
     def rows(self, keys: Ints) -> Ints:
-        """Returns the row of the range with each key; -1 without such a range."""
+        """Returns for each key the row of the range with that key, or -1 without such a range."""
         rows = np.full(len(keys), -1, dtype=np.int64)
         for number, places in _by_number(np.searchsorted(self._first_keys, keys, side="right") - 1):
             if number >= 0:
@@ -192,7 +192,7 @@ class Ranges:
 
 
 def _by_number(numbers: Ints) -> Iterator[tuple[int, Ints]]:
-    """Yields each number that occurs, and its places."""
+    """Yields each distinct number, and the indices at which it occurs."""
     order = np.argsort(numbers, kind="stable")
     bounds = np.flatnonzero(np.diff(numbers[order])) + 1
     for places in np.split(order, bounds) if len(order) else ():
@@ -210,7 +210,7 @@ class Texts:
     def rows(self, ids: npt.NDArray[np.uint32] | Ints) -> Ints:
         wanted = ids.astype(np.int64, copy=False)
         last = int(self.ids[-1]) if len(self.ids) else 0
-        if last == len(self.ids):  # 1, 2, 3 ...: an undamaged file
+        if last == len(self.ids):  # in an undamaged file the ids are 1, 2, 3, ...
             return np.where((wanted > 0) & (wanted <= last), wanted, 0)
         return find(self.ids, wanted) + 1
 
@@ -218,7 +218,7 @@ class Texts:
         return self.written.gather(self.column, pl.Series(self.rows(ids)))
 
     def categories(self, ids: npt.NDArray[np.uint32] | Ints) -> pl.Series:
-        """Returns the same as `of`, dictionary-coded; the dictionary holds only texts with one of the ids."""
+        """Returns the texts of the ids as `of` does, but as a Categorical, which holds no other texts."""
         rows = self.rows(ids)
         used, places = distinct(rows, len(self.column))
         return self.column.gather(used).cast(pl.Categorical).gather(places)
@@ -235,12 +235,12 @@ class CaptureFile:
     texts: Texts
     logs: tuple[Log, ...]
     ranges: Ranges
-    units: Units  # all that are not ranges
-    left_out: int  # ranges that are not here, because only a part of the file was requested
+    units: Units  # all units that are not ranges
+    left_out: int  # number of ranges that were not read, because only a part of the file was requested
 
     @property
     def is_part(self) -> bool:
-        """Whether units may refer to units that are not here without an error."""
+        """Whether units may refer to missing units, because only a part of the recording was read."""
         return bool(self.left_out) or self.header.segment > 1
 
     @property
@@ -249,7 +249,7 @@ class CaptureFile:
 
 
 def find(sorted_keys: Ints | npt.NDArray[np.uint32], wanted: Ints) -> Ints:
-    """Returns the place of each wanted key among the sorted keys; -1 if it is not there."""
+    """Returns the index of each wanted key among the sorted keys, or -1 if the key is missing."""
     if not len(sorted_keys):
         return np.full(len(wanted), -1, dtype=np.int64)
     at = np.minimum(np.searchsorted(sorted_keys, wanted), len(sorted_keys) - 1)
@@ -257,7 +257,7 @@ def find(sorted_keys: Ints | npt.NDArray[np.uint32], wanted: Ints) -> Ints:
 
 
 def distinct(rows: Ints, count: int) -> tuple[Ints, Ints]:
-    """Returns the distinct rows (of `count` rows), and for each entry of `rows` its place among them."""
+    """Returns the distinct values of `rows`, which are below `count`, and the index of each row among these values."""
     used = np.zeros(count, dtype=np.bool_)
     used[rows] = True
     return np.flatnonzero(used), (np.cumsum(used) - 1)[rows]

@@ -1,4 +1,4 @@
-"""Widens units of half a line to whole units when they are read, so that other modules see only whole units."""
+"""Widens 32-byte units to 64 bytes when they are read, so that other modules see only 64-byte units."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from opspan.readers.capture import layout
 from opspan.readers.capture.file import Bools, Ints
 
 HALF_BYTES = 32
-# The whole unit's flag for each flag bit of a short unit, from the lowest bit on.
+# Flags of whole units, in the order of the flag bits of short units, from the lowest bit on.
 FLAGS = (layout.VALUE_INT, layout.HAS_FORWARD, layout.HAS_STACK, layout.HAS_OVERLOAD)
 LOW = 0xFFFFFFFF
 KIND = 0xF
-AT_ONCE = 1 << 14  # halves that fit into the caches: takes a third of the time
-HOST = -1 << 32  # the word of a whole unit for memory of the host, which has no device
+AT_ONCE = 1 << 14  # halves that fit into the CPU's caches; without this limit it takes three times as long
+HOST = -1 << 32  # the word of a whole unit that means memory of the host
 
 # The lower half of a whole unit's first word, for each set of flags.
 _BEGINS = np.array(
@@ -27,14 +27,14 @@ _TAKES_HALF = np.isin(np.arange(256), (layout.SHORT, layout.LIKE, layout.BLOCK))
 
 
 class Models:
-    """The model units read so far from a log: each holds the words that several of its ranges have in common."""
+    """The model units read so far from a log. A model holds words that several ranges of the log have in common."""
 
     def __init__(self) -> None:
         self.log = -1
-        self.missing = 0  # ranges of all logs whose model is not in the file
+        self.missing = 0  # number of ranges, in all logs, whose model is not in the file
 
     def begin(self, log: int) -> None:
-        """Forgets the models of any other log."""
+        """Begins a log. Forgets the models of any other log."""
         if log != self.log:
             self.log = log
             self.numbers = np.empty(0, dtype=np.int64)
@@ -45,7 +45,8 @@ class Models:
         self.words = np.concatenate([self.words, words])
 
     def of(self, numbers: Ints, low: Ints) -> tuple[Ints, Bools]:
-        """Returns the known models of units, and which units have one. `low`: the lower bits of the models' numbers."""
+        """Returns the models of units, and which units have a known model. `low`: the lower bits of the models'
+        numbers."""
         wanted = numbers - (numbers - low & LOW)
         rows = np.searchsorted(self.numbers, wanted)
         known = rows < len(self.numbers)
@@ -55,10 +56,11 @@ class Models:
 
 
 def widen_into(halves: Ints, into: Ints, first: int, models: Models) -> Ints:
-    """Writes the units in halves of lines (rows of 4 words) to `into` (rows of 8 words). Returns the half of each unit.
+    """Writes the units in `halves` (rows of 4 words) to `into` (rows of 8 words). Returns the index of each unit's
+    first half.
 
-    A line is one unit; or its first half is a unit, and its second half another unit or empty. `first`: the number of
-    the first half. A range whose model is missing becomes a unit of kind 0, as if it was not written.
+    A line of 64 bytes holds one whole unit, one half unit, or two half units. `first`: the number of the first half. A
+    range whose model is missing becomes a unit of kind 0, as if it was not written.
     """
     kinds = halves.view(np.uint8)[:, 0]
     begins = kinds != 0

@@ -1,6 +1,7 @@
-"""Resolves the ids that ITT gives to tasks: parents, relations and some attributes refer to tasks by these ids.
+"""Resolves the ids of ITT tasks. Parents, relations and some attributes refer to tasks by these ids.
 
-An id is three words. A later task may have the same id, so an id means the last task with it that began before.
+An id is three words. A later task may have the same id, so an id means the last task with this id that began before the
+reference.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class TaskIds:
         self.unique = self.tasks.height == self.tasks.select(pl.struct(ID).n_unique()).item()
 
     def find(self, ids: pl.DataFrame, times: Ints | None) -> Ints:
-        """Returns the row of the range that has each id at its time (None: at the end); -1 without such a range."""
+        """Returns for each id the row of the range that had the id at that time, or -1. `times` None means the end of
+        the file."""
         if not ids.height or not self.tasks.height:
             return np.full(ids.height, -1, dtype=np.int64)
         if self.unique:
@@ -57,7 +59,7 @@ class TaskIds:
         return rows.fill_null(-1).to_numpy()
 
     def of_units(self, keys: Ints) -> Ints:
-        """Returns the rows of the ranges with the ids in these kIds units."""
+        """Returns the rows of the ranges whose ids are in the kIds units with these keys."""
         at = find(self.units.keys, keys)
         rows = np.full(len(keys), -1, dtype=np.int64)
         rows[at >= 0] = self.find(_ids(self.units, 2)[at[at >= 0]], None)
@@ -82,7 +84,8 @@ class TaskIds:
 
 
 def _own_ops(file: CaptureFile) -> tuple[Ints, Ints]:
-    """Returns the rows of opspan's own ops that the ITT collector saw, and words: start, id, parent's id."""
+    """Returns the rows of opspan's own ops that the ITT collector saw, and three words of each op: start, id, parent's
+    id."""
     rows, words = [np.empty(0, dtype=np.int64)], [np.empty((0, 3), dtype=np.int64)]
     for first, units in file.ranges:
         ops = np.flatnonzero(
@@ -98,7 +101,7 @@ def _ids(units: Units, k: int) -> pl.DataFrame:
 
 
 def _of_ops(words: Ints) -> pl.DataFrame:
-    """Returns ids that opspan gave; they are written as one word, and 0 means no id."""
+    """Expands ids that opspan wrote as one word to three words; 0 means no id."""
     a, c = words & np.int64(2**63 - 1), (words < 0).astype(np.int64)
     return pl.DataFrame({"a": a, "b": np.where(words != 0, np.int64(TAG), 0), "c": c})
 

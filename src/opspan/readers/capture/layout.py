@@ -20,5 +20,5 @@ NO_OWNER = -1  # all bits set
 
 # The low bits of a unit's key are its number within its thread, the other bits are the thread's log.
 NUMBER_BITS = 40
-NOWHERE = -1  # the key of no unit
-FURTHEST = 1 << 14  # neighbouring keys of a KeyRun are less far apart, so that 32 bits are enough in any piece
+NOWHERE = -1  # a key that no unit has
+FURTHEST = 1 << 14  # two neighbouring keys of a KeyRun differ by less, so 32 bits hold all distances in a piece

@@ -1,6 +1,7 @@
-"""Reads extended payloads of a capture file: which bytes, of which schema, belong to which range.
+"""Reads the extended payloads of a capture file, and finds the schema and the range of each payload.
 
-A payload is a run of kBlob units, all full but the last. A schema is a kSchema unit; its entries are in its own blob.
+A payload is a sequence of kBlob units, of which only the last may be partly filled. A schema is a kSchema unit, and the
+payload of this unit has the schema's entries.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class ExtendedPayloads:
 
 
 def read(file: CaptureFile, ended: npt.NDArray[np.int64], issues: Issues) -> ExtendedPayloads:
-    """`ended`: for each end unit the row of its range, because the end of a range may carry payloads too."""
+    """Reads the payloads. `ended` has for each end unit the row of its range, because ends may have payloads too."""
     blobs = file.units.of(layout.BLOB)
     payloads = _payloads(blobs)
     schemas = _schemas(file, blobs, payloads)
@@ -82,7 +83,8 @@ def _payloads(blobs: Units) -> pl.DataFrame:
     """Returns owner, schema, first (row of its first blob), units, size of each payload, in the order of the file."""
     owners, schemas, used = blobs.owners, blobs.u32(1), np.minimum(blobs.u16(1), BLOB_BYTES)
     begins = np.ones(len(blobs), dtype=np.bool_)
-    goes_on = (used[:-1] == BLOB_BYTES) & (np.diff(blobs.keys) <= 2)  # a unit is two halves of a line
+    # Keys count half units, so the next whole unit is at most 2 further.
+    goes_on = (used[:-1] == BLOB_BYTES) & (np.diff(blobs.keys) <= 2)
     begins[1:] = ~(goes_on & (owners[1:] == owners[:-1]) & (schemas[1:] == schemas[:-1]))
     first = np.flatnonzero(begins)
     sizes = np.add.reduceat(used.astype(np.int64), first) if len(first) else np.empty(0, dtype=np.int64)

@@ -1,8 +1,9 @@
 """Reads ranges, marks, async ranges and frames of a capture file into the tables ranges and relations.
 
-The columns are the same for every source of ranges. `record` writes a label into the unit itself; an NVTX range has its
-label in text, 64-bit payload, category or extended payload; an ITT task in its metadata. docs/labels.md says where each
-form has which field. This module does not nest ranges or link backward to forward: the analysis does that.
+The columns are the same for every source of ranges. `record` writes a label into the unit itself. An NVTX range has its
+label in its text, 64-bit payload, category or extended payload. An ITT task has its label in its metadata.
+docs/labels.md lists the fields of each form. This module does not nest ranges or link backward to forward: the analysis
+does that.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ def _piece(file: CaptureFile, extras: _Extras, first: int, units: Units, issues:
     extended = {name: _scatter(extras.extended.own, name, first, count) for name in payloads.OWN_COLUMNS}
     bears = np.zeros(count, dtype=np.bool_)
     bears[_between(extras.bearers, first, count)[0]] = True
-    # If the label has a place apart from the name, the name is only a name, even if it looks like a label.
+    # If another field than the name holds the label, the name is not parsed, even if it looks like a label.
     apart = pl.Series(bears) & (frame["source_number"] == layout.ITT) | extended["x_kind"].is_not_null()
     beside = frame["own"] & apart | frame["has_label"]
     users = frame["own"] & (frame["source_number"] == layout.NVTX) & frame["number"].is_in(USERS_KINDS)
@@ -103,7 +104,8 @@ def _piece(file: CaptureFile, extras: _Extras, first: int, units: Units, issues:
 
 
 def _between(rows: Ints, first: int, count: int) -> tuple[Ints, slice]:
-    """Returns the sorted rows that are in a piece, as rows of the piece, and their slice of `rows`."""
+    """Finds the sorted rows that are in a piece. Returns them relative to the piece's first row, and their slice of
+    `rows`."""
     begin, end = np.searchsorted(rows, (first, first + count)).tolist()
     return rows[begin:end] - first, slice(begin, end)
 
@@ -122,7 +124,7 @@ def _raw(file: CaptureFile, units: Units, first: int) -> pl.DataFrame:
     name = np.where((unit == layout.FRAME) & (units.u32(1) == 0), domains, units.u32(1))
 
     def some(word: int, where: npt.NDArray[np.bool_]) -> pl.Series:
-        """Returns the texts of a word. Most captures have none, and then nothing is looked up."""
+        """Returns the texts of a word. Skips the look-up if no unit has a text there, as in most captures."""
         if not where.any():
             return pl.Series([None], dtype=pl.Categorical).new_from_index(0, len(units))
         return texts.categories(np.where(where, units.u32(word), 0))
@@ -203,9 +205,10 @@ def _categories(file: CaptureFile, units: Units, known: Mapping[tuple[int, int],
 
 
 def _labels(file: CaptureFile, frame: pl.DataFrame, has_label: pl.Series, users: pl.Series) -> dict[str, pl.Series]:
-    """Returns p_<field>: the fields in texts that are labels. Parses each distinct text once.
+    """Returns columns p_<field> with the fields of texts that are labels. Parses each distinct text once.
 
-    `users`: the user's own ranges, which have no numbers of torch. A text with such numbers only looks like a label.
+    `users`: the user's own ranges. They have no sequence numbers of torch, so a text with such a number only looks like
+    a label.
     """
     rows = file.texts.rows(np.where(has_label.to_numpy(), frame["name_id"].to_numpy(), 0))
     used, places = distinct(rows, len(file.texts.column))
@@ -243,7 +246,7 @@ def _is_kind(column: str) -> pl.Expr:
 
 
 def _columns(pid: int, frame: pl.DataFrame) -> pl.DataFrame:
-    """Returns the table ranges: each column takes its value from the first place that has one."""
+    """Returns the table ranges. Each column takes its value from the first of several fields that has one."""
     col, none = pl.col, pl.lit(None, dtype=pl.Int64)
     torch, user, nvtx = (
         col("source_number") == layout.TORCH,
@@ -269,8 +272,8 @@ def _columns(pid: int, frame: pl.DataFrame) -> pl.DataFrame:
     carried = pl.when(torch | user | (nvtx & col("own"))).then(number)
     beside = [pl.when(_is_kind(column)).then(column) for column in ("x_kind", "a_kind")]
     named = named.with_columns(kind=pl.coalesce(carried, *beside, guessed, 0))
-    # A label of opspan without the field means the main thread: the label leaves it out so that there are few names.
-    # But if the field has a place of its own (extended payload, ITT metadata, opspan's units), no value means unknown.
+    # A text label of opspan leaves out the forward thread if it is the main thread, so that there are fewer distinct
+    # names. In all other forms (extended payload, ITT metadata, opspan's units) a missing forward thread is unknown.
     has_place = col("has_label") | col("has_schema") | col("a_op_id").is_not_null()
     in_text = col("own") & ~has_place & (col("kind") == Kind.BACKWARD)
     forward = pl.coalesce(

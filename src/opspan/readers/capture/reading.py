@@ -1,6 +1,6 @@
 """Puts the captures of a run together as the ranks of one trace.
 
-From a truncated or damaged file it reads the rest and adds an issue; only a file that is not a capture is an error.
+If a file is truncated or damaged, it reads the rest and adds an issue. Only a file that is not a capture is an error.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def read_part(path: Path, window: Window) -> Tables:
 
 
 def read_recording(file: Path) -> Tables:
-    """Reads the recording that a process began with this file: only its segments and those of its forks."""
+    """Reads the recording that began with this file: all segments of the process and of its forked processes."""
     session = read_header(file).session
     headers = ((path, header_of(path)) for path in captures(file.parent) if path != file)
     others = (path for path, header in headers if header is not None and header.session == session)

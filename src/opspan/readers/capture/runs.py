@@ -1,5 +1,5 @@
-"""Finds how the files of a folder are related: segments of one file, processes of one or several ranks, forks of one
-recording, several runs."""
+"""Finds how the files of a folder are related: as segments of one file, as processes of one or several ranks, as forked
+processes of one recording, or as several runs."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from opspan.readers.capture.file import Header
 from opspan.readers.capture.source import read_header
 from opspan.tables import Issues, Metadata, Tables
 
-RECORD = 1  # the header's `producer` of opspan.record
+RECORD = 1  # the header's `producer` in files of opspan.record
 
 
 def in_ranks(traces: Sequence[Tables], headers: Sequence[Header]) -> list[Metadata]:
-    """Returns the metadata of each file with its rank; forks have their parent's rank. All files are of one rank, if
-    they name at most one. Else a file without events, as of a launcher, gets the first rank, and any other file without
-    a rank gets a new last rank."""
+    """Returns the metadata of each file with its rank. A forked process has its parent's rank. If the files name at
+    most one rank, all files get this rank. Otherwise a file without a rank gets a new last rank. But if it has no
+    events either, such as a launcher's file, it gets the first rank."""
     ranks = [trace.metadata for trace in traces]
     of_session = {
         header.session: rank.told for header, rank in zip(headers, ranks, strict=True) if rank.told.rank is not None
@@ -43,8 +43,8 @@ def in_ranks(traces: Sequence[Tables], headers: Sequence[Header]) -> list[Metada
 
 
 def in_cycles(ranks: Sequence[Metadata], headers: Sequence[Header]) -> list[Metadata]:
-    """Adds the number of each file's recording among those of its process, if every process of the folder made its
-    recordings one after the other; forks belong to their parent's recording."""
+    """Adds the number of each file's recording, counted per process, if every process of the folder made its recordings
+    one after the other. A forked process belongs to its parent's recording."""
     of_process: dict[tuple[str, int], dict[object, list[Header]]] = {}
     for process, session, header in zip(_processes(headers), _sessions(headers), headers, strict=True):
         of_process.setdefault(process, {}).setdefault(session, []).append(header)
@@ -61,19 +61,20 @@ def in_cycles(ranks: Sequence[Metadata], headers: Sequence[Header]) -> list[Meta
 
 
 def _sessions(headers: Sequence[Header]) -> list[object]:
-    """Returns the session of each file; None for `opspan run`, where each process has a session but all are one run."""
+    """Returns the session of each file, or None for `opspan run`, because its processes are one run in several
+    sessions."""
     return [header.session if header.producer == RECORD else None for header in headers]
 
 
 def _processes(headers: Sequence[Header]) -> list[tuple[str, int]]:
-    """Returns, per file, the host and the process that began its recording."""
+    """Returns for each file the host and the process that began the file's recording."""
     began = {session: header for session, header in zip(_sessions(headers), headers, strict=True) if not header.forked}
     firsts = [began.get(session, header) for session, header in zip(_sessions(headers), headers, strict=True)]
     return [(first.host, first.pid) for first in firsts]
 
 
 def header_of(path: Path) -> Header | None:
-    """Returns None if the file cannot be read; reading it later raises the error."""
+    """Returns the header, or None if the file cannot be read. The later reading of the file raises the error."""
     try:
         with boundary(path):
             return read_header(path)
@@ -82,7 +83,7 @@ def header_of(path: Path) -> Header | None:
 
 
 def whole_files(paths: Iterable[Path]) -> list[list[Path]]:
-    """Returns a list for each file: its path, or the paths of its segments in their order."""
+    """Returns a list of paths for each file: its only path, or the paths of its segments in order."""
     files: dict[tuple[object, ...], list[tuple[int, Path]]] = {}
     for path in paths:
         header = header_of(path)
@@ -93,8 +94,9 @@ def whole_files(paths: Iterable[Path]) -> list[list[Path]]:
 
 
 def note_folder(headers: Sequence[Header], issues: Issues, *, is_in_cycles: bool = False) -> None:
-    """Adds problems of the whole folder as issues. `is_in_cycles`: the recordings of a process are one run."""
-    # Forks end with their session or, as in multiprocessing, by _exit: their files are complete even if not closed.
+    """Adds problems of the whole folder as issues. `is_in_cycles`: all recordings of a process belong to one run."""
+    # A forked process may end by _exit, as in multiprocessing, without closing its file. The file is still complete, if
+    # the session has ended.
     ended = {header.session for header in headers if not header.forked and header.state != layout.OPEN}
     issues.add(
         "not_closed",

@@ -1,7 +1,7 @@
 """Reads the bytes of a capture file, and its header.
 
-It does not map the file: if the file shrinks meanwhile, units are missing and an issue says so; with a map, SIGBUS
-would end the process.
+It does not map the file into memory, because SIGBUS would end the process if the file became shorter. Instead, missing
+units become an issue.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def _header(path: Path, head: bytes) -> Header:
         forked=bool(forked),
         host=name_of(host),
         arguments=tuple(part.decode("utf-8", "replace") for part in command_line.rstrip(b"\0").split(b"\0")),
-        # Files of older writers have no session number: each file is a session.
+        # Files of older writers have no session number, so each file counts as a session.
         session=(session_ns, session_pid) if session_ns else (opened, pid),
         segment=segment,
         environment=dict(_variables(environment)),

@@ -1,4 +1,4 @@
-"""Reads all of a capture file but its ranges: threads, the process, counters, memory, and issues of the capture."""
+"""Reads everything but the ranges of a capture file: threads, process, counters, memory, and issues of the capture."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opspan.tables import Issues
 from opspan.tables.schema import MEMORY_EVENT
 
 STEPPED_NS = 1_000_000_000
-EXACT = 1 << 53  # integers up to here are floats without loss
+EXACT = 1 << 53  # a float holds every integer up to this one exactly
 
 MEMORY_EVENTS = pl.Series(["alloc", "free", "out_of_memory", None], dtype=MEMORY_EVENT)  # by their flags
 _NO_DEVICE = pl.Series([None], dtype=pl.Int32)
@@ -115,7 +115,7 @@ def note_capture(file: CaptureFile, issues: Issues) -> None:
 
 
 def note_texts(file: CaptureFile, ranges: Units, issues: Issues) -> None:
-    """Counts texts of ranges that are not in the file."""
+    """Counts texts that ranges refer to, but that are not in the file."""
     flags = np.where(ranges.u8(1) == layout.TORCH, ranges.u16(1), 0)
     missing = sum(file.texts.missing(ranges.u32(k)) for k in (1, 10, 13))
     missing += sum(file.texts.missing(ranges.u32(k)[flags & layout.HAS_INPUTS != 0]) for k in (14, 15))

@@ -1,6 +1,6 @@
 """Merges ranges that a program sent through both NVTX and ITT at the same time into one row each.
 
-    nvtx push "step" | itt push "step" | ... | itt pop | nvtx pop        also with the last two the other way round
+    nvtx push "step" | itt push "step" | ... | itt pop | nvtx pop        the two pops may also be the other way round
 
 Two ranges are a pair if they have equal names and different protocols, and if nothing else happens on their thread
 between their beginnings or between their ends. Nested ranges with one name in one protocol are not a pair.
@@ -17,13 +17,13 @@ from opspan.tables import Issues
 
 # Marks have no end to compare: two marks with the same name are a pair if they are at most this far apart.
 MARKS_APART_NS = 1_000_000
-# These columns stay as NVTX has them; the others are taken from whichever of the two has a value.
+# The merged row takes these columns from NVTX. It takes the other columns from whichever of the two rows has a value.
 _OF_THE_ROW = ("id", "rank", "pid", "tid", "end_tid", "start_ns", "end_ns", "name", "kind", "source", "domain")
 _MORE = ("payload_json", "parent_id", "is_async", "is_mark")
 
 
 def merge_pairs(ranges: pl.DataFrame, relations: pl.DataFrame, issues: Issues) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the tables with one row for each range, and with new numbers."""
+    """Returns the tables with one row for each range. The rows get new ids."""
     is_itt, is_nvtx = ((ranges["source"] == source).fill_null(value=False) for source in ("itt", "nvtx"))
     if not is_itt.any() or not is_nvtx.any():
         return ranges, relations
@@ -94,8 +94,8 @@ def _pairs(ranges: pl.DataFrame, nvtx: Bools, itt: Bools) -> tuple[Ints, Ints]:
 
 
 def _places(tid: Ints, start: Ints, end_tid: Ints, end: Ints, has_end: Bools) -> tuple[Ints, npt.NDArray[np.int64]]:
-    """Returns the places of each row's begin and end in the order of events on the threads; -1: no end. Neighbours on
-    the same thread are 1 apart, neighbours on different threads more."""
+    """Returns the positions of each row's begin and end among all events, sorted by thread and time; -1 means no end.
+    Consecutive events have positions 1 apart if they are on the same thread, else further apart."""
     count, ended = len(tid), np.flatnonzero(has_end)
     threads = np.concatenate([tid, end_tid[ended]])
     times = np.concatenate([start, end[ended]])

@@ -43,7 +43,7 @@ def _read(path: Path) -> Tables:
         issues.add("truncated_file")
     labels = groups[events.NAMES].filter(_col("name") == "process_labels")
     devices = owners.devices_of_labels(labels)
-    # A group that is not needed again is popped, so that its memory is freed as soon as it is translated.
+    # A group is popped when it is needed for the last time, so that its memory is freed as soon as possible.
     others, called, launched = _split_others(groups.pop(events.OTHERS), devices["pid"])
     is_known = _col("cat").cast(pl.String).str.to_lowercase().is_in(events.ON_HOST)
     unknown = others.filter(~is_known.fill_null(value=False))
@@ -65,8 +65,8 @@ def _read(path: Path) -> Tables:
     work = work.with_columns(owners.named_ranges(work, calls, ranges))
     nobodys = work.filter(_col("pid").is_null(), ~_col("is_overhead")).height if threads.height else 0
     issues.add("unknown_process", nobodys, "work on devices")
-    # The copy of an annotation on a device only spans the work in it. It is an issue only if the annotation itself is
-    # not in the file.
+    # Kineto copies annotations to devices, and a copy spans the annotation's work. A copy is an issue only if its
+    # annotation is not in the file.
     windows = groups[events.WINDOWS].join(ranges.select("name").unique(), on="name", how="anti")
     issues.add("skipped_events", windows.height, "annotations of devices whose own events are not in the file")
     issues.add("dangling_relations", unlinked, "arrows from forward to backward")

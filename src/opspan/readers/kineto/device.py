@@ -6,7 +6,7 @@
 {"ph": "X", "cat": "mtia_ccp_events", "name": "dma_request", "pid": 17, "tid": 3536, "ts": 24.1, "dur": 3.0,
  "args": {"correlation": 66, "stream": 101, "direction": "HOST_TO_DEVICE", "size": 4096, "sqid": 4}}
 
-Kineto writes the device into the field of the process; owners.py finds the process.
+Kineto writes the device into `pid`, the field of the process. owners.py finds the real process.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from opspan.tables.schema import MEMORY_EVENT, WORK_KIND
 _col = pl.col
 _KINDS = {"kernel": "kernel", "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gpu_memset": "memset", "memset": "memset"}
 _KINDS |= {"cuda_sync": "sync", "xpu_sync": "sync", "cuda_event": "sync", "overhead": "other"}
-# Work on other kinds of devices has categories of its own: its name says its kind, else it is a kernel. Events of all
-# other categories get the kind "other", because they may not have used the device: some are counters.
+# Categories of work on other kinds of devices. The name of the work gives its kind, and the default is a kernel. Events
+# of all other categories get the kind "other", because they may not have used the device: some are counters.
 _OF_DEVICES = r"_ccp_events$|^mtia_workload|(^|_)kernels?$|(^|_)mem(cpy|set)$"
 _COPY = r"(?i)(^|_|\b)(dma|mem_?cpy|copy|h2d|d2h|d2d|dtoh|htod|dtod)(_|\b|$)|memcpy"
 _FILL = r"(?i)mem_?set|(^|_|\b)fill(_|\b|$)"
 _WAIT = r"(?i)(^|_|\b)(event|wait|sync|synchronize|barrier|fence)(_|\b|$)|_sync$"
 _SIZE = r'"size": ([0-9]+)'
 _AXES = ("x", "y", "z")
-_HOST = (0, 2, 5)  # of torch's device types: CPU, MKLDNN, IDEEP
+_HOST = (0, 2, 5)  # numbers of torch's device types CPU, MKLDNN and IDEEP
 # Keys of deviceProperties that are columns of `devices`; all other keys are attributes.
 _MEMORY_BYTES, _MULTIPROCESSORS = "totalGlobalMem", ("numSms", "multiProcessorCount")
 
@@ -71,7 +71,7 @@ def work(spans: pl.DataFrame, issues: Issues) -> pl.DataFrame:
 
 
 def of_unknown_kind(spans: pl.DataFrame) -> pl.DataFrame:
-    """Selects the events on the track of a device whose category is unknown."""
+    """Selects the events of unknown categories on a device's track."""
     is_known = _category().is_in(list(_KINDS)) | _category().str.contains(_OF_DEVICES)
     unknown = spans.select(_col("cat").unique()).filter(~is_known.fill_null(value=False))
     return spans.join(unknown, on="cat", nulls_equal=True) if unknown.height else spans.clear()
@@ -82,7 +82,7 @@ def _category() -> pl.Expr:
 
 
 def _with_kinds(spans: pl.DataFrame) -> pl.DataFrame:
-    """Adds kind, the name to show, and both ends of copies. Parses each distinct name once."""
+    """Adds the kind, the name to show, and the source and target of copies. Parses each distinct name once."""
     label, kind = _col("name").cast(pl.String), _category()
     distinct = spans.select("cat", "name").unique()
     named = pl.concat_str(kind, pl.lit(" "), label, ignore_nulls=True)
@@ -157,15 +157,15 @@ def memory(events: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def _with_reserved() -> pl.Expr:
-    """Returns the args of the event with its reserved bytes, which are a counter as well."""
+    """Returns the event's args with the reserved bytes added. These bytes also become a counter."""
     first = pl.concat_str(pl.lit('{"Total Reserved": '), _col("reserved").cast(pl.String))
     rest = pl.when(_col("rest").is_null()).then(pl.lit("}")).otherwise(", " + _col("rest").str.slice(1))
     return pl.coalesce(first + rest, "rest")
 
 
 def counters(events: pl.DataFrame) -> pl.DataFrame:
-    """Makes a counter of each number among the args of a counter event. Counters of devices have the device, or its
-    name (GPU 0 Counters), in the field of the process."""
+    """Makes a counter of each number in the args of counter events. In a device's counters, the field of the process
+    has the device's number or its name (GPU 0 Counters)."""
     of_device = _category().is_in(COUNTERS_OF_DEVICES).fill_null(value=False)
     named = _col("pid_text").cast(pl.String).str.extract(r"^[A-Za-z]\w* ([0-9]{1,9}) [Cc]ounters$", 1).cast(pl.Int64)
     number = pl.coalesce("pid", named)
@@ -202,9 +202,9 @@ def _numbers(rest: str | None) -> Iterator[tuple[str, float]]:
 def devices(work: pl.DataFrame, properties: Any, kind: str) -> pl.DataFrame:
     """Returns the devices that work ran on, and those that the file describes.
 
-    ROCm numbers the devices of work as the machine does, but describes devices with the program's numbers: with
-    HIP_VISIBLE_DEVICES=2 the file describes device 0, but work ran on device 2. So if no used device is described, and
-    all described devices are of one model, the used devices get that description.
+    On ROCm, work has the machine's number of its device, but the descriptions have the program's numbers. For example,
+    with HIP_VISIBLE_DEVICES=2 the file describes device 0, but work ran on device 2. So if no used device is described,
+    and all described devices are of one model, the used devices get that description.
     """
     described = {
         entry["id"]: entry

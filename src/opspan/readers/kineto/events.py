@@ -23,16 +23,16 @@ RANGES, CALLS, WORK, FUNCTIONS, FLOWS, MEMORY, MARKS, NAMES, COUNTERS, WINDOWS, 
 _col = pl.col
 _OPS = {"cpu_op", "operator", "user_annotation"}
 _WORK = {"kernel", "gpu_memcpy", "memcpy", "gpu_memset", "memset", "cuda_sync", "xpu_sync", "overhead"}
-# One event for each kernel with hardware counters. Events of CUPTI have no real times, because Kineto divides the time
-# of all of them evenly. Events of Intel repeat a kernel that is in the file.
+# These categories have one event with hardware counters for each kernel. CUPTI's events have no real times, because
+# Kineto gives all of them equal parts of the total time. Intel's events repeat kernels that are in the file.
 _FIGURES = {"cuda_profiler_range", "xpu_scope_profiler"}
 _FIGURES_OF_KERNEL = "metrics: "
 # Categories of ranges on the host that are not ops of torch.
 ON_HOST = {"collective_comm", "hpu_op"}
 COUNTERS_OF_DEVICES = ("hardware_counters", "mtia_counters", "xpu_scope_profiler")
-_CALLS = ("runtime", "driver")  # ends of categories
+_CALLS = ("runtime", "driver")  # suffixes of categories
 _MARKS = ("i", "I", "R", "n")
-# Marks of the profiler for the begin and end of its window. Their pid is a name, not a number.
+# The profiler marks the begin and end of its window with these events. Their pid is a name, not a number.
 _WINDOW_BEGINS, _WINDOW_ENDS = "Iteration Start: ", "Record Window End"
 _FLOWS = {"fwdbwd", "forward_backward", "ac2g", "async", "async_cpu_to_gpu", "async_gpu"}
 
@@ -87,8 +87,8 @@ _GROUPS: dict[str, tuple[tuple[str, ...], tuple[Arg, ...]]] = {
 def group_of(
     phase: str | None, category: str | None, is_memory: bool, is_window: bool, is_on_stream: bool, is_figure: bool
 ) -> str | None:
-    """Returns the group of an event. If the category is new, its args decide: work on a device has a stream, or its
-    device and a correlation id."""
+    """Returns the group of an event. If the category is unknown, the args decide: an event with a stream, or with a
+    device and a correlation id, is work on a device."""
     kind = (category or "").lower()
     if phase == "X":
         return FIGURES if kind in _FIGURES or (is_figure and kind == "kernel") else _of_span(kind, is_on_stream)
@@ -109,7 +109,7 @@ def _of_span(kind: str, is_on_stream: bool) -> str:
 
 
 def is_known(categories: Iterable[str | None]) -> bool:
-    """Returns whether only Kineto writes any of the categories."""
+    """Returns whether any of the categories is written only by Kineto."""
     kinds = {(category or "").lower() for category in categories}
     return bool(kinds & (_OPS | _WORK | {"python_function", "cpu_instant_event"} | _FLOWS)) or any(
         kind.endswith(("_runtime", "_driver")) for kind in kinds

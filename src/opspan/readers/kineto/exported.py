@@ -1,7 +1,7 @@
-"""Reads back a Chrome trace that opspan exported: the whole trace but its samples.
+"""Reads a Chrome trace that opspan exported. The trace has all tables except the samples.
 
-tables/chrome_keys.py says which arg is which column. If the file's mark is gone because another tool wrote the file
-again, it is read like a trace of torch.profiler.
+tables/chrome_keys.py maps args to columns. If another tool has rewritten the file without opspan's mark, the file is
+read like a trace of torch.profiler.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def _arg_kind(table: str, column: str) -> int:
     return INTEGER if dtype.is_integer() else TEXT
 
 
-# Each key once, even if several tables have it; a row only has the keys of its own table.
+# Has each key once, even if several tables share the key. A row has only the keys of its own table.
 _ARGS = {
     key: Arg(key, _arg_kind(table, column), (key,))
     for table, names in keys.EVENTS.items()
@@ -54,7 +54,7 @@ _FIRST = {table: next(iter(names.values())) for table, names in keys.EVENTS.item
 
 def _group_of(phase: str | None, category: str | None, *is_of: bool) -> str | None:
     if phase in ("M", "s", "f"):
-        return BOOKKEEPING  # names and arrows only repeat the tables
+        return BOOKKEEPING  # metadata and arrows only repeat what is in the tables
     if phase == "e":
         return _ENDS
     if phase == "C":

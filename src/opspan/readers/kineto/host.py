@@ -25,7 +25,7 @@ ARROWS = ("fwdbwd", "forward_backward")
 
 
 def ranges(spans: pl.DataFrame, others: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
-    """Returns the table ranges. `others`: complete events of unknown categories; their column category has it."""
+    """Returns the table ranges. `others`: complete events of unknown categories, which the column category keeps."""
     seq = pl.when(_col("seq") >= 0).then("seq")
     frame = pl.concat(
         [
@@ -82,8 +82,9 @@ def _kind(name: str | None, has_seq: bool, is_backward: bool, is_annotation: boo
 
 
 def link(ranges: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, int]:
-    """Returns ranges with forward_tid, relations (from the op where an arrow ends to the op where it starts), and the
-    number of arrows with an end that is not in the file. Arrows from calls to work only repeat correlation ids."""
+    """Returns the ranges with forward_tid, the relations, and the number of arrows whose start or end is not in the
+    file. A relation goes from the op where an arrow ends to the op where the arrow starts. Arrows from calls to work
+    are ignored, because they only repeat correlation ids."""
     arrows = flows.filter(_col("cat").is_in(ARROWS))
     ops = ranges.filter(~_col("is_mark")).select("pid", "tid", "id", "seq", "kind", "forward_thread", ts_ns="start_ns")
     place = ["pid", "tid", "ts_ns"]
@@ -99,7 +100,8 @@ def link(ranges: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.Da
         .filter(of_backward)
         .join(ends["s"].filter(~of_backward), on="arrow", suffix="_forward")
         .filter(_col("seq").eq_missing(_col("seq_forward")))
-        # Several ops may begin in the same nanosecond: the innermost op, written last, creates the backward node.
+        # If several ops begin in the same nanosecond, the innermost op, which is written last, creates the backward
+        # node.
         .sort("arrow", "id", "id_forward")
         .unique("arrow", keep="last", maintain_order=True)
     )

@@ -1,8 +1,8 @@
 """Finds the process of work on a device, and its op if the file has no call for it.
 
-Kineto writes the device into the field of the process. The call with the work's correlation id has the process; in
-merged traces several processes may use the same id, and then the device decides. Some events have a pid that is not a
-process: 0 for a thread that Kineto did not know, a device for an action of its runtime.
+Kineto writes the device into `pid`, the field of the process. So the process is taken from the call with the work's
+correlation id. In merged traces several processes may use the same id. Then the device decides. Some events have a pid
+that is not a process: 0 for a thread that Kineto did not know, a device for an action of its runtime.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def devices_of_labels(labels: pl.DataFrame) -> pl.DataFrame:
 
 
 def processes(work: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame, devices: pl.Series) -> pl.Series:
-    """Returns the pid of each work, null if unknown. `devices`: the pids that may stand for devices."""
+    """Returns the pid of each work, null if unknown. `devices`: pids that may be numbers of devices."""
     with_ops = ranges["pid"].drop_nulls().unique()
     others = calls["pid"].drop_nulls().unique()
     others = others.filter(~others.is_in(with_ops.implode()))
@@ -54,7 +54,7 @@ def processes(work: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame, dev
 
 
 def _only(frame: pl.DataFrame, owners: pl.DataFrame, key: str, name: str) -> pl.DataFrame:
-    """Adds column `name`: the only pid in `owners` with the same key; null if several have it."""
+    """Adds a column `name` with the pid that `owners` has for the row's key; null if there are several pids."""
     pairs = owners.select(key, "pid").drop_nulls().unique()
     pairs = pairs.filter(pl.len().over(key) == 1).rename({"pid": name})
     return frame.join(pairs, on=key, how="left", maintain_order="left")
@@ -67,7 +67,7 @@ def external_ids(frame: pl.DataFrame) -> pl.Series:
 
 
 def named_ranges(work: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:
-    """Returns, for work without a call of a known process, the op that has its External id."""
+    """Returns the op with the work's External id, for work without a call in its process."""
     nothing = pl.Series("named_range_id", [None], dtype=pl.Int64).new_from_index(0, work.height)
     key = ["pid", "correlation_id"]
     rows = work.select(*key, "payload_json").with_row_index("row")
@@ -82,6 +82,6 @@ def named_ranges(work: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame) 
         .drop_nulls(["id", "external"])
         .unique(["pid", "external"], keep="last", maintain_order=True)
     )
-    # nulls_equal: if no event has a process, all belong together.
+    # With nulls_equal, ops and work without a process are paired too.
     pairs = rows.join(named, on=["pid", "external"], how="inner", nulls_equal=True)
     return nothing.scatter(pairs["row"], pairs["id"])

@@ -1,7 +1,7 @@
 """Reads Nsight Systems: SQLite exports of 2019 to today, parquetdir and arrowdir folders, and reports (*.nsys-rep).
 
-Only nsys can read its reports, so the installed nsys exports them first (reports.py). All other forms are one set of
-tables (export.py), which the files beside this one translate. docs/formats/nsys.md describes the tables.
+Only nsys can read its reports, so the installed nsys exports them first (reports.py). All forms have the same tables
+(export.py), which the other modules of this folder translate. docs/formats/nsys.md describes the tables.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from opspan.readers.nsys.export import Export, TableStore
 from opspan.tables import Issues, Tables
 from opspan.tables.same import each_once
 
-# Tables of nsys' exports that nvprof's databases do not have. Both have tables named after CUPTI.
+# Tables of nsys' exports that nvprof's databases do not have. The exports and the databases both have tables named
+# after CUPTI.
 OF_NSYS = frozenset({"StringIds", "META_DATA_EXPORT", "EXPORT_META_DATA", tables.NVTX})
 
 

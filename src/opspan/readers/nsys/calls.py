@@ -76,7 +76,7 @@ def _calls(export: Export, table: str) -> pl.DataFrame:
     graph = table in tables.GRAPH_TABLES
     columns: Columns = tables.GRAPH_COLUMNS if graph else {**tables.CALL_COLUMNS, **ints(f"{name} returnValue")}
     others = [] if graph else [column for column in have if column not in tables.CALL_KNOWN]
-    # Many tables have columns of their own: sizes, tags and ranks of MPI, ids of OpenMP's tasks.
+    # Many tables have special columns: sizes, tags and ranks of MPI, ids of OpenMP's tasks.
     frame = export.timed(table, {**columns, **dict.fromkeys(others, "text")})
     return frame.select(
         *where(frame),

@@ -1,9 +1,9 @@
-"""Gives access to one nsys export in any kind of file: its tables by their base names, its texts, its times, its ids.
+"""Reads one nsys export from any kind of file: its tables by base name, its texts, times and ids.
 
     globalTid = hardware id, 8 bits | VM id, 8 bits | pid, 24 bits | tid, 24 bits; globalPid: the same with tid 0
 
-SQLite files and folders of Parquet or Arrow files are the same tables behind `TableStore`. Export makes odd cells null
-and counts them, so the translations beside this file need not check.
+`TableStore` hides whether the tables are in an SQLite file or in a folder of Parquet or Arrow files. `Export` replaces
+odd cells by null and counts them, so the other modules need not check cells.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _VERSIONED = re.compile(r"(?P<base>.+)_V(?P<version>[0-9]+)")
 
 
 class TableStore(Protocol):
-    """A file or folder with tables: SQLite, or Parquet or Arrow files."""
+    """A set of tables in an SQLite file, or in a folder of Parquet or Arrow files."""
 
     @property
     def tables(self) -> Sequence[str]: ...
@@ -63,7 +63,7 @@ class Export:
         return self.source.columns(self._names[table]) if table in self._names else ()
 
     def frame(self, table: str, columns: Columns) -> pl.DataFrame:
-        """Returns the columns; null if the file lacks the column, without rows if it lacks the table."""
+        """Returns the columns of a table. A missing column is null, and a missing table has no rows."""
         name = self._names.get(table, table)
         self._read.add(name)
         frame = self.source.frame(name, columns)
@@ -75,9 +75,9 @@ class Export:
         return frame
 
     def timed(self, table: str, columns: Columns, extras: Columns | None = None) -> pl.DataFrame:
-        """Returns the same with start_ns and end_ns instead of start and end, without rows that have no valid start.
+        """Returns the columns of a table, with start_ns and end_ns instead of start and end.
 
-        It leaves out columns of `extras` that are empty.
+        Leaves out rows without a valid start, and columns of `extras` that are empty.
         """
         extras = extras or {}
         frame = self.frame(table, {**columns, **extras})
@@ -135,7 +135,8 @@ class Export:
 
 
 def where(frame: pl.DataFrame, column: str = "globalTid") -> list[pl.Expr]:
-    """Returns pid and tid of a globalTid column; a literal, which needs no memory, if all rows have the same value."""
+    """Returns pid and tid from a globalTid column. A value that all rows share becomes a literal, which needs no
+    memory."""
     pid, tid = pid_of(column), tid_of(column)
     if frame.is_empty():
         return [pid.alias("pid"), tid.alias("tid")]
@@ -143,7 +144,7 @@ def where(frame: pl.DataFrame, column: str = "globalTid") -> list[pl.Expr]:
         pl.col(column).min().alias("low"), pl.col(column).max().alias("high"), pl.col(column).null_count()
     ).row(0)
     if low is not None and not nulls:
-        if low // PID_UNIT == high // PID_UNIT:  # then all ids between have the same pid
+        if low // PID_UNIT == high // PID_UNIT:  # then all ids between `low` and `high` have the same pid
             pid = pl.lit((low // PID_UNIT) & ID_MASK, dtype=pl.Int64)
         if low == high:
             tid = pl.lit(low & ID_MASK, dtype=pl.Int64)
@@ -159,7 +160,7 @@ def tid_of(column: str) -> pl.Expr:
 
 
 def _base_names(names: Iterable[str]) -> dict[str, str]:
-    """Returns base name -> name in the file: the newest of NAME, NAME_V2 and NAME_V3."""
+    """Maps each base name to the newest of NAME, NAME_V2 and NAME_V3 in the file."""
     newest: dict[str, tuple[int, str]] = {}
     for name in names:
         versioned = _VERSIONED.fullmatch(name)

@@ -18,7 +18,7 @@ from opspan.errors import NotReadable
 
 MOST_BYTES = 10 << 30
 MOST_SECONDS = 30 * 24 * 3600
-UNFINISHED_SECONDS = 24 * 3600  # an older unfinished export is left from a process that was killed
+UNFINISHED_SECONDS = 24 * 3600  # an unfinished export that is older was left by a killed process
 
 
 def folder() -> Path:
@@ -29,13 +29,13 @@ def folder() -> Path:
 
 
 def hold(export: Path, stack: ExitStack) -> bool:
-    """Locks the export against removal until the stack is closed. Returns False if it is not there, or if another user
-    could have written it."""
+    """Locks the export against removal until the stack is closed. Returns False if the export does not exist, or if
+    another user could have written it."""
     try:
         descriptor = private_files.opened(export)
         stack.callback(os.close, descriptor)
         fcntl.flock(descriptor, fcntl.LOCK_SH)
-        # Another process may have removed it before this lock.
+        # Another process may have removed the export before this lock.
         facts = os.fstat(descriptor)
         if not os.path.samestat(facts, export.stat()):
             return False
@@ -47,7 +47,8 @@ def hold(export: Path, stack: ExitStack) -> bool:
 
 
 def remove_old(folder: Path) -> None:
-    """Removes the exports past the bounds. Ignores errors, because they must not stop the reading of a report."""
+    """Removes old exports until the rest is within the bounds. Ignores errors, because they must not stop the reading
+    of a report."""
     now = time.time()
     used: list[tuple[float, int, Path]] = []
     with suppress(OSError):

@@ -44,14 +44,14 @@ class Folder:
             self.bytes = sum(size_on_disk(file.stat()) for file in files)
         except OSError as error:
             raise NotReadable(f"cannot read {path}: {error.strerror}; expected a folder of nsys' tables") from error
-        # A folder with both kinds of files has the same tables twice.
+        # If a folder has both kinds of files, they have the same tables, and one file of each table is used.
         self._files = {file.stem: file for file in files}
-        # table -> column -> its value as one cell, if the file's statistics say that all rows have the same value.
+        # Maps table -> column -> one cell, for columns in which all rows have the same value by the file's statistics.
         self._same: dict[str, dict[str, pl.Series]] = {}
         self._thread = ThreadPoolExecutor(1)
         self._begun: dict[str, tuple[Sequence[str], Future[pl.DataFrame | BaseException]]] = {}
         self._columns: dict[str, Sequence[str]] = {}
-        # NVTX is mostly the largest table, so it is read while the descriptions of the others are read.
+        # NVTX is usually the largest table, so its reading starts before the descriptions of the other tables are read.
         for name in sorted(self._files, key=lambda name: (name != NVTX, name)):
             if columns := self._described(self._files[name]):
                 self._columns[name] = columns
@@ -76,8 +76,8 @@ class Folder:
         return self._checked(file, columns, _attempt(file, columns)).height if file and columns else 0
 
     def ahead(self, table: str, columns: Mapping[str, Type], after: str | None = None) -> None:
-        """Starts to read a table in the background for a later `frame`. Reads one table after the other, so `after` is
-        not used."""
+        """Starts to read a table in the background for a later call of `frame`. Does not use `after`, because one
+        thread reads all tables in order."""
         differ, _ = self._have(table, columns)
         self._begun[table] = differ, self._thread.submit(_attempt, self._files[table], differ)
 
@@ -96,13 +96,14 @@ class Folder:
         return completed(pl.DataFrame(typed).with_columns(literals), dtypes_of(columns))
 
     def _have(self, table: str, columns: Mapping[str, Type]) -> tuple[list[str], dict[str, pl.Series]]:
-        """Returns the columns to be read (at least one, if there are any), and the cells of columns with one value."""
+        """Returns the columns to read, and the cells of columns with only one value. There is at least one column to
+        read, if the table has any of them."""
         have = [name for name in columns if name in self.columns(table)]
         same: dict[str, pl.Series] = {}
         for name in have:
             cell = self._same.get(table, {}).get(name)
             typed = None if cell is None else _cast(cell, columns[name])
-            # A cell that does not fit the type is left out here, and counted when all rows are read.
+            # If the cell does not fit the type, the column is read in full, so that its odd cells are counted.
             if cell is not None and typed is not None and typed.null_count() == cell.null_count():
                 same[name] = typed
         if have and len(same) == len(have):
@@ -117,7 +118,7 @@ class Folder:
                     return tuple(pl.read_ipc_stream(name, n_rows=0).columns)
                 same = parquet.check(file)
                 schema = pl.read_parquet_schema(name)
-                if len(same) == len(schema):  # not so for nested columns
+                if len(same) == len(schema):  # the lengths differ if columns are nested
                     cells = {name: one.of(schema[name]) for name, one in zip(schema, same, strict=True) if one}
                     self._same[file.stem] = {name: cell for name, cell in cells.items() if cell is not None}
                 return tuple(schema)

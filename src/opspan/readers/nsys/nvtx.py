@@ -3,7 +3,7 @@
     start, end, eventType 59, text 'aten::mm, seq = 3, op_id = 7', globalTid          torch's own label, default domain
     start, end, eventType 59, textId 71487, globalTid, domainId 1                     a registered string of NCCL's
 
-A text that may be a label is parsed as one; docs/labels.md says where each form of label has which field.
+A text that looks like a label is parsed. docs/labels.md lists the fields of each form of label.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ def read(export: Export) -> Nvtx:
 
     def has_type(names: tuple[str, ...]) -> pl.Expr:
         numbers = {types[name] for name in names}
-        if present <= numbers or (None not in present and present.isdisjoint(numbers)):  # usual: all are ranges
+        # The usual case: all events are ranges.
+        if present <= numbers or (None not in present and present.isdisjoint(numbers)):
             return pl.lit(present <= numbers)
         return pl.col("eventType").is_in(list(numbers))
 
@@ -60,10 +61,12 @@ def read(export: Export) -> Nvtx:
     events = events.with_columns(_domains(events, domains))
     events = events.with_columns(_categories(events, categories))
     threads = _of_described(described, has_type(tables.THREADS)).select("pid", "tid", name="text").drop_nulls("name")
-    # Slice by slice, so that the parsed payloads of all rows are never in memory at once.
+    # Rows with payloads are translated slice by slice, so that the parsed payloads of all rows are never in memory at
+    # once.
     slices = [events] if _is_plain(events) else list(events.iter_slices(SLICE_ROWS)) or [events]
     del events, described, categories
-    # A column with one value for all rows takes no memory as a literal, but would be stored in full in joined slices.
+    # A column with one value for all rows is a literal, which takes no memory. It is added only after the slices are
+    # joined, because joined slices would store it in full.
     same = (column for column in place if not column.meta.root_names())
     ranges = stacked([_ranges(export, slices.pop(0)) for _ in range(len(slices))])
     return Nvtx(ranges.with_columns(*same, source=constant("nvtx")), threads)
@@ -91,7 +94,8 @@ def _text(export: Export, events: pl.DataFrame) -> pl.Series:
 
 
 def _domains(events: pl.DataFrame, names: pl.DataFrame) -> pl.Series | pl.Expr:
-    """Returns the domain's name of each event, its number (per process) without a name, null for the default domain."""
+    """Returns the name of each event's domain, or the domain's number (per process) if it has no name; null for the
+    default domain."""
     if not events.select((pl.col("domainId") != 0).any()).item():
         return null("domain", pl.Categorical)
     used = events.select("pid", "domainId").unique().filter(pl.col("domainId") != 0)
@@ -102,7 +106,8 @@ def _domains(events: pl.DataFrame, names: pl.DataFrame) -> pl.Series | pl.Expr:
 
 
 def _categories(events: pl.DataFrame, names: pl.DataFrame) -> pl.Series | pl.Expr:
-    """Returns category names, or numbers without a name. In opspan's own domain the first numbers are kinds instead."""
+    """Returns each event's category: its name, or else its number. In opspan's own domain the first numbers are kinds,
+    not categories."""
     if "category" not in events.columns:
         return null("category_name", pl.Categorical)
     key = ["pid", "domainId", "category"]
@@ -167,8 +172,8 @@ def _ranges(export: Export, events: pl.DataFrame) -> pl.DataFrame:
         payload_int=pl.when(~has_seq).then("payload_int"),
         payload_uint=pl.when(~has_seq).then("payload_uint"),
     )
-    # A label of opspan without the field means the main thread, so that there are fewer distinct names; an extended
-    # payload always has the field, where 0 means unknown.
+    # A text label of opspan leaves out the forward thread if it is the main thread, so that there are fewer distinct
+    # names. An extended payload always has the forward thread, where 0 means unknown.
     main = pl.when(col("own") & (col("kind") == int(Kind.BACKWARD)) & col("x_forward_tid").is_null()).then("pid")
     frame = export.narrow(tables.NVTX, frame.with_columns(color=col("color") & 0xFFFFFFFF), {"color": pl.UInt32})
     return frame.select(

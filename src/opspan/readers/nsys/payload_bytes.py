@@ -2,7 +2,8 @@
 
     domain u32, 4 bytes, schema u32, 4 bytes, size u64, size of all u64, payload
 
-The schemas are in NVTX_PAYLOAD_SCHEMAS and NVTX_PAYLOAD_SCHEMA_ENTRIES; without its schema, a payload stays as hex.
+The schemas are in NVTX_PAYLOAD_SCHEMAS and NVTX_PAYLOAD_SCHEMA_ENTRIES; a payload whose schema is missing stays as hex
+digits.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def _as_bytes(raw: np.ndarray[tuple[int, int], np.dtype[np.uint8]]) -> pl.Series
 
 
 def _unhex(raw: pl.Series) -> pl.Series:
-    """Returns the bytes; some exports write them as hex digits."""
+    """Returns the bytes. Converts them from hex digits, which some exports write instead."""
     try:
         texts = raw.cast(pl.String)
     except pl.exceptions.ComputeError:  # not UTF-8, so not hex digits
@@ -73,7 +74,8 @@ def _unhex(raw: pl.Series) -> pl.Series:
 
 
 def _schemas(export: Export) -> dict[int | None, dict[int, Schema]]:
-    """Returns domain -> number -> schema. All processes register the same schemas: the first of a number counts."""
+    """Returns domain -> number -> schema. All processes register the same schemas, so the first schema with a number
+    counts."""
     entries: dict[tuple[int | None, int], dict[int, PayloadEntry]] = {}
     for row in export.frame(ENTRIES, ENTRY_COLUMNS).iter_rows(named=True):
         if row["schemaId"] is None:

@@ -46,7 +46,7 @@ def read(export: Export, events: pl.DataFrame) -> pl.DataFrame:
     if has & {"binaryData", "eventId"}:
         members = written
         if "binaryData" in has:
-            # Imported only if needed, because it imports numpy, whose threads slow down all others.
+            # Imported only if needed, because it imports numpy, and numpy's threads slow down the other threads.
             from opspan.readers.nsys import payload_bytes
 
             members = payload_bytes.members(export, events)
@@ -105,7 +105,7 @@ def _dynamic(export: Export, events: pl.DataFrame) -> pl.Series:
         if not DYNAMIC.match(table):
             continue
         names = [name for name in export.columns(table) if name != "eventId"]
-        # Read values of any type as text, which goes into JSON without loss.
+        # Values of any type are read as text, because text goes into JSON without loss.
         frame = export.frame(table, {"eventId": "int", **dict.fromkeys(names, "text")})
         titles_of = {name: json.dumps(original.get(name, name)) + ": " for name in names}
         if names and frame.height and export.written.take(frame.height * sum(map(len, titles_of.values()))):

@@ -2,7 +2,8 @@
 
     NVIDIA Tegra Profiler Report 2026@1@2@63-261237296639v0\\n ...        an old one: NVIDIA Tegra Profiler Report 1.\\n
 
-The export is in opspan's cache (exports.py), named after the report's identity, never beside the report.
+The export goes into opspan's cache (exports.py), never into the report's folder. Its name is made from the report's
+identity.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ HEAD_BYTES = 256
 
 _WRITTEN_BY = rb"NVIDIA Tegra Profiler Report ([0-9]{4}(?:@[0-9]+)+)"
 _VERSION = r"[0-9]{4}(?:\.[0-9]+)+"
-# The head of old reports has no version; somewhere later they have it with its build: 2022.4.2.1-df9881f or
-# 2023.4.4.54-234433681190v0. Other versions in a report (of drivers, in the environment) have no build of this form.
+# Old reports have no version in their head. They have it later in the file, together with its build: 2022.4.2.1-df9881f
+# or 2023.4.4.54-234433681190v0. Other versions in a report, such as a driver's, have no build of this form.
 _BUILT = rb"(?<![0-9.])(20[0-9]{2}(?:\.[0-9]{1,4}){3})-(?:[0-9]{6,16}v[0-9]|[0-9a-f]{7}(?![0-9a-zA-Z]))"
 _PIECE_BYTES = 16 << 20
 _LONGEST_BUILT = 64
@@ -43,7 +44,8 @@ def is_report(path: Path, head: bytes | None = None) -> bool:
 
 
 def export_once(report: Path, stack: ExitStack, issues: Issues) -> Path:
-    """Returns the SQLite export of a report, and makes it if it is not there. It stays locked while `stack` is open."""
+    """Returns the SQLite export of a report. Makes the export if it does not exist yet. Locks it until `stack` is
+    closed."""
     nsys = shutil.which("nsys")
     if nsys is None:
         raise NotReadable(
@@ -68,7 +70,8 @@ def export_once(report: Path, stack: ExitStack, issues: Issues) -> Path:
                 export = _export(nsys, version, report, inner)
                 export.chmod(0o600)
                 os.close(private_files.opened(export))  # fails on a disk that does not keep the mode
-                if not exports.hold(target, until_here):  # else another process made the same export, and may read it
+                # Else another process has made the export and may be reading it.
+                if not exports.hold(target, until_here):
                     export.replace(target)
     except OSError as error:
         why = error.strerror or error
@@ -102,7 +105,7 @@ def _command(nsys: str, output: Path, report: Path) -> str:
 
 
 def _export(nsys: str, version: str, report: Path, folder: Path) -> Path:
-    # nsys reads a link, so that all files that it may write beside its input are written here.
+    # nsys may write files into the folder of its input. It gets a link to the report, so that it writes them here.
     link, output = folder / f"report{report.suffix or '.nsys-rep'}", folder / "export.sqlite"
     link.symlink_to(report.resolve())
     command = [nsys, "export", "--type", "sqlite", "--output", str(output), "--force-overwrite", "true", str(link)]
@@ -121,7 +124,7 @@ def _export(nsys: str, version: str, report: Path, folder: Path) -> Path:
             f"`QdstrmImporter -i {shell_path(report)}` (it is in the folder host-linux-x64 of Nsight Systems) and load "
             "the report that it writes"
         )
-    # Compare versions after any failure, because each old nsys has another message for a newer report.
+    # Compares versions after any failure, because old versions of nsys have different messages for a newer report.
     written_by = _written_by(report)
     if written_by and _release(written_by) > _release(version):
         raise TooNew(
@@ -138,7 +141,7 @@ def _export(nsys: str, version: str, report: Path, folder: Path) -> Path:
 
 
 def _written_by(report: Path) -> str | None:
-    """Returns the version of nsys that wrote the report, if the report has it."""
+    """Returns the version of nsys that wrote the report, or None if the report does not contain it."""
     match = re.match(_WRITTEN_BY, _head(report))
     if match:
         return match[1].decode().replace("@", ".")

@@ -14,7 +14,7 @@ from opspan.readers.nsys.export import Export, pid_of, tid_of
 from opspan.tables.schema import empty
 
 FRAME_SEPARATOR = ";"
-GPU_OF_TYPE = 0xFF  # the low bits of a metric's typeId number the GPU
+GPU_OF_TYPE = 0xFF  # the low bits of a metric's typeId are the number of the GPU
 
 
 def read_samples(export: Export) -> pl.DataFrame:
@@ -55,7 +55,7 @@ def read_counters(export: Export) -> pl.DataFrame:
     key = ["typeId", "metricId"] if names["typeId"].count() and values["typeId"].count() else ["metricId"]
     names = names.select(*key, name="metricName").unique(key, keep="first")
     values = values.join(names, on=key, how="left", maintain_order="left")
-    # Metrics have other numbers for GPUs; newer exports have them in pwGpuId.
+    # Metrics number the GPUs differently. Newer exports list these numbers in pwGpuId.
     gpus = export.frame("TARGET_INFO_GPU", ints("id pwGpuId")).drop_nulls().unique("pwGpuId", keep="first")
     values = values.with_columns(pwGpuId=pl.col("typeId") & GPU_OF_TYPE).join(
         gpus, on="pwGpuId", how="left", maintain_order="left"

@@ -17,7 +17,7 @@ from opspan.readers._databases import Columns, enumeration, ints
 
 NVTX = "NVTX_EVENTS"
 NVTX_COLUMNS: Columns = {**ints("start end eventType globalTid textId domainId"), "text": "text"}
-# Mostly empty: left out if no row has a value.
+# These columns are mostly empty. A column without any value is left out.
 NVTX_EXTRAS: Columns = {
     **ints("endGlobalTid category color uint64Value int64Value uint32Value int32Value jsonTextId"),
     "doubleValue": "float",
@@ -65,7 +65,7 @@ GRAPH_COLUMNS: Columns = ints(
     "start end globalTid nameId graphNodeId originalGraphNodeId graphId originalGraphId graphExecId"
 )
 
-# The first pattern that matches a table's name gives its API; "" means the group of the pattern.
+# The first pattern that matches a table's name gives its API. "" means that the pattern's group is the API.
 APIS = (
     ("CUPTI_ACTIVITY_KIND_RUNTIME", "cuda"),
     ("CUDA_GRAPH(_NODE)?_EVENTS", "cuda_graph"),
@@ -111,7 +111,8 @@ SYNC_COLUMNS: Columns = {**_ON_DEVICE, **ints("syncType")}
 GRAPH_TRACE_COLUMNS: Columns = {**_ON_DEVICE, **ints("graphId graphExecId")}
 OVERHEAD_COLUMNS: Columns = ints("start end globalTid nameId correlationId overheadType")
 
-# The largest tables of most files, in the order of translation: while one is translated, the next ones are read.
+# While the table on the left is translated, the tables on the right are read. These are the largest tables of most
+# files.
 AHEAD: Mapping[str, Mapping[str, Columns]] = {NVTX: {RUNTIME: RUNTIME_COLUMNS, KERNEL: KERNEL_COLUMNS}}
 
 # --- enumerations, for old files without their tables

@@ -62,7 +62,7 @@ def metadata(export: Export, path: Path) -> Metadata:
         tool=written.get("EXPORT_PRODUCT_NAME") or "NVIDIA Nsight Systems",
         tool_version=written.get("EXPORT_PRODUCT_VERSION"),
         host=_system_facts(export).get("Hostname") or written.get("EXPORT_HOST"),
-        clock=None,  # each session has a clock of its own: two sessions can only be compared in UTC
+        clock=None,  # each session has a separate clock, so two sessions can only be compared in UTC
         origin_utc_ns=_origin_utc_ns(export, written),
         options=options,
     )
@@ -76,7 +76,7 @@ def _facts(export: Export, table: str) -> Iterable[tuple[str, str | None]]:
 def _system_facts(export: Export) -> dict[str, str]:
     if "TARGET_INFO_SYSTEM_ENV" not in export:
         return {}
-    # As bytes, because some of the other values are not text.
+    # Read as bytes, because some of the other values are not text.
     frame = export.frame("TARGET_INFO_SYSTEM_ENV", {"name": "text", "value": "bytes"})
     rows = frame.filter(pl.col("name") == "Hostname").drop_nulls().iter_rows()
     return {name: value.decode("utf-8", "replace") for name, value in rows}
@@ -91,7 +91,8 @@ def _command_line(captured: list[tuple[str, str | None]]) -> str | None:
 
 
 def _origin_utc_ns(export: Export, written: dict[str, str | None]) -> int | None:
-    """Returns the UTC time of 0: the start of the session, unless the export was made with shifted times."""
+    """Returns the UTC time at which the trace's time is 0: the start of the session, unless the export shifted the
+    times."""
     starts = export.frame("TARGET_INFO_SESSION_START_TIME", {"utcEpochNs": "int"})["utcEpochNs"].drop_nulls()
     if not len(starts):
         return None
@@ -104,7 +105,7 @@ def _origin_utc_ns(export: Export, written: dict[str, str | None]) -> int | None
 
 
 def processes(export: Export, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Returns the processes in the file's list, and those that are only in its rows."""
+    """Returns the processes in the file's list, and processes that occur only in its rows."""
     pids = {pid for frame in frames if "pid" in frame.columns for pid in each_once(frame, "pid")} - {None}
     names: dict[int, str | None] = {}
     keys_of: dict[int, set[int]] = {}
@@ -113,7 +114,7 @@ def processes(export: Export, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
         if pid is None:
             continue
         pid &= ID_MASK
-        names.pop(pid, None)  # if a pid is listed twice, the last name and the last place count
+        names.pop(pid, None)  # if a pid is listed twice, its last name and its last position count
         names[pid] = name
         if key is not None and pid in pids:
             keys_of.setdefault(pid, set()).add(key)
@@ -130,7 +131,7 @@ def threads(export: Export, named_threads: pl.DataFrame, frames: Iterable[pl.Dat
     listed = export.frame("ThreadNames", {"nameId": "int", "globalTid": "int"})
     of_system = zip(listed["globalTid"], export.strings.texts(listed["nameId"], "ThreadNames"), strict=True)
     of_program = named_threads.select(pl.col("pid") * PID_UNIT + pl.col("tid"), "name")
-    # The last of several names counts: the system's last name, but the program's first name (reversed).
+    # A later name replaces an earlier name. But of the program's names the first counts, so their order is reversed.
     for key, name in (*of_system, *reversed(of_program.rows())):
         if key is not None:
             key &= THREAD_MASK
@@ -148,7 +149,7 @@ def _of_rank_0(name: list[str | None], **numbers: list[int]) -> pl.DataFrame:
 
 
 def _thread_keys(frame: pl.DataFrame) -> pl.Series:
-    """Returns each pid * PID_UNIT + tid once; faster if all rows are of one process, as usual."""
+    """Returns the distinct values of pid * PID_UNIT + tid. This is faster if all rows are of one process, as usual."""
     if is_one(frame, "pid"):
         pid: int = frame.head(1)["pid"].item()
         return each_once(frame, "tid") + pid * PID_UNIT
@@ -159,7 +160,7 @@ def _thread_keys(frame: pl.DataFrame) -> pl.Series:
 
 
 def devices(export: Export, seen: pl.Series) -> pl.DataFrame:
-    """Returns the GPUs that the file describes, and those that are only in its rows."""
+    """Returns the GPUs that the file describes, and GPUs that occur only in its rows."""
     others = pl.DataFrame({"device_id": seen.drop_nulls().unique().sort()}).with_columns(
         rank=pl.lit(0, dtype=pl.Int32), kind=pl.lit("gpu", dtype=pl.Categorical)
     )

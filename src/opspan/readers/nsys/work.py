@@ -3,8 +3,8 @@
     CUPTI_ACTIVITY_KIND_KERNEL: start, end, deviceId 0, contextId 1, streamId 7, correlationId 214, globalPid,
                                 demangledName -> StringIds, shortName -> StringIds, gridX ...
 
-One call may own many rows (a graph whose nodes are traced), and rows may have no call in the file; the analysis pairs
-them. Rows of the profiler's overhead are flagged, so that they do not count as work of the program.
+One call may own many rows (a graph whose nodes are traced), and rows may have no call in the file. The analysis pairs
+work with calls. Rows of the profiler's overhead are flagged, so that they do not count as work of the program.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _copies(export: Export) -> pl.DataFrame:
     frame = _on_device(export, tables.MEMCPY, tables.MEMCPY_COLUMNS, "memcpy")
     memory = export.memory_kinds()
     device = pl.col("device_id").cast(pl.Int64)
-    # The peer is the one of the two devices that is not the row's own device.
+    # A copy has two devices. The peer is the device that is not the row's `device_id`.
     peer = pl.coalesce(
         pl.when(pl.col("dstDeviceId") != device).then("dstDeviceId"),
         pl.when(pl.col("srcDeviceId") != device).then("srcDeviceId"),
@@ -106,8 +106,8 @@ def _overhead(export: Export, table: str) -> pl.DataFrame:
 
 
 def with_processes(work: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
-    """Fills in the process of work without a globalPid: the only process that has calls, or else ranges; with several,
-    the only process that has a call with the work's correlation id."""
+    """Fills in the process of work without a globalPid. It is the only process that has calls, or else the only process
+    that has ranges. If there are several, it is the only process that has a call with the work's correlation id."""
     if not work["pid"].null_count():
         return work
     for frame in (calls, ranges):

@@ -1,8 +1,8 @@
 """Reads nvprof and the Visual Profiler: SQLite files (.nvvp, .prof, .nvprof, .sql, .sqlite) of every DB version.
 
 A file has CUPTI's activity records, a table for each kind (profile.py). Times are nanoseconds since 1970; the trace's
-times count from the first event. Sessions of the Visual Profiler without data, and nvprof's raw files, are refused with
-an explanation. docs/formats/nvprof.md describes the tables.
+times count from the first event. Sessions of the Visual Profiler without data, and nvprof's raw files, raise an error
+with an explanation. docs/formats/nvprof.md describes the tables.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SESSION = re.compile(rb"\s*(<\?xml[^>]*>\s*)?<session version=")
 
 
 def sniff(path: Path, head: bytes) -> bool:
-    """Returns whether it is a database of nvprof, or a session that the Visual Profiler saved beside a database."""
+    """Returns whether the path is a database of nvprof, or a session that the Visual Profiler saved with a database."""
     if is_sqlite(head):
         return _is_profile(table_names(path))
     return SESSION.match(head) is not None

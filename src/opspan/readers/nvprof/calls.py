@@ -2,8 +2,8 @@
 
     RUNTIME: cbid 211, start, end, processId 29051, threadId -704661760, correlationId 4362, returnValue 0
 
-A call has a number instead of a name (cbids.py), and a signed thread id. The analysis finds the work that a call
-launched by correlation id and process, not by the call's number.
+A call has a number instead of a name (cbids.py), and a signed thread id. The analysis pairs calls and work by
+correlation id and process, and ignores the call's number.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Lists CUPTI's numbers of CUDA's functions ("cbid"): an nvprof file has these numbers instead of names.
 
-Each line has the number of its first name, and names with consecutive numbers. The numbers never change; new functions
-get new numbers. The list is complete up to CUDA 12.9, the last release with nvprof.
+Each line begins with a number. Its first name has this number, and the next names have the numbers after it. The
+numbers never change; new functions get new numbers. The list is complete up to CUDA 12.9, the last release with nvprof.
 """
 
 from __future__ import annotations

@@ -30,16 +30,18 @@ class Profile:
         self._strings = TextTable(strings, Meter(TEXTS, file.bytes, issues), issues)
 
     def frame(self, table: str, columns: Columns) -> pl.DataFrame:
-        """Returns the columns; null if the file lacks the column, without rows if it lacks the table."""
+        """Returns the columns of a table. A missing column is null, and a missing table has no rows."""
         self._read.add(table)
         return self._file.frame(table, columns)
 
     def timed(self, table: str, columns: Columns) -> pl.DataFrame:
-        """Returns the same with start_ns and end_ns, without rows that have no valid start."""
+        """Returns the columns of a table, with start_ns and end_ns instead of start and end. Drops rows without a valid
+        start."""
         return in_time(self.frame(table, columns), table, self.issues)
 
     def texts(self, ids: pl.Series, what: str) -> tuple[pl.Series, pl.Series]:
-        """Returns the distinct texts of a column of text numbers, and the place of each row's text, or null."""
+        """Returns the distinct texts of a column of text numbers, and for each row the index of its text, or null
+        without a text."""
         rows = self._strings.rows(ids.replace(0, None), what)  # 0 means no text
         used = rows.drop_nulls().unique().sort()
         if not len(used):
@@ -52,7 +54,8 @@ class Profile:
         return self._strings.names(ids.replace(0, None), what)
 
     def owners(self, frame: pl.DataFrame, what: str) -> pl.DataFrame:
-        """Returns pid and tid of the rows from objectKind and objectId; null unless they name a process or thread."""
+        """Returns each row's pid and tid from objectKind and objectId. They are null if the object is not a process or
+        thread."""
         blobs = frame["objectId"].drop_nulls().unique()
         # A loop in Python is fast enough, because there is only one blob for each thread.
         pairs = [struct.unpack_from("<II", blob) if len(blob) >= 8 else (None, None) for blob in blobs]
@@ -77,5 +80,5 @@ class Profile:
 
 
 def unsigned(column: str) -> pl.Expr:
-    """Returns a u32 that the file stores as a signed number."""
+    """Returns the unsigned value of a u32 column that the file stores as signed."""
     return pl.col(column) & ID_MASK

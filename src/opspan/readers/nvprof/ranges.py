@@ -3,8 +3,8 @@
     flags 2, timestamp 1583975501698746387, id 181132, objectKind 2, objectId x'7B7100004097EC4C00000000', name 7
     flags 4, timestamp 1583975501698801221, id 181132, objectKind 2, objectId x'7B7100004097EC4C00000000', name 0
 
-docs/labels.md says where each form of label has which field. A thread's id here is the result of pthread_self(), not
-the operating system's id. So the forward thread in a label of opspan matches no row, and is left out.
+docs/labels.md lists the fields of each form of label. A thread's id here is the result of pthread_self(), not the
+operating system's id. So the forward thread in a label of opspan matches no row, and is left out.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def _labels(profile: Profile, events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_types(labels: pl.DataFrame) -> pl.DataFrame:
-    """Demangles the names that torch 0.4 gave to backward nodes: their mangled C++ types."""
+    """Demangles the names of backward nodes in torch 0.4, which are mangled C++ types."""
     name = pl.col("name").cast(pl.String)
     mangled = labels.select(name.filter(name.str.starts_with(MANGLED_NODE)).unique()).to_series().to_list()
     if not mangled:

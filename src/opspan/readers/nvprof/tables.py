@@ -21,7 +21,8 @@ STRING_COLUMNS: Columns = {"_id_": "int", "value": "text"}
 VERSION = "Version"
 VERSION_COLUMNS: Columns = ints("version")
 
-# The process and thread, or device, context and stream of a row: objectId is a blob of three little-endian u32.
+# Kinds of objects. objectId is a blob of three little-endian u32: the process and thread, or the device, context and
+# stream.
 PROCESS, THREAD = 1, 2
 OWNER_COLUMNS: Columns = {"objectKind": "int", "objectId": "bytes"}
 
@@ -43,7 +44,7 @@ CALL_COLUMNS: Columns = ints("cbid start end processId threadId correlationId re
 
 # --- work
 
-# Kernels are in KERNEL with --metrics or --concurrent-kernels off, in CDP_KERNEL if a kernel launched them.
+# With --metrics or --concurrent-kernels off, kernels are in KERNEL. Kernels that a kernel launched are in CDP_KERNEL.
 KERNELS = (activity("CONCURRENT_KERNEL"), activity("KERNEL"), activity("CDP_KERNEL"))
 MEMCPY, PEER_MEMCPY = activity("MEMCPY"), activity("MEMCPY2")
 MEMSET = activity("MEMSET")
@@ -51,7 +52,7 @@ SYNC = activity("SYNCHRONIZATION")
 OVERHEAD = activity("OVERHEAD")
 
 _ON_DEVICE: dict[str, Type] = {**ints("start end contextId streamId correlationId"), "deviceId": "int32"}
-_OF_GRAPH = ints("graphNodeId graphId")  # 0: none
+_OF_GRAPH = ints("graphNodeId graphId")  # 0 means no graph
 KERNEL_COLUMNS: Columns = {
     **_ON_DEVICE,
     **_OF_GRAPH,

@@ -89,7 +89,7 @@ def contexts(profile: Profile) -> pl.DataFrame:
 
 
 def devices(profile: Profile, seen: pl.Series, contexts: pl.DataFrame) -> pl.DataFrame:
-    """Returns the GPUs that the file describes, and those that are only in its rows."""
+    """Returns the GPUs that the file describes, and GPUs that occur only in its rows."""
     frame = profile.frame(tables.DEVICE, tables.DEVICE_COLUMNS)
     frame = frame.with_columns(profile.names(frame["name"], tables.DEVICE).alias("name"))
     frame = frame.drop_nulls("id").unique("id", keep="first")
@@ -115,7 +115,7 @@ def devices(profile: Profile, seen: pl.Series, contexts: pl.DataFrame) -> pl.Dat
 
 
 def _attributes(profile: Profile, contexts: pl.DataFrame, device_ids: pl.Series) -> pl.Series:
-    """Returns contexts and streams of each device as JSON, because no table has a place for them."""
+    """Returns contexts and streams of each device as JSON, because no table has columns for them."""
     streams = profile.frame(tables.STREAM, tables.STREAM_COLUMNS).drop_nulls("contextId")
     of_context = streams.partition_by("contextId", as_dict=True, include_key=False)
     written: dict[int | None, list[dict[str, Any]]] = {}

@@ -2,8 +2,9 @@
 
     CONCURRENT_KERNEL: start, end, deviceId 0, contextId 1, streamId 7, correlationId 4362, name -> StringTable, ...
 
-Names of kernels are mangled, and are demangled here; a name that cannot be demangled stays as it is. Rows have no
-process: they belong to the file's only process. Work may have no call in the file; the analysis pairs them.
+Names of kernels are mangled, and are demangled here. A name that cannot be demangled stays as it is. Rows have no
+process, so they belong to the file's only process. The analysis pairs work with calls. Work may have no call in the
+file.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from opspan.tables.schema import WORK_KIND, conform
 
 
 def read(profile: Profile, pid: int | None, contexts: pl.DataFrame) -> pl.DataFrame:
-    """`pid`: the file's only process; None if it has several. `contexts`: from target.contexts."""
+    """Reads the table work. `pid`: the file's only process, or None if it has several. `contexts`: from
+    target.contexts."""
     parts = [
         *(_kernels(profile, table) for table in tables.KERNELS),
         _copies(profile, tables.MEMCPY, tables.MEMCPY_COLUMNS),
@@ -56,7 +58,7 @@ def _kernels(profile: Profile, table: str) -> pl.DataFrame:
 
 def _copies(profile: Profile, table: str, columns: Columns) -> pl.DataFrame:
     frame = _on_device(profile, table, columns, "memcpy")
-    if "srcDeviceId" in columns:  # the peer is the one of the two devices that is not the row's own device
+    if "srcDeviceId" in columns:  # a copy has two devices, and the peer is the device that is not its `device_id`
         peer = pl.coalesce(
             pl.when(pl.col("dstDeviceId") != pl.col("device_id")).then("dstDeviceId"),
             pl.when(pl.col("srcDeviceId") != pl.col("device_id")).then("srcDeviceId"),

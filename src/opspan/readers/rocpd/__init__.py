@@ -1,6 +1,7 @@
 """Reads AMD's rocpd files: SQLite of rocprofv3 and rocprof-sys (schema 3), and of rocmProfileData (RPD, schema 2).
 
-The two forms only share a prefix: rocprof.py and rpd.py read one form each. docs/formats/rocpd.md has the tables.
+The two forms share only the prefix of their tables. rocprof.py reads schema 3, and rpd.py reads schema 2.
+docs/formats/rocpd.md has the tables.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ DESCRIPTIONS = re.compile("rocpd_info_.*|rocpd_track|rocpd_metadata|sqlite_.*")
 
 
 def base_name(table: str) -> str:
-    """Returns the name without the suffix of the run, of which a file may have several."""
+    """Returns the name without the suffix of the run. A file may have several runs."""
     match = _SUFFIXED.fullmatch(table)
     return match[1] if match else table
 
@@ -37,18 +37,19 @@ class RocpdDatabase:
             self._tables.setdefault(base_name(table), []).append(table)
 
     def ahead(self, table: str, columns: Mapping[str, Type]) -> None:
-        """Starts to read a table in the background, for a later `frame`."""
+        """Starts to read a table in the background, for a later call of `frame`."""
         for name in self._tables.get(table, []):
             self._file.ahead(name, columns)
 
     def frame(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
-        """Returns the columns of all tables of that base name, without rows if there are none."""
+        """Returns the rows of all tables with that base name. Without such a table there are no rows."""
         self._read.add(table)
         parts = [self._file.frame(name, columns) for name in self._tables.get(table, [table])]
         return parts[0] if len(parts) == 1 else pl.concat(parts)
 
     def timed(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
-        """Returns the same with start_ns and end_ns instead of start and end, without rows that have no valid start."""
+        """Returns the columns of a table, with start_ns and end_ns instead of start and end. Drops rows without a valid
+        start."""
         return in_time(self.frame(table, columns), table, self.issues)
 
     def skip_the_rest(self) -> None:

@@ -1,4 +1,4 @@
-"""Reads the form of rocprofv3 and rocprof-sys (schema 3): each run has tables of its own, with its suffix and guid.
+"""Reads the form of rocprofv3 and rocprof-sys (schema 3): each run has separate tables, with the run's suffix.
 
     rocpd_region           an interval on a thread: a call, or a marker (roctx), as the category of its event says
     rocpd_kernel_dispatch, rocpd_memory_copy, rocpd_memory_allocate
@@ -64,7 +64,8 @@ class RunTables:
         return self.database.frame(table, {**keys, **columns}).unique(["guid", "id"], keep="first", maintain_order=True)
 
     def rows(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
-        """Returns timed rows with the system's pid and tid, the category, and the stack id that pairs call and work."""
+        """Returns timed rows with the system's pid and tid, the category, and the stack id, which is the same for a
+        call and its work."""
         frame = self.database.timed(table, columns)
         frame = self.look_up(frame, "event_id", self.events, {"category_id": "category_id", "stack_id": "stack_id"})
         frame = self.look_up(frame, "category_id", self.strings, {"string": "category"})
@@ -77,7 +78,7 @@ class RunTables:
         return self.database.written.join(frame, rows, ["guid", number])
 
     def gpu(self, frame: pl.DataFrame, number: str, name: str) -> pl.DataFrame:
-        """Adds the GPU's number among GPUs; null if the agent is not a GPU."""
+        """Adds the GPU's number, counted among GPUs only; null if the agent is not a GPU."""
         gpus = self.agents.filter(_col("type") == "GPU").with_columns(_col("type_index").cast(pl.Int32, strict=False))
         return self.look_up(frame, number, gpus, {"type_index": name})
 
@@ -117,7 +118,8 @@ def read(database: RocpdDatabase, path: Path) -> Tables:
 
 
 def _told(run: RunTables) -> dict[int, Told]:
-    """Returns the ranks from the launchers' variables. Reads no others, because the environment holds secrets."""
+    """Returns the ranks from the launchers' variables. Reads no other variables, because the environment holds
+    secrets."""
     variables = {name: _col("environment").str.json_path_match(f"$.{name}") for name in sorted(VARIABLES)}
     told: dict[int, set[Told]] = {}
     for pid, *values in run.processes.drop_nulls("pid").select("pid", **variables).iter_rows():
@@ -128,7 +130,7 @@ def _told(run: RunTables) -> dict[int, Told]:
 
 
 def _ranges(markers: pl.DataFrame) -> pl.DataFrame:
-    # The region has the name of the roctx function; newer versions have its text in extdata.
+    # The region's name is the name of a roctx function. In newer versions extdata has the marker's text.
     text = markers.select(pl.coalesce(_col("extdata").str.json_path_match("$.message"), "name")).to_series()
     labels = labelled(text)
     no_length = (_col("end_ns") == _col("start_ns")) & _col("name").str.contains("(?i)mark")

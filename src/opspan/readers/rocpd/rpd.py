@@ -33,7 +33,7 @@ TASK = "Task"  # a task of a graph: a kernel, if it has a description
 STRING: dict[str, Type] = {"id": "int", "string": "text"}
 API: dict[str, Type] = dict.fromkeys(("id", "pid", "tid", "start", "end", "apiName_id", "args_id"), "int")
 OP: dict[str, Type] = dict.fromkeys(("id", "gpuId", "queueId", "start", "end", "description_id", "opType_id"), "int")
-# Columns with numbers as text; empty without a number.
+# These columns hold numbers as text. The text is empty if there is no number.
 TEXT_NUMBERS = ("seq", "op_id")
 AUTOGRAD: dict[str, Type] = {"api_ptr_id": "int", "autogradName_id": "int"}
 AUTOGRAD |= dict.fromkeys((*TEXT_NUMBERS, "sizes", "input_op_ids"), "text")

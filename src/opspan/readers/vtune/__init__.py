@@ -1,7 +1,8 @@
-"""Reads VTune: result folders, their .vtune or .amplxe file, their database, zip and tar files of one; interval CSVs.
+"""Reads VTune's results and interval CSVs. The path of a result is its folder, its .vtune or .amplxe file, its
+database, or a zip or tar file of it.
 
-A finalised result is an SQLite database (database.py) with files around it (result_files.py). intervals.py reads back
-the CSVs that opspan exports for VTune. The sums that `vtune -report` prints are not traces: reports.py reads them.
+A finalised result is an SQLite database (database.py) with files around it (result_files.py). intervals.py reads the
+CSVs that opspan exports for VTune. The sums that `vtune -report` prints are not traces: reports.py reads them.
 docs/formats/vtune.md describes the tables.
 """
 
@@ -52,7 +53,8 @@ def is_report(path: Path, head: bytes) -> bool:
 
 
 def _begins_as_report(path: Path) -> bool:
-    from opspan.readers.vtune import reports  # compiling its patterns takes longer than reading many results
+    # Imported only here, because compiling its patterns takes longer than reading many results.
+    from opspan.readers.vtune import reports
 
     return reports.is_report(path)
 
@@ -102,7 +104,7 @@ def _translate(database: ResultDatabase, files: ResultFiles, issues: Issues) -> 
         events, making = ranges.begin(database, beside)
         counters_of_all = pl.concat([counters.read(database), counted], how="diagonal")
         frames = {"ranges": events, "counters": counters_of_all, "samples": sampled}
-        # Without a clock of the machine, times count from the first event.
+        # If the result has no clock of the machine, times count from the first event.
         clock = database.clock() or ResultClock(None, first_ns(frames.values(), EPOCH_NS))
         is_task = ~pl.col("is_mark") & ~pl.col("is_async")
         target.note_no_tasks(database, files, int(events.select(is_task.sum()).item()))
@@ -117,7 +119,7 @@ def _translate(database: ResultDatabase, files: ResultFiles, issues: Issues) -> 
 
 
 def _count_containers(files: ResultFiles, issues: Issues) -> None:
-    """Counts the rows of containers of events that were not read; containers whose names begin with _ are caches."""
+    """Counts the rows of unread containers of events, as an issue. Containers whose names begin with _ are caches."""
     names = {folder.name: folder for folder in files.containers if not folder.name.startswith("_")}
     skipped = {
         name: rows

@@ -1,8 +1,8 @@
 """Unpacks the needed files of a result in a zip or tar file into a temporary folder.
 
-Only members with one of a few known paths within a result are unpacked, to the same paths, so that no archive decides
-where a file is written. Links are never followed. How much is unpacked, how much of a compressed tar is skipped, and
-the numbers of results and members are limited (formats/budget.py).
+Only members with known paths within a result are unpacked, and to the same paths. So an archive cannot choose where a
+file is written. Links are never followed. formats/budget.py limits the unpacked bytes, the skipped bytes of a
+compressed tar, and the numbers of results and members.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ IN_DATABASE = "sqlite-db/dicer.db"
 
 # Exceptions that Python's archive modules raise for a damaged archive.
 FAILURES = (
-    *compressed.FAILURES,  # has ValueError, and so UnicodeDecodeError
+    *compressed.FAILURES,  # includes ValueError, and so its subclass UnicodeDecodeError
     tarfile.TarError,
     zipfile.BadZipFile,
     struct.error,
     OverflowError,
-    RuntimeError,  # an encrypted zip; its subclass NotImplementedError: an unknown kind of compression
+    RuntimeError,  # an encrypted zip, or an unknown compression (NotImplementedError, a subclass)
 )
 Member = tuple[str, IO[bytes]]
 
@@ -63,7 +63,7 @@ def holds_result(path: Path, head: bytes) -> bool:
         with closing(_names(path, head)) as names:
             return any(INSIDE.search(name) for name, _ in zip(names, range(SNIFFED_MEMBERS), strict=False))
     except TooLarge:
-        return head.startswith(ZIP)  # only this reader takes zip files, so reading it raises the error
+        return head.startswith(ZIP)  # no other reader takes zip files, and reading the file raises the error
     except FAILURES:
         return False
 
@@ -91,7 +91,7 @@ def unpack(path: Path, head: bytes, folder: Path) -> Path:
         raise ReadError(f"{path} is an archive that cannot be read ({why}); copy or pack it again") from error
     results = {name: root for name, root in roots.items() if (root / IN_DATABASE).is_file()}
     if not results and len(roots) == 1:
-        results = roots  # not finalised: looking for the database raises the error
+        results = roots  # not finalised: the later search for the database raises the error
     if len(results) != 1:
         listed = printable.listed([name.rstrip("/") or "." for name in sorted(results or roots)], most=3)
         has = f"{len(results)} results ({listed})" if results else "no result of VTune with a database"
@@ -112,7 +112,7 @@ def _names(path: Path, head: bytes) -> Generator[str]:
 
 
 def _members(path: Path, head: bytes) -> Generator[Member]:
-    """Yields the regular files of the archive. Each must be read before the next is requested."""
+    """Yields the regular files of the archive. The caller must read each file before it requests the next file."""
     if head.startswith(ZIP):
         with _zip(path) as archive:
             for info in archive.infolist():
@@ -139,11 +139,11 @@ def _zip(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _unpack_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]:
-    """Returns a stream of the member's content that unpacks only as much as is read. For bzip2 and LZMA, Python's own
-    zipfile unpacks all that a chunk of input contains: gigabytes from some kilobytes."""
+    """Returns a stream that unpacks only as much of the member as is read. Python's own zipfile does not do this for
+    bzip2 and LZMA, and may unpack gigabytes from some kilobytes of input."""
     if info.compress_type not in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
         return archive.open(info)
-    stored = copy.copy(info)  # claims to be uncompressed, to read the member's raw bytes
+    stored = copy.copy(info)  # a copy that is marked as uncompressed gives the member's raw bytes
     stored.compress_type, stored.file_size = zipfile.ZIP_STORED, info.compress_size
     del stored.CRC
     raw = archive.open(stored)
@@ -165,7 +165,7 @@ class _StreamChain(io.RawIOBase):
 
 @contextmanager
 def _tar(path: Path, head: bytes) -> Iterator[tarfile.TarFile]:
-    # Mode "r|" reads a tar only forwards, so that it need not be unpacked as a whole first.
+    # Mode "r|" reads a tar only forwards, so that the whole tar need not be unpacked first.
     with (
         closing(opened(path, head)) as stream,
         tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r|") as tar,
@@ -174,7 +174,7 @@ def _tar(path: Path, head: bytes) -> Iterator[tarfile.TarFile]:
 
 
 def _write(stream: IO[bytes], file: Path) -> Iterator[int]:
-    """Writes the stream, and yields the size of each part before writing it. Keeps a file that is already there."""
+    """Writes the stream, and yields the size of each part before writing it. Does not overwrite an existing file."""
     if file.exists():
         return
     file.parent.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-"""Reads the rows that a result stores outside SQLite: a folder for each table, with files of records of one length.
+"""Reads the rows that a result stores outside SQLite: a folder for each table, with files of fixed-length records.
 
     pmu_data/container.metadata   <entry path="end_tsc" size="394"><indexFields><field path="dd_sample"/>...
     pmu_data/end_tsc/0            the entry's own value, u64; index fields, i32 each; int64Fields; doubleFields
@@ -36,7 +36,7 @@ ALIGNED = 8
 class RecordField(NamedTuple):
     dtype: Dtype
     bytes: int
-    at: int  # its offset in a record
+    at: int  # offset of the field in a record
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class ContainerEntry:
 
 
 def read(folder: Path, columns: tuple[str, ...], issues: Issues) -> pl.DataFrame | None:
-    """Returns the columns of all records as int64 (an index 0 is null); None if an entry lacks one of them."""
+    """Returns the columns of all records as int64 (an index 0 is null); None if an entry lacks one of the columns."""
     parts = []
     for entry in entries(folder, issues):
         if not set(columns) <= set(entry.fields):
@@ -112,8 +112,8 @@ def _entry(folder: Path, node: ElementTree.Element) -> ContainerEntry | None:
 
 
 def _column(raw: bytes, name: str, field: RecordField, record_bytes: int) -> pl.Series:
-    # Reads all bytes from the first such field on as an array of its type. The size of a record is a multiple of the
-    # field's size, so every n-th element is the field.
+    # Reads the bytes from the first occurrence of the field on, as an array of the field's type. The size of a record
+    # is a multiple of the field's size, so every n-th element is the field.
     count = (len(raw) - field.at) // field.bytes
     blob = pl.Series(name, [raw[field.at : field.at + count * field.bytes]])
     fields = blob.bin.reinterpret(dtype=pl.Array(field.dtype, count), endianness="little").explode()

@@ -5,8 +5,8 @@ Times are ticks of 100 picoseconds since the beginning of 2008, UTC, on any proc
     start_tsc 4041035591946616600 -> 1603249159.194661660 s since 1970
 
 dd_marker_info has one moment on two clocks: utc_time 16032491590365820 (in units of 100 ns since 1970), sys_tsc
-4016591910821464 (in units of 1 / sys_frequency s). On Linux sys_tsc is CLOCK_MONOTONIC_RAW in ns, and so are the times
-of the trace; else times count from the first event.
+4016591910821464 (in units of 1 / sys_frequency s). On Linux sys_tsc is CLOCK_MONOTONIC_RAW in ns, and the trace uses
+this clock. Otherwise times count from the first event.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TICKS_OF_NS = 10
 NS_OF_UTC = 100
 NANOSECONDS = 1_000_000_000
 MONOTONIC = "CLOCK_MONOTONIC_RAW"
-_SMALL = 1_000  # rows; larger tables are not cached, because they take memory and few are read twice
+_SMALL = 1_000  # rows; larger tables are not cached, because they take memory and are rarely read again
 
 
 @dataclass(frozen=True)
@@ -46,8 +46,9 @@ class ResultDatabase:
         self.written = Meter(TEXTS, file.bytes, issues)
         self._file = file
         self._read: set[str] = set()
-        self._domains: tuple[pl.DataFrame, pl.DataFrame] | None = None  # names as in the file, and as shown
-        self._sound: dict[str, tuple[Columns, pl.DataFrame]] = {}  # small tables that caused no issue
+        self._domains: tuple[pl.DataFrame, pl.DataFrame] | None = None  # names in the file, and names to show
+        # Cache of small tables that were read without an issue.
+        self._sound: dict[str, tuple[Columns, pl.DataFrame]] = {}
         for table, columns in ((tables.TASKS, tables.INSTANCE_COLUMNS), (tables.TASK, tables.DETAILS_COLUMNS)):
             file.ahead(table, columns)  # the largest tables of most files
         self._stated = self._stated_targets()
@@ -65,7 +66,7 @@ class ResultDatabase:
         return table in self._file.tables
 
     def frame(self, table: str, columns: Columns) -> pl.DataFrame:
-        """Returns the columns; null if the file lacks the column, without rows if it lacks the table."""
+        """Returns the columns of a table. A missing column is null, and a missing table has no rows."""
         self._read.add(table)
         known, frame = self._sound.get(table, (None, None))
         if frame is not None and known == columns:
@@ -77,7 +78,7 @@ class ResultDatabase:
         return frame
 
     def rows(self, table: str, columns: Columns) -> pl.DataFrame:
-        """Returns the same for a table that others refer to, with each row id once."""
+        """Returns the columns of a table that other tables refer to. Each row id occurs once."""
         frame = self.frame(table, columns)
         return once(frame.drop_nulls(ROWID) if frame[ROWID].null_count() else frame, ROWID)
 
@@ -89,7 +90,8 @@ class ResultDatabase:
     def follow(
         self, frame: pl.DataFrame, of: str, column: str, columns: Columns, *known: str, named: str | None = None
     ) -> pl.DataFrame:
-        """Adds columns of the table that the frame's column refers to. In the file that column is `of.named`."""
+        """Adds columns of the table that the frame's column refers to. `of` and `named`: the table and name of that
+        column in the file."""
         to = self.target(of, named or column, *known)
         rows = self.rows(to, columns)
         if not (set(columns) - {ROWID}) & set(self._file.columns(to)):
@@ -117,8 +119,8 @@ class ResultDatabase:
         return events.hstack(self.owners(bands, table))
 
     def aggregates(self, view: str) -> pl.DataFrame:
-        """Returns the rows of the two tables under a view: attr, count, duration, pid, tid and the times of their band.
-        Does not read the view itself, because with a damaged band it would join all rows with all."""
+        """Returns attr, count, duration, pid, tid and times of a view's rows. Joins the view's two tables itself,
+        because the view would join every row with every other row if a band is damaged."""
         of_data, of_bands = tables.data(view), tables.bands(view)
         self._read.add(view)
         data = self.rows(of_data, tables.DATA_COLUMNS).sort(ROWID)
@@ -134,18 +136,18 @@ class ResultDatabase:
     # --- processes and threads
 
     def owners(self, bands: pl.Series, what: str) -> pl.DataFrame:
-        """Returns pid and tid by row ids of dd_band; null if the band has no thread."""
+        """Returns pid and tid for row ids of dd_band; null if the band has no thread."""
         frame = self.look_up(bands.rename("band").to_frame(), "band", self._bands, f"{what}.__bucket_idx", tables.BAND)
         return self.of_threads(frame["dd_thread"], f"{tables.BAND}.dd_thread")
 
     def of_threads(self, threads: pl.Series, what: str) -> pl.DataFrame:
-        """Returns pid and tid by row ids of dd_thread."""
+        """Returns pid and tid for row ids of dd_thread."""
         frame = threads.rename("thread").to_frame()
         return self.look_up(frame, "thread", self._known_threads, what, tables.THREAD).drop("thread")
 
     @cached_property
     def pids(self) -> pl.Series:
-        """The processes that are not VTune's own, or all if there are no others."""
+        """The pids of the program, without VTune's own processes; all pids if the file has only VTune's."""
         own = self.threads.filter(pl.col("ignored") == 1)["process"]
         ours = self.threads.filter(pl.col("ignored").is_null() | (pl.col("ignored") != 1))["process"]
         tools = own.filter(~own.is_in(ours.implode()))
@@ -158,7 +160,8 @@ class ResultDatabase:
         return self.rows(table, tables.NAME_COLUMNS)
 
     def domains(self) -> pl.DataFrame:
-        """Returns row ids and names: VTune's own names without their prefix, and null for no domain."""
+        """Returns row ids and names of domains. VTune's own names lose their prefix. The name that means no domain
+        becomes null."""
         names = self.names(tables.DOMAIN)
         if self._domains is None or self._domains[0] is not names:
             plain = pl.when(pl.col("name") != tables.NO_DOMAIN).then(builtin("name"))
@@ -181,7 +184,7 @@ class ResultDatabase:
     # --- the file's lists of references and event tables
 
     def _stated_targets(self) -> dict[str, str]:
-        """Returns 'table.column' -> the table that it refers to, if the file has that table."""
+        """Maps 'table.column' to the table that the column refers to, if the file has that table."""
         stated = self.frame(tables.REFERENCES, tables.REFERENCES_COLUMNS).drop_nulls().iter_rows()
         return {column: table for column, table in stated if self.has(table)}
 

@@ -1,10 +1,10 @@
-"""Reads VTune's interval import: a CSV that VTune shows as tasks and frames. opspan writes it in views.
+"""Reads CSVs of intervals, which VTune imports as tasks and frames. opspan writes such files.
 
     out-hostname-node7.csv:  name,start_tsc.UTC,end_tsc,pid,tid
                              aten::mm,2026-01-02 03:04:05.000000678,2026-01-02 03:04:05.000001678,812,815
 
-A row with a tid is a task, a row without is a frame. Times are UTC or ns of CLOCK_MONOTONIC_RAW; other clocks are
-refused, because the file does not say the length of their ticks.
+A row with a tid is a task, and a row without a tid is a frame. Times are UTC or ns of CLOCK_MONOTONIC_RAW. Any other
+clock is an error, because the file does not give the length of its ticks.
 """
 
 from __future__ import annotations

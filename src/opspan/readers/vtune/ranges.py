@@ -3,8 +3,8 @@
     task_data: start_tsc, end_tsc, attr 1, __bucket_idx 44
     dd_task 1: type 1, parameter NULL       dd_task_type 1: 'aten::mm, seq = 3', domain 4       dd_domain 4: 'PyTorch'
 
-VTune stores no task ids, parents or relations; the analysis nests tasks. No known file has metadata of a task; it would
-be in dd_task.parameter, so the fields of a label are searched there in any form.
+VTune stores no task ids, parents or relations; the analysis nests tasks. No known file has metadata of a task. But such
+metadata would be in dd_task.parameter, so this module searches dd_task.parameter for the fields of labels in any form.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from opspan.readers.vtune import tables
 from opspan.readers.vtune.database import ResultDatabase, builtin
 from opspan.tables.schema import KIND
 
-# The columns of all parts, before their labels are parsed.
+# Columns of tasks, frames, regions and markers, before their labels are parsed.
 _PART = {
     **dict.fromkeys(("pid", "tid", "start_ns", "end_ns"), pl.Int64),
     "label": pl.String,
@@ -35,7 +35,8 @@ _NOTHING = pl.Series([None], dtype=pl.String)
 
 
 def begin(database: ResultDatabase, beside: Executor) -> tuple[pl.DataFrame, Future[pl.DataFrame]]:
-    """Returns the ranges with unparsed labels, and the table ranges, which `beside` makes meanwhile."""
+    """Returns the ranges with unparsed labels, and a future of the table ranges, which `beside` makes in the
+    background."""
     tasks = _cast(_of_types(database, tables.TASKS, tables.TASK, tables.TASK_TYPE))
     fields = beside.submit(_label_fields, tasks)  # most ranges are tasks
     parts = [_frames(database), _regions(database), *(_markers(database, table) for table in tables.MARKERS)]
@@ -74,7 +75,7 @@ def _frames(database: ResultDatabase) -> pl.DataFrame:
 
 
 def _regions(database: ResultDatabase) -> pl.DataFrame:
-    """Returns the regions. A region gets the name of its domain, or without a domain that of its type."""
+    """Returns the regions. A region gets the name of its domain, or the name of its type if it has no domain."""
     rows = database.instances(tables.REGIONS)
     of, column = tables.REGIONS, "attr"
     if database.target(of, column, tables.REGION_INSTANCE, tables.REGION) == tables.REGION:
@@ -102,7 +103,7 @@ def _markers(database: ResultDatabase, table: str) -> pl.DataFrame:
 
 
 def _part(rows: pl.DataFrame, label: str, **others: pl.Expr | str) -> pl.DataFrame:
-    """Returns the columns of _PART. The column `label` of the rows has the label."""
+    """Returns the columns of _PART. `label` is the column of `rows` that has the label."""
     nothing = {name: pl.lit(None) for name in ("category", "parameter", "payload_json")}
     return rows.select(
         *("pid", "tid", "start_ns", "end_ns"),
@@ -144,11 +145,13 @@ def _label_fields(frame: pl.DataFrame) -> pl.DataFrame:
     labels = parse_labels(frame["label"] if may_be.all() else frame["label"].zip_with(may_be, _NOTHING))
     kind = labels["kind"].fill_null(0)
     plain = frame["label"].cast(pl.Categorical)
-    # With a label apart from the name, the name is only a name, even if it looks like a label; its kind is guessed.
+    # If the parameter has the label, the name is not parsed, even if it looks like a label. The range's kind is still
+    # guessed from the name.
     if beside.any():
         of_others = pl.when(~pl.lit(beside)).then(pl.all())
         labels = labels.clear(1) if beside.all() else labels.with_columns(of_others)
-    # A label of opspan without the field means the main thread, so that there are fewer distinct names.
+    # A text label of opspan leaves out the forward thread if it is the main thread, so that there are fewer distinct
+    # names.
     is_main = is_own & (kind == int(Kind.BACKWARD)) & ~beside
     main = frame["pid"].zip_with(is_main, _NOTHING.cast(pl.Int64)) if is_main.any() else None
     payload = native.json_objects(parameters, THREADS)
@@ -166,7 +169,8 @@ def _label_fields(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _first(*columns: pl.Series | None) -> pl.Series:
-    """Returns each row's value from the first column that has one. Faster than pl.coalesce for full columns."""
+    """Returns each row's value from the first column that has one. This is faster than pl.coalesce for columns without
+    nulls."""
     first, *others = (column for column in columns if column is not None)
     for other in others:
         if not first.null_count():

@@ -13,8 +13,8 @@
     Collection and Platform Info                         a title, underlined (before 2019)
     ----------------------------
 
-In a summary a table ends after its last row. Any other report is one table up to its end, even with empty lines between
-its rows, as between the lines of a source file or the blocks of a call graph. Any other line is a note.
+In a summary a table ends after its last row. In any other report the table lasts to the end, even if empty lines
+separate its rows, as in the lines of a source file or the blocks of a call graph. All other lines are notes.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ PARAMETER = "Parameter"
 RECOMMENDED = "Recommendations"
 # Some versions print the system's name with all lines of /etc/os-release.
 OS_RELEASE = re.compile(r"[A-Z][A-Z0-9_]*=")
-DEEPEST = 64  # most levels of titles; the section of a figure has all titles above it
-FAR = 100  # most lines without a row within a table of a summary
+DEEPEST = 64  # limit on levels of titles, because a figure's section holds all titles above it
+FAR = 100  # limit on lines between two rows of a table in a summary
 
 
 @dataclass
@@ -72,7 +72,7 @@ def parse(lines: list[str]) -> Text:
 
 
 class _Columns:
-    """The places of the columns of a table, from the dashes under its titles."""
+    """The positions of a table's columns, from the dashes under their titles."""
 
     def __init__(self, rule: str) -> None:
         self.spans = [match.span() for match in re.finditer(r"-+", rule)]
@@ -89,11 +89,12 @@ class _Columns:
             # A cell that is wider than VTune expected moves the cells after it.
             return parts if len(parts) == len(self.spans) > 2 and not line[: self.indent].strip() else None
         first, *others = (line[begin:end] for begin, end in self._ends)
-        return [first.rstrip(), *(cell.strip() for cell in others)]  # the indentation of the first cell is the depth
+        # Keeps the indentation of the first cell, because it is the row's depth.
+        return [first.rstrip(), *(cell.strip() for cell in others)]
 
     def is_row(self, line: str, printed: int) -> bool:
-        """Returns whether a line is certainly a row: printed as wide as the table, or with two cells; and the text in
-        each column begins or ends where its dashes begin or end."""
+        """Returns whether a line is certainly a row. A row is as wide as the table or has two cells, and the text in
+        each column begins or ends where the column's dashes begin or end."""
         cells = self.cells(line)
         if cells is None or (printed <= self.spans[-1][0] and sum(map(bool, cells)) < min(2, len(cells))):
             return False
@@ -135,14 +136,14 @@ class _Parser:
         )
 
     def _is_table(self, place: int, in_summary: bool | None = None) -> bool:
-        """Returns whether this line has titles, and the next line their dashes."""
+        """Returns whether this line has titles, and the next line has their dashes."""
         if not self._is_rule(place + 1) or self._is_rule(place):
             return False
         columns = _Columns(self._lines[place + 1])
         titles = columns.cells(self._lines[place])
         if titles is None or not all(titles):
             return False
-        # One title over one rule begins a section, unless the title is a grouping of VTune.
+        # A single title with dashes below it begins a section, unless the title is a grouping of VTune.
         is_summary = self._is_summary if in_summary is None else in_summary
         return len(titles) > 1 or (titles[0].strip() in words.KEYS and not is_summary)
 
@@ -265,7 +266,7 @@ class _Parser:
             self._path.append((indent, name))
 
     def _leave(self, indent: int) -> None:
-        """Ends the titles that are not further left than this line."""
+        """Ends the sections whose titles are indented at least as much as this line."""
         while self._path and self._path[-1][0] >= indent:
             self._path.pop()
 
@@ -273,7 +274,7 @@ class _Parser:
         return " / ".join(name for _, name in self._path) or None
 
     def _has_more(self, indent: int) -> bool:
-        """Returns whether the next line (advice does not count) is within this line, or begins a table."""
+        """Returns whether the next line is indented more than this line, or begins a table. Skips advice."""
         for place in range(self._at + 1, len(self._lines)):
             line = self._lines[place]
             if line and not ADVICE.match(line):

@@ -49,7 +49,7 @@ FIGURES = re.compile(
     r"|Back-End Bound|Thread Oversubscription|Wait Time with poor|OpenMP Analysis|Microarchitecture Usage"
     r"|GPU (?:Time, %|Stack|Utilization)|EU Array|XVE Array"
 )
-# Other programs print an elapsed time too, but only in VTune's summary CPU Time is within it.
+# Other programs print an elapsed time too, but only VTune's summary has CPU Time indented below it.
 ELAPSED, WITHIN_ELAPSED = "Elapsed Time", "CPU Time"
 
 

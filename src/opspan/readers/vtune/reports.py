@@ -43,8 +43,8 @@ HEADER = re.compile(
 )
 ONE_COLUMN = re.compile(rf'"?(?:{KEY})"?\s*')
 OTHER_DELIMITERS = "\t;|^,"
-LINE_END = re.compile(r"\r\n|\r|\n")  # no other line ends of Unicode, because names may contain them
-# VTune expects that a terminal overwrites its progress, so that it is in front of the next output.
+LINE_END = re.compile(r"\r\n|\r|\n")  # without Unicode's other line ends, because names may contain them
+# A terminal overwrites VTune's progress. In a file, the progress remains in front of the next output.
 PROGRESS = re.compile(
     r"(?:(?:vtune|amplxe(?:-cl)?): )?Executing actions +\d+ %(?: \S+)*(?: {2,}|[ \t]*$)", re.MULTILINE
 )
@@ -124,7 +124,7 @@ def _lines(text: str) -> tuple[list[str], bool]:
 
 
 def _of_text(path: Path, text: Text, is_tools: bool) -> VtuneReport | None:
-    """Returns None if the text has neither a table nor figures of VTune."""
+    """Returns the report, or None if the text has neither a table nor figures of VTune."""
     _bound(path, text.tables, max((len(table.titles) for table in text.tables), default=0))
     has_tables = any(is_vtunes(table.titles, is_tools=is_tools) for table in text.tables)
     if not has_tables and not (text.is_summary and (text.facts or text.tables)):
@@ -150,7 +150,7 @@ def _melt(frame: pl.DataFrame, section: str | None) -> pl.DataFrame:
     long = frame.unpivot(index=key, variable_name="metric", value_name="text").rename({key: "name"})
     long = long.with_columns(
         pl.col("name", "text").cast(pl.String).str.strip_chars()
-    )  # a table without other columns is null
+    )  # `text` has the type Null if the table has only one column
     return _with_values(long.with_columns(section=pl.lit(section, dtype=pl.String)))
 
 
@@ -170,7 +170,7 @@ def _with_values(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_csv(path: Path, lines: list[str], is_tools: bool) -> VtuneReport | None:
-    """Returns the tables in CSV. Each line of titles begins another table; None without such a line."""
+    """Returns the tables in CSV. Each line of titles begins a table. Returns None without such a line."""
     heads = list(_headers(lines, is_tools))
     if not heads:
         return None

@@ -113,7 +113,7 @@ def _facts(folder: Path, issues: Issues) -> dict[str, str]:
 
 
 def _collector(folder: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Returns the collector's options, and the program that it ran with arguments."""
+    """Returns the collector's options, and the program with its arguments."""
     options: list[str] = []
     command: tuple[str, ...] = ()
     for file in sorted(folder.glob("config/*.options")):

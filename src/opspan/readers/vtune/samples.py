@@ -6,7 +6,7 @@
     attr -> dd_sample -> dd_callsite -> its parent ...; -> dd_code_location -> ... -> dd_function
 
 A callsite that is a loop is left out if it has a parent, because the parent is the loop's function. If the tool only
-counted events, there is one row for each event and the whole run: these rows become counters.
+counted events, each event has one row for the whole run. These rows become counters.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from opspan.readers.vtune import containers, tables
 from opspan.readers.vtune.database import TICKS_OF_NS, ResultDatabase, timed
 
 SEPARATOR = ";"
-DEEPEST = 4_096  # most frames of a stack, because callsites of a damaged file may form a cycle
+DEEPEST = 4_096  # limit on frames of a stack, because callsites of a damaged file may form a cycle
 MOST_FRAMES = 50_000_000  # limit for all distinct stacks together
 PMU = "pmu_data"
 IN_CONTAINER = ("end_tsc", "start_tsc", "count", "dd_sample", "__bucket_idx.dd_thread")
 
 
 def read(database: ResultDatabase, beside: tuple[Path, ...]) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the table samples, and events that were only counted as rows of counters."""
+    """Returns the table samples, and counters of the events that were only counted."""
     user, hardware = (database.aggregates(view) for view in tables.SAMPLES)
     user = user.with_columns(weight=pl.col("duration") // TICKS_OF_NS)
     parts = [user, hardware.with_columns(weight="count"), *_read_containers(database, beside)]
     wanted = ["attr", "pid", "tid", "start_ns", "end_ns", "weight"]
     rows = _with_details(database, pl.concat([part.select(wanted) for part in parts]))
     is_count = ((pl.col("events_per_sample") == 0) & pl.col("event").is_not_null()).fill_null(value=False)
-    # The time is the end, because a sample describes the activity until its end.
+    # A sample's time is its end, because the sample describes the activity until then.
     time = pl.coalesce("end_ns", "start_ns").alias("time_ns")
     place = (pl.lit(0, pl.Int32).alias("rank"), pl.col("pid", "tid"), time)
     samples = rows.filter(~is_count).select(*place, "cpu", "weight", "event", "stack")
@@ -105,7 +105,8 @@ def _stacks(database: ResultDatabase, used: pl.Series) -> pl.DataFrame:
 
 
 def _functions(database: ResultDatabase, sites: pl.DataFrame) -> pl.DataFrame:
-    """Returns the callsites with function, parent, and is_hidden for a loop whose parent is its function."""
+    """Returns function, parent and is_hidden of the callsites. is_hidden is true for a loop whose parent is the loop's
+    function."""
     sites = database.follow(sites, tables.CALLSITE, "code_loc", tables.CODE_COLUMNS, tables.CODE)
     sites = database.follow(sites, tables.CODE, "func_range", tables.FUNCTION_RANGE_COLUMNS, tables.FUNCTION_RANGE)
     instance = tables.FUNCTION_INSTANCE

@@ -121,7 +121,8 @@ NODE_COLUMNS: Columns = {"machine_name": "text"}
 SYSTEM = "dd_os_info"
 SYSTEM_COLUMNS: Columns = {"name": "text", "kernel_release": "text"}
 
-# Tables with a dimension's name that hold events; no known file refers to them. They count as skipped.
+# These tables hold events although they are named like dimensions. No known file refers to them. Their rows count as
+# skipped.
 UNREAD_DIMENSIONS = frozenset({"dd_compute_task"})
 # Names of tables without events: derived from other tables, left over from VTune's work, or descriptions.
 DERIVED_PREFIXES = ("_", "sqlite_", "temp")

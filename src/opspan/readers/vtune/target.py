@@ -1,4 +1,5 @@
-"""Reads the description of the program and its machine: metadata, processes, threads; and why there are no tasks."""
+"""Reads the description of the program and its machine: metadata, processes, threads. If there are no tasks, adds the
+cause as an issue."""
 
 from __future__ import annotations
 
@@ -91,7 +92,7 @@ def threads(database: ResultDatabase, frames: Iterable[pl.DataFrame]) -> pl.Data
     rows = pl.concat(
         [listed.select("pid", "name", tid="thread_id"), *(part.drop_nulls("tid") for part in seen)], how="diagonal"
     )
-    # The last name of a thread counts: the program's, not that of VTune's runner before it.
+    # A thread's last name counts, because earlier names are those of VTune's runner.
     named = rows.drop_nulls("tid").group_by("pid", "tid").agg(pl.col("name").drop_nulls().last()).sort("pid", "tid")
     return named.select(pl.lit(0, dtype=pl.Int32).alias("rank"), "pid", "tid", pl.col("name").cast(pl.Categorical))
 
