@@ -22,11 +22,11 @@ TAIL_BYTES = 64 << 10
 
 class Guess(NamedTuple):
     what: str
-    todo: str = ""  # the next step; FILE in it stands for the path
+    todo: str = ""  # advice on the next step, in which FILE is replaced by the path
 
     @property
     def may_be_part(self) -> bool:
-        """Whether the folder around the file may lead to better advice."""
+        """Whether the file may be a part of a folder that is a trace."""
         return self.todo in ("", FOLDER)
 
 

@@ -100,7 +100,7 @@ def _note_types(input_types: pl.Series, issues: Issues) -> None:
 
 
 def source_for(path: Path, name: str | None = None) -> Source:
-    """Returns the source of that name, or by default the source whose reader knows the content."""
+    """Returns the source of that name, or by default the source whose reader recognises the content."""
     with boundary(path):
         head = _head(path)
         if name is not None:

@@ -35,7 +35,7 @@ _FLOWS = ("Flow_H2D", "Flow_D2H", "CL_Flow_H2D", "CL_Flow_D2H")  # followed by t
 _TASK = r"(?s)^([^:\s(<]+)::(.+)$"  # <domain>::<name>
 _HOST_NAME = r"HOST<([^>]*)>"
 _RANK = r"^RANK ([0-9]+) "
-# The text after a kernel's name: groups, and work items of a group.
+# The text after a kernel's name: the number of groups, and the number of work items in a group.
 _GROUPS_AND_ITEMS = r"\[SIMD[0-9]+ \{([0-9]+); ([0-9]+); ([0-9]+)\} \{([0-9]+); ([0-9]+); ([0-9]+)\}\]"
 _BYTES = r"\[([0-9]+) bytes\]"
 _COPIES = {"memcpy": r"Append(Image|Memory)Copy|Enqueue(Read|Write|Copy|SVMMemcpy)", "memset": r"AppendMemoryFill|Fill"}
@@ -165,7 +165,7 @@ def _parse_each(texts: pl.Series, columns: dict[str, pl.Expr]) -> pl.DataFrame:
 
 
 def _codes(texts: pl.Series) -> pl.DataFrame:
-    """Returns the numbers of the texts in the dictionary, -1 for null."""
+    """Returns each text's number in the dictionary, or -1 for null."""
     return texts.to_physical().cast(pl.Int64).fill_null(-1).to_frame("text")
 
 

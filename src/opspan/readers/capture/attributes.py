@@ -1,4 +1,5 @@
-"""Attributes of ranges (ITT metadata, fields of a user's own range): columns if opspan wrote them, else JSON."""
+"""Reads attributes of ranges (ITT metadata, fields of a user's own range). Those of opspan become columns, others
+JSON."""
 
 from __future__ import annotations
 

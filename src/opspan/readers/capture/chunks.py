@@ -47,7 +47,7 @@ class Chunk:
     goes_on: bool  # true from the second segment on, where earlier units of the thread may be gone
     kind: int
     at: int  # offset of the chunk's contents in the file
-    bytes: int  # size of the contents, as far as the file goes
+    bytes: int  # size of the contents, without bytes past the end of the file
     tid: int
     first_unit: int
     end_unit: int
@@ -106,7 +106,7 @@ def stretch_of(paths: Sequence[Path], window: Window) -> Stretch:
                 if window.steps is not None:
                     with CaptureBytes(path) as source:
                         frames.append(_steps(source, window.steps))
-        except ReadError:  # read_file raises it again
+        except ReadError:  # read_file raises this error again
             continue
     if window.between is not None:
         begin = min(opened, default=0)
@@ -213,8 +213,8 @@ def _entries(content: bytes) -> tuple[Ints, Ints, Ints, bool]:
 
 def _logs(chunks: Iterable[Chunk], issues: Issues) -> tuple[tuple[Log, ...], list[UnitBlock]]:
     logs: list[Log] = []
-    current: dict[int, int] = {}  # thread -> its last log so far
-    ends: dict[int, int] = {}  # thread -> number of the next unit in that log
+    current: dict[int, int] = {}  # thread -> the thread's latest log
+    ends: dict[int, int] = {}  # thread -> number of the next unit in the latest log
     damaged = 0
     blocks: list[UnitBlock] = []
     for chunk in chunks:

@@ -120,7 +120,7 @@ def _by_id(ranges: _OpenRanges, ends: Units) -> tuple[Ints, Ints]:
     starts, ids = ranges.units.i64(1), ranges.units.i64(4)
     order = np.argsort(ends.i64(2), kind="stable")
     sorted_ids = ends.i64(2)[order]
-    if len(np.unique(ids)) == len(ids) and (np.diff(sorted_ids) > 0).all():  # usual: the program uses each id once
+    if len(np.unique(ids)) == len(ids) and (np.diff(sorted_ids) > 0).all():  # usually, the program uses each id once
         at = find(sorted_ids, ids)
         used = order[np.maximum(at, 0)]
         paired = (at >= 0) & (ends.i64(1)[used] >= starts)

@@ -163,7 +163,7 @@ class Ranges:
         return int(self._first_rows[-1])
 
     def __iter__(self) -> Iterator[tuple[int, Units]]:
-        """Yields the row of the first range of each piece, and the units of the piece."""
+        """Yields for each piece the row of its first range, and its units."""
         for first, piece in zip(self._first_rows.tolist(), self._pieces, strict=False):
             yield first, piece.units
 
@@ -201,7 +201,8 @@ def _by_number(numbers: Ints) -> Iterator[tuple[int, Ints]]:
 
 @dataclass(frozen=True)
 class Texts:
-    """The file's texts by id. Row 0 of the column is null; id 0, and ids that are not in the file, refer to it."""
+    """The file's texts by id. Row 0 of the column is null. It is the row of id 0 and of ids that are not in the
+    file."""
 
     column: pl.Series
     ids: Ints  # the ids of rows 1, 2, ..., ascending

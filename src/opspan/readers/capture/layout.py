@@ -18,7 +18,7 @@ HAS_COLOR, HAS_FORWARD, FOREIGN_END, OWNER_BY_ID, HAS_LABEL, HAS_INPUTS, HAS_STA
 HAS_OVERLOAD = 512
 NO_OWNER = -1  # all bits set
 
-# The low bits of a unit's key are its number within its thread, the other bits are the thread's log.
+# The low bits of a unit's key are the unit's number in its log. The other bits are the number of the log.
 NUMBER_BITS = 40
 NOWHERE = -1  # a key that no unit has
 FURTHEST = 1 << 14  # two neighbouring keys of a KeyRun differ by less, so 32 bits hold all distances in a piece

@@ -22,7 +22,7 @@ from opspan.tables import Issues
 BLOB_BYTES = 48
 ENTRY = np.dtype([("flags", "u8"), ("type", "u8"), ("offset", "u8"), ("detail", "u8"), ("name", "u4"), ("pad", "u4")])
 
-# The fields of opspan's own labels in the form SCHEMA. The kind is in the category as well.
+# opspan's own labels in the form SCHEMA have these fields. The category has the kind as well.
 OWN_DOMAIN, OWN_SCHEMA = "opspan", "opspan.op"
 OWN_FIELDS = {"seq": "i8", "op_id": "i8", "fwd_tid": "u4", "kind": "u4", "sizes": "i8"}
 OWN_COLUMNS = tuple(f"x_{field}" for field in OWN_FIELDS)

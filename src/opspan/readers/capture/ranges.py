@@ -31,12 +31,13 @@ KINDS = pl.Series(KIND_NAMES, dtype=KIND)
 OWN_DOMAIN = "opspan"
 # In these domains and the default domain, a text may be a label of torch or opspan. In other domains it is only text.
 LABELLED_DOMAINS = (OWN_DOMAIN, "PyTorch", "pytorch")
-# In ranges of these kinds the 64-bit payload is the user's; in all others it is a sequence number.
+# In ranges of these kinds the 64-bit payload is the user's number. In all other ranges it is a sequence number.
 USERS_KINDS = (Kind.USER, Kind.MODULE, Kind.STEP)
 
 
 def read_ranges(file: CaptureFile, issues: Issues) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the tables ranges and relations. Frees the units of ranges, because the columns need as much memory."""
+    """Returns the tables ranges and relations. Frees the units of ranges meanwhile, because the columns need as much
+    memory."""
     tasks = TaskIds(file, issues)
     ended = ends.read(file, issues)
     extras = _Extras(
@@ -256,7 +257,7 @@ def _columns(pid: int, frame: pl.DataFrame) -> pl.DataFrame:
     is_kind = _is_kind("number")
     number = pl.when(is_kind).then("number")
     integer = col("value_type").is_in((layout.VALUE_INT, layout.VALUE_UINT))
-    # The form PAYLOAD: sequence number in the 64-bit payload, kind in the category.
+    # In the form PAYLOAD, the sequence number is in the 64-bit payload, and the kind is in the category.
     has_seq = col("has_label") | (nvtx & col("own") & is_kind & ~col("number").is_in(USERS_KINDS))
     named = frame.with_columns(
         name=pl.coalesce(col("a_name").cast(pl.Categorical), "p_name", "raw_name"),

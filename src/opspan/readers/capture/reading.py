@@ -36,7 +36,7 @@ def read(path: Path) -> Tables:
 
 
 def read_part(path: Path, window: Window) -> Tables:
-    """Returns only events that overlap the window. It reads all others too, but drops them."""
+    """Returns only events that overlap the window. Reads all other events too, but drops them."""
     return _read(path, window)
 
 

@@ -50,7 +50,7 @@ class CaptureBytes:
         return bytes(buffer[: self.read_into(memoryview(buffer), at)])
 
     def read_into(self, buffer: memoryview, at: int) -> int:
-        """Returns the number of bytes read. Missing bytes stay zero, which is not a unit."""
+        """Reads bytes into the buffer, and returns their number. Missing bytes stay zero, and zeros are not a unit."""
         done, expected = 0, max(0, min(len(buffer), self.size - at))
         try:
             while done < expected and (some := os.preadv(self._file.fileno(), [buffer[done:expected]], at + done)):

@@ -108,7 +108,8 @@ def _categories(spans: pl.DataFrame) -> str:
 
 
 def _device_kind(calls: pl.DataFrame, devices: pl.DataFrame) -> str:
-    """Returns xpu, mtia, ... from the file's labels or else from the calls' library; gpu for CUDA and HIP."""
+    """Returns the kind of the devices (xpu, mtia, ...) from the file's labels, or else from the library of the calls.
+    The kind is gpu for CUDA and HIP."""
     kinds = devices["kind"].drop_nulls().unique()
     if len(kinds) == 1:
         return str(kinds[0])

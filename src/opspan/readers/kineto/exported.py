@@ -36,7 +36,7 @@ _OTHER_ARGS = (
 
 
 def _arg_kind(table: str, column: str) -> int:
-    """Returns how to read a column. Lists, and numbers that do not fit into int64, stay as they are written."""
+    """Returns how to read a column. Lists, and numbers that do not fit into int64, are kept as they are in the file."""
     dtype = schema.TABLES[table].schema.get(column, pl.Int64)
     if dtype in (pl.UInt64, pl.Float64) or column == "payload_int" or column in keys.LISTS:
         return LIST

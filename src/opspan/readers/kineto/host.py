@@ -1,4 +1,4 @@
-"""Translates events of the host: ops, annotations, calls, Python functions; links backward ops to forward ops.
+"""Translates events of the host (ops, annotations, calls, Python functions), and links backward ops to forward ops.
 
 {"ph": "X", "cat": "cpu_op", "name": "MulBackward0", "pid": 7, "tid": 9, "ts": 23.401, "dur": 12.5,
  "args": {"External id": 30, "Sequence number": 4, "Fwd thread id": 1, "Input Dims": [[8, 4], []]}}
@@ -113,7 +113,7 @@ def link(ranges: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.Da
         _col("ts_ns").alias("time_ns"),
     )
     threads = pairs.select("pid", "forward_thread", forward_tid="tid_forward").unique()
-    # A number that arrows link to two threads is ambiguous.
+    # A thread number that arrows link to two threads is ambiguous.
     threads = threads.filter(pl.len().over("pid", "forward_thread") == 1).drop_nulls("forward_thread")
     ranges = ranges.join(threads, on=["pid", "forward_thread"], how="left", nulls_equal=True, maintain_order="left")
     dangling = int((arrows["ph"] == "f").sum()) - relations.height

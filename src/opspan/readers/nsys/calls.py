@@ -21,7 +21,7 @@ from opspan.tables.schema import empty
 
 # CUDA's own tables come first, because they have the most rows.
 FIRST = (tables.RUNTIME, *tables.GRAPH_TABLES)
-# Columns of a table of calls, and their names in the table calls: new graph nodes and graphs, and their originals.
+# Maps the columns of graph nodes and graphs, and of their originals, to their names in the table `calls`.
 GRAPH_NAMES = {
     "graphNodeId": "graph_node_id",
     "originalGraphNodeId": "original_graph_node_id",

@@ -53,7 +53,7 @@ class Export:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Names of the tables, without the suffix of a table's newer layout."""
+        """Names of the tables, without suffixes such as _V2 for newer layouts."""
         return tuple(self._names)
 
     def __contains__(self, table: str) -> bool:

@@ -163,7 +163,7 @@ def _ranges(export: Export, events: pl.DataFrame) -> pl.DataFrame:
 
     is_kind = col("own") & (col("category") > 0) & (col("category") < len(KIND_NAMES))
     kind = pl.when(is_kind).then(col("category").cast(pl.UInt8, strict=False))
-    # The form PAYLOAD: sequence number in the 64-bit payload, kind in the category.
+    # In the form PAYLOAD, the sequence number is in the 64-bit payload, and the kind is in the category.
     has_seq = (is_kind & ~col("category").is_in(USERS_KINDS)).fill_null(value=False)
     number = pl.coalesce("payload_int", col("payload_uint").reinterpret(signed=True))
     frame = frame.with_columns(

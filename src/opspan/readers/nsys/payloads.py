@@ -86,7 +86,7 @@ def _own(events: pl.DataFrame, written: pl.Series) -> dict[str, pl.Expr]:
             "x_sizes": pl.lit(None, dtype=pl.String),
         }
     text = pl.lit(written.zip_with(own.fill_null(value=False), pl.Series([None], dtype=pl.String)))
-    # A payload may be cut or not be JSON at all, so regular expressions extract the fields: they never fail.
+    # A payload may be cut or not be JSON at all. So regular expressions extract the fields, because they never fail.
     number = r"\s*:\s*(-?[0-9]{1,18})"
     fields = {column: text.str.extract(f'"{key}"{number}').cast(pl.Int64) for key, column in OWN_NUMBERS.items()}
     fields["x_seq"] = pl.when(fields["x_seq"] >= 0).then(fields["x_seq"])

@@ -69,7 +69,7 @@ def export_once(report: Path, stack: ExitStack, issues: Issues) -> Path:
             with private_files.claimed(target.parent, "exporting-") as inner, ExitStack() as until_here:
                 export = _export(nsys, version, report, inner)
                 export.chmod(0o600)
-                os.close(private_files.opened(export))  # fails on a disk that does not keep the mode
+                os.close(private_files.opened(export))  # raises an error if the disk does not keep the mode
                 # Else another process has made the export and may be reading it.
                 if not exports.hold(target, until_here):
                     export.replace(target)

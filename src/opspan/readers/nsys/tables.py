@@ -77,7 +77,7 @@ APIS = (
     ("(.*?)(_API|_EVENTS?)?$", ""),
 )
 RUNTIME_CLASSES = {0: "cuda_runtime", 1: "cuda_driver", 67: "cuda_backtrace"}
-# The class of rows that repeat calls, with the same correlation ids, only to attach call chains.
+# Rows of this class repeat calls, with the same correlation ids, only to attach call chains.
 BACKTRACES = 67
 
 # Tables that look like tables of calls but are not.

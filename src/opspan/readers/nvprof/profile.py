@@ -1,4 +1,4 @@
-"""Gives access to one file of nvprof: its tables, its texts, the process and thread of a row, and the unread rest.
+"""Gives access to one file of nvprof: its tables, its texts, the process and thread of a row. Counts unread tables.
 
 StringTable: 0 '-- null --', 1 'python train.py', 2 'mul, seq = 116', 3 '_Z3addPf'
 objectId: 7b 71 00 00  40 97 ec 4c  00 00 00 00        process 29051, thread 0x4cec9740

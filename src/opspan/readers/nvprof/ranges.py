@@ -53,7 +53,8 @@ def read(profile: Profile) -> pl.DataFrame:
 
 
 def _with_nth(rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds `nth`: how often the id was used before. It is 0, unless the file is damaged or ids began again."""
+    """Adds `nth`: the number of earlier rows with the same id. It is 0 unless the file is damaged or the ids started
+    again."""
     if not rows.select(pl.struct("pid", "id").is_duplicated().any()).item():
         return rows.with_columns(nth=pl.lit(0, dtype=pl.Int64))
     return rows.with_columns(nth=pl.int_range(pl.len(), dtype=pl.Int64).over("pid", "id"))
@@ -118,7 +119,7 @@ def _with_types(labels: pl.DataFrame) -> pl.DataFrame:
 def _ranges(profile: Profile, frame: pl.DataFrame) -> pl.DataFrame:
     col = pl.col
     own = (col("domain") == OWN_DOMAIN).fill_null(value=False)
-    # The form PAYLOAD: sequence number in the 64-bit payload, kind in the category.
+    # In the form PAYLOAD, the sequence number is in the 64-bit payload, and the kind is in the category.
     is_kind = own & (col("category") > 0) & (col("category") < len(KIND_NAMES))
     has_seq = (is_kind & ~col("category").is_in(USERS_KINDS)).fill_null(value=False)
     number = pl.coalesce("payload_int", col("payload_uint").reinterpret(signed=True))

@@ -1,4 +1,4 @@
-"""Gives access to a rocpd file of either form: its tables by their base names, and the unread rest."""
+"""Gives access to a rocpd file of either form. Finds its tables by their base names, and counts its unread tables."""
 
 from __future__ import annotations
 

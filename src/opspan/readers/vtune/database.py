@@ -1,4 +1,5 @@
-"""Gives access to the database of a result: its tables, its clock, the process and thread of a row, the unread rest.
+"""Gives access to the database of a result: its tables, its clock, the process and thread of a row. Counts unread
+tables.
 
 Times are ticks of 100 picoseconds since the beginning of 2008, UTC, on any processor:
 

@@ -25,7 +25,7 @@ Type, Simultaneously Utilized Logical CPUs, Simultaneously Running Threads, Inde
 """
 KEYS = tuple(_KEYS.replace("\n", " ").strip().split(", "))
 KEY = "|".join(re.escape(key) for key in sorted(KEYS, key=len, reverse=True))
-# Metrics that other programs print too: they only count together with one of the keys.
+# Metrics that other programs print too. They count only together with one of the keys.
 SHARED = re.compile(
     r"(?:CPU|Elapsed|Wait|Idle|Task|Frame|Total|Self|Average|Instance|Overhead|Execution) Time\b|Time:Self|Time:Total"
     r"|(?:Task|Wait|Frame|Instance|Event|Sample|Call) Count\b|Count:|% of |Frame Rate|Utilization|Loads$|Stores$"

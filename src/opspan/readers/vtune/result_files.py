@@ -51,7 +51,8 @@ def is_descriptor(head: bytes) -> bool:
 
 
 def find(path: Path, shown: str, issues: Issues) -> ResultFiles:
-    """Returns the files of a result. The path is its folder, its descriptor, or its database, even outside a folder."""
+    """Returns the files of a result. The path is its folder, its descriptor, or its database, even if the database is
+    not in a result folder."""
     folder = _folder(path)
     if folder is None:
         return ResultFiles(path, shown)
@@ -101,7 +102,8 @@ def _facts(folder: Path, issues: Issues) -> dict[str, str]:
         return {}
     raw = _text(file)
     try:
-        # VTune writes no declarations. Others are refused, because entities can make a small file huge.
+        # VTune writes no XML declarations. A file with declarations is not read, because entities can make a small file
+        # huge.
         if "<!" in raw.replace("<!--", ""):
             raise ElementTree.ParseError("it has declarations")
         root = ElementTree.fromstring(raw)

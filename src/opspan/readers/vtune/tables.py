@@ -62,7 +62,7 @@ REGION_TYPE = "dd_region_type"
 REGION_TYPE_COLUMNS: Columns = {
     **ints(f"{ROWID} type_name"),
     "name": "text",
-}  # version 2013 has the name, later versions a reference
+}  # version 2013 has `name`, later versions have the reference `type_name`
 REGION_TYPE_NAME = "dd_region_type_name"
 MARKER = "dd_marker"
 MARKER_TYPE = "dd_marker_type"
@@ -95,7 +95,7 @@ EVENT_TYPE = "dd_sample_event_type"
 EVENT_TYPE_COLUMNS: Columns = {
     **ints(f"{ROWID} events_per_sample"),
     "name": "text",
-}  # a name in version 2013, later a reference
+}  # `name` holds the name in version 2013, and a reference in later versions
 EVENT_NAME = "dd_sample_event_name"
 EVENT_NAME_COLUMNS: Columns = {ROWID: "int", "value": "text"}
 PROCESSOR = "dd_hw_context"
