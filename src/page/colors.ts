@@ -1,7 +1,8 @@
 // Colours of kinds of time and of any other names. A name has the same colour in every section.
 //
-// Most are from Okabe and Ito's palette, which colour-blind people can tell apart. Some are darker or lighter than there,
-// for more contrast. tests/page/test_colors.py checks that colours of one picture can be told apart.
+// Most colours are from Okabe and Ito's palette, which colour-blind people can tell apart. Some colours are darker or
+// lighter than in the palette, for more contrast. tests/page/test_colors.py checks that colours of one picture can be
+// told apart.
 
 import { isDark } from "./scheme.ts";
 
@@ -34,7 +35,8 @@ const KINDS: Record<string, [light: string, dark: string]> = {
 };
 const ANY = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c6bb1", "#b8a800"];
 
-/** Returns the colour of a kind of time; any other name gets one of `ANY`, always the same. */
+/** Returns the colour of a kind of time. For any other name, returns a colour of `ANY` that depends on the name
+ * only. */
 export function color(name: string): string {
   const kind = KINDS[name];
   if (kind) return kind[isDark() ? 1 : 0];
@@ -51,7 +53,7 @@ export function hashOf(name: string): number {
 /** Returns red, green and blue of a colour written as #rrggbb. */
 export const partsOf = (hex: string): number[] => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 
-/** Returns how bright a colour looks, from 0 to 1: the relative luminance of WCAG. */
+/** Returns how bright a colour looks, from 0 to 1. The formula is the relative luminance of WCAG. */
 export function luminance(hex: string): number {
   const [red, green, blue] = partsOf(hex).map((value) => {
     const share = value / 255;

@@ -12,12 +12,13 @@ import { onScheme } from "./scheme.ts";
 import "./flame.css";
 import { onWidth } from "./width.ts";
 
-/** A tree as columns: `frames.name[i]` is an index into `names`, `frames.parent[i]` one into the frames. Parents come first. */
+/** A tree of frames, stored as columns. `frames.name[i]` is an index into `names`, and `frames.parent[i]` is the index
+ * of another frame. A parent comes before its children. */
 export interface FlameData {
   names: string[];
   kinds: string[];
   frames: { name: number[]; kind: number[]; parent: (number | null)[] };
-  own: Record<string, number[]>; // for each measure: nanoseconds of each frame without its children
+  own: Record<string, number[]>; // for each measure, the nanoseconds of each frame without its children
   notes: string[];
 }
 
@@ -47,7 +48,7 @@ const HELP =
   "A click or Enter opens a frame to the whole width, Escape closes it, arrows move; frames narrower than a pixel are " +
   "seen when the one around them is open";
 
-/** Draws the graph for its first measure. Returns a function that draws it for another one. */
+/** Draws the graph for the first measure in the data. Returns a function that draws the graph for another measure. */
 export function showFlame(root: HTMLElement, data: FlameData, label: string): (measure: string) => void {
   let trunk = layout(data, Object.keys(data.own)[0]!);
   let open = trunk; // the frame that is as wide as the picture
@@ -111,7 +112,7 @@ export function showFlame(root: HTMLElement, data: FlameData, label: string): (m
   const left = (node: Node): number => Math.max(0, ((node.x0 - open.x0) / (open.x1 - open.x0)) * width);
   const right = (node: Node): number => Math.min(width, ((node.x1 - open.x0) / (open.x1 - open.x0)) * width);
 
-  /** Returns the frames around the open one, and those inside it that are wide enough to be drawn. */
+  /** Returns the open frame, the frames that contain it, and the frames inside it that are wide enough to be drawn. */
   function visibleNodes(): Node[] {
     const visible: Node[] = open.ancestors().slice(1).reverse();
     const add = (node: Node): void => {

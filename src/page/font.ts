@@ -1,8 +1,8 @@
-// The page's font for text on a canvas, which style sheets do not reach, and a function that shortens such text.
+// The font for text on a canvas, where style sheets have no effect, and a function that shortens such text.
 export const fontOf = (pixels: number): string =>
   `${pixels}px system-ui, "Segoe UI", Roboto, "DejaVu Sans", sans-serif`;
 
-/** Cuts a text that is `width` pixels wide to `room` pixels; returns "" if less than two letters would be left. */
+/** Shortens a text from `width` to `room` pixels. Returns "" if fewer than two letters would be left. */
 export function cutTo(room: number, text: string, width: number): string {
   if (width <= room) return text;
   const letters = Math.floor((room / width) * text.length) - 1;

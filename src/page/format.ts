@@ -50,7 +50,7 @@ export const TIME_UNITS: [unit: string, ns: number][] = [
   ["ns", 1],
 ];
 
-/** Returns the largest unit of which the time is at least one. */
+/** Returns the largest unit that is not longer than the time. For less than a nanosecond, the unit is ns. */
 export const timeUnit = (ns: number): [unit: string, ns: number] =>
   TIME_UNITS.find(([, size]) => Math.abs(ns) >= size) ?? TIME_UNITS.at(-1)!;
 
@@ -59,7 +59,7 @@ export function time(ns: number): string {
   return `${size === 1 ? Math.round(ns) : (ns / size).toFixed(3)} ${unit}`;
 }
 
-/** Writes a value with its sign. If the text is that of 0, there is no sign. */
+/** Writes a value with its sign. A value that is written like 0 gets no sign. */
 export function formatSigned(value: number, format: (value: number) => string): string {
   const text = format(Math.abs(value));
   return text === format(0) ? text : `${value > 0 ? "+" : "−"}${text}`;

@@ -7,14 +7,14 @@ export function linkTo(page: Page, section: string, query: Record<string, string
   return isThere ? page.address(section, query) : undefined;
 }
 
-/** Converts a time of the trace's clock, as addresses have it, to nanoseconds since the begin of the trace. Returns undefined
- * for a text that is not a time. */
+/** Converts the text of a time in an address to nanoseconds since `begin`, the begin of the trace. Both are times of
+ * the trace's clock. Returns undefined for a text that is not a time. */
 export function nsSinceBegin(time: string | null | undefined, begin: string): number | undefined {
   return time && /^-?\d{1,25}$/.test(time) ? Number(BigInt(time) - BigInt(begin)) : undefined;
 }
 
-/** Returns the address of a stretch of time in the timeline. `begin` is the begin of the trace on its own clock: a text,
- * because such times can be too large for a number. */
+/** Returns the address of a stretch of time in the timeline. `begin` is the begin of the trace on the trace's clock. It
+ * is a text, because times of that clock can be too large for a number. */
 export function timelineLink(page: Page, begin: string, from: number, to: number, rank: number): string | undefined {
   const at = (ns: number): string => String(BigInt(begin) + BigInt(Math.round(ns)));
   return linkTo(page, "timeline", { from: at(from), to: at(to), rank: String(rank) });

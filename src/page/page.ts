@@ -10,7 +10,8 @@ interface Place {
   drawing?: Promise<Follower | void>; // set when the section is drawn for the first time
 }
 
-/** Shows the page in `root`. Returns a function that removes it; call that before another page is shown there. */
+/** Shows the page in `root`. Returns a function that removes the page. Call the function before you show another page
+ * in `root`. */
 export function showPage(root: HTMLElement, head: Head, parts: Parts): () => void {
   const removal = new AbortController();
   const places = new Map<string, Place>();
@@ -68,9 +69,9 @@ export function showPage(root: HTMLElement, head: Head, parts: Parts): () => voi
   }
 
   addEventListener("hashchange", () => void open(), { signal: removal.signal });
-  // In a frame such as TensorBoard's, addresses can have another base, and then a link would leave the page.
+  // In an iframe such as TensorBoard's, addresses can have another base. Then a click on a link would leave the page.
   root.addEventListener("click", stay, { signal: removal.signal });
-  // A printed page has all sections, so draw them soon, even those that nobody opened.
+  // A printed page has all sections, so draw all of them soon, even if nobody opens them.
   void open().then(() =>
     whenIdle(() => {
       if (removal.signal.aborted) return;

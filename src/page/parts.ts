@@ -1,10 +1,11 @@
-// Reads the data of sections: from the page itself, or from a server if the page is shown in TensorBoard.
+// Reads the data of sections from the page itself, or from a server if the page is shown in TensorBoard.
 
 export interface Parts {
   read(name: string): Promise<unknown>;
 }
 
-/** Reads parts that stand in the page as <script type="text/plain" id="part-NAME">: JSON, deflated, in base 64. */
+/** Reads parts from the page. A part is an element <script type="text/plain" id="part-NAME">, whose text is JSON that
+ * was deflated and written in base 64. */
 export class EmbeddedParts implements Parts {
   async read(name: string): Promise<unknown> {
     const text = document.getElementById(`part-${name}`)?.textContent;

@@ -36,8 +36,8 @@ export const filterField = (text: string, filter: (text: string) => void): Templ
   /></label>
 `;
 
-/** Replaces the content of `root` by a new element and returns that. Whatever drew into the old element can still hold
- * it, so the old element must not be used again. */
+/** Replaces the content of `root` by a new element, and returns the new element. Do not use the old element again,
+ * because the code that drew into it can still change it. */
 export function newElement(root: Element): HTMLElement {
   const element = document.createElement("div");
   root.replaceChildren(element);

@@ -9,8 +9,8 @@ export { Plot };
 
 export type PlotElement = ReturnType<typeof Plot.plot>;
 
-/** Draws a plot as wide as `root`, and again when that width or the colours change. Returns a function that draws it again.
- * `afterDraw` is called with each plot that was drawn. */
+/** Draws a plot that is as wide as `root`. Draws the plot again when the width of `root` or the colours change. Returns
+ * a function that also draws the plot again. `afterDraw` is called with each plot that was drawn. */
 export function showPlot(
   root: HTMLElement,
   options: (width: number) => Plot.PlotOptions,

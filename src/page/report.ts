@@ -1,4 +1,4 @@
-// The start of a page that is one file and has all its data in it.
+// Starts a page that is one file and contains all its data.
 import { EmbeddedParts } from "./parts.ts";
 import { showPage } from "./page.ts";
 import type { Head } from "./section.ts";

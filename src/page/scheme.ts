@@ -1,4 +1,5 @@
-// The colour scheme, light or dark: chosen by the reader with the button, else by the settings of the system.
+// The colour scheme, light or dark. The reader can choose it with a button. Otherwise the settings of the system
+// decide.
 let redraws: (() => void)[] = [];
 const redrawAll = (): void => redraws.forEach((call) => call());
 

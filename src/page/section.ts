@@ -1,6 +1,7 @@
-// The contract between the frame and its sections: page.ts draws the sections, and none of them knows page.ts.
+// The types that page.ts and the sections share. page.ts draws the sections, but no section imports page.ts.
 
-/** The heading of a section as opspan writes it. A section without data has `why`, and the `command` that records it. */
+/** The heading of a section as opspan writes it. If a section has no data, `why` is the reason, and `command` is the
+ * command that records the data. */
 export interface SectionHead {
   name: string;
   title: string;
@@ -12,7 +13,7 @@ export interface SectionHead {
 export interface Head {
   title: string;
   about: string; // one line: tool, ranks, devices, time
-  editor: string; // the address of a line of source, with {file} and {line} in place of both
+  editor: string; // the address that opens a line of source, with the placeholders {file} and {line}
   sections: SectionHead[];
 }
 
@@ -28,7 +29,8 @@ export interface Page {
 /** Takes a section to the place that the query of an address names, such as `name=aten::mm`. */
 export type Follower = (query: URLSearchParams) => void;
 
-/** A module of a section: it is drawn once, and returns a follower if addresses can lead to places in it. */
+/** A module that draws a section. `draw` is called once. It returns a follower if addresses can name places in the
+ * section. */
 export interface Section {
   draw(root: HTMLElement, data: never, page: Page): Follower | void;
 }

@@ -14,8 +14,8 @@ import { type TemplateResult, html, nothing, render } from "lit-html";
 import { type Unit, formatValue, isNumber } from "./format.ts";
 import { filterField, notes } from "./pieces.ts";
 
-/** A column as opspan writes it. `of` is the total of the column: cells have a bar for their share of it. `whole` names
- * that total; by default it is "all rows". */
+/** A column as opspan writes it. `of` is the total of the column, if it has one. Then each cell has a bar that shows
+ * its share. `whole` is the name of the total; the default is "all rows". */
 export interface Column {
   name: string;
   title: string;
@@ -25,7 +25,8 @@ export interface Column {
   whole?: string;
 }
 
-/** A table as columns: `values[column][row]`. `notes` are sentences below it, for example about rows that were left out. */
+/** A table, stored as columns: `values[column][row]`. `notes` are sentences below the table, for example about rows
+ * that were left out. */
 export interface Columns {
   columns: Column[];
   values: unknown[][];
@@ -49,8 +50,8 @@ declare module "@tanstack/table-core" {
   }
 }
 
-/** Draws the table into `root`, and again when the reader sorts, filters or turns a page. Returns a function that sets the
- * text of the filter. */
+/** Draws the table into `root`. Draws it again when the reader sorts, filters or goes to another page. Returns a
+ * function that sets the text of the filter. */
 export function showTable(root: HTMLElement, data: Columns, options: TableOptions): (text: string) => void {
   const count = data.values[0]?.length ?? 0;
   const places: Place[] = Array.from({ length: count }, (_, place) => place);
@@ -206,7 +207,7 @@ export function heading(column: Column, order: "asc" | "desc" | false, sort: () 
   </th>`;
 }
 
-/** A cell with a number, and a bar behind it for its share of the column's total, if the column has one. */
+/** Draws a cell with a number. If the column has a total, a bar behind the number shows its share of the total. */
 export function numberCell(column: Column, value: unknown): TemplateResult {
   const text = formatValue(value, column.unit);
   if (!column.of || typeof value !== "number") return html`<td class="number">${text}</td>`;
@@ -215,7 +216,7 @@ export function numberCell(column: Column, value: unknown): TemplateResult {
   return html`<td class="number share" style="--part: ${part}%" title=${share}>${text}</td>`;
 }
 
-/** A line below the table that names the totals that bars are shares of. */
+/** Draws the line below the table that gives the totals. Bars show shares of these totals. */
 export function totalsLine(columns: Column[]): TemplateResult | typeof nothing {
   const shown = columns.filter((column) => column.of);
   if (!shown.length) return nothing;

@@ -1,4 +1,5 @@
-// The page in TensorBoard. The reader chooses run, span and worker above the page; its parts come from the plugin.
+// Shows the page in TensorBoard. The reader chooses run, span and worker above the page. The plugin sends the page's
+// data.
 import { type TemplateResult, html, nothing, render as draw } from "lit-html";
 import { showPage } from "./page.ts";
 import { FetchedParts } from "./parts.ts";
@@ -8,7 +9,7 @@ import "./page.css";
 
 interface Span {
   name: string;
-  workers: { name: string }[]; // the first can stand for all workers together
+  workers: { name: string }[]; // the first one can mean all workers together
 }
 interface Run {
   name: string;
@@ -16,12 +17,12 @@ interface Run {
 }
 interface Runs {
   runs: Run[];
-  said: string; // the reason why there are no runs, or a hint that more can come
+  said: string; // the reason why there are no runs, or a note that more runs can come
 }
 type Choice = { run: string; span: string; worker: string; against: string };
 
-const AGAIN_MS = 1000; // between two requests for a page that is not ready yet
-const LOOK_MS = 30_000; // between two requests for new runs
+const AGAIN_MS = 1000; // the time between two requests for a page that is not ready yet
+const LOOK_MS = 30_000; // the time between two requests for new runs
 
 const addressOf = (path: string, query: Record<string, string> = {}): string =>
   new URL(`${path}?${new URLSearchParams(query)}`, import.meta.url).href;
@@ -39,7 +40,7 @@ export async function render(): Promise<void> {
   let known: Runs = { runs: [], said: "" };
   let choice: Choice = { run: "", span: "", worker: "", against: "" };
   let end: () => void = () => {};
-  let latest = 0; // the number of the latest request: answers to earlier ones are dropped
+  let latest = 0; // the number of the latest request; answers to earlier requests are dropped
 
   const choose = (change: Partial<Choice>): void => {
     choice = complete(known.runs, { ...choice, ...change });
@@ -132,7 +133,7 @@ function select(title: string, of: { name: string }[], chosen: string, choose: (
   return chooser(title, options, names.indexOf(chosen), (at) => choose(names[at]!));
 }
 
-/** Completes a choice: the first run, span or worker stands in for one that is not chosen or does not exist any more. */
+/** Completes a choice. If the chosen run, span or worker is missing or does not exist any more, takes the first one. */
 function complete(runs: Run[], choice: Choice): Choice {
   const run = runs.find((one) => one.name === choice.run) ?? runs[0];
   const span = run?.spans.find((one) => one.name === choice.span) ?? run?.spans[0];

@@ -1,4 +1,4 @@
-// A table with nested rows, which the reader can open, close, filter and sort: rows are sorted among those of the same parent.
+// A table with nested rows. The reader can open, close, filter and sort the rows. Sorted rows stay below their parent.
 import { type TemplateResult, html, nothing, render } from "lit-html";
 import { formatValue, isNumber } from "./format.ts";
 import { filterField, notes } from "./pieces.ts";
@@ -12,10 +12,10 @@ export interface TreeData extends Columns {
 
 interface TreeOptions {
   caption: string;
-  columns: string[]; // the names of those that are shown
+  columns: string[]; // the names of the columns that are shown
   sort: string; // the column that rows are sorted by, largest first
   address: (row: number) => string | undefined;
-  title: string; // of the links to `address`
+  title: string; // the title of the links to `address`
 }
 
 export interface Tree {
@@ -40,7 +40,8 @@ export function showTree(root: HTMLElement, data: TreeData, options: TreeOptions
   const children = (row: number | null): number[] => childRows.get(row) ?? [];
   const textOf = (row: number): string => String(data.values[0]![row] ?? "");
 
-  /** Opens rows level by level from the outermost, while at most `OPEN_AT_FIRST` rows are shown. */
+  /** Opens rows level by level, from the outermost level inwards. Stops before more than `OPEN_AT_FIRST` rows are
+   * shown. */
   function openFirst(): void {
     let rows = childRows.get(null) ?? [];
     let shown = rows.length;
@@ -53,7 +54,7 @@ export function showTree(root: HTMLElement, data: TreeData, options: TreeOptions
     }
   }
 
-  /** Returns the rows whose name contains the filter text, and all rows around them. */
+  /** Returns the rows whose name contains the filter text, and the rows that contain these rows. */
   function matches(): Set<number> {
     const rows = new Set<number>();
     for (let row = count - 1; row >= 0; row--) {

@@ -1,12 +1,12 @@
-// The width of drawings: the width of their place on the screen, or of the paper when the page is printed.
+// Gives drawings their width: the width of their element on the screen, or of the paper when the page is printed.
 export const PAPER = 760; // pixels
 
-/** Calls `show` with the width of `place` when it is first seen and each time the width changes. Before the page is
- * printed, `show` gets the width of the paper, also if the place is hidden. */
+/** Calls `show` with the width of the element `place` when the element is first seen, and each time its width changes.
+ * Before the page is printed, `show` gets the width on paper, even if the element is hidden. */
 export function onWidth(place: HTMLElement, show: (width: number) => void): void {
   let width = 0;
   const set = (now: number): void => {
-    if (!now || now === width) return; // hidden, or as before
+    if (!now || now === width) return; // the element is hidden, or its width has not changed
     width = now;
     show(now);
   };

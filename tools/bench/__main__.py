@@ -1,14 +1,14 @@
 """Measures all figures, keeps them in kept.json, or compares them with those of another commit.
 
-    python tools/bench                      measures every part that has goals, and prints it (15 minutes, 3 GB of disk)
+    python tools/bench                      measures and prints every part that has goals (15 minutes, 3 GB of disk)
     python tools/bench read page            measures these parts only
-    python tools/bench --keep               writes them into kept.json and docs/figures.md, with commit and day
-    python tools/bench --against HEAD~1 read    tells which figures are worse than that commit's, by more than the noise
+    python tools/bench --keep               writes the figures into kept.json and docs/figures.md, with commit and day
+    python tools/bench --against HEAD~1 read    names figures that are worse than in that commit by more than noise
 
-With --against, both commits are built into environments of their own, with the packages of this one. The benches of
-this tree measure them in turn. A figure is worse if every new run is above every old run, and if the medians lie
-further apart than the runs of either commit. If a figure looks worse, all runs are repeated before that is reported.
-The exit code is 1 if any figure is worse.
+With --against, both commits are built. Each gets a new environment, with the packages of this environment. The benches
+of this tree measure both commits in turn. A figure is worse if every new run is worse than every old run, and if the
+difference of the medians is larger than the differences between runs of one commit. If a figure looks worse, all runs
+are repeated before it is reported. The exit code is 1 if any figure is worse.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def main() -> int:
     for part in parts:
         try:
             of_part = measure(part, sys.executable)
-        except BenchError as error:  # keep the other parts: each takes minutes to measure
+        except BenchError as error:  # go on with the other parts, because each takes minutes to measure
             failed.append(str(error))
             continue
         if options.keep:
@@ -91,7 +91,7 @@ def arguments() -> argparse.Namespace:
 
 
 class BenchError(SystemExit):
-    """A bench ended without measuring; the message says which."""
+    """An error whose message names the bench that failed."""
 
 
 def measure(part: str, python: str | Path, quiet: bool = False) -> list[Figure]:
@@ -116,8 +116,8 @@ def measure(part: str, python: str | Path, quiet: bool = False) -> list[Figure]:
 
 
 def keep(figures: Sequence[Figure]) -> None:
-    """Writes the figures into kept.json, in place of those with the same bench and title, and its headlines into the
-    page."""
+    """Writes the figures into kept.json, where they replace all figures with the same bench and title. Then writes the
+    headlines of kept.json into the page."""
     kept = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else []
     again = {(one.bench, one.of) for one in figures}
     when = {"commit": git("rev-parse", "--short=7", "HEAD"), "day": datetime.date.today().isoformat()}
@@ -172,12 +172,12 @@ def against(commit: str, parts: Sequence[str], pairs: int) -> int:
 
 
 def environment(folder: Path, tree: Path) -> Path:
-    """Creates an environment with opspan built from `tree` and all other packages of this one; returns its
-    interpreter."""
+    """Creates an environment with opspan, built from `tree`, and with all other packages of this environment. Returns
+    the new environment's interpreter."""
     venv.create(folder, symlinks=True)
     paths = {"base": str(folder), "platbase": str(folder)}
     site = Path(sysconfig.get_path("purelib", vars=paths))
-    # A plain path: packages that are installed as editable there, such as opspan, are not found by it.
+    # With a plain path, Python does not find packages that are installed as editable there, such as opspan.
     (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, tree]
     subprocess.run([*map(str, command)], check=True)

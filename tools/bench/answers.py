@@ -1,12 +1,12 @@
-"""Measures the time of each answer, beside loading and attributing, on an nsys export with 3 million rows.
+"""Measures the times of loading, of attributing and of each answer, on an nsys export with 3 million rows.
 
     python tools/bench/answers.py                1 M ranges, 1 M calls, 1 M kernels (about 2 minutes)
     python tools/bench/answers.py --rows 100000  100,000 of each instead
     python tools/bench/answers.py --rounds 5     medians of 5 processes
-    python tools/bench/answers.py --ranks 64     a training of 64 ranks instead, with a file each
+    python tools/bench/answers.py --ranks 64     a training with a file for each of 64 ranks instead
 
-nsys_files.py makes the export. Each round is a process that loads the file, analyses it and asks each question once. It
-reports seconds, and the peak of its memory after loading and at the end.
+nsys_files.py makes the export. Each round is a process that loads the file, analyses it and asks each question once.
+The process reports seconds, and the peak of its memory after loading and at the end.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Writes opspan captures of any size, like those that `opspan.record()` writes of a torch program in training.
+"""Writes opspan captures of any size, like the captures that `opspan.record()` writes while a torch program trains.
 
     capture(path, ranges=30_000_000, shapes=True)
 
 The program is that of nsys_files.py (24 ops a layer, forward on one thread, backward on another), with a user's range
-around every step. A gigabyte takes two seconds, because units are numpy arrays. The chunks of the two threads take
-turns.
+around every step. Writing a gigabyte takes two seconds, because units are numpy arrays. In the file, chunks of the two
+threads alternate.
 """
 
 from __future__ import annotations
@@ -73,10 +73,10 @@ class _Log:
 
 
 def _lines(units: Words) -> Words:
-    """Returns the units as lines. A unit that is short takes half a line."""
+    """Packs units into lines. A short unit takes half a line, any other unit takes a line."""
     of_torch = units.view(np.uint8)[:, 1] == TORCH
-    is_short = of_torch & (units[:, 6] >> 32 == 0)  # it has no sizes
-    # The half line at which each unit begins; a long unit begins at a full line.
+    is_short = of_torch & (units[:, 6] >> 32 == 0)  # short units have no sizes
+    # Find the half line at which each unit begins. A long unit begins at a full line.
     sizes = np.where(is_short, 1, 2)
     places = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     for long in np.flatnonzero(~is_short):
@@ -96,7 +96,7 @@ def _lines(units: Words) -> Words:
 
 
 def _layers(ranges: int, number: dict[str, int], of_sizes: npt.NDArray[np.uint32]) -> Iterator[dict[int, Words]]:
-    """Yields the units of each thread, some steps at a time."""
+    """Yields a dict for every 100 steps. The dict has the units of each thread."""
     count = len(nsys_files.LAYER)
     a_step = nsys_files.LAYERS * count + 1
     left, layer, some_steps = ranges, 0, 100
@@ -109,7 +109,7 @@ def _layers(ranges: int, number: dict[str, int], of_sizes: npt.NDArray[np.uint32
         for tid in (nsys_files.MAIN, nsys_files.AUTOGRAD):
             rows = [place for place, row in enumerate(nsys_files.LAYER) if row[0] == tid]
             turn = within if tid == nsys_files.MAIN else 2 * nsys_files.LAYERS - 1 - within
-            # Sort by time: backward goes through the layers of a step from the last to the first.
+            # Sort by time, because backward goes through the layers of a step from the last to the first.
             order = np.argsort(zero + turn * nsys_files.LAYER_NS)
             begin = (zero + turn * nsys_files.LAYER_NS)[order]
             units = np.zeros((len(layers), len(rows), 16), dtype=np.uint32)

@@ -14,7 +14,7 @@ LEAST = 0.03  # smaller changes are not worth a look
 
 @dataclass(frozen=True)
 class Change:
-    """The values of a figure in two commits, run by run. Shares are of the larger of both medians."""
+    """The values of a figure in two commits, run by run. Shares refer to the larger of the two medians."""
 
     figure: Figure
     old: Sequence[float]

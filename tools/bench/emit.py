@@ -1,13 +1,13 @@
-"""Measures what labelling costs: nanoseconds per range more than a torch observer that does nothing.
+"""Measures how many nanoseconds per range labelling costs more than a torch observer that does nothing.
 
     python tools/bench/emit.py            a table for a step of tiny ops and a small transformer step (about 6 minutes)
     python tools/bench/emit.py --quick    fewer rounds
     python tools/bench/emit.py --long     50 million ranges, and the memory meanwhile (about 3 minutes)
 
-Every figure is a median over rounds in which all modes take turns, so that a slow moment of the machine slows all of
-them. The "null tool" is an injection library whose calls return at once (tests/native/null_tools), so only the cost of
-opspan is measured. torch's own emit_nvtx needs CUDA to push a range; here it gets a push that drops the text
-(tests/native/torch_stubs).
+In each round all modes run in turn, so that a slow moment of the machine slows all modes. Every figure is the median
+over the rounds. The "null tool" is an injection library whose calls return at once (tests/native/null_tools), so only
+the cost of opspan is measured. torch's own emit_nvtx needs CUDA to push a range. Here it calls a stand-in for CUDA,
+which drops the text (tests/native/torch_stubs).
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def measure_in_turns(
     rounds: int,
     seconds: float,
 ) -> dict[str, list[float]]:
-    """Returns the ns per step of each mode, round by round. In a round each mode runs for about `seconds`."""
+    """Returns for each mode the ns per step in each round. In a round each mode runs for about `seconds`."""
     started = time.perf_counter()
     for _ in range(200):
         step()
@@ -261,7 +261,8 @@ def median(times: dict[str, list[float]], name: str) -> float:
 
 
 def above_empty(result: dict, name: str, empty: str = "empty") -> float:
-    """Returns ns per range: the median of the differences in each round, so that drift of the machine has no effect."""
+    """Returns how many ns a range costs more than with the empty observer. Takes the median of the differences within
+    each round, so that drift of the machine has no effect."""
     differences = [a - b for a, b in zip(result["times"][name], result["times"][empty], strict=True)]
     return statistics.median(differences) / result["ranges"]
 
@@ -298,7 +299,7 @@ def report(step: str, rounds: int, seconds: float) -> None:
     ):
         ns = above_empty(result, name)
         figure(f"{what}, above the empty observer, of it", ns / floor_of(result), beside=f"{ns:.0f} ns", most=most)
-        # To hand over inputs takes torch time, so compare with an empty observer that asks for inputs, too.
+        # Handing over inputs takes torch some time, so compare with an empty observer that also asks for inputs.
         ns = above_empty(result, f"{name} shapes", "empty shapes")
         figure(f"{what}, with shapes", ns, "ns")
 

@@ -1,10 +1,10 @@
-"""Measures the export of a timeline: time, and memory above that of the trace, for 1 million rows and for 10 million.
+"""Measures the export of a timeline with 1 million and 10 million rows: its time, and its memory beyond the trace's.
 
     python tools/bench/export.py            both sizes: 5 GB of disk, 3 minutes
-    python tools/bench/export.py --rows N   another number
+    python tools/bench/export.py --rows N   another number of rows
 
-Half of the rows are ranges, a quarter calls and a quarter work, each of them launched by a call. A process writes one
-file: it loads and analyses the trace first, and its memory is the peak from then on.
+Half of the rows are ranges, a quarter are calls, and a quarter are kernels, each launched by a call. Each process
+writes one file. It first loads and analyses the trace. Its memory is the peak after that.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Reports a figure of a bench: prints a line, and writes one for `python tools/bench` into the file $OPSPAN_FIGURES.
+"""Reports a figure of a bench. Prints it, and writes it into the file $OPSPAN_FIGURES for `python tools/bench`.
 
-A figure is identified by its bench, the title above it and its own text, so these must be the same in every run. Texts
-that differ between runs go into `beside`.
+A figure is identified by its bench, the title above it and its own text, so these must be the same in every run. Put
+texts that differ between runs into `beside`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Key = tuple[str, str, str]
 @dataclass(frozen=True)
 class Figure:
     bench: str
-    of: str  # the title above it
+    of: str  # the title above the figure
     what: str
     value: float
     unit: str

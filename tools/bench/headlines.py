@@ -1,4 +1,4 @@
-"""The figures that docs/figures.md shows, as (bench, title, text) of a figure; kept.json has all of them."""
+"""Lists the figures that docs/figures.md shows, each as (bench, title, text). kept.json has all figures."""
 
 HEADLINES = (
     ("emit", "start-up", "import opspan, more than that"),

@@ -1,10 +1,10 @@
-"""Measures `opspan table` on a large capture: memory and time per range, of 30 million ranges and of 1 million.
+"""Measures memory and time per range of `opspan table`, on captures with 30 million ranges and with 1 million.
 
     python tools/bench/large.py             30 million: 2 GB of disk, 2 minutes
-    python tools/bench/large.py --ranges N  another number
+    python tools/bench/large.py --ranges N  another number of ranges
 
-A process of its own reads each capture. Memory is the peak of that process, less that of one that reads a capture of
-1,000 ranges. Time is processor time, because other programs may run.
+Each capture is read by a new process. Memory is the peak of that process, from which the peak of a process that reads
+1,000 ranges is subtracted. Time is processor time, because other programs may run.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def cost(*arguments: str) -> Cost:
 
 
 def least(*arguments: str) -> Cost:
-    """Returns the least of several costs: the first read of a file measures the disk more than opspan."""
+    """Returns the lowest of several costs, because the first read of a file measures the disk more than opspan."""
     return min((cost(*arguments) for _ in range(ROUNDS)), key=lambda one: one.processor_s)
 
 

@@ -1,13 +1,13 @@
-"""Makes nsys exports of any size, like those that a recent nsys writes of a torch program in training.
+"""Makes nsys exports of any size, like the exports that a recent nsys writes of a torch program that trains.
 
     sqlite(path, Size(ranges=1_000_000, calls=1_000_000, work=1_000_000))
-    parquet(path, size)                                the same as a folder
+    parquet(path, size)                                a folder of Parquet files with the same tables
     training(folder, ranks=64, straggler=(17, 1.5))    a file for each rank of a run with a planted problem
 
-A step is LAYERS times the same few ops on one thread, then their backward on another, nested as torch nests them: 24
-ranges a layer. Calls and kernels are spread evenly over the ranges; each lies in its range, and a kernel starts shortly
-after its call. `training` makes the runs in which tests look for planted problems: tests/builders/training_plan.py has
-the options. No file of a real tool is copied.
+A step has LAYERS layers. The forward ops of all layers run on one thread, then the backward ops run on another thread.
+A layer has 24 ranges, which are nested as torch nests them. Calls and kernels are spread evenly over the ranges. A call
+is inside its range, and a kernel starts shortly after its call. `training` makes runs with planted problems, which
+tests look for. Its options are in tests/builders/training_plan.py. No file of a real tool is copied.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ LAYERS = 50
 LAYER_NS = 20_000
 SLICE_LAYERS = LAYERS * 400
 
-# One layer: thread, begin and end within the layer, name, which of the layer's 4 sequence numbers, sizes.
+# The ranges of a layer. A range has its thread, its begin and end within the layer, its name, the index of its sequence
+# number (a layer has 4), and its sizes.
 LAYER = (
     (MAIN, 0, 9_000, "aten::linear", 0, "[[{}, 768], [768, 768], [768]]"),
     (MAIN, 300, 2_600, "aten::t", 0, "[[768, 768]]"),
@@ -59,12 +60,13 @@ LAYER = (
     (AUTOGRAD, 16_900, 18_400, "aten::add_", None, "[[768, 768], [768, 768], []]"),
 )
 SEQS = 4
-BATCHES = 60  # different sizes of each op
+BATCHES = 60  # the number of different sizes of each op
 
 STRINGS = ("cudaLaunchKernel_v7000", *(f"void kernel_{at}<float, {at}>(int, float const*, float*)" for at in range(60)))
 STRINGS += tuple(f"kernel_{at}" for at in range(60))
 
-# Columns of each table, in the order of nsys. After a colon: the type in Parquet files, if it is not i64.
+# COLUMNS has the columns of each table, in the order of nsys. A column can have a colon and its type in Parquet files.
+# Without them the type is i64.
 TYPES = {"": pl.Int64, "i32": pl.Int32, "u64": pl.UInt64, "f64": pl.Float64, "f32": pl.Float32, "text": pl.String}
 COLUMNS = {
     "StringIds": "id:i32 value:text",
@@ -93,7 +95,7 @@ class Size:
     ranges: int
     calls: int
     work: int
-    shapes: bool = False  # labels with sizes and input_op_ids, as record_shapes=True writes them
+    shapes: bool = False  # whether labels have sizes and input_op_ids, as with record_shapes=True
 
     @property
     def rows(self) -> int:
@@ -138,7 +140,7 @@ def parquet(path: Path, size: Size) -> Path:
 
 
 def frames(size: Size) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Yields pieces of tables, in order of time."""
+    """Yields names of tables with some of their rows, in order of time."""
     yield "StringIds", pl.DataFrame({"id": range(1, len(STRINGS) + 1), "value": STRINGS})
     done = calls = work = 0
     first_layer = 0
@@ -199,8 +201,7 @@ def _ranges(first_layer: int, shapes: bool) -> pl.DataFrame:
 
 def _calls(ranges: pl.DataFrame, first_range: int, numbers: range, size: Size) -> pl.DataFrame:
     number = pl.int_range(numbers.start, numbers.stop, eager=True)
-    # A call belongs to the first range whose share of the calls reaches its number. Calls of one range follow each
-    # other.
+    # Assign the calls to the ranges evenly and in order. Calls of the same range follow each other.
     owner = (number + 1) * size.ranges
     owner = (owner + size.calls - 1) // size.calls - 1
     start = ranges["start"].gather(owner - first_range) + 50 + (number * 7) % 50

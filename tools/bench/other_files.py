@@ -1,5 +1,5 @@
-"""Makes files of other profilers of any size: like those that torch.profiler and others write of the training in
-nsys_files.py. No file of a real tool is copied.
+"""Makes files of any size in the formats of torch.profiler and other profilers, from the training in nsys_files.py. No
+file of a real tool is copied.
 
     kineto(path, Size(ranges=1_000_000, calls=600_000, work=600_000, shapes=True))
     unitrace(path, size)    rpd(path, size)    vtune(folder, size)
@@ -41,7 +41,7 @@ def kineto(path: Path, size: Size) -> Path:
 
 
 def unitrace(path: Path, size: Size) -> Path:
-    """Writes a trace of unitrace, with a line for each event: opspan's tasks, Level Zero calls, commands, and
+    """Writes a trace of unitrace with a line for each event. Events are opspan's tasks, Level Zero calls, commands and
     arrows."""
     with path.open("w", encoding="utf-8") as file:
         file.write('{ "traceEvents":[\n{"ph": "M", "name": "process_name", "pid": ' + str(PID))
@@ -55,8 +55,8 @@ def unitrace(path: Path, size: Size) -> Path:
 
 
 def rpd(path: Path, size: Size) -> Path:
-    """Writes a database of rocmProfileData. An op is a marker with torch's text; calls and kernels have rows of their
-    own."""
+    """Writes a database of rocmProfileData. An op is a marker with torch's text. Calls and kernels have separate
+    rows."""
     rocpd.rpd(path)
     texts = rocpd.TEXTS
     marker, launch, kernel = (texts.index(text) + 1 for text in ("UserMarker", "hipLaunchKernel", "KernelExecution"))
@@ -204,7 +204,8 @@ def _host_line(name: pl.Expr, args: pl.Expr | None = None) -> pl.Expr:
 
 
 def _braced(text: pl.Expr) -> pl.Expr:
-    """Puts braces around a text: pl.format would take braces for placeholders."""
+    """Replaces `$` and `@` by braces. Until then the text has no braces, because pl.format takes braces for
+    placeholders."""
     return text.str.replace_many(["$", "@"], ["{", "}"])
 
 

@@ -4,8 +4,8 @@
     python tools/bench/page.py --rows 200000  200,000 rows only
 
 Chromium opens the page without a screen and without a graphics card. A frame is the time between two calls of
-requestAnimationFrame while the timeline is dragged and zoomed without a pause. The first content is the overview; the
-first frame is that of a page opened at its timeline. Both are counted from the opening.
+requestAnimationFrame while the timeline is dragged and zoomed without a pause. The first content is the overview. The
+first frame is the first one of a page that is opened at its timeline. Both times count from the opening of the page.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _FIRST = """async () => {
     await new Promise(requestAnimationFrame);
     return performance.now();
 }"""
-# Returns the time of 240 frames in ms, while the timeline is panned and zoomed in turn, in and out of the trace.
+# Pans and zooms the timeline in turn, also beyond the ends of the trace. Returns the time of each of 240 frames in ms.
 _FRAMES = """async () => {
     const canvas = document.querySelector(".shapes");
     const box = canvas.getBoundingClientRect();

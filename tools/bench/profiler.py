@@ -1,15 +1,16 @@
-"""Compares opspan's profile() with torch.profiler's: a range, the end of a session, tables, exports, memory.
+"""Compares the costs of opspan's profile() and torch.profiler's: ranges, end of the session, tables, exports, memory.
 
     python tools/bench/profiler.py                     everything, with lists of 1,000,000 ops
     python tools/bench/profiler.py --quick             fewer rounds, lists of 100,000 ops (about 8 minutes)
     python tools/bench/profiler.py --lists             only the lists
-    python tools/bench/profiler.py --lists --rounds 3  the lists three times, in turns
+    python tools/bench/profiler.py --lists --rounds 3  the lists three times
 
-A range is measured in nanoseconds above a torch observer that does nothing (and asks for inputs if the profiler does).
-Each process has one session only, as programs do: in later sessions torch.profiler would use the memory that it kept
-from earlier ones, while opspan gives it back to the system. Figures are medians over processes that take turns. For
-lists, each profiler records the same steps in a process of its own. A list of 1,000,000 ops takes torch.profiler
-several minutes and gigabytes.
+For a range, it measures how many nanoseconds the range costs more than with a torch observer that does nothing. That
+observer asks for inputs if the profiler does. Each process has only one session, like most programs. In a second
+session torch.profiler would reuse the memory that it kept from the first session, while opspan gives its memory back to
+the system. The processes of both profilers run in turn, and figures are medians over processes. For lists, both
+profilers record the same steps, each in a new process. A list of 1,000,000 ops takes torch.profiler several minutes and
+gigabytes.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def profiler(whose: str, options: dict[str, bool], folder: str) -> Any:
 
 
 def ranges(whose: str, options_name: str, step_name: str, seconds: float) -> float:
-    """Returns the ns per range above the empty observer, in the first session of this process."""
+    """Returns how many ns a range costs more than with the empty observer, in the first session of this process."""
     import torch
 
     torch.set_num_threads(1)
@@ -84,7 +85,8 @@ def repeat(step: Callable[[], None], seconds: float) -> float:
 
 
 def lists(whose: str, options_name: str, ops: int, suffix: str) -> dict[str, float]:
-    """Returns the seconds of everything after recording, and the bytes per range that were held before."""
+    """Returns the seconds of each action after recording, and the bytes per range that are held at the end of
+    recording."""
     import torch
 
     torch.set_num_threads(1)
@@ -116,7 +118,7 @@ def lists(whose: str, options_name: str, ops: int, suffix: str) -> dict[str, flo
 
 
 def held_bytes(folder: str) -> int:
-    """Returns resident memory without pages of files, plus the bytes of captures, which are on disk."""
+    """Returns the sum of the bytes in resident memory, without pages of files, and of the captures on disk."""
     fields = Path("/proc/self/statm").read_text().split()
     files = sum(path.stat().st_blocks * 512 for path in Path(folder).rglob("*.opspan"))
     return (int(fields[1]) - int(fields[2])) * resource.getpagesize() + files

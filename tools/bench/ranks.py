@@ -1,12 +1,13 @@
-"""Measures many ranks: time and memory with one process, with two and on a cluster, and whether memory grows.
+"""Measures time and memory for many ranks, with one process, with two processes and on a cluster.
 
     python tools/bench/ranks.py            64 ranks of 100,000 ranges, and 1,000 of 10,000 (some minutes, 2 GB of disk)
     python tools/bench/ranks.py --quick    a quarter of the ranks
 
-The ranks are one file of nsys_files.py under many names; nothing in it says its rank. The question is `idle`, which
-needs the full analysis of ranges, calls and work. A figure is the time of a program of its own, from its start to its
-answer. Memory is the sum of the Pss of the program and its processes, sampled every 50 ms; Pss counts shared pages
-once. A round in which other programs took more than a tenth of the processors is repeated, as in read.py.
+All ranks have the same file of nsys_files.py, under different names. The file does not contain a rank. The question is
+`idle`, which needs the full analysis of ranges, calls and work. Each figure is the time of a new program, from its
+start to its answer. Memory is the sum of the Pss of the program and its child processes, sampled every 50 ms. Pss
+counts shared pages once. The bench also checks that many ranks do not need much more memory than a few. A round in
+which other programs took more than a tenth of the processors is repeated, as in read.py.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from figures import figure, title
 
 LARGE = nsys_files.Size(100_000, 50_000, 50_000)
 SMALL = nsys_files.Size(10_000, 5_000, 5_000)
-FEW = 10  # ranks; the memory of many ranks is compared with that of these
+FEW = 10  # the memory of many ranks is compared with that of this number of ranks
 PROGRAM = "import sys, opspan; opspan.load_many(sys.argv[1], {}).idle()"
 PAUSE_S = 0.05
 PROCESSORS = len(os.sched_getaffinity(0))
@@ -118,8 +119,7 @@ def report(folder: Path, parts: int, rounds: Rounds) -> None:
         figure("one process", one.seconds, "s", beside=f"{one.peak / 1e6:.0f} MB")
         beside = f"{two.seconds:.1f} s, {two.peak / 1e6:.0f} MB"
         figure("two processes, of one", two.seconds / one.seconds, beside=beside, most=0.6)
-        # The best time of two processes is their work spread over all processors. One process can use several of them,
-        # too.
+        # At best, two processes spread their work over all processors. One process can use several processors, too.
         beside = f"{one.work / one.seconds:.2f} processors busy with one"
         figure("two processes, of one, at best", two.work / PROCESSORS / one.seconds, beside=beside)
         beside = f"{two.work:.1f} / {one.work:.1f} s"

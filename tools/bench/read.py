@@ -1,16 +1,16 @@
-"""Measures reading, from a file to torch's table, against the time in which SQLite steps through the same columns.
+"""Compares the time from a file to its printed table with the time in which SQLite steps through the same columns.
 
-    python tools/bench/read.py            the table: 3 million rows, memory, growth, the command line, torch (5 minutes)
+    python tools/bench/read.py            3 million rows: time, memory, growth, the command line, torch (5 minutes)
     python tools/bench/read.py --quick    fewer rounds
     python tools/bench/read.py --long     25 million rows: time and memory (3 minutes, 3 GB of disk)
     python tools/bench/read.py --others   VTune, rocpd, unitrace, and 1 GB of torch.profiler (5 minutes, 2 GB of disk);
-                                          --quick: 3 minutes; --hta PYTHON: against the parser of
-                                          HolisticTraceAnalysis in that one
+                                          with --quick: 3 minutes; with --hta PYTHON: also the parser of
+                                          the HolisticTraceAnalysis that PYTHON has
 
-nsys_files.py makes the files. A round is a process of its own: it steps through the columns with one `max()` each, on
-one thread, then loads, attributes, links and prints. It measures both, so a slow moment of the machine slows both.
-Figures are medians. A round in which other programs took more than a tenth of the processors is repeated, because the
-reader runs on all processors and SQLite on one.
+nsys_files.py makes the files. Each round is a new process. In it, SQLite first computes the `max()` of each column, on
+one thread. Then opspan loads, attributes, links and prints. One process measures both times, so a slow moment of the
+machine affects both. Figures are medians. A round in which other programs took more than a tenth of the processors is
+repeated, because other programs slow the reader, which runs on all processors, more than SQLite, which runs on one.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ SMALL = nsys_files.Size(1_000, 1_000, 1_000)
 TORCH_OPS = 4_000
 
 MOST_BUSY = 0.1  # share of the processors that other programs may take in a round
-PATIENCE = 10  # how often a round is repeated
-PATIENCE_WITH_OTHERS = 3  # the same for files of a gigabyte
+PATIENCE = 10  # the most attempts of a round
+PATIENCE_WITH_OTHERS = 3  # the most attempts of a round that reads a gigabyte
 
-GIGABYTE = 900_000_000  # a little less, because the size of a file cannot be chosen exactly
+GIGABYTE = 900_000_000  # a little less than a gigabyte, because the size of a file cannot be chosen exactly
 
 
 # --- a round, in a process of its own
@@ -100,7 +100,7 @@ def child(path: Path, database: Path) -> dict[str, float]:
 
 
 def peak_bytes() -> int:
-    """Returns the peak of this program's own memory; getrusage would include that of the program that started it."""
+    """Returns the peak of this program's memory. getrusage would include the memory of the program that started it."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
@@ -141,7 +141,7 @@ class Rounds:
 def shell(path: Path, rounds: int) -> tuple[float, float]:
     """Returns the seconds of `opspan table`, and the ratio of its processor time to that of `import polars`.
 
-    Both run in turn. Their modules are compiled before, as pip does.
+    Both commands run in turn. Their modules are already compiled, as after an installation by pip.
     """
     compiled = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(path.parent / "compiled")}
     commands = [["-m", "opspan", "table", str(path)], ["-c", "import polars"]]
@@ -168,7 +168,7 @@ def clock(what: Callable[[], object], rounds: int) -> list[float]:
 
 
 def against_torch(folder: Path, rounds: int) -> tuple[float, float] | None:
-    """Returns the seconds of torch's load_nvprof and of ours, from the file to the printed table of events."""
+    """Returns the seconds that torch's load_nvprof and opspan's take, from the file to the printed table of events."""
     if importlib.util.find_spec("torch") is None:
         return None
     import warnings
@@ -178,7 +178,7 @@ def against_torch(folder: Path, rounds: int) -> tuple[float, float] | None:
     sys.path.insert(0, str(ROOT / "tests"))
     from builders.nvprof import call, marker, on_gpu, profile
 
-    warnings.simplefilter("ignore")  # torch's is deprecated
+    warnings.simplefilter("ignore")  # torch's load_nvprof is deprecated
     from torch.autograd.profiler import load_nvprof
 
     numbers = range(1, TORCH_OPS + 1)
@@ -280,7 +280,7 @@ def other_sources(folder: Path, count: int, hta: str | None) -> None:
         file = path / "sqlite-db" / "dicer.db" if path.is_dir() else path
         is_json = path.suffix == ".json"
         size = file.stat().st_size
-        # Measure it once only: Python takes most of a minute for a gigabyte.
+        # Measure the base only once for a gigabyte, because Python takes most of a minute for it.
         bases = 1 if size >= GIGABYTE else count
         base = statistics.median(
             base_of(JSON_BASE, file)[0] if is_json else step_through_all(file) for _ in range(bases)

@@ -1,4 +1,4 @@
-// Drives the capture sink as torch's observer does, as fast as it can: nested ops with a few names and many shapes.
+// Sends nested ops with a few names and many shapes to the capture sink, like torch's observer but without any pause.
 //
 //   rolling LIBRARY FOLDER RANGES THREADS SHAPES KEEP_BYTES     prints processor ns per range, and lost units
 #include <dlfcn.h>
@@ -23,7 +23,7 @@ double processor_ns() {
 
 void work(const opspan_sink* sink, uint64_t thread, uint64_t ranges, uint64_t shapes) {
   static constexpr const char* kNames[] = {"aten::linear", "aten::addmm", "aten::mm", "aten::relu"};
-  constexpr int64_t kTensor = OPSPAN_INPUT_TENSOR | int64_t{3} << 32;  // of three dimensions
+  constexpr int64_t kTensor = OPSPAN_INPUT_TENSOR | int64_t{3} << 32;  // a tensor with three dimensions
   char keys[std::size(kNames)];
   for (uint64_t i = 0; i < ranges; i += std::size(kNames)) {
     for (size_t depth = 0; depth < std::size(kNames); ++depth) {

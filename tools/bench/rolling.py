@@ -1,12 +1,13 @@
-"""Measures a rolling recording: the capture sink at full rate, driven like by the observer, but without torch.
+"""Measures a rolling recording. The capture sink gets ranges as fast as possible, without torch.
 
     python tools/bench/rolling.py                       500 million ranges into a ring of 256 MB (3 minutes)
     python tools/bench/rolling.py --ranges N            another number of ranges
-    python tools/bench/rolling.py --cost                cost per range beside that of record(): 3 GB of disk, 2 minutes
+    python tools/bench/rolling.py --cost                cost per range, compared with record(): 3 GB of disk, 2 minutes
 
-Disk is the size of the files of the ring, memory that of the process without pages of files; both are sampled ten times
-a second. The growth of memory is counted from a tenth of the way. Cost is processor time, the median over rounds that
-take turns. `--folder` says where the files are written, for example on a file system in memory.
+Disk is the size of the ring's files. Memory is the memory of the process without pages of files. Both are sampled ten
+times a second. The growth of memory counts from a tenth of the run on. Cost is processor time. It is the median over
+rounds, in each of which both kinds of recording run. `--folder` says where the files are written, for example on a file
+system in memory.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def run(program: Path, parent: Path | None, ranges: int, shapes: int, keep: int)
 def disk_of(folder: Path) -> int:
     total = 0
     for file in folder.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # the ring has removed it
+        with contextlib.suppress(FileNotFoundError):  # the ring has removed the file
             total += file.stat().st_blocks * 512
     return total
 

@@ -1,11 +1,11 @@
-"""Measures emit_pyroscope: a training step with it and without it in turn, with the real agent.
+"""Measures emit_pyroscope with the real agent. A training step runs with emit_pyroscope and without it in turn.
 
     python tools/bench/thread_tags.py            a table for tiny ops and two transformers (about 2 minutes)
     python tools/bench/thread_tags.py --quick    fewer rounds
 
-The agent samples all the time and sends to a server on the loopback; "agent" is a step beside it without labels. Times
-are processor time of the training thread, so other programs and the agent's own thread do not count. Every figure is a
-median over rounds in which all modes take turns.
+The agent samples all the time and sends to a server on the loopback. The mode "agent" is a step without labels while
+the agent samples. Times are processor time of the training thread, so other programs and the agent's own thread do not
+count. In each round all modes run in turn. Every figure is the median over the rounds.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Compares a walk through `events()` as objects with one through torch's own EventList of the same size.
+"""Compares a loop over the objects of `events()` with a loop over torch's own EventList of the same size.
 
     python tools/bench/walk.py              1 million ranges (1 minute, needs torch)
     python tools/bench/walk.py --rows N     N ranges
 
-torch's events are created, put into a tree and walked, as its profiler does before it returns them; opspan creates its
-events during the walk. Both run in processes of their own, in turn. The figure is the median of the ratios of processor
-time.
+For torch, the time includes creating the events and building their tree, because torch's profiler does that before it
+returns them. opspan creates its events during the loop. Both run in separate processes, in turn. The figure is the
+median of the ratios of processor time.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def torchs(rows: int) -> int:
         [
             FunctionEvent(
                 at, "aten::mm", 1, at * 10, at * 10 + 5, device_type=DeviceType.CPU
-            )  # one ends before the next begins
+            )  # each ends before the next one begins
             for at in range(rows)
         ]
     )

@@ -3,7 +3,7 @@
 python tools/docs           write the pages that are stale
 python tools/docs --check   write nothing; name the pages that are stale, and exit with 1 if there are any
 
-Tables of measurements are written by the tools that measure: tools/torch-matrix writes its table in docs/emit.md.
+Tools that measure write their tables themselves. For example, tools/torch-matrix writes its table in docs/emit.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ REPO = Path(__file__).resolve().parents[2]
 @dataclass(frozen=True)
 class Page:
     path: str
-    source: str  # the file or folder that the page lists; its other words are in the module of `text`
+    source: str  # the file or folder that the page lists; the page's other words are in the module of `text`
     text: Callable[[], str]
     needs: str = ""  # a module; if it is not installed, the page is not written
 

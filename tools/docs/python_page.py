@@ -1,6 +1,6 @@
-"""The reference in docs/python.md: the docstrings and types of the public names of opspan, as griffe reads them.
+"""The reference in docs/python.md, from the docstrings and types of opspan's public names. griffe reads them.
 
-On the site (mkdocs.yml) mkdocstrings, which reads the same docstrings with griffe, writes it in place of this.
+On the site (mkdocs.yml) this module is not used. There mkdocstrings writes the reference, also with griffe.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import opspan
 from opspan.analysis.kernel_rows import COLUMNS
 
 SRC = Path(__file__).resolve().parents[2] / "src"
-LONGEST = 100  # characters of a signature on one line
+LONGEST = 100  # the most characters of a signature on one line
 
 # Headings, and the public names below them. A name of __all__ that is missing here is an error.
 NAMES = {
@@ -35,7 +35,7 @@ NAMES = {
     "Schedules, attaching, sampling": ("schedule", "ProfilerAction", "listen", "emit_pyroscope"),
     "Errors": ("OpspanError",),
 }
-NOT_CALLED = ("Trace", "Ranks", "ProfilerAction", "OpspanError")  # a user gets them from functions
+NOT_CALLED = ("Trace", "Ranks", "ProfilerAction", "OpspanError")  # users get these objects from functions
 MODULES = {
     "profiler": "torch.profiler's names ([profiler.md](profiler.md)).",
     "autograd_profiler": "torch.autograd.profiler's names ([events.md](events.md)).",

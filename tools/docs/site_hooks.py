@@ -1,4 +1,4 @@
-"""Hooks of mkdocs.yml: on the site mkdocstrings writes the reference, in place of the one that tools/docs made."""
+"""Hooks of mkdocs.yml. On the site, mkdocstrings writes the reference, and replaces the reference of tools/docs."""
 
 from __future__ import annotations
 

@@ -4,14 +4,14 @@
     python tools/gpu-check queue clocks --out FOLDER    runs these parts
     python tools/gpu-check all --out FOLDER --dry       runs without a GPU: stand-ins for CUDA do nothing
 
-Each part is a process with its own time limit. If a part fails or reaches its limit, the results that it has by then
-are kept, and the other parts run all the same. A dry run finds simple mistakes in the code. FOLDER gets three files:
+Each part is a process with its own time limit. If a part fails or reaches its limit, its results until then are kept,
+and the other parts still run. A dry run finds simple mistakes in the code. FOLDER gets three files:
 
     gpu-check.json    the results of each part, or the reason why it failed
     traces.tar.gz     traces, snapshots and tables of vendors' tools, in a folder for each part
     log.txt           the output of the parts
 
-Parts that do not measure times run at the same time. The file of each part, in this folder, explains its results.
+Parts that do not measure times run in parallel. Each part is a module in this folder, which explains its results.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from pathlib import Path
 import processes
 
 ALL = "all"
-MOST_BYTES = 10 << 20  # of traces.tar.gz
+MOST_BYTES = 10 << 20  # the most bytes of traces.tar.gz
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             beside = [name for name in names if PARTS[name].turn == turn]
             left_s = options.seconds - (time.monotonic() - began)
             answers |= of_turn(beside, work, left_s, options.dry, began)
-            keep(answers, work, options.out)  # after each turn: the machine may be taken away before the last
+            keep(answers, work, options.out)  # after each turn, because the machine can be taken away early
     print(f"Wrote {options.out} ({len(names)} parts, {time.monotonic() - began:.0f} s)", flush=True)
     return 0 if all("failed" not in answer for answer in answers.values()) else 1  # type: ignore[operator]
 
@@ -86,8 +86,8 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def child(name: str, folder: Path) -> int:
-    """Runs one part in this process. After each of its pieces the results are in FOLDER/result.json."""
-    import gpu  # here, because torch takes seconds to import, and the parent process does not need it
+    """Runs one part in this process. The part writes its results into FOLDER/result.json after each of its pieces."""
+    import gpu  # imported only here, because that takes seconds and the parent process does not need torch
 
     if gpu.DRY:
         gpu.replace_cuda()
@@ -97,7 +97,7 @@ def child(name: str, folder: Path) -> int:
 
 
 def of_turn(names: Sequence[str], work: Path, left_s: float, dry: bool, began: float) -> dict[str, object]:
-    """Runs these parts at the same time. Returns the results of each."""
+    """Runs these parts in parallel. Returns the results of each part."""
     environment = dict(os.environ, PYTHONUNBUFFERED="1", **({"GPU_CHECK_DRY": "1"} if dry else {}))
     started: list[tuple[str, Path, subprocess.Popen[bytes], float]] = []
     answers: dict[str, object] = {}
@@ -135,8 +135,8 @@ def read(path: Path) -> str:
 
 
 def keep(answers: dict[str, object], work: Path, out: Path) -> None:
-    """Writes the results so far. If the files are too large together, only the smallest are kept and the others
-    listed."""
+    """Writes the results so far. If all files together are too large, keeps only the smallest ones and lists the
+    others."""
     logs = sorted(work.glob("*/log.txt"))
     (out / "log.txt").write_text("".join(f"== {log.parent.name}\n{read(log)}\n" for log in logs), encoding="utf-8")
     paths = [path for path in work.glob("*/**/*") if path.is_file() and path.name not in ("log.txt", "result.json")]
@@ -151,7 +151,8 @@ def keep(answers: dict[str, object], work: Path, out: Path) -> None:
 
 
 def smallest(paths: Sequence[Path], most_bytes: int) -> tuple[list[Path], list[Path]]:
-    """Returns the smallest files that take at most `most_bytes` together once compressed, and the other files."""
+    """Returns two lists. The first has the smallest files, as many as fit into `most_bytes` when they are compressed.
+    The second has the other files."""
     kept: list[Path] = []
     used = 0
     with tempfile.TemporaryFile() as nowhere:

@@ -18,7 +18,7 @@ LOAD_S = 0.5 if gpu.DRY else 15.0
 SIZES = (64,) if gpu.DRY else (4096, 8192)
 TIMES = 30
 BATCH = 100  # products between two synchronisations
-OPS_PER_CLOCK = 4096  # of one multiprocessor of Hopper, for dense bf16: relates the peak to a clock
+OPS_PER_CLOCK = 4096  # dense bf16 operations in a clock cycle of one multiprocessor of Hopper
 BUFFER_BYTES = (1 << 20) if gpu.DRY else (4 << 30)
 Product = Callable[[], Any]
 
@@ -73,7 +73,8 @@ PRODUCTS = {
 
 
 def best(type_: str) -> dict[str, Any]:
-    """Returns the times of one product and the rates that follow from them, by size, and the best rate of all."""
+    """Returns for each size the times of a product and the rates that follow from the times. Adds the best rate of all
+    sizes."""
     answers: dict[str, Any] = {}
     for size in SIZES if type_ not in ("fp32", "fp64") else SIZES[:1]:
         run = PRODUCTS[type_](size)
@@ -161,13 +162,14 @@ def state(pynvml: Any, handle: Any) -> dict[str, Any]:
     for name, call in calls.items():
         try:
             answer[name] = call()
-        except Exception as error:  # noqa: BLE001  a card may refuse some of them
+        except Exception as error:  # noqa: BLE001  some cards do not have all values
             answer[name] = f"{type(error).__name__}: {error}"
     return answer
 
 
 def under_load() -> dict[str, Any]:
-    """Runs one product again and again. Returns its times by tenths of a second, and samples of the card's state."""
+    """Repeats one product for some seconds. Returns its times in each tenth of a second, and samples of the card's
+    state."""
     run = PRODUCTS["bf16"](SIZES[-1])
     run()
     torch.cuda.synchronize()

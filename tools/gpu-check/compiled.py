@@ -1,7 +1,7 @@
-"""Profiles a compiled model by torch.profiler: with torch's defaults, with provenance, and with options of newer torch.
+"""Profiles a compiled model in three ways: with torch's defaults, with provenance, and with options of newer torch.
 
-Each way is a process with its own cache, because a cache that was filled without provenance would give none. They run
-at the same time, because no times are measured.
+Each way has its own process and cache, because a cache that was filled without provenance would not give any
+provenance. The processes run in parallel, because no times are measured.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ARGS_SHOWN = 40
 
 def main(pieces: gpu.Pieces) -> None:
     pieces.piece("facts", gpu.facts)
-    with tempfile.TemporaryDirectory(prefix="gpu-check-caches-") as caches:  # thousands of files that are not kept
+    with tempfile.TemporaryDirectory(prefix="gpu-check-caches-") as caches:  # thousands of files, which are not kept
         run_each(pieces, Path(caches))
 
 
@@ -54,7 +54,7 @@ def run_each(pieces: gpu.Pieces, caches: Path) -> None:
 
 
 def answer(folder: Path, code: int | None) -> dict[str, Any]:
-    """Returns the results of the process. `code` is its exit code; None: it was ended at its time limit."""
+    """Returns the results of the process. `code` is its exit code, or None if it was ended at its time limit."""
     result = folder / "result.json"
     found = json.loads(result.read_text(encoding="utf-8")) if result.exists() else {}
     if code != 0:

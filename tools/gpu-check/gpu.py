@@ -21,7 +21,8 @@ DEVICE = "cpu" if DRY else "cuda"
 
 
 class Pieces:
-    """The results of a part. Each piece is written as soon as it is done. If one fails, the others still run."""
+    """The results of a part, which consists of pieces. The result of a piece is written as soon as the piece has run.
+    If a piece fails, the others still run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -135,8 +136,8 @@ def _nothing(*_: Any, **__: Any) -> int:
 
 
 def replace_cuda() -> None:
-    """Replaces the functions of torch.cuda that the parts call by functions that do nothing. Each must exist in
-    torch."""
+    """Replaces the functions of torch.cuda that the parts call. The new functions do nothing. A replaced function must
+    exist in torch."""
     instead = {
         "Event": _Event,
         "Stream": _Stream,

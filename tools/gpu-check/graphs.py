@@ -23,7 +23,7 @@ IDS = ("correlation", "External id", "stream", "graph id", "graph node id")
 
 
 class Block(nn.Module):
-    """A transformer block; with a second stream, attention runs there, beside the two linear layers."""
+    """A transformer block. If there is a second stream, attention runs on it, in parallel with two linear layers."""
 
     def __init__(self, second: Any = None) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ def captured(pieces: gpu.Pieces, name: str, block: nn.Module, tokens: torch.Tens
 
 
 def together(folder: Path, name: str, block: nn.Module, tokens: torch.Tensor) -> dict[str, Any]:
-    """Traces a capture and its replays together: their ids can be equal only within one recording."""
+    """Traces a capture and its replays in one recording, because ids of different recordings cannot be compared."""
     graph = torch.cuda.CUDAGraph()
 
     def both() -> None:
@@ -118,7 +118,8 @@ def reduced(pieces: gpu.Pieces, block: nn.Module, tokens: torch.Tensor) -> None:
 
 
 def traced(path: Path, function: Callable[[], Any]) -> dict[str, Any]:
-    """Returns the launches and the work in the trace, in order of time, and the number of events of each kind."""
+    """Traces the function. Returns its launches and its work, in order of time, and the number of events of each
+    kind."""
     seen = gpu.profiled(path, function, record_shapes=True)
     events = gpu.events_of(path)
     calls = [event for event in events if event.get("cat") in OF_HOST]
@@ -152,7 +153,8 @@ def brief(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def compare(pieces: gpu.Pieces, name: str) -> None:
-    """Finds out whether replays have the kernels of the run without a graph, in its order, and always in one order."""
+    """Checks whether replays have the same kernels as the run without a graph, whether in the same order, and whether
+    all replays have the same order."""
 
     def compared() -> dict[str, Any]:
         eager = [one["name"] for one in pieces.results[f"{name}: eager"]["work"]]

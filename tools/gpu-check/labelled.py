@@ -1,6 +1,6 @@
-"""Runs a linear layer, forward and backward, labelled by opspan: once for each form of labels, or from outside.
+"""Runs a linear layer, forward and backward. opspan labels it in each given form of labels, or from outside.
 
-labelled.py               runs two steps without labels of its own, for `opspan run` to label from outside
+labelled.py               runs two steps without labels; `opspan run` can label them from outside
 labelled.py auto torch    runs two steps under emit_nvtx for each form, inside of an NVTX range `labels FORM` of torch
 """
 

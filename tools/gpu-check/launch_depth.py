@@ -1,8 +1,8 @@
 """Measures how many launches a queue holds before the host has to wait. `path --what-if` needs this depth.
 
-A long kernel keeps a stream busy while the host goes on launching. The duration of each launch on the host shows where
-the queue was full: the first slow launch waited for the end of the long kernel. The launches after it show how many
-places became free then.
+A long kernel keeps a stream busy while the host goes on launching. The duration of each launch on the host shows when
+the queue was full. The first slow launch waited for the end of the long kernel. The next launches show how many entries
+of the queue became free then.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import gpu
 
 LAUNCHES = 3000
 LONG_CYCLES = 700_000_000  # about 0.4 s
-SHORT_CYCLES = 40_000  # about 20 us: longer than a launch takes
+SHORT_CYCLES = 40_000  # about 20 us, which is longer than a launch takes
 WAITED_NS = 20_000_000  # a launch that takes longer has waited
 Launch = Callable[[int], Any]
 
@@ -64,7 +64,7 @@ def main(pieces: gpu.Pieces) -> None:
 
 
 def depth(busy: list[Any], launch: Launch, launches: int = LAUNCHES) -> dict[str, Any]:
-    """Returns how long each launch took on the host while these streams were busy, and which ones waited."""
+    """Returns how long each launch took on the host while these streams were busy, and which launches waited."""
     with torch.cuda.stream(busy[0]):
         launch(0)
     torch.cuda.synchronize()
@@ -90,8 +90,8 @@ def depth(busy: list[Any], launch: Launch, launches: int = LAUNCHES) -> dict[str
         "usual_ns": usual,
         "launched_in_ns": launched_ns,
         "until_all_done_ns": time.perf_counter_ns() - begun,
-        # After the first of these the queue is full. The distance of the next ones is how many places become free at
-        # once.
+        # At the first of these launches the queue is full. The distances between the next ones show how many entries of
+        # the queue become free together.
         "longer_than_four_times_usual": [nth for nth, ns in enumerate(took) if ns > 4 * usual][:400],
         "took_ns_around_full": took[max((first or 0) - 10, 0) : (first or 0) + 300],
     }

@@ -1,4 +1,4 @@
-"""Records the memory of one run by the allocator's statistics, by its snapshot and by a profile, with one failure."""
+"""Records the memory of one run with the allocator's statistics, its snapshot and a profile. One allocation fails."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch import nn
 
 import gpu
 
-TOO_MANY = 1 << 40  # bytes: more than any card has
+TOO_MANY = 1 << 40  # more bytes than any card has
 STEPS = 4
 
 
@@ -47,8 +47,8 @@ def train(steps: int) -> None:
 
 
 def profile(folder: Path) -> dict[str, Any]:
-    """Profiles a training. The model is created inside, so that the peak of the statistics covers the same as the
-    profile."""
+    """Profiles a training. Creates the model while the profiler runs, so that the statistics and the profile cover the
+    same allocations."""
     torch.cuda.reset_peak_memory_stats()
     before = 0 if gpu.DRY else torch.cuda.memory_allocated()
     options = {"profile_memory": True, "record_shapes": True, "with_stack": True}
@@ -60,7 +60,8 @@ def profile(folder: Path) -> dict[str, Any]:
 
 
 def peak_of_profile(path: Path) -> dict[str, Any]:
-    """Returns for each device the most that was allocated at once, by the memory events of the trace."""
+    """Returns the peak of allocated and of reserved memory for each device, according to the memory events of the
+    trace."""
     with gzip.open(path, "rt", encoding="utf-8") as file:
         events = [event for event in json.load(file)["traceEvents"] if event.get("name") == "[memory]"]
     answer: dict[str, Any] = {"events": len(events), "args": sorted({key for event in events for key in event["args"]})}
@@ -82,8 +83,8 @@ def out_of_memory() -> dict[str, Any]:
 
 
 def snapshot(folder: Path) -> dict[str, Any]:
-    """Returns the peak by the snapshot's events twice: a block counts until it is given up, or until it is free
-    again."""
+    """Returns two peaks from the snapshot's events. In the first peak a block counts until the program frees it, in the
+    second until the allocator has freed it."""
     path = folder / "snapshot.pickle"
     torch.cuda.memory._dump_snapshot(str(path))
     data = path.read_bytes()

@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-# On sm_90 only gmma counts products of whole warp groups (wgmma). hmma also counts hfma2, which is not a matrix product
-# but has a counter of its own: its value is subtracted.
+# On sm_90 only gmma counts the products of warp groups (wgmma). hmma also counts hfma2, which is not a matrix product.
+# hfma2 also has its own counter, whose value is subtracted.
 PIPES = tuple(
     f"sm__inst_executed_pipe_tensor_op_{kind}.sum" for kind in ("hmma", "gmma", "imma", "dmma", "qmma", "bmma")
 )
@@ -46,8 +46,8 @@ def place() -> str | None:
 
 
 def command(metrics: Sequence[str], log: Path, program: Sequence[str], *options: str) -> list[str]:
-    """Returns the command. It changes neither clocks nor caches, and each metric has one unit: always ns, never us or
-    ms."""
+    """Returns the command. With its options ncu leaves clocks and caches as they are, and always writes a metric in the
+    same unit, for example ns."""
     said = "--clock-control none --cache-control none --print-units base --target-processes application-only --nvtx"
     written = ["--csv", "--page", "raw", "--log-file", str(log)]
     return [place() or "ncu", *said.split(), *written, "--metrics", ",".join(metrics), *options, *program]
@@ -60,7 +60,7 @@ def known(names: Sequence[str], listed: str) -> list[str]:
 
 
 def kernels(text: str) -> list[dict[str, Any]]:
-    """Returns for each kernel its name, grid and block as ncu writes them, its ranges (outermost first), and
+    """Returns for each kernel its name, grid and block as ncu writes them, its ranges (the outermost first), and its
     metrics."""
     lines = text.splitlines(keepends=True)
     first = next((nth for nth, line in enumerate(lines) if line.startswith('"ID"')), None)
@@ -85,12 +85,16 @@ def kernels(text: str) -> list[dict[str, Any]]:
 
 
 def ranges(cell: str) -> list[str]:
-    """`77  "<default domain>:mm.bf16:none:none:none:none:none:none"` -> ["<default domain>:mm.bf16"]"""
+    """Returns the names of the ranges in a cell.
+
+    `77  "<default domain>:mm.bf16:none:none:none:none:none:none"` -> ["<default domain>:mm.bf16"]
+    """
     return [_DETAILS.sub("", one) for one in _RANGE.findall(cell)]
 
 
 def number(text: str) -> float | None:
-    """Returns the number, or None: ncu writes n/a, nan or an empty text for a metric that it could not measure."""
+    """Returns the number. If ncu could not measure the metric, it writes n/a, nan or an empty text, and the result is
+    None."""
     try:
         value = float(text.replace(",", ""))
     except ValueError:
@@ -99,7 +103,7 @@ def number(text: str) -> float | None:
 
 
 def on_tensor_cores(metrics: dict[str, float | None]) -> bool | None:
-    """Returns whether tensor cores computed a product; None if no counter of the pipe has a value."""
+    """Returns whether tensor cores computed a product. Returns None if no counter of the tensor pipe has a value."""
     by_kind = [value for name in PIPES if (value := metrics.get(name)) is not None]
     if by_kind:
         return sum(by_kind) > (metrics.get(OF_NO_PRODUCT) or 0)

@@ -1,11 +1,11 @@
 """Operations of a known kind, each with few kernels, to test the rules that classify kernels by their names.
 
     OPERATIONS   name -> Operation. Its `build` makes the inputs, and returns a function that does the operation once
-    program      does all operations, each once after a warm-up, inside of the process that a profiler measures
+    program      does all operations, each once after a warm-up, in the process that a profiler measures
     main         does the same under torch.profiler, which gives names, sizes and occupancy as in a trace
 
-A name has the operation and the type: `conv2d.channels_last.bf16`. The most useful operations come first, because the
-program does not begin another one once its time is over.
+A name consists of the operation and the type, such as `conv2d.channels_last.bf16`. The most useful operations come
+first, because the program stops when its time is over.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def backward(function: Callable[..., Any], *sizes: tuple[int, ...], **options: A
 
 
 def last(function: Callable[..., Any], how: Callable[..., Any], *sizes: tuple[int, ...], **options: Any) -> Any:
-    """Returns the builder `how` (`call` or `backward`) of the function, with images and weights in channels_last."""
+    """Returns a builder of the function for images and weights in channels_last. `how` is `call` or `backward`."""
 
     def in_channels_last(image: torch.Tensor, weight: torch.Tensor, **more: Any) -> torch.Tensor:
         formats = {"memory_format": torch.channels_last}
@@ -215,7 +215,8 @@ OPERATIONS["adamw.fused.fp32"] = Operation(partial(optimizer, fused=True), (), "
 
 @contextlib.contextmanager
 def measured(mode: str, name: str) -> Iterator[None]:
-    """Puts a range of this name around the block: for torch.profiler, or in NVTX, where ncu measures only the block."""
+    """Puts a range of this name around the block, for torch.profiler or in NVTX. With NVTX, ncu measures only such
+    blocks."""
     if mode == "profiler":
         with torch.profiler.record_function(f"operation {name}"):
             yield
@@ -229,7 +230,8 @@ def measured(mode: str, name: str) -> Iterator[None]:
 
 
 def program(mode: str, folder: Path, seconds: float, most: int) -> None:
-    """Does the operations. FOLDER/operations-MODE.json gets, for each in order, that it was done or why not."""
+    """Does the operations in order. Writes for each operation into FOLDER/operations-MODE.json that it was done, or why
+    not."""
     began = time.monotonic()
     torch.backends.cudnn.benchmark = False
     torch.manual_seed(0)
@@ -266,7 +268,7 @@ def main(pieces: gpu.Pieces) -> None:
 
 
 def done(folder: Path, mode: str) -> Any:
-    """Returns for each operation, in order, that it was done, or why not."""
+    """Reads FOLDER/operations-MODE.json, which says for each operation that it was done, or why not."""
     return json.loads((folder / f"operations-{mode}.json").read_text(encoding="utf-8"))
 
 

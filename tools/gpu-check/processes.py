@@ -1,4 +1,4 @@
-"""Runs processes with a time limit. At the limit a process is killed with its descendants: a profiler starts
+"""Runs processes with a time limit. At the limit a process is killed with its descendants, because a profiler starts
 programs."""
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ def start(
 
 
 def wait(process: subprocess.Popen[bytes], end: float) -> int | None:
-    """Returns the exit code. None: at `end` (of time.monotonic) it still ran, and was killed with its descendants."""
+    """Returns the exit code of the process. If it still runs at `end` (a time of time.monotonic), kills it with its
+    descendants and returns None."""
     try:
         return process.wait(max(end - time.monotonic(), 0))
     except subprocess.TimeoutExpired:
@@ -38,10 +39,11 @@ def wait(process: subprocess.Popen[bytes], end: float) -> int | None:
 
 
 def descendants(pid: int) -> list[int]:
-    """Returns the children of the process, their children and so on, by the parents that /proc names."""
+    """Returns the children of the process, their children, and so on. Finds them by the parent that /proc names for
+    each process."""
     parents: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
+        with contextlib.suppress(OSError):  # the process has ended meanwhile
             # "77 (name of any kind) S 76 ...": the parent's number is the second word after the name.
             parents[int(path.parent.name)] = int(path.read_text(errors="replace").rpartition(")")[2].split()[1])
     found = [pid]

@@ -1,4 +1,4 @@
-"""Measures on the host how long synchronisations with nothing to wait for, small copies and launches take."""
+"""Measures how long launches, small copies, and synchronisations that do not have to wait take on the host."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def main(pieces: gpu.Pieces) -> None:
 
 
 def on_host(call: Callable[[], Any], times: int) -> dict[str, float]:
-    """Returns how long the call takes on the host while the device is idle, and how long until the device has done
-    it."""
+    """Returns how long the call takes on the host while the device is idle, and the time until the device has done its
+    work."""
     for _ in range(20):
         call()
     torch.cuda.synchronize()

@@ -1,4 +1,4 @@
-"""Finds which kernels run on tensor cores by counters of the card, to check the rule that tells it by kernels' names.
+"""Finds with counters of the card which kernels run on tensor cores, to check the rule that goes by kernels' names.
 
 ncu measures every operation of operations.py once. The result has the kernels for which opspan's rule is wrong.
 """
@@ -43,7 +43,8 @@ def metrics_of_card(folder: Path) -> dict[str, Any]:
 
 
 def choice(folder: Path, listed: dict[str, Any]) -> dict[str, Any]:
-    """Returns the first list of metrics that ncu can measure: it tries all that the card has, then fewer."""
+    """Returns the first list of metrics that ncu can measure. Tries all metrics that the card has, then shorter
+    lists."""
     text = "\n".join(listed.get("pipe_tensor", []))
     pipes = ncu.known([*ncu.PIPES, ncu.OF_NO_PRODUCT, *ncu.WHOLE_PIPE], text) or [ncu.WHOLE_PIPE[0]]
     tries = [
@@ -63,8 +64,8 @@ def choice(folder: Path, listed: dict[str, Any]) -> dict[str, Any]:
 
 
 def under_ncu(folder: Path, log: Path, metrics: list[str], limit_s: float, most: int) -> dict[str, Any]:
-    """Runs the program under ncu. It is told to stop 20 s before the limit, because ncu writes its table after the
-    end."""
+    """Runs the program under ncu. The program stops 20 s before the limit, because ncu writes its table after the
+    program has ended."""
     program = [sys.executable, PROGRAM, "ncu", str(folder), str(max(limit_s - 20, 5)), str(most)]
     command = ncu.command(metrics, log, program, "--profile-from-start", "off")
     return processes.run(command, limit_s, folder / f"{log.stem}.txt")

@@ -1,4 +1,5 @@
-"""Two Triton kernels, one with a matrix product and one without. They need a file because Triton reads their source."""
+"""Two Triton kernels, one with a matrix product and one without. They must be in a file, because Triton reads their
+source."""
 
 from __future__ import annotations
 

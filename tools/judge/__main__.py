@@ -1,19 +1,19 @@
 """Measures how good findings are, on runs whose truth is known because they were made with and without a fault.
 
-    python tools/judge                      seeds 0 and 1: every plant twice, 40 runs without one, 40 questions what-if
+    python tools/judge                      seeds 0, 1: every plant twice, 40 runs without plants, 40 what-if questions
     python tools/judge --seeds 2-3          other seeds
-    python tools/judge --only slow-rank     one plant; or clean, what-if. May be given several times
+    python tools/judge --only slow-rank     one plant, or clean, or what-if. Can be given several times
     python tools/judge --only clean --seeds 0 --nth 7    one run of those without a plant
     python tools/judge --only programs --seeds 0         real programs on a CPU, ten times each (half an hour)
     python tools/judge --only gpu --seeds 0              real programs on a GPU (five minutes with 16 processors)
     python tools/judge --only 'a late rank' --seeds 0    one program
-    python tools/judge --only gpu --recordings FOLDER    keeps the recordings with and without the plant there, too
-    python tools/judge --keep               writes the table of simulated runs in docs/findings.md, too, or
-                                            with --only programs the table of real programs
+    python tools/judge --only gpu --recordings FOLDER    also keeps the recordings with and without the plant in FOLDER
+    python tools/judge --keep               also writes the table of simulated runs in docs/findings.md or,
+                                            with --only programs, the table of real programs
 
 A plant is a fault that is put into a run. A run is drawn at random from its seed, written as a file of torch.profiler
-or nsys, and read by opspan. The truth is known from the same run, simulated without the plant. Each miss is printed as
-a line: the plant, the truth, and what opspan said.
+or nsys, and read by opspan. The same run is simulated without the plant, to know the truth. Each miss is printed as a
+line: the plant, the truth, and what opspan said.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from plants import PLANTS
 import programs
 
 Some = TypeVar("Some")
-GPU = "gpu"  # its measurements are in no table
+GPU = "gpu"  # there is no table of its measurements
 PARTS = ("clean", "what-if", report.PROGRAMS, GPU)
 
 
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def show(some: list[Some], lines: Callable[[list[Some]], Iterator[str]]) -> list[Some]:
-    """Prints the lines of these results at once, because all results take minutes. Returns the results."""
+    """Prints the lines of these results without waiting for the others, which take minutes. Returns the results."""
     for line in lines(some):
         print(line, flush=True)
     return some

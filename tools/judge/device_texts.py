@@ -1,11 +1,11 @@
-"""Real programs on a GPU, each with a plant, like those of program_texts on a CPU.
+"""Real programs on a GPU, each with a plant. The module program_texts has such programs for a CPU.
 
 A program runs three steps before it is recorded, because the device, its libraries and its allocator prepare themselves
-once. Programs share the device and take turns: the loop of one runs while no other program does anything. Batches are
-large, so that the device sets the pace: the time that a host needs for a launch differs by a sixth from process to
-process (on an H100 with 16 processors, the same 20 steps took 146 to 216 ms with batches of 4,096). Unlike on a CPU,
-the run without the plant does not do the same work `beside` its loop: the device goes on while the host is busy, and
-that would count twice.
+once. Programs share the device. While the loop of one program runs, no other program does anything. Batches are large,
+so that the device decides how long a step takes. The host would be a bad measure, because its time for a launch differs
+by a sixth from process to process (on an H100 with 16 processors, the same 20 steps took 146 to 216 ms with batches of
+4,096). On a CPU, the run without the plant does the work of the plant `beside` its loop. On a GPU it does not do that
+work, because the device goes on while the host is busy, and the work would count twice.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ def program(name: str, text: str, *rules: str, has_time: bool = True, **place: s
 
 
 def after_steps(do: str, *, first: str = "", which: str = "") -> str:
-    """Returns the text of a program that does something after each of its steps, or after those of `which`."""
+    """Returns the text of a program that runs the code `do` after each step, or only after steps that meet the
+    condition `which`."""
     plant = f"def after(number, found):\n    if PLANTED{which}:\n        {do}"
     return f"{first}\n{plant}\ntrain(model, sgd(model), rows, after=after)"
 

@@ -1,6 +1,6 @@
-"""Plants: a plant is a job, the same job with a fault, and the findings that should name the fault.
+"""Defines plants. A plant has a job, the same job with a fault, and the findings that should name the fault.
 
-PLANTS has all of them by name, once plants.py is imported.
+After plants.py is imported, PLANTS has all plants by name.
 """
 
 from __future__ import annotations
@@ -18,16 +18,15 @@ from builders.job_program import rows_of
 
 @dataclass(frozen=True)
 class Plant:
-    """A job with a fault, and what opspan should say of it."""
+    """A job with a fault, and the findings that opspan should report about the fault."""
 
     without: Job
     job: Job
     rules: frozenset[str]  # a finding of any of these rules names the fault
-    place: dict[str, Any] = field(
-        default_factory=dict
-    )  # by op, module, function or step: a name, or a tuple of which any will do; by ranks: numbers
-    ranks: tuple[int, ...] = ()  # opspan gets only the files of these; empty: of all
-    has_time: bool = True  # False: opspan cannot know its cost, and has to name it whatever it costs
+    # The place that the finding should name, as in Trial.
+    place: dict[str, Any] = field(default_factory=dict)
+    ranks: tuple[int, ...] = ()  # opspan gets only the files of these ranks; if empty, the files of all ranks
+    has_time: bool = True  # if False, opspan cannot know the cost of the fault, and must name even a cheap one
 
 
 ITEM = ("aten::item", "aten::_local_scalar_dense")

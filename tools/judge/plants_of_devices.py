@@ -113,7 +113,7 @@ def growing_memory(random: Random) -> Plant:
 
 @plant
 def longer_batches(random: Random) -> Plant:
-    """Blocks grow from step to step, so that they do not fit into the memory that the step before gave back."""
+    """Blocks grow from step to step, so that they do not fit into the memory that the previous step freed."""
     job = draw_job(random, is_training=True, pipeline=False)
     one = with_fault(job, "fragmentation", {"op": "aten::add", "module": "Block_"}, longer=random.uniform(0.01, 0.1))
     return replace(one, has_time=False)

@@ -16,8 +16,8 @@ from builders.job_program import SMALL_NS
 
 @plant
 def data_parallel(random: Random) -> Plant:
-    """One process has all devices, and the first device gets the batches of all. The loader has as many workers as
-    the loaders of all processes, so that loading does not take longer."""
+    """One process has all devices, and the first device gets the batches of all devices. Its loader has as many workers
+    as the loaders of all processes together, so that loading does not take longer."""
     job = draw_several_ranks(random, workers=1)
     return with_fault(job, "data-parallel", ranks=1, devices=job.ranks, batch_ns=job.batch_ns * job.ranks)
 
@@ -38,14 +38,15 @@ def slow_network(random: Random) -> Plant:
 
 @plant
 def slow_network_of_one_file(random: Random) -> Plant:
-    """The file of one rank only: it does not tell transfer from waiting, but a better network would end both."""
+    """Gives opspan the file of one rank only. It does not show whether the rank transfers or waits. A better network
+    would end both."""
     one = slow_network(random)
     return replace(one, rules=frozenset(["communication-or-waiting"]), ranks=(0,))
 
 
 @plant
 def small_collectives(random: Random) -> Plant:
-    """Gradients of some kilobytes: together they would fill less than one bucket and take one latency."""
+    """Sends gradients of some kilobytes one by one. Together they would fit into one bucket and take one latency."""
     job = draw_several_ranks(random, kernel=random.uniform(0.1, 0.3), host=0.05)
     return with_fault(replace(job, reduce_ns=SMALL_NS, buckets=1), "small-collectives", small_collectives=True)
 

@@ -1,10 +1,11 @@
-"""Real programs on a CPU, each with a plant: a change that makes the program slower for a known reason.
+"""Real programs on a CPU, each with a plant. A plant is a change that makes the program slower for a known reason.
 
-A program is Program.start + Program.text. It gets the folder to record to and "planted" or "plain" as arguments, and
-prints the seconds that its loop took. `if PLANTED` guards the plant. Work `beside` the loop is also done without the
-plant, but not timed: a pause or other work slows the caches and clocks of a processor, and no trace could show that
-cause. A plant takes longer than the difference between runs of the same program. Programs of four ranks compute little,
-because a rank that sleeps makes the others faster if they share processors. All ranks of a program run the same text.
+A program is Program.start + Program.text. Its arguments are the folder to record to, and "planted" or "plain". It
+prints the seconds that its loop took. `if PLANTED` guards the plant. The run without the plant does the work of the
+plant, too, but `beside` the loop, where no time is measured. The reason is that a pause or other work slows the caches
+and clocks of a processor, and no trace could show that cause. A plant takes longer than the difference between runs of
+the same program. Programs of four ranks compute little, because a rank that sleeps makes the others faster if they
+share processors. All ranks of a program run the same text.
 """
 
 from __future__ import annotations
@@ -107,7 +108,7 @@ model = Net()
 
 @dataclass(frozen=True)
 class Program:
-    """A program with a plant. `rules`, `place` and `has_time` are those of a Trial."""
+    """A program with a plant. `rules`, `place` and `has_time` have the same meaning as in Trial."""
 
     name: str
     text: str

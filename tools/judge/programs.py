@@ -1,6 +1,6 @@
 """Real programs on a CPU or a GPU, with and without a plant, recorded by opspan itself.
 
-trials(programs, seed)       a Trial of each program; another seed repeats them
+trials(programs, seed)       a Trial of each program; another seed repeats the programs
 PROGRAMS, DEVICE_PROGRAMS    all programs, by name
 """
 
@@ -28,7 +28,8 @@ from opspan.questions import Options, question
 
 TIMES = 5  # runs with and without the plant; the medians are compared
 LONGEST_S = 300
-# Programs keep the memory that they free. Else a plant that frees more would slow all ops, which would get new pages.
+# With these variables, programs keep the memory that they free. Otherwise a plant that frees more memory would slow all
+# ops, because they would get new pages.
 KEEPS_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40), "MALLOC_ARENA_MAX": "1"}
 PROGRAMS = {program.name: program for program in program_texts.ALL}
 DEVICE_PROGRAMS = {program.name: program for program in device_texts.ALL}
@@ -46,7 +47,7 @@ def trials(programs: Sequence[Program], seed: int, recordings: Path | None = Non
 def _trial(program: Program, seed: int, recordings: Path | None) -> Trial:
     with tempfile.TemporaryDirectory() as folder:
         plain, planted = {}, {}
-        for number in range(TIMES):  # in turns, so that other work of the machine slows both
+        for number in range(TIMES):  # both in turn, so that other work of the machine slows both
             plain[number] = seconds(program, f"{folder}/plain{number}", "plain")
             planted[number] = seconds(program, f"{folder}/planted{number}", "planted")
         middle = sorted(planted, key=planted.__getitem__)[TIMES // 2]
@@ -74,7 +75,7 @@ def ns(seconds: float) -> int:
 
 
 def seconds(program: Program, folder: str, how: str) -> float:
-    """Runs all ranks of the program; returns how long its loop took on the slowest."""
+    """Runs all ranks of the program. Returns how long the loop took on the slowest rank."""
     command = [sys.executable, "-c", program.start + program.text, folder, how]
     environment = os.environ | KEEPS_MEMORY | {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
     environment["WORLD_SIZE"] = str(program.ranks)

@@ -1,11 +1,11 @@
-"""Computes what the cause of a rule costs in a job: the job is simulated again without that cause.
+"""Computes what the cause of a rule costs in a job, by simulating the job again without that cause.
 
-    ns = without(rule, row, job)     how long the run takes then; None if this file does not know the cause of the rule
+    ns = without(rule, row, job)     how long the run takes without the cause; None if this file does not know it
     ON_CONDITION                     rules whose time at stake depends on a condition (Rule.condition), because no trace
-                                     shows the alternative; they are compared with the run in which it holds
+                                     shows the alternative; they are compared with a run that meets the condition
 
-If in doubt, more is taken out rather than less. A new rule needs a line here, or its findings on runs without a fault
-cannot be judged.
+If it is unclear what the cause includes, too much is removed rather than too little. A new rule needs a line here.
+Otherwise its findings about runs without a fault cannot be judged.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _drop_tagged(*tags: str) -> Change:
 
 
 def _remove_launching(programs: list[Program]) -> None:
-    """Lets the host take no time, except where it loads or compiles."""
+    """Sets the time of the host to 0, except for loading and compiling."""
     for thread in _threads(programs):
         for one in thread:
             if (isinstance(one, Host) and one.tag not in ("load", "compile")) or isinstance(one, Launch):
@@ -132,7 +132,7 @@ _OF_PROGRAMS: dict[str, Change] = {
     "module-loading": _drop_tagged("module"),
     "launch-bound": _remove_launching,
     "late-host": _remove_launching,
-    "idle": _remove_idle_time,  # a finding is about the host, another stream, or calls into the driver
+    "idle": _remove_idle_time,  # the cause can be the host, another stream, or calls into the driver
     "queued": _drop(lambda one: isinstance(one, Order)),
     "few-blocks": _scale_kernels(_few_blocks),
     "tf32-off": _TWICE_AS_QUICK,
@@ -150,7 +150,7 @@ _OF_PROGRAMS: dict[str, Change] = {
     "exposed-copies": _scale_kernels(lambda kernel: 0.0 if kernel.kind == "memcpy" else 1.0),
     "casts": _scale_kernels(lambda kernel: 0.0 if kernel.name == CAST else 1.0),
     "recompute": _scale_kernels(lambda kernel: 0.0 if kernel.tag == "recompute" else 1.0),
-    # These causes are never in a run without a fault, so a finding about them is false.
+    # A run without a fault never has these causes, so a finding about them is false.
     "optimizer-loop": lambda programs: None,
     "heavy-backward": lambda programs: None,
     "slower-kernels": lambda programs: None,

@@ -15,7 +15,7 @@ from trial import FalseFinding, Trial, WhatIf
 REPO = Path(__file__).parents[2]
 DATA = REPO / "docs" / "judge.json"
 GOALS = {"recall": 0.95, "time at stake": 0.9, "place": 0.95, "what-if": 0.95}
-SIMULATED, PROGRAMS = "simulated", "programs"  # the parts of docs/judge.json; each is written on its own
+SIMULATED, PROGRAMS = "simulated", "programs"  # the two parts of docs/judge.json, which are written separately
 
 
 @dataclass
@@ -29,7 +29,7 @@ class Results:
 
     @property
     def measures(self) -> dict[str, tuple[int, int]]:
-        """For each measure: how many results are right, and how many there are."""
+        """The number of right results and the number of all results, for each measure."""
         counted = [one for one in self.trials if one.counts]
         named = [one for one in counted if one.row is not None]
         timed = [one.is_timed for one in named if one.is_timed is not None]
@@ -123,7 +123,7 @@ def _findings(one: Trial) -> str:
 
 
 def keep(results: Results, path: Path = DATA) -> None:
-    """Writes the measurements of this part; those of the other part stay."""
+    """Writes the measurements of this part. The measurements of the other part stay."""
     kept = json.loads(path.read_text(encoding="utf-8")) | {results.part: data(results)}
     path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
     print(f"Wrote {path.name}; now python tools/docs")
@@ -148,7 +148,8 @@ def data(results: Results) -> dict[str, Any]:
 
 
 def _misses_by_kind(kinds: Iterable[tuple[str, list[Trial]]]) -> dict[str, list[int]]:
-    """Returns for each plant: the number of runs, and how many were not named, not timed, not placed."""
+    """Returns four numbers for each plant: the number of runs, and how many times opspan missed the fault, its time and
+    its place."""
     misses = {}
     for kind, some in kinds:
         counted = [one for one in some if one.counts]

@@ -1,4 +1,4 @@
-"""Trials on simulated runs: a run is written to files that opspan reads, and simulated again without its plant."""
+"""Trials of simulated runs. A run is written to files, which opspan reads. Then it is simulated without its plant."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from opspan.views import path
 
 SOURCES = {"kineto": kineto_files, "nsys": nsys_files}
 OF_SEED = 20  # runs without a plant, and what-if questions, per seed
-HALF = 0.5  # the share of the stated time that the cause of a finding has to save at least
+HALF = 0.5  # removing the cause of a finding must save at least this share of the stated time
 
 
 def load(job: Job, rows: Rows, source: str, folder: Path, ranks: tuple[int, ...] = ()) -> opspan.Trace:
-    """Writes a run to files and loads them: those of `ranks` or, if there are none, all."""
+    """Writes a run to files. Loads the files of `ranks` or, if `ranks` is empty, all files."""
     paths = SOURCES[source](folder, Run(job, *rows[:4]))
     return opspan.load(*(paths[rank] for rank in ranks or range(job.ranks)))
 
@@ -108,7 +108,8 @@ def what_if(seed: int) -> WhatIf:
 def _scale(programs: list[Program], name: str, factor: float) -> None:
     """Scales the times of an op or a kind, by the rules for the path in docs/analysis.md.
 
-    An op includes everything that runs inside it. "host" is code outside of calls; "call" is calls that do not wait.
+    An op includes everything that runs inside it. "host" means code outside of calls. "call" means calls that do not
+    wait.
     """
     for program in programs:
         inside: list[bool] = [False]

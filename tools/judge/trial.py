@@ -1,6 +1,7 @@
-"""Trials: runs with a known truth, and whether the findings of opspan are right.
+"""Trials of opspan's findings. The truth about each run is known, so a trial can tell whether the findings are right.
 
-A trial comes from a simulated run (simulated.py) or from a real program (programs.py); both are measured alike.
+A trial comes from a simulated run (simulated.py) or from a real program (programs.py); both are measured in the same
+way.
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from typing import Any
 import polars as pl
 
 FIRST = 3  # people read the first three findings
-LEAST = 0.03  # the share of the run that a plant must cost to have to be named
-WITHIN, OF_RUN = 0.15, 0.01  # the allowed error of time at stake: a share of the cost of the plant, or of the run
+LEAST = 0.03  # a plant that costs at least this share of the run must be named
+WITHIN, OF_RUN = 0.15, 0.01  # the allowed errors of the time at stake, as shares of the plant's cost and of the run
 
 Row = Mapping[str, Any]
 
@@ -29,15 +30,16 @@ class Trial:
     run_ns: int
     saved_ns: int  # how much sooner the run without the plant ended
     rules: frozenset[str]  # a finding of any of these rules names the cause
-    # By op, module, function or step: a name, or a tuple of which any will do; by ranks: numbers.
+    # The place that the finding should name. For "op", "module", "function" and "step" it is a name, or a tuple of
+    # names, of which one is enough. For "ranks" it is a list of numbers.
     place: Mapping[str, Any] = field(default_factory=dict)
-    has_time: bool = True  # False: it has to be named whatever it costs
+    has_time: bool = True  # if False, the plant has to be named even if it costs little
     command: str = ""  # repeats this trial
-    condition_ns: int | None = None  # if the rules state what a condition saves: how much sooner that run ended
+    condition_ns: int | None = None  # if the rules have a condition, how much sooner a run that meets it ended
 
     @property
     def at_stake_ns(self) -> int:
-        """The time that a finding which names the cause should state."""
+        """The time that a finding should state if it names the cause."""
         return self.saved_ns if self.condition_ns is None else self.condition_ns
 
     @property
@@ -48,7 +50,7 @@ class Trial:
     def row(self) -> Row | None:
         """The finding that names the cause, if it is among the first three.
 
-        Of several findings of a rule, about different places, it is the one about the place of the plant.
+        If a rule has several findings about different places, the finding about the place of the plant counts.
         """
         rows = self.findings.filter(pl.col("at_stake_ns").is_not_null()) if self.has_time else self.findings
         first = rows.head(FIRST).rows(named=True) if self.has_time else rows.rows(named=True)
@@ -57,7 +59,8 @@ class Trial:
 
     @property
     def is_timed(self) -> bool | None:
-        """Whether the stated time at stake is right; None if no finding names the plant, or if it has no time."""
+        """Whether the stated time at stake is right; None if no finding names the plant, or if the plant has no
+        time."""
         row = self.row
         if row is None or not self.has_time:
             return None
@@ -85,7 +88,7 @@ def _is_named(row: Row, what: str, name: Any) -> bool:
 
 @dataclass(frozen=True)
 class FalseFinding:
-    """A finding about a run without a plant, whose cause costs less than half of the stated time."""
+    """A finding about a run without a plant. Its cause costs less than half of the time that the finding states."""
 
     seed: int
     rule: str
@@ -98,7 +101,8 @@ class FalseFinding:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A what-if question, with the answer of opspan and the truth: changes of the time of the run, as shares."""
+    """A what-if question, with opspan's answer and the truth. Both are changes of the run's time, as shares of that
+    time."""
 
     seed: int
     question: str

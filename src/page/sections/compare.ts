@@ -1,4 +1,5 @@
-// Compares this run with an earlier one: the difference along the steps, the largest differences, and all of them.
+// Compares this run with an earlier run. Shows the difference step by step, the largest differences, and all
+// differences.
 import { html, nothing, render } from "lit-html";
 import { color } from "../colors.ts";
 import { formatSigned, time, timeUnit } from "../format.ts";
@@ -23,7 +24,7 @@ interface Data {
   verdict: string;
   said: string;
   tables: Table[];
-  no_steps: string; // the reason why there is no table by step, if there is none
+  no_steps: string; // if the table by step is missing, the reason
 }
 
 interface Bar {
@@ -33,13 +34,13 @@ interface Bar {
   isNoise: boolean;
 }
 
-const LETTERS = 44; // of a name beside a bar, at most
+const LETTERS = 44; // the most letters of a name beside a bar
 const FIGURE = 90; // pixels for the figure at the end of a bar
 const SIDES = [
   { name: "slower", title: "takes longer than before" },
   { name: "faster", title: "takes less than before" },
 ];
-// For each grouping of rows: the section that their names link to, and the column that has the name.
+// For each grouping of rows, the section that the names of rows link to, and the column that has these names.
 const LINKS: Record<string, [section: string, column: string]> = {
   op: ["operators", "name"],
   shape: ["operators", "name"],
@@ -48,7 +49,7 @@ const LINKS: Record<string, [section: string, column: string]> = {
   place: ["timeline", "name"],
 };
 
-const ALL_STEPS = "ProfilerStep*"; // stands for the names of all steps, so it cannot be looked up
+const ALL_STEPS = "ProfilerStep*"; // replaces the names of all steps, so no range of the timeline has it
 
 export function draw(root: HTMLElement, data: Data, page: Page): void {
   let table = data.tables[0]!;
@@ -145,7 +146,7 @@ function divergingBars(largest: Table["largest"], width: number): Plot.PlotOptio
   const zero = Plot.ruleX([0], { stroke: "var(--text)" });
   const size = { height: (isNarrow ? 40 : 26) * bars.length + 50, marginTop: 4, marginBottom: 40 };
   if (isNarrow) {
-    // There is no room beside the bars: name and figure stand above each of them.
+    // There is no room beside the bars, so name and figure are above each bar.
     const letters = Math.floor(width / 7.5) - 12;
     const text = (one: Bar): string => `${shorten(one.label, letters)} ${formatSigned(one.ns, time)}`;
     const words = {
@@ -175,13 +176,13 @@ function divergingBars(largest: Table["largest"], width: number): Plot.PlotOptio
   };
 }
 
-/** Cuts the middle out of a long name: names of kernels often differ only near their end. */
+/** Cuts the middle out of a long name, because names of kernels often differ only near their end. */
 function shorten(name: string, letters: number): string {
   const end = Math.floor(letters / 3);
   return name.length > letters ? `${name.slice(0, letters - end - 1)}…${name.slice(-end)}` : name;
 }
 
-/** Draws how far this run falls behind the earlier one, or gets ahead of it, step by step. */
+/** Draws for each step how much longer or shorter this run has taken until then than the earlier run. */
 function drawSteps(root: HTMLElement, rows: Columns | undefined, why: string): void {
   if (!rows) {
     render(html`<p class="quiet">${why}.</p>`, root);

@@ -13,8 +13,9 @@ interface Kind {
   title: string;
 }
 
-/** Has a row for each place, and one for each place and step. `place[row]` is an index into `places`; `step[row]` is one
- * into `steps`, counted from 1, or 0 for the whole run. */
+/** The times of each place (a device, or a process without a device). A place has a row for the complete run, and a row
+ * for each step. `place[row]` is an index into `places`. `step[row]` is 0 for the complete run; otherwise it is an
+ * index into `steps` plus 1. */
 interface Load {
   places: string[];
   steps: string[];
@@ -25,8 +26,8 @@ interface Load {
   notes: string[];
 }
 
-/** Rows that link to the timeline: to the time between `from` and `to` on a rank. Times are texts, because they can be
- * larger than 2^53. */
+/** Rows that link to the timeline. The link of a row shows the time between `from` and `to` on its rank. Times are
+ * texts, because they can be larger than 2^53. */
 interface TimelineRows {
   rows: Columns;
   from: (string | null)[];

@@ -12,7 +12,7 @@ interface Finding {
   at_stake: string;
   share: number | null;
   share_of: string | null;
-  condition: string; // under which that much is at stake, or ""
+  condition: string; // the condition for saving `at_stake`, or ""
   sentence: string;
   remedy: string;
   command: string;

@@ -1,4 +1,4 @@
-// The work of devices: kernels, grouped by name or by launch; copies and fills in tables of their own.
+// Shows the work of devices. Kernels are grouped by name or by launch. Copies and fills have separate tables.
 import { html, nothing, render } from "lit-html";
 import { bars, parts } from "../bars.ts";
 import { formatValue, time } from "../format.ts";
@@ -21,7 +21,8 @@ const ALL = "the time of all kernels";
 interface Data {
   total_ns: number;
   tables: { title: string; rows: Columns; names: string[] }[];
-  ops: { op: string[]; count: number[]; ns: number[]; more: number; full: string[] }[]; // for each row of the table by name
+  // For each row of the table by name, the ops that launched the kernel.
+  ops: { op: string[]; count: number[]; ns: number[]; more: number; full: string[] }[];
   top: { name: string; ns: number }[];
   tensor_cores: { uses: keyof typeof USES; ns: number }[];
   copies: Columns | null;

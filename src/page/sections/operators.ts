@@ -1,5 +1,5 @@
-// Ops: bars of those with most time, and a table for each way to group them. The row of an op opens to show its backward
-// ops and the stacks that called it.
+// Shows ops. The ops with most time have bars, and each grouping of ops has a table. The reader can open the row of an
+// op to see its backward ops and the stacks that called the op.
 import { type TemplateResult, html, nothing, render } from "lit-html";
 import { type Bar, bars } from "../bars.ts";
 import { addressOf, lineOf } from "../editor.ts";
@@ -207,7 +207,8 @@ const barsOf = (one: Bars, page: Page): TemplateResult => {
   </section>`;
 };
 
-/** Divides times by the number of calls. Totals of columns are dropped: a sum of times per call has no meaning. */
+/** Divides times by the number of calls. Drops the totals of columns, because a sum of times per call has no
+ * meaning. */
 function timesPerCall(rows: Columns): Columns {
   const calls = valuesOf(rows, "count") ?? valuesOf(rows, "ranges")!;
   return {

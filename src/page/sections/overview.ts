@@ -35,7 +35,7 @@ interface Data {
   issues: Columns | null;
 }
 
-// For each cause of idle time the name whose colour it has: that of the activity of the host meanwhile.
+// Each cause of idle time has the colour of what the host does meanwhile.
 const CAUSE_COLORS: Record<string, string> = { host: "ops", launch: "calling", queued: "waiting", unknown: "other" };
 
 export function draw(root: HTMLElement, data: Data, page: Page): void {

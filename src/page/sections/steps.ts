@@ -1,4 +1,4 @@
-// The parts of the time of steps: of the average step, and of each step.
+// Shows how the time of steps is divided, for the average step and for each step.
 import { html, nothing, render } from "lit-html";
 import { parts } from "../bars.ts";
 import { color } from "../colors.ts";
@@ -9,15 +9,15 @@ import { drawInColors } from "../scheme.ts";
 
 interface Process {
   title: string;
-  steps: number; // 0: the process has no steps, and the figures are about its whole time
-  of_bar: number; // how many steps a bar stands for
+  steps: number; // 0 if the process has no steps; then the figures are about its complete time
+  of_bar: number; // the number of steps that one bar shows
   time_ns: number; // the mean time of a step, which is the sum of mean_ns
   median_ns: number;
-  mean_ns: number[]; // by kind
+  mean_ns: number[]; // the mean time of each kind
   step: (string | null)[]; // the first step of each bar
   last: (string | null)[]; // the last step of each bar
   is_outlier: boolean[];
-  ns: number[][]; // by kind and bar
+  ns: number[][]; // for each kind, the time in each bar
 }
 
 export interface Steps {

@@ -1,15 +1,15 @@
-// Draws the arrows of the chosen shape: from a launch to its work, from a forward op to its backward op.
+// Draws the arrows of the chosen shape: from a launch to its work, and from a forward op to its backward op.
 import type { Layout } from "./layout.ts";
 import { ROW } from "./layout.ts";
 import type { Shades } from "./shades.ts";
 import { type Arrow, type Trace, rowOf } from "./trace.ts";
 import type { View } from "./view.ts";
 
-/** The other end of an arrow of a shape. */
+/** An arrow of the chosen shape. `shape` is the shape at its other end. */
 export interface End {
   shape: number;
   arrow: Arrow;
-  isAfter: boolean; // true if the arrow points to `shape`, false if it comes from there
+  isAfter: boolean; // true if the arrow points to `shape`, false if it comes from `shape`
 }
 
 export const ARROW_TITLES: Record<Arrow, [to: string, from: string]> = {
@@ -52,7 +52,7 @@ export function drawArrows(
   }
 }
 
-/** Limits x to a window width beside the window: canvases draw badly at very large coordinates. */
+/** Limits x to one window width on each side of the window, because canvases draw badly at very large coordinates. */
 const near = (view: View, x: number): number => Math.min(2 * view.width, Math.max(-view.width, x));
 
 function curve(

@@ -21,7 +21,8 @@ export function ticksOf(view: View): { at: number; label: string }[] {
   return places.map((at) => ({ at, label: `${(at / least).toLocaleString("en", options)} ${unit}` }));
 }
 
-/** Returns the steps that are drawn: those of one process, because all processes have about the same. */
+/** Returns the steps that are drawn. All of them are from one process, because the steps of all processes are
+ * similar. */
 export function stepsShown(steps: Steps, rank: number | undefined): number[] {
   const first = steps.rank.findIndex((one) => rank === undefined || one === rank);
   if (first < 0) return [];

@@ -25,7 +25,7 @@ export function drawCounter(
   let point = Math.max(0, firstWhere(0, at.length, (one) => at[one]! > view.from) - 1);
   while (point < at.length && at[point]! <= view.to) {
     const left = Math.max(0, Math.floor(view.x(at[point]!)));
-    // The highest of several values in one column of pixels is drawn.
+    // If several values are in one column of pixels, draw the highest value.
     let value = of.values[point]!;
     const column = left + 1;
     let next = point + 1;

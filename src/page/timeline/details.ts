@@ -13,10 +13,10 @@ const FORMS: Record<string, string> = {
   backwards: "its end is recorded as earlier than its begin",
 };
 
-/** Looks up the details of shapes. The columns of a table are unpacked when one of its shapes is first chosen. */
+/** Looks up the details of shapes. Unpacks the columns of a table when the first shape of that table is chosen. */
 export class Details {
   private readonly columns = new Map<Table, { of: Detail; at: Float64Array }[]>();
-  private readonly places = new Map<Table, Int32Array>(); // for each table the shapes that stand for one row, not for several
+  private readonly places = new Map<Table, Int32Array>(); // for each table, its shapes that are not blocks
 
   constructor(private readonly trace: Trace) {}
 
@@ -34,7 +34,7 @@ export class Details {
       .filter((one) => one.value !== "");
   }
 
-  /** Returns the time of a range without the ranges inside it, or undefined if that is not known. */
+  /** Returns the time of a range without the ranges inside it. Returns undefined if that time is not known. */
   selfNs(shape: number): number | undefined {
     if (laneOf(this.trace, shape).table !== "ranges") return undefined;
     const place = this.place("ranges", shape);
@@ -62,7 +62,8 @@ export class Details {
 function valueOf(of: Detail, value: number): string {
   if (of.texts) return value < 0 ? "" : of.texts[value]!;
   if (value === of.missing) return "";
-  return of.unit === "number" ? String(value) : formatValue(value, of.unit); // a number that is an identifier, such as a stream, has no separators
+  // A number that is an identifier, such as a stream, is written without separators.
+  return of.unit === "number" ? String(value) : formatValue(value, of.unit);
 }
 
 /** The actions that the buttons of the panel start. */
@@ -135,7 +136,7 @@ function arrow(trace: Trace, shape: number, end: End, actions: Actions): Templat
     ${later < 0 === end.isAfter ? "earlier" : "later"}`;
 }
 
-/** For the shapes of each table: the sections that have a row for them, and the text of the link. */
+/** For each table, the sections that have rows for its shapes, and the text of the link. */
 const SECTIONS: Record<Table, [section: string, text: string][]> = {
   ranges: [["operators", "In the table of operators"]],
   work: [["kernels", "In the table of kernels"]],

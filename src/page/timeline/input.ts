@@ -6,13 +6,13 @@ interface Listener {
   onPoint(x: number, y: number, client: { x: number; y: number } | undefined): void;
   onChoose(x: number, y: number): void;
   onFit(): void;
-  onStretch(from: number, to: number, isDone: boolean): void; // a stretch is measured, between two x of the canvas
+  onStretch(from: number, to: number, isDone: boolean): void; // the reader measures the time between two x values
   onKey(key: string): boolean; // returns whether the key does anything
 }
 
-const STEP = 0.15; // the share of the window that a key moves
+const STEP = 0.15; // the share of the window by which a key moves the view
 const ZOOM = 1.25;
-const CLICK = 4; // pixels; a mouse that moves less between press and release clicks
+const CLICK = 4; // pixels; if the mouse moves less between press and release, that is a click
 
 export function listen(canvas: HTMLCanvasElement, scroller: HTMLElement, view: View, listener: Listener): void {
   const place = (event: MouseEvent): [number, number] => {
@@ -28,7 +28,7 @@ export function listen(canvas: HTMLCanvasElement, scroller: HTMLElement, view: V
       const sideways = event.shiftKey && !event.deltaX ? event.deltaY : event.deltaX;
       if (event.ctrlKey || event.metaKey) view.zoom(Math.exp((event.deltaY * lines) / 300), x);
       else if (Math.abs(sideways) > (event.shiftKey ? 0 : Math.abs(event.deltaY))) view.pan(sideways * lines);
-      else return; // the browser scrolls the lanes
+      else return; // then the browser scrolls the lanes
       event.preventDefault();
       listener.onMove();
     },

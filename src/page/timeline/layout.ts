@@ -1,9 +1,10 @@
-// The places of lanes, from top to bottom: each group has its lanes below it. The reader can fold lanes and groups.
+// Computes where lanes are drawn, from top to bottom. The lanes of a group are below its heading. The reader can fold
+// lanes and groups.
 import { type Counter, type Row, type Trace } from "./trace.ts";
 
 export const ROW = 16;
 const GROUP = 24;
-const PAD = 3; // above and below the rows of a lane
+const PAD = 3; // pixels above and below the rows of a lane
 const COUNTER = 40;
 const MANY_ROWS = 12;
 
@@ -12,9 +13,9 @@ interface Strip {
   key: string;
   title: string;
   shows: string;
-  isSame: boolean; // true if its title is that of the lane above it
+  isSame: boolean; // true if the lane above has the same title
   what: "group" | "lane" | "counter";
-  at: number; // the number of that group, lane or counter
+  at: number; // the index of the group, lane or counter
   top: number;
   height: number;
   isOpen: boolean;
@@ -24,7 +25,7 @@ interface Strip {
 export class Layout {
   strips: Strip[] = [];
   height = 0;
-  rank: number | undefined; // the rank that is shown; undefined: all of them
+  rank: number | undefined; // the rank that is shown; undefined if all ranks are shown
   private readonly folded = new Set<string>();
   private readonly groupOf: number[]; // the group of each counter
   private readonly ofLane = new Map<number, Strip>();
@@ -57,7 +58,7 @@ export class Layout {
       const isOpen = !this.folded.has(`group ${number}`);
       put({ what: "group", at: number, title: group.title, shows: "", height: GROUP, isOpen, canFold: true });
       if (!isOpen) return;
-      // The utilisation of a device stands above its lanes, other counters below them.
+      // The utilisation of a device is above the lanes of the device. Other counters are below the lanes.
       const putCounters = (isFirst: boolean): void =>
         this.trace.counters.forEach(({ of }, at) => {
           if ((of.kind === "utilisation") !== isFirst || this.groupOf[at] !== number) return;
@@ -79,7 +80,7 @@ export class Layout {
     this.height = top;
   }
 
-  /** Returns the group of a counter: that of its device, that of its process, or the first group of its rank. */
+  /** Returns the group of the counter's device or process. If there is none, returns the first group of its rank. */
   private groupOfCounter({ rank, device, pid }: Counter): number {
     const { groups, lanes } = this.trace.data;
     const isOf = (at: number): boolean => lanes.some((lane) => lane.group === at && lane.pid === pid);
@@ -110,7 +111,7 @@ export class Layout {
     this.trace.data.groups.forEach((group, at) => group.quiet && this.folded.add(`group ${at}`));
   }
 
-  /** Unfolds the lane and group of a row. Returns whether that moved any strip. */
+  /** Unfolds the lane and group of a row. Returns whether any strip moved. */
   reveal(row: Row): boolean {
     const lane = this.trace.data.lanes[row.lane]!;
     const isOther = this.rank !== undefined && this.rank !== lane.rank;
@@ -132,7 +133,7 @@ export class Layout {
     return this.trace.rowsOf[strip.at]!.find((one) => one.row === row);
   }
 
-  /** Returns the top of a row, or that of its lane if the row is folded away. */
+  /** Returns the top of a row. If its lane is folded, returns the top of the lane. */
   topOf(row: Row): number | undefined {
     const strip = this.ofLane.get(row.lane);
     return strip && strip.top + PAD + (strip.isOpen ? row.row * ROW : 0);

@@ -18,7 +18,7 @@ export interface Matches {
 }
 
 export class Painter {
-  private readonly widths: Float32Array; // of names; 0 if not measured yet
+  private readonly widths: Float32Array; // the widths of names; 0 if not measured yet
   private fill = "";
 
   constructor(
@@ -72,7 +72,7 @@ export class Painter {
     const flush = (): void => {
       if (runTo <= runFrom) return;
       this.setFill(context, fills[runShade]!);
-      // Short idle times are low: at full height they would look like one long idle time.
+      // Short idle times are drawn low. At full height, several of them would look like one long idle time.
       const height = runShade === idle ? LOW : INNER;
       context.fillRect(runFrom, top + 1 + INNER - height, runTo - runFrom, height);
       if (runShade === waiting && !matches && runTo - runFrom >= LEAST_PATTERN) {
@@ -97,7 +97,7 @@ export class Painter {
         // Skip to the first shape that ends right of this column.
         const past = from + (column + 1) / scale;
         shape++;
-        // It is mostly near, so double the step until it is passed, then search inside the last step.
+        // The shape is mostly near, so double the step until the shape is passed. Then search inside the last step.
         let step = 1;
         while (shape + step < until && end[shape + step]! < past) {
           shape += step;
@@ -125,7 +125,7 @@ export class Painter {
     isDim: boolean,
   ): void {
     const { kind, isBlock, form, data } = this.trace;
-    const gap = right - left > 2.5 ? 0.5 : 0; // between neighbours
+    const gap = right - left > 2.5 ? 0.5 : 0; // pixels between neighbours
     const size = right - left;
     const name = data.kinds[kind[shape]!];
     this.setFill(context, (isDim ? shades.dim : shades.fill)[shade]!);
@@ -180,7 +180,7 @@ export class Painter {
     this.fill = "";
   }
 
-  /** Returns the share of the time of a block in which any of its ranges was open. */
+  /** Returns the share of a block's time during which at least one of its ranges was open. */
   private busyShare(shape: number): number {
     const took = this.trace.end[shape]! - this.trace.start[shape]!;
     return took > 0 ? Math.min(1, this.trace.members.get(shape)!.busyNs / took) : 1;
@@ -209,13 +209,13 @@ export class Painter {
     context.fillText(label, x, top + ROW / 2 + 0.5);
   }
 
-  /** Returns the name of a shape, cut to the room that there is. */
+  /** Returns the name of a shape, shortened to `room` pixels. */
   private fittingName(context: CanvasRenderingContext2D, shape: number, room: number): string {
     const at = this.trace.name[shape]!;
     const name = nameOf(this.trace, shape);
     let width = at < 0 ? context.measureText(name).width : this.widths[at]!;
     if (!width) {
-      // Only the begin of a very long name can be seen, so measure that and scale it up.
+      // A very long name is never seen completely, so measure only its begin, and scale that width up.
       const begin = name.slice(0, 400);
       width = (context.measureText(begin).width * name.length) / begin.length;
       this.widths[at] = width;
@@ -223,7 +223,7 @@ export class Painter {
     return cutTo(room, name, width);
   }
 
-  /** Draws a point in time. */
+  /** Draws the triangle that marks a point in time. */
   private drawMark(context: CanvasRenderingContext2D, x: number, top: number, fill: string): void {
     this.setFill(context, fill);
     context.beginPath();
@@ -245,7 +245,7 @@ export class Painter {
     context.fill();
   }
 
-  /** Draws the matches of a search in full colour, with a mark below, however short they are. */
+  /** Draws all matches of a search, even very short ones, in full colour and with a mark below. */
   private drawMatches(
     context: CanvasRenderingContext2D,
     row: Row,

@@ -15,7 +15,7 @@ export class Search {
   get count(): number {
     return this.order.length;
   }
-  /** The number of the match that is shown, counted from 1; 0 before the first one. */
+  /** The number of the match that is shown, counted from 1. It is 0 until a match is shown. */
   get place(): number {
     return this.at + 1;
   }
@@ -46,7 +46,7 @@ export class Search {
     this.order = Int32Array.from(shapes).sort((a, b) => start[a]! - start[b]!);
   }
 
-  /** Goes to the next match or the one before, and returns its shape. */
+  /** Goes to the next or the previous match, and returns its shape. */
   step(by: 1 | -1): number | undefined {
     if (!this.count) return undefined;
     this.at = this.at < 0 && by < 0 ? this.count - 1 : (this.at + by + this.count) % this.count;
@@ -67,7 +67,7 @@ export class Search {
   }
 }
 
-/** Returns whether `name` is `text` without its end: opspan cuts very long names. */
+/** Returns whether `name` is the shortened form of `text`. opspan shortens very long names. */
 function isShortOf(name: string, text: string): boolean {
   const begin = beginOf(name);
   return begin !== undefined && text.startsWith(begin);

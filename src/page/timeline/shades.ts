@@ -1,5 +1,5 @@
-// Colours of shapes. The hue stands for the kind; three shades of it tell neighbours with different names apart. Kinds that
-// readers must recognise without seeing colours have a pattern, too.
+// The colours of shapes. The hue depends on the kind. Each hue has three shades, so that neighbours with different
+// names look different. Kinds that readers must recognise without seeing colours have a pattern, too.
 import { color, hashOf, luminance, partsOf } from "../colors.ts";
 import { isDark } from "../scheme.ts";
 import type { Trace } from "./trace.ts";
@@ -7,7 +7,7 @@ import type { Trace } from "./trace.ts";
 export const SHADES = 3;
 
 export interface Shades {
-  fill: string[]; // three for each kind
+  fill: string[]; // three colours for each kind
   ink: string[]; // the colour of text on each fill
   dim: string[]; // the fills of shapes that a search did not find
   text: string;
@@ -15,13 +15,13 @@ export interface Shades {
   line: string;
   raised: string;
   ground: string;
-  mark: string; // marks the shapes that a search found
+  mark: string; // the colour that marks shapes that a search found
   idle: CanvasPattern;
   waiting: CanvasPattern;
   block: CanvasPattern;
 }
 
-/** Returns for each name which of the three shades its shapes have. */
+/** Returns for each name the index of its shade: 0, 1 or 2. */
 export function shadeOfNames(names: string[]): Uint8Array {
   return Uint8Array.from(names, (name) => hashOf(name.slice(0, 200)) % SHADES);
 }
@@ -29,7 +29,7 @@ export function shadeOfNames(names: string[]): Uint8Array {
 export const shadeOf = (trace: Trace, shades: Uint8Array, shape: number): number =>
   trace.kind[shape]! * SHADES + (trace.name[shape]! < 0 ? 0 : shades[trace.name[shape]!]!);
 
-/** Returns the shade of a shape that is too short to tell names apart: the first one of its kind. */
+/** Returns the first shade of the shape's kind. It is for shapes that are too short for shades to distinguish names. */
 export const firstShade = (trace: Trace, shape: number): number => trace.kind[shape]! * SHADES;
 
 export function shadesOf(root: HTMLElement, kinds: string[], context: CanvasRenderingContext2D): Shades {

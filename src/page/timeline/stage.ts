@@ -1,4 +1,5 @@
-// The two canvases, lanes and axis: their size, when they are drawn, and which parts are drawn where.
+// The two canvases of the timeline, for lanes and for the axis. Sets their sizes, and decides what is drawn when and
+// where.
 import { fontOf } from "../font.ts";
 import { formatValue, time } from "../format.ts";
 import { onScheme } from "../scheme.ts";
@@ -18,7 +19,7 @@ const NEAR = 3; // pixels; a pointer this close to a shape points at it
 export class Stage {
   chosen = -1;
   matches: Matches | undefined;
-  stretch: [from: number, to: number] | undefined; // x of its ends, while the reader measures it with the mouse
+  stretch: [from: number, to: number] | undefined; // both x values while the reader measures a time with the mouse
   private readonly painter: Painter;
   private readonly context: CanvasRenderingContext2D;
   private readonly axisContext: CanvasRenderingContext2D;
@@ -49,7 +50,8 @@ export class Stage {
     this.resize();
   }
 
-  /** Gives the canvases the size of their place. If that is hidden they get the size `hidden`, or keep theirs. */
+  /** Gives the canvases the size of `scroller`. If `scroller` is not visible, the canvases get the size `hidden`.
+   * Without `hidden` they keep their size. */
   resize(hidden?: { width: number; height: number }): void {
     const isHidden = !this.scroller.clientWidth;
     if (isHidden && !hidden) return;
@@ -66,7 +68,7 @@ export class Stage {
     return TICKS + (this.steps.length ? STEPS : 0);
   }
 
-  /** Draws with the browser's next frame. */
+  /** Draws when the browser draws its next frame. */
   requestDraw(): void {
     if (this.isRequested) return;
     this.isRequested = true;

@@ -1,16 +1,18 @@
-// The shapes of the timeline, as arrays of numbers: an object for each of them would take too much memory. Shapes are
-// sorted by row, then by time.
+// The shapes of the timeline, as arrays of numbers, because an object for each shape would take too much memory. Shapes
+// are sorted by row, then by time. A block is a shape for several ranges that are drawn together.
 //
-// All times are nanoseconds since the begin of the trace, because those of its clock can be too large for a number.
+// All times are nanoseconds since the begin of the trace, because times of the trace's clock can be too large for a
+// number.
 
 import type { Unit } from "../format.ts";
 
-/** Numbers, as differences from the number before: a list of all, or `count` times `delta` for each run of equal ones. */
+/** Numbers, stored as the difference of each number from the number before. It is a list of all differences, or two
+ * lists: the difference `delta[i]` comes `count[i]` times in a row. */
 type Deltas = number[] | { count: number[]; delta: number[] };
 
 /** The timeline as opspan writes it. */
 export interface Data {
-  begin: string; // on the trace's clock; a text, because it can be larger than 2^53
+  begin: string; // the time on the trace's clock; a text, because it can be larger than 2^53
   length: number;
   kinds: string[];
   forms: string[];
@@ -19,13 +21,13 @@ export interface Data {
   lanes: Lane[];
   names: string[];
   hidden: { name: Deltas; count: number[] }; // for each name, how many of its ranges are drawn together with others
-  gap: number[]; // since the end of the shape before; for the first of a row, since the begin of the trace
+  gap: number[]; // the time since the previous shape's end; for the first shape of a row, since the trace's begin
   length_ns: number[];
-  name: number[]; // -1: none
+  name: number[]; // an index into `names`, or -1
   kind: Deltas;
   form: Deltas;
   blocks: { shape: Deltas; count: number[]; busy_ns: number[] };
-  inner: number[]; // for each range, the time of the ranges inside it; -1: not known
+  inner: number[]; // for each range, the time of the ranges inside it, or -1 if it is not known
   details: Record<Table, Detail[]>;
   arrows: Record<Arrow, { from: Deltas; to: Deltas }>;
   counters: Counter[];
@@ -48,17 +50,17 @@ interface Lane {
   pid: number | null;
   rows: number[]; // the numbers of rows that have shapes
   shapes: number[]; // the number of shapes in each of these rows
-  ranges: number; // how many ranges the shapes stand for
+  ranges: number; // the number of ranges that the shapes show
 }
 
-/** A column of details, with a value for each shape of a table that stands for one row, not for several. */
+/** A column of details. It has a value for each shape of its table that is not a block. */
 export interface Detail {
   name: string;
   title: string;
   unit: Unit;
   at: Deltas;
   texts?: string[]; // if there are texts, `at` has indices into them, or -1
-  missing?: number | null; // the number that stands for "no value"
+  missing?: number | null; // the number that means "no value"
 }
 
 export interface Counter {
@@ -81,7 +83,8 @@ export interface Steps {
   outlier: boolean[];
 }
 
-/** A row of a lane: the shapes from `first` up to and without `until`, which do not overlap. */
+/** A row of a lane. Its shapes do not overlap. `first` is its first shape, and `until` is the shape after its last
+ * shape. */
 export interface Row {
   lane: number;
   row: number;
@@ -98,16 +101,18 @@ export interface Trace {
   name: Int32Array;
   kind: Uint8Array;
   form: Uint8Array;
-  members: Map<number, { count: number; busyNs: number }>; // for each block: how many ranges it stands for, and the time in which any of them was open
+  // For each block, the number of its ranges, and the time in which at least one of them was open.
+  members: Map<number, { count: number; busyNs: number }>;
   isBlock: Uint8Array;
   rows: Row[];
-  rowsOf: Row[][]; // by lane
+  rowsOf: Row[][]; // the rows of each lane
   hidden: Map<number, number>; // for each name, how many of its ranges are drawn together with others
   arrows: Record<Arrow, Links>;
   counters: { of: Counter; at: Float64Array; highest: number }[];
 }
 
-/** The arrows of shapes. `to` returns the shapes that arrows of a shape point to, `from` those whose arrows point to it. */
+/** The arrows of shapes. `to` returns the shapes to which the given shape's arrows point. `from` returns the shapes
+ * whose arrows point to the given shape. */
 export interface Links {
   to(shape: number): number[];
   from(shape: number): number[];
@@ -180,7 +185,7 @@ function links(pairs: { from: Deltas; to: Deltas }): Links {
   };
 }
 
-const MOST_LINKS = 200; // of a shape; the launch of a graph can have thousands
+const MOST_LINKS = 200; // the most arrows of a shape that are used; the launch of a graph can have thousands
 
 function placesOf(sorted: number[], wanted: number): number[] {
   const places: number[] = [];
@@ -190,7 +195,8 @@ function placesOf(sorted: number[], wanted: number): number[] {
   return places;
 }
 
-/** Returns the first number from `from` on for which `test` is true, or `until`. `test` must stay true after the first. */
+/** Returns the first number from `from` to `until` for which `test` is true. If there is none, returns `until`. For all
+ * later numbers `test` must be true, too. */
 export function firstWhere(from: number, until: number, test: (at: number) => boolean): number {
   while (from < until) {
     const middle = (from + until) >>> 1;
@@ -206,7 +212,7 @@ export function rowOf(trace: Trace, shape: number): Row {
 
 export const laneOf = (trace: Trace, shape: number): Lane => trace.data.lanes[rowOf(trace, shape).lane]!;
 
-/** Returns the first shape between `from` and `until` that ends at a time or later. */
+/** Returns the first shape from `from` to `until` that ends at `time` or later. If there is none, returns `until`. */
 export function firstEndingAfter(trace: Trace, from: number, until: number, time: number): number {
   const { end } = trace;
   while (from < until) {
@@ -217,7 +223,7 @@ export function firstEndingAfter(trace: Trace, from: number, until: number, time
   return from;
 }
 
-/** Returns the shape of a row at a time, or the nearest one at most `near` away, or -1. */
+/** Returns the shape of a row that is nearest to `time`. If no shape is within `near` of `time`, returns -1. */
 export function shapeAt(trace: Trace, row: Row, time: number, near: number): number {
   const shape = firstEndingAfter(trace, row.first, row.until, time - near);
   let best = -1;

@@ -1,7 +1,7 @@
 // The window: the stretch of time that is shown, and its width in pixels.
 
 const SHORTEST_NS = 10;
-const ROOM = 0.02; // beside the trace, as a share of its length
+const ROOM = 0.02; // the empty room on each side of the trace, as a share of the trace's length
 
 export class View {
   from: number;
@@ -33,7 +33,8 @@ export class View {
     this.show(-room, this.length + room);
   }
 
-  /** Shows a stretch of time. One that is too short or too long is changed around its middle, which stays in the trace. */
+  /** Shows a stretch of time. If it is too short or too long, shows a possible length around the same middle. If its
+   * middle is outside of the trace, moves it inside. */
   show(from: number, to: number): void {
     const span = this.clamp(to - from);
     const middle = Math.min(this.length, Math.max(0, (from + to) / 2));
@@ -41,7 +42,7 @@ export class View {
     this.to = middle + span / 2;
   }
 
-  /** Changes the span by a factor; the time at x stays at x. */
+  /** Multiplies the span by a factor. The time at x stays at x. */
   zoom(factor: number, x: number): void {
     const time = this.time(x);
     const span = this.clamp(this.span * factor);

@@ -1,15 +1,16 @@
-// Goes from shape to shape, for keys.
+// Finds the next shape when the reader goes from shape to shape with keys.
 import type { Layout } from "./layout.ts";
 import { type Trace, firstEndingAfter, rowOf } from "./trace.ts";
 
-/** Returns the next shape of the same row or the one before, or -1. */
+/** Returns the next or the previous shape of the same row. If there is none, returns -1. */
 export function neighbour(trace: Trace, shape: number, by: 1 | -1): number {
   const row = rowOf(trace, shape);
   const next = shape + by;
   return next >= row.first && next < row.until ? next : -1;
 }
 
-/** Returns a shape at the same time in the nearest row above or below that has one, or -1. */
+/** Goes up or down to the nearest row that has a shape at the same time. Returns that shape, or -1 if no row has
+ * one. */
 export function shapeInNextRow(trace: Trace, layout: Layout, shape: number, by: 1 | -1): number {
   const { rows, start, end, data } = trace;
   for (let at = rows.indexOf(rowOf(trace, shape)) + by; rows[at]; at += by) {
@@ -21,7 +22,8 @@ export function shapeInNextRow(trace: Trace, layout: Layout, shape: number, by: 
   return -1;
 }
 
-/** Returns the first shape in the window, in the topmost row from `top` down that has one, or -1. */
+/** Goes down from `top` to the first row that has a shape in the window. Returns the first such shape of the row, or
+ * -1. */
 export function firstSeen(trace: Trace, layout: Layout, top: number, from: number, to: number): number {
   for (const strip of layout.between(top, layout.height)) {
     if (strip.what !== "lane") continue;
