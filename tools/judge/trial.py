@@ -35,7 +35,7 @@ class Trial:
     place: Mapping[str, Any] = field(default_factory=dict)
     has_time: bool = True  # if False, the plant has to be named even if it costs little
     command: str = ""  # repeats this trial
-    condition_ns: int | None = None  # if the rules have a condition, how much sooner a run that meets it ended
+    condition_ns: int | None = None  # if the rules have a condition, how much sooner the run that meets it ended
 
     @property
     def at_stake_ns(self) -> int:

@@ -1,4 +1,5 @@
-// Draws the shapes of rows. In each column of pixels, at most one of the shapes narrower than a pixel is drawn.
+// Draws the shapes of rows. If several shapes in a column of pixels are narrower than a pixel, at most one of them is
+// drawn.
 import { cutTo, fontOf } from "../font.ts";
 import { ROW } from "./layout.ts";
 import { SHADES, type Shades, firstShade, shadeOf } from "./shades.ts";

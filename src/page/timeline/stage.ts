@@ -14,7 +14,7 @@ import type { View } from "./view.ts";
 import { PAPER } from "../width.ts";
 
 const PRINTED = { width: PAPER, height: 900 };
-const NEAR = 3; // pixels; a pointer this close to a shape points at it
+const NEAR = 3; // pixels; a pointer that is at most this far from a shape points at the shape
 
 export class Stage {
   chosen = -1;
