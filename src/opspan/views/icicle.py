@@ -76,7 +76,9 @@ def _tree(stack_tree: StackTree, column: str) -> pl.DataFrame:
     threads = stack_tree.roots.join(roots, on="root", how="left").with_columns(
         _col("ns").fill_null(0), process_node=pl.struct("rank", "pid").rank("dense").cast(pl.Int64) - 1
     )
-    processes = threads.group_by("process_node", maintain_order=True).agg(_col("process").first().alias("frame"), _col("ns").sum())
+    processes = threads.group_by("process_node", maintain_order=True).agg(
+        _col("process").first().alias("frame"), _col("ns").sum()
+    )
     first = processes.height
     second = first + threads.height
     node = _col("stack").cast(pl.Int64) + second
