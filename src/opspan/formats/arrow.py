@@ -1,7 +1,7 @@
-"""Checks that a file in Arrow's stream format holds what it says, before polars reads it.
+"""Checks that the sizes in a file in Arrow's stream format are true, before polars reads the file.
 
 polars allocates as many bytes as a buffer says it has, and the process ends if there is not enough memory. So this
-module goes through the messages first: each is a head, in Flatbuffers, and a body that the head describes.
+module first checks the messages of the file. A message has a head, in Flatbuffers, and a body that the head describes.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from opspan.formats.budget import FOOTER, PAGE, ROWS
 from opspan.formats.counts import SAYS_MORE, within
 
 _CONTINUES: Final = b"\xff\xff\xff\xff"
-_DICTIONARY, _BATCH = 2, 3  # kinds of messages; others have no body
-# Numbers of fields in the format: of a message, of a batch, and of the head of a dictionary's message.
+_DICTIONARY, _BATCH = 2, 3  # the kinds of messages that have a body
+# Field numbers of the format. These lines have those of a message, of a batch, and of a dictionary's head.
 _KIND, _HEADER, _BODY_BYTES = 1, 2, 3
 _ROWS, _NODES, _BUFFERS, _COMPRESSION, _VIEWED = 0, 1, 2, 3, 4
 _DATA = 1
 
 
 def check(path: Path) -> None:
-    """Refuses a stream that is not whole, counts what it does not hold, or counts more than a file of its size may."""
+    """Raises an error if the stream is cut off, states sizes that its bytes cannot hold, or exceeds a limit."""
     with open_file(path) as file:
         facts = os.fstat(file.fileno())
         file_bytes = size_on_disk(facts)
@@ -48,12 +48,12 @@ def check(path: Path) -> None:
 
 
 def _messages(file: IO[bytes], size: int, path: Path) -> Iterator[tuple[_Table, int]]:
-    """Yields each message and the place where its body begins."""
+    """Yields each message and the offset of its body."""
     at = 0
     while at < size:
         file.seek(at)
         head = file.read(4)
-        if head == _CONTINUES:  # Arrow before 0.15 does not write it
+        if head == _CONTINUES:  # Arrow before 0.15 does not write this mark
             head, at = file.read(4), at + 4
         (length,) = struct.unpack("<i", head)
         if length == 0:
@@ -76,7 +76,7 @@ def _longest_column(batch: _Table) -> int:
 
 
 def _longest_buffer(batch: _Table, file: IO[bytes], body_at: int, body_bytes: int) -> int:
-    """Returns the bytes of the longest buffer, unpacked."""
+    """Returns the unpacked length of the longest buffer, in bytes."""
     buffers = batch.pairs(_BUFFERS)
     if sum(within(count, len(buffers)) for count in batch.numbers(_VIEWED)) > len(buffers):
         raise ValueError(batch)
@@ -84,7 +84,8 @@ def _longest_buffer(batch: _Table, file: IO[bytes], body_at: int, body_bytes: in
     for offset, length in buffers:
         within(length, body_bytes - within(offset, body_bytes))
         longest = max(longest, length)
-        if length and batch.has(_COMPRESSION):  # the unpacked length is written first; -1: it is not compressed
+        # A buffer begins with its unpacked length, or with -1 if it is not compressed
+        if length and batch.has(_COMPRESSION):
             file.seek(body_at + offset)
             (unpacked,) = struct.unpack("<q", file.read(8))
             longest = max(longest, within(unpacked, least=-1))
@@ -92,7 +93,7 @@ def _longest_buffer(batch: _Table, file: IO[bytes], body_at: int, body_bytes: in
 
 
 class _Table:
-    """A table of Flatbuffers: fields by their numbers. A list before the table says where each field is."""
+    """A table of Flatbuffers, whose fields have numbers. A list before the table has the offset of each field."""
 
     def __init__(self, raw: bytes, at: int) -> None:
         self._raw, self._at = raw, within(at, len(raw))
@@ -118,7 +119,7 @@ class _Table:
         return _Table(self._raw, at + self._read("<I", at)[0])
 
     def numbers(self, field: int, width: int = 1) -> tuple[int, ...]:
-        """Returns a list of 64-bit numbers, or of structures of `width` of them."""
+        """Returns a list of 64-bit numbers, or of structures of `width` such numbers, as one tuple."""
         at = self._where(field)
         if at is None:
             return ()
@@ -137,6 +138,6 @@ class _Table:
         return self._at + offset if offset else None
 
     def _read(self, form: str, at: int) -> tuple[int, ...]:
-        if at < 0:  # Python would count from the end
+        if at < 0:  # Python would count a negative offset from the end
             raise ValueError(at)
         return struct.unpack_from(form, self._raw, at)

@@ -1,7 +1,7 @@
-"""Turns whatever a reader raises into one kind of error: a ReadError of one line, with the first error as its cause.
+"""Turns any error of a reader into a ReadError, whose message is one line, with the first error as its cause.
 
-A file may be anything, and a reader cannot foresee everything. With OPSPAN_DEBUG=1 the command line shows where it
-failed.
+A file may have any content, and a reader cannot foresee every error. With OPSPAN_DEBUG=1 the command line prints the
+traceback.
 """
 
 from __future__ import annotations

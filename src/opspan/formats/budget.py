@@ -1,7 +1,8 @@
-"""Limits what a file may cost: a refusal of one line instead of a full disk, an endless wait or a killed process.
+"""Limits the time, memory and disk space that a file may cost. Without limits a bad file could fill the disk, never
+finish or get the process killed; with them it gives an error of one line.
 
-OPSPAN_BUDGET=10     ten times as much of every Limit below; 0: no limit. For files that you trust
-OPSPAN_MEMORY=64G    as much memory may be used, whatever the system says is free; 0: do not ask the system
+OPSPAN_BUDGET=10     every Limit below is ten times as large; 0: no limit. For files that you trust
+OPSPAN_MEMORY=64G    this much memory may be used, whatever the system says is free; 0: do not ask the system
 
 The limits are far above what the tools write, so a file that exceeds one is damaged or was made to do harm.
 """
@@ -23,13 +24,13 @@ from opspan.tables import Issues
 BUDGET = "OPSPAN_BUDGET"
 LIMIT = "OPSPAN_MEMORY"
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
-# Smaller amounts are not checked: refusing one by a wrong estimate would do more harm than the check prevents.
+# Smaller amounts of memory are not checked, because a wrong estimate would reject small files for no benefit.
 SMALL_BYTES = 256 << 20
 NO_LIMIT = 1 << 62
 
 
 class Limit(NamedTuple):
-    """The most that there may be of something: `always`, or `per_byte` for each byte of the file if that is more."""
+    """The allowed amount of something: `always`, or `per_byte` times the bytes of the file if that is more."""
 
     what: str
     always: int
@@ -43,7 +44,8 @@ class Limit(NamedTuple):
     def read(self, path: Path) -> bytes:
         """Reads a file that must not have more bytes than the limit."""
         with open_file(path) as file:
-            # read(n) allocates n bytes at once, which may exceed memory if the limit was raised: cap it at the size.
+            # read(n) allocates n bytes at once, which may not fit into memory if the limit was raised. So n is at most
+            # the file's size.
             raw = file.read(min(self.allows(), os.fstat(file.fileno()).st_size) + 1)
         if len(raw) > self.allows():
             raise self.passed(path)
@@ -62,42 +64,44 @@ class Limit(NamedTuple):
         )
 
 
-# Databases and traces compress to between a tenth and a thirtieth.
+# For comparison, databases and traces compress to between a tenth and a thirtieth of their size.
 UNPACKED = Limit("bytes come out of it", always=64 << 20, per_byte=200, most=64 << 30)
-# Files that are read as a whole: a report, an event, a text that describes other files.
+# Limits for what is read into memory as a whole: a report, an event, a text that describes other files.
 REPORT = Limit("bytes are in a report", always=64 << 20)
 REPORT_TABLES = Limit("tables are in a report", always=1_000)
 REPORT_COLUMNS = Limit("columns are in a report", always=4_096)
 EVENT = Limit("bytes are in one event", always=256 << 20)
 DESCRIPTION = Limit("bytes are in a file that describes the others", always=1 << 20)
-# Each result is a folder and some files; one is expected.
+# An archive usually has one result. A result is a folder and some files.
 RESULTS = Limit("results are in an archive", always=1_000)
 MEMBERS = Limit("names are in an archive", always=1_000_000)
-# Steps of SQLite's machine for opening a file: many more than a sound one takes.
+# Steps of SQLite's virtual machine for opening a file. A sound file needs far fewer.
 STEPS = Limit("steps are needed to open it", always=50_000_000, per_byte=1_000, most=2**31 - 1)
 # Schemas may refer to each other, so one payload may be decoded many times.
 FIELDS = Limit("fields are in payloads", always=100_000)
-# A text that the file has once may be named by every row, and so may the name of a field.
+# Every row may refer to the same text, or to the same name of a field, which the file has only once.
 TEXTS = Limit("bytes of text come of the rows", always=64 << 20, per_byte=32)
 # Pages of a database may refer to the same pages, so the same text may be read many times.
 CELLS = Limit("bytes are in the texts of a table", always=64 << 20, per_byte=4)
-# A few bytes of Parquet may stand for any number of rows.
+# A few bytes of Parquet may encode any number of rows.
 ROWS = Limit("rows are in a table", always=10_000_000, per_byte=64)
 # For comparison, the footer of a table of thirty million rows has one megabyte.
 FOOTER = Limit("bytes are in the footer of a table", always=64 << 20)
-# Parquet's writers begin a new page after a megabyte. A buffer of Arrow holds a column of all rows of a batch.
+# Parquet's writers begin a new page after a megabyte. In Arrow, the limit is for a buffer, which has one column of a
+# batch.
 PAGE = Limit("bytes come out of a page of a table", always=64 << 20, per_byte=200, most=64 << 30)
 
 
 class Meter:
-    """The rest of a limit while a file is read. Whatever exceeds it is left out, with one issue for all of it."""
+    """Counts how much of a limit is left while a file is read. Everything past the limit is left out, with one
+    issue."""
 
     def __init__(self, limit: Limit, file_bytes: int, issues: Issues) -> None:
         self._limit, self._file_bytes, self._issues = limit, file_bytes, issues
         self._left = limit.allows(file_bytes)
 
     def take(self, count: int) -> bool:
-        """Takes `count` from the rest; returns whether that much was left."""
+        """Subtracts `count` from what is left, and returns whether there was enough."""
         self._left -= count
         if self._left >= 0:
             return True
@@ -109,7 +113,7 @@ class Meter:
         """Returns the texts of the rows; those past the limit are null."""
         if not len(rows):
             return texts.clear()
-        gathered = texts[rows]  # views: they take little memory, however long the texts are
+        gathered = texts[rows]  # polars copies references, so this takes little memory, however long the texts are
         sizes = gathered.str.len_bytes().cast(pl.Int64)
         left = self._left
         if self.take(int(sizes.sum())):
@@ -117,11 +121,12 @@ class Meter:
         return texts.gather(rows.set(sizes.fill_null(0).cum_sum() > max(left, 0), None))
 
     def join(self, frame: pl.DataFrame, rows: pl.DataFrame, key: list[str]) -> pl.DataFrame:
-        """Adds columns of the rows that the frame's key refers to. Keys of `rows` are unique; texts as in `gather`."""
+        """Joins `rows` to the frame by the key, which is unique in `rows`. Texts past the limit are null."""
         return beside(frame, self.columns_at(rows, places(frame.select(key), rows.select(key)), *key))
 
     def columns_at(self, rows: pl.DataFrame, at: pl.Series, *key: str) -> list[pl.Series]:
-        """Returns the columns of `rows`, except the key, at these places; null at null places; texts as in `gather`."""
+        """Returns the rows with the numbers `at`, as columns without the key. A null number gives nulls. Texts past the
+        limit are null."""
         return [
             self.gather(column, at) if column.dtype == pl.String else column[at]
             for column in rows.iter_columns()
@@ -139,8 +144,8 @@ def _times() -> float:
 
 
 def check_room(path: Path, factor: float, has_parts: bool) -> None:
-    """Refuses a file that needs more memory than is free: `factor` bytes for each of its bytes. `has_parts`: the reader
-    can read a part of the file in less memory."""
+    """Raises TooLarge if reading the file needs more memory than is free. It needs `factor` bytes for each byte of the
+    file. `has_parts`: the reader can read a part of the file with less memory."""
     size = _size(path)
     needed = int(size * factor)
     if needed < SMALL_BYTES and LIMIT not in os.environ:
@@ -157,7 +162,7 @@ def check_room(path: Path, factor: float, has_parts: bool) -> None:
 
 
 def available_bytes() -> int | None:
-    """Returns how much more memory this process may take; None: it is not known, or the user said not to ask."""
+    """Returns how much more memory this process may take; None if it is not known, or if the user said not to ask."""
     limit = os.environ.get(LIMIT)
     if limit is not None:
         size = re.fullmatch(r"([0-9]{1,15})\s*([KMGT]?)i?B?", limit.strip(), re.IGNORECASE)
@@ -173,7 +178,8 @@ def _of_machine() -> int | None:
 
 
 def _of_groups() -> list[int]:
-    """Returns how much is left in each control group of the process, of both versions, up to the root."""
+    """Returns the memory left in each control group of the process up to the root, for both versions of control
+    groups."""
     rooms = []
     for line in _text(Path("/proc/self/cgroup")).splitlines():
         _, controllers, place = line.split(":", 2)
@@ -185,13 +191,13 @@ def _of_groups() -> list[int]:
         else:
             continue
         group = root / place.strip("/")
-        # In a container the path may be the host's, and only the root of the groups is visible.
+        # In a container this may be a path of the host. Then only the root of the groups is visible.
         for folder in (group, *group.parents):
             if root not in (folder, *folder.parents):
                 break
             limit, taken = _text(folder / most).strip(), _text(folder / used).strip()
             if limit.isdigit() and taken.isdigit():
-                # The system frees cached pages of files that are not in use when memory is needed.
+                # When memory is needed, the system frees cached pages of files that are not in use.
                 spare = re.search(rf"^{cache} ([0-9]+)$", _text(folder / "memory.stat"), re.MULTILINE)
                 rooms.append(max(0, int(limit) - int(taken) + (int(spare[1]) if spare else 0)))
     return rooms

@@ -1,5 +1,5 @@
-"""Reads Chrome traces (JSON) as columns, for the readers of profilers that write them. It reads piece by piece: a file
-of gigabytes is never held as a whole, and there is never a Python object for an event.
+"""Reads Chrome traces (JSON) as columns, for the readers of profilers that write them. The file is read in pieces, so
+that a file of gigabytes never has to fit into memory. No Python object is made for an event.
 
 The native side parses the text (native/columns/events.cpp says what it tolerates). The readers know what categories and
 args mean.
@@ -34,7 +34,8 @@ from opspan.tables import Issues
 from opspan.tables.schema import Dtype, without_rows
 
 # Types that values of args are read as; native/columns/events.cpp has the same numbers.
-# LIST: JSON text with few distinct values; JSON: mostly distinct; ONE: an integer, perhaps alone in a list.
+# LIST is JSON text with few distinct values. JSON is JSON text that is mostly distinct. ONE is an integer, or a list of
+# one integer.
 INTEGER, REAL, TEXT, LIST, JSON, ONE, _CATEGORY = range(7)
 
 _START, _MEMBERS, _EVENTS, _BARE_EVENTS, _DONE = range(5)
@@ -42,20 +43,21 @@ _EVENT, _MEMBER, _STRUCTURE, _SKIPPED, _END_MISSING = range(5)
 
 _PIECE: Final = 8 << 20
 _SNIFFED: Final = 256 << 10
-_BETWEEN: Final = b" \t\r\n,"  # may stand between events
+_BETWEEN: Final = b" \t\r\n,"  # characters between events
 _MOST_BETWEEN: Final = 1_024
 _BEFORE: Final = b"\xef\xbb\xbf \t\r\n"
-# Each thread has some tens of megabytes at a time.
+# Limited, because each thread uses some tens of megabytes.
 _THREADS: Final = min(len(os.sched_getaffinity(0)), 8)
 _SINCE_1970_NS: Final = 10**18
-BOOKKEEPING: Final = "bookkeeping"  # the group of events that say nothing about the program: not read, not counted
+# The group of events that say nothing about the program; they are neither read nor counted as skipped
+BOOKKEEPING: Final = "bookkeeping"
 _NO_ARGS: Final = pl.DataFrame(schema={"column": pl.String, "key": pl.String, "as": pl.UInt8})
 _col = pl.col
 T = TypeVar("T")
 
 
 class Arg(NamedTuple):
-    """A column of values from the args of events; the value stands under one of the keys."""
+    """A column of values from the args of events. An event has the value under one of the keys."""
 
     column: str
     as_: int
@@ -64,17 +66,17 @@ class Arg(NamedTuple):
 
 @dataclass(frozen=True)
 class _TextRows(Generic[T]):
-    """The rows of a text, and the result of `make` for its events."""
+    """The rows that native code found in a text, and the result of `make` for its events."""
 
-    rows: int  # events and others
-    state: int = _START  # after the text
+    rows: int  # the number of events and other rows
+    state: int = _START  # the parser's state after the text
     used: int = 0  # bytes
     last: int = 0  # where the last row begins
     others: pl.DataFrame = field(default_factory=pl.DataFrame)
     events: int = 0
     odd: int = 0
     damaged: int = 0
-    result: T | None = None  # None without events
+    result: T | None = None  # None if there are no events
 
 
 class ChromeFile:
@@ -83,17 +85,17 @@ class ChromeFile:
     def __init__(self, path: Path, issues: Issues) -> None:
         self.path = path
         self.members: dict[str, Any] = {}
-        self.is_open_ended = False  # it ends after an event, with its brackets open
+        self.is_open_ended = False  # whether the file ends after an event without closing its brackets
         self._issues = issues
         self._has_events = False
-        self._is_cut = False  # its bytes end early, and an issue says so already
+        self._is_cut = False  # whether the file's bytes end early, which already has an issue
 
     def pieces(
         self, args: Sequence[Arg], make: Callable[[pl.DataFrame], T], stems: tuple[str, ...] = ()
     ) -> Iterator[T]:
-        """Yields the results of `make` for some events at a time. Several threads call `make`. The events have ph, cat,
-        name, pid, tid (pid_text, tid_text: those that are not numbers), id, ts_ns, dur_ns, the columns of `args`, and
-        `rest`: JSON of all other args."""
+        """Yields the results of `make`, which gets a frame of some events and is called by several threads. The frame
+        has ph, cat, name, pid, tid, pid_text and tid_text (for ids that are not numbers), id, ts_ns, dur_ns, the
+        columns of `args`, and `rest`, the JSON of all other args."""
         rows = [(arg.column, key, arg.as_) for arg in (*args, Arg("cat", _CATEGORY, stems)) for key in arg.keys]
         columns = pl.DataFrame(rows, schema=_NO_ARGS.schema, orient="row")
         try:
@@ -108,8 +110,9 @@ class ChromeFile:
             raise NotATrace(f"{self.path} has no traceEvents; expected the JSON of a Chrome trace")
 
     def _pieces(self, reading: Reading, parse: Callable[[bytes | memoryview, int, bool], _TextRows[T]]) -> Iterator[T]:
-        """Parses pieces side by side, each as if it began with an event. The end of the piece before it shows whether
-        it did. If not, the piece is parsed again together with the rest of the one before it."""
+        """Parses several pieces in parallel. Each piece is parsed as if it began with an event. If the end of
+        the previous piece shows that this was wrong, the piece is parsed again, together with the rest of the
+        previous one."""
         state = supposed = _START
         rest = b""
         ahead: deque[tuple[memoryview, int, bool, Future[_TextRows[T]]]] = deque()
@@ -134,7 +137,7 @@ class ChromeFile:
                 if state != was_supposed or not _is_between(rest):
                     text, parsed = rest + bytes(text), None
                 while is_last or not _is_between(text):
-                    # A text that is longer than any event may be is given up.
+                    # If a text without a complete event is longer than any event may be, it is skipped.
                     is_over = not is_last and len(text) > EVENT.allows()
                     if parsed is None or is_over:
                         parsed = parse(text, state, is_last or is_over)
@@ -151,7 +154,7 @@ class ChromeFile:
                 reading.done(piece)
 
     def _note(self, parsed: _TextRows[T], last: bytes, before: int, is_over: bool) -> None:
-        """Keeps all rows that are not events. `last`: the bytes of the last row, which is too long if `is_over`."""
+        """Handles all rows that are not events. `last`: the bytes of the last row, which is too long if `is_over`."""
         for what, state, name, value in parsed.others.iter_rows():
             if what == _STRUCTURE and state in (_EVENTS, _BARE_EVENTS):
                 self._has_events = True
@@ -173,7 +176,7 @@ class ChromeFile:
 
 
 def _is_between(text: bytes | memoryview) -> bool:
-    """Whether the text has only characters that stand between events, and few of them."""
+    """Returns whether the text has only characters that separate events, and few of them."""
     return len(text) < _MOST_BETWEEN and not bytes(text).strip(_BETWEEN)
 
 
@@ -197,12 +200,13 @@ def _parse(
 
 @dataclass(frozen=True)
 class Groups:
-    """How a reader sorts events into groups. `of` returns the group for distinct values of `keys`, which include `ph`
-    and `cat`. `columns` has the columns that each group needs, `timeless` the groups that need no time. A column `at`
-    is the event's number in the file. `stems`: a category that begins with one of these and "_" counts as the stem."""
+    """The rules by which a reader sorts events into groups. `of` returns the group for values of `keys`, which include
+    `ph` and `cat`. `columns` has the columns that each group needs. The column `at` is the event's number in the file.
+    Events of the groups in `timeless` need no time. A category that begins with one of `stems` and "_" is read as that
+    stem."""
 
     keys: Mapping[str, pl.Expr]
-    of: Callable[..., str | None]  # None: the event is skipped
+    of: Callable[..., str | None]  # returns None to skip the event
     columns: Mapping[str, tuple[str, ...]]
     args: Sequence[Arg]
     timeless: frozenset[str] = frozenset()
@@ -224,7 +228,8 @@ _FIELDS: Final[dict[str, Dtype]] = {
 
 
 def gathered(file: ChromeFile, groups: Groups, issues: Issues) -> dict[str, pl.DataFrame]:
-    """Returns the events of each group. Counts events without a group, and those that lack a time which they need."""
+    """Returns the events of each group. Events without a group, or without a time that the group needs, are counted as
+    issues."""
     columns_of = {group: Columns() for group in groups.columns}
     skipped: Counter[str] = Counter()
     before = 0
@@ -248,8 +253,8 @@ class _EventGroups(NamedTuple):
 
     events: int
     groups: dict[str, pl.DataFrame]
-    timeless: Counter[str]  # events that were left out, by group
-    skipped: Counter[str]  # events without a group, by kind
+    timeless: Counter[str]  # the number of events left out for lack of a time, by group
+    skipped: Counter[str]  # the number of events without a group, by kind
 
 
 def _group(events: pl.DataFrame, groups: Groups) -> _EventGroups:
@@ -258,7 +263,7 @@ def _group(events: pl.DataFrame, groups: Groups) -> _EventGroups:
     distinct = keys.unique(maintain_order=True)
     names = [groups.of(*row) for row in distinct.iter_rows()]
     numbers = {group: number for number, group in enumerate(dict.fromkeys(names))}
-    grouped: pl.Series | None = None  # all events are of one group
+    grouped: pl.Series | None = None  # None: all events are of one group
     if len(numbers) > 1:
         of_keys = distinct.with_columns(group=pl.Series([numbers[name] for name in names], dtype=pl.UInt8))
         grouped = keys.join(of_keys, on=keys.columns, how="left", nulls_equal=True, maintain_order="left")["group"]
@@ -282,13 +287,13 @@ def _only(rows: pl.DataFrame, chosen: pl.Series | None) -> pl.DataFrame:
 
 
 def _needed(rows: pl.DataFrame, args: Sequence[Arg], columns: Iterable[str]) -> list[str]:
-    """Returns the columns to select: `columns`, and those whose values go into them."""
+    """Returns the columns to select: `columns`, and the columns that are needed to compute them."""
     of_rest = {arg.column for arg in args} if "rest" in columns else set()
     return [name for name in rows.columns if name in {"ts_ns", *columns} or name in of_rest]
 
 
 def put_back(rows: pl.DataFrame, args: Sequence[Arg], columns: Iterable[str]) -> pl.DataFrame:
-    """Adds to `rest` the args that were read as columns, but not as one of `columns`."""
+    """Adds to `rest` the args that were read into columns that are not among `columns`."""
     if "rest" not in columns:
         return rows
     unread = [arg for arg in args if arg.column in rows.columns and arg.column not in columns]
@@ -331,7 +336,7 @@ def times() -> tuple[pl.Expr, pl.Expr]:
 
 
 def is_utc(*frames: pl.DataFrame) -> bool:
-    """Whether the times of the tables can be UTC: after 2001."""
+    """Returns whether the times of the tables can be UTC, because they are after 2001."""
     firsts = (frame["start_ns"].min() for frame in frames)
     return min((first for first in firsts if isinstance(first, int)), default=0) > _SINCE_1970_NS
 

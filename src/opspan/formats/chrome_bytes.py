@@ -1,4 +1,4 @@
-"""Reads the bytes of a Chrome trace in pieces that can be parsed side by side. chrome.py knows what is in them."""
+"""Reads the bytes of a Chrome trace in pieces that can be parsed in parallel. chrome.py parses them."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from typing import Final
 
 from opspan.formats.compressed import FAILURES, UnpackedStream
 
-_NEAR_END: Final = 256 << 10  # bytes at the end of a piece that are searched for the place to cut it
-_SPARE: Final = 1 << 20  # bytes more than a piece needs, because the next one may begin with a longer tail
+# Bytes at the end of a piece in which the begin of an event is searched, to cut the piece there
+_NEAR_END: Final = 256 << 10
+_SPARE: Final = 1 << 20  # extra bytes of a buffer, so that a later piece with a longer tail fits into it too
 _EVENT_BEGINS: Final = re.compile(rb'\{\s*"(?:ph|cat|name|pid|tid|ts|id|dur|args|s|bp)"')
 _SPACE: Final = b" \t\r\n\v\f"
 
 
 class Reading:
-    """The bytes of a stream in pieces that end where an event seems to begin."""
+    """Reads a stream in pieces. Each piece ends where an event seems to begin."""
 
     def __init__(self, stream: UnpackedStream) -> None:
         self._stream = stream
@@ -24,7 +25,7 @@ class Reading:
         self._free: SimpleQueue[memoryview] = SimpleQueue()
 
     def piece(self, size: int) -> tuple[memoryview, bool, tuple[str, str] | None]:
-        """Returns some bytes, whether they are the last, and the issue if the file could not be read further."""
+        """Returns the next bytes, whether they are the last, and an issue if the file could not be read further."""
         room = self._room(len(self._tail) + size)
         room[: len(self._tail)] = self._tail
         filled = len(self._tail)
@@ -45,7 +46,8 @@ class Reading:
         return room[:cut], False, None
 
     def done(self, piece: memoryview) -> None:
-        """Takes back the memory of a piece: fresh memory costs the system more time than reading the file."""
+        """Takes back the memory of a piece for later pieces, because new memory costs more time than reading
+        the file."""
         self._free.put(memoryview(piece.obj))
 
     def _room(self, size: int) -> memoryview:
@@ -56,7 +58,7 @@ class Reading:
 
 
 def _last_event(text: bytes) -> int:
-    """Returns the place of the last text that looks like the begin of an event, or the end of the text."""
+    """Returns the offset of the last text that looks like the begin of an event, or the length of the text."""
     at = len(text)
     while (at := text.rfind(b"{", 0, at)) >= 0:
         before = at - 1

@@ -1,4 +1,5 @@
-"""Steps that readers of tables share: leave out rows without a time, texts by number, names of enumerations, labels.
+"""Steps that readers of tables share: leaving out rows without a time, and looking up texts, names of enumerations and
+labels.
 
 Odd values in a column are set to null and counted here, so the readers need not check them. The readers know what the
 tables and columns mean.
@@ -22,7 +23,7 @@ FAR_NS = 1 << 62
 OWN_DOMAIN = "opspan"
 # Domains whose texts may be labels of torch or opspan, besides the default domain. Texts of others are only text.
 LABELLED_DOMAINS = (OWN_DOMAIN, "PyTorch", "pytorch")
-# Kinds whose 64-bit payload is the user's; for other kinds it is a sequence number.
+# Kinds whose 64-bit payload is the user's. For other kinds the payload is a sequence number.
 USERS_KINDS = (int(Kind.USER), int(Kind.MODULE), int(Kind.STEP))
 
 # Columns of a kernel's grid and blocks.
@@ -33,7 +34,7 @@ LABEL = ("name", "text", "kind", "seq", "op_id", "forward_tid", "class_name", "a
 
 def in_time(frame: pl.DataFrame, table: str, issues: Issues) -> pl.DataFrame:
     """Renames start and end to start_ns and end_ns, and leaves out rows whose start is not a time."""
-    # Most tables are empty, and for a small file queries take longer than reading.
+    # The check saves queries: most tables are empty, and for a small file queries take longer than reading.
     if frame.is_empty() or _is_sound(frame):
         return _in_ns(frame)
     start = pl.col("start")
@@ -61,7 +62,7 @@ def _in_ns(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_sound(frame: pl.DataFrame) -> bool:
-    """Whether all times are possible. Their bounds mostly show it, without a look at each row."""
+    """Returns whether all times are possible. Usually the least and the greatest time are enough to know that."""
     start, end = pl.col("start"), pl.col("end")
     figures = {"low": start.min(), "high": start.max(), "nulls": start.null_count()}
     has_end = "end" in frame.columns
@@ -89,7 +90,7 @@ def narrow(frame: pl.DataFrame, table: str, dtypes: Mapping[str, Dtype], issues:
 
 
 class TextTable:
-    """The texts of a file by their numbers: a frame of `id` and `value`."""
+    """Looks up the texts of a file by their numbers. The frame has the columns `id` and `value`."""
 
     def __init__(self, frame: pl.DataFrame, written: Meter, issues: Issues) -> None:
         self._written = written
@@ -120,13 +121,14 @@ class TextTable:
         return places.zip_with(self._ids.gather(places) == ids, _none(places.dtype)).cast(pl.UInt32)
 
     def names(self, ids: pl.Series, what: str, values: pl.Series | None = None) -> pl.Series:
-        """Returns the texts as a Categorical; `values` may be other texts in the order of `self.values`."""
+        """Returns the texts of the ids as a Categorical. `values`: other texts to use, in the order of
+        `self.values`."""
         return (self.values if values is None else values).cast(pl.Categorical).gather(self.rows(ids, what))
 
     def column(
         self, frame: pl.DataFrame, column: str, what: str, values: pl.Series | None = None
     ) -> pl.Series | pl.Expr:
-        """Returns `names` of a column of ids; one value for all rows as a literal, which takes no memory."""
+        """Returns `names` for a column of ids. If all rows have one value, returns a literal, which takes no memory."""
         if is_one(frame, column):
             at = self._places(frame.head(1)[column].cast(pl.Int64))
             if not at.null_count():
@@ -138,7 +140,7 @@ class TextTable:
 
 
 def _is_in_order(frame: pl.DataFrame) -> bool:
-    """Whether the frame is as tools write it: each id once, ascending, and with a text."""
+    """Returns whether the ids are unique and ascending, and all have a text, as tools write them."""
     ids = frame["id"]
     return not (ids.null_count() or frame["value"].null_count()) and bool((ids[1:] > ids[:-1]).all())
 
@@ -166,7 +168,7 @@ def named(numbers: pl.Series, labels: Mapping[int, str], template: str = "{}", o
 def names_in(
     frame: pl.DataFrame, column: str, labels: Mapping[int, str], template: str = "{}", other: str | None = None
 ) -> pl.Series | pl.Expr:
-    """Returns `named` of a column; one value for all rows as a literal, which takes no memory."""
+    """Returns `named` for a column. If all rows have one value, returns a literal, which takes no memory."""
     if is_one(frame, column):
         return constant(named(frame.head(1)[column], labels, template, other)[0])
     return named(frame[column], labels, template, other)
@@ -177,12 +179,13 @@ def constant(value: str) -> pl.Expr:
 
 
 def parse_labels(texts: pl.Series) -> pl.DataFrame:
-    """Returns the fields of labels, a row per text; `kind` is a number, `text` is null where it is just the name."""
+    """Returns the fields of labels, with a row for each text. `kind` is a number. `text` is null if it equals
+    the name."""
     return parse_column(texts).select(LABEL)
 
 
 def labelled(texts: pl.Series) -> pl.DataFrame:
-    """Returns the columns of ranges that the label in each text has."""
+    """Returns the fields of the label in each text, as columns of the table ranges."""
     labels = parse_labels(texts)
     return labels.with_columns(pl.Series("kind", KIND_NAMES, dtype=KIND).gather(labels["kind"].fill_null(0)))
 
@@ -192,7 +195,7 @@ def numbered(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def numbered_alike(**frames: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Numbers the rows of each frame. The frames share one column of numbers: a shorter frame has its first part."""
+    """Numbers the rows of each frame. All frames share the memory of one column of numbers."""
     numbers = pl.int_range(max(frame.height for frame in frames.values()), dtype=pl.Int64, eager=True).alias("id")
     rank = pl.lit(0, dtype=pl.Int32).alias("rank")
     return {name: frame.with_columns(numbers.head(frame.height), rank) for name, frame in frames.items()}

@@ -1,4 +1,4 @@
-"""Opens files that may be compressed as a whole, as streams of their content, and limits how much may come out."""
+"""Opens files that may be compressed, as streams of the unpacked content, and limits the size of that content."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ COMPRESSED: dict[bytes, Callable[[IO[bytes]], IO[bytes]]] = {
     b"BZh": lambda file: cast("IO[bytes]", bz2.BZ2File(file)),
     b"\xfd7zXZ": lambda file: cast("IO[bytes]", lzma.LZMAFile(file)),  # noqa: SIM115 - closed where it is used
 }
-# All errors that those modules raise for a damaged file.
+# All errors that these modules raise for a damaged file.
 FAILURES = (zlib.error, lzma.LZMAError, EOFError, OSError, ValueError)
 
 PART = 1 << 20
 
 
 class UnpackedStream(io.RawIOBase):
-    """The unpacked content of a file. It raises TooLarge when more comes out of a compressed file than is allowed."""
+    """The unpacked content of a file. Raises TooLarge if a compressed file unpacks to more bytes than are allowed."""
 
     def __init__(self, path: Path, file: IO[bytes], stream: IO[bytes]) -> None:
         self._path, self._file, self._stream = path, file, stream

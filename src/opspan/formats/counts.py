@@ -1,4 +1,4 @@
-"""Checks numbers by which a file counts its content, before memory is allocated for so much."""
+"""Checks the counts that a file states, before memory is allocated for them."""
 
 from __future__ import annotations
 

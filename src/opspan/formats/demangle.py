@@ -1,4 +1,4 @@
-"""Turns names of C++ functions as compilers write them into names as in the source, and into short names.
+"""Turns mangled names of C++ functions into the names in the source, and into short names.
 
 _Z3addIfEvPT_  ->  void add<float>(float*)  ->  add
 """
@@ -24,12 +24,12 @@ def demangled(name: str) -> str:
 def short_name(name: str) -> str:
     """Returns the function's own name, without its return type, namespaces, template arguments and arguments.
 
-    Any other text is its own short name.
+    A text that is not a function's name is returned unchanged.
     """
-    # `(anonymous namespace)::` is the one bracket that does not end a name.
+    # All brackets except `(anonymous namespace)::` follow a name.
     text = name.replace("(anonymous namespace)::", "").removesuffix(" const")
     text = re.sub(r" ?\[clone [^\]]*\]$", "", text)
-    for last in (")", ">"):  # the function's arguments, then its template's
+    for last in (")", ">"):  # removes the function's arguments, then the template's
         if text.endswith(last) and (start := _opening(text)) > 0:
             text = text[:start]
     begin = 0
@@ -39,12 +39,12 @@ def short_name(name: str) -> str:
         if depth == 0 and (char == " " or text.startswith("::", place)):
             begin = place + (1 if char == " " else 2)
     own = text[begin:] or name
-    # A > that compares, in the return type, leaves a part of that type: std::enable_if<(8>0), void>::type f.
+    # If the return type has a > that compares, as in std::enable_if<(8>0), void>::type f, a part of that type is left.
     return own if "<" in own or "(" in own else own.rpartition(" ")[2].rpartition("::")[2]
 
 
 def _opening(text: str) -> int:
-    """Returns the place where the last bracket of the text was opened; -1 if it was not."""
+    """Returns the index of the bracket that the last bracket of the text closes; -1 if there is none."""
     depth = 0
     for place in range(len(text) - 1, -1, -1):
         depth += (text[place] in _CLOSES) - (text[place] in _OPENS)

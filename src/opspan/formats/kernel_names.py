@@ -1,9 +1,9 @@
-"""Short names by which kernels can be told apart.
+"""Makes short names by which kernels can be told apart.
 
 kernel_name(full) -> the kernel's own name: add of void ns::add<float>(float*). For a kernel that only starts another
     function, the name of that function: cutlass_80_tensorop_s1688gemm_64x64_32x4_tn_align1 instead of Kernel2
 kernel_names(full_names) -> kernel_name of each
-told_apart(names, full_names) -> names that a tool gave, with kernel_name in place of those that start another function
+told_apart(names, full_names) -> a tool's names, in which kernel_name replaces kernels that start another function
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ import polars as pl
 
 from opspan.formats.demangle import demangled, is_mangled, short_name
 
-# Kernels that run the first type of their template: those of cutlass, composable kernel, thrust and FlashAttention.
+# Kernels that run the function of their first template argument, from cutlass, composable kernel, thrust and
+# FlashAttention.
 _STARTERS = frozenset(
     {"Kernel", "Kernel2", "device_kernel", "kentry", "_kernel_agent", "ParallelForAgent", "enable_sm90_or_later"}
     | {"enable_3x_kernel_for_sm9x"}
 )
-# Names that mean nothing without their namespace.
+# Names that need their namespace to be understood.
 _IN_NAMESPACE = frozenset({"kernel", "functor"})
 _SHAPE = re.compile(r"GemmShape<(?:\(int\))?(\d+), ?(?:\(int\))?(\d+), ?(?:\(int\))?(\d+)>")
 _INSTRUCTION = re.compile(r"MMA_(\d+x\d+x\d+_[A-Z0-9]+)")
-_DEEPEST = 4  # starters in starters: thrust's are two deep
+_DEEPEST = 4  # levels of kernels that start kernels; thrust's have two
 _NUMBER = re.compile(r"(?:\([^()]*\))?-?\d+[ul]*|true|false")
-_MOST_NAMES = 64  # parts of a function's name, with its namespaces
+_MOST_NAMES = 64  # parts of a function's name, including its namespaces
 _LENGTH = re.compile(r"[0-9]{1,5}")
 _TYPE = re.compile(r"NS?[0-9A-Z]*?_?(?=[0-9])")  # the begin of a nested name among mangled template arguments
 
 
 def kernel_name(full: str) -> str:
-    """Returns the short name. A text that is not a function's name is its own short name."""
+    """Returns the short name. A text that is not a function's name is returned unchanged."""
     text = demangled(full)
     if is_mangled(text):
         return _of_mangled(text)
@@ -52,14 +53,14 @@ def kernel_name(full: str) -> str:
 
 
 def kernel_names(full_names: pl.Series) -> pl.Series:
-    """Returns the short names as Categorical. Looks at each distinct name once."""
+    """Returns the short names as Categorical. Each distinct name is processed only once."""
     known = full_names.unique().drop_nulls()
     short = pl.Series([kernel_name(name) for name in known.cast(pl.String)], dtype=pl.String).cast(pl.Categorical)
     return full_names.replace_strict(known, short, default=None, return_dtype=pl.Categorical)
 
 
 def told_apart(names: pl.Series, full_names: pl.Series) -> pl.Series:
-    """Replaces the names of starters by the short names of the functions that they start."""
+    """Replaces the name of each kernel that starts another function by that function's short name."""
     starters = pl.Series([*_STARTERS, *_IN_NAMESPACE], dtype=pl.Categorical)
     is_starter = names.is_in(starters.implode()) & full_names.is_not_null()
     if not is_starter.any():
@@ -87,7 +88,7 @@ def _first_type(text: str, name: str) -> str | None:
 
 def _of_mangled(text: str) -> str:
     """Returns the name of a function that the compiler's library cannot demangle because its types are too new."""
-    is_nested = text.startswith("_ZN")  # otherwise one name is followed by types
+    is_nested = text.startswith("_ZN")  # if not nested, one name is followed by types
     name, past = _sources(text, len("_ZN" if is_nested else "_Z"), most=_MOST_NAMES if is_nested else 1)
     for _ in range(_DEEPEST):
         if name not in _STARTERS or (begin := _TYPE.search(text, past)) is None:
@@ -98,13 +99,13 @@ def _of_mangled(text: str) -> str:
 
 
 def _with_instruction(name: str, text: str) -> str:
-    """Adds the instruction to the name of a GEMM of cutlass 3: it differs between types and shapes."""
+    """Adds the instruction to the name of a cutlass 3 GEMM, because it tells types and shapes apart."""
     instruction = _INSTRUCTION.search(text) if name == "GemmUniversal" else None
     return f"{name}_{instruction[1]}" if instruction else name
 
 
 def _sources(text: str, at: int, most: int = _MOST_NAMES) -> tuple[str | None, int]:
-    """Reads names from `at` on, each written after its length. Returns the last name, and where it ends."""
+    """Reads names from `at` on, each preceded by its length. Returns the last name and its end."""
     name = None
     for _ in range(most):
         length = _LENGTH.match(text, at)

@@ -1,9 +1,9 @@
-"""Finds rows by a number: which row has it, and its other columns. Numbers of rows mostly lie close together, so they
-are looked up in a list of all numbers between the first and the last, or are the row numbers themselves. A join takes
-ten times as long.
+"""Finds the rows that have given keys, which are numbers. Keys are mostly close together, so they are looked up in a
+list of all numbers from the least to the greatest key, or they are the row numbers themselves. A join takes ten times
+as long.
 
-The functions compute with Series where a query over a frame would also do: most tables are small, and each query costs
-as much as a thousand rows.
+The functions compute with Series instead of queries over frames, because most tables are small, and a query costs as
+much time as a thousand rows.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ from itertools import pairwise
 
 import polars as pl
 
-_CLOSE = 4  # the list may be this many times as long as `keys`, or as long as `wanted`
+_CLOSE = 4  # the list may have this many times the length of `keys`, or the length of `wanted`
 _STRETCHES = 8
-_FEW = 64  # rows; a Python dict finds so few sooner than a query does
+_FEW = 64  # up to this many rows, a Python dict is faster than a query
 
 
 def places(wanted: pl.DataFrame, keys: pl.DataFrame) -> pl.Series:
-    """Returns the row of `keys` that has each wanted key; null for unknown keys. Each row of `keys` is different."""
+    """Returns the row number in `keys` of each wanted key; null for unknown keys. The rows of `keys` are distinct."""
     if not keys.height:
         return _nothing(wanted.height)
     if keys.width == 1 and keys.to_series().dtype.is_integer():
@@ -50,7 +50,7 @@ def _numbered(wanted: pl.Series, numbers: pl.Series) -> pl.Series | None:
 
 
 def _searched(wanted: pl.Series, numbers: pl.Series) -> pl.Series:
-    """Searches in ascending numbers, which mostly are a few stretches without a gap."""
+    """Searches ascending numbers, which mostly consist of a few runs without gaps."""
     gaps = (numbers[1:] - numbers[:-1] != 1).arg_true()
     if len(gaps) < _STRETCHES:
         key, row = pl.col(wanted.name), pl.lit(None, pl.Int64)
@@ -68,7 +68,7 @@ def _nothing(count: int) -> pl.Series:
 
 
 def looked_up(frame: pl.DataFrame, column: str, rows: pl.DataFrame, key: str) -> pl.DataFrame:
-    """Adds the other columns of the row whose key stands in `column`; null for unknown keys. Keys are unique."""
+    """Adds the columns of `rows` for the key in `column`; nulls for unknown keys. Keys in `rows` are unique."""
     if not rows.height:  # most tables are empty, and nulls take no memory as literals
         return frame.with_columns(
             pl.lit(None, dtype=one.dtype).alias(one.name) for one in rows.drop(key).iter_columns()
@@ -78,18 +78,18 @@ def looked_up(frame: pl.DataFrame, column: str, rows: pl.DataFrame, key: str) ->
 
 
 def beside(frame: pl.DataFrame, columns: list[pl.Series]) -> pl.DataFrame:
-    """Adds columns to the frame, in place of columns with the same names."""
+    """Adds columns to the frame. They replace columns with the same names."""
     is_new = not any(column.name in frame.columns for column in columns)
     return frame.hstack(columns) if is_new else frame.with_columns(columns)
 
 
 def once(rows: pl.DataFrame, key: str) -> pl.DataFrame:
-    """Returns the first row of each key. In a table of a database the keys mostly ascend, without duplicates."""
+    """Returns the first row of each key. In tables of databases the keys are mostly ascending and unique already."""
     if ascends(rows[key]):
         return rows
     return rows.unique(key, keep="first", maintain_order=True)
 
 
 def ascends(keys: pl.Series) -> bool:
-    """Whether each key is greater than the one before it."""
+    """Returns whether each key is greater than the previous one."""
     return len(keys) < 2 or (not keys.null_count() and bool((keys[1:] > keys[:-1]).all()))

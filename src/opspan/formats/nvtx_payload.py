@@ -1,4 +1,4 @@
-"""Turns extended NVTX payloads of one schema, which says what their bytes mean, into JSON.
+"""Turns extended NVTX payloads into JSON. A schema says what the bytes of a payload mean.
 
     entries: ("bytes", type 18 = uint64, offset 0), ("rank", type 15 = int32, offset 8)     payload: 00 10 00 ... 03 ...
     -> "bytes": 4096, "rank": 3
@@ -24,8 +24,8 @@ from opspan.tables import Issues
 
 Bytes = npt.NDArray[np.uint8]
 
-DEEPEST = 8  # schemas within schemas
-FEW_NAMES = 64  # names of an enumeration that take as long as one field does
+DEEPEST = 8  # the deepest nesting of schemas
+FEW_NAMES = 64  # this many names of an enumeration cost as much time as one field
 
 # NVTX_PAYLOAD_ENTRY_TYPE_*
 NUMBERS = {
@@ -42,20 +42,20 @@ NUMBERS = {
     42: "f2",
 }
 CHARACTERS = (1, 25)
-TEXT_IDS = (75, 76, 80)  # the number of a text, where the program had a pointer or a handle
+TEXT_IDS = (75, 76, 80)  # types whose value is the number of a text, which replaces the program's pointer or handle
 INLINE_TEXTS = (75, 76)  # with a length: the characters themselves
 
 # NVTX_PAYLOAD_ENTRY_FLAG_*
 ELSEWHERE = 2 | 4 | 8
 ARRAY_MASK, FIXED_ARRAY = 7 << 4, 1 << 4
 
-STATIC, ENUM = 1, 0x100  # types of schemas; ENUM is that of opspan's capture (format.h)
+STATIC, ENUM = 1, 0x100  # types of schemas; opspan's captures add ENUM (format.h)
 
 
 @dataclass(frozen=True)
 class PayloadEntry:
     name: str
-    type: int  # NVTX's, or the number of another schema
+    type: int  # a type of NVTX, or the number of another schema
     offset: int  # for an enumeration: the value
     flags: int
     detail: int  # the length of an array or of inline text
@@ -70,15 +70,16 @@ class Schema:
 
 
 class Budget:
-    """The cost of all payloads of a file together. Schemas may refer to each other, and to themselves, so a few of them
-    can stand for any number of fields; and the name of a field is written in every row."""
+    """The limits for all payloads of a file together. Schemas may refer to each other and to themselves, so a few
+    schemas can describe any number of fields. The name of a field is repeated in every row."""
 
     def __init__(self, written: Meter, issues: Issues) -> None:
         self.fields, self.written = Meter(FIELDS, 0, issues), written
 
 
 class Decoder:
-    """Decodes payloads by the schemas of one domain. `texts` returns the texts for numbers in payloads."""
+    """Decodes payloads by the schemas of one domain. `texts` is called with numbers from payloads, and returns their
+    texts."""
 
     def __init__(
         self, schemas: Mapping[int, Schema], texts: Callable[[npt.NDArray[np.int64]], pl.Series], budget: Budget
@@ -88,7 +89,7 @@ class Decoder:
         self._budget = budget
 
     def members(self, number: int, raw: Bytes) -> tuple[pl.Series, bool]:
-        """Returns the fields of each payload as members of a JSON object, and whether all of them could be read."""
+        """Returns the fields of each payload as members of a JSON object, and whether all fields could be read."""
         schema = self._schemas.get(number)
         if schema is None:
             schema = _without_schema(number, raw.shape[1])
@@ -115,7 +116,8 @@ class Decoder:
         return self._budget.fields.take(fields) and self._budget.written.take(rows * (len(name) + 4 * fields))
 
     def _value(self, entry: PayloadEntry, raw: Bytes, depth: int) -> pl.Series | None:
-        """Returns one entry of every payload as JSON; None if opspan does not read it. `raw` begins at the entry."""
+        """Returns one entry of every payload as JSON; None if opspan cannot read this entry. `raw` begins at
+        the entry."""
         array = entry.flags & ARRAY_MASK
         count = entry.detail if array else 1
         if entry.flags & ELSEWHERE or array not in (0, FIXED_ARRAY) or not 0 < count <= raw.shape[1]:
@@ -149,7 +151,7 @@ class Decoder:
         values = numbers(raw, f"u{schema.bytes}", 1) if schema.bytes in (1, 2, 4, 8) else None
         if values is None:
             return None
-        # Only whole values get names: a number made of flags says more than the name of one flag.
+        # Entries that are single flags get no names, because a value may combine several flags.
         names = {str(entry.offset): json.dumps(entry.name) for entry in schema.entries if not entry.flags & 1}
         written = _written(values[:, 0])
         longest = max(names.values(), key=len, default="")
@@ -159,7 +161,7 @@ class Decoder:
 
 
 def numbers(raw: Bytes, dtype: str, count: int) -> npt.NDArray[Any] | None:
-    """Returns the first `count` numbers of every row, a column each; None if the rows are too short."""
+    """Returns the first `count` numbers of every row, as columns; None if the rows are too short."""
     size = np.dtype(dtype).itemsize * count
     if size > raw.shape[1]:
         return None
@@ -168,7 +170,7 @@ def numbers(raw: Bytes, dtype: str, count: int) -> npt.NDArray[Any] | None:
 
 
 def _without_schema(number: int, size: int) -> Schema:
-    """Returns a schema for payloads that are just numbers, or a text, of one of NVTX's own types."""
+    """Returns a schema for payloads without one, which are numbers or a text of one of NVTX's types."""
     if number in NUMBERS:
         width = np.dtype(NUMBERS[number]).itemsize
         flags = FIXED_ARRAY if size > width else 0
@@ -185,7 +187,7 @@ def _written(values: npt.NDArray[Any]) -> pl.Series:
 
 
 def _characters(raw: Bytes, count: int) -> pl.Series | None:
-    """Returns texts of a fixed length as JSON, up to their NUL."""
+    """Returns texts from fields of a fixed length as JSON. A text ends at the first NUL."""
     if count > raw.shape[1]:
         return None
     fields = np.ascontiguousarray(raw[:, :count]).view(f"S{count}")[:, 0]

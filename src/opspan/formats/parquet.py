@@ -1,11 +1,11 @@
-"""Checks that a Parquet file holds what it says, before polars reads it.
+"""Checks that the sizes in a Parquet file are true, before polars reads the file.
 
 polars allocates as many elements as a list of the footer or a page says it has, and the process ends if there is not
-enough memory: 2 KB may ask for any number of gigabytes. So this module goes through the footer and the heads of the
-pages first, and what they count has to agree.
+enough memory. A file of 2 KB may ask for any number of gigabytes. So this module first checks that the counts in the
+footer and in the heads of the pages agree.
 
-The footer also has the least and the largest value of most columns. A column whose rows are all the same, or null, need
-not be read at all, and many columns of a profiler's tables are like that.
+The footer also has the least and the largest value of most columns. A column that has one value in all rows, or only
+nulls, does not have to be read. Many columns of a profiler's tables are such columns.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from opspan.formats.counts import SAYS_MORE, within
 from opspan.formats.thrift import PLAIN, CompactReader, Fields
 
 _MAGIC: Final = b"PAR1"
-_END: Final = 8  # the footer's length, and the magic once more
-_HEAD: Final = 256  # bytes: enough for the heads of most pages; bounds that are long texts make longer heads
+_END: Final = 8  # bytes at the end of the file: the footer's length, and the magic again
+_HEAD: Final = 256  # bytes that most heads of pages fit into; heads with long texts as bounds are longer
 
-# Numbers of fields in the format. `data` is a page of the first or the second version; pages of indexes are not data.
+# Field numbers of the format. A page of data has `data`, of version 1 or 2 of the format; a page of an index has none.
 _STATISTICS: Final[Fields] = {3: ("nulls", PLAIN), 5: ("largest", PLAIN), 6: ("least", PLAIN)}
 _COLUMN: Final[Fields] = {
     5: ("values", PLAIN),
@@ -48,17 +48,17 @@ _PAGE: Final[Fields] = {
 }
 
 
-# Types whose values are stored in the footer as in memory, and their bytes.
+# Types that the footer stores as in memory, and the bytes of a value.
 _NUMBERS: Final[dict[type[pl.DataType], int]] = {pl.Int32: 4, pl.UInt32: 4, pl.Int64: 8, pl.UInt64: 8}
 
 
 class Constant(NamedTuple):
-    """The value that all rows of a column have: the bytes of a number; None for null."""
+    """The value that all rows of a column have, as the bytes of a number; None for null."""
 
     raw: bytes | None
 
     def of(self, dtype: pl.DataType) -> pl.Series | None:
-        """Returns the value as one cell of the column's type; None if it cannot be told for that type."""
+        """Returns the value as a Series of one row; None if bytes of this type cannot be converted."""
         if self.raw is None:
             return None if dtype.is_nested() else pl.Series([None], dtype=dtype)
         if _NUMBERS.get(dtype.base_type()) != len(self.raw):
@@ -68,8 +68,8 @@ class Constant(NamedTuple):
 
 
 def check(path: Path) -> list[Constant | None]:
-    """Refuses a Parquet file that is not whole, counts what it does not hold, or counts more than a file of its size
-    may. Returns, for each column, the value of all its rows; None if it is not known, or the rows differ."""
+    """Raises an error if the file is cut off, states sizes that its bytes cannot hold, or exceeds a limit. Returns, for
+    each column, the value that all rows have; None if the rows differ or the value is not known."""
     with open_file(path) as file:
         file_bytes = size_on_disk(os.fstat(file.fileno()))
         raw, end = _footer(file, path)
@@ -92,7 +92,7 @@ def _damaged(path: Path, why: str) -> ReadError:
 
 
 def _footer(file: IO[bytes], path: Path) -> tuple[bytes, int]:
-    """Returns the footer, and where it begins."""
+    """Returns the footer and its offset."""
     size = os.fstat(file.fileno()).st_size
     if size < len(_MAGIC) + _END:
         raise ReadError(f"{path} is not a Parquet file: it has {size} bytes; copy it again")
@@ -108,7 +108,7 @@ def _footer(file: IO[bytes], path: Path) -> tuple[bytes, int]:
 
 
 def _longest(footer: dict[str, Any]) -> int:
-    """Returns the number of rows, or of values in a column of lists if it has more."""
+    """Returns the number of rows, or the number of values of the longest column of lists if that is greater."""
     rows = [within(group["rows"]) for group in footer["groups"]]
     if sum(rows) != within(footer["rows"]):
         raise ValueError(rows)
@@ -130,7 +130,7 @@ def _constant(column: dict[str, Any]) -> Constant | None:
 
 
 def _longest_page(file: IO[bytes], end: int, column: dict[str, Any]) -> int:
-    """Returns the bytes of the longest page, unpacked."""
+    """Returns the unpacked length of the longest page, in bytes."""
     at = column.get("dictionary_at", column["data_at"])
     stop = at + within(column["bytes"])
     if not len(_MAGIC) <= at <= stop <= end:
@@ -153,7 +153,7 @@ def _longest_page(file: IO[bytes], end: int, column: dict[str, Any]) -> int:
 
 
 def _page(file: IO[bytes], at: int, stop: int) -> tuple[dict[str, Any], int]:
-    """Returns the head of a page, and how many bytes the head has."""
+    """Returns the head of a page, and the number of its bytes."""
     ahead = _HEAD
     while True:
         file.seek(at)

@@ -1,6 +1,6 @@
-"""Collects the columns of a frame that comes in pieces, with no more memory than the rows need.
+"""Collects the columns of a frame that is read in pieces. It uses only as much memory as the rows need.
 
-A column that has the same value in every row, or is null, is kept as that one value.
+If a column has the same value in every row, or only nulls, only that value is stored.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ FEW = 8
 @dataclass
 class _Column:
     dtype: pl.DataType
-    value: Any  # of all rows so far, while they are equal
+    value: Any  # the value of all rows so far, while they are equal
     rows: int = 0
     parts: list[pl.Series] = field(default_factory=list)
-    small: list[pl.Series] = field(default_factory=list)  # the latest parts
+    small: list[pl.Series] = field(default_factory=list)  # the latest parts, which are not joined yet
 
     def add(self, part: pl.Series) -> None:
         if not self._goes_on(part):
@@ -29,13 +29,13 @@ class _Column:
                 self.small.append(pl.Series(part.name, [self.value], dtype=self.dtype).new_from_index(0, self.rows))
             self.small.append(part)
             if len(self.small) >= FEW:
-                # Copies them: a part lies among memory that was used to compute it, and keeps all of that allocated.
+                # Copies the parts, because a part keeps all the memory allocated that was used to compute it.
                 self.parts.append(pl.concat(self.small, rechunk=True))
                 self.small.clear()
         self.rows += len(part)
 
     def _goes_on(self, part: pl.Series) -> bool:
-        """Whether all rows are equal, including those of this part."""
+        """Returns whether all rows are equal, including the rows of this part."""
         if self.varies:
             return False
         constant, value = _constant(part)
@@ -48,13 +48,13 @@ class _Column:
         return bool(self.parts or self.small)
 
     def taken(self) -> pl.Series:
-        """Returns the column, and keeps nothing of it."""
+        """Returns the column, and drops all references to its parts."""
         parts, self.parts, self.small = [*self.parts, *self.small], [], []
         return pl.concat(parts, rechunk=True)
 
 
 class Columns:
-    """Takes pieces with the same columns, and returns the frame once."""
+    """Takes pieces with the same columns. Returns the joined frame, which can be done only once."""
 
     def __init__(self) -> None:
         self._columns: dict[str, _Column] = {}
@@ -88,21 +88,22 @@ def _constant(part: pl.Series) -> tuple[bool, Any]:
     if part.null_count() == len(part):
         return True, None
     first = part[0]
-    # 0.0 and -0.0 are equal but not the same, so floats never count as constant.
+    # Floats never count as constant, because 0.0 and -0.0 compare as equal but differ.
     may_be = not part.null_count() and not part.dtype.is_float() and part[-1] == first
     is_one = may_be and bool((part == first).all())
     return is_one, first if is_one else None
 
 
 def stacked(frames: list[pl.DataFrame]) -> pl.DataFrame:
-    """Joins the frames into one of one piece, and uses them up: never more than one column is in memory twice."""
+    """Joins the frames into one frame with contiguous columns. Empties the list on the way, so that at most one column
+    is in memory twice."""
     if len(frames) == 1:
         return frames[0].rechunk()
     columns: list[pl.Series] = []
     schema, rows = frames[0].schema, sum(frame.height for frame in frames)
     for name in schema:
         parts = [frame.drop_in_place(name) for frame in frames]
-        # A column of nulls takes no memory as a literal, and many columns are.
+        # Many columns have only nulls. As a literal, such a column takes no memory.
         if rows and all(part.null_count() == len(part) for part in parts):
             continue
         columns.append(pl.concat(parts, rechunk=True))

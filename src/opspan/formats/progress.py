@@ -1,4 +1,5 @@
-"""Counts the rows that the readers have read so far, for displays. A reader counts once per piece of a file."""
+"""Counts the rows that the readers have read so far, for progress displays. Readers add the rows of each piece of a
+file."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ def rows() -> int:
 
 
 def wait_for(what: str) -> None:
-    """Notes that the reader waits for another program, which `what` names; '': it no longer waits."""
+    """Notes that the reader waits for another program, named `what`. An empty text ends the wait."""
     global _waiting_for
     _waiting_for = what
 

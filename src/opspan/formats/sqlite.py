@@ -1,12 +1,12 @@
-"""Opens SQLite files, for all readers: read-only, checked first, read column by column into polars.
+"""Opens SQLite files for all readers. Files are opened read-only and checked, and columns are read into polars.
 
-It never changes a user's file, and creates nothing beside it: a file with pages in a write-ahead log, or with a journal
-to be rolled back, is copied and repaired there. A file that cannot be read at all gives an error of one line; a file
-with damaged places is read as far as possible, and the damage is counted.
+It never changes a user's file, and creates no files next to it. If a file has a write-ahead log, or a journal that must
+be rolled back, it is copied, and the copy is repaired. A file that cannot be read at all gives an error of one line. A
+partly damaged file is read as far as possible, and the damage is counted.
 
-It runs nothing that a file says: it reads only tables that hold rows of their own, and of them only columns that hold
-values. A view, a virtual table or a computed column is a program of the file's author, and it need not end. A
-query returns no more rows than the file has room for, because pages may refer to each other without end.
+It runs no code from the file. It reads only real tables and stored columns, because a view, a virtual table or a
+computed column is a program of the file's author, which may never end. A query returns no more rows than fit into the
+file, because pages may refer to each other in a circle.
 
 The readers know what the tables mean.
 """
@@ -40,32 +40,32 @@ from opspan.tables.schema import completed, without_rows
 BATCH_ROWS = 65_536
 GUARDED_BATCH_ROWS = 4_096
 CHUNK_ROWS = 250_000
-CHUNKS = 64  # at most, however far apart the row ids are
-SMALLEST_CHUNK = 1_024  # rows that are lost at most around a damaged place
-HALVINGS = 1_000  # at most for one table: damaged row ids may be so far apart that halving would not end
-# Each thread has a connection of its own. More threads would wait for each other's memory.
+CHUNKS = 64  # parts of a table, at most, however far apart the row ids are
+SMALLEST_CHUNK = 1_024  # the most rows that are lost around a damaged place
+HALVINGS = 1_000  # the most for one table, because damaged row ids may be so far apart that halving would take forever
+# Each thread has its own connection. More threads would only wait for memory.
 THREADS = min(len(os.sched_getaffinity(0)), 8)
 
-# Views and virtual tables have no page of their own.
+# Selects real tables: views and virtual tables have no root page.
 TABLE_NAMES = """
 SELECT name, type = 'table' AND rootpage > 0 AND sql LIKE 'CREATE TABLE %', type = 'table', rootpage
 FROM sqlite_master
 WHERE type IN ('table', 'view')
 """
 
-# A row takes more bytes than these in a file, however little it holds.
+# A row takes more than this number of bytes in a file, even if it is empty.
 LEAST_ROW_BYTES = 4
-# Rows that are older than a column have the column's default. Vendors do not write longer ones, and the text would be
-# in memory once for every row.
+# Rows that are older than a column have the column's default value. Vendors write no longer defaults than this, and
+# each such row would need memory for the text.
 LONGEST_DEFAULT = 1_000
 
-# Errors of Python's own module. It cannot decode a message that quotes a damaged schema.
+# Errors of Python's sqlite3. It raises UnicodeDecodeError if a message quotes a damaged schema.
 SQLITE_FAILURES = (sqlite3.Error, UnicodeDecodeError)
 
 
 def _failures() -> tuple[type[Exception], ...]:
-    """Returns the errors that a bad file raises: the driver's when a query starts, polars' (with the driver's words)
-    when batches are fetched, and a panic if a batch has more than two gigabytes of text."""
+    """Returns the errors that a bad file raises. The driver raises one when a query starts, polars raises one (with the
+    driver's message) when batches are fetched, and polars panics if a batch has more than two gigabytes of text."""
     from opspan.arrow_sqlite import Error
 
     return Error, pl.exceptions.ComputeError, pl.exceptions.PanicException, UnicodeDecodeError
@@ -76,7 +76,7 @@ class _Chunk(NamedTuple):
     odd: int = 0  # cells that were not of their column's type
     undecoded: int = 0  # texts that were not UTF-8
     damage: tuple[str, ...] = ()  # damaged places, with SQLite's error
-    is_over: bool = False  # there is more text than a file of this size can hold
+    is_over: bool = False  # whether there is more text than is allowed for a file of this size
 
 
 class SqliteFile:
@@ -93,7 +93,7 @@ class SqliteFile:
             self.bytes = size_on_disk(self.path.stat())
             self._most_rows = 1 + self.bytes // LEAST_ROW_BYTES
             self._uri, is_copy = read_only_uri(self.path, self._stack)
-            # Pages in a journal beside the file are not in the file itself.
+            # A file that had to be copied has pages in a journal, so its tables cannot be read from the file's pages.
             self._pages = None if is_copy else self._stack.enter_context(opened(self.path))
             self._connection = self._open()
             self._views: set[str] = set()
@@ -131,7 +131,7 @@ class SqliteFile:
         if begun and (result := begun.result()):
             return sum(frame.height for frame in result.frames)
         try:
-            # Without an index, because a damaged index may differ from the table.
+            # No index is used, because a damaged index may differ from the table.
             rows_of = f"SELECT 1 FROM {quoted(table)} NOT INDEXED LIMIT {self._most_rows}"
             ((rows,),) = self._connection.execute(f"SELECT count(*) FROM ({rows_of})")
         except SQLITE_FAILURES as error:
@@ -140,14 +140,15 @@ class SqliteFile:
         return int(rows)
 
     def ahead(self, table: str, columns: Mapping[str, Type], after: str | None = None) -> None:
-        """Begins to read what `frame` will be asked for, while the caller does something else. `after`: a table whose
-        reading has begun, and which is needed earlier."""
+        """Starts reading a table in the background, before the caller asks `frame` for it. `after`: a table whose
+        reading has started, and which is needed earlier."""
         if have := self._have(table, columns):
             before = [self._begun[after][1]] if after in self._begun else []
             self._begun[table] = columns, self._threads.submit(self._from_pages(table, have, before))
 
     def frame(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
-        """Returns the columns in the order of the file, null if the table lacks them. ROWID is the number of a row."""
+        """Returns the columns, with rows in the order of the file. Columns that the table lacks are null. ROWID is the
+        row id."""
         if table in self._views:
             self.issues.add("skipped_views", detail=table)
         begun_with, begun = self._begun.pop(table, ({}, None))
@@ -165,7 +166,7 @@ class SqliteFile:
 
     def _read(self, table: str, columns: Mapping[str, Type], begun: Future[_Chunk | None] | None) -> list[_Chunk]:
         if not columns:
-            return []  # a table without any of these columns says nothing
+            return []  # if the table has none of these columns, it is not read
         from_pages = begun.result() if begun else self._from_pages(table, columns)()
         if from_pages is not None:
             return [from_pages]
@@ -204,7 +205,8 @@ class SqliteFile:
 
     def _open(self) -> sqlite3.Connection:
         try:
-            # Autocommit: the transaction begun below stays open, so that no writer can finish in between.
+            # isolation_level=None means autocommit, so the transaction that is begun below stays open, and no writer
+            # can finish meanwhile.
             connection = sqlite3.connect(self._uri, uri=True, timeout=1, isolation_level=None, check_same_thread=False)
             self._stack.callback(connection.close)
             connection.text_factory = decoded
@@ -266,11 +268,11 @@ class SqliteFile:
         if "rowid" in (name.lower() for name in self.columns(table)):
             return [None]
         try:
-            # Two queries of one aggregate each: both in one query would go through all rows.
+            # Two queries, because a query with both min and max would go through all rows.
             name = quoted(table)
             bounds = f"SELECT (SELECT min(rowid) FROM {name} NOT INDEXED), (SELECT max(rowid) FROM {name} NOT INDEXED)"
             ((low, high),) = self._connection.execute(bounds)
-        except SQLITE_FAILURES:  # WITHOUT ROWID, or damaged: then reading it reports the damage
+        except SQLITE_FAILURES:  # the table is WITHOUT ROWID, or damaged; then reading it reports the damage
             return [None]
         if low is None:
             return []
@@ -287,18 +289,18 @@ class SqliteFile:
         cells = [PLAIN.get(kind, "{0}").format(name) for name, kind in zip(names, columns.values(), strict=True)]
         if self._is_over(table, columns, f"{source}{within} LIMIT {self._most_rows}"):
             return _Chunk(is_over=True)
-        limit = f" LIMIT {self._most_rows + 1}"  # with the first row, which is added here
+        limit = f" LIMIT {self._most_rows + 1}"  # one more, for the first row, which the query adds
         plain = f"SELECT {first} UNION ALL SELECT {', '.join(cells)} FROM {source}{within}{limit}"
         try:
             frame = self._query(plain, BATCH_ROWS)
             if frame.dtypes == [as_read(kind) for kind in columns.values()]:
                 return _converted(frame.slice(1), columns)
         except _failures():
-            pass  # a cell of another type, or damage: the next query tells which
+            pass  # a cell has another type, or the file is damaged; the next query shows which
         cells = [
             GUARDED.get(kind, GUARDED["int"]).format(name) for name, kind in zip(names, columns.values(), strict=True)
         ]
-        # An empty text means as little as NULL: tools write it into columns that must not be NULL.
+        # An empty text is treated as NULL, because tools write it into columns that must not be NULL.
         odd = " + ".join(
             f"(coalesce(length({name}), 0) > 0 AND {cell} IS NULL)" for name, cell in zip(names, cells, strict=True)
         )
@@ -310,7 +312,7 @@ class SqliteFile:
             return self._around(table, columns, chunk, error)
 
     def _is_over(self, table: str, columns: Mapping[str, Type], rows: str) -> bool:
-        """Whether the texts of the rows are longer than the file has room for. Does not read the texts."""
+        """Returns whether the texts of the rows are longer than is allowed for the file. Does not read the texts."""
         texts = [quoted(name) for name, kind in columns.items() if kind in ("text", "bytes")]
         if not texts:
             return False
@@ -319,13 +321,13 @@ class SqliteFile:
             count = self._query(f"SELECT total(n) FROM (SELECT {lengths} AS n FROM {rows})", 1).item()
         except _failures():
             return False  # reading the rows reports the error
-        self._text_bytes[table] += int(count)  # not locked between threads: a lost update does no harm
+        self._text_bytes[table] += int(count)  # no lock between threads is needed, because a lost update does no harm
         return self._text_bytes[table] > CELLS.allows(self.bytes)
 
     def _around(
         self, table: str, columns: Mapping[str, Type], chunk: tuple[int, int] | None, error: Exception
     ) -> _Chunk:
-        """Reads what it can of a chunk that holds a damaged place: halves of it, down to a few rows."""
+        """Reads as much as it can of a damaged chunk, by reading each half, down to chunks of a few rows."""
         self._halvings[table] += 1
         if chunk is None or chunk[1] - chunk[0] < SMALLEST_CHUNK or self._halvings[table] > HALVINGS:
             where = f", rows {chunk[0]:,} to {chunk[1]:,}" if chunk else ""
@@ -341,7 +343,8 @@ class SqliteFile:
         )
 
     def _query(self, sql: str, batch_rows: int) -> pl.DataFrame:
-        from opspan.arrow_sqlite import statement as open_statement  # imported late: pages are read without a driver
+        # Imported here, because most tables are read from pages, without the driver
+        from opspan.arrow_sqlite import statement as open_statement
 
         with open_statement(self._uri) as statement:
             statement.set_options(**{"adbc.sqlite.query.batch_rows": str(batch_rows)})
@@ -351,13 +354,14 @@ class SqliteFile:
 
 
 def table_names(path: str | Path) -> frozenset[str]:
-    """Returns the names of the tables of a file; the error says why they cannot be read."""
+    """Returns the names of the tables of a file. Raises an error that says why they cannot be read."""
     with SqliteFile(path, Issues()) as file:
         return frozenset(file.tables)
 
 
 def _converted(frame: pl.DataFrame, columns: Mapping[str, Type], odd: int = 0) -> _Chunk:
-    """Checks texts (they may be any bytes, and polars takes them unchecked from the driver), casts small integers."""
+    """Checks that texts are UTF-8, because polars takes any bytes from the driver unchecked, and casts small
+    integers."""
     undecoded = 0
     converted = []
     for name, kind in columns.items():

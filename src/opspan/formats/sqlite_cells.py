@@ -1,6 +1,6 @@
-"""Reads cells of SQLite as columns of one type: the SQL to ask for them, and texts that are not UTF-8.
+"""Helps to read cells of SQLite as columns of one type. It has the SQL that selects such cells, and decodes texts.
 
-SQLite stores any value in any column, whatever type was declared; the driver needs one type per column.
+SQLite stores any value in any column, whatever type was declared, but the driver needs one type per column.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ DTYPES: dict[Type, type[pl.DataType]] = {
 }
 
 # The driver takes the type of a column from its first batch, and fails if a later batch has another. So each query
-# begins with a row of the wanted types, which is removed again; it also helps if the first batch is all NULL.
+# begins with a row of the wanted types, which is removed again. This also helps if the first batch has only NULLs.
 FIRST: dict[Type, str] = {"int": "0", "int32": "0", "float": "0.5", "text": "''", "bytes": "x''"}
 
 # Casting to text costs nothing if the cell is text already.
 PLAIN: dict[Type, str] = {"text": "CAST({0} AS TEXT)", "bytes": "CAST({0} AS BLOB)"}
 
-# Casts for columns with cells of other types: exact conversions are made, all other cells become NULL.
+# Casts for columns with cells of other types. A cell that cannot be converted exactly becomes NULL.
 GUARDED: dict[Type, str] = {
     "int": (
         "CASE typeof({0}) WHEN 'integer' THEN {0}"
@@ -56,7 +56,8 @@ def dtypes_of(columns: Mapping[str, Type]) -> dict[str, type[pl.DataType]]:
 
 
 def checked(raw: pl.Series) -> tuple[pl.Series, int]:
-    """Returns bytes as text, and how many cells were not UTF-8: found by halving, because hardly any column has one."""
+    """Returns bytes as text, and the number of cells that were not UTF-8. Halving finds these, because they are
+    rare."""
     try:
         return raw.cast(pl.String), 0
     except pl.exceptions.ComputeError:

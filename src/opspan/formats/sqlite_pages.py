@@ -1,8 +1,8 @@
-"""Reads tables of an SQLite file from its pages, natively: many times as fast as SQLite returns rows.
+"""Reads tables of an SQLite file from its pages in native code, many times as fast as SQLite returns rows.
 
-It reads only plain tables: with row ids, and with cells of the types that are asked for. Everything else (cells of
+It reads only tables with row ids whose cells have the requested types. Everything else (cells of
 other types, texts that are not UTF-8, tables WITHOUT ROWID, anything inconsistent) is declined and left to SQLite,
-which says what is wrong. docs/formats/sqlite.md.
+which reports what is wrong. See docs/formats/sqlite.md.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from opspan.files import open_file
 from opspan.formats.sqlite_cells import Type, dtypes_of
 from opspan.tables.schema import completed
 
-ROWID = "rowid"  # every table has it, though not as a column: asked for like one
+ROWID = "rowid"  # the row id, which callers request like a column
 _KINDS: dict[Type, int] = {"int": 0, "int32": 1, "float": 2, "text": 3, "bytes": 4}
-_NUMBER = -1  # the field of a column that is the number of the row
+_NUMBER = -1  # the field of a column that is the row id
 _REAL = "(?i)REAL|FLOA|DOUB"  # https://sqlite.org/datatype3.html
 _WHOLE = r"[+-]?\d{1,18}"
 _TEXT = r"'((?:[^']|'')*)'"
 
 
 class TableFacts(NamedTuple):
-    """The facts that SQLite tells about the tables of one name."""
+    """What SQLite's schema says about the tables of one name."""
 
-    roots: Sequence[object]  # their root pages: mostly one
+    roots: Sequence[object]  # their root pages; usually there is one
     columns: Sequence[tuple[Any, ...]]  # rows of PRAGMA table_xinfo
 
 
 class TableLayout(NamedTuple):
-    """The root page of a table, and which field of its records each column is."""
+    """The root page of a table, and the field in a record for each column."""
 
     root: int
     fields: Mapping[str, int]
-    defaults: Mapping[str, str | None]  # by column, as in CREATE TABLE
-    reals: frozenset[str]  # columns where a stored 1 may mean 1.0, whose text is not "1"
+    defaults: Mapping[str, str | None]  # default of each column, as in CREATE TABLE
+    reals: frozenset[str]  # columns of real numbers: a stored 1 may mean 1.0, whose text is "1.0"
 
 
 def layout_of(connection: sqlite3.Connection, quoted: str, facts: TableFacts) -> TableLayout | None:
@@ -54,7 +54,7 @@ def layout_of(connection: sqlite3.Connection, quoted: str, facts: TableFacts) ->
     fields = {name: field for field, name, *_ in rows}
     keys = [name for _, name, kind, _, _, key, _ in rows if key and kind.upper() == "INTEGER"]
     if len(keys) == 1 == sum(bool(key) for *_, key, _ in rows):
-        # An integer key is the number of the row, unless it has an index of its own.
+        # An integer primary key is the row id, unless the key has an index.
         indexes = connection.execute(f"PRAGMA index_list({quoted})")
         if not any(origin == "pk" for _, _, _, origin, _ in indexes):
             fields[keys[0]] = _NUMBER
@@ -66,8 +66,8 @@ def layout_of(connection: sqlite3.Connection, quoted: str, facts: TableFacts) ->
 
 @contextmanager
 def opened(path: Path) -> Iterator[int]:
-    """Opens the file for its descriptor. Do so before SQLite opens the file, and close it after SQLite: closing any
-    descriptor of a file gives up all locks that the process has on it."""
+    """Opens the file and yields its descriptor. Open it before SQLite opens the file, and close it after SQLite,
+    because closing any descriptor of a file releases all locks that the process has on the file."""
     with open_file(path) as file:
         yield file.fileno()
 
@@ -75,7 +75,8 @@ def opened(path: Path) -> Iterator[int]:
 def read(
     descriptor: int, layout: TableLayout, columns: Mapping[str, Type], threads: int, most_text: int
 ) -> tuple[pl.DataFrame, int] | str:
-    """Returns the columns and their bytes of text, or why they are declined. `most_text`: bytes that are allowed."""
+    """Returns the columns and the bytes of their texts, or the reason why the table is declined. `most_text`: the most
+    bytes of texts."""
     if not columns.keys() <= layout.fields.keys():
         return "a column that is not there"
     if any(kind == "text" and name in layout.reals for name, kind in columns.items()):
@@ -109,7 +110,8 @@ def read(
 
 
 def _default(sql: str | None, kind: Type) -> tuple[int | None, str | None, bool]:
-    """Returns the value of rows that are older than the column: a number, a text, and whether it is known here."""
+    """Returns the default for rows that are older than the column, as a number and a text, and whether it could be
+    read."""
     if sql is None or sql.upper() == "NULL":
         return None, None, True
     if kind in ("int", "int32") and re.fullmatch(_WHOLE, sql):

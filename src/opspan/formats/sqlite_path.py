@@ -1,4 +1,4 @@
-"""Opens an SQLite file so that neither it nor its folder is changed, and says what is wrong if that is impossible.
+"""Opens an SQLite file without changing the file or its folder. If that is impossible, the error says why.
 
 bytes 0-15  'SQLite format 3\\0'      16-17 page size, 1: 65536      18, 19  1: journal, 2: write-ahead log
 24-27 changes      28-31 pages      92-95 changes when the number of pages was written
@@ -19,8 +19,8 @@ from opspan.files import copy_file, open_file, temporary_folder
 MAGIC = b"SQLite format 3\0"
 HEADER_BYTES = 100
 WAL = 2
-# The last bytes of a journal that names another, which belongs to a transaction over several databases. Rolling it back
-# would delete the file that it names, whatever that is.
+# A journal ends with these bytes if it names another journal, because a transaction spanned several databases. Rolling
+# it back would delete the named file, which may be any file.
 NAMES_ANOTHER = bytes.fromhex("d9d505f920a163d7")
 
 
@@ -29,7 +29,7 @@ def is_sqlite(head: bytes) -> bool:
 
 
 def stamp(path: Path) -> tuple[int, int, bytes]:
-    """Returns values that change whenever the file does: its size, time and SQLite's own count of changes."""
+    """Returns values that change whenever the file changes: its size, its time and SQLite's count of changes."""
     try:
         with open_file(path) as file:
             facts = os.fstat(file.fileno())
@@ -47,7 +47,8 @@ def read_only_uri(path: Path, stack: ExitStack) -> tuple[str, bool]:
     journals = [other for suffix in ("-wal", "-journal") if (other := _beside(path, suffix)) is not None]
     if not journals:
         _check_size(path, size, head)
-        # Reading a file in WAL mode would create -wal and -shm files. Without a log nothing is missed by immutable=1.
+        # Reading a file in WAL mode would create -wal and -shm files, which immutable=1 avoids. It would ignore a log,
+        # but there is none here.
         uri = _as_uri(path, "immutable=1" if len(head) > 19 and head[19] == WAL else "mode=ro")
         return uri, False
     return _as_uri(_copy(path, journals, stack.enter_context(temporary_folder("opspan-copy-"))), "mode=rw"), True
@@ -56,7 +57,7 @@ def read_only_uri(path: Path, stack: ExitStack) -> tuple[str, bool]:
 def _beside(path: Path, suffix: str) -> Path | None:
     other = path.with_name(path.name + suffix)
     try:
-        with open_file(other) as file:  # SQLite itself would open anything that is there, and wait for a FIFO
+        with open_file(other) as file:  # SQLite itself would open any kind of file, and wait for a FIFO
             return other if os.fstat(file.fileno()).st_size else None
     except FileNotFoundError:
         return None
@@ -97,7 +98,7 @@ def _check_size(path: Path, size: int, head: bytes) -> None:
     page_bytes = struct.unpack_from(">H", head, 16)[0]
     page_bytes = 65536 if page_bytes == 1 else page_bytes
     changes, pages = struct.unpack_from(">2I", head, 24)
-    # SQLite itself trusts the number of pages only if the same program wrote both counts of changes.
+    # As in SQLite, the number of pages is valid only if both counts of changes are equal.
     if changes == struct.unpack_from(">I", head, 92)[0] and pages * page_bytes > size:
         raise Truncated(
             f"{path} was cut off: {size:,} bytes of {pages * page_bytes:,} are there, and what is there cannot be "

@@ -1,16 +1,16 @@
-"""Reads Thrift's compact protocol, as much of it as Parquet's metadata needs."""
+"""Reads the parts of Thrift's compact protocol that Parquet's metadata uses."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
 
-# The fields of a structure to read: by number, the field's name, and its own fields if it is a structure.
+# The fields of a structure to read. Each number has the field's name, and the field's fields if it is a structure.
 Fields = Mapping[int, tuple[str, Any]]
 PLAIN: Final[Fields] = {}
 
 _DEEPEST: Final = 64
-_TRUE, _FALSE = 1, 2  # as fields they have no further bytes; in lists they are one byte
+_TRUE, _FALSE = 1, 2  # types of booleans; a field has no further bytes, and an item of a list has one
 _WIDTHS: Final = {1: 1, 2: 1, 7: 8, 13: 16}
 _BYTE, _VARINTS = 3, (4, 5, 6)
 _BYTES, _LIST, _SET, _MAP, _STRUCT = 8, 9, 10, 11, 12
@@ -33,7 +33,7 @@ class CompactReader:
             number = number + (head >> 4) if head >> 4 else self._number()
             kind = head & 15
             value: Any
-            if kind in _VARINTS:  # most fields are small numbers of one byte: read here, without a call
+            if kind in _VARINTS:  # most fields are numbers of one byte, which are read here without a call
                 byte = raw[self.at]
                 if byte < 128:
                     self.at += 1

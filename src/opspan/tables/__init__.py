@@ -1,4 +1,4 @@
-"""The model: columns that every source is translated to, no vendor, no torch."""
+"""The tables that every source is translated to. They depend neither on a vendor's tool nor on torch."""
 
 from opspan.tables.issues import CODES, Issue, Issues
 from opspan.tables.metadata import Metadata

@@ -1,5 +1,5 @@
 """The keys that the columns of a trace have in the Chrome traces that opspan writes (views/chrome.py) and reads back
-(readers/kineto/exported.py). They are torch.profiler's keys where it has one for the same thing.
+(readers/kineto/exported.py). Where torch.profiler has a key for a column, that key is used.
 
     {"opspan": {"version": 1, "zero_ns": 5000}, "opspanTables": {"ranks": [...], "threads": {...}, ...},
      "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", ..., "args": {"range": 12, ...}}, ...]}
@@ -12,13 +12,15 @@ from __future__ import annotations
 from opspan.tables import schema
 
 VERSION = 1
-MARK, TABLES = "opspan", "opspanTables"  # members of the file
-ENDED, NOT_ENDED = "Ended", "no"  # marks a range, call or work that was open at the end, and is drawn until there
-OVERLAPS = "Overlaps"  # marks a range that is drawn apart although it was not reported as async
-API = "API"  # the api of a call, where torch.profiler has another category for it
-UNNAMED = "Unnamed"  # marks an event whose name is not the row's
+MARK, TABLES = "opspan", "opspanTables"  # top-level members of the file
+# Marks a range, call or work that had not ended when the trace ended; it is drawn until the end of the trace
+ENDED, NOT_ENDED = "Ended", "no"
+# Marks a range that overlaps others and is drawn on a track of its own, although it was not reported as async
+OVERLAPS = "Overlaps"
+API = "API"  # the column `api` of a call, if torch.profiler puts the call in another category
+UNNAMED = "Unnamed"  # marks an event whose row has no name
 
-CYCLES = "cycles"  # a member beside the tables: when each cycle began
+CYCLES = "cycles"  # a member next to the tables that says when each cycle began
 # Tables whose rows are not events: they are written as columns.
 WHOLE = ("relations", "threads", "processes", "devices", "metrics", "issues")
 
@@ -81,8 +83,8 @@ WORK = {
     "dynamic_shared_bytes": "dynamic shared memory",
     "payload_json": "Data",
 }
-LISTS = ("sizes", "input_types", "input_strides", "inputs")  # of ranges: columns whose texts are JSON lists
-SIZES = {"grid": "grid", "block": "block"}  # of work: three columns each
+LISTS = ("sizes", "input_types", "input_strides", "inputs")  # columns of ranges whose texts are JSON lists
+SIZES = {"grid": "grid", "block": "block"}  # keys of work that hold three columns each
 FUNCTIONS = {"id": "Python id", "parent_id": "Python parent id", "payload_json": "Data"}
 MEMORY = {
     "row": "memory",
@@ -98,7 +100,7 @@ MEMORY = {
     "payload_json": "Data",
     "end_ns": "Ended after ns",
 }
-# Columns that are in the event itself, or in several keys.
+# Columns that have no key in args, because they are in the event itself or are spread over several keys.
 _PLACE = {"rank", "pid", "tid", "start_ns", "end_ns", "name"}
 _IN_THE_EVENT = {
     "ranges": _PLACE | {"is_async", "is_mark"},
@@ -113,7 +115,7 @@ OTHERS = (ENDED, OVERLAPS, UNNAMED, API, "range", "call", "work", "memory", "Pyt
 
 
 def _with_others(table: str, keys: dict[str, str]) -> dict[str, str]:
-    """Adds the columns that have no key here under their own names, so that every column is written."""
+    """Adds the columns that are not in `keys`, with their names as keys, so that every column is written."""
     others = [name for name in schema.TABLES[table].schema if name not in keys and name not in _IN_THE_EVENT[table]]
     return {**keys, **{name: name for name in others}}
 

@@ -1,4 +1,4 @@
-"""Shifts that move ranks in time, as the options of a trace's metadata keep them."""
+"""Time shifts that were applied to ranks. The options of a trace's metadata hold them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import polars as pl
 from opspan.tables import schema
 from opspan.tables.metadata import Metadata
 
-# Keys of a rank's options: how it was moved to the first rank's clock, by UTC and by its collectives.
+# Keys of a rank's options. They hold how far the rank was moved to the first rank's clock, by UTC or by collectives.
 BY_UTC, BY_COLLECTIVES = "shifted_ns", "aligned"
 
 

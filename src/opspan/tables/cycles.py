@@ -1,12 +1,12 @@
-"""Cycles: files that one process wrote one after the other, such as those of torch's `schedule(repeat=2)`.
+"""Cycles are files that one process wrote one after another, such as those of torch's `schedule(repeat=2)`.
 
     group_by_process(ranks, numbers, recordings, issues) -> for each process, its places in `ranks`, in order of time
     cycle_numbers(groups, recordings)                    -> the number of each place's cycle, from 1
     lanes(ranks)                                         -> Lanes: the same trace with a rank for each cycle, and back
 
-All cycles of a process have its rank, and the column `cycle` tells them apart. Ids of calls, threads of Python and
-numbers of forward ops may be the same in two of them, and between two of them nothing was recorded. So each cycle is
-analysed as if it were a rank: nothing is looked up, attributed or summed across files. docs/ranks.md has the rules.
+All cycles of a process have its rank, and the column `cycle` tells them apart. Two cycles may use equal ids of calls,
+Python threads and forward ops, and nothing was recorded between them. So each cycle is analysed as if it were a rank,
+and no analysis looks up, attributes or sums anything across files. docs/ranks.md has the rules.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ COLUMN = "cycle"
 # tensorboard_trace_handler's names: worker.time.pt.trace.json, where the worker is host_pid if nobody named it.
 HANDLED = re.compile(r"(?P<worker>.+?)(?:\.(?P<time>\d+))?\.pt\.trace\.json(?:\.gz)?")
 _col = pl.col
-_MANY = 2**20  # more cycles than a rank will have
+_MANY = 2**20  # an upper bound of the number of cycles of a rank
 
 
 class RecordingSpan(NamedTuple):
-    """When a rank was recorded, the processes that recorded it, and the first and last of torch's numbered steps."""
+    """The time in which a rank was recorded, its processes, and the first and last of torch's numbered steps."""
 
     begin_ns: int
     end_ns: int
-    is_utc: bool = True  # else these are readings of the file's own clock
+    is_utc: bool = True  # False: the times are readings of the file's own clock
     pids: frozenset[int] = frozenset()
     steps: tuple[int, int] | None = None
 
@@ -48,7 +48,7 @@ class Lane(NamedTuple):
 
 
 class Lanes(NamedTuple):
-    """`of` has, for each number that stands for a cycle of a rank, that rank and cycle."""
+    """A lane is a number that replaces one cycle of one rank. `of` maps each lane to that rank and cycle."""
 
     of: Mapping[int, Lane]
     ranks: tuple[Metadata, ...]
@@ -58,7 +58,7 @@ class Lanes(NamedTuple):
         return {number: lane.cycle for number, lane in self.of.items()}
 
     def frames(self, frames: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-        """Puts the number of the lane in place of the rank. Rows of a whole rank, such as devices, go to each lane."""
+        """Replaces the rank by the lane in all frames. Rows without a cycle, such as devices, go to every lane."""
         return {name: self._frame(frame, is_once=name in ("issues", "metrics")) for name, frame in frames.items()}
 
     def _frame(self, frame: pl.DataFrame, *, is_once: bool) -> pl.DataFrame:
@@ -80,13 +80,13 @@ class Lanes(NamedTuple):
         return joined.with_columns(rank=pl.coalesce("lane", "rank")).drop("lane")
 
     def back(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Puts the ranks back in place of the lanes, in rows of an analysis."""
+        """Replaces the lanes by their ranks in the rows of an analysis."""
         rank_of = {number: lane.rank for number, lane in self.of.items()}
         return rows.with_columns(rank=_as(rank_of)) if "rank" in rows.columns else rows
 
 
 def with_cycles(rows: pl.DataFrame, cycle_of: Mapping[int, int | None]) -> pl.DataFrame:
-    """Adds the number of each row's cycle, by its rank or lane."""
+    """Adds the column `cycle`, which follows from the rank or lane of a row."""
     return rows.with_columns(_col("rank").replace_strict(cycle_of, default=None, return_dtype=pl.Int32).alias(COLUMN))
 
 
@@ -105,7 +105,7 @@ def lanes(ranks: Sequence[Metadata]) -> Lanes | None:
 
 
 def merge_cycles(cycles: Sequence[Metadata]) -> Metadata:
-    """Returns the rank that consists of these cycles, with the clock that they have now."""
+    """Returns the metadata of the rank that consists of these cycles. Its clock is that of the cycles."""
     if len(cycles) == 1 and cycles[0].cycle is None:
         return cycles[0]
     in_order = sorted(cycles, key=lambda one: one.cycle or 0)
@@ -114,7 +114,8 @@ def merge_cycles(cycles: Sequence[Metadata]) -> Metadata:
 
 
 def begins(frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
-    """Returns rank, cycle, begin_ns: when each cycle began. It tells cycles apart in formats without that column."""
+    """Returns when each cycle began, as a frame of rank, cycle and begin_ns. Formats without the column `cycle` store
+    this frame, so that a reader can tell the cycles apart."""
     parts = [
         frame.select("rank", COLUMN, begin_ns="start_ns" if "start_ns" in frame.columns else "time_ns")
         for frame in frames.values()
@@ -125,7 +126,8 @@ def begins(frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
 
 
 def by_time(frame: pl.DataFrame, begins: pl.DataFrame) -> pl.DataFrame:
-    """Adds the column `cycle` by the times of the rows. `begins`, of the function above, is not empty."""
+    """Adds the column `cycle` by the times of the rows. `begins` is a result of the function above, and is not
+    empty."""
     time = "start_ns" if "start_ns" in frame.columns else "time_ns"
     rows = frame.with_row_index("row").select("row", _col("rank").cast(pl.Int32), time)
     joined = rows.sort(time, nulls_last=True).join_asof(
@@ -138,12 +140,13 @@ _BEGINS: dict[str, pl.DataType | type[pl.DataType]] = {"rank": pl.Int32, COLUMN:
 
 
 def numbers_of(ranks: Sequence[Metadata]) -> list[int]:
-    """Returns the numbers of all cycles, sorted and each once."""
+    """Returns the distinct numbers of all cycles, sorted."""
     return sorted({one.cycle for rank in ranks for one in rank.cycles if one.cycle is not None})
 
 
 def check(number: int, known: Sequence[int]) -> None:
-    """Raises UsageError if there is no cycle of that number. A file that is not one of several counts as cycle 1."""
+    """Raises UsageError if there is no cycle of that number. If a rank has only one file, the file counts as cycle
+    1."""
     if number in (known or [1]):
         return
     there = f"the files are of cycles {listed(list(known))}" if known else "no process wrote several of these files"
@@ -156,8 +159,8 @@ def check(number: int, known: Sequence[int]) -> None:
 def group_by_process(
     ranks: Sequence[Metadata], numbers: Sequence[int | None], recordings: Sequence[RecordingSpan | None], issues: Issues
 ) -> list[list[int]]:
-    """Returns, for each process, the places of its files in `ranks`, in the order of the files. `numbers`: the ranks
-    that the traces, or the names of their files, say that they are."""
+    """Returns, for each process, the indices of its files in `ranks`, in order of time. `numbers`: the rank numbers
+    that the traces or the names of their files state."""
     alike: dict[object, list[int]] = {}
     for at, (one, number) in enumerate(zip(ranks, numbers, strict=True)):
         when = _when(recordings, at)
@@ -171,8 +174,8 @@ def group_by_process(
 
 
 def _process(one: Metadata, number: int | None, when: RecordingSpan) -> tuple[object, ...]:
-    """Returns what is equal in all files of one process and, as far as is known, in no other process's."""
-    # Kineto counts all times of a process from one base; other tools begin each file at a zero of its own.
+    """Returns a key that all files of one process share. As far as is known, no other process has the same key."""
+    # Kineto counts all times of a process from one zero point. Other tools use a new zero point for each file.
     base = one.origin_utc_ns if one.source == "kineto" else one.clock
     return (one.source, min(when.pids), _host(one), _worker(one), number, one.told.world_size, one.told.run, base)
 
@@ -180,8 +183,8 @@ def _process(one: Metadata, number: int | None, when: RecordingSpan) -> tuple[ob
 def _split_overlapping(
     places: list[int], ranks: Sequence[Metadata], recordings: Sequence[RecordingSpan | None], issues: Issues
 ) -> list[list[int]]:
-    """Splits files that overlap in time, because one process does not record twice at a time: by folder if the files
-    of a folder do not overlap, else into single files."""
+    """Splits a group if its files overlap in time, because one process cannot write two recordings at once. It is split
+    by folder if the files within each folder do not overlap, else into single files."""
     timed = sorted(places, key=lambda at: _when(recordings, at)[:2])
     if _follow(timed, recordings):
         return [timed]
@@ -211,7 +214,7 @@ def _note_assumed(
     recordings: Sequence[RecordingSpan | None],
     issues: Issues,
 ) -> None:
-    """Adds an issue if a second process may have had the same number: on another host, or in a later run."""
+    """Adds an issue if the files may be from two processes with the same pid, on two hosts or in two runs."""
     first = ranks[places[0]]
     names = listed([PurePath(ranks[at].paths[0]).name for at in places], longest=LONGEST_LINE)
     if _host(first) is None and _worker(first) is None and numbers[places[0]] is None:
@@ -228,7 +231,7 @@ def _worker(one: Metadata) -> str | None:
 
 
 def _host(one: Metadata) -> str | None:
-    """Returns the host. Older versions of torch write it into the file's name alone: host_pid."""
+    """Returns the host. Older versions of torch write the host only into the file's name, as host_pid."""
     if one.host is not None or one.source != "kineto":
         return one.host
     named = re.fullmatch(r"(.+)_[0-9]+", _worker(one) or "")
@@ -236,8 +239,9 @@ def _host(one: Metadata) -> str | None:
 
 
 def cycle_numbers(groups: Sequence[Sequence[int]], recordings: Sequence[RecordingSpan | None]) -> dict[int, int]:
-    """Returns the number of each place's cycle; empty if no process has several. If all ranks have as many cycles, the
-    cycles are counted. Otherwise, as when files are gone, the numbers of their steps tell which belong together."""
+    """Returns the cycle number of each file, by its index; empty if no process has several files. If all processes have
+    equally many files, the files of each are counted. Otherwise files are missing, and files that begin with the same
+    step number get the same cycle number."""
     if all(len(places) == 1 for places in groups):
         return {}
     steps = {at: _when(recordings, at).steps for places in groups for at in places}

@@ -1,6 +1,6 @@
-"""Everything that can be wrong with a trace that is read all the same: its code, severity and advice.
+"""All problems of a trace that do not keep it from being read, each with a code, a severity and advice.
 
-A reader collects findings in an `Issues`; a Trace carries them as its table `issues`.
+A reader collects the problems in an `Issues`. A Trace has them in its table `issues`.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import polars as pl
 from opspan.printable import LONGEST_LINE, as_utf8, printable, shortened
 from opspan.tables.schema import ISSUES
 
-MOST_DETAILS = 100  # for one code; issues with further details are counted together
+MOST_DETAILS = 100  # per code; after these, issues with new details are counted as one issue
 OTHERS = "others, each of them different"
 
 
 class Code(NamedTuple):
     severity: str  # info: worth knowing; warning: something is missing; error: do not trust the rest
-    message: str  # what was found; the count is added
+    message: str  # what was found; the number of times is added to it
     advice: str
 
 
@@ -327,12 +327,12 @@ CODES: dict[str, Code] = {
 }
 
 
-MOST = 2**63 - 1  # a damaged file may say that it has lost more
+MOST = 2**63 - 1  # the largest Int64; a damaged file may claim to have lost more
 
 
 @dataclass(frozen=True)
 class Issue:
-    """Something that was skipped, repaired or odd, and how often."""
+    """Something that was skipped, repaired or odd, and the number of times."""
 
     code: str
     count: int
@@ -344,7 +344,7 @@ class Issue:
         return CODES[self.code].severity
 
     def __str__(self) -> str:
-        # For people: the detail may quote the file, so it is cut to one line of limited length.
+        # The detail may quote the file, so it is cut to one printable line of limited length.
         detail = f": {shortened(printable(self.detail), LONGEST_LINE)}" if self.detail else ""
         return f"{CODES[self.code].message} ({self.count:,}){detail}"
 
@@ -355,7 +355,7 @@ class Issues:
 
     path: str | None = None
     _found: dict[tuple[str, str], Issue] = field(default_factory=dict)
-    _details: Counter[str] = field(default_factory=Counter)  # number of details of each code
+    _details: Counter[str] = field(default_factory=Counter)  # the number of distinct details of each code
 
     def __post_init__(self) -> None:
         self.path = None if self.path is None else as_utf8(self.path)

@@ -1,4 +1,4 @@
-"""Metadata: where one rank of a trace came from, and how it was captured."""
+"""Metadata says where one rank of a trace came from, and how it was captured."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from opspan.printable import as_utf8
 from opspan.tables.told import NOTHING, Told
 
-ORDER, NAME = "order", "name"  # sources of a rank's number, where the trace does not say it
+ORDER, NAME = "order", "name"  # values of `rank_by`, if the trace does not state its rank
 
 
 @dataclass(frozen=True)
@@ -27,9 +27,9 @@ class Metadata:
         options: how it was captured; JSON values only.
         rank: its number in the column `rank` of all tables.
         rank_by: how that number was found (docs/ranks.md).
-        told: what the trace itself says about its rank.
-        cycle: number of the cycle, from 1, where a process wrote several files.
-        cycles: one Metadata for each cycle, where a rank is several files.
+        told: the rank that the trace itself states.
+        cycle: number of the cycle, from 1, if the process wrote several files.
+        cycles: one Metadata for each cycle, if the rank has several files.
     """
 
     source: str

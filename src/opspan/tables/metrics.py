@@ -1,8 +1,8 @@
-"""A report by name -> the table metrics, with one row for each name and metric.
+"""Turns a report that has one row for each name into the table metrics, with one row for each name and metric.
 
 The first column of a report has names, the others have numbers; or the report is a summary, with the columns section,
-name, metric and value. Names may be labels. Several labels of one op become one name: metrics that can be added are
-added, the others are left out.
+name, metric and value. Names may be labels. If several labels have the same name, their metrics are added, and metrics
+that cannot be added are left out.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from opspan.tables.schema import METRICS
 from opspan.tables.tables import Tables
 
 _LONG = ("section", "name", "metric", "value")
-_TASKS = "Task"  # in the title of a section that is about tasks
+_TASKS = "Task"  # part of the title of a section about tasks
 _NO_NAME = r"^\[.*\]$|^$"  # [Outside any task], [Others]
-_NO_SUM = r"(?i)%|average|avg|ratio|rate\b|peak|max|min\b|width|latency|frequency|\bcpi\b"  # metrics not to be added
+# Titles of metrics that cannot be added
+_NO_SUM = r"(?i)%|average|avg|ratio|rate\b|peak|max|min\b|width|latency|frequency|\bcpi\b"
 _col = pl.col
 T = TypeVar("T", bound=Tables)
 
@@ -37,7 +38,7 @@ def with_metrics(trace: T, report: pl.DataFrame, issues: Issues | None = None) -
 
 def _count_unknown(names: pl.Series, trace: Tables) -> int:
     """Returns how many of the names are not in the trace."""
-    texts = trace.ranges.filter(pl.col("name").is_null())["text"]  # labels that a reader left whole
+    texts = trace.ranges.filter(pl.col("name").is_null())["text"]  # labels that a reader did not split into fields
     known = [trace.ranges["name"], parse_column(texts)["name"], trace.work["name"], trace.work["full_name"]]
     have = pl.concat([column.unique().cast(pl.String) for column in known])
     return int((~names.cast(pl.String).unique().is_in(have.implode())).sum())

@@ -1,4 +1,4 @@
-"""Names that a person asks for: one name, or a pattern with * and ? as in a shell."""
+"""Finds the names that a user asks for by one name, or by a pattern with * and ? as in a shell."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Splits a file with processes of several ranks into these ranks.
 
-    in_ranks(trace, of_pid, of_all) -> the trace with a rank for each that its processes belong to
+    in_ranks(trace, of_pid, of_all) -> the trace with one rank for each rank that its processes belong to
 
 `of_pid` has the known ranks of processes, by pid, and `of_all` the rank of the whole file. If fewer than two ranks are
-known, the trace is one rank. Rows of a device belong to the ranks that used it. Rows without a process (issues, figures
+known, the trace is one rank. Rows of a device belong to the ranks that used it. Rows without a process (issues, metrics
 of reports) belong to the first rank.
 """
 
@@ -29,7 +29,7 @@ def in_ranks(trace: Tables, of_pid: Mapping[int, Told], of_all: Told = NOTHING) 
         return Tables((only,), **trace.frames)
     of_process = {pid: one.rank for pid, one in of_pid.items() if one.rank is not None}
     first = min(ranks)
-    # Processes whose rank is not known are together one rank, after the others, if they did anything.
+    # All processes of unknown rank that did something become one further rank, after the known ranks.
     others = set(active(trace)) - set(of_process)
     rest = max([max(ranks) + 1, *(one.world_size or 0 for one in ranks.values())])
     of_process |= dict.fromkeys(others, rest)
@@ -66,7 +66,7 @@ def _join_ranks(rows: pl.DataFrame, ranks: pl.DataFrame, key: str, first: int) -
 
 
 def _with_users(counters: pl.DataFrame, users: pl.DataFrame) -> pl.DataFrame:
-    """Gives counters without a process to the rank that alone used their device."""
+    """Sets the rank of counters without a process, if only one rank used their device."""
     joined = counters.join(users.filter(pl.len().over(_DEVICE) == 1), on=_DEVICE, how="left", maintain_order="left")
     of = pl.when(pl.col("pid").is_null()).then("of")
     return joined.with_columns(rank=pl.coalesce(of, "rank")).drop("of")

@@ -1,9 +1,9 @@
-"""Ranks: found from what the traces say, else from the names of their files, else from the order of the files.
+"""Decides the rank number of each trace by what the trace says, else by the file's name, else by the order of files.
 
-    decided(ranks, recordings) -> the same metadata with rank numbers, and issues about them; files that one
-        process wrote one after the other are one rank, and have numbers of their cycles
+    decided(ranks, recordings) -> the metadata with rank numbers, and issues about the numbers. Files that one process
+    wrote one after another become one rank, and get cycle numbers
 
-A wrong rank is worse than none, so a name counts only where it can hardly mean anything else. docs/ranks.md has the
+A wrong rank is worse than none, so a file's name counts only if it is almost certainly a rank. docs/ranks.md has the
 rules. This module reads no files, so code that keeps small results of many traces can call it with metadata alone.
 """
 
@@ -26,15 +26,16 @@ _OF_OTHERS = "local|node|host|group|lora|mp|tp|pp|dp|cp|ep|sp|model|data|tensor|
 _RANK = rf"(?i)(?:(?<![a-z])({_OF_OTHERS})[-_. ]?|(?<![a-z]))rank[-_. =]?([0-9]{{1,7}})(?![0-9])"
 _SHORT = r"(?i)(?<![a-z0-9])()r[-_]?([0-9]{1,7})(?![a-z0-9])"
 _NUMBERS = "([0-9]+)"
-# Processes of one machine are of one run only if the time between them is not longer than this, nor than the longest of
-# them. The clocks of several machines may differ by more.
+# Processes of one machine belong to one run only if the gap between them is at most this long, or at most as long as
+# the longest of them. The second value is for several machines, whose clocks may differ more.
 _APART_NS, _APART_OF_HOSTS_NS = 10**9, 60 * 10**9
 
 
 def decided(
     ranks: Sequence[Metadata], recordings: Sequence[RecordingSpan | None] = ()
 ) -> tuple[list[Metadata], Issues]:
-    """Returns the metadata with rank numbers, in the order given. `recordings`: when each was recorded, if known."""
+    """Returns the metadata with rank numbers, in the given order. `recordings`: when each rank was recorded, if
+    known."""
     issues = Issues()
     processes = cycles.group_by_process(ranks, [_stated_rank(one) for one in ranks], recordings, issues)
     of_cycle = cycles.cycle_numbers(processes, recordings)
@@ -51,7 +52,7 @@ def decided(
 def have_other_cycles(
     ranks: Sequence[tuple[Metadata, RecordingSpan | None]], others: Sequence[tuple[Metadata, RecordingSpan | None]]
 ) -> bool:
-    """Whether each of the ranks is a cycle of a process that also has a cycle among the others."""
+    """Returns whether the process of each rank in `ranks` also has a cycle in `others`."""
     every, recordings = [one for one, _ in (*ranks, *others)], [when for _, when in (*ranks, *others)]
     groups = cycles.group_by_process(every, [_stated_rank(one) for one in every], recordings, Issues())
     return all(max(places) >= len(ranks) for places in groups if min(places) < len(ranks))
@@ -84,7 +85,8 @@ def _number_processes(ranks: Sequence[Metadata], issues: Issues) -> list[Metadat
 
 
 def _stated_rank(one: Metadata) -> int | None:
-    """Returns the rank that the trace or the word "rank" in its path states. Another number may be that of a cycle."""
+    """Returns the rank that the trace states, or that follows the word "rank" in its path. Another number in the path
+    may be that of a cycle."""
     if one.told.rank is not None:
         return one.told.rank
     return _named("/".join(PurePath(one.paths[0]).parts[-3:])) if len(one.paths) == 1 else None
@@ -107,7 +109,7 @@ def _known(ranks: Sequence[Metadata]) -> list[tuple[int | None, str]]:
     """Returns, for each trace, its rank number and the source of that number."""
     # A rank in one of NCCL's groups is the rank in the run only if all traces are of that group.
     groups = {one.told.by for one in ranks if (one.told.by or "").startswith("NCCL")}
-    # A path that several ranks share names none of them.
+    # A path that several ranks share cannot state the rank of any.
     count = Counter(one.paths for one in ranks)
     paths = [one.paths[0] if len(one.paths) == 1 and count[one.paths] == 1 else None for one in ranks]
     known: list[tuple[int | None, str]] = []
@@ -124,7 +126,7 @@ def _known(ranks: Sequence[Metadata]) -> list[tuple[int | None, str]]:
 
 def _note_missing(known: Iterable[int], size: int, issues: Issues) -> None:
     numbers = set(known)
-    # If no trace says how many ranks there are, those between the lowest and the highest are missing for certain.
+    # If no trace states the world size, only gaps between the lowest and the highest rank are surely missing.
     every = range(size) if size else range(min(numbers), max(numbers) + 1)
     count = len(every) - sum(number in every for number in numbers)
     if count:
@@ -134,7 +136,7 @@ def _note_missing(known: Iterable[int], size: int, issues: Issues) -> None:
 
 
 def _stretches(numbers: Sequence[int]) -> list[str]:
-    """Describes the numbers as texts such as "2", "5 to 7"."""
+    """Returns texts such as "2" and "5 to 7", each for a run of consecutive numbers."""
     stretches: list[list[int]] = []
     for number in numbers:
         if stretches and stretches[-1][1] == number - 1:
@@ -155,7 +157,7 @@ def ranks_in_names(paths: Sequence[str | None]) -> list[int | None]:
     """Returns the rank named in each path, or None."""
     known = [PurePath(path) for path in paths if path is not None]
     ranks = [None if path is None else _named(PurePath(path).name) for path in paths]
-    # A rank that is the same in all names does not tell them apart.
+    # If all names have the same number, it does not tell the files apart.
     if len(ranks) > 1 and len(set(ranks)) == 1:
         ranks = [None] * len(paths)
     if len(paths) < 2 or len(known) < len(paths) or None not in ranks:
@@ -185,8 +187,8 @@ def _in_folders(paths: Sequence[PurePath]) -> list[int | None]:
 
 
 def _counted(paths: Sequence[PurePath]) -> list[int | None]:
-    """Finds the one number in which the paths differ: report.0.nsys-rep, report.1.nsys-rep. It must begin at 0 and have
-    few holes, which process ids and times do not."""
+    """Finds the one number in which the paths differ, as in report.0.nsys-rep and report.1.nsys-rep. These numbers must
+    begin at 0 and have few gaps, which process ids and times do not."""
     parts = [re.split(_NUMBERS, str(path)) for path in paths]
     nothing: list[int | None] = [None] * len(paths)
     if len({len(texts) for texts in parts}) > 1:
@@ -204,7 +206,7 @@ def _counted(paths: Sequence[PurePath]) -> list[int | None]:
 
 
 def runs_of(ranks: Sequence[Metadata]) -> dict[str, str]:
-    """Returns the names or sizes of several runs, each with a file that says so; empty if it may all be one run."""
+    """Returns the names or world sizes of the runs, each with a file that states it; empty if all may be one run."""
     runs: dict[str, dict[str, str]] = {}
     for one in ranks:
         if one.told.run is not None:
@@ -220,13 +222,14 @@ def _note_mixed(ranks: Sequence[Metadata], timed: Sequence[tuple[tuple[int, int]
     if several := runs_of(ranks):
         texts = [f"{name} ({file})" for name, file in several.items()]
         issues.add("mixed_runs", len(several), listed(texts, longest=LONGEST_LINE))
-    # Most runs have the same port.
+    # A port does not identify a run, because most runs use the same one.
     elif any(one.told.run is None or one.told.run.startswith("port ") for one in ranks):
         _note_apart(ranks, timed, issues)
 
 
 def _note_apart(ranks: Sequence[Metadata], timed: Sequence[tuple[tuple[int, int], str]], issues: Issues) -> None:
-    """Adds an issue if the traces name no runs, but were recorded far apart in time. `timed` is in order of time."""
+    """Adds an issue if traces that do not name their runs were recorded far apart in time. `timed` is in order of
+    time."""
     hosts = {one.host for one in ranks}
     least = _APART_NS if len(hosts) == 1 and None not in hosts else _APART_OF_HOSTS_NS
     least = max([least, *(end - begin for (begin, end), _ in timed)])

@@ -1,5 +1,5 @@
-"""Finds columns with one value in all rows, and the distinct rows of a frame. Many columns have one value, so much work
-need not be done for each row."""
+"""Finds columns with one value in all rows, and the distinct rows of a frame. Many columns have only one value, and
+then work is done once instead of for each row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def unlike(names: Sequence[str], *frames: pl.DataFrame) -> list[str]:
 
 
 def is_one(rows: pl.DataFrame, *names: str) -> bool:
-    """Whether each column has one value in all rows: most traces are of one process and one device."""
+    """Returns whether each column has one value in all rows. Most traces have one process and one device."""
     return same(names, rows) == [*names]
 
 
@@ -36,27 +36,27 @@ def same(names: Sequence[str], *frames: pl.DataFrame) -> list[str]:
 
 def _bounds(frame: pl.DataFrame, names: Sequence[str]) -> list[tuple[Any, Any, int]]:
     """Returns, for each column, its least and its greatest value, and the number of nulls."""
-    if frame.height <= FEW or not names:  # a query of few rows takes fifty times as long as its answer
+    if frame.height <= FEW or not names:  # for few rows, a polars query takes fifty times as long as these methods
         return [(one.min(), one.max(), one.null_count()) for one in map(frame.get_column, names)]
-    columns = (pl.col(name) for name in names)  # expressions, because a literal then need not become a column
+    columns = (pl.col(name) for name in names)  # expressions, so that a literal does not have to become a column
     figures = [figure for column in columns for figure in (column.min(), column.max(), column.null_count())]
-    # One after the other: handing them to threads takes longer than computing most of them.
+    # The expressions run one after another, because starting threads takes longer than computing most of them.
     row = frame.select_seq(figure.alias(str(at)) for at, figure in enumerate(figures)).row(0)
     return [row[at : at + 3] for at in range(0, len(row), 3)]
 
 
 def each_once(frame: pl.DataFrame, name: str) -> pl.Series:
-    """Returns the distinct values of a column, in any order. Equal ones mostly follow each other: few are hashed."""
+    """Returns the distinct values of a column, in any order. Equal neighbours are dropped first, so few are hashed."""
     if frame.is_empty() or is_one(frame, name):
         return frame.head(1).get_column(name)
-    column = frame.get_column(name)  # compares two views of the column: a third of the time of shifting it
+    column = frame.get_column(name)  # comparing two slices of it takes a third of the time that shift() takes
     changed = column[1:].filter(column[1:].ne_missing(column[:-1]))
     return pl.concat([column[:1], changed]).unique()
 
 
 def rows_once(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
-    """Returns the distinct rows of these columns, in any order. Equal rows mostly follow each other: few are hashed."""
+    """Returns the distinct rows of these columns, in any order. Equal neighbours are dropped first: few are hashed."""
     rows = frame.select(names)
     is_other = pl.DataFrame([column[1:].ne_missing(column[:-1]) for column in rows])
     changed = rows[1:].filter(is_other.select(pl.any_horizontal(pl.all())).to_series())
-    return pl.concat([rows.head(1), changed]).group_by(names).agg()  # a third of the time of unique()
+    return pl.concat([rows.head(1), changed]).group_by(names).agg()  # takes a third of the time of unique()

@@ -1,10 +1,10 @@
-"""The tables of a Trace as data: every column's name, type, unit and one sentence. docs/schema.md is made from this.
+"""Defines the tables of a Trace: each column's name, type, unit and description. docs/schema.md is made from this file.
 
 Nothing is computed here. Readers fill these columns and no others; an analysis adds columns of its own to a frame.
 
-Texts that repeat (names, domains, sizes) are polars Categoricals: one u32 a row, grouped and joined as integers, and
-frames of different files still concatenate, which Enums of different files do not. Texts that are mostly distinct
-(torch's own labels, JSON) are plain Strings. Lists that are closed once and for all (kinds) are Enums.
+Texts that repeat (names, domains, sizes) are polars Categoricals. They take a u32 for each row, and are grouped and
+joined as integers. Unlike Enums, they can be concatenated when the frames come from different files. Texts that are
+mostly distinct (torch's labels, JSON) are Strings. Texts from a fixed list (kinds) are Enums.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Column(NamedTuple):
     dtype: Dtype
     sentence: str
     unit: str = ""
-    # "table.column" whose values this column holds; they are shifted together when traces are put side by side
+    # "table.column" whose values this column holds; both columns get the same offset when traces are joined
     refers: str = ""
 
 
@@ -49,7 +49,7 @@ class TableSchema(NamedTuple):
 
 
 def _where(thread: bool = True) -> tuple[Column, ...]:
-    """Returns the columns that say whose row it is."""
+    """Returns the columns that identify the rank, the process and, if wanted, the thread of a row."""
     rank = Column("rank", I32, RANK)
     pid = Column("pid", I64, "Process, as the operating system numbered it.")
     tid = Column("tid", I64, "Thread, as the operating system numbered it.")
@@ -325,11 +325,11 @@ TABLES: dict[str, TableSchema] = {
 }
 
 
-# If a process wrote several files, these tables have a column `cycle`, Int32, after all others.
+# If a process wrote several files, these tables have a further column `cycle` (Int32), the last one.
 IN_CYCLES = ("ranges", "relations", "calls", "work", "functions", "memory", "samples", "counters")
 
-# Columns that analyses add, by table. Row numbers in them are valid only for the frames that were analysed: among other
-# rows they point anywhere. The same holds for times that were summed along them, and for values handed on along them.
+# Columns that analyses add, by table. Some hold row numbers, which are valid only in the frames that were analysed.
+# Others hold sums or values that were computed by following these row numbers, so they are valid only there too.
 ADDED: dict[str, frozenset[str]] = {
     "ranges": frozenset(
         "parent depth self_ns is_open overlaps forward link function module step phase device_ns self_device_ns "
@@ -343,7 +343,7 @@ ADDED: dict[str, frozenset[str]] = {
 def without_added(table: str, frame: pl.DataFrame) -> pl.DataFrame:
     """Returns the rows as they were before any analysis."""
     added = ADDED.get(table, frozenset()).intersection(frame.columns)
-    if "is_open" in added:  # the analysis has set ends of open ranges
+    if "is_open" in added:  # the analysis had set end_ns of open ranges
         frame = frame.with_columns(pl.when(~pl.col("is_open").fill_null(value=False)).then("end_ns").alias("end_ns"))
     if "overlaps" in added:
         frame = frame.with_columns(pl.col("is_async") & ~pl.col("overlaps").fill_null(value=False))
@@ -379,7 +379,7 @@ def null(name: str, dtype: Dtype) -> pl.Expr:
 
 
 def conform(table: str, frame: pl.DataFrame) -> pl.DataFrame:
-    """Returns the frame with every column of its table, in order and of the right type; its other columns come last."""
+    """Returns the frame with all columns of its table, in order and with the right types. Further columns come last."""
     schema = TABLES[table].schema
     have = frame.schema
     if list(have.items())[: len(schema)] == list(schema.items()):

@@ -1,4 +1,5 @@
-"""Saves a Trace as a folder, whole or not at all, and reads it back exactly: trace.json and a Parquet file per table.
+"""Saves a Trace as a folder with trace.json and a Parquet file per table, and reads it back exactly. If saving fails,
+no part of the folder is left.
 
 {"format": "opspan trace", "version": 1, "ranks": [{"source": "capture", ...}], "tables": {"ranges": 1234, ...}}
 """
@@ -77,7 +78,7 @@ def load(folder: Path) -> Tables:
         frames = {name: _read_table(folder / f"{name}.parquet") for name in names}
         return Tables(tuple(_metadata(rank) for rank in index["ranks"]), **frames)
     except (OSError, PolarsError, PanicException, KeyError, TypeError, ValueError) as error:
-        # On some damaged Parquet files polars panics; PanicException is not even an Exception.
+        # polars panics on some damaged Parquet files, and PanicException is not a subclass of Exception.
         raise ReadError(
             f"{path_text(folder)} is a saved trace, but damaged ({error}); save it again from its source"
         ) from error

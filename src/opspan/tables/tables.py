@@ -1,7 +1,8 @@
-"""Tables: what every reader returns and every analysis takes: some frames, and where they came from.
+"""Tables is the class that every reader returns and every analysis takes. It has frames, and metadata of their origin.
 
-Times are integer nanoseconds on one clock; `origin_utc_ns` is the UTC time of that clock's zero. Nothing here knows a
-vendor's file: readers/ fill the tables, storage.py saves and loads them. `opspan.Trace` adds a user's methods.
+Times are integer nanoseconds on one clock; `origin_utc_ns` is the UTC time of that clock's zero. This module knows no
+vendor's format. The modules in readers/ fill the tables, and storage.py saves and loads them. `opspan.Trace` adds a
+user's methods.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ from opspan.tables.same import each_once, is_one
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# A key of a rank's options: the begin and the end of the part of the trace that was read, in ns.
+# The key of a rank's options for the begin and the end of the part of the trace that was read, in ns.
 STRETCH = "window_ns"
-# Two clocks of one machine with zeros this close are one clock: its UTC reading was merely adjusted in between.
+# If the zeros of two clocks of one machine are at most this far apart, it is one clock, and the machine's UTC time was
+# adjusted between the two recordings.
 SAME_CLOCK_NS = 60_000_000_000
 
 
@@ -59,7 +61,7 @@ class Tables:
     issues: pl.DataFrame = field(default_factory=partial(schema.empty, "issues"))
 
     def __post_init__(self) -> None:
-        if len({rank.rank for rank in self.ranks}) < len(self.ranks):  # they are not numbered yet
+        if len({rank.rank for rank in self.ranks}) < len(self.ranks):  # the ranks are not numbered yet
             numbered = tuple(dataclasses.replace(rank, rank=number) for number, rank in enumerate(self.ranks))
             object.__setattr__(self, "ranks", numbered)
         for name, frame in self.frames.items():
@@ -72,7 +74,7 @@ class Tables:
 
     @property
     def metadata(self) -> Metadata:
-        """The metadata of the first rank, whose clock all times are on."""
+        """The metadata of the first rank. All times are on its clock."""
         return self.ranks[0]
 
     @property
@@ -84,8 +86,8 @@ class Tables:
     def replace(self, **frames: pl.DataFrame) -> Self:
         """Returns a trace with other frames.
 
-        If they have other rows, columns that an analysis added are dropped from all other frames, because they are
-        about rows that are gone. `events()` and the views compute them again.
+        If the new frames have other rows, columns that an analysis added are dropped from all other frames, because
+        they refer to rows that no longer exist. `events()` and the views compute them again.
         """
         others = {name: frame for name, frame in self.frames.items() if name not in frames}
         if self.is_analysed and any(_has_other_rows(frame, self.frames[name]) for name, frame in frames.items()):
@@ -155,7 +157,7 @@ class Tables:
 
         Args:
             tables: names of tables.
-            with_overhead: also look at what the profiler did itself.
+            with_overhead: include what the profiler itself did.
         """
         frames = (self.frames[name] if with_overhead else own(self.frames[name]) for name in tables)
         starts = [frame["start_ns" if "start_ns" in frame.columns else "time_ns"].min() for frame in frames]
@@ -183,20 +185,20 @@ def _duration_ns(frames: Sequence[pl.DataFrame]) -> int | None:
 
 
 def own(frame: pl.DataFrame) -> pl.DataFrame:
-    """Returns the rows without what the profiler did itself. A run lasts from the first to the last of its own events:
-    a profiler may start long before them, and write its buffers long after."""
+    """Returns the rows without the profiler's own activity. The profiler may start long before the program's first
+    event, and write its buffers long after the last, so these rows do not count for the length of a run."""
     if "is_overhead" not in frame.columns or not frame["is_overhead"].any():
         return frame
     return frame.filter(~frame["is_overhead"].fill_null(value=False))
 
 
 def side_by_side(traces: Sequence[Tables]) -> Tables:
-    """Joins several traces into one, each as further ranks of one run, all on the first one's clock. Columns that an
-    analysis added are dropped, because their row numbers are valid in one trace only."""
+    """Joins several traces into one trace of one run, with the ranks of all, on the clock of the first trace. Columns
+    that an analysis added are dropped, because their row numbers are valid only within one trace."""
     if not traces:
         raise UsageError("no traces to put side by side; expected at least one")
     if len(traces) == 1 and len(traces[0].ranks) != 1:
-        return traces[0]  # they were numbered before
+        return traces[0]  # the ranks were numbered before
     recordings = [one for trace in traces for one in recorded_of(trace)] if len(traces) > 1 else []
     ranks, issues = decided([rank for trace in traces for rank in trace.ranks], recordings)
     if len(traces) == 1 and ranks[0] == traces[0].ranks[0]:
@@ -222,9 +224,9 @@ def of_cycle(trace: Tables, number: int) -> Tables:
 
 
 def joined(traces: Sequence[Tables], ranks: Sequence[Metadata], issues: Issues) -> Tables:
-    """Joins traces. `ranks`: those of all traces, one after the other, with the numbers of their ranks and cycles."""
+    """Joins traces. `ranks`: the metadata of all ranks in the order of the traces, with rank and cycle numbers."""
     frames: dict[str, list[pl.DataFrame]] = {name: [] for name in schema.TABLES}
-    ids = dict.fromkeys(schema.TABLES, 0)  # the first id that is free in each table
+    ids = dict.fromkeys(schema.TABLES, 0)  # the first unused id of each table
     metadata, places = on_one_clock([trace.ranks for trace in traces], ranks, issues)
     rest = iter(ranks)
     for trace, (renamed, shift_ns) in zip(traces, places, strict=True):
@@ -235,23 +237,24 @@ def joined(traces: Sequence[Tables], ranks: Sequence[Metadata], issues: Issues) 
             frames[name].append(with_cycles(frame, cycles) if cycles and name in schema.IN_CYCLES else frame)
         ids = {name: first_id + id_count(trace.frames[name]) for name, first_id in ids.items()}
     frames["issues"].append(issues.frame())
-    # Frames may have columns that a user added, and not all of them the same.
+    # Frames may have columns that a user added, and these may differ between the traces.
     tables = {name: pl.concat(parts, how="diagonal") for name, parts in frames.items()}
     if any(rank.cycles for rank in metadata):
-        # Each cycle of a process has such a row. The last one may know more.
+        # Each cycle of a process has a row for the same thread, process or device. The last one may be more complete.
         tables |= {name: tables[name].unique(key, keep="last", maintain_order=True) for name, key in _KEYS.items()}
     return Tables(metadata, **tables)
 
 
-# Columns that tell apart rows of tables which are not of one cycle.
+# The columns that identify a row, for the tables without the column `cycle`.
 _KEYS = {"threads": ("rank", "pid", "tid"), "processes": ("rank", "pid"), "devices": ("rank", "device_id", "uuid")}
 
 
 def on_one_clock(
     traces: Sequence[Sequence[Metadata]], ranks: Sequence[Metadata], issues: Issues
 ) -> tuple[tuple[Metadata, ...], list[tuple[dict[int, int], int]]]:
-    """Moves the ranks to the first one's clock. Also returns, for each trace, the new numbers of its ranks by the old
-    ones, and what to add to its times. `traces`: the ranks of each; `ranks`: all of them, each with its number."""
+    """Returns the ranks on the clock of the first rank. Also returns, for each trace, a map from its old rank numbers
+    to the new ones, and the shift to add to its times. `traces` has the ranks of each trace, and `ranks` has all of
+    them with their new numbers."""
     first = traces[0][0]
     cycles: dict[int, list[Metadata]] = {}
     places = []
@@ -298,7 +301,7 @@ def _of_rank(frame: pl.DataFrame, rank: int) -> pl.DataFrame:
 
 
 def clock_shift_ns(one: Metadata, other: Metadata) -> int | None:
-    """Returns what to add to times of `one` to have them on the clock of `other`; None: not known."""
+    """Returns the shift that moves times of `one` to the clock of `other`; None if it is not known."""
     if one is other:
         return 0
     if one.origin_utc_ns is None or other.origin_utc_ns is None:
@@ -341,7 +344,7 @@ def ids_of(frame: pl.DataFrame) -> pl.Series:
 def moved(
     table: str, frame: pl.DataFrame, ranks: Mapping[int, int], ids: Mapping[str, int], shift_ns: int
 ) -> pl.DataFrame:
-    """Returns the rows with other numbers of their ranks, with ids after those of other traces, on another clock."""
+    """Returns the rows with new rank numbers, with ids that follow those of other traces, and with shifted times."""
     if frame.is_empty():
         return frame
     changes = []
@@ -360,7 +363,7 @@ def moved(
 
 
 def renumbered(ranks: Mapping[int, int]) -> pl.Expr:
-    """Returns the column `rank` with other numbers. Rows without a rank are of the first one."""
+    """Returns the column `rank` with new numbers. Rows without a rank belong to the first rank."""
     first = next(iter(ranks), 0)
     values = pl.col("rank").fill_null(first)
     changed = {before: after for before, after in ranks.items() if before != after}

@@ -1,8 +1,8 @@
-"""The rank that a trace says it is, as its files hold it. Readers fill it, and ranks.py decides by it.
+"""Told is the rank that a trace states about itself. Readers fill it, and ranks.py decides by it.
 
-RANK=3 WORLD_SIZE=8 LOCAL_RANK=3 TORCHELASTIC_RUN_ID=1f2e    what torchrun gives a process
-OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=8                mpirun of Open MPI; PMI_RANK of others
-SLURM_PROCID=3 SLURM_NTASKS=8                                srun
+RANK=3 WORLD_SIZE=8 LOCAL_RANK=3 TORCHELASTIC_RUN_ID=1f2e    set by torchrun
+OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=8                set by Open MPI's mpirun; others set PMI_RANK
+SLURM_PROCID=3 SLURM_NTASKS=8                                set by srun
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-MOST = 2**24  # ranks: a larger number is damaged, or not a rank
+MOST = 2**24  # a larger number is damaged, or is not a rank
 
 
 @dataclass(frozen=True)
 class Told:
-    """The rank that a trace says it is; null where it does not say it. A rank is less than its world size."""
+    """The rank that a trace states; None if it does not state one. A rank is less than its world size."""
 
     rank: int | None = None
-    by: str | None = None  # what says so: RANK, distributedInfo, MPI_RANKS, NCCL communicator 0x...
+    by: str | None = None  # the source of the rank: RANK, distributedInfo, MPI_RANKS, NCCL communicator 0x...
     world_size: int | None = None
-    local_rank: int | None = None  # on its host
+    local_rank: int | None = None  # the rank among the processes of its host
     run: str | None = None  # `torchrun 1f2e`: who started it, and a name that is the same for all ranks of a run
 
 
@@ -30,7 +30,7 @@ NOTHING = Told()
 
 
 def told(by: str, rank: object, world_size: object = None, local_rank: object = None, run: str | None = None) -> Told:
-    """Keeps the foreign numbers that can be true."""
+    """Returns the numbers from a file as a Told, without those that cannot be true."""
     size, number, local = _count(world_size), _count(rank), _count(local_rank)
     size = size or None
     if number is not None and size is not None and number >= size:
@@ -44,16 +44,17 @@ def _count(value: object) -> int | None:
     return value if type(value) is int and 0 <= value < MOST else None
 
 
-# The rank, the world size and the rank on the host. The first one that is set counts: torchrun may be started by Slurm
-# or MPI, whose numbers are then those of hosts.
+# Names of the variables for the rank, the world size and the rank on the host. The first line whose variables are set
+# counts. If Slurm or MPI started torchrun, their numbers are those of hosts, so torchrun comes before them.
 _LAUNCHERS = (
-    ("TORCH_RANK", "TORCH_WORLD_SIZE", "LOCAL_RANK"),  # not variables: values of torch.distributed, which knows best
+    # These are not variables but values of torch.distributed, which are the most reliable
+    ("TORCH_RANK", "TORCH_WORLD_SIZE", "LOCAL_RANK"),
     ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
     ("PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"),
     ("SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID"),
 )
-# Names that all ranks of a run share. Only the port of a master counts, because its host has several names.
+# Variables that all ranks of a run share. MASTER_ADDR is not among them, because one host has several names.
 _RUNS = (("torchrun", "TORCHELASTIC_RUN_ID"), ("MPI", "PMIX_NAMESPACE"), ("port", "MASTER_PORT"))
 VARIABLES = frozenset(
     {name for names in _LAUNCHERS for name in names} | {name for _, name in _RUNS} | {"SLURM_JOB_ID", "SLURM_STEP_ID"}
@@ -61,8 +62,9 @@ VARIABLES = frozenset(
 
 
 def from_environment(variables: Mapping[str, str]) -> Told:
-    """Returns what a launcher told a process that it started. A process that is alone with its launcher may have
-    started others itself, so its values do not help; and without a size a number of a common name may mean anything."""
+    """Returns the rank that a launcher gave to a process in its variables. If the launcher started only this process,
+    its values do not help, because the process may have started others itself. Without a world size a number does not
+    count, because a variable with such a common name may mean anything."""
     for rank, size, local in _LAUNCHERS:
         process = told(rank, variables.get(rank), variables.get(size), variables.get(local), _run(variables))
         if process.rank is not None and (process.world_size or 0) > 1:
@@ -81,14 +83,14 @@ def _run(variables: Mapping[str, str]) -> str | None:
 
 
 def from_distributed(info: Any) -> Told:
-    """Returns what torch.profiler's `distributedInfo` says, which is a foreign value."""
+    """Returns the rank in torch.profiler's `distributedInfo`, which is not trusted."""
     if not isinstance(info, Mapping):
         return NOTHING
     return told("distributedInfo", info.get("rank"), info.get("world_size"))
 
 
 def from_json(saved: Any) -> Told:
-    """Returns what a saved trace says, which is a foreign value."""
+    """Returns the rank in a saved trace, which is not trusted."""
     if not isinstance(saved, Mapping):
         return NOTHING
     by, run = saved.get("by"), saved.get("run")

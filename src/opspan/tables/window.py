@@ -1,11 +1,11 @@
-"""A part of a trace: a stretch of time, or some steps. Rows that overlap it are kept whole, with their true times. With
-steps, work that ran on devices later is kept too if a kept row launched it.
+"""Cuts a trace to a window, which is a time span or some steps. Rows that overlap the window are kept, and their times
+are not changed. If the window is given by steps, work that ran later on a device is kept too if a kept row launched it.
 
-Steps are torch's ProfilerStep#N by their numbers, or the ranges of a name: `step`, or a pattern, `epoch *`. Code that
-has found other steps by analysis passes their stretch of time to `cut`.
+Steps are torch's ProfilerStep#N, chosen by number, or ranges chosen by a name (`step`) or a pattern (`epoch *`). Code
+that has found other steps by analysis passes their time span to `cut`.
 
-Times of a window are relative to the begin of the trace: for a capture, when it was opened; for anything else, the
-first time of a range, a call or work.
+Times of a window are relative to the begin of the trace. A capture begins when it was opened. Any other trace begins
+with its first range, call or work.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-# Columns in which a table has the begin and the end of a row.
+# The columns of each table that hold the begin and the end of a row.
 _TIMES = {
     "ranges": ("start_ns", "end_ns"),
     "calls": ("start_ns", "end_ns"),
@@ -47,7 +47,7 @@ Steps = tuple[int, int] | str  # numbers of the first and the last, or the name 
 class Window:
     """The part that a user asks for: either a time span or steps."""
 
-    between: tuple[int, int] | None = None  # ns from the begin of the trace
+    between: tuple[int, int] | None = None  # the time span, in ns since the begin of the trace
     steps: Steps | None = None
 
     def __post_init__(self) -> None:
@@ -67,30 +67,31 @@ class Window:
 
 
 class Stretch(NamedTuple):
-    """A window on a trace's own clock: from start_ns on, and before end_ns."""
+    """A time span on the trace's clock. It includes start_ns and excludes end_ns."""
 
     start_ns: int
     end_ns: int
 
     def overlaps(self, start: npt.NDArray[np.int64], end: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        """Whether rows begin before the stretch ends, and begin in it or end after its start."""
+        """Returns whether each row begins before the stretch ends, and either begins in it or ends after its start."""
         return (start < self.end_ns) & ((start >= self.start_ns) | (end > self.start_ns))
 
     def overlap(self, start: pl.Expr, end: pl.Expr) -> pl.Expr:
-        """Like `overlaps`, as an expression. A null end counts as endless; False where the start is null."""
+        """Returns `overlaps` as an expression. A row whose end is null has no end. A row whose start is null gives
+        False."""
         known = end.fill_null(FOREVER)
         return ((start < self.end_ns) & ((start >= self.start_ns) | (known > self.start_ns))).fill_null(value=False)
 
 
 def options_of(window: Window | None, stretch: Stretch | None) -> dict[str, Any]:
-    """Returns the options that record in a trace's metadata which part was read."""
+    """Returns the options for a trace's metadata that record which part was read."""
     if window is None or stretch is None:
         return {}
     return {"window": str(window), STRETCH: [stretch.start_ns, stretch.end_ns]}
 
 
 def stretches(trace: Tables) -> dict[int, Stretch]:
-    """Returns the part that was read of each rank of which only a part was read."""
+    """Returns the part that was read, for each rank that was read only in part."""
     parts = {rank.rank: rank.options.get(STRETCH) for rank in trace.ranks}
     return {number: Stretch(*ends) for number, ends in parts.items() if ends is not None}
 
@@ -103,7 +104,7 @@ def _text_of(steps: Steps) -> str:
 
 
 def numbers_of(names: pl.Series, steps: Steps) -> pl.Series:
-    """Returns the number of the step that each name stands for, or null. Steps chosen by name have the number 0."""
+    """Returns the step number of each name; null if it is not a wanted step. Steps chosen by name have the number 0."""
     texts = names.cast(pl.String)
     if isinstance(steps, tuple):
         return texts.str.extract(STEP).cast(pl.Int64)
@@ -113,8 +114,8 @@ def numbers_of(names: pl.Series, steps: Steps) -> pl.Series:
 
 
 def of_steps(steps: Steps, numbers: pl.Series, starts: pl.Series, ends: pl.Series) -> Stretch:
-    """Returns the stretch from the begin of the first step to the end of the last, in whatever process they ran.
-    `numbers`: those of all steps in the trace; a null end is not known."""
+    """Returns the stretch from the begin of the first step to the end of the last, over all processes. `numbers`: the
+    numbers of all steps in the trace; a null end is not known."""
     is_wanted = numbers.is_between(*steps) if isinstance(steps, tuple) else numbers.is_not_null()
     if not is_wanted.any():
         if isinstance(steps, str):
@@ -164,10 +165,10 @@ def cut(trace: Tables, window: Window, stretch: Stretch | None = None) -> Tables
 
 
 def _launched(trace: Tables, ranges: pl.DataFrame, calls: pl.DataFrame, stretch: Stretch) -> pl.Series:
-    """Whether each row of work was launched by one of these calls, or belongs, where the tool names a range instead of
-    a call, to one of these ranges that began in the stretch."""
+    """Returns whether each row of work was launched by one of these calls. If the tool names a range instead of a call,
+    returns whether it is one of these ranges and began in the stretch."""
     work = trace.work.select(*_CALL, "start_ns", row=pl.int_range(pl.len(), dtype=pl.UInt32))
-    # If a correlation id is used again, the work is of the last call that began no later, else of the first call.
+    # If several calls have the correlation id, the last call that began before the work launched it, else the first.
     maybe = work.join(calls, on=_CALL, how="semi", nulls_equal=True).drop_nulls("correlation_id")
     of_calls = trace.calls.select(*_CALL, "id", called_ns="start_ns")
     pairs = maybe.join(of_calls, on=_CALL, nulls_equal=True)
@@ -192,14 +193,14 @@ def _stretch(trace: Tables, window: Window) -> Stretch:
 
 
 def without_lost_parents(frame: pl.DataFrame) -> pl.DataFrame:
-    """Sets parents to null that are not in the frame."""
+    """Sets parent_id to null if the parent is not in the frame."""
     if not frame["parent_id"].count():
         return frame
     return frame.with_columns(pl.when(pl.col("parent_id").is_in(frame["id"].implode())).then("parent_id"))
 
 
 def parsed_steps(text: str) -> Steps:
-    """Reads steps from "7", "7-9" or "7:9", the last included; anything else is a name, or a pattern of names."""
+    """Reads steps from "7", "7-9" or "7:9", which include the last number. Any other text is a name or a pattern."""
     match = re.fullmatch(r"([0-9]{1,18})(?:[-:]([0-9]{1,18}))?", text.strip())
     if match is not None:
         return int(match[1]), int(match[2] or match[1])
