@@ -1,4 +1,4 @@
-"""The torch-like face of a trace: FunctionEvent, EventList, and torch's table. docs/events.md describes it."""
+"""Offers a trace as torch's profiler does: FunctionEvent, EventList, and torch's table. docs/events.md describes it."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _HOMES = {
 __all__ = [*_HOMES, "events_of", "profiler_events_of"]
 
 
-if not TYPE_CHECKING:  # else a misspelt name would be any
+if not TYPE_CHECKING:  # otherwise a type checker would accept misspelt names
     __getattr__ = finder(__name__, {name: f"opspan.events.{home}:{name}" for name, home in _HOMES.items()})
 
 

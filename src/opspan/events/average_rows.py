@@ -1,4 +1,4 @@
-"""Returns the averages of a trace as columns, for tables, without an event object for each."""
+"""Returns the averages of a trace as columns, for tables. No event objects are made."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _TYPES: dict[str, Any] = {
 
 
 def average_rows(events: EventFrames, by_shapes: bool = False, stack_depth: int = 0) -> pl.DataFrame:
-    """Returns a row for each average of `key_averages()`, in its order. Sums are in nanoseconds and bytes. Sizes and
-    the stack, the innermost function first, are those of its first event, as JSON."""
+    """Returns a row for each average of `key_averages()`, in its order. Sums are in nanoseconds and bytes. The sizes
+    and the stack (the innermost function first) are JSON, taken from the first event of the average."""
     groups = events.groups(by_shapes, with_python=False, stack_depth=stack_depth, by_overload=False)
     cpu = events.source.cpu.select("is_async", "sizes", "function")
     firsts = cpu[[group.first for group in groups if group.is_cpu]].iter_rows()

@@ -1,4 +1,4 @@
-"""cached_frame: a frame that is computed when it is first read, in another process if necessary (forked.py)."""
+"""Defines cached_frame, a frame that is computed when it is first read, in another process if necessary (forked.py)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ T = TypeVar("T")
 
 
 class cached_frame(cached_property[T]):  # noqa: N801  # named like cached_property
-    """A cached property. Another process computes all of them at once, because a program mostly reads several."""
+    """A cached property. If another process is needed, it computes all cached frames of the object at once, because a
+    program usually reads several."""
 
     @overload
     def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...

@@ -1,7 +1,8 @@
-"""ColumnEvent: a FunctionEvent made from a row; it fetches everything else (relatives, kernels, lists) on demand.
+"""Defines ColumnEvent, a FunctionEvent made from a row. Other attributes (parent, children, kernels, lists) are made on
+demand.
 
-It looks like any other FunctionEvent. Setting one of its attributes tells the list, which from then on relies on its
-objects and no longer on its columns.
+It behaves like any other FunctionEvent. When a program sets an attribute, the list of the event is informed, and from
+then on uses its event objects instead of its columns.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from opspan.events.texts import shapes_of, structured_of
 from opspan.events.times import microseconds
 from opspan.inputs import values_of
 
-# Printing a table sets these on its events, which does not count as a change.
+# Attributes that printing a table sets on events. Setting them does not count as a change.
 _SHARES = {"self_cpu_percent", "total_cpu_percent", "total_device_percent"}
 
 
@@ -29,12 +30,13 @@ def _texts(types: str | None) -> list[str]:
 
 
 def _concrete(values: str | None, types: list[str]) -> list[Any]:
-    """Returns a value for each argument. The text is null where no argument has a value."""
+    """Returns a value for each argument. `values` is None if no argument has a known value."""
     return [None] * len(types) if values is None else values_of(values)
 
 
 class ColumnEvent(FunctionEvent):
-    """An event with its rows, its place in them, and its time_range once a program has read that."""
+    """An event that has its block of rows, its index in the block, and its time_range once a program has read
+    time_range."""
 
     __slots__ = ("_at", "_rows", "_span")
     _at: int
@@ -81,7 +83,7 @@ class ColumnEvent(FunctionEvent):
             object.__setattr__(self, name, value)
         _own(self).update(state[3])
 
-    # Times are in the columns: the interval and the children are not needed, as long as no event was changed.
+    # As long as no event was changed, times come from the columns, without the Interval and the children.
 
     @property
     def time_range(self) -> Interval:
@@ -109,7 +111,7 @@ class ColumnEvent(FunctionEvent):
         if self._span is not None or rows.columns.changed or not rows.on_cpu:
             return super().cpu_time
         ns: int = rows["end_ns"][at] - rows["start_ns"][at]
-        return ns / 1000  # a plain float: an average does not remember nanoseconds
+        return ns / 1000  # a plain float instead of Microseconds, because it is an average per call
 
     @property
     def self_cpu_time_total(self) -> float:
@@ -150,7 +152,7 @@ class _Value:
 
 
 class _OnDemand:
-    """An attribute that is made when a program first reads it: an object of the event's own, which may be changed."""
+    """An attribute whose value is made when a program first reads it. The program may change this value."""
 
     def __init__(self, name: str, make: Callable[[EventRows, int], Any]) -> None:
         self._name, self._make = name, make
@@ -184,7 +186,7 @@ for _name, _make in _ON_DEMAND.items():
 
 
 class ColumnAverage(FunctionEventAvg):
-    """The average of a group, described by its first event. The event's relatives are made only when they are read."""
+    """The average of a group, described by its first event. Parent and children are made only when they are read."""
 
     _RELATIVES = ("cpu_parent", "cpu_children")
 

@@ -1,8 +1,9 @@
-"""ColumnEvents: the events behind an EventList over a trace. Its length, order, totals and averages come from columns.
+"""Defines ColumnEvents, the events of an EventList that was made of a trace. Length, order, totals and averages come
+from columns.
 
-Each event has a number. A CPU event's number is its row in `cpu`; a device event's is the height of `cpu` plus its row
-in `device`. Its place in the list is another number: the list is in order of time, the longest event first if several
-begin together, as in torch.
+Each event has a number. A CPU event's number is its row in `cpu`. A device event's number is the height of `cpu` plus
+its row in `device`. The position in the list is a different number, because the list is in order of time. If several
+events begin together, the longest comes first, as in torch.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from opspan.events.table import Facts, TableOptions
 from opspan.events.texts import NO_NAME, shapes_of, shown_name
 from opspan.events.times import Microseconds
 
-BLOCKS = 512  # blocks that are kept: so many threads may take turns, and programs may walk through the list by index
+BLOCKS = 512  # the number of cached blocks, enough for traces whose events come from this many threads in turn
 
 ONE_ROOT = pl.DataFrame({"root": [0], "text": [""]}, schema={"root": pl.UInt32, "text": pl.String})
 # Attribute -> its column in the frames of `_cpu` and `_device`.
@@ -51,10 +52,11 @@ def _all_stacks(events: ColumnEvents, attribute: str) -> list[pl.Series]:
 class ColumnEvents(EventFrames):
     def __init__(self, source: EventColumns) -> None:
         super().__init__(source)
-        # Blocks, by place, while a program holds one of their events or the list of all of them.
+        # The blocks that exist because a program still holds one of their events. The key is `on_cpu` and the number of
+        # the block.
         self._alive: weakref.WeakValueDictionary[tuple[bool, int], EventRows] = weakref.WeakValueDictionary()
         self._kept: dict[int, ColumnEvent] = {}
-        self.changed = False  # whether an attribute of an event was set: then the columns are no longer up to date
+        self.changed = False  # whether an attribute of an event was set, so that the columns are no longer up to date
         self._block = lru_cache(BLOCKS)(self._make_block)
         self._children_of_block = lru_cache(BLOCKS)(self._make_children)
         self._kernels_of_block = lru_cache(BLOCKS)(self._make_kernels)
@@ -89,12 +91,12 @@ class ColumnEvents(EventFrames):
     # --- its events
 
     def keep(self, number: int, event: ColumnEvent, changed: bool) -> None:
-        """Keeps an event on which a program, or a table, has set a value that the columns do not have."""
+        """Stores an event that has a value which a program or a table has set, and which is not in the columns."""
         self._kept[number] = event
         self.changed |= changed
 
     def event(self, number: int) -> ColumnEvent:
-        """Returns the event of that number: the same object as before, if the program still holds it."""
+        """Returns the event of that number. If the program still holds its object, returns this object."""
         return next(self._events([number]))
 
     def _events(self, numbers: list[int]) -> Iterator[ColumnEvent]:
@@ -158,7 +160,8 @@ class ColumnEvents(EventFrames):
         return bool(self.source.cpu["function"].count())
 
     def stacks(self, attribute: str) -> Iterator[pl.Series]:
-        """Yields lines for a flame graph: each event below those around it, with its own time in whole microseconds."""
+        """Yields lines for a flame graph. Each line has an event with the events around it, and its self time in whole
+        microseconds."""
         return iter(forked.ask(_all_stacks, self, attribute)) if forked.is_cut_off() else self._stacks(attribute)
 
     def _stacks(self, attribute: str) -> Iterator[pl.Series]:
@@ -236,7 +239,7 @@ class ColumnEvents(EventFrames):
         for frame in (self._cpu, self._device):
             rows = frame.filter(pl.col("parent").is_null()) if options.top_level_events_only else frame
             rows = rows.select("start_ns", "end_ns", "number", key=key)
-            # At most `row_limit` events of each frame can be shown, so a million rows need not be sorted for a hundred.
+            # At most `row_limit` events of each frame can be shown, so the others are dropped before sorting.
             if 0 <= options.row_limit < rows.height:
                 if attribute is None:
                     rows = rows.head(options.row_limit)
@@ -244,7 +247,8 @@ class ColumnEvents(EventFrames):
                     least = rows.select(pl.col("key").top_k(options.row_limit).min())[
                         "key"
                     ]  # null where the limit is 0
-                    ties = rows.filter(pl.col("key") == least).head(options.row_limit)  # there may be a million
+                    # Limited, because there may be a million ties
+                    ties = rows.filter(pl.col("key") == least).head(options.row_limit)
                     rows = pl.concat([rows.filter(pl.col("key") > least), ties])
             parts.append(rows)
         numbers = pl.concat(parts, how="vertical_relaxed").sort(-pl.col("key"), *IN_ORDER)["number"]
@@ -257,7 +261,7 @@ class ColumnEvents(EventFrames):
         self, by_shapes: bool, with_python: bool, stack_depth: int = 0, by_overload: bool = False
     ) -> list[FunctionEventAvg]:
         groups = self.groups(by_shapes, with_python, stack_depth, by_overload)
-        # Values are made in blocks, and few blocks are kept: in order of numbers each block is made once.
+        # Events are made in order of their numbers, because few blocks are cached, and so each block is made only once.
         firsts = {number: self.event(number) for number in sorted(group.first for group in groups)}
         return [group.average(firsts[group.first]) for group in groups]
 
@@ -280,7 +284,7 @@ def _sum_us(times_ns: pl.Series) -> Microseconds:
 
 
 def _by(rows: pl.DataFrame) -> pl.DataFrame:
-    """Returns the rows that have an owner (the first column), sorted by owner; each owner's rows stay in order."""
+    """Returns the rows that have an owner (the first column), sorted by owner. The rows of one owner stay in order."""
     owner = rows.columns[0]
     return rows.drop_nulls(owner).sort(owner, maintain_order=True)
 

@@ -1,8 +1,8 @@
-"""The events of a trace as two frames: one of what the CPU did, one of what devices did.
+"""Makes two frames of the events of a trace, one for the CPU and one for the devices.
 
-They are made from the trace's tables and the columns that `analysis` adds; column_events.py computes everything else.
-`cpu` has the same rows as `trace.ranges`, in the same order, so a row number means the same in both; some of the rows
-(marks) are not events.
+The frames are made from the trace's tables and the columns that `analysis` adds. column_events.py computes the rest.
+`cpu` has the rows of `trace.ranges` in the same order, so row numbers are valid for both. Some rows (marks) are not
+events.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ CPU: Schema = {
     "name": NAME,
     "kind": KIND,
     "start_ns": pl.Int64,
-    "end_ns": pl.Int64,  # never null: an open range ends where the trace does
-    "parent": pl.UInt32,  # row of the innermost range around it on its thread; null at the top and for async ranges
+    "end_ns": pl.Int64,  # never null, because open ranges get the end of the trace
+    "parent": pl.UInt32,  # row of the innermost enclosing range of the thread; null at the top and for async ranges
     "is_event": pl.Boolean,
     "is_async": pl.Boolean,
-    "self_ns": pl.Int64,  # without the time of direct children; 0 for async ranges
-    "self_device_ns": pl.Int64,  # of the work that this range itself launched, not one inside it; 0 for async ranges
-    "device_ns": pl.Int64,  # of the work that this range and all inside it launched
+    "self_ns": pl.Int64,  # duration without the direct children; 0 for async ranges
+    "self_device_ns": pl.Int64,  # time of the work that this range launched itself, without ranges inside; 0 if async
+    "device_ns": pl.Int64,  # time of the work that this range and all ranges inside it launched
     "seq": pl.Int64,
-    "forward_tid": pl.Int64,  # as the label says; if null, `forward` names the forward op, whose thread counts
+    "forward_tid": pl.Int64,  # from the label; if null, the thread of the forward op in row `forward`
     "forward": pl.UInt32,
     "op_id": pl.Int64,
     "sizes": NAME,
@@ -63,17 +63,17 @@ DEVICE: Schema = {
 }
 # Further columns of EventColumns.cpu, if the trace has memory: bytes that were allocated minus bytes that were freed.
 MEMORY: Schema = dict.fromkeys((*TOTALS, *SELF), pl.Int64)
-# A further column if flops are asked for: those of the op, 0 where they are not known.
+# A further column if flops are requested: the flops of the op, or 0 if they are not known.
 FLOPS: Schema = {"flops": pl.Int64}
 FUNCTIONS: Schema = {"name": NAME, "parent": pl.UInt32}
 
 
 class EventColumns(NamedTuple):
-    cpu: pl.DataFrame  # with further columns: is_python if Python functions are events, modules if they were recorded
+    cpu: pl.DataFrame  # may also have is_python, if Python functions are events, and modules, if they were recorded
     device: pl.DataFrame
     use_device: str | None = None  # torch's name for the kind of device; None: no device has work
     device_type: DeviceType = DeviceType.CUDA
-    # The functions that ranges run in: name, and parent, the row of the function that it was called from.
+    # The functions that ranges run in. `parent` is the row of the calling function.
     functions: pl.DataFrame = pl.DataFrame(schema=FUNCTIONS)
 
     @property
@@ -91,7 +91,7 @@ class EventColumns(NamedTuple):
 
 
 def event_columns(trace: Tables) -> EventColumns:
-    """Returns the events of a trace that went through `attribute`."""
+    """Returns the events of a trace to which `attribute` has added its columns."""
     ranges, work = _without_async_owners(trace.ranges, on_device(trace.work))
     cpu, functions = _cpu(ranges), _functions(trace.functions)
     if ranges["stack"].count():
@@ -103,17 +103,18 @@ def event_columns(trace: Tables) -> EventColumns:
 
 
 def _without_async_owners(ranges: pl.DataFrame, work: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Moves work that an async range launched to the range around it: torch gives async events no device time."""
+    """Moves work that an async range launched to the enclosing range, because torch gives async events no
+    device time."""
     owner_is_async = ranges["is_async"].gather(work["range"]).fill_null(value=False)
     if not owner_is_async.any():
         return ranges, work
-    around = ranges["parent"].gather(work["range"])  # never an async range: nothing is inside those
+    around = ranges["parent"].gather(work["range"])  # an enclosing range is never async
     work = work.with_columns(range=around.zip_with(owner_is_async, work["range"]))
     return analysis.device_time(ranges, work), work
 
 
 def _cpu(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Returns the CPU's events. Columns that need no change are shared with the trace, and take no memory."""
+    """Returns the CPU's events. Unchanged columns are shared with the trace, and take no further memory."""
     is_mark, is_async = (pl.col(name).fill_null(value=False) for name in ("is_mark", "is_async"))
     columns = {"is_event": ~is_mark & pl.col("start_ns").is_not_null(), "is_async": is_async}
     if ranges["end_ns"].null_count():

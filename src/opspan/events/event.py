@@ -1,7 +1,7 @@
-"""FunctionEvent, FunctionEventAvg and their parts, with the attributes and constructor arguments of the newest torch
-(2.15), and with those that only older releases had.
+"""Defines FunctionEvent, FunctionEventAvg and their parts. They have the attributes and constructor arguments of the
+newest torch (2.15) and those of older releases.
 
-A program creates these plain objects itself, or column_events.py creates them from a trace's columns. event_list.py has
+Programs create these objects, and column_events.py creates them from a trace's columns. event_list.py has
 lists of them.
 """
 
@@ -25,7 +25,7 @@ class Kernel(NamedTuple):
 
 
 class Interval:
-    """A stretch of time from start to end, in microseconds."""
+    """A time span from start to end, in microseconds."""
 
     def __init__(self, start: float, end: float) -> None:
         self.start = start
@@ -48,7 +48,7 @@ def _deprecated(old: str, new: str, attribute: str | None = None) -> property:
 
 
 class FormattedTimesMixin:
-    """Times per call and times as text, for objects that have totals and a count."""
+    """Adds times per call and times as text to classes that have totals and a count."""
 
     count: int
 
@@ -72,7 +72,7 @@ class FormattedTimesMixin:
 class FunctionEvent(FormattedTimesMixin):
     """An op, a user's range or a step on the CPU, or a kernel or a copy on a device. Times are microseconds."""
 
-    module_hierarchy: str = ""  # torch has it in its Chrome traces alone, so it is not an argument
+    module_hierarchy: str = ""  # torch has it only in its Chrome traces, so it is not an argument of the constructor
 
     def __init__(
         self,
@@ -185,7 +185,7 @@ class FunctionEvent(FormattedTimesMixin):
         self.kernels.append(Kernel(name, device, duration))
 
     def append_cpu_child(self, child: FunctionEvent) -> None:
-        """Adds a direct child: its time is subtracted from this event's own time."""
+        """Adds a direct child. The child's time no longer counts as this event's self time."""
         self._must_be_on_cpu()
         _event(child, "child")._must_be_on_cpu()
         self.cpu_children.append(child)
@@ -199,7 +199,7 @@ class FunctionEvent(FormattedTimesMixin):
         if self.device_type != DeviceType.CPU:
             raise AssertionError(f"{self.name!r} is an event of {self.device_type}, expected DeviceType.CPU")
 
-    # An async event belongs to no tree: it has a total, but no self time or self memory.
+    # An async event is not part of a tree, so it has a total, but no self time and no self memory.
 
     @property
     def _has_self(self) -> bool:
@@ -261,7 +261,7 @@ class FunctionEvent(FormattedTimesMixin):
             "end_us": self.time_range.end,
             "cpu_children": [child.id for child in self.cpu_children],
             f"{device}_time": self.device_time_str,
-            "name ": self.name,  # twice, as in torch; the space makes it a different key
+            "name ": self.name,  # torch prints the name twice, with a space after the second key
             "thread": self.thread,
             "input_shapes": self.input_shapes,
             "cpu_memory_usage": self.cpu_memory_usage,
@@ -275,12 +275,14 @@ class FunctionEvent(FormattedTimesMixin):
 
 
 def _kernel_time(event: FunctionEvent) -> float:
-    """Returns the time of the kernels of an event and of all events inside it. Uses no recursion: trees may be deep."""
+    """Returns the time of the kernels of an event and of all events inside it. Uses no recursion, because trees may be
+    deep."""
     events, waiting = [], [event]
     while waiting:
         one = waiting.pop()
         events.append(one)
-        # A legacy event has one made-up kernel, which includes its children's. An async child has no device time.
+        # The one kernel of a legacy event is artificial, and its time includes the children. An async child has no
+        # device time.
         if not one.is_legacy:
             waiting += [child for child in one.cpu_children if not child.is_async and child.use_device]
     times: dict[int, float] = {}
@@ -299,7 +301,7 @@ def _event(event: object, role: str) -> FunctionEvent:
 
 
 class FunctionEventAvg(FormattedTimesMixin):
-    """The sum over the events with one key. Attributes that are not summed are those of the first event."""
+    """The sum over the events with the same key. Attributes that are not summed come from the first event."""
 
     # Attributes that are taken from the first event.
     _FIRST = (
@@ -374,7 +376,7 @@ class FunctionEventAvg(FormattedTimesMixin):
     __iadd__ = add
 
     def take(self, other: FunctionEvent | FunctionEventAvg) -> None:
-        """Takes over the other's description (the attributes that are not summed), without adding its sums."""
+        """Copies the attributes of `other` that are not summed, without adding its sums."""
         for name in self._FIRST:
             setattr(self, name, getattr(other, name))
 

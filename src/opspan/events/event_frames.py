@@ -1,7 +1,8 @@
-"""EventFrames: the events of a trace as two frames in the list's order, and their sums. No event is made.
+"""Defines EventFrames, which has the events of a trace as two frames in the list's order, and their sums. It makes no
+event objects.
 
-An event is identified by its number. A CPU event's number is its row in `source.cpu`; a device event's is the height of
-`source.cpu` plus its row in `source.device`.
+An event is identified by its number. A CPU event's number is its row in `source.cpu`. A device event's number is the
+height of `source.cpu` plus its row in `source.device`.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from opspan.events.texts import shown_name
 if TYPE_CHECKING:
     from opspan.analysis import Analysis
 
-PART = 1 << 20  # rows that are summed at a time, because the intermediate results take more memory than the rows
+PART = 1 << 20  # rows that are summed together; more would take too much memory for intermediate results
 DEEPEST = 1000  # functions in a stack: Python's own limit
-# The order of the list: by time, the longest first where several begin together, as in torch.
+# The order of the list. Events are sorted by begin, and if several begin together, the longest comes first, as in
+# torch.
 IN_ORDER = (pl.col("start_ns"), -pl.col("end_ns"), pl.col("number"))
 
 
@@ -33,7 +35,7 @@ class EventFrames:
         self.has_memory = source.has_memory
         self.has_flops = source.has_flops
         self.source = source
-        # Whether there are several ranks, whose events are kept apart by node, as in torch.
+        # Whether there are several ranks. Then events of different ranks are summed separately, as torch does by node.
         self.has_ranks = any(bool((frame["rank"] != 0).any()) for frame in (source.cpu, source.device))
 
     @cached_frame
@@ -42,19 +44,19 @@ class EventFrames:
         return self._cpu_in_order(0, self.source.cpu.height)
 
     def _cpu_in_order(self, first: int, count: int) -> pl.DataFrame:
-        """Returns the events of `count` rows from `first` on, in order."""
+        """Returns the events in `count` rows from `first` on, in the list's order."""
         rows = self.source.cpu.slice(first, count).with_row_index("number", offset=first)
         rows = rows.with_columns(cpu_ns=pl.col("end_ns") - pl.col("start_ns"))
         return _in_order(rows if rows["is_event"].all() else rows.filter("is_event"))
 
     def _cpu_parts(self) -> Iterator[pl.DataFrame]:
-        """Yields all of the CPU's events in parts. Each part is in order, which is all that sums need."""
+        """Yields all of the CPU's events in parts. Only the rows within a part are sorted, which is enough for sums."""
         for first in range(0, self.source.cpu.height, PART):
             yield self._cpu_in_order(first, PART)
 
     @cached_frame
     def _device(self) -> pl.DataFrame:
-        """Returns the devices' events in order, with the CPU's columns where both have a value."""
+        """Returns the devices' events in order. Values that CPU events have too are in columns of the same name."""
         elapsed = pl.col("end_ns") - pl.col("start_ns")
         rows = self.source.device.with_row_index("number", offset=self.source.cpu.height)
         return _in_order(
@@ -83,7 +85,8 @@ class EventFrames:
         return self.source.functions["parent"].to_list()
 
     def _stack_numbers(self, depth: int) -> pl.Series:
-        """Returns a number for each function, equal for functions whose `depth` innermost names are equal."""
+        """Returns a number for each function. Functions have equal numbers if the `depth` innermost names of their
+        stacks are equal."""
         functions = self.source.functions
         names = functions.select(pl.col("name").unique()).to_series()
         shown = pl.Series([shown_name(name) for name in names.cast(pl.String).to_list()], dtype=pl.String)
@@ -113,7 +116,8 @@ def _without_python(cpu: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
-    """Sorts the rows into the list's order. Mostly they are sorted, and checking that costs a tenth of sorting."""
+    """Sorts the rows into the list's order. Checks first whether they are sorted, as usual, which costs a tenth of
+    sorting."""
     (before, start), (last, end) = ((rows[name][:-1], rows[name][1:]) for name in ("start_ns", "end_ns"))
     wrong = (start < before) | ((start == before) & (end > last))
     return (rows.sort(*IN_ORDER) if wrong.any() else rows).with_row_index("position")

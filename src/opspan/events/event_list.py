@@ -1,8 +1,8 @@
-"""EventList: torch's list of events, with its tables, averages and exports.
+"""Defines EventList, torch's list of events with its tables, averages and exports.
 
-It is a sequence, over objects or over a trace's columns (column_events.py). Over columns, its length, tables, averages
-and totals are computed from columns, and an event becomes an object when the program accesses it. From the first change
-on, to the list or to one of its events, it is a list of objects.
+The list consists of event objects or of a trace's columns (column_events.py). With columns, its length, tables,
+averages and totals are computed from the columns, and an event object is made when the program accesses the event. When
+a program first changes the list or an event, all events become objects.
 """
 
 from __future__ import annotations
@@ -39,13 +39,14 @@ else:
 
     Event = TypeVar("Event")
 
-_STACK = 5  # functions that a notebook shows of a stack, if events were summed by stack
+_STACK = 5  # functions of each stack that a notebook shows, if events were summed by stack
 
 
 class EventList(MutableSequence[Event]):
-    """FunctionEvents, or FunctionEventAvgs, with torch's arguments. Not a `list`, because its items need not exist."""
+    """A list of FunctionEvents or FunctionEventAvgs, with torch's arguments. It is not a `list`, because its items are
+    made on demand."""
 
-    __hash__ = None  # type: ignore[assignment]  # it can change
+    __hash__ = None  # type: ignore[assignment]  # a list can change
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class EventList(MutableSequence[Event]):
         profile_memory: bool = False,
         with_flops: bool = False,
     ) -> None:
-        # The events are in one of these two: in the columns until one is changed, in the objects from then on.
+        # The events are in `_columns` until one is changed. From then on they are in `_objects`.
         self._columns: ColumnEvents | None = None
         self._objects: list[Any] = list(events)
         self._use_device = use_device
@@ -82,13 +83,13 @@ class EventList(MutableSequence[Event]):
         return self._columns
 
     def _as_objects(self) -> list[Any]:
-        """Turns all events into objects, for good, so that changes to them are seen."""
+        """Turns all events into objects permanently, so that changes to them take effect."""
         if self._columns is not None:
             self._objects, self._columns = list(self._columns), None
         return self._objects
 
     def _same_kind(self, events: Iterable[Any]) -> EventList[Any]:
-        """Returns a list of other events, with the settings of this one."""
+        """Returns a list of these events, with the settings of this list."""
         events = EventList(
             events,
             use_device=self._use_device,
@@ -152,11 +153,12 @@ class EventList(MutableSequence[Event]):
         return self.table()
 
     def _repr_html_(self) -> str:
-        """Returns the HTML that a notebook shows: the first events, or averages, and how many more there are."""
+        """Returns the HTML that a notebook shows. It has the first events or averages, and the number of the others."""
         return html_columns.or_why_not(self._as_html, "The list")
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Prints the same in IPython. Notebooks call it too, instead of repr(), which has all events."""
+        """Prints the table of the first events in IPython. Notebooks also call this method instead of repr(), which has
+        all events."""
         printer.text(html_columns.or_why_not(self._as_text, "The list", say=str))
 
     def _as_text(self) -> str:
@@ -187,7 +189,8 @@ class EventList(MutableSequence[Event]):
     # --- torch's own methods
 
     def _build_tree(self) -> None:
-        """Links parents and children, drops only children with their parent's name, gives backward events stacks."""
+        """Links parents and children, drops an event that is the only child of a parent with the same name, and gives
+        backward events stacks."""
         events = self._as_objects()
         tree.link(events)
         events[:] = tree.without_duplicates(events)
@@ -247,10 +250,11 @@ class EventList(MutableSequence[Event]):
         *,
         group_by_input_shape: bool = False,
     ) -> EventList[FunctionEventAvg]:
-        """Returns a FunctionEventAvg for each name; if asked, also for each shapes, top of the stack or overload.
+        """Returns a FunctionEventAvg for each name. If requested, events with other shapes, tops of stacks or overloads
+        are averaged separately.
 
-        Python functions are left out unless asked for, as in torch since 2.14; before that, all were counted.
-        `group_by_input_shape` is torch.profiler's spelling. Builds the tree if that has not been done.
+        Python functions are left out unless requested, as in torch since 2.14. Older releases counted all of them.
+        `group_by_input_shape` is torch.profiler's spelling. Builds the tree if it does not exist yet.
         """
         by_shapes = group_by_input_shapes or group_by_input_shape
         columns = self._in_columns()
@@ -293,8 +297,8 @@ class EventList(MutableSequence[Event]):
     def export_stacks(self, path: str | Path, metric: str) -> None:
         """Writes one line for each stack, with the time spent in it, as flame graph tools read them.
 
-        If the events of a trace have no stacks, a stack is an event and the events around it, with Python functions, as
-        load_kineto lists them. An empty file gives a warning.
+        If the events of a trace have no stacks, the stack of an event consists of the event and the events around it,
+        including Python functions as load_kineto lists them. An empty file gives a warning.
         """
         columns = self._in_columns()
         if columns is None or columns.has_stacks or metric not in export.STACK_METRICS:

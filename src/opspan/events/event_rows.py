@@ -1,6 +1,7 @@
-"""EventRows: a block of rows that are events. Their values become Python objects a column at a time, when asked for.
+"""Defines EventRows, a block of rows that are events. When a value is needed, its column is converted to Python objects
+for the whole block.
 
-A block keeps the values of its columns as long as a program holds one of its events.
+The values exist as long as a program holds one of the block's events.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ from opspan.events.event import FunctionEvent, Kernel
 from opspan.events.kinds import SCOPE_OF, is_user
 from opspan.events.texts import NO_NAME, shown_name
 
-BLOCK = 512  # rows: fetching one row from polars costs more than making its event
+# Rows of a block; single rows would be slow, because fetching a row from polars costs more than making its event
+BLOCK = 512
 
 _ACTIVITY_OF = {"memcpy": "gpu_memcpy", "memset": "gpu_memset"}
 
 
 class Rest(Protocol):
-    """The list of a block and its events, which they ask for what is not in their own rows."""
+    """The parts of ColumnEvents that blocks and events use, to get what is not in their rows."""
 
     has_ranks: bool
     changed: bool  # whether an attribute of an event was set: then the columns are no longer up to date
@@ -33,7 +35,7 @@ class Rest(Protocol):
 
 
 class EventRows(dict[str, list[Any]]):
-    """The values of these rows, by the name of the attribute."""
+    """The values of the block's rows, by the name of the attribute."""
 
     def __init__(self, columns: Rest, source: EventColumns, on_cpu: bool, block: int) -> None:
         self.columns = columns
@@ -69,7 +71,7 @@ class EventRows(dict[str, list[Any]]):
 
 
 def _forward_threads(rows: EventRows) -> list[int | None]:
-    """Returns the threads of forward ops. If the label does not name the thread, a link to the forward op does."""
+    """Returns the threads of forward ops. If the label does not have the thread, the linked forward op has it."""
     labelled, linked = rows.column("forward_tid"), rows.column("forward")
     forward = [row for row in linked if row is not None]
     if not forward:
@@ -79,7 +81,7 @@ def _forward_threads(rows: EventRows) -> list[int | None]:
 
 
 def _by_value(make: Callable[[Any], Any], values: Iterable[Hashable]) -> list[Any]:
-    """Returns `make` of each value, called once for equal values."""
+    """Returns `make(value)` for each value. Calls `make` only once for equal values."""
     values = list(values)
     results = {value: make(value) for value in set(values)}
     return [results[value] for value in values]
@@ -122,7 +124,7 @@ _DEVICE = _BOTH | {
     "linked_correlation_id": lambda rows: [0 if row is None else row + 1 for row in rows.column("range")],
     "activity_type": lambda rows: [_ACTIVITY_OF.get(kind, kind) for kind in rows.column("kind")],
 }
-# The attributes of an event of which nothing is known.
+# The attributes of an event without any data.
 OF_ANY_EVENT = {**vars(FunctionEvent(0, "", 0, 0, 0)), "overload_name": "", "module_hierarchy": "", "flops": 0}
 # The attributes that differ between events.
 VALUES = tuple(name for name in OF_ANY_EVENT if name in _CPU | _DEVICE)

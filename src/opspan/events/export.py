@@ -21,7 +21,7 @@ STACK_METRICS = (
     "self_xpu_time_total",
     "self_privateuse1_time_total",
 )
-# Characters that separate frames and fields in a line, and so must not be in a frame.
+# Characters that separate frames and fields in a line. In the text of a frame they are replaced.
 _SAFE_FRAME = str.maketrans(" ;\t\n", "____")
 
 
@@ -60,7 +60,7 @@ def _chrome_events(events: Iterable[Any], device: str) -> Iterator[str]:
 
 
 def write_lines(batches: Iterable[pl.Series], path: str | Path) -> int:
-    """Writes lines of stacks as they are, and returns their number."""
+    """Writes the lines unchanged, and returns their number."""
     count = 0
     with _new_file(path) as file:
         for lines in batches:
@@ -70,7 +70,8 @@ def write_lines(batches: Iterable[pl.Series], path: str | Path) -> int:
 
 
 def stacks(events: Iterable[Any], path: str | Path, metric: str) -> None:
-    """Writes a line for each event with a stack and at least one microsecond: frames, the outermost first, and time."""
+    """Writes a line for each event that has a stack and at least one microsecond. A line has the frames, the outermost
+    first, and the time."""
     if metric not in STACK_METRICS:
         raise ValueError(f"metric should be one of: {list(STACK_METRICS)}")
     attribute = sort_attribute(metric)

@@ -1,7 +1,8 @@
-"""Sums over the events of a trace: by name (and node, kind, shapes) as key_averages() groups them, or over all.
+"""Sums over the events of a trace, in the groups of key_averages() (by name, node, kind and shapes), or over all
+events.
 
-First the columns are summed by the distinct values of the keys. The few groups that result are then combined into those
-that torch would make (all steps are one group; events without shapes have `[]`).
+The columns are first summed by the distinct values of the keys. The few resulting groups are then combined into torch's
+groups. For example, all steps become one group, and events without shapes get `[]`.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from opspan.events.times import Microseconds
 if TYPE_CHECKING:
     from opspan.events.column_event import ColumnAverage, ColumnEvent
 
-# CPU time has a column of its own here, cpu_ns, because device events have it too (0).
+# CPU time is in the column cpu_ns here, because device events also have it, with the value 0.
 _SUMS = tuple(one._replace(of="cpu_ns") if one.name == "cpu_ns" else one for one in RANGE_SUMS)
 _SUMS += tuple(Measure(name, name) for name in (*MEMORY, *FLOPS))
 _NAMES = ("count", *(one.name for one in _SUMS))
 
 
 class EventGroup:
-    """The sums over a group of events, their common properties, and the `place_of` the first event."""
+    """The sums over a group of events, their common properties, and the result of `place_of` for the first event."""
 
     def __init__(self, place: tuple[int, int, int], is_cpu: bool = True, rank: int = 0, name: str = "") -> None:
         self.place = place
@@ -62,7 +63,8 @@ class EventGroup:
 
 
 def place_of(row: dict[str, Any]) -> tuple[int, int, int]:
-    """Returns the sort key of the list: by start; of events that begin together, the longest first."""
+    """Returns an event's sort key in the list. Events are sorted by begin. If several begin together, the longest comes
+    first."""
     return row["start_ns"], -row["end_ns"], row["number"]
 
 
@@ -73,12 +75,13 @@ def groups_of(
     by_overload: bool,
     has_ranks: bool,
 ) -> list[EventGroup]:
-    """Returns a group for each average, in order of their first events. Each frame is in order. The CPU's frames
-    may have a column `stack`, the number of a stack. Without ranks all rows are of rank 0."""
+    """Returns a group for each average, in order of the first events. The rows of each frame must be in the list's
+    order. The CPU's frames may have a column `stack` with numbers of stacks. Without `has_ranks`, all rows are of rank
+    0."""
     groups: dict[tuple[Any, ...], EventGroup] = {}
     rank = ["rank"] if has_ranks else []
     keys = [*rank, "name", "kind", *(["sizes"] if by_shapes else []), *(["overload"] if by_overload else [])]
-    shape_of: dict[str | None, str] = {}  # a cache, because every part has the same sizes again
+    shape_of: dict[str | None, str] = {}  # a cache, because the same sizes occur in every part
     for row in (row for part in cpu for row in _grouped(part, keys).iter_rows(named=True)):
         shape: str | None = None
         if by_shapes and (shape := shape_of.get(row["sizes"])) is None:
@@ -93,16 +96,17 @@ def groups_of(
 
 
 def _grouped(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """Returns sums by the keys and, if there is one, the column `stack`, with the times and number of the first row."""
+    """Returns the sums by the keys and by the column `stack`, if there is one. Adds the times and the number of the
+    first row."""
     keys = [*keys, "stack"] if "stack" in frame.columns else keys
-    # The streaming engine takes a third of the default engine's time, but keeps no order: hence the position.
+    # The streaming engine takes a third of the default engine's time. It loses the order, so the position is added.
     sums = [*sum_expressions(_SUMS, frame.columns), pl.col("position").min()]
     grouped = frame.lazy().group_by(keys).agg(sums).collect(engine="streaming")
     return grouped.hstack(frame.select("start_ns", "end_ns", "number")[grouped["position"]])
 
 
 def sum_of(cpu: pl.DataFrame, device: pl.DataFrame) -> EventGroup:
-    """Returns everything in one group, described by the last event of the list. There must be at least one event."""
+    """Returns one group of all events, described by the last event of the list. There must be at least one event."""
     last = max(place_of(frame.row(-1, named=True)) for frame in (cpu, device) if frame.height)
     group = EventGroup(last)
     for frame in (cpu, device):

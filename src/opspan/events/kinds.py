@@ -1,4 +1,4 @@
-"""Kinds of devices and of scopes, with torch's numbers and names; torch itself is not needed."""
+"""Defines the kinds of devices and of scopes, with torch's numbers and names, without importing torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from opspan.labels import KIND_NAMES, Kind
 
 
 class DeviceType(enum.Enum):
-    """torch.autograd.DeviceType. A member equals torch's member of the same name, if ours is on the left of `==`."""
+    """A copy of torch.autograd.DeviceType. A member equals torch's member of the same name, if ours is on the left of
+    `==`."""
 
     CPU = 0
     CUDA = 1
@@ -35,7 +36,7 @@ class DeviceType(enum.Enum):
 
     @classmethod
     def of(cls, device: Any) -> DeviceType:
-        """Returns our member for one of torch's, or for its number."""
+        """Returns our member for torch's member, or for its number."""
         return cls(int(device))
 
     def __int__(self) -> int:
@@ -52,7 +53,7 @@ class DeviceType(enum.Enum):
 
 # Devices on which torch counts time.
 TIMED = frozenset({DeviceType.CUDA, DeviceType.PrivateUse1, DeviceType.MTIA, DeviceType.HPU, DeviceType.XPU})
-# Events of these devices make up a table's total. HPU is not among them in torch either.
+# Devices whose events count for a table's total. In torch, HPU is not among them either.
 TOTALLED = TIMED - {DeviceType.HPU}
 
 # at::RecordScope

@@ -1,4 +1,4 @@
-"""EventMetadata: kineto's data of a kernel, a copy or a collective, under torch's names, as Python values."""
+"""Defines EventMetadata, kineto's data of a kernel, a copy or a collective as Python values, with torch's names."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
 
 
 def metadata_of(texts: Mapping[str, str | None] | None) -> EventMetadata | None:
-    """Reads a mapping of kineto's keys to texts; None without a known key. A text that cannot be read is left out."""
+    """Converts a mapping of kineto's keys to texts. Returns None if no key is known. A text that cannot be read is left
+    out."""
     known = {key: value for key, value in (texts or {}).items() if key in _FIELDS and value is not None}
     if not known:
         return None

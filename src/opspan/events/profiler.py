@@ -1,7 +1,7 @@
-"""Lists a trace's events as torch.profiler lists its own: for files that it wrote, so that tables match its tables.
+"""Lists the events of files that torch.profiler wrote as torch.profiler itself does, so that tables match its tables.
 
-Besides ops the list has the calls into libraries and, if they were traced, Python functions. Each has its own time in
-the tree. An only child that has its parent's name is part of the parent.
+Besides ops, the list has the calls into libraries and, if traced, Python functions. They count as children, so their
+time is not self time of the event around them. An only child with its parent's name becomes part of the parent.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ _UNLISTED += tuple(f"profiler::_record_function_{when}" for when in ("enter", "e
 
 
 def profiler_columns(trace: Tables) -> EventColumns:
-    """Returns the events of a trace that went through `attribute`."""
-    # Work stays with the op that launched it. If spans have equal times, the function is outermost, then the op, then
-    # the call into a library: hence this order.
+    """Returns the events of a trace to which `attribute` has added its columns."""
+    # Work stays with the op that launched it. The order matters: if spans have equal times, the function becomes the
+    # outermost, then comes the op, then the call into a library.
     before = trace.functions.height
     spans = [trace.functions.select(_SPAN), trace.ranges, trace.calls.select(_SPAN)]
     ranges = pl.concat(spans, how="diagonal").with_columns(
@@ -40,9 +40,9 @@ def profiler_columns(trace: Tables) -> EventColumns:
         ranges = pl.concat([ranges, alone.drop("cpu_memory", "device_memory")], how="diagonal")
     work = trace.work.with_columns(_col("range", "launch_range") + before)
     ranges = analysis.device_time(enclose(ranges), work)
-    # Functions are events here, so they are not the stack of other events.
+    # Functions are events here, so other events have no stack of functions.
     ranges = _with_engine(ranges.with_columns(function=pl.lit(None, dtype=pl.UInt32)))
-    # A new Tables instead of `replace`, because these rows are not those that were analysed.
+    # Makes a new Tables, because `replace` would drop the analysis when rows change.
     columns = event_columns(Tables(trace.ranks, **{**trace.frames, "ranges": ranges, "work": work}))
     is_python = pl.int_range(pl.len()) < before
     columns = _folded(columns._replace(cpu=columns.cpu.with_columns(is_python.alias("is_python"))))
@@ -50,8 +50,8 @@ def profiler_columns(trace: Tables) -> EventColumns:
 
 
 def _with_engine(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Gives the engine's ranges the sequence number of the backward op that they evaluate, and its forward's thread.
-    Removes the thread from ops without a number."""
+    """Gives the autograd engine's ranges the sequence number of the backward op that they run, and the thread of its
+    forward op. Removes that thread from ops without a sequence number."""
     names = ("seq", "forward_tid")
     rows = pl.int_range(ranges.height, dtype=pl.UInt32, eager=True)
     ops = ranges.select("parent", *names, row=rows).filter(_col("parent").is_not_null(), ranges["kind"] == "backward")
@@ -66,7 +66,7 @@ def _with_engine(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _alone(memory: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
-    """Returns memory changes while no event was open on any thread, as events of no length."""
+    """Returns the memory changes that happened while no event was open on any thread, as events of zero length."""
     listed = ranges.filter(~_col("is_mark"), _col("start_ns").is_not_null())
     begun = listed["start_ns"].sort().search_sorted(memory["time_ns"], side="right")
     ended = listed["end_ns"].sort().search_sorted(memory["time_ns"], side="left")
@@ -85,8 +85,8 @@ def _alone(memory: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_memory(columns: EventColumns, memory: pl.DataFrame, alone: pl.DataFrame) -> EventColumns:
-    """Adds the memory that was allocated while an event lasted, on any thread, as torch counts. An event's own memory
-    is that minus its children's. The last events are those of `alone`."""
+    """Adds, for each event, the memory that any thread allocated while the event lasted, which is torch's way to count.
+    An event's self memory is this number without that of its children. The last rows are the events of `alone`."""
     cpu = columns.cpu
     before = cpu.height - alone.height
     lasting = during(memory, cpu["start_ns"].head(before), cpu["end_ns"].head(before))
@@ -96,7 +96,8 @@ def _with_memory(columns: EventColumns, memory: pl.DataFrame, alone: pl.DataFram
 
 
 def _folded(columns: EventColumns) -> EventColumns:
-    """Removes only children that have their parent's name; their children, work and times go to the parent."""
+    """Removes an event that is the only child of a parent with the same name. The parent gets its children, work and
+    times."""
     cpu = columns.cpu
     in_tree = cpu["is_event"] & ~cpu["is_async"]
     parent = cpu["parent"].zip_with(in_tree, pl.Series([None], dtype=pl.UInt32))

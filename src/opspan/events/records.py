@@ -1,4 +1,4 @@
-"""Helpers that torch's profiler offers beside its events: StringTable, MemRecordsAcc, EnforceUnique."""
+"""Defines further classes of torch's profiler: StringTable, MemRecordsAcc, EnforceUnique."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from opspan.native import demangled
 
 
 class StringTable(defaultdict[str, str]):
-    """Maps mangled names to C++ names, each demangled once. A single letter stays: `t` is not `unsigned short`."""
+    """Maps mangled names to C++ names. Each name is demangled once. A single letter is kept, so `t` does not become
+    `unsigned short`."""
 
     def __missing__(self, key: str) -> str:
         self[key] = demangled(key) if len(key) > 1 else key
@@ -19,7 +20,7 @@ class StringTable(defaultdict[str, str]):
 
 
 class MemRecordsAcc:
-    """Memory records by time. A record is a sequence whose first item has `start_ns()`."""
+    """Finds memory records by time. A record is a sequence whose first item has `start_ns()`."""
 
     def __init__(self, mem_records: Sequence[Any]) -> None:
         self._mem_records = mem_records

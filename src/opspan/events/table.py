@@ -1,8 +1,8 @@
-"""The text of a table, character for character as torch 2.13 prints it.
+"""Makes the text of a table. Every character is as torch 2.13 prints it.
 
-It is made in two steps, so that a list over columns need not make all of its events: first the Facts about all events
-that the first line needs (which columns there are, how wide, the totals), then the lines of the few events that are
-shown.
+The text is made in two steps, so that a list made of columns does not have to make all of its events. The first step
+collects Facts about all events, which the titles need (the columns, their widths, the totals). The second makes the
+lines of the few events that are shown.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from opspan.events.kinds import TOTALLED, DeviceType
 from opspan.events.times import format_memory, format_share, format_time_in
 from opspan.text_columns import GAP, TextColumn, as_torch
 
-WIDTH = 12  # of a column whose width does not depend on its contents
-# Attributes that an error message suggests to sort by. Every attribute of an event is accepted.
+WIDTH = 12  # the width of a column that does not depend on the contents
+# Attributes that an error message suggests for sorting. Every attribute of an event is accepted.
 SORTABLE = (
     "cpu_time_total",
     "self_cpu_time_total",
@@ -45,7 +45,7 @@ class Facts(NamedTuple):
     longest_shapes: int
     self_cpu_us: float
     self_device_us: float
-    longest_stack_entry: int | None = None  # None: no stacks
+    longest_stack_entry: int | None = None  # None: there are no stacks
     has_device_time: bool = False
     has_device_memory: bool = False
     has_shapes: bool = False
@@ -66,21 +66,21 @@ class TableOptions(NamedTuple):
     time_unit: str | None = None
     profile_memory: bool = False
     with_flops: bool = False
-    stack_limit: int | None = None  # functions of a stack that are shown; None: all
+    stack_limit: int | None = None  # the number of functions shown of each stack; None: all
 
 
 def sort_attribute(sort_by: str) -> str:
-    """Returns the attribute that a sort key means: in attributes every kind of device is called `device`."""
+    """Returns the attribute for a sort key. In names of attributes, every kind of device is called `device`."""
     for device in ("cuda", "xpu", "privateuse1"):
         sort_by = sort_by.replace(device, "device")
     return sort_by
 
 
 def sort_value(event: Any, attribute: str, sort_by: str) -> Any:
-    """Returns the value that an event is sorted by; the error lists the possible attributes."""
+    """Returns the value that an event is sorted by. The error for an unknown attribute lists the known ones."""
     if hasattr(event, attribute):
         return getattr(event, attribute)
-    import difflib  # imported late, because only errors need it
+    import difflib  # imported here, because only errors need it
 
     close = difflib.get_close_matches(attribute, SORTABLE, 1, 0.6)
     raise NoSuchColumn(
@@ -90,13 +90,13 @@ def sort_value(event: Any, attribute: str, sort_by: str) -> Any:
 
 
 def facts_of(events: Sequence[Any]) -> Facts:
-    """Returns the facts about events that are objects. There must be at least one."""
-    # Added one by one: from Python 3.12 on sum() rounds floats better than torch's loop does.
+    """Returns the facts about event objects. There must be at least one event."""
+    # Adds the times in a loop as torch does, because from Python 3.12 on sum() rounds floats differently.
     self_cpu_us: float = 0
     self_device_us: float = 0
     for event in events:
         self_cpu_us += event.self_cpu_time_total
-        # A legacy event includes its kernels; otherwise events on the device say what the device did.
+        # A legacy event includes its kernels. For other events, device time comes from the events on the device.
         if event.device_type == DeviceType.CPU:
             counts = event.is_legacy
         else:
@@ -121,7 +121,7 @@ def facts_of(events: Sequence[Any]) -> Facts:
 
 
 def shown(events: Iterable[Any], options: TableOptions) -> Iterator[Any]:
-    """Yields the events that get a line. A negative limit means no limit."""
+    """Yields the events that get a line. A negative `row_limit` means no limit."""
     count = 0
     for event in events:
         if count == options.row_limit:
@@ -147,7 +147,8 @@ def render(events: Iterable[Any], facts: Facts, options: TableOptions, further: 
 def filled(
     events: Iterable[Any], facts: Facts, options: TableOptions, further: Sequence[TextColumn] = ()
 ) -> list[TextColumn]:
-    """Returns the columns with a cell for each line. A stack gives an event several lines; `further` use the first."""
+    """Returns the columns with a cell for each line. An event with a stack has several lines, and the columns `further`
+    use only its first line."""
     if facts.has_device_time and not facts.use_device:
         raise RuntimeError("use_device is None, but there is device performance data.")
     kinds = _kinds_of_columns(facts, options)
@@ -157,7 +158,8 @@ def filled(
         first.append(len(lines))
         lines.append([str(cell) for cell in cells_of(event, facts, options)])
         if facts.longest_stack_entry is not None:
-            # The rest of the stack goes into the last column, whichever that is, with an empty line after it.
+            # As in torch, the rest of the stack goes into the last column of the table, whatever it is. An empty line
+            # follows.
             empty = [""] * (len(kinds) - 1)
             stack = (event.stack or ())[1 : options.stack_limit]
             rest = [_end_of_path(entry, _stack_width(facts, options)) for entry in stack]
@@ -253,7 +255,7 @@ def cells_of(event: Any, facts: Facts, options: TableOptions) -> Iterator[Any]:
         yield event.node_id
     if facts.has_shapes:
         yield str(event.input_shapes)[: _shapes_width(facts, options)]
-    # torch has the titles of the last two columns in the other order; with both on, each is under the other's title.
+    # torch swaps the titles of the last two columns: if both are shown, each column is under the title of the other.
     if options.with_flops and facts.least_flops is not None:
         scale = pow(10, math.floor(_thousands(facts.least_flops)) * -3.0)
         yield f"{event.flops * scale:8.3f}" if (event.flops or 0) > 0 else "--"
@@ -274,5 +276,5 @@ def _end_of_path(path: str, width: int) -> str:
 
 
 def _thousands(flops: int) -> float:
-    """Returns the logarithm of the number to the base 1000, at least 0 and at most that of the largest unit."""
+    """Returns the logarithm of the number to the base 1000, limited to the range from 0 to the largest unit."""
     return max(0, min(math.log10(flops) / 3, float(len(FLOPS) - 1)))

@@ -1,4 +1,4 @@
-"""Names and sizes of events as torch shows them."""
+"""Returns names and sizes of events as torch shows them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ _STEP = "ProfilerStep#"
 
 
 def shown_name(name: str | None) -> str:
-    """Returns the name that tables show. Steps share one, so that they are averaged; trace_name keeps their numbers."""
+    """Returns the name that tables show. All steps have the same name, so that they are averaged. trace_name has their
+    numbers."""
     if name is None:
         return NO_NAME
     return "ProfilerStep*" if name.startswith(_STEP) else name
 
 
 def shapes_of(sizes: str | None) -> list[list[int]]:
-    """Returns torch's input_shapes. A list of tensors is empty in them, but not in structured_input_shapes."""
+    """Returns torch's input_shapes, in which a list of tensors is [], unlike in structured_input_shapes."""
     return [[] if entry and isinstance(entry[0], list) else entry for entry in structured_of(sizes)]
 
 
@@ -27,5 +28,5 @@ def structured_of(sizes: str | None) -> list[Any]:
         return []
     try:
         return parse_sizes(sizes)
-    except ValueError:  # the reader took it from another place than a label
+    except ValueError:  # the reader did not take the sizes from a label, so they may be any text
         return []

@@ -1,8 +1,8 @@
-"""Microseconds, as torch counts them, and how torch writes times, shares and sizes of memory.
+"""Defines Microseconds, torch's unit of time, and formats times, shares and sizes of memory as torch does.
 
-torch's microseconds are floats: nanoseconds / 1000. Their sums are slightly off, depending on the order, and sometimes
-that shows in the last digit of a table. A trace has whole nanoseconds, so a time that is read from it is a float that
-remembers them: adding and subtracting is exact, in our classes and in torch's, in any order.
+torch computes microseconds as the float nanoseconds / 1000. Sums of such floats have rounding errors that depend on the
+order, and sometimes change the last digit in a table. A trace has whole nanoseconds. So a time from a trace is a float
+that also stores its nanoseconds, and adding and subtracting is exact in any order, in our classes and in torch's.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 
 class Microseconds(float):
-    """A float of microseconds that remembers its nanoseconds."""
+    """A float of microseconds that also stores its nanoseconds."""
 
     __slots__ = ("ns",)
     ns: int
@@ -56,7 +56,7 @@ def _ns(time: object) -> int | None:
 
 
 def format_time(time_us: float) -> str:
-    """Formats a time in the largest unit of which it is at least 1: 1.500ms."""
+    """Formats a time in the largest unit in which it is at least 1, for example 1.500ms."""
     if time_us >= SECOND_US:
         return f"{time_us / SECOND_US:.3f}s"
     if time_us >= MILLISECOND_US:
@@ -65,7 +65,7 @@ def format_time(time_us: float) -> str:
 
 
 def format_time_in(time_us: float, unit: str | None) -> str:
-    """Formats a time in the given unit: s, ms or us. For anything else, in the unit that `format_time` chooses."""
+    """Formats a time in the unit s, ms or us. For any other unit, `format_time` chooses one."""
     if unit == "s":
         return f"{time_us / SECOND_US:.3f}s"
     if unit == "ms":
@@ -79,7 +79,7 @@ def format_share(time_us: float, total_us: float) -> str:
 
 
 def format_memory(count: float) -> str:
-    """Formats bytes in the largest unit of which they are at least 1: 1.50 KB."""
+    """Formats bytes in the largest unit in which they are at least 1, for example 1.50 KB."""
     if abs(count) >= GIB:
         return f"{count * 1.0 / GIB:.2f} GB"
     if abs(count) >= MIB:

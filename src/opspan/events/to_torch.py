@@ -1,4 +1,5 @@
-"""Converts our events to torch's own. Only this file of the reading side imports torch, and only when it is called."""
+"""Converts our events to torch's events. No other module for reading traces imports torch. This one imports it only
+when called."""
 
 from __future__ import annotations
 
@@ -10,21 +11,22 @@ from opspan.events.metadata import EventMetadata
 
 # Attributes that hold objects of opspan's classes; all others are set on torch's events as they are.
 _OURS = ("time_range", "device_type", "_event_metadata", "kernels", "cpu_children", "cpu_parent")
-# Only some releases of torch have these: the first since 2.14, the second before 2.15.
+# Attributes that not all releases of torch have. The first exists since 2.14, the second existed before 2.15.
 _SOME_RELEASES = ("metadata", "_metadata_json")
 _EVENT = tuple(name for name in vars(FunctionEvent(0, "", 0, 0, 0)) if name not in _OURS)
 _AVERAGE = tuple(name for name in vars(FunctionEventAvg()) if name not in _OURS)
 
 
 def to_torch(events: Any) -> Any:
-    """Returns torch's EventList of the events of one of ours, linked in the same way. Times stay those of times.py."""
+    """Returns torch's EventList for one of ours. Its events are linked in the same way. Times stay Microseconds of
+    times.py."""
     try:
         from torch.autograd import DeviceType, profiler_util
     except ImportError as error:
         message = "torch is not installed, and to_torch() makes torch's objects; install it with: pip install torch"
         raise MissingPackage(message) from error
     listed = list(events)
-    every = _with_relatives(listed)  # keep them: an id is unique only while its object lives
+    every = _with_relatives(listed)  # holds all objects, because an id is unique only while its object exists
     converted = {id(event): _bare(event, profiler_util, DeviceType) for event in every}
     for event in every:
         theirs, parent, children = converted[id(event)], event.cpu_parent, event.cpu_children
@@ -41,7 +43,8 @@ def to_torch(events: Any) -> Any:
 
 
 def _with_relatives(events: list[Any]) -> list[Any]:
-    """Returns the events and all that they are linked to, each once. Uses no recursion: trees may be deep."""
+    """Returns the events and all events that they are linked to, without duplicates. Uses no recursion, because trees
+    may be deep."""
     every: dict[int, Any] = {}
     waiting = list(events)
     while waiting:
@@ -54,7 +57,7 @@ def _with_relatives(events: list[Any]) -> list[Any]:
 
 
 def _bare(event: Any, torch_side: Any, device_types: Any) -> Any:
-    """Returns torch's event for one of ours, without its relatives."""
+    """Returns torch's event for one of ours, without parent and children."""
     theirs: Any
     if isinstance(event, FunctionEventAvg):
         theirs, names = torch_side.FunctionEventAvg(), _AVERAGE

@@ -1,4 +1,5 @@
-"""Finds parents and children of events that are objects, as torch does. Events of a trace have theirs already."""
+"""Finds the parents and children of event objects, as torch does. Events of a trace already have parents and
+children."""
 
 from __future__ import annotations
 
@@ -10,13 +11,14 @@ from opspan.events.kinds import BACKWARD_SCOPE, DeviceType
 
 
 def link(events: Iterable[FunctionEvent]) -> None:
-    """Makes an event the child of the innermost one on its thread that contains it.
+    """Makes each event a child of the innermost event on its thread that contains it.
 
     If two events merely overlap, neither is the other's parent. Async and device events are not part of the tree.
     """
     stacked = [event for event in events if not event.is_async and event.device_type == DeviceType.CPU]
     stacked.sort(key=lambda event: event.thread)
-    # As in torch, events of one node are together only if no event of another node with the same thread is in between.
+    # groupby() joins only neighbours. So, as in torch, events of one node are split if an event of another node with
+    # the same thread comes in between.
     for _, thread in groupby(stacked, key=lambda event: (event.thread, event.node_id)):
         enclosing: list[FunctionEvent] = []
         for event in sorted(thread, key=lambda event: (event.time_range.start, -event.time_range.end)):
@@ -32,7 +34,8 @@ def link(events: Iterable[FunctionEvent]) -> None:
 
 
 def without_duplicates(events: Sequence[FunctionEvent]) -> list[FunctionEvent]:
-    """Drops events that are the only child of one with the same name, which takes over their children and kernels."""
+    """Drops each event that is the only child of a parent with the same name. The parent gets its children and
+    kernels."""
     remaining = list(events)
     while True:
         left: list[FunctionEvent] = []
@@ -51,7 +54,8 @@ def without_duplicates(events: Sequence[FunctionEvent]) -> list[FunctionEvent]:
 
 
 def hand_stacks_to_backward(events: Sequence[FunctionEvent]) -> None:
-    """Gives backward events, and all inside them, the stack of their forward event; an empty one if it is unknown."""
+    """Gives backward events, and all events inside them, the stack of their forward event, or an empty stack if it is
+    unknown."""
     forward: dict[tuple[int, int | None], list[str]] = {}
     for event in events:
         if event.stack is not None and _backward(event) is None:
@@ -63,7 +67,7 @@ def hand_stacks_to_backward(events: Sequence[FunctionEvent]) -> None:
 
 
 def _backward(event: FunctionEvent | None) -> FunctionEvent | None:
-    """Returns the innermost backward event around this one, or this one itself."""
+    """Returns this event if it is a backward event, else the innermost backward event around it."""
     while event is not None and event.scope != BACKWARD_SCOPE:
         event = event.cpu_parent
     return event
