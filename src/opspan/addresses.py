@@ -1,10 +1,9 @@
-"""Addresses of files on other machines, as texts: which of them can be read, and how they are shown.
+"""Parses addresses of files on other machines, checks which of them can be read, and shows them without secrets.
 
     file_of("run/rank0.json")                     -> Path
     file_of("https://me:word@host/rank0.json?k=1") -> Address; as text: https://host/rank0.json?...
 
-Only Address.text holds possible secrets (a user, a password, the query of a signed address). remote.py fetches the
-files.
+Only Address.text may contain secrets (a user, a password, the query of a signed address). remote.py fetches the files.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from urllib.parse import unquote, urlsplit
 from opspan.errors import UsageError, WriteError
 from opspan.printable import shortened
 
-# Scheme -> the package that fetches it. Other schemes are refused: fsspec knows some that open files of this machine,
-# start programs or refer from one address to another.
+# Scheme -> the package that fetches it. Other schemes are errors, because some schemes of fsspec open files of this
+# machine, start programs or refer from one address to another.
 SCHEMES = {
     "https": "aiohttp",
     "http": "aiohttp",
@@ -33,18 +32,18 @@ SCHEMES = {
 }
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]+"
 _ADDRESS = re.compile(rf"{_SCHEME}(://|::.*://)", re.DOTALL)
-_PARTED = rf"({_SCHEME}):/+(?=[^/])"  # as pathlib writes an address: with one slash
+_PARTED = rf"({_SCHEME}):/+(?=[^/])"  # an address in a Path, which has only one slash after the scheme
 _SECRET = r"(?s)(?<=://)[^/?#@]*@|[?#].*"
 _LONGEST = 1_000  # characters of an address that are shown
-MOST_BYTES = 16 << 30  # the most to fetch from an address, unless more are allowed
+MOST_BYTES = 16 << 30  # the most bytes to fetch from an address, unless the caller allows more
 
 
 @dataclass(frozen=True, repr=False)
 class Address:
-    """A file of another machine. Its `str()` is for people and files, and has no secrets."""
+    """The address of a file on another machine. Its `str()` has no secrets, so it can be shown and saved."""
 
     text: str = field()
-    most_bytes: int = field(default=MOST_BYTES, compare=False)  # the most that may be fetched
+    most_bytes: int = field(default=MOST_BYTES, compare=False)  # the most bytes that may be fetched
 
     @property
     def scheme(self) -> str:
@@ -57,12 +56,12 @@ class Address:
 
     @property
     def is_folder(self) -> bool:
-        """Whether it is a folder of files: it ends with a slash."""
+        """Whether the address is a folder of files, because it ends with a slash."""
         return urlsplit(self.text).path.endswith("/")
 
     @property
     def is_several(self) -> bool:
-        """Whether it stands for several files: it is a folder or a pattern."""
+        """Whether the address names several files, because it is a folder or a pattern."""
         return self.is_folder or not {"*", "["}.isdisjoint(urlsplit(self.text).path)
 
     def secrets(self) -> list[str]:
@@ -89,7 +88,8 @@ def shown(address: str) -> str:
 
 
 def file_of(path: str | os.PathLike[str], most_bytes: int | None = None) -> File:
-    """Returns the file of this machine, or the address to read. At most `most_bytes` are fetched from an address."""
+    """Returns the path of a local file, or the address of a remote one. At most `most_bytes` are fetched from an
+    address."""
     text = os.fspath(path)
     if isinstance(path, Address):
         return path
@@ -115,7 +115,7 @@ def file_of(path: str | os.PathLike[str], most_bytes: int | None = None) -> File
 
 
 def recorded_file(text: str) -> File:
-    """Returns the file or address for a text in which a trace recorded its origin. It may be any text."""
+    """Returns the file or address for a text in which a trace recorded its origin. The text may have any content."""
     return Address(text) if text.partition("://")[0] in SCHEMES else Path(text)
 
 
@@ -127,14 +127,15 @@ def _local(text: str) -> Path:
 
 
 def check_local(path: Path) -> Path:
-    """Returns the path for a result. Raises WriteError if it is an address."""
+    """Returns `path`, to which a result will be written. Raises WriteError if it is an address."""
     if (address := _as_address(str(path))) is not None:
         raise WriteError(f"{address} is an address, and only files of this machine are written: choose a path")
     return path
 
 
 def _as_address(text: str) -> str | None:
-    """Returns the address that a Path was made of, if any; a folder may also end with a colon."""
+    """Returns the address that a Path was made from; None if it is a local path, whose folder may also end with a
+    colon."""
     match = re.match(_PARTED, text)
     if match is None or os.path.exists(f"{match[1]}:"):  # noqa: PTH110  raises for no path
         return None

@@ -1,6 +1,6 @@
-"""torch.autograd.profiler's names, so that a user only changes an import line.
+"""Has the names of torch.autograd.profiler, so that a user only has to change an import line.
 
-It only maps each name to its module, as opspan itself does: importing this module loads neither torch nor polars.
+Like opspan/__init__.py, it only maps each name to its module, so importing it loads neither torch nor polars.
 """
 
 from __future__ import annotations

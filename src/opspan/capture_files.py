@@ -1,7 +1,7 @@
 """The names of a recording's files, for the code that writes them and the code that reads them.
 
 PID-TIME.opspan                 a capture: the host's part of one process (docs/formats/capture.md)
-PID-TIME.000001.opspan          or a segment of it, if it is a rolling recording
+PID-TIME.000001.opspan          a segment of a capture, if it is a rolling recording
 PID-TIME.N.device.json          the events that torch's own collection saw on devices meanwhile: a torch.profiler trace,
                                 for the N-th time that it was on
 """
@@ -15,9 +15,9 @@ from typing import Final
 CAPTURE: Final = ".opspan"
 DEVICE: Final = ".device.json"
 MAGIC: Final = b"OPSPANCP"  # the first bytes of a capture
-# The member of the device's file with its time: {"monotonic_ns": [begin, end], "utc_ns": [the same]}.
+# The member of a device file that says when it was recorded: {"monotonic_ns": [begin, end], "utc_ns": [begin, end]}.
 SESSION: Final = "opspan"
-# The place of the launcher's rank variables in a capture's header, and its size.
+# The offset and the size of the launcher's rank variables in a capture's header.
 ENVIRONMENT_AT: Final = 3232
 ENVIRONMENT_BYTES: Final = 832
 
@@ -32,12 +32,12 @@ def segments(one: Path) -> list[Path]:
 
 
 def captures(folder: Path) -> list[Path]:
-    """Returns captures in the order in which they were opened, as far as the names show it."""
+    """Returns captures in the order in which they were opened, by the times in their names."""
     return sorted(folder.glob(f"*{CAPTURE}"))
 
 
 def device_files(path: Path) -> list[Path]:
-    """Returns the files of devices that belong to a capture, or to any capture of a folder."""
+    """Returns the device files that belong to a capture, or to any capture in a folder."""
     is_folder = os.path.isdir(path)  # noqa: PTH112  # raises for no path: the reader reports what is wrong
     of = captures(path) if is_folder else [path] if path.suffix == CAPTURE else []
     if not of:

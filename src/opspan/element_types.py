@@ -1,12 +1,12 @@
-"""The types of tensors' elements, as torch, compilers and libraries of collectives name them, and their sizes.
+"""Finds the type and size of a tensor's elements by the names that torch, compilers and collective libraries use.
 
     type_of("c10::BFloat16") -> ElementType("float", 2, "bf16")
     type_of("long int"), type_of("__int64"), type_of("long long") -> ElementType("integer", 8, None)
     type_of("whatever else") -> None
 
-A trace has the name that the compiler of that torch gives a C++ type (GCC's `short unsigned int` is `unsigned short`
-for Clang and MSVC, and MSVC also writes `struct c10::Half`), torch's own names (Float, Half, float32), or NCCL's names
-(bf16, f8e4m3). Names are foreign text: an unknown name has no size.
+A trace may have the compiler's name of a C++ type (GCC's `short unsigned int` is `unsigned short` for Clang and MSVC,
+and MSVC also writes `struct c10::Half`), torch's names (Float, Half, float32), or NCCL's names (bf16, f8e4m3). A name
+may be any text, and an unknown name has no size.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-# Types of arguments other than tensors: Kineto's own, and the names of torch's IValue for further arguments.
+# Types of arguments that are not tensors: Kineto's names, and the names of torch's IValue.
 NO_TENSOR = frozenset(
     "Scalar ScalarList GenericList GenericDict None Storage Double ComplexDouble Int UInt SymInt SymFloat SymBool Bool "
     "Tuple String Blob Future Await Device Stream Object PyObject Uninitialized Capsule RRef Quantizer Generator "
@@ -28,8 +28,8 @@ TENSOR_LIST = "TensorList"
 class ElementType(NamedTuple):
     kind: str  # integer, float or complex
     bytes: int
-    precision: str | None = None  # the name that tables of devices use for the precision
-    values: int = 1  # packed into one element
+    precision: str | None = None  # the name of the precision in the tables of device peaks
+    values: int = 1  # the number of values packed into one element
 
 
 DOUBLE, FLOAT = ElementType("float", 8, "fp64"), ElementType("float", 4, "fp32")
@@ -51,7 +51,7 @@ _OF_MSVC = re.compile(r"\b(struct|class|enum) ")
 _SCOPES = re.compile(r"\b(c10|at|torch)(::|\.)")
 _FLOAT8 = re.compile(r"float8_e[0-9]m[0-9]\w*|f8e[0-9]m[0-9]")
 _SIZED = re.compile(r"q?u?int(8|16|32|64)(_t)?|__int(8|16|32|64)|[iu](8|16|32|64)|bits(8|16)")
-# These are smaller than a byte: torch gives one of them, or several packed together, a byte.
+# Types smaller than a byte. In torch, an element of such a type takes one byte, and may pack several values.
 _IN_A_BYTE = re.compile(r"dummy_u?int1_7_t<[1-7]u?>|u?int[1-7]|quint[24]x[24]|bits[124]x[248]")
 _INTEGER_WORDS = frozenset(("signed", "unsigned", "short", "int", "long", "__int64"))
 
@@ -79,12 +79,12 @@ def _integer(plain: str) -> ElementType | None:
         return INT8
     if not words or not _INTEGER_WORDS.issuperset(words):
         return None
-    # A `long` of MSVC is half as long, but torch has no such type.
+    # MSVC's `long` has only 4 bytes, but torch does not use it.
     return ElementType("integer", 2 if "short" in words else 8 if {"long", "__int64"} & set(words) else 4)
 
 
 def names_in(text: str | None) -> list[str]:
-    """Returns the names in a text such as ["float", "TensorList", ""]. Raises ValueError for other texts."""
+    """Returns the names in a JSON text such as ["float", "TensorList", ""]. Raises ValueError for other texts."""
     try:
         names = json.loads(text or "[]")
     except RecursionError as error:
@@ -95,5 +95,5 @@ def names_in(text: str | None) -> list[str]:
 
 
 def is_known(name: str) -> bool:
-    """Returns whether opspan knows this type of an argument well enough to compute with it."""
+    """Returns whether opspan can compute with an argument of this type."""
     return name in NO_TENSOR or name in (TENSOR_LIST, "Tensor") or type_of(name) is not None

@@ -1,4 +1,4 @@
-"""Every exception that opspan raises on purpose, and nothing else.
+"""Defines every exception that opspan raises on purpose.
 
     OpspanError
     |-- UsageError              the call or the command line makes no sense
@@ -49,11 +49,11 @@ class NoSuchColumn(UsageError, AttributeError):
 
 
 class NoSuchStep(UsageError):
-    """Steps were asked for that are not in the trace. If the trace is a cycle of a process, another may have them."""
+    """The requested steps are not in the trace. If the trace is a cycle of a process, another cycle may have them."""
 
 
 class NoNumberedSteps(NoSuchStep):
-    """Steps were asked for by number, and the trace has no ranges ProfilerStep#N. An analysis may find other steps."""
+    """Steps were requested by number, but the trace has no ranges ProfilerStep#N. An analysis may find other steps."""
 
 
 class ReadError(OpspanError):

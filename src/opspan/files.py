@@ -1,7 +1,7 @@
-"""Opens files that somebody else wrote or named, so that none of them can block the program.
+"""Opens files that somebody else wrote or named, in a way that cannot block the program.
 
-A FIFO, a device or a socket may stand wherever a file is expected, above all in a folder. Opening a FIFO waits for a
-writer, and a device has no end.
+Any path, above all one in a folder, may be a FIFO, a device or a socket instead of a file. Opening a FIFO waits for a
+writer, and reading a device may never end.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-# Signals that ask a process to end; handlers may run first.
+# Signals that ask a process to end, and that a handler can catch.
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
 _live: list[Path] = []  # temporary folders
 
 
 def open_file(path: str | os.PathLike[str], buffering: int = -1) -> IO[bytes]:
-    """Opens a file for reading. Raises OSError if it is not a file."""
+    """Opens a file for reading. Raises OSError if it is not a regular file."""
     # O_NONBLOCK opens a FIFO without a writer at once. It has no effect on a file.
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
@@ -48,15 +48,15 @@ def open_file(path: str | os.PathLike[str], buffering: int = -1) -> IO[bytes]:
 
 @contextmanager
 def named_file(path: str | os.PathLike[str]) -> Iterator[str]:
-    """Provides a name of the open file for a library that opens files by name. It is ASCII, and stays valid if the path
-    changes meanwhile. (Without /proc it is the path.)"""
+    """Provides a path of the open file, for a library that opens files by path. This path is ASCII, and stays valid if
+    the file is moved. (Without /proc it is the file's original path.)"""
     with open_file(path) as file:
         yield private_files.path_of(file.fileno(), Path(path))
 
 
 def exists(path: str | os.PathLike[str]) -> bool:
-    """Returns whether a path exists, as far as this user can see. Path.exists would raise if a folder on the way is not
-    searchable; opening the path gives a readable error for that."""
+    """Returns whether a path exists, as far as this user can see. Unlike Path.exists, it does not raise an error if a
+    folder on the way is not searchable, because opening the path later gives a better error."""
     return os.path.exists(path)  # noqa: PTH110
 
 
@@ -66,7 +66,7 @@ def is_folder(path: str | os.PathLike[str]) -> bool:
 
 
 def check_folder(folder: Path) -> None:
-    """Raises OSError if this user may not list the folder, or may not look at its contents."""
+    """Raises OSError if this user may not list the folder, or may not access its contents."""
     with os.scandir(folder) as entries:
         next(entries, None)
     try:
@@ -76,12 +76,12 @@ def check_folder(folder: Path) -> None:
 
 
 def size_on_disk(facts: os.stat_result) -> int:
-    """Returns the bytes of a file without its holes, which limit the work that the file can cause."""
+    """Returns the bytes of a file without its holes. Limits use this size, because holes cost no disk space."""
     return min(facts.st_size, facts.st_blocks * 512) if facts.st_blocks else facts.st_size
 
 
 def copy_file(source: Path, target: Path) -> None:
-    """Copies a file, and keeps its holes."""
+    """Copies a file. Holes stay holes in the copy."""
     with open_file(source, 0) as original, target.open("xb", 0) as copy:
         size, at = os.fstat(original.fileno()).st_size, 0
         while at < size:
@@ -91,7 +91,7 @@ def copy_file(source: Path, target: Path) -> None:
             except OSError as error:
                 if error.errno != errno.ENXIO:
                     raise
-                break  # only a hole is left
+                break  # the rest of the file is a hole
             os.lseek(copy.fileno(), at, os.SEEK_SET)
             while at < end and (count := os.sendfile(copy.fileno(), original.fileno(), at, end - at)):
                 at += count
@@ -102,7 +102,7 @@ def copy_file(source: Path, target: Path) -> None:
 
 @contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
-    """Provides a folder that is deleted afterwards, even if the process is told to end meanwhile."""
+    """Provides a folder that is deleted afterwards, even if a signal asks the process to end meanwhile."""
     with private_files.claimed(None, prefix) as folder:
         _live.append(folder)
         changed = [number for number in _ENDING if _takes(number)]
@@ -115,7 +115,7 @@ def temporary_folder(prefix: str) -> Iterator[Path]:
 
 
 def _takes(number: signal.Signals) -> bool:
-    """Handles the signal unless another handler exists; only the main thread can."""
+    """Installs our handler for the signal unless another handler exists. Only the main thread can do so."""
     if signal.getsignal(number) is not signal.SIG_DFL:
         return False
     try:

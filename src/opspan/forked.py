@@ -1,8 +1,9 @@
-"""Reading in a process that was forked after polars had started its threads.
+"""Makes reading work in a process that was forked after polars had started its threads.
 
-A fork has one thread, and most of polars would wait forever for the others. In such a process, functions that are
-marked `elsewhere` run in a process that is started for them: arguments go there, and results come back. The marks are
-at the functions that users call first, so that little is transferred. In other processes a mark costs a comparison.
+A forked process has only one thread, and most of polars would wait forever for the missing threads. In such a process,
+functions that are decorated with `elsewhere` run in a new process, which gets the arguments and returns the results.
+The functions that users call first are decorated, so that little is transferred. In other processes the decorator costs
+one comparison.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from opspan.errors import OpspanError
 F = TypeVar("F", bound="Callable[..., Any]")
 C = TypeVar("C", bound=type)
 
-_PATIENCE_S = 1.0  # until new threads have names
-carried: dict[str, tuple[Callable[..., Any], Any]] = {}  # calls to repeat in another process first, such as formulas
-_has_started = False  # whether polars had started its threads, in this process or the one that it was forked from
+_PATIENCE_S = 1.0  # the time to wait until new threads have names
+# Calls that the other process repeats before a job, such as formulas.
+carried: dict[str, tuple[Callable[..., Any], Any]] = {}
+_has_started = False  # whether polars had started its threads, here or in the parent process
 _is_cut_off = False
 _answers = False
-_was_before_us = "polars" in sys.modules  # then a fork may also have come before this module
+_was_before_us = "polars" in sys.modules  # then this process may have been forked before this module was loaded
 
 
 def is_cut_off() -> bool:
@@ -36,12 +38,13 @@ def is_cut_off() -> bool:
 
 
 def answers() -> bool:
-    """Returns whether this process was started to read for another one, which cannot."""
+    """Returns whether this process was started to read for a process that cannot use polars."""
     return _answers
 
 
 def elsewhere(function: F) -> F:
-    """Runs the function in another process if polars cannot be used here. It must be at the top level of its module."""
+    """Runs the function in another process if polars cannot be used here. The function must be at the top level of its
+    module."""
 
     @wraps(function)
     def run(*arguments: Any, **named: Any) -> Any:
@@ -51,7 +54,7 @@ def elsewhere(function: F) -> F:
 
 
 def methods_elsewhere(kind: C) -> C:
-    """Marks the public methods and properties of a class, but not its class methods."""
+    """Decorates the public methods and properties of a class with `elsewhere`, but not its class methods."""
     for name, member in list(vars(kind).items()):
         if name.startswith("_") and name not in ("__repr__", "_repr_html_"):
             continue
@@ -63,12 +66,13 @@ def methods_elsewhere(kind: C) -> C:
 
 
 def method_elsewhere(function: F) -> F:
-    """Marks one method of a class."""
+    """Decorates one method of a class with `elsewhere`."""
     return cast("F", _method(function.__name__, function))
 
 
 def ask(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-    """Calls the function in a new process. Returns or raises what the function does, and repeats its warnings."""
+    """Calls the function in a new process. Returns the function's result or raises its error, and repeats its
+    warnings."""
     from opspan.workers import Worker
 
     try:
@@ -96,13 +100,13 @@ def ask(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
 
 
 def refuse(what: str) -> None:
-    """Raises an error where polars would wait forever."""
+    """Raises an error if polars would wait forever."""
     if is_cut_off():
         raise _impossible(f"{what} has no way around that")
 
 
 def _answer(job: bytes) -> bytes:
-    """Runs a job in the other process."""
+    """Runs a job in the new process."""
     global _answers
     _answers = True
     result, error = None, None
@@ -157,7 +161,7 @@ def _call(of: Any, name: str, *arguments: Any, **named: Any) -> Any:
 
 @cache
 def _has_threads() -> bool:
-    """Returns whether polars' threads run in this process. Asking polars for their number starts them if necessary."""
+    """Returns whether polars' threads run in this process. thread_pool_size() starts them if necessary."""
     import polars as pl
 
     pl.thread_pool_size()
@@ -170,16 +174,16 @@ def _has_threads() -> bool:
 
 
 def _threads_run() -> bool:
-    """Returns whether such threads exist, by their names; True if these cannot be read."""
+    """Returns whether threads with polars' names exist; True if the names cannot be read."""
     name = f"{os.environ.get('POLARS_THREAD_NAME', 'polars')}-"
     try:
-        tasks = os.listdir("/proc/self/task")  # noqa: PTH208  # it runs before every fork: this is the quickest
+        tasks = os.listdir("/proc/self/task")  # noqa: PTH208  # the quickest way; it runs before every fork
     except OSError:
         return True
     for task in tasks:
         with suppress(OSError), open(f"/proc/self/task/{task}/comm") as comm:  # noqa: PTH123
             before, is_named, number = comm.read().rstrip().partition(name)
-            # polars also has other threads, which a fork can do without
+            # polars also has threads without a number, which a forked process does not need
             if is_named and not before and number.isdigit():
                 return True
     return False

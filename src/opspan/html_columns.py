@@ -1,7 +1,7 @@
-"""Columns of text as an HTML table for a notebook; text_columns.py makes the same for a terminal.
+"""Makes an HTML table of columns of text for a notebook. text_columns.py makes a table for a terminal.
 
-It uses no colour, script or style sheet, so it looks like the notebook's other tables, in dark mode as well. Texts may
-come from a trace, so all are escaped, and cut to a useful length.
+The table has no colours, scripts or style sheets, so it looks like the notebook's other tables, also in dark mode.
+Texts may come from a trace, so they are escaped, and cut to a readable length.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from opspan.text_columns import TextColumn, cut
 if TYPE_CHECKING:
     from xml.etree import ElementTree
 
-ROWS = 10  # as many as polars shows
-LONGEST_NAME = 60  # characters; the full name is shown when the mouse is over it
+ROWS = 10  # polars also shows this many rows
+LONGEST_NAME = 60  # characters; a tooltip shows the full name
 LONGEST_SENTENCE = 500
 LONGEST_WHOLE = 1_000
-# Dollars in a name are not formulas: MathJax skips these classes.
+# MathJax skips these classes, so that dollar signs in a name do not become formulas.
 _CLASSES = "tex2jax_ignore mathjax_ignore"
 _ALIGN = {"<": "text-align: left", ">": "text-align: right"}
 
 
 def table(columns: Sequence[TextColumn], above: str, below: Iterable[str] = (), longest: int = LONGEST_NAME) -> str:
-    """Returns the columns between sentences. Texts (which a terminal may cut) are left-aligned, numbers right; a cell
-    is cut to `longest` characters."""
-    from xml.etree import ElementTree  # only a notebook needs it
+    """Returns a table with sentences above and below. Columns of texts (which a terminal may cut) are left-aligned,
+    columns of numbers right-aligned. A cell is cut to `longest` characters."""
+    from xml.etree import ElementTree  # imported here, because only a notebook needs it
 
     frame = ElementTree.Element("div", {"class": _CLASSES, "style": "overflow-x: auto"})
     _sentence(frame, above)
@@ -39,19 +39,19 @@ def table(columns: Sequence[TextColumn], above: str, below: Iterable[str] = (), 
                 _cell(head, "th", column.title, column, longest)
         body = ElementTree.SubElement(grid, "tbody")
         for cells in zip(*(column.cells for column in columns), strict=True):
-            if not any(cells):  # the line below a stack
+            if not any(cells):  # the empty line after a stack
                 continue
             row = ElementTree.SubElement(body, "tr")
             for cell, column in zip(cells, columns, strict=True):
                 _cell(row, "td", cell, column, longest)
     for text in below:
         _sentence(frame, text)
-    # Written as XML with explicit end tags, which is also valid HTML and escaped more strictly.
+    # XML with explicit end tags is also valid HTML, and ElementTree escapes all texts.
     return ElementTree.tostring(frame, encoding="unicode", short_empty_elements=False)
 
 
 def more(count: int, how: str) -> list[str]:
-    """Returns a sentence about rows that are not shown, if there are any."""
+    """Returns a list with a sentence about the rows that are not shown, or an empty list if all are shown."""
     return [f"{count - ROWS:,} more: {how}"] if count > ROWS else []
 
 
@@ -60,7 +60,8 @@ def sentence(text: str) -> str:
 
 
 def or_why_not(make: Callable[[], str], what: str, say: Callable[[str], str] = sentence) -> str:
-    """Returns the result of `make`, or a sentence about its error, for which IPython would print a traceback."""
+    """Returns the result of `make`. If it raises an error, returns a sentence about the error, so that IPython prints
+    no traceback."""
     try:
         return make()
     except Exception as error:  # noqa: BLE001  # the sentence reports any error

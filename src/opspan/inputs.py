@@ -1,4 +1,4 @@
-"""The values of ops' arguments other than tensors, as texts: in opspan's form, and in torch.profiler's.
+"""Converts the values of ops' arguments that are not tensors between opspan's text and torch.profiler's text.
 
     opspan's        [null, [4, 4], 0.1, false, "inf", "1.0+2.0j"]                 JSON, an entry for each argument
     torch.profiler  ["", "[4, 4]", "0.10000000000000001", "False", "inf", ...]   texts; empty if unknown
@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-# Texts of torch.profiler that are not numbers, and their values.
+# Values of the texts in torch.profiler's form that are not numbers.
 _WORDS = {"": None, "True": True, "False": False}
 
 
@@ -28,7 +28,7 @@ def values_of(text: str | None) -> list[Any]:
 
 
 def from_torch(text: str) -> str | None:
-    """Converts torch.profiler's text to opspan's. None if it is not a list, or no argument is known."""
+    """Converts torch.profiler's text to opspan's. Returns None if it is not a list, or no argument has a value."""
     try:
         entries = json.loads(text)
     except (ValueError, RecursionError):
@@ -60,7 +60,7 @@ def _read(value: Any) -> Any:
 
 
 def _written(value: Any) -> Any:
-    """Returns the value with texts for numbers that JSON does not have."""
+    """Returns the value, in which numbers that JSON does not have are replaced by texts."""
     if isinstance(value, list):
         return [_written(item) for item in value]
     if isinstance(value, complex):

@@ -1,4 +1,5 @@
-"""torch.profiler.itt's names: ranges and marks that go to ITT only. `opspan.annotate` reaches every sink."""
+"""Has the names of torch.profiler.itt. Their ranges and marks go only to ITT, while `opspan.annotate` reaches every
+sink."""
 
 from __future__ import annotations
 
@@ -12,7 +13,8 @@ _itt = Namespace(sink_list.ITT.bit)
 
 
 def is_available() -> bool:
-    """Whether this process has an ITT to send to: torch's, or that of the package ittapi. A tool need not listen now.
+    """Whether this process can send to ITT, with torch or with the package ittapi. It says nothing about whether a tool
+    is listening.
 
     In compiled code it is always False.
     """
@@ -39,10 +41,10 @@ def range_pop() -> int:
 
 
 def mark(msg: str) -> None:
-    """Marks a moment; it has no end."""
+    """Marks a point in time."""
     _itt.mark(msg)
 
 
 def range(msg: str, *args: object, **kwargs: object) -> Range:  # noqa: A001  # torch's name
-    """Returns a range around a `with` block or a function. Further arguments are put into `msg` by `str.format`."""
+    """Returns a range to use with `with` or as a decorator. `msg.format` gets the further arguments."""
     return _itt.range(msg, *args, **kwargs)

@@ -1,5 +1,6 @@
-"""Writes JSON in columns: an expression gives the JSON text of a value for every row at once. Texts with any content
-are escaped. native.json_items writes objects, a row each.
+"""Converts columns of values to columns of JSON texts. Each function returns a polars expression or a Series that
+converts all rows at once, and escapes characters where JSON requires it. native.json_items writes one JSON object for
+each row of a frame.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-# Characters that JSON must escape, and three more. The last two are line ends to JavaScript.
+# Characters that JSON must escape, and three more. The last two end a line in JavaScript.
 _ESCAPED = [*(chr(number) for number in range(0x20)), '"', "\\", "\x7f", "\u2028", "\u2029"]
 _ESCAPES = [json.dumps(char)[1:-1] if char != "\x7f" else "\\u007f" for char in _ESCAPED]
 
@@ -37,7 +38,7 @@ def written(values: pl.Series, form: Callable[[pl.Expr], pl.Expr]) -> pl.Series:
 
 def hexes(raw: npt.NDArray[np.uint8], counts: npt.NDArray[Any] | int) -> pl.Series:
     """Returns the first `counts` bytes of each row as a JSON string of hex digits."""
-    import numpy as np  # imported late: code that has bytes in an array has imported it
+    import numpy as np  # imported here, because callers that have bytes in an array have imported it anyway
 
     width = raw.shape[1]
     if not len(raw) or not width:

@@ -1,12 +1,13 @@
-"""The text of a range label: its fields, its sizes, and the kind of range. docs/labels.md has the grammar.
+"""Parses the text of a range label into its fields, its sizes and the kind of the range. docs/labels.md has the
+grammar.
 
     aten::linear, seq = 3, op_id = 1, sizes = [[2, 4], [3, 4], [3]], input_op_ids = [(0,-1), (0,-1), (0,-1)]
     AddmmBackward0, seq = 4, op_id = 39, fwd_tid = 812, sizes = [[2, 3]]
 
-The same grammar reads torch's labels of every age and opspan's own. There are three implementations: native code that
-writes labels (native/sinks/text.cpp), native code that reads columns of them (native/columns/grammar.cpp), and one for
-tests, which hold all three to one file of examples. Readers know which fields a form of label carries beside its text
-(payload, metadata); analyses know the meaning across ranges.
+The grammar covers opspan's labels and the labels of all releases of torch. There are three implementations: native code
+that writes labels (native/sinks/text.cpp), native code that reads columns of labels (native/columns/grammar.cpp), and
+one for tests, which check all three with one file of examples. Readers know which fields come with a label but are not
+in its text (payload, metadata). Analyses know what fields mean across ranges.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import polars as pl
 
-PYROSCOPE_RUN = "pyroscope run_id="  # begins a mark with the label of this run on a Pyroscope server
+PYROSCOPE_RUN = "pyroscope run_id="  # the begin of a mark that has the label of this run on a Pyroscope server
 
 
 class Kind(enum.IntEnum):
@@ -65,18 +66,19 @@ def parse_sizes(text: str) -> list[list[int] | list[list[int]]]:
 _ENGINE = "autograd::engine::evaluate_function"
 # AccumulateGrad, CopySlices, ...; torch 0.4 wrote the second pattern.
 _NODES = ("torch::autograd::", "N5torch8autograd")
-# Names of generated nodes end in a digit. Those of old torch and of a custom Function do not: a seq tells them apart
-# from a user's range "MyBackward".
+# Names of generated nodes end with a digit. Names of nodes of old torch and of a custom Function have no digit, but
+# such nodes have a seq, unlike a user's range "MyBackward".
 _NODE = "[^ ]+Backward[0-9]+"
 _NODE_WITH_SEQ = "[^ ]+Backward"
 # torch itself records `detach` or `detach_` inside aten::detach, without a namespace.
 _OP = "[a-z_][a-z0-9_]*::[A-Za-z0-9_.]+|detach_?"
 _STEP = "ProfilerStep#[0-9]+"
-END_OF_STEP = "end of ProfilerStep#"  # with a number: the mark of a step's end in a session without a schedule
+# Followed by a number, this marks the end of a step in a session without a schedule.
+END_OF_STEP = "end of ProfilerStep#"
 
 
 def kind_of(name: str, seq: int | None, class_name: str | None = None) -> Kind:
-    """Returns the most likely kind of a range from its label. Forms that carry the kind itself do not need this."""
+    """Returns the most likely kind of a range by its label. It is not needed if the file has the kind."""
     if class_name is not None:
         return Kind.MODULE
     if name.startswith(_ENGINE):
@@ -122,8 +124,9 @@ def kind_expr(name: pl.Expr, seq: pl.Expr, class_name: pl.Expr) -> pl.Expr:
 
 
 def parse_column(texts: pl.Series) -> pl.DataFrame:
-    """Splits labels into fields: a row for each text, in order, with a column for each field. Names, classes and sizes
-    are Categoricals. `kind` is a number; `text` is null if it is only the name. A null text gives a row of nulls."""
+    """Splits labels into fields. Returns a row for each text, in order, with a column for each field. Names, classes
+    and sizes are Categoricals. `kind` is a number. `text` is null if it equals the name. A null text gives a row of
+    nulls."""
     import polars as pl
 
     from opspan import native

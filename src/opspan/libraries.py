@@ -1,10 +1,11 @@
-"""Finds files that were built beside the package (opspan's shared libraries and the program of its page), and checks
-that a library is complete. `native`, emit's `sinks` and views.page open them.
+"""Finds files that were built with the package (the shared libraries and the JavaScript of the page), and checks that a
+library is complete. `native`, emit's `sinks` and views.page open these files.
 
-A library is checked before it is opened, because the loader maps the size that the file's head promises, and a program
-that touches the missing part of a truncated file is killed by SIGBUS, without an error in Python.
+A library is checked before it is opened, because the loader maps the size that the file's header states. If the file is
+truncated, a program that accesses the missing part is killed by SIGBUS, without an error in Python.
 
-A file system may be mounted so that nothing in it runs (noexec), as homes and /tmp often are. Then a copy is loaded.
+A file system, often that of home folders or /tmp, may be mounted so that its programs cannot run (noexec). Then a copy
+of the library is loaded.
 """
 
 from __future__ import annotations
@@ -42,9 +43,10 @@ PAGE = (
     "tensorboard.js",
     "tensorboard.css",
     "LICENSES.txt",
-)  # of src/page, if it could be built
+)  # the files built from src/page, if it could be built
 
-_HEAD = struct.Struct("<40xQ6xHHHH")  # of a 64-bit ELF: the offset of the sections, then sizes and counts
+# The header of a 64-bit ELF file: the offset of the sections, then sizes and counts.
+_HEAD = struct.Struct("<40xQ6xHHHH")
 _PHDR = struct.Struct("<I4xQ16xQ")  # type, offset in the file, and (after two addresses) bytes in the file
 _ELF = b"\x7fELF"
 _ELF64 = _ELF + b"\x02\x01"
@@ -60,15 +62,16 @@ _MACHINES = {
     258: "LoongArch",
 }
 _LOAD = 1
-_ENOUGH = 4096  # bytes: the head, and the table of segments behind it
+_ENOUGH = 4096  # bytes that contain the header and the table of segments
 
 
 def folder() -> Path:
-    """Returns the installed package's `lib`, or OPSPAN_LIB_DIR, for native parts that were built by hand."""
+    """Returns the folder `lib` of the installed package, or OPSPAN_LIB_DIR, for native parts that were built by
+    hand."""
     chosen = os.environ.get("OPSPAN_LIB_DIR")
     if chosen:
         return Path(chosen)
-    # __path__ rather than __file__: an editable install spreads the package over the sources and the build's files.
+    # Uses __path__, because an editable install has the package in two folders, the sources and the build's files.
     for root in opspan.__path__:
         if (Path(root) / "lib" / SINKS).is_file():
             return Path(root) / "lib"
@@ -92,20 +95,21 @@ def observer_sources() -> Path:
 
 
 def page(name: str) -> Path:
-    """Returns a file of PAGE: as installed or, if it is missing, as `opspan doctor --fix` built it later."""
+    """Returns the path of a file of PAGE as installed. If it is missing, returns the file that `opspan doctor --fix`
+    built later."""
     installed = folder() / "page" / name
     if installed.is_file() or not page_sources().is_dir():
         return installed
     try:
         later = page_built_later()
         private_files.check_folder(later)
-    except OSError:  # it is missing, or somebody else could have written it
+    except OSError:  # the file is missing, or somebody else could have written it
         return installed
     return later / name
 
 
 def page_sources() -> Path:
-    """Returns the folder that replaces a page that could not be built: its sources, and why.txt."""
+    """Returns the folder that exists if the page could not be built. It has the sources of the page and why.txt."""
     return folder() / "page" / "unbuilt"
 
 
@@ -113,16 +117,17 @@ def page_built_later() -> Path:
     """Returns the folder of the cache for the page of these sources. Raises OSError if this user has no cache."""
     digest = hashlib.sha256()
     for path in sorted(page_sources().rglob("*")):
-        # Bytecode of build.py that pip compiles differs from Python to Python.
+        # pip compiles build.py to bytecode, which differs between versions of Python.
         if path.is_file() and path.name != "why.txt" and path.suffix != ".pyc":
             digest.update(path.name.encode() + path.read_bytes())
     return private_files.cache_folder() / f"page-{digest.hexdigest()[:16]}"
 
 
 def check_whole(path: Path) -> None:
-    """Raises an OSError if the file ends before what its head promises, or is for another processor.
+    """Raises an OSError if the file is shorter than its header states, or if it is for another processor.
 
-    The loader says of the latter that there is no such file. A file that is not ELF is left to the loader.
+    For another processor, the loader would say that there is no such file. A file that is not ELF is not checked,
+    because the loader reports it.
     """
     with path.open("rb") as file:
         head = file.read(_ENOUGH)
@@ -159,7 +164,7 @@ def _own_machine() -> str | None:
 
 
 def check_for_others(path: Path) -> None:
-    """Raises OSError if a program that loads this library would fail, or be killed by it."""
+    """Raises OSError if loading this library would fail in another program, or would get the program killed."""
     check_whole(path)
     with path.open("rb") as file:
         if not may_run(file.fileno()):
@@ -178,11 +183,11 @@ def may_run(descriptor: int) -> bool:
 
 
 def load(path: Path, descriptor: int | None = None) -> ctypes.CDLL:
-    """Returns the open library. `descriptor`: of a checked file, which is loaded even if its name now belongs to
-    another. It must stay open: the loader knows the library by that path, and would mistake another file of that path
-    for it.
+    """Returns the loaded library. `descriptor`: the open descriptor of a checked file, which is loaded even if another
+    file has its path now. The descriptor must stay open, because the loader identifies the library by the descriptor's
+    path, and would mistake a later file with that path for this library.
 
-    If its file system lets nothing run, a copy is loaded: from memory, else from a temporary folder.
+    If the file system is mounted noexec, a copy is loaded from memory, else from a temporary folder.
     """
     opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if descriptor is None else descriptor
     try:
@@ -201,7 +206,7 @@ def load(path: Path, descriptor: int | None = None) -> ctypes.CDLL:
 
 def _load_copy(name: str, content: bytes) -> ctypes.CDLL:
     try:
-        memory = os.memfd_create(name, os.MFD_CLOEXEC)  # it stays open, see `load`
+        memory = os.memfd_create(name, os.MFD_CLOEXEC)  # the descriptor stays open, see `load`
         try:
             with open(memory, "wb", closefd=False) as file:  # the descriptor stays open
                 file.write(content)

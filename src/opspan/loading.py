@@ -1,10 +1,10 @@
-"""Loads files as the objects that users work with.
+"""Loads files into the objects that users work with.
 
-    load(path, ...)   -> Trace: columns, from any source, recognised by content; several files are the ranks of one run
-    load_nsys(path)   -> EventList: torch's kind of list, for a file of one vendor; likewise for the others
+    load(path, ...)   -> Trace, from a file of any source, recognised by content; several files are the ranks of one run
+    load_nsys(path)   -> EventList, which is like torch's; each vendor has such a function
 
-`load_nsys(path)` is `load(path, source="nsys").events()`, and takes `strict` and `most_bytes` like `load`. These names
-are for people who come from torch, which has load_nvprof. A new source does not need such a name.
+`load_nsys(path)` is `load(path, source="nsys").events()`, and takes `strict` and `most_bytes` like `load`. These
+functions are for people who know torch's load_nvprof. A new source does not need such a function.
 """
 
 from __future__ import annotations
@@ -40,21 +40,21 @@ def load(
     cycle: int | None = None,
     most_bytes: int | None = None,
 ) -> Trace:
-    """Reads a trace of any source, which is recognised by its content. Several paths become the ranks of one run.
+    """Reads a trace of any source, which is recognised by the content. Several paths become the ranks of one run.
 
     Files that one process wrote one after the other are cycles of one rank (docs/ranks.md). A path may be an address,
     such as https:// or s3://, which is fetched (docs/remote.md).
 
     Args:
         paths: files or folders.
-        source: name of the reader, such as "nsys", where it should not be chosen by content.
+        source: name of the reader, such as "nsys", if it should not be chosen by content.
         strict: raise a StrictError if an issue is a warning or an error; otherwise `trace.issues` lists them.
         between: read only what overlaps this time, in nanoseconds since the trace began.
         step: read only what overlaps a step: the number of a ProfilerStep, the first and the last number, or a name or
-            pattern of the ranges that are steps, such as "epoch *". Without ranges ProfilerStep#N the numbers are those
-            of `trace.steps()`.
+            pattern of the ranges that are steps, such as "epoch *". If the trace has no ranges ProfilerStep#N, the
+            numbers are those of `trace.steps()`.
         cycle: read only this cycle of each rank, counted from 1.
-        most_bytes: the most that is fetched of an address, counted as it is stored there; 16 GiB if not given.
+        most_bytes: the most bytes to fetch from an address, before unpacking; 16 GiB if not given.
 
     Raises:
         ReadError: a file is missing, is not a trace, or needs more memory than there is.
@@ -92,7 +92,8 @@ def load_nsys(path: str | os.PathLike[str], *, strict: bool = False, most_bytes:
 
 @forked.elsewhere
 def load_nvprof(path: str | os.PathLike[str], *, strict: bool = False, most_bytes: int | None = None) -> EventList:
-    """Returns the events of an nvprof database, or of anything that load_nsys reads: scripts use it for both."""
+    """Returns the events of an nvprof database, or of anything that load_nsys reads, because scripts use it for
+    both."""
     from opspan.readers import sniffed
     from opspan.remote import local
 
@@ -104,10 +105,10 @@ def load_nvprof(path: str | os.PathLike[str], *, strict: bool = False, most_byte
 
 @forked.elsewhere
 def load_kineto(path: str | os.PathLike[str], *, strict: bool = False, most_bytes: int | None = None) -> EventList:
-    """Returns the events of a trace that torch.profiler exported (*.pt.trace.json, or the same compressed), as
+    """Returns the events of a trace that torch.profiler exported (*.pt.trace.json, compressed or not), as
     torch.profiler lists them.
 
-    `opspan.load(path).events()` has only the ops, without merging any, as with every other source.
+    `opspan.load(path).events()` has only the ops, and merges none of them, as for every other source.
     """
     from opspan.events import profiler_events_of
 
@@ -137,7 +138,7 @@ def load_vtune_report(path: str | os.PathLike[str], *, most_bytes: int | None = 
     """Returns what `vtune -report` printed, as a frame: CSV of any delimiter, or text.
 
     A summary becomes a long frame (section, name, metric, value, text). Sums by name are not events:
-    `Trace.with_metrics` puts them beside those of the trace.
+    `Trace.with_metrics` adds these sums to a trace.
     """
     from opspan.readers.vtune.reports import read_report
     from opspan.remote import local
@@ -147,13 +148,13 @@ def load_vtune_report(path: str | os.PathLike[str], *, most_bytes: int | None = 
 
 
 def parse_nvprof_trace(path: str | os.PathLike[str], *, most_bytes: int | None = None) -> list[FunctionEvent]:
-    """Returns the events of load_nvprof as a plain list."""
+    """Returns the events of `load_nvprof` as a plain list."""
     return list(load_nvprof(path, most_bytes=most_bytes))
 
 
 @forked.elsewhere
 def load_recording(file: Path) -> Trace:
-    """Returns the recording of a process that began with this capture, with its forks and devices, and nothing else."""
+    """Returns only the recording of the process that began with this capture, with its forked processes and devices."""
     from opspan.readers.capture import read_recording
     from opspan.tables import side_by_side
     from opspan.trace import Trace
@@ -169,9 +170,9 @@ def read_all(
     cycle: int | None = None,
     unnamed: Collection[File] = (),
 ) -> tuple[Tables, pl.DataFrame | None]:
-    """Returns the traces side by side, and their steps as far as the window needed them. `reduce` reduces each trace to
-    the needed part; `cycle` picks one of the cycles of each process. `unnamed` are files that came from a folder: if
-    one cannot be read, that is an issue as long as another file can."""
+    """Returns the joined traces, and their steps if the window needed them. `reduce` returns the needed part of a
+    trace. `cycle` selects one cycle of each process. `unnamed` are files that came from a folder. If one of them cannot
+    be read, that is only an issue, unless no file can be read."""
     from opspan.analysis import side_by_side
 
     parts, iterations = [], []
@@ -189,7 +190,7 @@ def read_all(
             failed.append(error)
             continue
         parts.append(tables if reduce is None else reduce(tables))
-        del tables  # frees a large trace; only the part that `reduce` returned is held
+        del tables  # frees a large trace; only the part that `reduce` returned stays in memory
         if steps is not None:
             iterations.append(steps)
     for file, no_step in without:
@@ -213,7 +214,7 @@ def read_all(
 
 
 def _has_other_cycle(trace: Tables, others: Sequence[Tables]) -> bool:
-    """Returns whether another trace is of the same process; a missing step may then be in that trace."""
+    """Returns whether one of the other traces is of the same process, so that a missing step may be in it."""
     from opspan.tables.ranks import have_other_cycles
     from opspan.tables.tables import recorded_of
 
@@ -238,7 +239,7 @@ def _with_failed(trace: Tables, failed: Sequence[ReadError]) -> Tables:
 
 
 def read(file: File, source: str | None, window: Window | None) -> PartAndSteps:
-    """Returns one trace, and its steps as far as the window needed them."""
+    """Returns one trace, and its steps if the window needed them."""
     from opspan.remote import local
 
     with local(file) as copy:
@@ -247,7 +248,7 @@ def read(file: File, source: str | None, window: Window | None) -> PartAndSteps:
 
 
 def _read(path: Path, source: str | None, window: Window | None) -> PartAndSteps:
-    """Reads a trace with its recordings of devices, which lie in files beside a capture."""
+    """Reads a trace. For a capture, also reads its recordings of devices, which are files in the same folder."""
     from opspan.readers import read_file
 
     devices = capture_files.device_files(path) if source in (None, "capture") else []

@@ -1,8 +1,9 @@
-"""Native functions over whole columns: libopspan_columns.so, by native/columns/interface.h. Each function is one call.
+"""Calls the functions of libopspan_columns.so (native/columns/interface.h), which process whole columns. Each function
+here makes one native call.
 
-Frames are passed by the Arrow C data interface: native code reads an argument in place, and the resulting frame owns
-the result. Python's lock is released meanwhile, so calls may run side by side. docs/analysis.md explains the columns. A
-missing column, or a column of another type, is an error.
+Frames are passed by the Arrow C data interface. Native code reads an argument without copying it, and the resulting
+frame owns the result. Python's lock is released during a call, so calls may run in parallel. docs/analysis.md explains
+the columns. A missing column, or a column of another type, is an error.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from opspan.errors import OpspanError
 ABI: Final = 16
 _ERROR_BYTES: Final = 512
 
-# The longest mangled name that is demangled: the demangler uses the stack for each letter, and a hundred letters may
-# stand for more text than fits into memory.
+# The longest mangled name that is demangled. Longer names could overflow the stack, which the demangler uses for each
+# letter. A hundred letters may encode more text than fits into memory.
 _LONGEST_MANGLED: Final = 16 << 10
-NO_KIND: Final = 16  # the kind of a piece of `cut` without a kind: greater than all kinds
+NO_KIND: Final = 16  # the kind that `cut` gives to a piece without a kind; it is greater than all kinds
 _SPARE_BYTES: Final = 1024
 _MOST_GROWTH: Final = 16
 
@@ -98,7 +99,7 @@ _pointer_of.argtypes = (ctypes.py_object, ctypes.c_char_p)
 
 
 class _Result:
-    """A frame that native code made. `close` frees the columns that polars has not taken."""
+    """A frame that native code made. `close` frees the columns that were not passed on to polars."""
 
     def __init__(self) -> None:
         self.schema = _Schema()
@@ -111,7 +112,8 @@ class _Result:
         )
 
     def columns(self) -> list[pl.Series]:
-        """Returns the columns one by one: in one frame all of them would live as long as the last."""
+        """Returns separate columns, because the columns of one frame would all stay in memory as long as any of them is
+        used."""
         count = self.schema.n_children
         schemas = ctypes.cast(self.schema.children, ctypes.POINTER(ctypes.POINTER(_Schema)))
         arrays = ctypes.cast(self.array.children, ctypes.POINTER(ctypes.POINTER(_Array)))
@@ -120,7 +122,7 @@ class _Result:
             column = _Result()
             for part, child in ((column.schema, schemas[number]), (column.array, arrays[number])):
                 ctypes.memmove(ctypes.byref(part), child, ctypes.sizeof(part))
-                child.contents.release = type(part.release)()  # because it was moved
+                child.contents.release = type(part.release)()  # the column was moved, so the frame must not free it
             name = (column.schema.name or b"").decode()
             columns.append(pl.Series(name, column))
             column.close()
@@ -147,7 +149,7 @@ def _load() -> dict[str, Any]:
         functions = {name: getattr(library, f"opspan_columns_{name}") for name in _FRAMES}
         demangle = library.opspan_demangle
         items, next_items, end_items = (library[f"opspan_json_items{what}"] for what in ("", "_next", "_end"))
-    except (OSError, AttributeError) as error:  # not a library, or one without our functions
+    except (OSError, AttributeError) as error:  # the file is not a library, or lacks our functions
         raise OpspanError(
             f"cannot open {path} ({error}): without it only traces that opspan saved are read; reinstall opspan"
         ) from error
@@ -185,7 +187,7 @@ def _columns(name: str, first: pl.DataFrame, second: pl.DataFrame | None = None,
     """Calls a function of interface.h. Columns are found by name; a frame in several chunks is rechunked first."""
     forked.refuse("this analysis")
     function = _load()[name]
-    # The capsules own the streams: they live until the call is over.
+    # The capsules own the streams, so they must exist until the call ends.
     capsules = [frame.rechunk().__arrow_c_stream__() for frame in (first, second) if frame is not None]
     streams = [_pointer_of(capsule, _STREAM_NAME) for capsule in capsules]
     result = _Result()
@@ -208,74 +210,80 @@ def _columns(name: str, first: pl.DataFrame, second: pl.DataFrame | None = None,
 
 
 def nest(ranges: pl.DataFrame, end_ns: int) -> pl.DataFrame:
-    """Returns the parent, depth and own time of each range, and the ends if any differ from before. `end_ns`: the end
-    of the trace, where open ranges are closed."""
+    """Returns the parent, depth and self time of each range, and the ends of ranges if any end changed. `end_ns`: the
+    end of the trace, which becomes the end of open ranges."""
     return _call("nest", ranges, number=end_ns)
 
 
 def enclose(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Returns the parent and own time that torch.profiler would give each range."""
+    """Returns the parent and self time that torch.profiler would give each range."""
     return _call("enclose", ranges)
 
 
 def innermost(ranges: pl.DataFrame, points: pl.DataFrame) -> pl.Series:
-    """Returns for each point in time of a thread the row of the innermost range that is open there."""
+    """Returns, for each point in time on a thread, the row of the innermost range that is open at that time."""
     return _call("innermost", ranges, points)["range"]
 
 
 def cover(spans: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
-    """Returns the time that the spans of both frames cover together: stretches that do not touch, group by group, in
-    order. `row`: a row of the group, counted through both frames. The columns by0, by1, ... define groups, if
-    present."""
+    """Returns the union of the spans of both frames, as stretches that do not touch, in order, for one group after
+    another. The columns by0, by1, ... define groups, if present. `row` is a row of the group; rows of `others` are
+    counted after those of `spans`."""
     return _call("cover", spans, others)
 
 
 def covered(spans: pl.DataFrame, stretches: pl.DataFrame) -> pl.Series:
-    """Returns how much of each stretch the spans of its group cover together, in ns; null without a begin or an end."""
+    """Returns how many ns of each stretch are covered by the spans of its group; null if the stretch has no begin or
+    end."""
     return _call("covered", spans, stretches)["ns"]
 
 
 def within(points: pl.DataFrame, stretches: pl.DataFrame) -> pl.DataFrame:
-    """Returns pairs: a row of `points`, by `time_ns`, and the row of a stretch of its group that contains it."""
+    """Returns pairs of a row of `points` and a row of `stretches`, if the stretch is of the same group and contains
+    `time_ns` of the point."""
     return _call("within", points, stretches)
 
 
 def cut(stretches: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
-    """Cuts stretches of time on threads where a span of their thread begins or ends. Returns stretch, start_ns, end_ns,
-    `range`, the row of the innermost open span without a kind, and the highest open kind. Without an open kind, a piece
-    has the kind of its stretch, or NO_KIND; without a thread it has the range of its stretch."""
+    """Cuts stretches of time on threads at each begin and end of a span on the same thread. Returns the pieces:
+    stretch, start_ns, end_ns, `range` (the row of the innermost open span without a kind) and the highest kind of the
+    open spans. If no open span has a kind, the piece has the kind of its stretch, or NO_KIND. If the stretch has no
+    thread, the piece has the range of its stretch."""
     return _call("cut", stretches, spans)
 
 
 def match(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """Returns for each work the row of the call that launched it, and whether other calls might have."""
+    """Returns, for each row of work, the row of the call that launched it, and whether other calls may have launched
+    it."""
     return _call("match", calls, work)
 
 
 def nearest(parents: pl.DataFrame) -> pl.Series:
-    """Returns for each row its nearest marked ancestor, itself included. `parents`: parent and marked."""
+    """Returns, for each row, the row itself if it is marked, else its nearest marked ancestor. `parents` has the
+    columns parent and marked."""
     return _call("nearest", parents)["nearest"]
 
 
 def rollup(parents: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """Returns for each row the time of its own work, and of that with all rows below it."""
+    """Returns, for each row, the time of its work, and the time of the work of the row and all its descendants."""
     return _call("rollup", parents, work)
 
 
 def link(ranges: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
-    """Returns for each backward range the row of its forward op, and a number for the way it was matched."""
+    """Returns, for each backward range, the row of its forward op, and a number that says how the two were matched."""
     return _call("link", ranges, names)
 
 
 def labels(texts: pl.Series, threads: int) -> pl.DataFrame:
-    """Splits texts of labels into fields, a row each."""
+    """Splits labels into fields. Each label becomes a row."""
     return _call("labels", texts.alias("text").to_frame(), number=threads)
 
 
 def chrome_events(text: bytes | memoryview, args: pl.DataFrame, state: int, is_last: bool) -> pl.DataFrame:
-    """Returns the events in a piece of a Chrome trace, which begins in `state`; `args` lists the args to keep. The
-    memory of a memoryview must be writable."""
-    where = pl.DataFrame({"address": [_address(text)], "bytes": [len(text)]})  # a column of the text would be a copy
+    """Returns the events in a piece of a Chrome trace. `state` is the parser's state at the begin of the piece, and
+    `args` lists the args to read. A memoryview must be writable."""
+    # Passes the address, because a column would copy the text.
+    where = pl.DataFrame({"address": [_address(text)], "bytes": [len(text)]})
     return _call("events", where, args, 2 * state + is_last)
 
 
@@ -286,7 +294,7 @@ def _address(text: bytes | memoryview) -> int:
 
 
 def metadata(texts: pl.Series, threads: int) -> pl.DataFrame:
-    """Returns seq, op_id, forward_tid and sizes from metadata in any known form: native/columns/metadata.cpp."""
+    """Returns seq, op_id, forward_tid and sizes from metadata in any form that native/columns/metadata.cpp knows."""
     return _call("metadata", texts.alias("text").to_frame(), number=threads)
 
 
@@ -296,8 +304,9 @@ def json_objects(texts: pl.Series, threads: int) -> pl.Series:
 
 
 def json_items(rows: pl.DataFrame, before: int = 0) -> Iterator[memoryview]:
-    """Yields the bytes of items of a JSON list, an object a row (native/columns/json_items.cpp), in pieces. A piece is
-    valid until the next one. `before`: the number of items that the list already has; if any, a comma comes first."""
+    """Yields the bytes of items of a JSON list, in pieces. Each row becomes an object (native/columns/json_items.cpp).
+    A piece is valid until the next piece is requested. `before`: the number of items that were written before; if it is
+    not 0, the bytes begin with a comma."""
     library = _load()
     bytes_at, error = ctypes.c_void_p(), ctypes.create_string_buffer(_ERROR_BYTES)
     capsule = rows.rechunk().__arrow_c_stream__()
@@ -313,44 +322,47 @@ def json_items(rows: pl.DataFrame, before: int = 0) -> Iterator[memoryview]:
 
 
 def protobuf(rows: pl.DataFrame, number: int) -> memoryview:
-    """Returns messages, each a field with this number (native/columns/protobuf.cpp). Columns are named by numbers."""
+    """Returns a protobuf message for each row, as fields with this number (native/columns/protobuf.cpp). The names of
+    columns are numbers of fields."""
     return _call("protobuf", rows, number=number)["bytes"].to_numpy().data
 
 
 def timeline(slices: pl.DataFrame) -> pl.DataFrame:
-    """Returns begins and ends of slices in order of time: the row, its lane beside the track, and whether it ends."""
+    """Returns the begins and ends of slices in order of time. Each has the row, the lane (0 is the track, and slices
+    that do not nest in the track get other lanes), and whether it is an end."""
     return _call("timeline", slices)
 
 
 def places(shapes: pl.DataFrame, rows_of_lane: int) -> pl.DataFrame:
-    """Returns shapes (lane, start_ns from 0, length_ns) in drawing order: `shape`, the row; the place (rows_of_lane *
-    lane + row of the lane); its time; and `is_crowded`: whether it is on the last row of the lane, where shapes may
-    overlap."""
+    """Returns shapes (lane, start_ns from 0, length_ns) in drawing order. `shape` is the row in `shapes`, and the place
+    is rows_of_lane * lane + the row within the lane. `is_crowded` says whether the shape is on the last row of its
+    lane, where shapes may overlap. The times are returned too."""
     return _call("places", shapes, number=rows_of_lane)
 
 
 def blocks(shapes: pl.DataFrame, most: int) -> pl.DataFrame:
-    """Merges shapes of `places` into at most `most` blocks: first and longest shape, count, end, total length, and
-    under_ns, one value for all: shapes shorter than that are merged with their neighbours."""
+    """Merges shapes of `places` into at most `most` blocks. A block has its first and its longest shape, count, end and
+    total length. `under_ns` is equal for all blocks: shapes that are shorter were merged with their neighbours."""
     return _call("blocks", shapes, number=most)
 
 
 def latest(queries: pl.DataFrame, known: pl.DataFrame, *, strict: bool) -> pl.Series:
-    """Returns for each point in time (by, time_ns) the last row of `known` of the same `by` that is not after it
-    (`strict`: before it), or -1. `known` is in order of time for each `by`, and has no nulls."""
+    """Returns, for each point in time (by, time_ns), the last row of `known` with equal `by` that is not later
+    (`strict`: that is earlier), or -1. `known` is in order of time for each `by`, and has no nulls."""
     return _call("latest", queries, known, int(strict))["found"]
 
 
 def replay(work: pl.DataFrame, joins: pl.DataFrame, count: int) -> pl.DataFrame:
-    """Replays work: returns its begin and end, then for each join when its thread goes on and how much later that is
-    than the thread's clock: begun_ns, end_ns. The first `count` rows of `work` are work; the others are edges. Joins
-    run in the order of their column `in_order`, each after as much work as `work_between` has in the same place."""
+    """Replays work, and returns begun_ns and end_ns. For work these are its begin and end. After the work comes a row
+    for each join, with the time when its thread continues, and how much later this is than the thread's clock. The
+    first `count` rows of `work` are work, and the others are edges. Joins run in the order of their column `in_order`.
+    Before each join, as much work runs as `work_between` has at the same position."""
     return _call("replay", work, joins, count)
 
 
 def sqlite(columns: pl.DataFrame, table: pl.DataFrame, descriptor: int) -> list[pl.Series]:
-    """Returns columns of a table of an SQLite file from its pages (native/sqlite/table.h), or the reason why not. A
-    column of one row stands for all rows."""
+    """Returns columns of a table of an SQLite file, read from its pages (native/sqlite/table.h). If that is impossible,
+    returns the reason. A column with one row has this value in all rows."""
     return _columns("sqlite", columns, table, descriptor)
 
 

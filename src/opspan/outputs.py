@@ -1,6 +1,6 @@
-"""The outputs, a line each: `trace.export(path)` and `opspan export` choose one by the name of the file.
+"""Lists the outputs. `trace.export(path)` and `opspan export` choose an output by the name of the file.
 
-The module of an output's name in views/ writes it.
+The module in views/ with the name of an output writes it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ class Output(NamedTuple):
     name: str  # the module in views/
     suffixes: tuple[str, ...]
     writes: str  # a description for help and messages
-    is_folder: bool = False  # the output is a folder, and replaces only a saved trace
-    pattern: str = ""  # names that mean this output, whatever their suffix
-    shows: tuple[str, ...] = ()  # the tables whose rows it can show ("marks" and "ranges" apart); empty: all
+    is_folder: bool = False  # the output is a folder, which may replace nothing but a saved trace
+    pattern: str = ""  # names of files for this output, whatever their suffix
+    # The tables whose rows it can show ("marks" are listed separately from "ranges"); empty: all.
+    shows: tuple[str, ...] = ()
 
 
 _ON_A_TIMELINE = ("ranges", "marks", "calls", "functions", "work", "counters")
@@ -58,7 +59,7 @@ OUTPUTS = (
 
 
 def help_lines() -> str:
-    """Returns a line for each output: its suffixes and a description."""
+    """Returns a line for each output, with its suffixes and a description."""
     names = [" ".join([*output.suffixes, *filter(None, [output.pattern.replace("?*", "*")])]) for output in OUTPUTS]
     width = max(map(len, names))
     return "\n".join(f"  {name:{width}} {output.writes}" for name, output in zip(names, OUTPUTS, strict=True))

@@ -1,7 +1,7 @@
-"""Makes foreign text fit for people: nothing in it moves a terminal's cursor, and no line is endless.
+"""Makes text from other sources safe to show. Control characters cannot affect the terminal, and long lines are cut.
 
 Programs choose the names of ranges, tables, files and machines. Texts for people (errors, warnings, issues, tables, the
-output of verbs) go through here; data keeps names unchanged.
+output of commands) go through here. Data keeps the names unchanged.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ def printable(text: str) -> str:
 
 
 def as_utf8(text: str) -> str:
-    """Returns text that columns and JSON can hold. File names may hold any bytes, which Python reads as surrogates."""
+    """Returns text that columns and JSON can hold. Names of files may have bytes that are not UTF-8, which Python turns
+    into surrogates."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def printable_lines(text: str) -> str:
-    """Returns the text with each of its lines printable."""
+    """Returns the text with every line made printable."""
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
@@ -40,9 +41,9 @@ def plural(count: int, one: str, several: str | None = None) -> str:
 
 
 def shell_word(text: str) -> str:
-    """Returns the text as a word to paste into a shell, which shows and means exactly this text.
+    """Returns the text quoted as a word for a shell. The word is readable, and the shell reads exactly this text.
 
-    It is `'a b'`, as shlex writes it, or `$'a\\nb'` if a character is invisible, or would not survive in a line.
+    The word is `'a b'`, as shlex writes it, or `$'a\\nb'` if a character is invisible or would break the line.
     """
     if text.isprintable() and "  " not in text:
         return shlex.quote(text)
@@ -63,7 +64,7 @@ _OF_SHELLS = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
 def shell_path(path: str | os.PathLike[str]) -> str:
-    """Returns a path as a word to paste into a shell, which no command takes for an option."""
+    """Returns a path quoted as a word for a shell. No command will read the word as an option."""
     text = os.fspath(path)
     return shell_word(f"./{text}" if text.startswith("-") else text)
 
@@ -75,14 +76,16 @@ def python_text(path: str | os.PathLike[str]) -> str:
 
 
 def path_text(path: object) -> str:
-    """Returns a path for a sentence: unchanged, or as a shell word if it would be unreadable, or two lines."""
+    """Returns a path for use in a sentence. If it would be unreadable or would break the line, it is quoted as for a
+    shell."""
     text = str(path)
     return text if text.isprintable() and "  " not in text else shell_word(text)
 
 
 def replace_path(text: str, path: os.PathLike[str], shown: str, first: str) -> str:
-    """Returns the text with `shown` in place of a temporary path. A command of another program needs a file, so it gets
-    the file's name, after what to do first: "fetch the file, then `gunzip -k run.json.gz`"."""
+    """Returns the text with `shown` in place of a temporary path. A command of another program in the text needs a
+    local file, so it gets the file's name, and `first` is put before the command: "fetch the file, then `gunzip -k
+    run.json.gz`"."""
     typed = shell_path(path)
 
     def of_command(match: re.Match[str]) -> str:
@@ -99,20 +102,21 @@ def replace_path(text: str, path: os.PathLike[str], shown: str, first: str) -> s
 
 
 def shortened(text: str, most: int = LONGEST_NAME) -> str:
-    """Returns about `most` characters of the text, and the number of characters left out."""
-    if len(text) <= most + _SAYING_SO:  # the note would be as long; this also keeps a text that is already shortened
+    """Returns about `most` characters of the text, and a note with the number of characters left out."""
+    # The note would be as long as the rest; this also keeps a text that was already shortened.
+    if len(text) <= most + _SAYING_SO:
         return text
     return f"{text[:most]}... ({len(text) - most:,} characters more)"
 
 
 def listed(names: Sequence[object], most: int = MOST_NAMES, longest: int = LONGEST_NAME) -> str:
-    """Returns the first names, each shortened, and the number of the others."""
+    """Returns the first names, shortened, and the number of the other names."""
     first = ", ".join(shortened(str(name), longest) for name in names[:most])
     return f"{first} and {len(names) - most:,} more" if len(names) > most else first
 
 
 def listed_counts(counts: Mapping[str, int]) -> str:
-    """Returns `first 1,234, second 5`; if there are too many, those with the highest counts."""
+    """Returns `first 1,234, second 5`. If there are too many names, only those with the highest counts are listed."""
     names = list(counts) if len(counts) <= MOST_NAMES else sorted(counts, key=counts.__getitem__, reverse=True)
     first = ", ".join(f"{shortened(name)} {counts[name]:,}" for name in names[:MOST_NAMES])
     return f"{first} and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else first

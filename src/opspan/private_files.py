@@ -1,12 +1,14 @@
-"""Files and folders of this user alone: the cache, temporary folders, locks, and results until they are complete.
+"""Handles files and folders that only this user may change: the cache, temporary folders, locks, and unfinished
+results.
 
-Everything that opspan writes under names of its own goes through here, so that on a shared machine nobody can plant a
-link, a pipe or a library where opspan is about to write or to load. docs/security.md has the promises.
+If opspan itself chooses the name of a file, the file is written by this module, so that on a shared machine nobody can
+put a link, a pipe or a library where opspan is about to write or to load. docs/security.md has the promises.
 
 A temporary folder's name contains its process and cannot be guessed. The process holds a lock on the folder, and
 deletes the folder when it ends. The next use deletes folders of killed processes, if neither the process nor its lock
-exists: the number of a process in another container is not visible here, and a daemon may have closed its locks. Nobody
-else may look into such a folder, so files in it (a socket as well) may have any name.
+exists. The process alone would not be enough, because processes of other containers are not visible here. The lock
+alone would not be enough, because a daemon may have closed its locks. No other user may access such a folder, so files
+and sockets in it may have any name.
 """
 
 from __future__ import annotations
@@ -29,10 +31,10 @@ from typing import NamedTuple
 CACHE = "OPSPAN_CACHE_DIR"
 _UNFINISHED = ".opspan-unfinished-"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-# O_NONBLOCK, because opening a pipe that somebody put there would wait.
+# O_NONBLOCK, because opening a pipe that somebody put there would block.
 _AS_IT_IS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_MOST_LINKS = 40  # that follow each other: the kernel's limit
-# The errors of a file system without hard links, or without this one.
+_MOST_LINKS = 40  # the kernel's limit for a chain of links
+# Errors of a file system that cannot make hard links, or cannot make this one.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EINVAL, errno.EXDEV)
 
 
@@ -40,19 +42,20 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EINVA
 
 
 def cache_folder() -> Path:
-    """Returns the folder for results that took long. Raises OSError without a variable and a home."""
+    """Returns the folder of the cache. Raises OSError if neither a variable nor a home folder gives one."""
     chosen = os.environ.get(CACHE)
     if chosen:
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME")
     try:
         return (Path(base) if base else Path.home() / ".cache") / "opspan"
-    except RuntimeError:  # no HOME, and no entry for the user id: usual in containers
+    except RuntimeError:  # there is no HOME and no entry for the user id, as often in containers
         raise FileNotFoundError(errno.ENOENT, "this user has no home folder", "~/.cache/opspan") from None
 
 
 def kept_folder(path: Path, mode: int = 0o755) -> Path:
-    """Returns the folder without links in its path, made if missing. PermissionError: others could change its files."""
+    """Makes the folder if it is missing, and returns its path without links. Raises PermissionError if others could
+    change its files."""
     path = Path(os.path.realpath(path))
     missing = [folder for folder in path.parents if not folder.exists()]
     for folder in reversed(missing):
@@ -62,7 +65,8 @@ def kept_folder(path: Path, mode: int = 0o755) -> Path:
 
 
 def check_folder(path: Path) -> Path:
-    """Returns the folder without links in its path. PermissionError: others could change its contents or replace it."""
+    """Returns the folder's path without links. Raises PermissionError if others could change the contents or replace
+    the folder."""
     path = Path(os.path.realpath(path))
     wrong = _why_not_ours(path, path.stat())
     for folder in path.parents if wrong is None else ():
@@ -86,10 +90,10 @@ def opened(path: Path) -> int:
 
 
 def path_of(descriptor: int, path: Path) -> str:
-    """Returns a path that opens the descriptor's file, wherever it was moved. `path` is its old path, which is used
-    without /proc; raises OSError if that is another file by now."""
+    """Returns a path that opens the descriptor's file, even if it was moved. Without /proc this is `path`, the file's
+    old path. Raises OSError if another file has that path now."""
     name = f"/proc/self/fd/{descriptor}"
-    if os.path.exists(name):  # noqa: PTH110  # it is always a text
+    if os.path.exists(name):  # noqa: PTH110  # `name` is always a text
         return name
     if not os.path.samestat(os.fstat(descriptor), path.stat()):
         raise FileNotFoundError(errno.ENOENT, "another file has taken its name, and there is no /proc", str(path))
@@ -98,8 +102,10 @@ def path_of(descriptor: int, path: Path) -> str:
 
 @contextlib.contextmanager
 def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Holds a lock that only one process can have. The kernel releases it when the process ends, even if killed."""
-    descriptor = _plain_file(path, os.O_RDWR | os.O_CREAT)  # its owner does not matter: it has no contents
+    """Holds a lock that only one process can have. The kernel releases the lock when the process ends, even if it is
+    killed."""
+    # The file's owner does not matter, because it has no contents.
+    descriptor = _plain_file(path, os.O_RDWR | os.O_CREAT)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -125,7 +131,8 @@ def _plain_file(path: Path, flags: int) -> int:
 
 
 def _why_not_ours(path: Path, facts: os.stat_result, is_above: bool = False) -> str | None:
-    """Returns who else, besides this user and root, could change the file. `is_above`: a folder on the way to it."""
+    """Returns a text that says why users other than this one and root could change the file; None if they cannot.
+    `is_above`: the path is a folder on the way to the file."""
     owners = {0, os.geteuid()}
     if is_above and (unseen := _owner_of_the_unseen()) is not None:
         owners.add(unseen)
@@ -133,14 +140,14 @@ def _why_not_ours(path: Path, facts: os.stat_result, is_above: bool = False) -> 
         return f"{path} belongs to {_user(facts.st_uid)}"
     others = facts.st_mode & _OTHERS_WRITE
     if is_above and facts.st_mode & stat.S_ISVTX:
-        others = 0  # as in /tmp: nobody can delete files of other users there
+        others = 0  # as in /tmp, nobody can delete files of other users there
     elif others == stat.S_IWGRP and _is_alone(facts.st_uid, facts.st_gid):
         others = 0
     return f"{path} can be written by others (chmod go-w mends that)" if others else None
 
 
 def _owner_of_the_unseen() -> int | None:
-    """Returns the user that owns the machine's own files, as / and /home, in a container that does not see root."""
+    """Returns the user id that system folders such as / and /home have in a container that does not map root."""
     try:
         if any(int(line.split()[1]) == 0 for line in _lines("/proc/self/uid_map")):
             return None
@@ -154,7 +161,8 @@ def _lines(path: str) -> list[str]:
 
 
 def _is_alone(user: int, group: int) -> bool:
-    """Returns whether the group has only this user, as many systems create one for each. Such a group may write.
+    """Returns whether this user is the only member of the group, because many systems create a group for each user.
+    Such a group may have write permission.
 
     Root's group does not count, because its list does not name all its members.
     """
@@ -179,13 +187,15 @@ def _user(number: int) -> str:
 
 @contextlib.contextmanager
 def unfinished(target: Path, *, overwrite: bool) -> Iterator[Path]:
-    """Provides a path for a file or folder that becomes `target` at the end of the `with`; an exception leaves nothing.
+    """Provides a path for a file or folder that becomes `target` at the end of the `with`. After an exception it is
+    deleted.
 
-    It has the target's name, in a folder beside the target that only this process can use, together with further files
-    there, such as a database's journal. Raises FileExistsError if the target exists by then without `overwrite`.
+    The path has the target's name, in a new folder next to the target. Only this process uses the folder, which may get
+    further files, such as a database's journal. Raises FileExistsError if the target exists at the end and `overwrite`
+    is false.
 
-    Only files and folders are replaced, and the new one gets the mode of the old one. A link stays, and its target is
-    replaced. A FIFO or a device, such as /dev/null, is written to.
+    Only files and folders are replaced, and the new one gets the old one's mode. If the target is a link, the file that
+    it points to is replaced. If it is a FIFO or a device, such as /dev/null, the result is written into it.
     """
     is_sent = is_stream(target)
     real = _behind_links(target) if overwrite and not is_sent else target
@@ -203,7 +213,8 @@ def unfinished(target: Path, *, overwrite: bool) -> Iterator[Path]:
 
 
 def is_stream(path: Path) -> bool:
-    """Returns whether opspan writes into the path, a FIFO or a device. Raises OSError for a disk or a socket."""
+    """Returns whether the path is a FIFO or a device that results can be written into. Raises OSError for a disk or a
+    socket."""
     try:
         mode = os.stat(path).st_mode  # noqa: PTH116
     except OSError:
@@ -216,7 +227,7 @@ def is_stream(path: Path) -> bool:
 
 def _send(path: Path, target: Path) -> None:
     try:
-        # O_NONBLOCK: a FIFO that nobody reads gives an error, and does not block the program.
+        # O_NONBLOCK, so that a FIFO that nobody reads gives an error instead of blocking the program.
         descriptor = os.open(target, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
         if error.errno != errno.ENXIO:
@@ -228,8 +239,8 @@ def _send(path: Path, target: Path) -> None:
 
 
 def _behind_links(target: Path) -> Path:
-    """Returns the path itself, or the target of a link. Raises PermissionError if another user made the link, who could
-    choose which of this user's files is replaced."""
+    """Returns the path itself, or the target of a link. Raises PermissionError if another user made the link, because
+    that user could choose which file is replaced."""
     path = target
     for _ in range(_MOST_LINKS):
         if not path.is_symlink():
@@ -249,7 +260,7 @@ def _keep_mode(path: Path, target: Path) -> None:
     if stat.S_ISLNK(facts.st_mode):
         return
     if os.geteuid() == 0:
-        with contextlib.suppress(OSError):  # a file system without owners
+        with contextlib.suppress(OSError):  # some file systems have no owners
             os.chown(path, facts.st_uid, facts.st_gid)
     # A folder can be moved only if this user may write in it.
     path.chmod(facts.st_mode & 0o777 | (0o700 if path.is_dir() else 0))
@@ -260,7 +271,7 @@ def _bring_file(path: Path, target: Path, overwrite: bool) -> None:
         path.replace(target)
         return
     try:
-        os.link(path, target, follow_symlinks=False)  # unlike a rename, it fails if the target exists
+        os.link(path, target, follow_symlinks=False)  # unlike a rename, a link fails if the target exists
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
@@ -272,14 +283,14 @@ def _bring_file(path: Path, target: Path, overwrite: bool) -> None:
 def _bring_folder(path: Path, target: Path, overwrite: bool) -> None:
     for number in count():
         try:
-            path.rename(target)  # replaces nothing but an empty folder
+            path.rename(target)  # can replace only an empty folder
             return
         except OSError as error:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
                 raise
             if not overwrite:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
-        with contextlib.suppress(FileNotFoundError):  # another process, which writes the same, has moved it
+        with contextlib.suppress(FileNotFoundError):  # another process that writes the same target has moved it
             target.rename(path.with_name(f"replaced-{number}"))
 
 
@@ -288,15 +299,16 @@ def _bring_folder(path: Path, target: Path, overwrite: bool) -> None:
 
 class _Claim(NamedTuple):
     path: Path
-    lock: int  # descriptor
-    owner: int  # process
+    lock: int  # descriptor of the folder, on which the process holds a lock
+    owner: int  # pid of the process
 
     def release(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
         os.close(self.lock)
 
 
-_home: _Claim | None = None  # the folder of all temporary folders of this process: one lock for them
+# The folder that contains all temporary folders of this process, so that one lock is enough.
+_home: _Claim | None = None
 
 
 def folder(prefix: str) -> Path:
@@ -309,16 +321,16 @@ def folder(prefix: str) -> Path:
 
 
 def remove(path: Path) -> None:
-    """Deletes a folder from `folder`."""
+    """Deletes a folder that `folder` returned."""
     shutil.rmtree(path, ignore_errors=True)
-    with contextlib.suppress(OSError):  # the process has other folders
+    with contextlib.suppress(OSError):  # fails if the process has other folders
         path.parent.rmdir()
         _release_home(os.getpid())
 
 
 @contextlib.contextmanager
 def claimed(parent: Path | None, prefix: str) -> Iterator[Path]:
-    """Provides a folder in `parent`, or among temporary ones, during the `with`."""
+    """Provides a folder in `parent`, or in the system's temporary folder, during the `with`."""
     claim = _claim(Path(tempfile.gettempdir()) if parent is None else parent, prefix)
     try:
         yield claim.path
@@ -328,7 +340,7 @@ def claimed(parent: Path | None, prefix: str) -> Iterator[Path]:
 
 def _release_home(owner: int) -> None:
     global _home
-    # A fork must not delete the folders of its parent.
+    # A forked process must not delete the folders of its parent.
     if _home is not None and _home.owner == owner == os.getpid():
         _home.release()
         _home = None
@@ -339,7 +351,7 @@ def _claim(parent: Path, prefix: str) -> _Claim:
         path = Path(tempfile.mkdtemp(prefix=f"{prefix}{os.getpid()}-", dir=parent))
         try:
             lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | _AS_IT_IS)
-        except FileNotFoundError:  # a process of another container deleted it before it was locked
+        except FileNotFoundError:  # a process in another container deleted the folder before it was locked
             continue
         except OSError:
             path.rmdir()
@@ -349,9 +361,9 @@ def _claim(parent: Path, prefix: str) -> _Claim:
         except BlockingIOError:  # another process is deleting it
             os.close(lock)
             continue
-        except OSError:  # a file system without locks: then only the number of the process protects it
+        except OSError:  # the file system has no locks, so only the pid in the name protects the folder
             pass
-        if path.is_dir():  # nobody deleted it in between
+        if path.is_dir():  # no other process deleted the folder before the lock
             _sweep(parent, prefix, os.fstat(lock).st_uid)
             return _Claim(path, lock, os.getpid())
         os.close(lock)
@@ -382,7 +394,7 @@ def is_alive(pid: int) -> bool:
 def _remove_unlocked(path: Path, user: int) -> None:
     try:
         lock = os.open(path, os.O_RDONLY | os.O_DIRECTORY | _AS_IT_IS)
-    except OSError:  # it belongs to another user, or is gone
+    except OSError:  # the folder belongs to another user, or was deleted
         return
     try:
         if os.fstat(lock).st_uid == user:

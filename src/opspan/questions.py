@@ -1,9 +1,9 @@
-"""The questions that verbs answer: `opspan idle`, `trace.idle()` and `ranks.idle()` are one Question.
+"""Defines Question. `opspan idle`, `trace.idle()` and `ranks.idle()` all answer the same Question.
 
     question("idle").rows_of(trace.analysed, Options(by="module"))
 
-A question is a file of views/ that defines QUESTION. This module imports neither the file nor polars before it is
-asked.
+Each question is a module of views/ that defines QUESTION. This module imports neither that module nor polars before
+`question` is called.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from opspan.views.answer import Answer
 
 _OF_RANGES = ("op", "module", "phase", "step", "function")
-# A question's rows can be grouped by one of these; the first is the default.
+# The ways to group a question's rows. The first is the default.
 BY: dict[str, tuple[str, ...]] = {
     "table": ("name", "shape", "stack", "module", "step", "phase", "stream", "kernel"),
     "idle": (*_OF_RANGES, "device", "stream", "gap"),
@@ -44,13 +44,14 @@ BY: dict[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Options:
-    """The options of a question. Each question uses those that it knows."""
+    """The options of all questions. A question ignores options that it does not have."""
 
     by: str = ""
-    files: tuple[File, ...] = ()  # as they were typed: sentences name them in commands
+    files: tuple[File, ...] = ()  # as the user typed them, because answers suggest commands with these files
     step: Steps | None = None  # numbers of steps, or a pattern of the names of ranges that are steps
     peak: tuple[str, ...] = ()
-    factors: Mapping[str, float] | None = None  # by the name of an op or kind of time: which share of its time is left
+    # By the name of an op or of a kind of time: the share of its time that would be left.
+    factors: Mapping[str, float] | None = None
     sort_by: str | None = None  # a column, or torch's name of a column
     op: str | None = None  # only ops of this name, or of names that match this pattern
     kernels: bool = False  # also rows of kernels and copies
@@ -59,9 +60,9 @@ class Options:
 
 @dataclass(frozen=True)
 class Question:
-    """A question, for one trace and for many. `parts` computes the answer of one file, in a small form that adds up
-    over files; `rows` and `answer` make the result of the parts of all files. `rows_of_one` and `answer_of_one` do the
-    same for one trace, where that is cheaper, or says more, than parts."""
+    """A question about one trace or many. `parts` computes partial results of one file, which are small and can be
+    added over files. `rows` and `answer` make the result from the partial results of all files. `rows_of_one` and
+    `answer_of_one` make the result for one trace directly, if that is cheaper or gives more details."""
 
     name: str
     parts: Callable[[Analysis, Options], Parts]
@@ -71,7 +72,7 @@ class Question:
     answer_of_one: Callable[[Analysis, Options], Answer] | None = None
 
     def checked(self, options: Options) -> Options:
-        """Returns the options, with the default `by` if there is none."""
+        """Returns the options, with the default `by` if none is given. Raises UsageError for an unknown `by`."""
         known = BY[self.name]
         if not known:
             return options

@@ -1,11 +1,12 @@
-"""Files of other machines, by address: fetched to a temporary folder, read like local ones, and deleted afterwards.
+"""Fetches files of other machines by address into a temporary folder, where they are read like local files and deleted
+afterwards.
 
     with local(file_of("https://host/rank0.json.gz")) as copy:
         tables = copy.name_address(read_file(copy.path))
 
-Only this module knows fsspec, which is loaded when the first address is read. Texts about a file name its address, and
-never its temporary path. An address may hold secrets, and so may errors of the packages that fetch: these errors are
-not chained as causes of ours.
+Only this module uses fsspec, which is loaded when the first address is read. Texts about a file name its address, never
+its temporary path. Addresses may contain secrets, and so may the errors of the packages that fetch. Therefore such
+errors are not chained as causes of ours.
 """
 
 from __future__ import annotations
@@ -31,16 +32,18 @@ from opspan.tables import Tables
 T = TypeVar("T")
 SomeTables = TypeVar("SomeTables", bound=Tables)
 
-PATIENCE_S = 30.0  # without a byte
-LEAST_RATE, RATED_S = 1_000, 60.0  # bytes a second, over so many seconds: slower servers are given up
-# The time until an answer has begun: connecting, TLS, redirects and the headers, which may come a byte at a time.
+PATIENCE_S = 30.0  # the longest wait for the next byte
+# Fetching stops if a server sends fewer bytes per second, measured over this many seconds.
+LEAST_RATE, RATED_S = 1_000, 60.0
+# The time limit for connecting, TLS, redirects and headers together. Without it, a server could send its headers byte
+# by byte forever.
 ANSWER_S = 60.0
-PAGE_BYTES, PAGE_S = 64 << 20, 60.0  # limits of a page whose links are the files of a folder
-PAUSES_S = (0.5, 2.0)  # before further tries
-SPARE_BYTES = 64 << 20  # of the disk that stay free for others
-MOST_FILES = 10_000  # in a folder, or that match a pattern
+PAGE_BYTES, PAGE_S = 64 << 20, 60.0  # limits for a page of links, which lists the files of a folder
+PAUSES_S = (0.5, 2.0)  # pauses before the second and the third try
+SPARE_BYTES = 64 << 20  # bytes of the disk that are left free for others
+MOST_FILES = 10_000  # the most files in a folder, or that match a pattern
 _LONGEST_NAME = 100
-# Finds, in a page, addresses and the targets of <a>. fsspec's own pattern takes hours for a megabyte of "<a <a <a".
+# Finds addresses and the targets of <a> in a page. fsspec's pattern would take hours for a megabyte of "<a <a <a".
 _LINK = re.compile(
     r"""<a\s[^<>]{0,2000}?href=["']([^"'<>]{1,4000})["']|(https?://[-a-z0-9@:%_+.~#?&/=]{1,4000})""", re.IGNORECASE
 )
@@ -50,11 +53,11 @@ _HTTP = ("http", "https")
 
 
 class _Refusal(Exception):
-    """opspan refuses to fetch a file; the text is for people."""
+    """A file is not fetched because of a limit. The text is for people."""
 
 
 class _BrokenTransfer(Exception):
-    """Only a part of the file has come."""
+    """Only a part of the file arrived."""
 
 
 # --- one file, read like a local one
@@ -83,7 +86,7 @@ class Local(NamedTuple):
 
 @contextlib.contextmanager
 def local(file: File) -> Iterator[Local]:
-    """Provides the file itself, or the fetched copy of its address, during the `with`."""
+    """Provides the local file, or a fetched copy of a remote file, during the `with`."""
     if isinstance(file, Path):
         yield Local(file)
         return
@@ -99,7 +102,7 @@ def _fetched(address: Address, folder: Path) -> Path:
     system = _system(address)
     target = folder / _local_name(address.name)
     parts: dict[str, Any] = {}
-    if address.scheme not in _HTTP:  # HTTP addresses are files, and asking first is one more request that may fail
+    if address.scheme not in _HTTP:  # an HTTP address is always a file, so no extra request is made that could fail
         about = _request(address, lambda: system.info(address.text))
         if about.get("type") == "directory":
             parts = _request(address, lambda: system.find(address.text, detail=True))
@@ -120,12 +123,13 @@ def _fetched(address: Address, folder: Path) -> Path:
 
 
 def _local_name(name: str) -> str:
-    """Returns a safe name for any remote name: one part, not hidden, with the same suffix."""
+    """Returns a safe local name for a remote name. It has no slashes, is not hidden, and has the same suffix."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", name)[-_LONGEST_NAME:].lstrip(".-") or "trace"
 
 
 def _fetch(system: Any, address: Address, name: str, target: Path, most: int) -> None:
-    """Fetches `name`, the file of the address or one in its folder, or raises an error. `most`: bytes."""
+    """Fetches `name`, which is the file of the address or a file in its folder, or raises an error. `most`: the most
+    bytes."""
     for pause in (*PAUSES_S, None):
         try:
             _fetch_once(system, address, name, target, most)
@@ -147,7 +151,7 @@ def _fetch_once(system: Any, address: Address, name: str, target: Path, most: in
 
 
 class _Watch:
-    """Checks size, rate and free space while a file is fetched, on another thread."""
+    """Checks size, rate and free space on another thread while a file is fetched."""
 
     def __init__(self, target: Path, most: int) -> None:
         self._target = target
@@ -211,7 +215,7 @@ def expand(files: Iterable[File]) -> list[File]:
 
 
 def listed(address: Address) -> list[tuple[Address, int]]:
-    """Returns the files of a folder or a pattern, and the bytes of each; 0 if unknown."""
+    """Returns the files of a folder or a pattern, and the number of bytes of each, which is 0 if unknown."""
     system = _system(address)
     pattern = f"{address.text}*" if address.is_folder else address.text
     files: dict[str, Any] = _request(address, lambda: system.glob(pattern, detail=True))
@@ -267,7 +271,8 @@ def _http_options() -> dict[str, Any]:
         return await _within(ends_s - time.monotonic(), send(request), why)
 
     class Page(aiohttp.ClientResponse):
-        """A page of links. fsspec reads its full text, so it is limited in bytes and time, and reduced to its links."""
+        """A page of links. fsspec reads its whole text, so this class limits bytes and time, and returns only the
+        links."""
 
         async def text(self, encoding: str | None = None, errors: str = "strict") -> str:
             why = f"the page of its files took more than {PAGE_S:g} s"
@@ -292,14 +297,14 @@ def _http_options() -> dict[str, Any]:
     timeout = aiohttp.ClientTimeout(total=None, connect=PATIENCE_S, sock_connect=PATIENCE_S, sock_read=PATIENCE_S)
     return {
         "client_kwargs": {
-            # Without a content encoding the length is that of the stored file, and the readers unpack it.
+            # Without a content encoding, the length is that of the stored file, and the readers unpack the file.
             "headers": {"Accept-Encoding": "identity"},
             "auto_decompress": False,
             "timeout": timeout,
             "trace_configs": [watched],
             "middlewares": [answers_in_time],
             "response_class": Page,
-            "trust_env": True,  # HTTPS_PROXY and its kin
+            "trust_env": True,  # uses HTTPS_PROXY and similar variables
         }
     }
 
@@ -309,13 +314,13 @@ async def _within(seconds: float, awaited: Awaitable[T], why: str) -> T:
     try:
         return await asyncio.wait_for(awaited, seconds)
     except asyncio.TimeoutError as error:
-        if type(error) is not asyncio.TimeoutError:  # aiohttp's own limits are met
+        if type(error) is not asyncio.TimeoutError:  # the error comes from a limit of aiohttp
             raise
         raise _Refusal(f"its server is too slow: {why}") from None
 
 
 def _request(address: Address, ask: Callable[[], T], *, may_again: bool = False) -> T:
-    """Returns the answer of the other side. Raises _BrokenTransfer if another try may help."""
+    """Calls `ask` and returns the server's answer. Raises _BrokenTransfer if another try may help."""
     try:
         return ask()
     except OpspanError:
@@ -348,7 +353,7 @@ def _why(error: Exception, address: Address) -> str:
     if "TooManyRedirects" in kinds:
         return "it leads from one address to another without an end"
     if isinstance(status, int) and status >= 400:
-        # aiohttp also uses the number 400 for answers that it cannot read.
+        # aiohttp also uses the status 400 for answers that it cannot parse.
         if any(kind.__name__ == "HttpProcessingError" for kind in type(error.__cause__).__mro__):
             return "its server does not keep to HTTP: what came has another length, or another form, than was announced"
         return f"its server answers {status}; try again later"

@@ -1,6 +1,6 @@
-"""The sources, a line each: all help and messages about a source come from here.
+"""Lists the sources. All help and messages about a source come from here.
 
-The module of a source's name in readers/ reads it; docs/formats/NAME.md describes its files.
+The module in readers/ with the name of a source reads it, and docs/formats/NAME.md describes its files.
 """
 
 from __future__ import annotations
@@ -9,19 +9,19 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import NamedTuple
 
-# The options that a sentence about missing information may name; "" means labels alone.
+# Options that a sentence about missing information may suggest; "" means only labels.
 SHAPES, MODULES = " --record-shapes", " --modules"
 
 
 class Source(NamedTuple):
     name: str  # the module in readers/, and the value of opspan.load(source=...)
     reads: str  # a description
-    # Memory that reading and a table need at least, per byte of a large file (tools/bench measures it). 0: it does not
-    # depend on the size, as for a folder that is mostly left unread.
+    # The least memory that reading and a table need, per byte of a large file (tools/bench measures it). 0: the memory
+    # does not depend on the size, for example because most of a folder is not read.
     memory: float = 2.0
-    is_folder_of_traces: bool = False  # a folder of its files is one trace, but each file is a trace as well
-    # The command that captures an unedited script with labels; {} stands for further options. For a tool that takes no
-    # labels from opspan: the code to add to the program, by option.
+    is_folder_of_traces: bool = False  # a folder of such files is one trace, but each file alone is a trace too
+    # The command that captures an unedited script with labels; {} is replaced by further options. If `opspan run`
+    # cannot label for a tool, this is the code to add to the program, by option.
     labelled_by: str | Mapping[str, str] = "opspan run --emit nvtx{} -o capture -- python train.py"
 
     def labelling(self, options: str = "") -> str:
@@ -33,7 +33,7 @@ _ROCPD = (
     "rocprofv3 --hip-trace --kernel-trace --marker-trace --output-format rocpd -- python train.py`, with "
     "`torch.autograd.profiler.emit_nvtx(record_shapes=True)"
 )
-# Readers are imported one by one until one knows the file, so the most common come first.
+# Readers are imported one by one until one of them recognises the file, so the most common come first.
 SOURCES = (
     Source(
         "nsys",

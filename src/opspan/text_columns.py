@@ -1,4 +1,5 @@
-"""Columns of text that fit a terminal: the least important are left out, long names are cut, and a note says so.
+"""Makes a table of columns of text that fits a terminal. The least important columns are left out and long names are
+cut, and a note says so.
 
 Name             Self CPU %  Self CPU  # of Calls
 4:aten::convolu...backward 41.20%  1.204ms          3
@@ -15,19 +16,19 @@ from typing import NamedTuple
 
 GAP = "  "  # as in torch's table
 _DOTS = "..."
-_NARROWEST = 8  # texts are cut down to this if nothing else can give way
+_NARROWEST = 8  # the least width of a text column, if columns of numbers leave no more room
 _UNKNOWN_TERMINAL = 80
 _COMMAND = "`[^`]*`"
 
 
 class Layout(NamedTuple):
-    """The width of a table (None: unlimited), and whether names stay complete, however long."""
+    """The width of a table (None: unlimited), and whether long names are left uncut."""
 
     width: int | None = None
     whole_names: bool = False
 
     def lines(self, sentences: Iterable[str]) -> list[str]:
-        """Returns sentences within that width; longer ones continue below, indented."""
+        """Returns the sentences as lines of at most that width. A longer sentence continues on indented lines."""
         if self.width is None:
             return list(sentences)
         texts = (text for sentence in sentences for text in sentence.split("\n"))
@@ -37,9 +38,9 @@ class Layout(NamedTuple):
 class TextColumn(NamedTuple):
     title: str
     cells: Sequence[str]
-    rank: int = 0  # columns with the highest rank are left out first; those with 0 stay
-    least: int | None = None  # for a text that may be cut: the width to keep, even if other columns are left out
-    cut_end: bool = False  # cut at the end, otherwise in the middle
+    rank: int = 0  # columns with the highest rank are left out first; columns with rank 0 always stay
+    least: int | None = None  # set if texts may be cut: the width to keep, even if other columns must be left out
+    cut_end: bool = False  # texts are cut at the end, otherwise in the middle
     align: str = ">"
 
     @property
@@ -52,7 +53,8 @@ class TextColumn(NamedTuple):
 
 
 def terminal() -> Layout:
-    """Returns the layout of the output: $COLUMNS, else the terminal's width; a file or a pipe has no limit."""
+    """Returns the layout of the output. The width is $COLUMNS, else that of the terminal. A file or a pipe has no
+    limit."""
     known = shutil.get_terminal_size((0, 0)).columns
     if known or sys.stdout is None or not sys.stdout.isatty():
         return Layout(known or None)
@@ -61,14 +63,14 @@ def terminal() -> Layout:
 
 def fitted(columns: Sequence[TextColumn], width: int) -> tuple[list[str], list[str]]:
     """Returns the lines (a rule, the titles, a rule, the cells, a rule), and notes about what is left out."""
-    # On a wider terminal more of a name is worth more than another column.
+    # On a wider terminal, longer names are more useful than more columns.
     columns = [
         column if column.least is None else column._replace(least=max(column.least, width * 3 // 10))
         for column in columns
     ]
     shown = list(columns)
     while _least(shown) > width and any(column.rank for column in shown):
-        # A name alone is useless: the last column of figures stays if it fits beside a cut name.
+        # Names without numbers are useless, so the last column of numbers stays if it fits next to a cut name.
         narrow = [column if column.least is None else column._replace(least=_NARROWEST) for column in shown]
         if sum(column.rank > 0 for column in shown) == 1 and _least(narrow) <= width:
             break
@@ -85,8 +87,8 @@ def fitted(columns: Sequence[TextColumn], width: int) -> tuple[list[str], list[s
 def as_torch(
     columns: Sequence[TextColumn], widths: Sequence[int], measure: Callable[[str], int] | None = None
 ) -> list[str]:
-    """Returns the lines as torch prints them: a gap follows every column, also the last, and nothing is cut. `measure`
-    returns the width of a text; torch counts characters."""
+    """Returns the lines as torch prints them. A gap follows every column, even the last, and no text is cut. `measure`
+    returns the width of a text; for torch it is the number of characters."""
     how_wide = measure or width_of
     pairs = list(zip(columns, widths, strict=True))
     rule = "".join("-" * width + GAP for width in widths)
@@ -116,8 +118,8 @@ def _least(columns: Sequence[TextColumn]) -> int:
 
 
 def _widths(columns: Sequence[TextColumn], width: int) -> list[int]:
-    """Returns the widths. Numbers get the width that they need, and names share the rest: a name that is shorter than
-    its share leaves more to the others."""
+    """Returns the widths of the columns. Numbers get the width that they need, and columns of names share the rest. A
+    column that needs less than its share leaves more to the others."""
     widths = {number: column.width for number, column in enumerate(columns) if column.least is None}
     room = width - sum(widths.values()) - len(GAP) * (len(columns) - 1)
     names = sorted((column.width, number) for number, column in enumerate(columns) if column.least is not None)
@@ -128,15 +130,15 @@ def _widths(columns: Sequence[TextColumn], width: int) -> list[int]:
 
 
 def wrapped(first: str, text: str, width: int, rest: str | None = None) -> list[str]:
-    """Wraps words into lines, the first after `first`, the others after `rest`, or indented as far. Long words, and
-    commands between backticks, stay in one piece, because people copy them."""
+    """Wraps words into lines. The first line begins with `first`, the others with `rest`, or with spaces as long as
+    `first`. Long words and commands between backticks are not split, because people copy them."""
     glued = re.sub(_COMMAND, lambda command: command[0].replace(" ", "\0"), text)
     lines = textwrap.wrap(
         glued,
         width,
         initial_indent=first,
         subsequent_indent=" " * len(first) if rest is None else rest,
-        expand_tabs=False,  # control characters are escaped later, if they are still there
+        expand_tabs=False,  # tabs are left, because control characters are escaped later
         replace_whitespace=False,
         break_on_hyphens=False,
         break_long_words=False,
@@ -145,7 +147,8 @@ def wrapped(first: str, text: str, width: int, rest: str | None = None) -> list[
 
 
 def width_of(text: str) -> int:
-    """Returns the columns of a terminal that a text takes: Chinese, Japanese and Korean characters take two each."""
+    """Returns the number of terminal columns that a text takes. Chinese, Japanese and Korean characters take two
+    columns."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -154,7 +157,7 @@ def width_of(text: str) -> int:
 
 
 def cut(text: str, width: int, cut_end: bool, dots: str = _DOTS) -> str:
-    """Returns the text in at most this width, with dots at its end or in its middle."""
+    """Returns the text, cut to at most this width. Dots replace its end or its middle."""
     if width_of(text) <= width:
         return text
     if width <= len(dots):

@@ -1,4 +1,5 @@
-"""Trace, which opspan.load returns: the tables that a reader filled, their analysis, and events, tables and exports."""
+"""Defines Trace, which opspan.load returns. It has the tables that a reader filled, their analysis, and methods for
+events, tables and exports."""
 
 from __future__ import annotations
 
@@ -26,11 +27,11 @@ if TYPE_CHECKING:
 
 @forked.methods_elsewhere
 class Trace(Tables):
-    """A trace: polars frames by name, a Metadata for each rank, and methods that answer questions about them.
+    """A trace has polars frames by name, a Metadata for each rank, and methods that answer questions about the run.
 
-    `opspan.load` returns one. `Trace((Metadata("my profiler"),), ranges=..., work=...)` makes one of your own frames:
-    frames that are not given are empty, and columns that are not given are null. docs/schema.md has every column.
-    Frames are never changed in place: `trace.replace(ranges=...)` is another trace.
+    `opspan.load` returns a trace. `Trace((Metadata("my profiler"),), ranges=..., work=...)` makes a trace of your own
+    frames. Frames that are not given are empty, and columns that are not given are null. docs/schema.md has every
+    column. Frames are never changed in place. `trace.replace(ranges=...)` returns another trace.
     """
 
     @classmethod
@@ -40,8 +41,10 @@ class Trace(Tables):
 
     @cached_property
     def analysed(self) -> Analysis:
-        """The trace and its analysis, made once. docs/analysis.md has the columns of `.analysed.complete.ranges`."""
-        return Analysis(Tables(self.ranks, **self.frames))  # not of self, because a circle of references is freed late
+        """The trace with its analysis, which is computed once. docs/analysis.md has the columns of
+        `.analysed.complete.ranges`."""
+        # Copies self, because a circle of references would be freed late.
+        return Analysis(Tables(self.ranks, **self.frames))
 
     def _repr_html_(self) -> str:
         """Returns the HTML that a notebook shows."""
@@ -52,11 +55,12 @@ class Trace(Tables):
 
     @property
     def coverage(self) -> Coverage:
-        """How much of the trace could be attributed, in figures. `coverage.lines()` has sentences."""
+        """Numbers that say how much of the trace could be attributed. `coverage.lines()` has sentences."""
         return self.analysed.coverage
 
     def events(self, with_flops: bool = False) -> EventList:
-        """Returns the rows as torch's kind of list: `key_averages()`, `table()` and the rest (docs/events.md).
+        """Returns the events as a list like torch's, with `key_averages()`, `table()` and its other methods
+        (docs/events.md).
 
         Args:
             with_flops: also count the floating-point operations of each op.
@@ -75,7 +79,7 @@ class Trace(Tables):
         memory: bool = False,
         step: str | None = None,
     ) -> Table:
-        """Returns the table that `opspan table` prints. `str()` of it is the text, `.rows` has the rows as a polars
+        """Returns the table that `opspan table` prints. `str()` gives its text, and `.rows` has its rows as a polars
         frame.
 
         Args:
@@ -92,12 +96,12 @@ class Trace(Tables):
         return table_of(self.analysed, options)
 
     def kernels(self, *, copies: bool = False) -> pl.DataFrame:
-        """Returns every kernel with the op, module, phase and step that it belongs to, in the order of their begins.
+        """Returns every kernel with its op, module, phase and step, in order of time.
 
         A row has the kernel's name, device, stream, times in nanoseconds, op, shape (sizes of the op's inputs), module,
-        phase, step, stack and launch call; null where the trace does not say it. Without kernels the frame is empty and
-        has the same columns. A kernel of a CUDA graph has the op in which it was captured, if the trace has that, and
-        the step in which the graph was launched.
+        phase, step, stack and launch call. Values that the trace does not have are null. Without kernels the frame is
+        empty, but has all columns. A kernel of a CUDA graph has the op in which it was captured, if the trace has this
+        op, and the step in which the graph was launched.
 
         Args:
             copies: also return copies and fills.
@@ -107,15 +111,15 @@ class Trace(Tables):
         return kernel_rows(self.analysed.complete, copies)
 
     def steps(self, name: str | None = None) -> pl.DataFrame:
-        """Returns the steps of the run and where the time of each went, as `opspan steps` (docs/json.md).
+        """Returns the steps of the run with the parts of their time, as `opspan steps` does (docs/json.md).
 
         Args:
-            name: the name of the ranges that are steps (* stands for any text), if they are not torch's.
+            name: the name of the ranges that are steps (* matches any text), if they are not torch's.
         """
         return question("steps").rows_of(self.analysed, Options(step=name))
 
     def idle(self, by: str = "op") -> pl.DataFrame:
-        """Returns the times when devices had nothing to do, as `opspan idle`.
+        """Returns the times when devices had nothing to do, as `opspan idle` does.
 
         Args:
             by: "op", "module", "phase", "step", "function", "device", "stream" or "gap".
@@ -123,7 +127,7 @@ class Trace(Tables):
         return question("idle").rows_of(self.analysed, Options(by))
 
     def launches(self, by: str = "op") -> pl.DataFrame:
-        """Returns how launches keep up with devices, as `opspan launches`.
+        """Returns how well launches keep up with devices, as `opspan launches` does.
 
         Args:
             by: "op", "module", "phase", "step", "function", "kernel" or "stream"; or "copy": copies by their direction.
@@ -131,7 +135,7 @@ class Trace(Tables):
         return question("launches").rows_of(self.analysed, Options(by))
 
     def waits(self, by: str = "op") -> pl.DataFrame:
-        """Returns the waits of the host, as `opspan waits`.
+        """Returns the waits of the host, as `opspan waits` does.
 
         Args:
             by: "op", "module", "phase", "step", "function", "why" or "call".
@@ -139,16 +143,16 @@ class Trace(Tables):
         return question("waits").rows_of(self.analysed, Options(by))
 
     def flops(self, by: str = "op", *, peak: Sequence[str] = ()) -> pl.DataFrame:
-        """Returns operations and bytes of ops, how fast they ran and which bound they are near, as `opspan flops`.
+        """Returns operations and bytes of ops, how fast they ran and which bound they are near, as `opspan flops` does.
 
         Args:
             by: "op", "shape", "module", "phase", "step" or "run".
-            peak: the peaks of devices, each as the option --peak of that command.
+            peak: the peaks of devices, in the form of that command's option --peak.
         """
         return question("flops").rows_of(self.analysed, Options(by, peak=tuple(peak)))
 
     def path(self, by: str = "op", what_if: Mapping[str, float] | None = None) -> pl.DataFrame:
-        """Returns the critical path, as `opspan path`.
+        """Returns the critical path, as `opspan path` does.
 
         Args:
             by: "op", "kind", "module", "phase" or "step".
@@ -158,7 +162,7 @@ class Trace(Tables):
         return question("path").rows_of(self.analysed, Options(by, factors=what_if))
 
     def memory_use(self, by: str = "op") -> pl.DataFrame:
-        """Returns the users of memory, as `opspan memory`. The single events are in `trace.memory`.
+        """Returns what used memory, as `opspan memory` does. The individual events are in `trace.memory`.
 
         Args:
             by: "op"; "block": the blocks that existed at the peak; or "device": the peaks.
@@ -166,19 +170,22 @@ class Trace(Tables):
         return question("memory").rows_of(self.analysed, Options(by))
 
     def findings(self) -> pl.DataFrame:
-        """Returns problems of the run and what to do, the costliest first, as `opspan findings` (docs/findings.md)."""
+        """Returns problems of the run with advice, the costliest first, as `opspan findings` does
+        (docs/findings.md)."""
         return question("findings").rows_of(self.analysed, Options())
 
     def comm(self, by: str = "kind") -> pl.DataFrame:
-        """Returns the collectives, as `opspan comm`: how long, how much, how fast, and which rank waited for which.
+        """Returns the collectives as `opspan comm` does, with their times, bytes and rates, and which rank waited for
+        which.
 
         Args:
-            by: "kind", "group", "rank", "size", "op", "module", "phase", "step", "function"; or "call": each one.
+            by: "kind", "group", "rank", "size", "op", "module", "phase", "step", "function"; or "call": a row for each.
         """
         return question("comm").rows_of(self.analysed, Options(by))
 
     def compare(self, other: Tables, by: str = "op") -> pl.DataFrame:
-        """Returns the differences of another run, with this run as the first: the rows of `opspan diff` (docs/json.md).
+        """Returns the differences between this run, which is the first, and another, as `opspan diff` does
+        (docs/json.md).
 
         Args:
             other: the other run.
@@ -190,7 +197,7 @@ class Trace(Tables):
         return compared(figures_of(self.analysed, by), figures_of(Trace.of(other).analysed, by))
 
     def compare_to_baseline(self, path: str | os.PathLike[str], by: str = "op") -> pl.DataFrame:
-        """Returns the differences of this run from the run that a baseline was saved from, which is the first.
+        """Returns the differences between the run of a saved baseline, which is the first, and this run.
 
         Args:
             path: the file that `save_baseline` wrote.
@@ -203,9 +210,11 @@ class Trace(Tables):
         return compared(baseline.load(path, by), figures_of(self.analysed, by))
 
     def save_baseline(self, path: str | os.PathLike[str]) -> list[str]:
-        """Writes the figures of this run that comparisons need to a small file, as `opspan diff --save-baseline`.
+        """Writes a small file with the numbers of this run that comparisons need, as `opspan diff --save-baseline`
+        does.
 
-        An earlier baseline is replaced, but no other file. Returns a sentence for each thing that was too large for it.
+        An existing baseline is replaced, but no other file. Returns a sentence for each thing that was too large to
+        save.
         """
         from opspan.views import baseline
 
@@ -257,7 +266,8 @@ class Trace(Tables):
         storage.save(self, Path(path), overwrite=overwrite)
 
     def with_metrics(self, report: pl.DataFrame, issues: Issues | None = None) -> Self:
-        """Returns the trace with the metrics of a report, as further columns of the table by name, but not of events.
+        """Returns the trace with the metrics of a report. The table by name shows them as further columns; events do
+        not have them.
 
         Args:
             report: what `opspan.load_vtune_report` returns.
@@ -270,8 +280,8 @@ class Trace(Tables):
 
 @forked.elsewhere
 def merge(one: Tables, other: Tables) -> Trace:
-    """Returns one trace made of two that different tools took of the same processes at once, aligned
-    (docs/analysis.md).
+    """Merges this trace with one that another tool recorded of the same processes at the same time. The times of both
+    are aligned (docs/analysis.md).
 
     `merged.metadata.options["alignment"]` says how they were aligned, and how sure that is.
     """

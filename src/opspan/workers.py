@@ -1,6 +1,7 @@
-"""A fresh process of Python that never imports the user's program: it calls functions and returns results.
+"""Starts a new Python process that calls functions and returns results, and never imports the user's program.
 
-multiprocessing's processes import the program's file, which runs it again if it has no `if __name__ == "__main__"`.
+multiprocessing is not used, because its processes import the program's file, which runs the program again if the file
+has no `if __name__ == "__main__"`.
 """
 
 from __future__ import annotations
@@ -24,24 +25,26 @@ class WorkerExit(Exception):
 
 
 class WorkerError(Exception):
-    """The function raised an error in its process; only the text comes back."""
+    """The function raised an error in the worker's process. Only the text of the error is returned."""
 
 
 def has_python() -> bool:
-    """Returns whether `sys.executable` is a Python: a frozen program, or one that embeds Python, would start again."""
+    """Returns whether `sys.executable` is a Python interpreter. Otherwise starting it would run a frozen program, or
+    one that embeds Python, a second time."""
     return not getattr(sys, "frozen", False) and bool(_PYTHON.fullmatch(Path(sys.executable or "").name))
 
 
 class Worker:
-    """The process, as the program sees it. If it has ended, EOFError or OSError is raised, and `why` explains it."""
+    """The program's side of a worker process. If the process has ended, methods raise EOFError or OSError, and `why`
+    returns the reason."""
 
     def __init__(self, count: int) -> None:
         """`count`: how many workers share the processors."""
         if not has_python():
             raise OSError(f"{sys.executable or 'this program'} is no Python")
         self._pipe, its = Pipe()
-        # Limits its threads to its share of the processors: two workers that both use all of them wait for each other.
-        # One thread for each process would take as much processor time.
+        # Limits the threads of a worker to its share of the processors, because workers that all use every processor
+        # wait for each other. With one thread per worker, the processor time would be the same.
         share = max(1, len(os.sched_getaffinity(0)) // count)
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         command = [sys.executable, *flags, "-c", _PROGRAM, str(its.fileno()), *filter(None, sys.path)]
@@ -59,7 +62,8 @@ class Worker:
             its.close()
 
     def ask(self, job: tuple[Any, ...]) -> tuple[Any, str | None]:
-        """Runs `job`: a function, its arguments, and keyword arguments. Returns its result, and its error as text."""
+        """Runs `job`, a tuple of a function, its arguments and its keyword arguments. Returns the result, and the error
+        as text."""
         self._pipe.send(job)
         answer: tuple[Any, str | None] = self._pipe.recv()
         return answer
@@ -84,12 +88,13 @@ class Worker:
 
 
 def main(descriptor: int) -> None:
-    """Runs the process. `descriptor` is its end of the pipe; the process ends when the other end closes."""
-    # Ctrl-C interrupts the whole group: the program then ends this process.
+    """Runs in the worker's process. `descriptor` is the worker's end of the pipe. The process ends when the program
+    closes the other end."""
+    # Ctrl-C goes to the whole process group. It is ignored here, because the program then ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if descriptor > 2:  # otherwise the program had closed one of the first three descriptors
+    if descriptor > 2:  # not so if the program had closed one of the first three descriptors
         with suppress(OSError):
-            os.dup2(2, 1)  # output that a library prints is not a result
+            os.dup2(2, 1)  # what a library prints goes to stderr
     pipe = Connection(descriptor)
     while True:
         try:

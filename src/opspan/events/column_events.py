@@ -247,7 +247,7 @@ class ColumnEvents(EventFrames):
                     least = rows.select(pl.col("key").top_k(options.row_limit).min())[
                         "key"
                     ]  # null where the limit is 0
-                    # Limited, because there may be a million ties
+                    # Limited, because there may be a million ties.
                     ties = rows.filter(pl.col("key") == least).head(options.row_limit)
                     rows = pl.concat([rows.filter(pl.col("key") > least), ties])
             parts.append(rows)

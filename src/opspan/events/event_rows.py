@@ -15,7 +15,7 @@ from opspan.events.event import FunctionEvent, Kernel
 from opspan.events.kinds import SCOPE_OF, is_user
 from opspan.events.texts import NO_NAME, shown_name
 
-# Rows of a block; single rows would be slow, because fetching a row from polars costs more than making its event
+# Rows of a block; single rows would be slow, because fetching a row from polars costs more than making its event.
 BLOCK = 512
 
 _ACTIVITY_OF = {"memcpy": "gpu_memcpy", "memset": "gpu_memset"}

@@ -84,7 +84,7 @@ def _longest_buffer(batch: _Table, file: IO[bytes], body_at: int, body_bytes: in
     for offset, length in buffers:
         within(length, body_bytes - within(offset, body_bytes))
         longest = max(longest, length)
-        # A buffer begins with its unpacked length, or with -1 if it is not compressed
+        # A buffer begins with its unpacked length, or with -1 if it is not compressed.
         if length and batch.has(_COMPRESSION):
             file.seek(body_at + offset)
             (unpacked,) = struct.unpack("<q", file.read(8))

@@ -49,7 +49,7 @@ _BEFORE: Final = b"\xef\xbb\xbf \t\r\n"
 # Limited, because each thread uses some tens of megabytes.
 _THREADS: Final = min(len(os.sched_getaffinity(0)), 8)
 _SINCE_1970_NS: Final = 10**18
-# The group of events that say nothing about the program; they are neither read nor counted as skipped
+# The group of events that say nothing about the program; they are neither read nor counted as skipped.
 BOOKKEEPING: Final = "bookkeeping"
 _NO_ARGS: Final = pl.DataFrame(schema={"column": pl.String, "key": pl.String, "as": pl.UInt8})
 _col = pl.col

@@ -343,7 +343,7 @@ class SqliteFile:
         )
 
     def _query(self, sql: str, batch_rows: int) -> pl.DataFrame:
-        # Imported here, because most tables are read from pages, without the driver
+        # Imported here, because most tables are read from pages, without the driver.
         from opspan.arrow_sqlite import statement as open_statement
 
         with open_statement(self._uri) as statement:

@@ -13,9 +13,9 @@ from opspan.tables import schema
 
 VERSION = 1
 MARK, TABLES = "opspan", "opspanTables"  # top-level members of the file
-# Marks a range, call or work that had not ended when the trace ended; it is drawn until the end of the trace
+# Marks a range, call or work that had not ended when the trace ended; it is drawn until the end of the trace.
 ENDED, NOT_ENDED = "Ended", "no"
-# Marks a range that overlaps others and is drawn on a track of its own, although it was not reported as async
+# Marks a range that overlaps others and is drawn on a track of its own, although it was not reported as async.
 OVERLAPS = "Overlaps"
 API = "API"  # the column `api` of a call, if torch.profiler puts the call in another category
 UNNAMED = "Unnamed"  # marks an event whose row has no name

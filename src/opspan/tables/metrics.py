@@ -21,7 +21,7 @@ from opspan.tables.tables import Tables
 _LONG = ("section", "name", "metric", "value")
 _TASKS = "Task"  # part of the title of a section about tasks
 _NO_NAME = r"^\[.*\]$|^$"  # [Outside any task], [Others]
-# Titles of metrics that cannot be added
+# Titles of metrics that cannot be added.
 _NO_SUM = r"(?i)%|average|avg|ratio|rate\b|peak|max|min\b|width|latency|frequency|\bcpi\b"
 _col = pl.col
 T = TypeVar("T", bound=Tables)

@@ -23,7 +23,7 @@ MEMORY_EVENT = pl.Enum(["alloc", "free", "usage", "transfer", "fault", "out_of_m
 SEVERITY = pl.Enum(["info", "warning", "error"])
 
 NAME = pl.Categorical
-RANK = "Rank in the program as far as it is known, else the number of the file or folder: docs/ranks.md."
+RANK = "Rank in the program if it is known, else the number of the file or folder: docs/ranks.md."
 STEP = r"^ProfilerStep#([0-9]+)$"  # torch's numbered steps
 I32, I64, U32, U64 = pl.Int32, pl.Int64, pl.UInt32, pl.UInt64
 Dtype = pl.DataType | type[pl.DataType]
@@ -62,39 +62,39 @@ RANGES = TableSchema(
     (
         Column("id", I64, "Number of the row in this trace, from 0; other columns and tables refer to it."),
         *_where(),
-        Column("end_tid", I64, "Thread that ended the range, where that is not the thread that began it."),
+        Column("end_tid", I64, "Thread that ended the range, if another thread began it."),
         Column("start_ns", I64, "When the range began, or the mark was set.", "ns"),
         Column("end_ns", I64, "When the range ended; null for a mark and for a range that was still open.", "ns"),
         Column("name", NAME, "Name without the fields of the label: the op, the module, the user's text."),
-        Column("text", pl.String, "The whole text that the tool recorded, where that is more than the name."),
-        Column("kind", KIND, "What the range is; guessed from the name where the label does not carry it."),
+        Column("text", pl.String, "The text that the tool recorded, if it is more than the name."),
+        Column("kind", KIND, "Kind of the range; guessed from the name if the label does not have it."),
         Column("source", NAME, "How the range was reported: torch, user, nvtx, itt, ..."),
         Column("domain", NAME, "NVTX or ITT domain; null: the default domain."),
-        Column("category", NAME, "The user's category; its number as text where it has no name."),
+        Column("category", NAME, "The user's category; if it has no name, its number as text."),
         Column("color", U32, "Colour that the program asked for, as ARGB."),
-        Column("seq", I64, "Autograd's sequence number: a backward op has that of its forward op."),
+        Column("seq", I64, "Autograd's sequence number; a backward op has the number of its forward op."),
         Column("op_id", I64, "torch's number of the op, unique in its process."),
         Column("forward_tid", I64, "For a backward op, the thread of its forward op."),
         Column("sizes", NAME, "Sizes of the inputs as nested lists: [[2, 4], [[2], [3]], []]."),
         Column("input_types", NAME, 'Types of the inputs, as torch.profiler names them: ["float", "TensorList", ""].'),
-        Column("input_strides", NAME, "Strides of the inputs, in the form of sizes."),
-        Column("inputs", NAME, "Values of inputs that are no tensors, as JSON: [null, [4, 4], 0.1, false]."),
-        Column("input_op_ids", pl.String, "For each input, (op_id, output) of the op that made it: torch's guess."),
-        Column("stack", NAME, "Functions of Python that it was called in, a line each, the outermost first."),
-        Column("overload", NAME, "Which overload of the op it is: Tensor of aten::add.Tensor."),
+        Column("input_strides", NAME, "Strides of the inputs, as nested lists like sizes."),
+        Column("inputs", NAME, "Values of inputs that are not tensors, as JSON: [null, [4, 4], 0.1, false]."),
+        Column("input_op_ids", pl.String, "For each input, (op_id, output) of the op that made it, as torch guessed."),
+        Column("stack", NAME, "Python functions that the range ran in, one per line, the outermost first."),
+        Column("overload", NAME, "Overload of the op, for example Tensor for aten::add.Tensor."),
         Column("class_name", NAME, "Class of the module that the range is a call of."),
         Column("args", pl.String, "Arguments that were given to record_function."),
-        Column("payload_int", I64, "The user's payload, when a signed integer."),
-        Column("payload_uint", U64, "The user's payload, when an unsigned integer."),
-        Column("payload_float", pl.Float64, "The user's payload, when a floating-point number."),
+        Column("payload_int", I64, "The user's payload, if it is a signed integer."),
+        Column("payload_uint", U64, "The user's payload, if it is an unsigned integer."),
+        Column("payload_float", pl.Float64, "The user's payload, if it is a floating-point number."),
         Column("payload_json", pl.String, "All other data of the range, as a JSON object."),
         Column("parent_id", I64, "The range that the program named as parent (ITT).", refers="ranges.id"),
         Column(
             "is_async",
             pl.Boolean,
-            "It need not nest in other ranges of its thread: start/end range, overlapped task, frame.",
+            "Whether it may overlap other ranges of its thread: start/end range, overlapped task, frame.",
         ),
-        Column("is_mark", pl.Boolean, "A point in time, not a range."),
+        Column("is_mark", pl.Boolean, "Whether the row is a point in time instead of a range."),
     ),
 )
 
@@ -106,7 +106,7 @@ RELATIONS = TableSchema(
         Column("range_id", I64, "The range that the relation is about.", refers="ranges.id"),
         Column("relation", NAME, "How the range is related to the other: is_dependent_on, is_child_of, ..."),
         Column("other_id", I64, "The other range.", refers="ranges.id"),
-        Column("time_ns", I64, "When the program said so.", "ns"),
+        Column("time_ns", I64, "When the program reported the relation.", "ns"),
     ),
 )
 
@@ -117,10 +117,10 @@ CALLS = TableSchema(
         Column("id", I64, "Number of the row in this trace, from 0."),
         *_where(),
         Column("start_ns", I64, "When the call began.", "ns"),
-        Column("end_ns", I64, "When it returned; null: it did not.", "ns"),
+        Column("end_ns", I64, "When the call returned; null if it did not.", "ns"),
         Column("name", NAME, "Name of the function, without a version suffix."),
-        Column("api", NAME, "Whose function it is: cuda_runtime, cuda_driver, cublas, nccl, mpi, osrt, ..."),
-        Column("correlation_id", I64, "What the tool pairs calls and work by; unique in the process only."),
+        Column("api", NAME, "Library of the function: cuda_runtime, cuda_driver, cublas, nccl, mpi, osrt, ..."),
+        Column("correlation_id", I64, "Number by which the tool pairs calls and work; unique only within the process."),
         Column("return_code", I64, "What the call returned."),
         Column("graph_node_id", I64, "Graph node that the call created."),
         Column("original_graph_node_id", I64, "Graph node that the new one was cloned from."),
@@ -137,25 +137,25 @@ WORK = TableSchema(
     (
         Column("id", I64, "Number of the row in this trace, from 0."),
         *_where(thread=False),
-        Column("tid", I64, "Thread of the host, only for what the profiler itself did there."),
+        Column("tid", I64, "Thread of the host, set only for the profiler's own activity."),
         Column("device_id", I32, "The device, as devices numbers it."),
         Column("context_id", I64, "Context on the device."),
         Column("stream_id", I64, "Stream, or queue, within the context."),
-        Column("start_ns", I64, "When the device began.", "ns"),
-        Column("end_ns", I64, "When it was done.", "ns"),
-        Column("kind", WORK_KIND, "What ran."),
+        Column("start_ns", I64, "When the work began.", "ns"),
+        Column("end_ns", I64, "When the work ended.", "ns"),
+        Column("kind", WORK_KIND, "Kind of the work."),
         Column("name", NAME, "Short name of the kernel, or what kind of copy, fill or wait it was."),
         Column("full_name", NAME, "Name of the kernel with its template arguments."),
-        Column("correlation_id", I64, "What the tool pairs calls and work by; unique in the process only."),
+        Column("correlation_id", I64, "Number by which the tool pairs calls and work; unique only within the process."),
         Column(
             "named_range_id",
             I64,
-            "The range that it belongs to, where the tool names the range instead of a call.",
+            "The range that the work belongs to, if the tool names a range instead of a call.",
             refers="ranges.id",
         ),
         Column("graph_id", I64, "Graph that the work belongs to."),
         Column("graph_exec_id", I64, "Instance of the graph that was launched."),
-        Column("graph_node_id", I64, "Node of the graph that the work is a run of."),
+        Column("graph_node_id", I64, "Graph node that the work executed."),
         Column("bytes", I64, "Bytes copied or filled.", "bytes"),
         Column("copy_from", NAME, "Kind of memory that was copied from: pageable, pinned, device, managed, ..."),
         Column("copy_to", NAME, "Kind of memory that was copied or written to."),
@@ -169,22 +169,22 @@ WORK = TableSchema(
         Column("registers", I32, "Registers of one thread."),
         Column("static_shared_bytes", I64, "Shared memory that the kernel declares.", "bytes"),
         Column("dynamic_shared_bytes", I64, "Shared memory that the launch asked for.", "bytes"),
-        Column("is_overhead", pl.Boolean, "The profiler's own doing, not the program's."),
-        Column("payload_json", pl.String, "All other data that the tool has of it, as a JSON object."),
+        Column("is_overhead", pl.Boolean, "Whether the profiler did it, not the program."),
+        Column("payload_json", pl.String, "All other data that the tool recorded, as a JSON object."),
     ),
 )
 
 FUNCTIONS = TableSchema(
     "functions",
-    "Calls of the program's own functions, as a tracer saw them: Python's. Ranges run inside them.",
+    "Calls of the program's Python functions, as a tracer recorded them. Ranges run inside these calls.",
     (
         Column("id", I64, "Number of the row in this trace, from 0."),
         *_where(),
         Column("start_ns", I64, "When the call began.", "ns"),
-        Column("end_ns", I64, "When it returned; null: it did not.", "ns"),
-        Column("name", NAME, "Where the function is and what it is called: train.py(12): forward."),
-        Column("parent_id", I64, "The call that it was made from.", refers="functions.id"),
-        Column("payload_json", pl.String, "All other data that the tracer has of it, as a JSON object."),
+        Column("end_ns", I64, "When the call returned; null if it did not.", "ns"),
+        Column("name", NAME, "File, line and name of the function: train.py(12): forward."),
+        Column("parent_id", I64, "The call of the calling function.", refers="functions.id"),
+        Column("payload_json", pl.String, "All other data that the tracer recorded, as a JSON object."),
     ),
 )
 
@@ -207,9 +207,9 @@ PROCESSES = TableSchema(
         Column("name", NAME, "Name of the executable."),
         Column("command_line", pl.String, "Command line, quoted as for a shell."),
         Column("host", NAME, "Machine that it ran on."),
-        Column("is_forked", pl.Boolean, "A fork of its parent that runs no program of its own."),
+        Column("is_forked", pl.Boolean, "Whether it was forked from its parent without starting another program."),
         Column("start_ns", I64, "When the tool first saw it.", "ns"),
-        Column("end_ns", I64, "When it closed its part of the trace; null: it did not.", "ns"),
+        Column("end_ns", I64, "When the process closed its part of the trace; null if it did not.", "ns"),
     ),
 )
 
@@ -222,45 +222,47 @@ DEVICES = TableSchema(
         Column("kind", NAME, "gpu, cpu, xpu, ..."),
         Column("name", NAME, "Name of the model."),
         Column("uuid", pl.String, "Unique id of the device."),
-        Column("bus", NAME, "Where it is plugged in."),
+        Column("bus", NAME, "Address of the device on its bus."),
         Column("memory_bytes", I64, "Memory on the device.", "bytes"),
         Column("multiprocessors", I32, "Multiprocessors, or compute units."),
         Column("capability", NAME, "Compute capability, or architecture."),
         Column("clock_hz", I64, "Highest clock rate of the multiprocessors.", "Hz"),
         Column("bandwidth_bytes_per_s", I64, "Memory bandwidth.", "bytes/s"),
-        Column("attributes_json", pl.String, "All other data that the tool has of it, as a JSON object."),
+        Column("attributes_json", pl.String, "All other data that the tool recorded, as a JSON object."),
     ),
 )
 
 MEMORY = TableSchema(
     "memory",
-    "Memory taken, given back, moved and faulted in.",
+    "Allocations, frees, transfers and page faults of memory.",
     (
         *_where(),
         Column("device_id", I32, "The device; null: memory of the host."),
         Column("time_ns", I64, "When it happened, or began.", "ns"),
-        Column("end_ns", I64, "When it was done, for a transfer or a fault that a device had.", "ns"),
+        Column("end_ns", I64, "When it ended, for a transfer or a fault of a device.", "ns"),
         Column("event", MEMORY_EVENT, "What happened."),
-        Column("bytes", I64, "How much.", "bytes"),
-        Column("address", U64, "Where it lies."),
-        Column("total_bytes", I64, "In use after this event, where the tool says so.", "bytes"),
+        Column("bytes", I64, "Number of bytes.", "bytes"),
+        Column("address", U64, "Address of the memory."),
+        Column("total_bytes", I64, "Bytes in use after this event, if the tool reports them.", "bytes"),
         Column("kind", NAME, "Kind of memory: pageable, pinned, device, managed, ..."),
         Column("name", NAME, "What it was for."),
-        Column("correlation_id", I64, "What the tool pairs calls and events by; unique in the process only."),
-        Column("count", I64, "How many events the row stands for; null: one."),
-        Column("payload_json", pl.String, "All other data that the tool has of it, as a JSON object."),
+        Column(
+            "correlation_id", I64, "Number by which the tool pairs calls and events; unique only within the process."
+        ),
+        Column("count", I64, "Number of events that the row combines; null means 1."),
+        Column("payload_json", pl.String, "All other data that the tool recorded, as a JSON object."),
     ),
 )
 
 SAMPLES = TableSchema(
     "samples",
-    "Samples of where the processors were.",
+    "Samples of the functions that processors were executing.",
     (
         *_where(),
         Column("time_ns", I64, "When the sample was taken.", "ns"),
         Column("cpu", I32, "Processor that the thread was on."),
-        Column("weight", I64, "What the sample counts for, in the tool's unit (cycles, ns, 1)."),
-        Column("event", NAME, "What the tool counts between samples, where it counts several things."),
+        Column("weight", I64, "Weight of the sample in the tool's unit (cycles, ns, 1)."),
+        Column("event", NAME, "Event that the tool counts between samples, if it counts several kinds."),
         Column("stack", NAME, "Functions from the outermost to the innermost, separated by ';'."),
     ),
 )
@@ -270,8 +272,8 @@ COUNTERS = TableSchema(
     "Values over time: the program's counters, device metrics, whether the tool was collecting.",
     (
         *_where(),
-        Column("device_id", I32, "The device that the value is of."),
-        Column("time_ns", I64, "When the value held.", "ns"),
+        Column("device_id", I32, "Device of the value."),
+        Column("time_ns", I64, "When the counter had the value.", "ns"),
         Column("name", NAME, "Name of the counter."),
         Column("domain", NAME, "Domain of the counter."),
         Column("value", pl.Float64, "The value; integers past 2^53 are rounded."),
@@ -280,11 +282,11 @@ COUNTERS = TableSchema(
 
 METRICS = TableSchema(
     "metrics",
-    "Figures from reports of a tool, by name: sums over all events of that name, never events themselves.",
+    "Numbers from a tool's reports, by name. Each is a sum over all events of that name, never a single event.",
     (
         Column("rank", I32, RANK),
         Column("name", NAME, "Name of the op, range or kernel."),
-        Column("metric", NAME, "What was measured, as the report titles it."),
+        Column("metric", NAME, "What was measured, by its title in the report."),
         Column("value", pl.Float64, "The value, in the report's unit."),
     ),
 )
@@ -294,14 +296,14 @@ ISSUES = TableSchema(
     "What the reader skipped, repaired or found odd.",
     (
         Column("rank", I32, RANK),
-        Column("code", NAME, "Name of what is wrong, the same in every trace."),
+        Column("code", NAME, "Name of the problem, which is equal in every trace."),
         Column(
             "severity", SEVERITY, "info: worth knowing; warning: something is missing; error: the rest may be wrong."
         ),
-        Column("count", I64, "How often."),
+        Column("count", I64, "Number of times."),
         Column("message", pl.String, "What was found."),
         Column("advice", pl.String, "What to do about it."),
-        Column("path", pl.String, "File it was found in."),
+        Column("path", pl.String, "File that the problem was found in."),
     ),
 )
 

@@ -47,7 +47,7 @@ def _count(value: object) -> int | None:
 # Names of the variables for the rank, the world size and the rank on the host. The first line whose variables are set
 # counts. If Slurm or MPI started torchrun, their numbers are those of hosts, so torchrun comes before them.
 _LAUNCHERS = (
-    # These are not variables but values of torch.distributed, which are the most reliable
+    # These are not variables but values of torch.distributed, which are the most reliable.
     ("TORCH_RANK", "TORCH_WORLD_SIZE", "LOCAL_RANK"),
     ("RANK", "WORLD_SIZE", "LOCAL_RANK"),
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"),
