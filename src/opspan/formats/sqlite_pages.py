@@ -30,7 +30,7 @@ _TEXT = r"'((?:[^']|'')*)'"
 
 
 class TableFacts(NamedTuple):
-    """What SQLite's schema says about the tables of one name."""
+    """The facts in SQLite's schema about the tables of one name."""
 
     roots: Sequence[object]  # their root pages; usually there is one
     columns: Sequence[tuple[Any, ...]]  # rows of PRAGMA table_xinfo
