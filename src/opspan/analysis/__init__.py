@@ -1,9 +1,9 @@
 """Analyses traces: pure functions add columns to the frames of a trace. docs/analysis.md has the rules.
 
-`analyse(trace)` calls these functions in the order in which they need each other's results. Each has its own module:
-nest, ops, launches, autograd, functions, modules, steps, phases, memory, averages, calls, coverage. Nothing here
-depends on the vendor: traces of all sources are treated alike. Other parts of opspan hold an `Analysis`: the tables of
-a trace, and the results of the analysis, each computed once.
+`analyse(trace)` calls these functions. Each function comes after those whose results it needs, and has a module of its
+name: nest, ops, launches, autograd, functions, modules, steps, phases, memory, averages, calls, coverage. Nothing here
+depends on the vendor, so traces of all sources are treated alike. Other parts of opspan hold an `Analysis`. It has the
+tables of a trace, and computes each result of the analysis once.
 """
 
 from opspan.analysis.analysed import Analysis, analyse, attribute

@@ -8,8 +8,8 @@
         tid           Int64   the thread that allocated it
         replaced_row  UInt32  row of the next allocation at its address, if the free in between was lost
 
-An event without an address or a time cannot be paired: it is a block of its own. docs/analysis.md, "Allocations", has
-the rules.
+An event without an address or a time cannot be paired, so it has a block for itself. docs/analysis.md, "Allocations",
+has the rules.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def allocations(events: pl.DataFrame) -> pl.DataFrame:
     is_apart = _col("address").is_null() | _col("time_ns").is_null()
     same = (*DEVICE, "address", "apart")
     rows = in_order(events).with_columns(pl.when(is_apart).then("row").alias("apart")).with_row_index("place")
-    # Sort by address once: much faster than a window function per address.
+    # Sorting by address once is much faster than a window function for each address.
     rows = rows.sort(same, maintain_order=True)
     is_next = pl.all_horizontal(_col(name).eq_missing(_col(name).shift(-1)) for name in same)
     is_next &= _col("place").shift(-1).is_not_null()
@@ -49,7 +49,7 @@ def allocations(events: pl.DataFrame) -> pl.DataFrame:
     return blocks.select(
         *DEVICE,
         "address",
-        # The allocation knows the size better than the free: some tools write none for a free.
+        # The size of the allocation is preferred, because some tools write no size for a free.
         pl.when(next_is_free).then(pl.coalesce("bytes", "next_bytes")).otherwise("bytes").alias("bytes"),
         pl.when(is_alloc).then("row").alias("alloc_row"),
         pl.when(next_is_free).then("next_row").when(~is_alloc).then("row").alias("free_row"),

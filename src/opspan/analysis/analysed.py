@@ -3,9 +3,9 @@
 Code that needs more than the tables themselves (events, views, findings) takes an Analysis, so it does not have to look
 at the columns to see which parts of the analysis were done already.
 
-If a process was recorded in several cycles, each cycle is analysed by itself, as if it were a rank (a lane). So nothing
-is looked up, attributed or summed across files, and the time between two cycles belongs to neither. The results have
-the ranks of the processes again.
+If a process was recorded in several cycles, each cycle is analysed separately, as if it were a rank. Such a rank is
+called a lane. So rows of different files are never looked up, attributed or summed together, and the time between two
+cycles belongs to neither cycle. In the results, the ranks of the processes replace the lanes.
 
 Modules that a table of ops does not need are imported late, because importing numpy alone takes long.
 """
@@ -48,7 +48,7 @@ FEW_ROWS = 50_000  # with fewer rows, handing work to a thread takes longer than
 
 
 def by_cycle(compute: Callable[[Analysis], pl.DataFrame]) -> Callable[[Analysis], pl.DataFrame]:
-    """Decorates a result that is computed for each cycle by itself."""
+    """Decorates a result that is computed separately for each cycle."""
 
     @wraps(compute)
     def rows(analysis: Analysis) -> pl.DataFrame:
@@ -76,7 +76,8 @@ class Analysis:
 
     @shared_property
     def by_lane(self) -> Analysis:
-        """The analysis of the same rows with a rank for each cycle; without cycles this analysis itself."""
+        """The analysis of the same rows with a rank for each cycle. If there are no cycles, this is the analysis
+        itself."""
         if self.lanes is None:
             return self
         frames, steps = self.lanes.frames(self.tables.frames), self._known_iterations
@@ -91,7 +92,7 @@ class Analysis:
 
     @shared_property
     def complete(self) -> Tables:
-        """The tables with modules, steps and phases, too."""
+        """The tables with the columns of `attributed`, and with modules, steps and phases."""
         return _in_context(self.attributed) if self.lanes is None else self._back(self.by_lane.complete)
 
     def _back(self, by_lane: Tables) -> Tables:
@@ -162,7 +163,7 @@ class Analysis:
 
     @shared_property
     def whole_devices(self) -> pl.DataFrame:
-        """The same as `devices` for the whole time of each process, summed over its cycles."""
+        """How long each device did each kind of work in the whole time of each process; several cycles are summed."""
         return self._wholes(self._devices, ("rank", "pid", "device_id", "step"))
 
     def _wholes(self, rows: pl.DataFrame, key: tuple[str, ...]) -> pl.DataFrame:
@@ -370,7 +371,8 @@ def attribute(trace: T) -> T:
 
 
 def _begin(pool: ThreadPoolExecutor | None, task: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> Callable[[], R]:
-    """Returns a function that gives the result: computed in the pool meanwhile or, without a pool, when called."""
+    """Starts the task in the pool, and returns a function that waits for its result. Without a pool, calling the
+    returned function runs the task."""
     return partial(task, *args, **kwargs) if pool is None else pool.submit(task, *args, **kwargs).result
 
 

@@ -1,11 +1,12 @@
-"""Counts the operations of attention, by the pairs of a query and a key, and by the pairs that a mask hides.
+"""Counts the operations of attention: of all pairs of a query and a key, and of the pairs that a mask hides.
 
     Attention(...).flops    operations of all pairs, as torch's FlopCounterMode counts
     Attention(...).masked   operations of the pairs that a causal mask or a window hides: kernels may skip them
 
-Queries and keys are [batch, heads, tokens, width] or [batch, tokens, heads, width]. Sequences of several lengths are
-packed one after the other, [tokens, heads, width], and a tensor has the end of each. A trace does not have the values
-of tensors. So the lengths are known only if there is one sequence, or if all are as long as the longest.
+Queries and keys are [batch, heads, tokens, width] or [batch, tokens, heads, width]. Sequences of different lengths are
+packed one after the other as [tokens, heads, width], and a further tensor has the end of each sequence. A trace does
+not have the values of tensors. So the lengths are known only if there is one sequence, or if all sequences are as long
+as the longest.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from opspan.analysis.op_cost import MEAN, OutputSize, Sizes, Values
 
 
 class Mask(NamedTuple):
-    """A mask: query i sees the keys from i - left to i + right; None means no limit on that side.
+    """A mask with which query i sees the keys from i - left to i + right; None means no limit on that side.
 
-    `ends_meet` matters if the numbers of queries and keys differ: with it, the last query stands beside the last key,
-    without it, the first query stands beside the first key."""
+    If the numbers of queries and keys differ, `ends_meet` tells how they are aligned: if it is True, the last query
+    with the last key, otherwise the first query with the first key."""
 
     left: int | None
     right: int | None
@@ -35,7 +36,7 @@ Masks = Callable[[Values], Mask]
 
 
 def pairs(queries: int, keys: int, mask: Mask) -> int:
-    """Returns how many pairs of a query and a key the mask leaves."""
+    """Returns how many pairs of a query and a key the mask does not hide."""
     shift = keys - queries if mask.ends_meet else 0
     until = queries * keys if mask.right is None else _sum_clamped(shift + mask.right + 1, queries, keys)
     before = 0 if mask.left is None else _sum_clamped(shift - mask.left, queries, keys)
@@ -43,7 +44,8 @@ def pairs(queries: int, keys: int, mask: Mask) -> int:
 
 
 def _sum_clamped(first: int, many: int, most: int) -> int:
-    """Returns the sum of `many` numbers first, first + 1, ..., each clipped to 0 ... `most`."""
+    """Clips each of the `many` numbers first, first + 1, ... to at least 0 and at most `most`, and returns their
+    sum."""
     begin = min(max(0, -first), many)
     end = min(max(begin, most - first), many)
     return (end - begin) * (begin + end - 1) // 2 + first * (end - begin) + (many - end) * most
@@ -60,7 +62,7 @@ class _Shape(NamedTuple):
 
 @dataclass(frozen=True)
 class Attention:
-    """An attention op, described by the numbers of its arguments."""
+    """An attention op, described by the positions of its arguments."""
 
     mask: Masks
     heads_first: bool = False
@@ -79,16 +81,16 @@ class Attention:
         return self._of_pairs(shape, shape.queries * shape.keys - pairs(shape.queries, shape.keys, mask))
 
     def writes(self, sizes: Sizes, _: Values) -> list[OutputSize]:
-        """Returns the sizes of the result and of the logarithms of sums of exponentials; in a backward, of three
-        gradients."""
+        """Returns the sizes of the outputs. A forward has the result and the logarithms of sums of exponentials, a
+        backward has three gradients."""
         query, key, value = sizes[self.first : self.first + 3]
         if self.is_backward:
             return [(prod(one), None) for one in (query, key, value)]
         return [(prod(query[:-1]) * value[-1], None), (prod(query[:-1]), MEAN)]
 
     def _of_pairs(self, shape: _Shape, many: int) -> int:
-        # Forward: the scores, and their product with the values. Backward: the scores again, and the gradients of
-        # scores, value, query and key.
+        # A forward computes the scores, and their product with the values. A backward computes the scores again, and
+        # the gradients of scores, value, query and key.
         width, value_width = (3, 2) if self.is_backward else (1, 1)
         per_pair = width * shape.width + value_width * shape.value_width
         return 2 * int(shape.sequences * shape.heads * many * per_pair)
@@ -137,13 +139,14 @@ def causal(at: int, mask: Mask = CAUSAL) -> Masks:
 
 
 def causal_or_quantized(at: int, quantized: int) -> Masks:
-    """Returns the mask of an op with two overloads. One has three more arguments (scales), and so a later flag."""
+    """Returns the mask of an op with two overloads. One overload has three more arguments (scales), so its flag comes
+    later, at position `quantized`."""
     return lambda values: CAUSAL if _flag(values[at] if values[at] is not None else values[quantized]) else ALL
 
 
 def causal_in_window(is_causal: int, *windows: int) -> Masks:
-    """Returns the mask of an op with a flag and a window. `windows` are the places where the left side of the window
-    may be, one for each overload; the right side follows it."""
+    """Returns the mask of an op with a flag and a window. `windows` has a position for each overload: there the left
+    side of the window may be. The right side is the next argument."""
 
     def mask(values: Values) -> Mask:
         sides = [values[at : at + 2] for at in windows if any(map(_is_integer, values[at : at + 2]))]
@@ -157,8 +160,8 @@ def causal_in_list(is_causal: int, window: int) -> Masks:
 
 
 def in_window(values: Values) -> Mask:
-    """Returns the mask of FlashAttention and similar libraries: a bool and two integers that follow each other, at a
-    place that depends on the version."""
+    """Returns the mask of FlashAttention and similar libraries: a bool and two integers that follow each other. Their
+    position depends on the version."""
     for is_causal, left, right in zip(values, values[1:], values[2:], strict=False):
         if isinstance(is_causal, bool) and _is_integer(left) and _is_integer(right):
             return _window(is_causal, left, right)

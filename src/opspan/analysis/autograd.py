@@ -33,14 +33,15 @@ _NO_NODE = (
     r"^(aten::)?((new_)?(empty|zeros|ones|full|rand|randn|randint)(_like|_strided)?|arange|linspace|scalar_tensor|eye"
     r"|detach_?|item|_local_scalar_dense|is_floating_point|is_complex|is_nonzero|result_type|resize_)$"
 )
-# The engine's own first node, whose seq belongs to no op.
+# The first node of the engine. Its seq does not belong to an op.
 _ROOTS = r"^(torch::autograd::|N5torch8autograd9)GraphRootE?$"
 
 _col = pl.col
 
 
 def within_backward(ranges: pl.DataFrame) -> pl.Series:
-    """Returns, for each range, the row of the nearest backward range around it, or its own row if it is one."""
+    """Returns a row for each range: its own row if it is a backward range, otherwise that of the nearest backward range
+    around it."""
     return nearest(ranges, ranges["kind"] == "backward")
 
 
@@ -49,7 +50,7 @@ def inherit_from_forward(ranges: pl.DataFrame, values: pl.Series) -> pl.Series:
     if "forward" not in ranges.columns or not ranges["forward"].count():
         return values
     inherited = values.gather(ranges["forward"].gather(within_backward(ranges)))
-    # The engine's own ranges lie around the backward range, not inside it.
+    # Ranges of the engine contain the backward range and are not inside it, so they use their own link.
     inherited = inherited.zip_with(inherited.is_not_null(), values.gather(ranges["forward"]))
     return values.zip_with(values.is_not_null(), inherited)
 

@@ -2,7 +2,7 @@
 
     device_time(ranges, work) -> ranges with
         self_device_ns  Int64  time of the work that belongs to the range itself
-        device_ns       Int64  the same for the range and all ranges inside it: each work counts once
+        device_ns       Int64  time of the work of the range and of all ranges inside it: each work counts once
 
     averages(ranges, work, by="name", names=None) -> the keys, count, and sums over each group. For ranges:
         cpu_ns, self_cpu_ns, device_ns, self_device_ns
@@ -11,8 +11,8 @@
     and for work, by stream and by kernel:
         count, device_ns
 
-With `names` only ranges with these names count; by stream and by kernel, only the work that such ranges, or ranges
-inside them, launched.
+With `names`, only ranges with these names count. Sums by stream and by kernel then have only work that was launched in
+these ranges.
 
 Ranges must be nested, and work attributed (`launches`). Waits and the profiler's own activity are not device time.
 """

@@ -1,31 +1,32 @@
 """Divides the time of a step: on each device, and in the process as a whole.
 
     devices(trace, steps) -> rank, pid, device_id, step, and in ns
-        time_ns, busy_ns, idle_ns     time of the step; time in which anything, or nothing, ran on the device
+        time_ns, busy_ns, idle_ns     time of the step; time in which work ran on the device; time without work
         kernel_ns                     time in which a kernel ran
         computing_ns                  time in which a kernel ran that is not a collective
-        communicating_ns, copying_ns  time in which a collective ran; a copy or a fill
+        communicating_ns, copying_ns  time in which a collective ran; time in which a copy or a fill ran
         exposed_communicating_ns      time in which a collective ran and nothing computed
         exposed_copying_ns            time in which a copy ran, and nothing computed or communicated
         work_ns, tensor_core_ns, unknown_core_ns
-                                      sums over kernels, each counted fully in the step in which it begins: all
-                                      kernels, those on tensor cores, and those whose names do not show that
+                                      time of all kernels, of kernels on tensor cores, and of kernels whose names do
+                                      not show whether they use these; a kernel counts in the step in which it begins
         sm_ns                         time, weighted at each moment by the share of the multiprocessors (at most 1) that
                                       the running kernels have blocks for
-        occupancy_ns, with_occupancy_ns  sums over kernels with a known occupancy: their time multiplied by it, and
-                                      their time
+        occupancy_ns, with_occupancy_ns  for the kernels with a known occupancy: the sum of time multiplied by
+                                      occupancy, and the sum of time
     use(devices) -> rank, pid, step, and for all devices of a process together, or for each with by=DEVICE
         utilisation                   share of the time in which a kernel ran
         sm_efficiency                 sm_ns as a share of the time
         occupancy                     mean of the kernels' occupancy, weighted by their time
         tensor_core_share             share of tensor core kernels in the kernels' time
     breakdown(trace, steps) -> rank, pid, step, time_ns, and a column <kind>_ns for each of KINDS: each moment of a step
-        counts for the first kind that runs, so they add up to time_ns; collectives of the host itself come last
+        counts for the first kind that runs, so the kinds add up to time_ns; collectives that the host itself does
+        count only when no other kind runs
 
 `trace` must have phases; `steps` come from `iterations`. A process without steps has one row, with a null step, for its
 whole time: from the first to the last of its ranges, calls and work, without the profiler's own work. With
-`with_wholes` the other processes have this row, too. If two processes share a device, each has a row for it, with its
-own work. Work belongs to the step in which it runs, not to the step that launched it.
+`with_wholes` the other processes have this row, too. If two processes share a device, each process has a row for the
+device, with the work of that process. Work belongs to the step in which it runs, not to the step that launched it.
 """
 
 from __future__ import annotations
@@ -135,7 +136,8 @@ def breakdown(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False) 
     spans["loading"] = nested.filter(_col("phase") == "data")
     spans["ops"] = nested.filter(_col("kind").is_in(OPS))
     rows = step_times(trace, steps, with_wholes=with_wholes).with_columns(together=pl.lit(0, dtype=pl.Int64))
-    # The time of a kind is the time that all kinds up to it cover together, minus that of the kinds before it.
+    # The time of a kind is a difference: the time that this kind and all kinds before it cover together, minus the time
+    # that the kinds before it cover together.
     together = work.clear().select(*PROCESS, "start_ns", "end_ns")
     for name, spans_of_kind in spans.items():
         before = rows["together"]
@@ -158,7 +160,7 @@ BUSY_BY = (*DEVICE, "start_ns", "end_ns", "kind", "name", "full_name", "is_overh
 
 
 def busy_with(work: pl.DataFrame, *more: str) -> pl.DataFrame:
-    """Returns the work that kept devices busy: its row number `work`, its kind `what`, the columns BUSY_BY and
+    """Returns the work that kept devices busy, with its row number `work`, its kind `what`, and the columns BUSY_BY and
     `more`."""
     rows = with_facts(on_device(work.select(*BUSY_BY, *more).with_row_index("work")))
     is_kernel = _col("kind").is_in(["kernel", "graph"])
@@ -179,7 +181,7 @@ def step_times(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False)
 
 
 def within_part(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
-    """Clips stretches to the part of the trace that was read. Outside it only ranges were loaded, unclipped."""
+    """Clips stretches to the part of the trace that was read. Ranges that were loaded may reach beyond this part."""
     parts = stretches(trace)
     if not parts:
         return rows
@@ -234,8 +236,8 @@ def _with_shape(kernels: pl.DataFrame, trace: Tables) -> pl.DataFrame:
 
 
 def _sm_ns(kernels: pl.DataFrame, used: pl.DataFrame) -> pl.Series:
-    """Returns, for each device and step, the integral over time of the summed shares of its kernels, clipped to 1 at
-    each moment; null if no share is known."""
+    """Returns an integral over time for each device and step. The integrand is the sum of the shares of the kernels
+    that run, but at most 1. The integral is null if no share is known."""
     some = kernels.filter(_col("sm_share").is_not_null())
     some, steps = number_groups(DEVICE, some, used)
     begins = some.select("of", time_ns="start_ns", change="sm_share")
@@ -252,7 +254,8 @@ def _sm_ns(kernels: pl.DataFrame, used: pl.DataFrame) -> pl.Series:
 
 
 def _until(at: pl.DataFrame, times: pl.DataFrame) -> pl.Series:
-    """Returns the integral up to each time. `at` has, per time, the share from then on and the integral so far."""
+    """Returns the integral up to each time. `at` has times, the share after each of them, and the integral up to each
+    of them."""
     rows = times.with_row_index("row").sort("time_ns")
     since = at.rename({"time_ns": "since_ns"}).sort("since_ns")
     rows = rows.join_asof(since, left_on="time_ns", right_on="since_ns", by="of", check_sortedness=False)
@@ -263,7 +266,7 @@ def _until(at: pl.DataFrame, times: pl.DataFrame) -> pl.Series:
 def _kernel_sums(kernels: pl.DataFrame, used: pl.DataFrame) -> pl.DataFrame:
     """Returns sums over kernels. Each kernel counts fully in the step in which it begins."""
     steps = used.with_row_index("number")
-    inside = within(kernels, "start_ns", steps, DEVICE)  # if steps overlap, a kernel counts in several
+    inside = within(kernels, "start_ns", steps, DEVICE)  # if steps overlap, a kernel counts in several steps
     ns, known = length(), _col("occupancy").is_not_null()
     times = kernels.select(
         work_ns=ns,

@@ -33,8 +33,8 @@ def categories(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.Series:
 
 
 def _taken(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """Returns the allocations with an address: row, range (the innermost around the allocation), and row, time and
-    range of the free (next_row, next_time_ns, next_range), null without a free."""
+    """Returns the allocations with an address: row, and range (the innermost range around the allocation). The columns
+    next_row, next_time_ns and next_range have row, time and range of the free; they are null if there is no free."""
     inside = innermost(ranges, events)
     blocks = allocations(events).drop_nulls(["alloc_row", "alloc_ns", "address"])
     return blocks.select(

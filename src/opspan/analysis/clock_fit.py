@@ -3,10 +3,10 @@
     nesting_shift(calls, ranges, most_ns) -> ns to add to the times of all calls
 
 While a thread is in a call it cannot begin or end a range. So if a range begins or ends inside a call, the clocks of
-ranges and calls differ. Tools convert the times of calls from a counter of the processor, sometimes with an error of a
-microsecond, or of 20 on a busy machine; that is more than the time from the begin of an op to its launch. The shift is
-0 if no range crosses a call. It is also 0 if more than a tenth of the crossings would remain, because then the cause is
-not the clocks.
+ranges and calls differ. Tools convert the times of calls from a counter of the processor, sometimes with an error of
+one microsecond, or of 20 microseconds on a busy machine. Such an error is longer than the time from the begin of an op
+to its launch. The shift is 0 if no range crosses a call. It is also 0 if more than a tenth of the crossings would
+remain, because then the cause is not the clocks.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ _LEFT = 0.1  # at most this share of the crossings may remain
 
 
 def nesting_shift(calls: pl.DataFrame, ranges: pl.DataFrame, most_ns: int) -> int:
-    """Returns the shift, up to `most_ns`, with which ranges cross the fewest calls, if these are very few. Among
-    several such shifts it takes those with which most calls lie in a range, and of these the smallest."""
+    """Returns the shift, up to `most_ns`, with which ranges cross the fewest calls, or 0 if too many crossings remain.
+    If several shifts are equally good, it chooses those with which most calls lie in a range, and the smallest of
+    these."""
     calls, ranges = (rows.select(*_THREAD, "start_ns", "end_ns").drop_nulls() for rows in (calls, ranges))
     calls = _one_after_another(calls)
     near = calls.with_columns(start_ns=_col("start_ns") - most_ns, end_ns=_col("end_ns") + most_ns)
@@ -61,8 +62,9 @@ def _inside(calls: pl.DataFrame, ranges: pl.DataFrame, move: int) -> int:
 
 
 def _crossings(calls: pl.DataFrame, ranges: pl.DataFrame, near: pl.DataFrame, time: str) -> pl.DataFrame:
-    """Returns, for each begin or end of a range near a call, the moves of the call (more than `since`, less than
-    `until`) with which the range would cross it: one end of the range inside the call, the other end outside."""
+    """Returns the bounds `since` and `until` for each begin or end of a range near a call. If the call is moved by more
+    than `since` and less than `until`, the range crosses the call: one end of the range is inside the call, the other
+    end is outside."""
     pairs = within(ranges, time, near, _THREAD)
     call, one = calls[pairs["stretch"]], ranges[pairs["row"]]
     rows = one.select("start_ns", "end_ns", called=call["start_ns"], returned=call["end_ns"])

@@ -1,11 +1,11 @@
 """Aligns the clocks of several hosts by collectives, because all ranks are done with a collective at the same time.
 
-    one_clock(trace)      -> the trace, with ranks moved in time if their clocks were apart; an issue says so
-    clocks(rows, ranks)   -> how far the clocks are apart, from collectives alone
+    one_clock(trace)      -> the trace, with ranks moved in time (and a new issue) if their clocks differed
+    clocks(rows, ranks)   -> how much the clocks differ, computed only from collectives
     collectives_of(trace) -> the collectives, for a trace that need not be analysed
 
 `rows` come from `collectives`, for all files, with ranks numbered as in `ranks` and each on its own clock. Ranks that
-read one clock of one host are moved together. docs/ranks.md says when this is done.
+read the same clock of a host are moved together. docs/ranks.md says when this is done.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from opspan.tables.ranks import runs_of
 from opspan.tables.tables import STRETCH
 from opspan.tables.window import without_lost_parents
 
-# Even on one clock, devices end a collective up to this time apart.
+# Even on one clock, the times at which two devices end a collective differ by up to this much.
 LEAST_ERROR_NS = 20_000
 # The numbers of collectives that are needed to know an offset, and to know a drift.
 LEAST, LEAST_OF_DRIFT = 4, 30
@@ -39,8 +39,8 @@ class Clock(NamedTuple):
 
     shift: Shift
     collectives: int  # how many collectives the shift was computed from
-    within_ns: int  # after the shift, nine in ten of them end no further apart than this
-    drifted_ns: int = 0  # how much the clock drifted from the first to the last of them
+    within_ns: int  # after the shift, the ends of nine in ten of these collectives differ by at most this
+    drifted_ns: int = 0  # how much the clock drifted from the first to the last of these collectives
 
     @property
     def is_apart(self) -> bool:
@@ -68,7 +68,7 @@ class ClockAlignment(NamedTuple):
 def align(
     ranks: Sequence[Metadata], issues_before: pl.DataFrame, rows: Callable[[], pl.DataFrame]
 ) -> ClockAlignment | None:
-    """Aligns the clocks of ranks; None if nothing is to be changed. `rows` returns the collectives."""
+    """Aligns the clocks of ranks. Returns None if no change is needed. `rows` returns the collectives."""
     places, first = _places(ranks), ranks[0]
     has_several_runs = (issues_before["code"] == "doubled_rank").any() or bool(runs_of(ranks))
     if len(set(places.values())) < 2 or has_several_runs:
@@ -116,7 +116,8 @@ def _sentence(number: int, clock: Clock) -> str:
 
 
 def _places(ranks: Sequence[Metadata]) -> dict[int, str]:
-    """Returns a name for the clock that each rank reads; a rank whose clock is unknown gets a name of its own."""
+    """Returns a name for the clock that each rank reads. A rank whose clock is unknown gets a name that no other rank
+    has."""
     return {
         rank.rank: f"clock {rank.clock} of {rank.host}" if rank.clock and rank.host else f"rank {rank.rank}"
         for rank in ranks
@@ -137,8 +138,8 @@ def collectives_of(trace: Tables) -> pl.DataFrame:
 
 
 def clocks(rows: pl.DataFrame, ranks: Sequence[Metadata]) -> dict[int, Clock]:
-    """Returns the clock of each rank that has enough collectives in common with the first rank, or with ranks whose
-    clocks are known from it. Leaves out the first rank and the ranks that read its clock."""
+    """Returns the clock of each rank that has enough collectives in common with the first rank, or with other ranks
+    whose clocks are known already. Leaves out the first rank and the ranks that read its clock."""
     places = _places(ranks)
     first = places[ranks[0].rank]
     numbers = list(places)
@@ -151,7 +152,7 @@ def clocks(rows: pl.DataFrame, ranks: Sequence[Metadata]) -> dict[int, Clock]:
 
 
 def _ends(rows: pl.DataFrame) -> pl.DataFrame:
-    """Returns when each collective ended on each clock: match, place, end_ns."""
+    """Returns when each collective ended on each clock: match, place (the name of the clock), end_ns."""
     from opspan.analysis.over_ranks import matched  # imports numpy, which most traces do not need
 
     # The match must not rely on clocks, because it serves to align them.
@@ -161,7 +162,7 @@ def _ends(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _next(ended: pl.DataFrame, known: Mapping[str, Clock]) -> dict[str, Clock]:
-    """Returns the clocks of places that have enough collectives in common with places whose clocks are known."""
+    """Returns the clocks that have enough collectives in common with the `known` clocks."""
     moved = pl.concat(
         [
             rows.with_columns(times(_col("end_ns"), {0: known[str(place)].shift}))
@@ -183,7 +184,7 @@ def _next(ended: pl.DataFrame, known: Mapping[str, Clock]) -> dict[str, Clock]:
 
 def _clock(rows: pl.DataFrame, before_ns: int) -> Clock:
     """Returns the clock that fits best. `rows` have end_ns and apart_ns of each collective, sorted by time. `before_ns`
-    is the error of the clocks with which this one is compared."""
+    is the error of the clocks with which this clock is compared."""
     middle = _median(rows["apart_ns"])
     shift, error = Shift(middle), _error(rows["apart_ns"] - middle)
     drifted = 0

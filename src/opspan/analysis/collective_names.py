@@ -1,7 +1,7 @@
 """Reads names and payloads of collectives: the kind, the algorithm and protocol, the type of the elements.
 
 The names are those of kernels (NCCL, RCCL, kernels of language model servers), of torch's ops and records (c10d, nccl:,
-gloo:), of ranges of NCCL and MPI, and the name in torch's payload. The same words stand for a kind in all of them.
+gloo:), of ranges of NCCL and MPI, and the name in torch's payload. A word means the same kind in all these names.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ KINDS = {
 BOTH_WAYS = ("all_reduce",)  # 2 (n - 1) / n
 ALL_BUT_OWN = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")  # (n - 1) / n
 WHOLE = ("broadcast", "reduce", "send", "recv")  # 1
-# No rank is done with one of these before all ranks have begun it.
+# All ranks must begin one of these before any rank is done with it.
 TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 
 # Names of ranges that end when their collective is done.
@@ -44,7 +44,7 @@ STARTED_IN = (
     r"^((nccl|xccl|oneccl):|record_param_comms$|(_?c10d(_functional)?|symm_mem|vllm|sglang|_C_custom_ar)::"
     r"|nccl[A-Z]|MPI_I)"
 )
-# Names that fit these patterns but stand for something else, such as ncclGroupEnd and MPI_Waitall.
+# Names that fit these patterns but do not belong to a collective, such as ncclGroupEnd and MPI_Waitall.
 _NO_COLLECTIVE = (
     r"(?i)wait|group(start|end)|comm(init|count|destroy|split|abort|finalize|_)|_init|redop|memalloc|sendrecv_replace"
 )
@@ -58,7 +58,7 @@ _ELEMENT = r"_(bf16|f16|f32|f64|f8e4m3|f8e5m2|[iu](?:8|32|64)|u?int(?:8|32|64)_t
 
 
 def kinds(names: pl.Series) -> pl.Series:
-    """Returns the kind of collective that each name stands for, or null."""
+    """Returns the kind of collective that each name shows, or null."""
     text = _col("name").cast(pl.String)
     known = names.unique().drop_nulls().alias("name").to_frame().with_columns(kind=_kind(text))
     return names.alias("name").to_frame().join(known, on="name", how="left", maintain_order="left")["kind"]
@@ -70,7 +70,7 @@ def _kind(text: pl.Expr) -> pl.Expr:
 
 
 def ranges_named(names: pl.Series) -> pl.DataFrame:
-    """Returns the names of collectives: name, name_kind, is_done (the range ends when the collective does)."""
+    """Returns the names of collectives: name, name_kind, is_done (the range ends when the collective ends)."""
     text = _col("name").cast(pl.String)
     is_done = text.str.contains(DONE_IN)
     fits = (is_done | text.str.contains(STARTED_IN)) & ~text.str.contains(_NO_COLLECTIVE)
@@ -81,7 +81,7 @@ def ranges_named(names: pl.Series) -> pl.DataFrame:
 
 
 def collectives_done(names: pl.Series) -> pl.Series:
-    """Returns the names of ranges that end when their collective does: the host itself does these collectives."""
+    """Returns the names of ranges that end when their collective ends, because the host itself does it."""
     return ranges_named(names).filter("is_done")["name"]
 
 

@@ -91,7 +91,8 @@ FIELDS = {
     "source": _number("Src Rank"),
     "target": _number("Dst Rank"),
 }
-# Names of torch's backends have both ranks, as ranks in the group, their own first: "nccl:send 0->1", "nccl:recv 1<-0".
+# Ranges of torch's backends name both ranks by their numbers in the group. The rank of the range itself comes first:
+# "nccl:send 0->1", "nccl:recv 1<-0".
 _PEERS = r"^\w+:(?:send|recv) (\d+)(?:->|<-)(\d+)$"
 # For these, the rank in torch's record is the root, or the peer of a send or a receive.
 _OF_ANOTHER = ("broadcast", "reduce", "gather", "scatter", "send", "recv", "send_recv")
@@ -131,8 +132,8 @@ def _collective_ranges(ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
 
 
 def _with_overlapping(rows: pl.DataFrame) -> pl.DataFrame:
-    """Gives a range that began inside another range and ended after it the root of that range: it is work that goes on
-    after torch's op has returned."""
+    """Finds ranges that began inside another range and ended after it, and gives them the root of that other range.
+    They are work that goes on after torch's op has returned."""
     is_root, at = _col("range") == _col("root"), (*PROCESS, "tid")
     overlap = _col("overlaps").fill_null(value=False)
     later = rows.filter(is_root, overlap).select("root", *at, "start_ns").sort("start_ns")
@@ -316,7 +317,7 @@ def _communicators(ranges: pl.DataFrame) -> pl.DataFrame:
 
 def _only_group(metadata: Metadata) -> tuple[int, str | None, int | None, str | None, int | None]:
     """Returns the row of a rank: its number, the name, size and members of its only group, and the rank number that the
-    program told."""
+    program gave."""
     info, rank = metadata.options.get("distributedInfo"), metadata.told.rank
     groups = info.get("pg_config") if isinstance(info, dict) else None
     if not isinstance(groups, list) or len(groups) != 1 or not isinstance(groups[0], dict):

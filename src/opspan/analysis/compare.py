@@ -15,16 +15,16 @@
         change_ns                     Int64    after minus before: in a step if there are steps, else in the run
         change                        Float64  change_ns as a share of before; null if before is 0
         is_real                       Boolean  the change is more than noise; null if there are too few steps to know
-    compared(figures(one), figures(other)) -> the same from the figures of two runs (figures.py)
-    step_change(step_figures(steps), step_figures(other_steps)) -> StepChange: the same for the step itself
+    compared(figures(one), figures(other)) -> the same rows, from the figures of two runs (figures.py)
+    step_change(step_figures(steps), step_figures(other_steps)) -> StepChange: how the time of a step changed
 
 `one` and `other` must be complete (`Analysis.complete`); `steps` come from `iterations`. The time is that of devices if
 the ranges of either run have any, else that of CPUs.
 
-A change is real if the usual times of steps (noise.py) differ by more than a hundredth of the larger one, and by so
-much that only one in a hundred comparisons of equal runs would show it, for the step or for any of the rows. The shown
-times must change in the same direction. Each process has its own usual time; several processes count as their mean.
-Each process must have three steps; with fewer, is_real is null.
+A change is real if three things are true. The usual times of steps (noise.py) differ by more than a hundredth of the
+larger time. So large a difference, in the step or in any of the rows, would be seen in only one of a hundred
+comparisons of equal runs. The shown times change in the same direction as the usual times. If there are several
+processes, the mean of their usual times counts. Each process must have three steps; with fewer, is_real is null.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def compared(one: Figures, other: Figures) -> pl.DataFrame:
 
 
 def step_change(one: StepFigures, other: StepFigures) -> StepChange | None:
-    """Compares how long a step took in two runs. Returns None if a run is without steps."""
+    """Compares how long a step took in two runs. Returns None if a run has no steps."""
     if not (one.number and other.number):
         return None
     pair = {"before": one, "after": other}
@@ -115,12 +115,13 @@ def step_change(one: StepFigures, other: StepFigures) -> StepChange | None:
 
 
 def have_places(one: Figures, other: Figures) -> bool:
-    """Returns whether places of the two runs can be the same: both runs have steps, or neither has."""
+    """Returns whether places of the two runs can be matched. For this, both runs must have steps, or neither."""
     return (one.steps.number > 0) == (other.steps.number > 0)
 
 
 def _of_time(side: Figures, time: str, suffix: str) -> pl.DataFrame:
-    """Returns the rows with times of this kind (0 if the run has only times of the other kind), as suffixed columns."""
+    """Returns the rows of a run, with the suffix in the names of its figures. `time` is the kind of times that is
+    compared; if the run has the other kind, its times become 0."""
     rows = side.rows
     if side.time != time:
         rows = rows.with_columns(_col(name) * 0 for name in ("ns", "step", "usual", "error"))
@@ -130,7 +131,9 @@ def _of_time(side: Figures, time: str, suffix: str) -> pl.DataFrame:
 def _slots(
     one: Figures, other: Figures, before: pl.DataFrame, after: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Adds `slot`: equal for matching places, 0 outside steps, negative where only one run has the place."""
+    """Adds `slot`, by which the rows of the two runs are joined. Matching places have equal slots. If places can be
+    matched, slots are 0 outside of steps. A place that only one run has gets a slot that the other run does not
+    have."""
     place = _col("place")
     if have_places(one, other):
         slot_before, slot_after = place.fill_null(0), pl.coalesce(partners(one.rows, other.rows), -place, 0)

@@ -1,7 +1,8 @@
 """Sums the bytes of copies and computes their speed, by direction.
 
     copies(work) -> a row for each direction
-        rank, device_id, peer_device_id, copy_from, copy_to    peer_device_id: the other device of a copy between two
+        rank, device_id, peer_device_id, copy_from, copy_to    for a copy between two devices, peer_device_id is the
+                              other device
         count        Int64    number of copies
         bytes        Int64    bytes that they copied
         ns           Int64    how long they took together
@@ -31,5 +32,5 @@ def copies(work: pl.DataFrame) -> pl.DataFrame:
         bytes=bounded(_col("bytes")),
         ns=bounded(_col("ns")),
     )
-    # Sorts by text: the order of categoricals depends on which name was seen first.
+    # Sort by text, because the order of categoricals depends on which name was seen first.
     return rows_by_direction.sort(*DIRECTION[:3], *(_col(name).cast(pl.String) for name in DIRECTION[3:]))

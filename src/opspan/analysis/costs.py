@@ -62,10 +62,11 @@ _registered: dict[str, _UserRule] = {}
 def register_flops(name: str, formula: UserFormula | None, *, is_product: bool = True) -> None:
     """Give the op of this name a formula, which replaces the one that opspan has.
 
-    The formula is called as formula(sizes, inputs). `sizes` has the sizes of each argument: a list of integers; for a
-    list of tensors a list of these; [] for anything that is not a tensor. `inputs` has their values: None for tensors,
-    and [] if the trace has no values. It returns the operations, or a pair of the operations and the bytes that the op
-    reads and writes, or None where it cannot tell. A registered op counts with all that runs inside it.
+    The formula is called as formula(sizes, inputs). `sizes` has an entry for each argument: a list of integers for a
+    tensor, a list of such lists for a list of tensors, [] for any other argument. `inputs` has the value of each
+    argument (None for tensors); it is [] if the trace has no values. The formula returns the operations, or a pair of
+    the operations and the bytes that the op reads and writes, or None if it cannot tell. The cost of a registered op
+    includes all that runs inside the op.
 
     Args:
         name: the op, such as "mine::attention".

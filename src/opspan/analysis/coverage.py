@@ -15,7 +15,7 @@ from opspan.printable import plural
 
 @dataclass(frozen=True)
 class Share:
-    """A part of a whole: `count` of `of` rows, which took `ns` of `of_ns`."""
+    """A share of some rows: `count` of `of` rows, which took `ns` of the time `of_ns`."""
 
     count: int
     of: int
@@ -24,7 +24,7 @@ class Share:
 
     @property
     def fraction(self) -> float:
-        """The share by time, or by count if all times are 0; 1 without rows."""
+        """The share by time, or by count if all times are 0. It is 1 if there are no rows."""
         if self.of_ns:
             return self.ns / self.of_ns
         return self.count / self.of if self.of else 1.0

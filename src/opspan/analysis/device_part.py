@@ -33,14 +33,15 @@ _col = pl.col
 
 
 def with_device(host: Tables, parts: Sequence[Tables]) -> Tables:
-    """Joins host and devices. There is a part for each time that devices were collected while `host` was recorded."""
+    """Joins host and devices. Devices may have been collected several times while `host` was recorded; each time gave
+    one of the `parts`."""
     frames = {name: [host.frames[name]] for name in ("calls", "work", "devices", "issues")}
     ids = {name: host.frames[name].height for name in ("calls", "work")} | {"ranges": 0}
     for part in parts:
         issues = Issues(part.metadata.paths[0])
         shift_ns, session = _clocks(part, host, issues)
         shift_ns += _nested_by(part, host, shift_ns)
-        # The ranges of the part are not taken, so the ranges that its work names are dropped.
+        # The ranges of the part are left out, so the references of its work to them are dropped.
         work = causal(part.calls, part.work, session, issues)
         for name, rows in (("calls", part.calls), ("work", work)):
             there = moved(name, rows, {}, ids, shift_ns)
@@ -54,7 +55,7 @@ def with_device(host: Tables, parts: Sequence[Tables]) -> Tables:
 
 
 def _clocks(part: Tables, host: Tables, issues: Issues) -> tuple[int, tuple[int, int] | None]:
-    """Returns the number to add to the part's times, and the time in which it was collected, on its own clock."""
+    """Returns the number to add to the part's times, and begin and end of its collection on the clock of the part."""
     times = _times(part.metadata.options.get(SESSION))
     origin = part.origin_utc_ns or 0
     if times is None:
@@ -78,7 +79,7 @@ def _nested_by(part: Tables, host: Tables, shift_ns: int) -> int:
 
 
 def _times(session: Any) -> dict[str, list[int]] | None:
-    """Returns the times of a session, or None if they are damaged: in a file they are foreign data."""
+    """Returns the times of a session. They come from a file, so they may be damaged; then the result is None."""
     pairs = {}
     for name in ("monotonic_ns", "utc_ns"):
         pair = session.get(name) if isinstance(session, Mapping) else None
@@ -123,8 +124,8 @@ def _add_calls(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_latest(rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds latest_ns: of the work on the same stream whose calls had returned before this call began, the latest
-    begin."""
+    """Adds latest_ns. It is the latest begin of work on the same stream whose call had returned before the row's call
+    began."""
     known = rows.drop_nulls(["start_ns", "called_ns"])
     possible = known.filter(~pl.any_horizontal("too_early", "outside").fill_null(value=False))
     before = possible.sort("returned_ns").select(

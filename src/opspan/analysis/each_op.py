@@ -1,4 +1,4 @@
-"""Applies a function to each op of some names, once for equal ops; and finds which ranges lie inside others."""
+"""Applies a function to each op of some names (once for equal ops), and finds which ranges lie inside other ranges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Computes the exposed time of collectives, in which nothing else ran: their cost to the run, as one rank sees it.
+"""Computes the exposed time of collectives, in which nothing else ran. It is their cost, as one rank sees it.
 
     exposed_ns(rows, trace) -> ns for each row, in order; 0 if a time is unknown
     bare_before(rows, trace) -> for each row of the host, ns since the collective before it, if nothing else ran in
@@ -6,7 +6,8 @@
 
 `rows` come from `collectives`; `trace` must be attributed. On a device nothing else runs when no kernel computes. On
 the host, where gloo has threads of its own, nothing else runs when no thread of the process is in an op, except ops
-that start collectives or wait for them. If several collectives run at once, each moment counts for the first of them.
+that start collectives or wait for them. If several collectives run at once, each moment counts for the collective that
+began first.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _WAITS = "(?i)wait"
 
 def exposed_ns(rows: pl.DataFrame, trace: Tables) -> pl.Series:
     spans = rows.select(*DEVICE, "start_ns", "end_ns", "work").with_row_index("row").sort("start_ns", "row")
-    # Collectives of the host are a group of their own, because their device_id is null.
+    # Collectives of the host form a separate group, because their device_id is null.
     before = _col("end_ns").cum_max().shift(1).over(DEVICE)
     spans = spans.with_columns(start_ns=pl.max_horizontal("start_ns", before))
     on_device, on_host = spans.filter(_col("work").is_not_null()), spans.filter(_col("work").is_null())

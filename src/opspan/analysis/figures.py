@@ -3,12 +3,13 @@
     figures(run, by="op", steps=None, process=None, is_part=False) -> Figures
         .time    device or cpu: the kind of all times; device if ranges have any time of devices
         .rows    *KEYS[by], count, ns; and for what began in a step: step (ns, divided by the number of steps), and
-                 usual, error and freedom (noise.py, over the steps of a process). Several processes count as their
-                 mean, and so do their errors: they wait for each other, so their steps are late together
+                 usual, error and freedom (noise.py, over the steps of a process). Times and errors are means over
+                 processes. Errors do not shrink by this, because processes that wait for each other are slow together
         .steps   how many steps there were, how long they took until what they launched was done (`until_done`), and
                  whether there are enough steps to tell changes from noise
-    several(run, ways, ...) -> Figures for each way; their common parts are computed once
-    parts_of(run, by, steps) -> the parts that `together(parts, by)` makes figures of, for any number of ranks
+    several(run, ways, ...) -> Figures for each way; what several ways need is computed once
+    parts_of(run, by, steps) -> parts, which can be merged for any number of ranks; `together(parts, by)` computes the
+        figures from them
     step_figures(steps) -> StepFigures, as in .steps
 
 `run` must be complete (`Analysis.complete`). `steps` come from `until_done`, or from `iterations`. `process` is a pid,
@@ -48,14 +49,14 @@ KEYS |= {"kernel": OF_WORK["kernel"], "place": ("name", "module", "place")}
 LEAST = 3  # with fewer steps of a process, the noise is unknown
 _USUAL = dict.fromkeys(Usual._fields, pl.Float64)
 _OF_TIMES = ("median", "usual", "error")  # averaged over processes, each weighted by its steps
-_AT_ONCE = 1 << 20  # so many times are processed together; more would take memory and save no time
+_AT_ONCE = 1 << 20  # number of times that are processed together; more would take more memory but not less time
 
 
 class StepFigures(NamedTuple):
     """The number of steps, and how long a step took until it was done."""
 
     number: int
-    least: int  # the number of steps of the process that has fewest
+    least: int  # the smallest number of steps that a process has
     median: float
     usual: float
     error: float
@@ -111,7 +112,7 @@ def together(parts: Parts, by: str) -> Figures:
         rows = _on_the_same_steps(rows, parts["typical"].rows, steps)
         is_of_several |= rows["is_whole"].n_unique() > 1
     if is_of_several:
-        # Ranks that have times of the other kind count as 0.
+        # If a rank has times of the other kind, its times count as 0.
         numbers = [_col(name) * (_col("time") == time) for name in ("ns", "step_ns", "usual", "error")]
         sums = ("count", "ns", "step_ns", "usual", "error", "times")
         most = (_col(name).max() for name in more)
@@ -135,7 +136,7 @@ def step_figures(steps: pl.DataFrame) -> StepFigures:
 
 def _on_the_same_steps(rows: pl.DataFrame, typical: pl.DataFrame, steps: StepFigures) -> pl.DataFrame:
     """Removes the places of ranks without steps if other ranks have steps, and the positions of all ranks except the
-    one that has the typical step."""
+    rank that has the typical step."""
     counts = _col("is_whole") == (steps.number == 0)
     rank = pl.lit(next(iter(typical.filter(counts)["rank"]), None), dtype=pl.Int32)
     return rows.with_columns(
@@ -171,7 +172,8 @@ def _parts_of_sums(sums: _Sums, by: str, time: str, steps: pl.DataFrame) -> Part
     numbers = ("count", "ns", "step_ns", "usual", "error", "freedom", "times")
     parts = {"rows": Part(rows.select(*key, *numbers), key, {"freedom": "least"})}
     if by == "place":
-        # Without steps a place counts in the whole run. It is not known yet whether other ranks have steps.
+        # Without steps, places are counted in the whole run, which `is_whole` marks. It is not known yet whether other
+        # ranks have steps.
         is_whole = pl.lit(not steps.height).alias("is_whole")
         rank = pl.lit(sums.typical, dtype=pl.Int32).alias("rank")
         rows = rows.select(*key, is_whole, *numbers, "position", pl.when(_col("position").is_not_null()).then(rank))
@@ -210,7 +212,7 @@ class _Sums(NamedTuple):
     """The sums of a run. `key` is the number of a row of `names`."""
 
     names: pl.DataFrame
-    whole: pl.DataFrame  # of the run: key, count, ns; places have their position in the typical step
+    whole: pl.DataFrame  # of the run: key, count, ns; by place, also the position in the typical step
     groups: pl.DataFrame  # of each process: key, times (its number of steps), ns (sum over them), and Usual's columns
     typical: int | None  # the rank that has the typical step
 
@@ -218,7 +220,7 @@ class _Sums(NamedTuple):
 def _several(
     run: Tables, ways: Sequence[str], steps: pl.DataFrame, process: int | None, time: str, *, is_part: bool
 ) -> Iterator[tuple[str, _Sums]]:
-    # Figures that are sums over the same rows are summed together.
+    # Ways that sum the same rows are computed together.
     for together in ([by for by in ways if by not in ("kernel", "place")], ["kernel"], ["place"]):
         keys_of = {by: list(KEYS[by]) for by in together if by in ways}
         if not keys_of:
@@ -264,8 +266,8 @@ def _kernels(trace: Tables) -> pl.DataFrame:
 
 
 def _sums(parts: pl.DataFrame, keys_of: dict[str, list[str]], steps: pl.DataFrame) -> Iterator[tuple[str, _Sums]]:
-    """Yields the sums of each way; `keys_of` has the keys of each way."""
-    more = ("position",) if "position" in parts.columns else ()  # all rows of a place have the same one, or null
+    """Yields each way to compare, and its sums. `keys_of` has the keys of each way."""
+    more = ("position",) if "position" in parts.columns else ()  # equal for all rows of a place, or null
     typical = parts.filter(_col("position").is_not_null()).select(_col("rank").max()).item() if more else None
     names, which = number_values(parts, _keys(keys_of))
     parts = parts.select(*more, *PROCESS, "start_ns", "ns", key=which)

@@ -3,8 +3,8 @@
     flops(ranges) -> a column, null if the number is unknown
 
 The formulas in TORCH are those of torch.profiler, for the same ops. FURTHER has the other products of product_rules.py.
-An op of FURTHER counts only if no op around it has counted, and no op of TORCH inside it: aten::conv2d has counted the
-aten::convolution inside it. A multiplication and an addition are two operations.
+An op of FURTHER counts only if no op around it counts, and no op of TORCH inside it counts. For example, aten::conv2d
+counts, so the aten::convolution inside it does not. A multiplication and an addition are two operations.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _elements(sizes: Sizes, _: Values) -> int:
 
 
 def _conv2d(sizes: Sizes, values: Values) -> int:
-    """Counts as torch.profiler does, and fails like it if the padding is a word ("same")."""
+    """Counts as torch.profiler does. It also fails if the padding is a word ("same"), as torch.profiler does."""
     batch, channels, height, width = sizes[0]
     out_channels, _, *kernel = sizes[1]
     stride, padding, dilation = (for_each(value, 2) for value in values[3:6])

@@ -71,7 +71,8 @@ def _layer_norm_out(many: int) -> Writes:
 
 
 def _with_weights(at: int, weight: int) -> Writes:
-    """Returns a gradient like the input, and two like the weight if there is one."""
+    """Returns a gradient of the size of the input and, if there is a weight, two gradients of the size of the
+    weight."""
     return lambda sizes, _: [(prod(sizes[at]), None), (2 * elements(sizes[weight]) if sizes[weight] else 0, None)]
 
 
@@ -92,8 +93,8 @@ def _softmax_out(sizes: Sizes, values: Values) -> list[OutputSize]:
 
 
 def _reduced(dim: int, of: int, type_: str | None = None) -> Writes:
-    """Returns the output without the dimensions that argument `dim` names, or one element if the op has fewer than `of`
-    arguments."""
+    """Returns the output of a reduction. If the op has at least `of` arguments, the output lacks the dimensions that
+    argument `dim` names; otherwise the output is one element."""
 
     def writes(sizes: Sizes, values: Values) -> list[OutputSize]:
         many = 1
@@ -124,8 +125,8 @@ def _embedding_gradient(sizes: Sizes, values: Values) -> list[OutputSize]:
 
 
 def _pooled(sizes: Sizes, values: Values) -> tuple[int, int]:
-    """Returns the number of elements of the output, and how many inputs make up each. Raises an error for ceil_mode,
-    which adds some elements."""
+    """Returns the number of elements of the output, and the number of inputs from which each of them is computed.
+    Raises an error for ceil_mode, which adds some elements."""
     kernel = for_each(values[1], 2)
     stride = for_each(values[2], 2) if values[2] else kernel
     padding = for_each(values[3], 2)
@@ -144,7 +145,7 @@ def _pool_out(*types: str | None) -> Writes:
 
 
 def _each(many: int, reads: Sequence[int], writes: Writes, computes_as: int | None = None, at: int = 0) -> CostRule:
-    """Returns the rule of `many` operations for each element of the argument `at`."""
+    """Returns a rule that counts `many` operations for each element of the argument `at`."""
     says = f"{many} an element of the input" if many else "none"
     return CostRule(lambda sizes, _: many * elements(sizes[at]), reads, writes, computes_as=computes_as, says=says)
 

@@ -36,7 +36,7 @@ def frames(ranges: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
 def _of_forward(ranges: pl.DataFrame, own: pl.Series) -> pl.Series:
     if "forward" not in ranges.columns or not ranges["forward"].count():
         return own
-    # The engine's own ranges lie around the backward range, not inside it.
+    # Ranges of the engine contain the backward range and are not inside it, so they use their own link.
     forward = ranges["forward"].gather(within_backward(ranges))
     forward = forward.zip_with(forward.is_not_null(), ranges["forward"])
     functions = own

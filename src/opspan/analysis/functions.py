@@ -47,7 +47,8 @@ def module_paths(calls: pl.DataFrame) -> pl.Series:
     parent = parents(calls)
     around = nearest(pl.DataFrame({"parent": parent}), is_module)
     own = calls["name"].cast(pl.String).str.strip_prefix(MODULE)
-    # Build the paths of modules level by level, from the outermost on: a path is the path above it and the own name.
+    # Build the paths of modules level by level, from the outermost on: a path is the path of the module above, followed
+    # by the module's name.
     above = around.gather(parent)
     path = own.zip_with(is_module & above.is_null(), pl.Series([None], dtype=pl.String))
     level = is_module & above.is_null()

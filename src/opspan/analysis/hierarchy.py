@@ -4,8 +4,9 @@
 
     hierarchy(ranges) -> a text for each range, null outside of modules with a known class; None if no class is known
 
-`modules` finds the module of a range. The modules around that module are the parts of its name that were called
-themselves; a list of modules is never called. Ranges must be nested and linked (`autograd`) first.
+`modules` finds the module of a range. The modules around that module come from its name: each prefix of the name counts
+if a module with this name was called. Lists of modules are never called. Ranges must be nested and linked (`autograd`)
+first.
 """
 
 from __future__ import annotations

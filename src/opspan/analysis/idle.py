@@ -2,19 +2,20 @@
 
     gaps(trace) -> rank, pid, device_id, start_ns, end_ns, next, tid, why, and in ns
         host_ns      time until the host began the call that launched the next work: the host was late
-        launch_ns    time from then on: the launch took it
-        queued_ns    the launch had begun before the gap: the work waited for another stream, another rank or the device
-        unknown_ns   the call is not in the trace, or no work followed, or the process used more devices than any
-                     machine has
-    gaps_of_streams(trace) -> the same for each stream: rank, pid, device_id, context_id, stream_id, ..., and
+        launch_ns    time from the begin of that call on: the launch took this time
+        queued_ns    time of the gap if the call had begun before it: the work waited for another stream, another rank
+                     or the device
+        unknown_ns   time of the gap if the call is not in the trace, or no work followed, or the process used more
+                     devices than any machine has
+    gaps_of_streams(trace) -> the gaps of each stream: rank, pid, device_id, context_id, stream_id, ..., and
         elsewhere_ns  how much of the gap another stream of the device was busy
+
     meanwhile(ranges, gaps) -> gap, range, ns: host_ns of each gap, divided among the innermost ranges that the
         launching thread was in (null outside of ranges)
-
-    parts(trace, gaps) -> gap, range, why, ns: all time of each gap: host_ns as `meanwhile` divides it, the rest for the
-        range that launched the next work
-    in_functions(trace, gaps) -> gap, function, why, ns: the same by functions (rows of the table functions), whether
-        the host was in a range or not
+    parts(trace, gaps) -> gap, range, why, ns: the time of each gap. host_ns is divided as in `meanwhile`; the rest
+        belongs to the range that launched the next work
+    in_functions(trace, gaps) -> gap, function, why, ns: the time of each gap, divided among functions (rows of the
+        table functions) instead of ranges. The host need not be in a range
 
 A gap is a stretch of time in which a process ran nothing on a device that it used, so the gaps of a device add up to
 its idle time. `next` is the row of the work that ended the gap, null at the end; `tid` is the thread that launched that
@@ -71,7 +72,7 @@ def gaps(trace: Tables) -> pl.DataFrame:
     # A device was used even if its work has no length because of a coarse clock: then all of its time is idle.
     used = distinct(work, DEVICE).join(wholes, on=PROCESS, nulls_equal=True).sort(DEVICE)
     used, busy, work = number_groups(DEVICE, used, busy, work)
-    # A gap begins with the time of the process or where work ends. It ends where work begins or with that time.
+    # A gap begins when the process begins or when work ends. It ends when work begins or when the process ends.
     busy = busy.filter(_col("of").is_in(used["of"].implode()))
     begins = in_order(pl.concat([used.select("of", ns="start_ns"), busy.select("of", ns="end_ns")]), "of")
     ends = in_order(pl.concat([busy.select("of", ns="start_ns"), used.select("of", ns="end_ns")]), "of")
@@ -139,8 +140,8 @@ def _with_reasons(gaps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_next(gaps: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """Adds the work that ended each gap of a device: if several pieces begin then, the one that was launched first.
-    `of` is the number of the device."""
+    """Adds the work that ended each gap of a device. If several pieces of work begin when a gap ends, the one that was
+    launched first is added. `of` is the number of the device."""
     ran = only(work, length() > 0)
     moments = gaps.select("of", start_ns="end_ns", end_ns=_col("end_ns") + 1)
     pairs = within(ran, "start_ns", moments, ("of",))
@@ -164,8 +165,8 @@ def _late(gaps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _pieces(late: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
-    """Cuts the stretches of `late` where any span begins or ends on the same thread: gap, its thread, time_ns, ns, and
-    range, the row of the innermost span."""
+    """Cuts the stretches of `late` where any span begins or ends on the same thread. Returns the pieces: gap, the
+    columns of the thread, time_ns (the begin), ns, and range (the row of the innermost span)."""
     nothing, no_kind = (pl.lit(None, dtype=dtype) for dtype in (pl.UInt32, pl.UInt8))
     pieces = native.cut(late.select(*THREAD_KEY, "start_ns", "end_ns", range=nothing, kind=no_kind), spans)
     threads = late.select("gap", *THREAD)[pieces["stretch"]]

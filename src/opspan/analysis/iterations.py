@@ -2,24 +2,25 @@
 
     iterations(ranges, names=None) -> rank, pid, step, start_ns, end_ns, how, is_outlier
 
-For each process, the first of these that exists counts:
+A process may have several of these. The first in the list counts:
 
     how         the iterations are
     named       the ranges of `names`, if the caller names some
     step        the ranges ProfilerStep#N, or the times between the marks of a session's step() (`steps`)
-    repeats     at least three outermost ranges of the program with one name (except for numbers in it) that hold the
-                training: three in four of all optimizer steps lie in such ranges, and three in four of the ranges
-                have one; without optimizers, backwards count. If nothing is trained, the ranges must take half of
-                the time of the process; both times are counted without the longest range, which may be a start-up.
-                If several names fit, the one that takes most time counts
+    repeats     at least three outermost ranges of the program with one name (except for numbers in it) that contain
+                the training: three in four of all optimizer steps are in such ranges, and three in four of the ranges
+                contain an optimizer step. If there are no optimizer steps, backwards count instead. If there are no
+                backwards, the ranges must take half of the time of the process; both times are computed without the
+                longest range, which may be a start-up. If several names fit, the name with most time counts
     optimizer   the times between the ends of the ranges Optimizer.step#...
 
-Other things that repeat are not steps, such as kernels (`repeating`), modules or calls of a DataLoader. If only the
-ends of steps are known (marks, optimizers), the time before their own work does not belong to them (`own_work`).
+Other repetitions are not steps, such as kernels (`repeating`), modules or calls of a DataLoader. If only the ends of
+steps are known (by marks or optimizers), a step does not include the time before its own work (`own_work`).
 
 `step` is the name of the range, with a number if several have the same name. An iteration is an outlier if it takes
-longer than the median by a tenth and by three times the usual deviation (1.4826 times the median deviation). This looks
-at the host; `until_done.with_outliers` looks at devices, too. Ranges must be nested (`nest`) first.
+longer than the median by a tenth and by three times the usual deviation (1.4826 times the median deviation). This rule
+uses only times of the host; `until_done.with_outliers` uses times of devices, too. Ranges must be nested (`nest`)
+first.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _OPTIMIZER = r"^Optimizer\.step#"
 _LEAST = 3  # least number of ranges that repeat
 _SHARE = 0.5
 _MOST = 0.75
-_DEVIATIONS = 3 * 1.4826  # median deviations: a larger difference is more than noise
+_DEVIATIONS = 3 * 1.4826  # a difference of more median deviations is more than noise
 COLUMNS = (*PROCESS, "step", "start_ns", "end_ns", "how", "is_outlier")
 _RANGE = (*PROCESS, "tid", "name", "start_ns", "end_ns", "kind", "depth", "parent", "is_async", "is_mark")
 
@@ -64,7 +65,7 @@ def _ranges_called(ranges: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
 
 
 def _program_steps(ranges: pl.DataFrame, optimizers: pl.DataFrame) -> pl.DataFrame:
-    """Returns the ranges of a thread with one name of the program that hold its work."""
+    """Returns the ranges that are iterations by the rule `repeats` (see above)."""
     outside = ranges.filter(_col("depth") == 0, ~_col("is_async"), _col("kind") == "user")
     outside = outside.filter(of_program(outside) & ~says_phase(outside["name"]))
     alike = _col("name").cast(pl.String).str.replace_all("[0-9]+", "#")
@@ -87,8 +88,9 @@ def _program_steps(ranges: pl.DataFrame, optimizers: pl.DataFrame) -> pl.DataFra
 
 
 def _count_training(outside: pl.DataFrame, ranges: pl.DataFrame, optimizers: pl.DataFrame) -> pl.DataFrame:
-    """Returns, for each name: `of`, the number of optimizer steps of its process, or without these of backwards;
-    `inside`, how many of them lie in ranges of the name; `busy`, how many of these ranges have any."""
+    """Counts optimizer steps, or backwards if there are no optimizer steps. Returns for each name: `of`, their number
+    in the process; `inside`, their number inside ranges of the name; `busy`, the number of ranges of the name that
+    contain any."""
     moments = only(ranges, _col("kind") == "backward").select(*PROCESS, "start_ns")
     many = optimizers.filter(pl.len().over(PROCESS) >= _LEAST).select(*PROCESS, "start_ns")
     moments = pl.concat([many, moments.join(many, on=PROCESS, how="anti", nulls_equal=True)])

@@ -43,7 +43,8 @@ COLUMNS = (
     Column("call_id", I64, "The call.", refers="calls.id"),
 )
 _COPIES = ("memcpy", "memset")
-_OF_RANGE = {"name": "op", "sizes": "shape", "module": "module", "phase": "phase"}  # column of ranges -> of COLUMNS
+# column of ranges -> its name in COLUMNS
+_OF_RANGE = {"name": "op", "sizes": "shape", "module": "module", "phase": "phase"}
 _col = pl.col
 
 

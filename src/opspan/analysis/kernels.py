@@ -10,8 +10,8 @@
 Names are the only thing that every source has: the full name, with template arguments, if the source has it. Names of
 products that Triton compiles do not show which instructions they use. A full name in C++ without a word for products
 belongs to a kernel that computes with ordinary units. A full name in C (a plain identifier, also in Triton) was chosen
-freely by the author of the kernel. So it counts only if it is of a known family, or has a word for something that is
-not a product. tests/data/tensor_cores_h100.json has the results of a card's own counters.
+freely by the author of the kernel. So such a name is used only if it is of a known family, or has a word for something
+that is not a product. tests/data/tensor_cores_h100.json has the results of a card's own counters.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ MATRIX_CORES = (
     r"ck_tile.*(gemm|fmha)",
     r"\baiter::(fmha|mla|fmoe|\w*gemm|flatmm)",
 )
-# Kernels for tensor cores: their names have the shape of the instruction (s16816 is m16n8k16, summed up in float32),
-# its name, or the name of a family that always uses tensor cores.
+# Kernels for tensor cores. Their names have the shape of the instruction (s16816 is m16n8k16, summed up in float32),
+# the name of the instruction, or the name of a family that always uses tensor cores.
 TENSOR_CORES = (
     r"(^|[^a-z0-9])[hiscdz](884|8816|1688|16816|16832|161616)[a-z_]",
     r"_tensor[0-9]+x[0-9]+x[0-9]+_",
@@ -62,9 +62,9 @@ TENSOR_CORES = (
     r"^_matmul_ogs_\w*(bf16|fp16|fp8|fp4|e4m3|e5m2)",
     *MATRIX_CORES,
 )
-# Kernels that do not multiply on tensor cores, although their name has such a word: they use ordinary units
-# (sm80_xmma_gemm_f32f32_..._ffma_...), prepare or sum up a product, or are inductor's kernels without products, which
-# are named after their ops.
+# Kernels that do not multiply on tensor cores, although their names have a word of TENSOR_CORES. They use ordinary
+# units (sm80_xmma_gemm_f32f32_..._ffma_...), or they prepare or sum up a product, or they are inductor's kernels
+# without products, which are named after their ops.
 NO_TENSOR_CORES = (
     r"_ffma_|(^|[^a-z])simt([^a-z]|$)|mmasimt|universalfma",
     r"fmha_cutlass[fb]_(f32\w*_sm(50|70|75)|\w*_sm50)",
@@ -76,7 +76,7 @@ ORDINARY = (
     r"(^|[^a-z0-9])g?[sdchz]gemm|gemv|gemmk1|gemmsn_|scudnn|winograd|plicit_convolve|(dgrad|wgrad)\w*_engine",
     r"direct_kernel|depthwise|^cijk_|_dl_|wvsp?lt?k",
 )
-# Words in short names that stand for products, and (below) for work around products.
+# Words in short names of products, and (below) words of kernels that run before or after products.
 PRODUCT = (
     r"gemm|matmul|attention|attn|convolution|[dw]grad|fprop|mlp|triton_tem|_mm_|nvfuser_(none|matmul)",
     r"(^|_)(mm|bmm|addmm|dot|mla|moe|conv[123]?d?|sdpa)(_|$)|flash(_|$)",
@@ -91,8 +91,8 @@ ORDINARY_IN_C = (
     r"(^|_)(fill|memset|memcpy|transpose|cast|dropout|embedding|rotary|adamw?|sort)(_|$)",
 )
 # Types in names of products on tensor cores; the first pattern that fits counts. cuBLAS, cutlass, Triton and flash
-# attention write them out (ampere_bf16_s16816gemm_bf16_..., cutlass::half_t); others use letters: nvjet (tst is bf16
-# summed up in fp32), instructions, and Tensile (HHS_BH).
+# attention write the type out (ampere_bf16_s16816gemm_bf16_..., cutlass::half_t). Names of nvjet (tst is bf16 summed up
+# in fp32), of instructions and of Tensile (HHS_BH) use letters for types.
 PRODUCT_TYPES = (
     ("fp8", r"e4m3|e5m2|fp8|float8|[qu]gmma|qmma"),
     ("bf16", r"bf16|bfloat16|nvjet(_[a-z0-9]+)?_tst_|_bbs_bh?_"),
@@ -101,7 +101,7 @@ PRODUCT_TYPES = (
     ("int8", r"int8|imma|_i8|s8s8"),
 )
 _WHOLE = pl.coalesce("full_name", "name").alias("whole")
-_MOST_UNKNOWN = 0.1  # a larger share of the kernels' time is more than most differences between two programs
+_MOST_UNKNOWN = 0.1  # a larger unknown share of the time would hide most differences between two programs
 
 
 def is_communication(name: pl.Expr) -> pl.Expr:

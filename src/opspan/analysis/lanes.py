@@ -1,4 +1,4 @@
-"""Turns the cycles of a process into lanes (ranks of their own) for the analysis, and lanes into ranks for answers.
+"""Turns each cycle of a process into a lane (a separate rank) for the analysis, and lanes back into ranks for answers.
 
 in_lanes(parts)          -> a function that computes the parts of an answer for each cycle, and puts them together
 as_ranks(parts, lanes)   -> the parts with the ranks of the lanes; parts of lanes of one rank are put together

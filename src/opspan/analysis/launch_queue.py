@@ -20,12 +20,13 @@ from opspan.analysis.spans import apart, in_order, only
 _col = pl.col
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
-# CUDA lets a launch wait if 1,017 to 1,021 launches of its stream have not begun; it makes room for several at once.
-# On an H100 (CUDA 13.0) it is 1,021, also for copies, fills and graphs; other streams do not wait.
-_NEAR = 50  # a queue counts as full if less than a fiftieth of its deepest depth is missing
+# CUDA makes a launch wait if 1,017 to 1,021 launches of its stream have not begun; it makes room for several launches
+# at once. On an H100 (CUDA 13.0) the limit is 1,021, also for copies, fills and graphs; launches on other streams do
+# not wait.
+_NEAR = 50  # a queue counts as full if its depth is less than a fiftieth below its largest depth
 _LEAST_DEPTH = 8
 _LONG = 4  # a launch of more than 4 times the usual time of its name is long
-_LEAST_WAITS = 8  # least number of launches at a full queue that must be long
+_LEAST_WAITS = 8  # at least this many launches at a full queue must be long
 _FEWEST = _LEAST_DEPTH + _LEAST_WAITS  # a queue with fewer launches cannot be judged
 _MORE_OFTEN = 5  # long launches must be 5 times as frequent at a full queue, because they have other causes, too
 
@@ -69,7 +70,7 @@ def _joins_of_queue(rows: pl.DataFrame, early: pl.DataFrame) -> pl.DataFrame | N
     if early.height:
         key = ["process", "device_id", "stream"]
         early = early.join(rows.select(key).unique(), on=key).filter(_col("start_ns") < rows["start_ns"].min())
-    begins = pl.concat([part.select("start_ns", "work") for part in (early, rows)])  # in order, as work is
+    begins = pl.concat([part.select("start_ns", "work") for part in (early, rows)])  # sorted, because `work` is sorted
     rows = in_order(rows, "called_ns")
     called, returned = rows["called_ns"].to_numpy(), rows["returned_ns"].to_numpy()
     number = np.arange(rows.height) + early.height
@@ -82,8 +83,8 @@ def _joins_of_queue(rows: pl.DataFrame, early: pl.DataFrame) -> pl.DataFrame | N
     usual = _usual(rows, is_full)
     if not _is_limit(returned - called, usual, is_full):
         return None
-    # A launch that waited returned after the last begin of work. A launch that did not wait would have waited for the
-    # begin of the work that is `limit` launches ahead.
+    # A launch that waited had to wait for the last begin of work before it returned. A launch that did not wait would
+    # have had to wait for the begin of the work that was launched `limit` launches earlier.
     done = np.minimum(called + usual, returned)
     last = begins["start_ns"].to_numpy()[np.maximum(begun - 1, 0)]
     has_waited = is_full & (begun > 0) & (last > done)
@@ -98,7 +99,7 @@ def _joins_of_queue(rows: pl.DataFrame, early: pl.DataFrame) -> pl.DataFrame | N
         target_ns=by["start_ns"],
         work=by["work"],
         other=pl.lit(NONE, dtype=pl.Int64),
-        own_ns=pl.Series(np.minimum(done, returned - 1)),  # before the join, which cannot wait for itself
+        own_ns=pl.Series(np.minimum(done, returned - 1)),  # before the join, because a join cannot wait for itself
     )
     return joins.filter(pl.Series(is_bounded)).select(_col(name).cast(dtype) for name, dtype in JOINS.items())
 

@@ -11,7 +11,8 @@
     queues(calls, work) -> a row for each time at which the length of a queue changed
         rank, pid, device_id, context_id, stream_id    the stream
         time_ns   Int64
-        queued    Int64    from then on, the number of calls that have begun and whose work on this stream has not
+        queued    Int64    from this time on, the number of calls that have begun but whose work on this stream has not
+                           begun
 
 docs/analysis.md, "launched", has the rules. Work must be attributed (`launches`) first.
 """
@@ -63,8 +64,8 @@ def queues(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _queues(waiting: pl.DataFrame, *, is_one: bool) -> pl.DataFrame:
-    """Returns the number of calls until each time, minus the number of works that have begun. Counts all streams at
-    once, because there may be thousands."""
+    """Returns, for each time, the number of calls until then minus the number of pieces of work that have begun. Counts
+    all streams at once, because there may be thousands."""
     # If clocks differ, work may begin before its call; then it was never in the queue.
     begun = pl.max_horizontal("called_ns", "start_ns")
     ends = ((_col("called_ns"), 1), (begun, -1))

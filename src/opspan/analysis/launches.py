@@ -1,16 +1,16 @@
 """Attributes calls and work to ranges: finds the range that a call was made in, and the call and range of work.
 
     launches(ranges, calls, work) -> Launches: calls and work in the same order, with
-        calls.range        UInt32   row of the innermost range on the call's own thread when it began
-        work.call          UInt32   row of the call, by process and correlation id; one call may own many works
+        calls.range        UInt32   row of the innermost range on the call's thread when the call began
+        work.call          UInt32   row of the call, by process and correlation id; one call may launch much work
         work.ambiguous     Boolean  several calls of the process have that id, and the last one before the work was
                                     taken
-        work.launch_range  UInt32   the range of the call, or, without one, the range that the tool itself names
-        work.range         UInt32   the range that the work belongs to: launch_range; or, if the work is a node of a
-                                    CUDA graph and its creation is in the trace, the range in which the node was
-                                    captured
+        work.launch_range  UInt32   the range of the call; if there is no call, the range that the tool itself names
+        work.range         UInt32   the range that the work belongs to. This is launch_range, except for nodes of a
+                                    CUDA graph whose creation is in the trace: such a node belongs to the range in
+                                    which it was captured
 
-Ranges must be nested (`nest`) first. Nothing is joined across processes.
+Ranges must be nested (`nest`) first. Rows of different processes are never joined.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import polars as pl
 from opspan import native
 from opspan.analysis.nest import innermost, thread_key
 
-# The way from a node to its original leads from an instance of a graph to the graph, and on to the graphs of which that
-# is a clone or a child. Only damaged files have longer ways.
+# The chain from a node to its original goes from an instance of a graph to the graph, and then to the graphs that it is
+# a clone or a child of. Only damaged files have longer chains.
 _MOST_HOPS = 16
 _NODE = ["rank", "pid", "graph_node_id"]
 _ORIGINAL = r'"original_?[gG]raph_?[nN]ode_?[iI]d"\s*:\s*"?(-?[0-9]{1,19})'
@@ -85,8 +85,8 @@ def _captured_in(ranges: pl.DataFrame, work: pl.DataFrame, nodes: pl.DataFrame) 
     if not nodes.height or not work["graph_node_id"].count():
         return None
     nodes = nodes.sort("start_ns", "tid", "original_graph_node_id")
-    # A node that was created as a copy has two events: one for its creation, one that names its original. A number that
-    # was used twice has two events as well; then the first is as good as the second.
+    # A node that was created as a copy has two events: one for its creation, one that names its original. If two nodes
+    # had the same number, there are two events, too; then either of them may be used.
     created = nodes.unique(_NODE, keep="first", maintain_order=True)
     copied = nodes.drop_nulls("original_graph_node_id").unique(_NODE, keep="first", maintain_order=True)
     roots = _roots(created, copied)
@@ -98,10 +98,10 @@ def _captured_in(ranges: pl.DataFrame, work: pl.DataFrame, nodes: pl.DataFrame) 
 
 
 def _roots(created: pl.DataFrame, copied: pl.DataFrame) -> pl.DataFrame:
-    """Returns _NODE and `root`: the last node on the way from copy to original whose creation is in the trace; null if
-    the way is a ring."""
+    """Returns _NODE and `root`. This is the last node of the chain from copy to original whose creation is in the
+    trace; it is null if the chain is a ring."""
     up = copied.select("rank", "pid", root="graph_node_id", above="original_graph_node_id")
-    # The way ends before an original that is missing in the trace, and at a node that is its own original.
+    # The chain ends before an original that is missing in the trace, and at a node that is its own original.
     known = created.select("rank", "pid", above="graph_node_id")
     up = up.filter(pl.col("above") != pl.col("root")).join(
         known, on=["rank", "pid", "above"], how="semi", nulls_equal=True

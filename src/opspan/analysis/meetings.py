@@ -1,4 +1,4 @@
-"""Finds the collectives in which ranks wait for each other: all parts are in the trace, and ended after all had begun.
+"""Finds the collectives in which ranks wait for each other: all parts are in the trace, and all began before any ended.
 
     meetings(collectives, work) -> Meetings
 
@@ -17,7 +17,8 @@ _col = pl.col
 def meetings(collectives: pl.DataFrame, work: pl.DataFrame) -> Meetings:
     """Returns the meetings. `collectives` comes from Analysis, `work` from the graph."""
     parts = collectives.select(row="work", of="match", end_ns="end_ns").drop_nulls()
-    # If a collective has several kernels on a rank, only the last to end counts, because it is unknown which one waits.
+    # If a collective has several kernels on a rank, only the kernel that ends last counts, because it is unknown which
+    # kernel waits.
     rows = work.select("row", "start_ns", "end_ns").with_row_index("node").cast({"node": pl.Int64})
     rows = rows.join(parts, on=["row", "end_ns"], maintain_order="left")
     rows = rows.with_columns(tail_ns=_col("end_ns") - _col("start_ns").max().over("of"))

@@ -2,7 +2,7 @@
 
     memory(ranges, events) -> ranges with
         cpu_memory, device_memory            Int64  bytes: the change while the range lasted, on any thread
-        self_cpu_memory, self_device_memory  Int64  the same minus that of its children
+        self_cpu_memory, self_device_memory  Int64  bytes: the range's change minus the changes of its children
 
 This is how torch.profiler counts: if two ranges of a process are open at the same time, both count what was allocated
 then. Ranges must be nested (`nest`) first.
@@ -35,8 +35,9 @@ def changes(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def during(changed: pl.DataFrame, start_ns: pl.Series, end_ns: pl.Series, of: pl.Series | None = None) -> pl.DataFrame:
-    """Returns, for each stretch of time, the sums of the changes in it, both ends included; 0 if an end is null. `of`
-    is the number of the process of each stretch, as in the column `of` of `changed`; None if there is one process."""
+    """Returns, for each stretch of time, the sums of the changes from its begin to its end (inclusive); 0 if begin or
+    end is null. `of` is the number of the process of each stretch, as in the column `of` of `changed`; None if there is
+    one process."""
     if of is None:
         of = pl.zeros(len(start_ns), dtype=pl.UInt32, eager=True)
         changed = changed.with_columns(of=pl.lit(0, pl.UInt32))

@@ -35,7 +35,8 @@ from opspan.analysis.spans import DEVICE
 SUMS = ("size_increase", "allocation_count", "allocation_bytes")
 COUNTED = ("event_count", "freed_bytes", "allocation_count", "allocation_bytes")
 SELF_SUMS, SELF_COUNTED = (tuple(f"self_{name}" for name in names) for names in (SUMS, COUNTED))
-_BEFORE, _NEVER = -1, 2**32  # the places, in the order of events, of blocks that were there before, or that stayed
+# positions in the order of events: of the allocation of earlier blocks, and of the free of blocks that stayed
+_BEFORE, _NEVER = -1, 2**32
 _col = pl.col
 
 
@@ -76,8 +77,8 @@ def _curve(events: pl.DataFrame, blocks: pl.DataFrame, counters: pl.DataFrame | 
 
 
 def _changes(blocks: pl.DataFrame) -> pl.DataFrame:
-    """Returns, for each row of the events, the change by blocks (known) and by events that cannot be paired
-    (unpaired)."""
+    """Returns by how many bytes each event changed the memory in use: `known` for blocks, `unpaired` for events that
+    cannot be paired."""
     known, unpaired = (blocks.filter(_col("address").is_null() == is_null) for is_null in (False, True))
     changes = pl.concat(
         [
@@ -92,8 +93,9 @@ def _changes(blocks: pl.DataFrame) -> pl.DataFrame:
 
 
 def _begins(rows: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
-    """Returns a row before the first event of each device: the blocks that are freed later without an allocation, and
-    the fewest unpaired bytes with which the sum of unpaired bytes never gets negative."""
+    """Returns a row before the first event of each device. `known` has the bytes of the blocks that are freed later
+    without an allocation. `unpaired` is the smallest number with which the sum of unpaired bytes never gets
+    negative."""
     lowest = _col("unpaired").cum_sum().min()
     first = rows.group_by(DEVICE, maintain_order=True).agg(
         _col("time_ns").first(), unpaired=-pl.min_horizontal(lowest, pl.lit(0))
@@ -146,9 +148,9 @@ def changes_in(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
 
 
 def by_name(ranges: pl.DataFrame, own: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-    """Returns sums of COUNTED for each of the keys and each name of a range: as self_* for the ranges themselves, else
-    with all ranges inside. A range inside another of its name counts once. `own` has COUNTED by the keys and `range`;
-    outside of ranges `range` and the name are null."""
+    """Returns sums of COUNTED for each key and each name of a range. The columns self_* are sums over the ranges
+    themselves, the others include all ranges inside. A range inside another range of its name counts once. `own` has
+    COUNTED for each key and `range`. Outside of ranges, `range` and the name are null."""
     parts = [
         _add_name(own, ranges).rename({name: f"self_{name}" for name in COUNTED}),
         _add_name(own.filter(_col("range").is_null()), ranges),
@@ -165,10 +167,11 @@ def _around(ranges: pl.DataFrame, own: pl.DataFrame, keys: tuple[str, ...]) -> p
     """Returns rows like those of `own` for the outermost range of each name, with the sums of the range and of all
     ranges inside it.
 
-    All rows go up the tree at once, and rows that meet are added up, so they soon become few. Other ways take time in
-    proportion to devices times ranges. The code uses numpy because a tree may be thousands of ranges deep.
+    In each round all rows move up the tree to the next such range, and rows that reach the same range are added up, so
+    few rows remain soon. Other algorithms take time in proportion to the number of devices times the number of ranges.
+    The code uses numpy because a tree may be thousands of ranges deep.
     """
-    import numpy as np  # late, because the import takes longer than the findings of a small trace
+    import numpy as np  # not at the top: this import takes longer than the findings of a small trace
 
     marked = outermost(ranges).alias("marked").to_frame()
     nearest = native.nearest(pl.concat([ranges.select("parent"), marked], how="horizontal")).cast(pl.Int64)
@@ -176,7 +179,7 @@ def _around(ranges: pl.DataFrame, own: pl.DataFrame, keys: tuple[str, ...]) -> p
     places = own.select(keys).unique(maintain_order=True).with_row_index("place")
     rows = own.join(places, on=keys, how="left", nulls_equal=True, maintain_order="left")
     rows = rows.with_columns(nearest.gather(rows["range"]).alias("row")).drop_nulls("row")
-    # One number stands for a place and a range.
+    # One number encodes a row of `places` and a range.
     at = rows["place"].cast(pl.Int64).to_numpy() * ranges.height + rows["row"].to_numpy()
     sums = rows.select(COUNTED).to_numpy()
     levels = []
@@ -214,7 +217,7 @@ def at_peak(ranges: pl.DataFrame, events: pl.DataFrame, blocks: pl.DataFrame | N
     """Returns the blocks. `events` is the table memory, `blocks` the result of `allocations`, if the caller has it."""
     blocks = allocations(events) if blocks is None else blocks
     rows = in_order(events)["row"]
-    # Events are compared by their place in the order, because times may be equal.
+    # Events are compared by their positions in the order, because times may be equal.
     order = pl.Series([None], dtype=pl.Int64).new_from_index(0, events.height)
     order = order.scatter(rows, pl.int_range(len(rows), eager=True))
     tops = highest(_curve(events, blocks, None))

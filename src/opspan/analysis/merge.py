@@ -1,4 +1,4 @@
-"""Merges two traces that different tools recorded of the same processes at once, such as the CPU side and the GPU side.
+"""Merges traces that two tools recorded of the same processes at the same time, such as a CPU side and a GPU side.
 
 merge(one, other) -> Trace with one rank, on the clock of `one`. A range that both tools recorded appears once, as the
 row of `one`; columns that are null in it are filled from `other`. docs/analysis.md says how clocks are aligned, and
@@ -20,7 +20,8 @@ from opspan.tables.tables import clock_shift_ns, id_count, moved
 
 # The two starts of a range that both tools recorded differ only by the time that the tools themselves take.
 MOST_APART_NS = 1_000_000
-# With at least so many pairs of ranges, these align the clocks; else the clocks that the files name are used.
+# If at least this many ranges can be paired, the pairs align the clocks. Otherwise the clocks that the files name are
+# used.
 LEAST_PAIRS = 8
 # Two ranges of one name may begin this far apart and still be the same range, even if the other pairs agree better.
 LEAST_TOLERANCE_NS = 5_000
@@ -34,7 +35,7 @@ class Alignment:
     """The way in which the times of the other trace were brought to the clock of the first."""
 
     by: str  # ranges: by ranges that both recorded; clock: both read the same clock; UTC: both files have UTC times
-    shift_ns: int  # was added to the times of the other trace
+    shift_ns: int  # the shift that was added to the times of the other trace
     pairs: int  # number of ranges that both recorded
     within_ns: int | None  # nine in ten pairs are at most this far apart; None if there were too few pairs
 
@@ -126,8 +127,8 @@ def _known_ranges(ranges: pl.DataFrame) -> pl.LazyFrame:
 
 
 def _in_order(first: pl.DataFrame, second: pl.DataFrame) -> pl.DataFrame:
-    """Pairs the n-th ranges of each name and thread if both traces have equally many of these. Returns one and other
-    (ids), apart_ns, and the times of both."""
+    """Pairs the n-th ranges of each name and thread if both traces have the same number of these ranges. Returns `one`
+    and `other` (the ids of the two ranges), apart_ns, and the times of the two ranges."""
     joined = _known_ranges(first).join(_known_ranges(second), on=[*_KEY, "nth", "count"], suffix="_other")
     apart = pl.col("start_ns") - pl.col("start_ns_other")
     times = pl.col("start_ns", "end_ns", "start_ns_other", "end_ns_other")
@@ -160,7 +161,7 @@ def _same_ranges(first: pl.DataFrame, second: pl.DataFrame, pairs: pl.DataFrame,
     """Returns the ids of the ranges that both traces have: one, other."""
     if alignment.within_ns is None:
         return pairs.clear().select("one", "other")
-    # The code of the range ran inside both ranges, so they overlap, even if the thread was held up between their
+    # The code of the range ran inside both ranges, so they overlap, even if the thread was held up between the two
     # begins.
     tolerance, shift = max(3 * alignment.within_ns, LEAST_TOLERANCE_NS), alignment.shift_ns
     overlap = (pl.col("start_ns_other") + shift <= pl.col("end_ns") + tolerance) & (

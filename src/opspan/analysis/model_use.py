@@ -1,4 +1,4 @@
-"""Computes the model's use of devices (MFU): the share of their peak that its products used while they worked on it.
+"""Computes the model's use of devices (MFU): the share of their peak that products used while devices worked for it.
 
     spans_of(trace, steps) -> rank, pid, step, start_ns, end_ns: the steps, or the whole time of a process without steps
     in_spans(rows, ranges, spans) -> the rows of `roofline.parts` whose ranges begin in a span, with its number, `span`
@@ -9,9 +9,10 @@
         masked_ns Float64  the additional time for the operations that the masks of attention hide
         is_known  Boolean  whether the peaks are known for at least 99 % of the products' time
         devices   UInt32   how many devices its process used
-    use_of_run(placed, spans, work) -> the same for each process; where spans overlap, time and products count once
+    use_of_run(placed, spans, work) -> these sums for each process; where spans overlap, time and products count once
 
-A host that runs ahead of its devices ends a step long before they do, so the use of devices cannot rest on its times.
+A host that runs ahead of its devices ends a step long before the devices do. So times of the host do not show how much
+devices were used.
 """
 
 from __future__ import annotations
@@ -44,12 +45,12 @@ def in_spans(rows: pl.DataFrame, ranges: pl.DataFrame, spans: pl.DataFrame) -> p
 
 
 def on_devices(trace: Tables, spans: pl.DataFrame, owner: pl.Series) -> pl.DataFrame:
-    """Returns the time of each span on devices: from the first work that the host began in it to the last.
+    """Returns the time of each span on devices: from the first work that the host began in the span to the last.
 
-    Idle time between spans belongs to them, too: a span lasts at least as long as the host was in it. A span does not
-    begin before devices are done with all that they began before the first work of the span. Work of other code that
-    runs between two spans is in neither of them. Nothing counts before the first and after the last work of the spans
-    of a process. If no device was used, the spans of the host are returned.
+    A span lasts at least as long as the host was in it, so idle time between spans counts, too. A span does not begin
+    before devices are done with all work that they began before the span's first work. Work of other code that runs
+    between two spans is in neither span. In each process, only the time from the first to the last work of all spans
+    counts. If no device was used, the spans of the host are returned.
     """
     columns = (*PROCESS, "start_ns", "end_ns", "kind", "is_overhead", "range", "call")
     work = on_device(trace.work.select(columns)).filter(_col("end_ns") >= _col("start_ns"))

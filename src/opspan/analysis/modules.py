@@ -3,11 +3,13 @@
     modules(ranges) -> ranges with module, Categorical: name of the innermost module around it, null outside of modules
 
 A module is recognised by
+
     a range of kind module                      its name, which is qualified: MLP.layers.0
     FSDP::pre_forward (blocks.3)                blocks.3, from there to its FSDP::post_forward on the same thread, but
                                                 not inside a range of the same module with the kind module
     {'traceMarker': ..., 'funcStack': '...'}    DLProf's stack of calls: Net::forward/Conv2d::forward is Net.Conv2d
     a Python call, nn.Module: Linear_1          Net_0.Linear_1, with the modules that it was called from
+
 A range inside a backward belongs to the module of its forward op. Ranges must be nested first. Call `autograd` first if
 ranges in the backward should have modules.
 """
@@ -78,7 +80,8 @@ def fsdp_spans(ranges: pl.DataFrame) -> pl.DataFrame:
     marks = marks.with_columns(
         _col("when").shift(-1).over(key).alias("next"), _col("end_ns").shift(-1).over(key).alias("next_end_ns")
     )
-    # A pre_forward without a post_forward (a checkpoint recomputes) stands for the module only during the range itself.
+    # If a pre_forward has no post_forward, as when a checkpoint recomputes, the span is only the range of the
+    # pre_forward.
     end_ns = pl.when(_col("next") == "post").then("next_end_ns").otherwise("end_ns")
     spans = marks.filter(_col("when") == "pre").select(
         *_THREAD,

@@ -1,6 +1,6 @@
-"""Cuts a part out of a trace by numbers of steps that names of ranges do not have: finds the steps of all of it first.
+"""Cuts a part out of a trace by numbers of steps. If ranges do not name the steps, finds the steps of all of it first.
 
-narrowed(read, window) -> the result of `read(window)`, and None; or, if that has no numbered steps, the part of
+narrowed(read, window) -> the result of `read(window)`, and None. If that result has no numbered steps: the part of
     `read(None)`, and the steps in the part
 steps_of_all(parts, steps, trace) -> the steps of parts that are put side by side
 """

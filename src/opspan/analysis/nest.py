@@ -63,7 +63,7 @@ def nest(ranges: pl.DataFrame, end_ns: int | None = None) -> pl.DataFrame:
     )
     last = trace_end_ns(ranges)
     tree = native.nest(columns, last if end_ns is None else max(last, end_ns))
-    # If no end has changed, the old column stays, to save memory.
+    # If no end has changed, the old column is used again, which saves memory.
     if "end_ns" in tree.columns and not tree["is_open"].any() and tree["end_ns"].equals(ranges["end_ns"]):
         tree = tree.drop("end_ns")
     return ranges.with_columns(tree)

@@ -9,8 +9,9 @@ blocks is at most the number that fits, by the limits for blocks, warps, registe
 for the capability.
 
 torch.profiler's files have both figures, and these are taken. But if a file has an occupancy of 0, as for kernels with
-more than 48 KiB of shared memory, it is computed here. It is null if anything is missing, for devices that LIMITS does
-not have, and for devices of other makers than NVIDIA. See docs/analysis.md, "Compared with other tools".
+more than 48 KiB of shared memory, the occupancy is computed here. The result is null if anything is missing, for
+devices that LIMITS does not have, and for devices of other makers than NVIDIA. See docs/analysis.md, "Compared with
+other tools".
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ LIMITS = (
 _FILE_OCCUPANCY = r'"est\. achieved occupancy %":\s*([0-9.]+)'
 _FILE_BLOCKS = r'"blocks per SM":\s*([0-9.]+)'
 _FILE_SHARED = r'"shared memory":\s*([0-9]+)'
-_OTHER_MAKERS = r"(?i)amd|radeon|instinct|gfx"  # their capabilities are numbers, too
+_OTHER_MAKERS = r"(?i)amd|radeon|instinct|gfx"  # the capabilities of these devices look like NVIDIA's
 
 
 def blocks_per_sm(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.Series:
@@ -81,7 +82,7 @@ def shared_bytes() -> pl.Expr:
     return pl.coalesce(of_launch, in_file).alias("shared_bytes")
 
 
-_COMMON_SHARED = 48 * 1024  # a kernel must ask the driver for more, which torch.profiler does not see
+_COMMON_SHARED = 48 * 1024  # for more, a kernel must ask the driver, which torch.profiler does not see
 
 
 def _limits(devices: pl.DataFrame) -> pl.DataFrame:

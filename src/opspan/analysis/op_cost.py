@@ -41,7 +41,7 @@ class Cost(NamedTuple):
 @dataclass(frozen=True)
 class CostRule:
     flops: Formula
-    reads: Sequence[int]  # numbers of arguments; those that are tensors are read as a whole
+    reads: Sequence[int]  # positions of arguments; the tensors among these are read completely
     writes: Writes
     is_product: bool = False
     # The type in which the op computes: the type of an argument, of several arguments if their types are equal, a named
@@ -49,7 +49,7 @@ class CostRule:
     computes_as: int | tuple[int, ...] | str | None = None
     says: str = ""  # the formula in words, for docs/costs.md
     masked: Formula | None = None  # the operations that a mask hides
-    # Whether an element of the first argument may hold two values, judged by sizes: if so, the cost is unknown in a
+    # Tells from the sizes whether an element of the first argument may hold two values. If so, the cost is unknown in a
     # trace without types.
     may_be_packed: Callable[[Sizes], bool] | None = None
 
@@ -84,7 +84,7 @@ class _Types:
 
     def is_tensor(self, at: int) -> bool:
         if self.types is None or at >= len(self.types):
-            return bool(self.sizes[at])  # without dimensions it may be a scalar
+            return bool(self.sizes[at])  # an argument without dimensions may be a scalar
         # torch's names of types, such as Double, also stand for scalars. An argument with dimensions is a tensor.
         return self.types[at] not in NO_TENSOR or (bool(self.sizes[at]) and type_of(self.types[at]) is not None)
 

@@ -1,12 +1,12 @@
 """Matches collectives over ranks: which rows are one collective, how long it took, and which rank waited for which.
 
     matched(rows) -> a row for each of `rows`, in order
-        number       Int64    counts the rows of the same group, kind and place from 0; null without a begin
+        number       Int64    counts the rows of the same group, kind and place from 0; null if the begin is unknown
         match        Int64    equal for all rows of one collective; null if no other row belongs to it
         ranks        Int64    how many rows belong to the collective
         transfer_ns  Int64    the shortest time of its rows: the rank that comes last does not wait
         waiting_ns   Int64    the row's own time minus transfer_ns
-        is_last      Boolean  the row came last: it has the shortest time (if several have it, the last begin)
+        is_last      Boolean  the row came last: it has the shortest time (of several such rows, the last to begin)
         unmatched    String   why the row has no match:
             alone            no other place has its group
             peers unknown    a send or a receive whose other side is unknown
@@ -16,10 +16,11 @@
             unknown          its begin or its kind is unknown
 
 `rows` come from `collectives`. A place is a device of a process, or a process. Rows of one group are matched in one of
-three ways. First, by the number that torch counts; not for sends and receives, because each rank counts its own.
-Second, if all places have equally many rows of each kind and size (of the kinds that all places have), the n-th rows of
-each belong together. Third, because files may be cut at different times, the kinds and sizes of each place are laid
-along those of the place that has most, where the longest stretch agrees. If several stretches agree, the clocks decide.
+three ways. First, by the number that torch counts. This is not used for sends and receives, because each rank counts
+its own. Second, if all places have the same number of rows of each kind and size, the n-th rows of each kind and size
+belong together; kinds that some place does not have are ignored. Third, each place is compared with the place that has
+most rows, because files may be cut at different times. The two sequences of kinds and sizes are matched where the
+longest stretch agrees. If several stretches agree, the clocks decide.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def matched(rows: pl.DataFrame, *, trusts_clocks: bool = True) -> pl.DataFrame:
 
 
 def _match_in_cycles(rows: pl.DataFrame, trusts_clocks: bool) -> pl.DataFrame:
-    """Matches each cycle by itself: counts begin anew in each cycle, and no rank waits for another cycle."""
+    """Matches each cycle separately, because counts begin anew in each cycle, and ranks wait only within a cycle."""
     at = rows.select(COLUMN).with_row_index("row")
     parts, first = [], 0
     for some in at.partition_by(COLUMN, maintain_order=True):
@@ -70,8 +71,8 @@ def _match_in_cycles(rows: pl.DataFrame, trusts_clocks: bool) -> pl.DataFrame:
 
 
 def _add_keys(rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds to each row its place; `key`, which is equal for rows that may match; and `what` and `size`, which must
-    agree."""
+    """Adds `place`, `key`, `what` and `size`. Rows may match if their keys are equal; then `what` and `size` must be
+    equal, too."""
     is_side = _col("kind").is_in(_SIDES)
     rows = rows.with_row_index("row").with_columns(
         place=pl.struct(DEVICE).rank("dense").cast(pl.Int64),
@@ -111,8 +112,8 @@ def _add_keys(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_apart() -> pl.Expr:
-    """Returns whether rows without a group's name are of several groups: more than one collective in ten is over on one
-    device before it begins on another device of the same file."""
+    """Returns whether rows without a group's name belong to several groups. This is so if more than one in ten of their
+    collectives ended on one device before they began on another device of the same file."""
     at = ("match", "rank")
     is_over = _col("end_ns").min().over(at) < _col("start_ns").max().over(at)
     can_tell = _col("group").is_null() & _col("kind").is_in(TOGETHER) & _col("match").is_not_null()
@@ -174,12 +175,12 @@ def _columns(rows: pl.DataFrame) -> tuple[pl.Series, pl.Series, pl.Series]:
 
 
 def offset(long: Any, short: Any, *, trusts_clocks: bool = True) -> int | None:
-    """Returns the place in `long` of the first row of `short`, negative if it is before the begin of `long`, or None if
-    it is unknown. Both are (what, size, end)."""
+    """Returns the position in `long` that matches the first row of `short`. It is negative if `short` begins before
+    `long`, and None if it is unknown. `long` and `short` are (what, size, end)."""
     (what, size, end), (other_what, other_size, other_end) = long, short
     many, few = len(what), len(other_what)
     least = (few + 1) // 2
-    # Long overlaps first: all of `short` inside `long`, then more and more of `short` outside of `long`.
+    # Longer overlaps are tried first: at first all of `short` is inside `long`, later more and more of it is outside.
     inside = range(many - few + 1)
     beyond = [shift for out in range(1, few - least + 1) for shift in (-out, many - few + out)]
     agreeing: list[int] = []
@@ -207,7 +208,8 @@ def _agree(what: pl.Series, size: pl.Series, other_what: pl.Series, other_size: 
 
 
 def _apart(end: pl.Series, other_end: pl.Series, shift: int) -> float:
-    """Returns how far apart the ends usually are. All ranks are done with a collective at about the same time."""
+    """Returns the usual difference between the ends of rows that would match. It is small if they do match, because all
+    ranks are done with a collective at about the same time."""
     begin, until = max(0, -shift), min(len(other_end), len(end) - shift)
     ends, others = end.slice(begin + shift, until - begin), other_end.slice(begin, until - begin)
     return float((ends.cast(pl.Float64) - others).abs().median())  # type: ignore[arg-type]  # a number

@@ -1,17 +1,18 @@
-"""Finds where the own work of steps begins, if only their ends are known.
+"""Finds when each step begins its own work, for steps of which only the ends are known.
 
     own_work(steps, ranges) -> for each of `steps` (rank, pid, tid, start_ns, end_ns, is_first), when its own work began
 
-Such a step reaches back to the end of the step before, and the first step to the begin of the process, so start-up,
-evaluations and checkpoints would count as part of steps. Most steps have the same opening: the names of the first
-outermost ranges of a step on its thread. If a step begins differently, its own work begins at the last place where this
-opening comes and about as many ranges follow as in other steps. The time before that place does not belong to the step
+Such a step begins at the end of the step before, and the first step begins when the process begins. So start-up,
+evaluations and checkpoints would count as parts of steps. Most steps have the same *opening*: the names of the first
+outermost ranges of a step on its thread. If a step has other ranges first, its own work begins where the opening comes
+and is followed by about as many ranges as in other steps. If there are several such places, the last one counts. The
+time before the own work does not belong to the step in two cases:
 
-- if the step is the first step of a process or a session: then that time is start-up
-- or if that time has a range that the program named, or at least half as many ranges as a step, and it does not have a
-  backward. Any other time, such as logging, belongs to the step
+- The step is the first step of a process or a session. Then this time is start-up.
+- This time has no backward, and it has a range that the program named, or at least half as many ranges as a step.
 
-A step without such a place keeps all of its time. Ranges must be nested (`nest`) first.
+In all other cases, such as logging, this time belongs to the step. If the opening does not come in a step, all of its
+time belongs to it. Ranges must be nested (`nest`) first.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from opspan.analysis.spans import PROCESS, THREAD, apart, only, within
 
 _col = pl.col
 _OPENING = 16  # number of names of the opening
-_LEAST = 4  # at least so many of these must come in order; names of the end of a loop may come before the first step
+_LEAST = 4  # at least this many of the last ones must come in order; the first ones may belong to the end of a loop
 _AS_MUCH = 0.9  # at least this share of a usual step's ranges must follow
-_MANY = 0.5  # at least this share of a usual step's ranges is too much for a step's logging
+_MANY = 0.5  # a step's logging has less than this share of a usual step's ranges
 
 
 def own_work(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:
@@ -40,8 +41,8 @@ def own_work(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:
 
 
 def _outermost(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
-    """Returns the outermost ranges of each step on its thread, in order: stretch (the step), name, start_ns, is_own
-    (whether the program named the range)."""
+    """Returns the outermost ranges of each step on the step's thread, in order of time. `stretch` is the row of the
+    step, and `is_own` says whether the program named the range."""
     pairs = within(ranges.select(*THREAD, "start_ns"), "start_ns", steps, THREAD)
     row, stretch = pairs["row"], pairs["stretch"]
     around, until = ranges["parent"].gather(row), steps["end_ns"].gather(stretch)
@@ -57,8 +58,9 @@ def _outermost(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _own_begins(steps: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
-    """Returns the steps of a thread that begin with something else than the opening: stretch, own_ns, at (the place of
-    the opening among the step's ranges), usual (the usual number of ranges)."""
+    """Returns the steps of a thread that have the opening, but other ranges before it: stretch (the row of the step),
+    own_ns (the begin of the opening), at (the number of ranges before it), usual (the usual number of ranges of a
+    step)."""
     rows = rows.filter(_col("stretch").is_in(steps["stretch"].implode()))
     openings = rows.group_by("stretch", maintain_order=True).agg(opening=_col("name").head(_OPENING), many=pl.len())
     openings = openings.with_columns(key=_col("opening").cast(pl.List(pl.String)).list.join(","))
@@ -70,7 +72,7 @@ def _own_begins(steps: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
         return begins
     usual = openings.filter(_col("key") == common["key"][0])
     opening, many = usual["opening"][0].to_list(), float(usual["many"].median())  # type: ignore[arg-type]  # of counts
-    if len(opening) < 2:  # a single name may come anywhere
+    if len(opening) < 2:  # one name alone may come anywhere
         return begins
     odd = openings.filter(_col("key") != common["key"][0]).select("stretch", "many")
     left = rows.join(odd, on="stretch", maintain_order="left")
@@ -90,7 +92,7 @@ def _own_begins(steps: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_other(places: pl.DataFrame, rows: pl.DataFrame, ranges: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
-    """Returns, for each step, whether the time before its own work belongs to something else that the program does."""
+    """Returns, for each step, whether other code than the step ran in the time before the step's own work."""
     before = rows.join(places, on="stretch").filter(_col("start_ns") < _col("own_ns"))
     own = before.group_by("stretch").agg(_col("is_own").any())
     facts = places.join(own, on="stretch", how="left", maintain_order="left")

@@ -1,15 +1,16 @@
 """Defines the parts of an answer: small frames of one rank that can be put together with those of other ranks.
 
     Part(rows)                            rows of several ranks are concatenated
-    Part(rows, key)                       rows with equal keys become one: numbers are summed, unless `rules` differ
+    Part(rows, key)                       rows with equal keys become one row; numbers are summed if `rules` has no
+                                          other rule
     together(parts) -> Part               puts the parts of several ranks together, in their order
     move(part, ranks, shift_ns) -> Part  gives ranks other numbers, and moves times to another clock
     shift_times(part, shifts) -> Part         moves the times of each rank by a shift of its own
-    count_values(rows, key, value) -> Part     counts how often each value occurs, in place of the values
+    count_values(rows, key, value) -> Part     replaces the values by how often each value occurs
     medians(part, key, name)              the medians of values that were counted
 
-An answer is computed in two steps, by `parts` and `rows` of its file in views/. `rows` gets the parts of one trace, or
-those of many files put together, so one definition serves both.
+A file in views/ computes its answer with two functions, `parts` and `rows`. `rows` gets the parts of one trace, or the
+parts of many files, put together. So one definition is enough for one file and for many.
 """
 
 from __future__ import annotations
@@ -83,7 +84,8 @@ def _rule(rule: str, name: str, dtype: pl.DataType) -> pl.Expr:
 
 
 def move(part: Part, ranks: Mapping[int, int], shift_ns: int = 0) -> Part:
-    """Renumbers ranks and moves times. `ranks` has new numbers by old numbers; `shift_ns` is added to the times."""
+    """Renumbers ranks and moves times. `ranks` has the new number of each old number; `shift_ns` is added to the
+    times."""
 
     def number(rank: pl.Expr) -> pl.Expr:
         return rank.replace(list(ranks), list(ranks.values()))

@@ -73,7 +73,7 @@ def _by_step(pieces: pl.DataFrame, bounds: npt.NDArray[np.int64], steps: pl.Data
     number = mine["number"].cast(pl.Int64).to_numpy()
     in_order = np.argsort(number, kind="stable")
     first, count, number = first[in_order], count[in_order], number[in_order]
-    if (first[1:] == first[:-1] + count[:-1]).all():  # each step follows the one before it: nothing to copy
+    if (first[1:] == first[:-1] + count[:-1]).all():  # each step follows the step before it, so no rows are copied
         rows = pieces.slice(int(first[0]) if first.size else 0, int(count.sum()))
     else:
         rows = pieces[np.arange(count.sum()) + np.repeat(first - np.cumsum(count) + count, count)]
@@ -116,7 +116,7 @@ def walk(graph: Graph) -> Walk:
             if join == NONE:
                 stretches.append((thread, process, begin, at))
                 break
-            if what[join] == FOR_ROOM:  # the work that made room began after other work, or at its launch
+            if what[join] == FOR_ROOM:  # the work that made room waited for other work, or for its launch
                 first = int(of_work[join])
                 node = before[first]
                 stretches.append((thread, process, int(launch_ns[first] if node == NONE else end_ns[node]), at))

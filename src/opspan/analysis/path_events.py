@@ -1,15 +1,16 @@
 """Finds the work of other streams that work waited for: from the file, or guessed from calls for events and times.
 
     event_edges(trace, rows, work, calls)  -> work, before (numbers of Graph.work): as the file says
-    wait_call_edges(trace, work, threads)  -> the same for files that have calls such as cudaStreamWaitEvent but, as
-        most files, do not say which work they mean
-    timing_edges(work)                     -> the same, guessed from times
+    wait_call_edges(trace, work, threads)  -> work, before: for files that have calls such as cudaStreamWaitEvent but do
+        not say which work these wait for (as most files)
+    timing_edges(work)                     -> work, before: guessed from times
     sync_rows(trace, work)                 -> the waits that the tool recorded
     last_ended(rows, work, by)             -> for each row, the work that ended last before it
 
-wait_call_edges assumes: the first work that a thread launches after it told a stream to wait waits for the work that
-was launched last on another stream. timing_edges assumes: if work was launched early, its stream was free, and it
-begins within CLOSE of the end of other work of its process, it waited for that other work.
+wait_call_edges assumes this: after a thread has told a stream to wait, the next work that it launches waits for the
+work that was launched last on another stream. timing_edges assumes that work waited for other work of its process if
+three things are true: it was launched early, its stream was free, and it begins within CLOSE of the end of that other
+work.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ if TYPE_CHECKING:
 _col = pl.col
 ON_STREAM = ("process", "device_id", "stream_id")
 _WAIT_EVENT = r"^(cuda|cu|hip)StreamWaitEvent"
-CLOSE = 20_000  # ns; work that waits for an event of another stream begins some 10 us after it
+CLOSE = 20_000  # ns; work that waits for an event of another stream begins about 10 us after the event
 
 
 def event_edges(trace: Tables, rows: pl.DataFrame, work: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Returns the work that the first work after a wait for an event waits for. If the file does not name the event,
-    this is the work of the process that ended last before."""
+    """Returns, for each wait of a stream for an event, the first work after the wait (`work`) and the work that it
+    waits for (`before`). If the file does not name the event, `before` is the work of the process that ended last
+    before `work` began."""
     none = pl.DataFrame(schema={"work": pl.Int64, "before": pl.Int64})
     sync = sync_rows(trace, work).filter(_col("name").str.contains(r"(?i)stream.wait"))
     if not sync.height:
@@ -113,8 +115,8 @@ def wait_call_edges(trace: Tables, work: pl.DataFrame, threads: pl.DataFrame) ->
 
 
 def timing_edges(work: pl.DataFrame) -> pl.DataFrame:
-    """Returns the edges that times suggest. `work` has process, start_ns, end_ns, launch_ns and before_ns, the end of
-    the work for which a row is known to have waited."""
+    """Returns the edges that times suggest. `work` has process, start_ns, end_ns, launch_ns, and before_ns (the end of
+    the work that a row is known to have waited for)."""
     rows = work.select(
         "process",
         "start_ns",

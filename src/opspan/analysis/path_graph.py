@@ -4,8 +4,8 @@
 
 Work waits for the call that launched it, for the work before it on its stream, for events and for the nodes of its CUDA
 graph. A thread does one thing after the other. At a *join* it also waits for something else: for the work that a call
-waits for, for work whose begin makes room in a full launch queue (launch_queue), or for another thread. Only the joins
-of a thread are kept, because all else that it does follows from the time at which the join was done.
+waits for, for work whose begin makes room in a full launch queue (launch_queue), or for another thread. The graph has
+only the joins of a thread, because the times of everything else that the thread does follow from its joins.
 """
 
 from __future__ import annotations
@@ -55,17 +55,18 @@ class Graph:
     #   last, last_ns: the work that ended later than the main thread, and when
     threads: pl.DataFrame  # thread, process, rank, pid, tid
     work: pl.DataFrame  # in order of start_ns: process, row, range, start_ns, end_ns, what, and
-    #   launch_ns, thread: when it was launched, and by which thread; join: the last join of that thread until then
+    #   launch_ns, thread: when it was launched, and by which thread; join: the last join of that thread before then
     #   before: the work that it waited for longest
     edges: pl.DataFrame  # work, before: each pair of work and work that it waited for
     joins: pl.DataFrame  # in order of thread, time and reason: thread, process, time_ns, what (the reason), and
-    #   target_ns: when the wait was over: work ended or began, or another thread was done
-    #   work: that work, or NONE; other, entry: that thread, and its last join until then
-    #   own_ns: from then on the thread had nothing else to do; is_last: target_ns is later than own_ns
+    #   target_ns: when the wait was over, because work ended or began, or another thread was done
+    #   work: that work, or NONE; other, entry: the other thread, and the last join of that thread until target_ns
+    #   own_ns: when the thread had nothing else left to do; is_last: target_ns is later than own_ns
 
     @cached_property
     def order(self) -> Order:
-        """The part of a replay that is the same for every change. Findings replay a graph several times."""
+        """The part of a replay that is the same for every change. It is kept because findings replay a graph several
+        times."""
         return order_of(self.processes, self.work, self.edges, self.joins)
 
 
@@ -116,7 +117,7 @@ def _graph(
         join=at_or_before(launched.select("thread", time_ns="launch_ns"), joins, "thread").cast(pl.Int32),
         before=before.cast(pl.Int32),
     )
-    edges = edges.cast(pl.UInt32)  # there may be more of them than work
+    edges = edges.cast(pl.UInt32)  # there may be more edges than work
     return Graph(_with_ends(processes, work, joins, done), threads, work, edges, _with_entries(joins))
 
 
@@ -152,7 +153,7 @@ def _threads(processes: pl.DataFrame, *frames: pl.DataFrame) -> pl.DataFrame:
 
 
 def _places(calls: pl.DataFrame, height: int) -> pl.Series:
-    """Returns the place in `calls` of each row of the table calls, which has `height` rows."""
+    """Returns the row in `calls` of each row of the table calls, which has `height` rows."""
     if calls.height == height:
         return calls["call"]
     every = pl.Series([None], dtype=pl.UInt32).new_from_index(0, height)
@@ -190,7 +191,8 @@ def _launches(work: pl.DataFrame, calls: pl.DataFrame, place: pl.Series, process
 
 
 def _edges(trace: Tables, work: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
-    """Returns all pairs of work and work that it waited for; and for each work the work that it waited for longest."""
+    """Returns all pairs of work and other work that it waited for. Also returns, for each work, the other work that it
+    waited for longest."""
     rows = work.with_row_index("work").with_columns(_col("work").cast(pl.Int64), until_ns="start_ns")
     in_order = _before_on_stream(rows)
     edges = rows.select("work", before=in_order.set(in_order == NONE, None)).drop_nulls("before")
@@ -232,7 +234,7 @@ def _before_on_stream(work: pl.DataFrame) -> pl.Series:
         every = np.argsort(streams.astype(np.uint16) if streams.max() < 1 << 16 else streams, kind="stable")
     bounds = np.flatnonzero(np.diff(streams[every])) + 1
     for mine in np.split(every, bounds):
-        if (start[mine[1:]] >= end[mine[:-1]]).all():  # one after the other: the usual case
+        if (start[mine[1:]] >= end[mine[:-1]]).all():  # the usual case: one work begins after the other ended
             before[mine[1:]] = mine[:-1]
             continue
         ended = mine[np.argsort(end[mine], kind="stable")]

@@ -2,7 +2,7 @@
 
     main_threads(processes, threads, ranges, calls, steps) -> process, main
     handovers(processes, threads, ranges, calls) -> joins, as path_graph has them
-    at_or_before(rows, known, by) -> for each row, the last row of `known` until then
+    at_or_before(rows, known, by) -> for each row, the last row of `known` that is not later
     bound_by(work) -> for each work, the work that it waited for last
 
 These rules are assumed: if a thread other than the main thread begins to do something after it was idle, the main
@@ -24,7 +24,7 @@ from opspan.analysis.spans import LEAST, MOST, PROCESS, THREAD, in_order, length
 from opspan.tables.same import unlike
 
 _col = pl.col
-NONE: Final = -1  # stands for a missing row number
+NONE: Final = -1  # used in place of a missing row number
 _AUTOGRAD = ("backward", "engine")
 # The reasons of joins. Joins of the same moment are computed in this order.
 FOR_WORK: Final = 0
@@ -73,8 +73,9 @@ def thread_numbers(rows: pl.DataFrame, threads: pl.DataFrame, by: tuple[str, ...
 def main_threads(
     processes: pl.DataFrame, threads: pl.DataFrame, ranges: pl.DataFrame, calls: pl.DataFrame, steps: pl.DataFrame
 ) -> pl.DataFrame:
-    """Returns the main thread of each process: the thread that most steps end on, else the one whose number is that of
-    the process, else the one that was in ranges longest (without backward), else the one with the most calls."""
+    """Returns the main thread of each process. The first of these that exists counts: the thread on which most steps
+    end, the thread whose number is the number of the process, the thread that was in ranges longest (without backward),
+    the thread with most calls."""
     if threads["process"].is_unique().all():
         return threads.select("process", main="thread")
     ends = steps.select(*PROCESS, "end_ns").join(processes.select("process", *PROCESS), on=PROCESS, nulls_equal=True)
@@ -128,7 +129,8 @@ def handovers(
 
 def _handover_joins(items: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
     """Returns the joins. `items` are the ranges and calls of other threads, in order of thread and time. `times` are
-    the moments at which main threads did something, in order of process and time; each process begins with LEAST."""
+    the moments at which main threads did something, in order of process and time; the first time of each process is
+    LEAST."""
     place = at_or_before(items.select("process", time_ns="start_ns"), times, "process")
     is_same = _col("process") == _col("process").shift(-1)
     idle = times.select(since="time_ns", until=pl.when(is_same).then(_col("time_ns").shift(-1)))
@@ -176,8 +178,8 @@ def _handover_joins(items: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
 
 
 def bound_by(work: pl.DataFrame) -> npt.NDArray[np.int64]:
-    """Returns, for each work, the work for whose end it waited last; NONE if it waited for its launch, or if this is
-    unknown."""
+    """Returns, for each work, the other work that it waited for last. This is NONE if the launch came after the end of
+    that other work, or if no such work is known."""
     ends = work["end_ns"].gather(work["before"].set(work["before"] == NONE, None))
     is_launched = (work["launch_ns"] > ends).fill_null(value=False)
     return work["before"].set(is_launched, NONE).to_numpy()

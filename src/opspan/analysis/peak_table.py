@@ -23,7 +23,7 @@ class Peaks:
     bandwidth: float | None  # bytes a second
     source: str
     units: int | None = None  # number of multiprocessors, or of the maker's similar units
-    may_be_part: bool = False  # a device of this name may be half of a card, which the number of its units shows
+    may_be_part: bool = False  # a device of this name may be half of a card; then it has half of the units
 
     def of_products(self, type_: str | None) -> float | None:
         """Returns the peak of products. Products in tf32 run in fp32 on devices that do not have tf32."""

@@ -104,7 +104,8 @@ def _by_name(row: Mapping[str, object]) -> Peaks | None:
         return None
     is_part = _is_slice(row) or (peaks.may_be_part and units != peaks.units)
     if isinstance(units, int) and peaks.units and 0 < units < peaks.units:
-        # The units of AMD's partitions divide those of the card; other differences are due to other ways to count.
+        # The number of units of an AMD partition divides that of the card. Other differences arise because units are
+        # counted in different ways.
         is_share = is_part or peaks.units % units == 0
         return _part(peaks, units, peaks.units) if is_share else peaks
     return None if is_part else peaks

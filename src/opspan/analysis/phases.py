@@ -16,7 +16,7 @@ from opspan.analysis.nest import nearest
 
 PHASES = pl.Enum(["forward", "backward", "optimizer", "data"])
 
-# Names that state a phase, in lower case. A name of the program has to match as a whole.
+# Names that state a phase, in lower case. A name of the program must match completely.
 _SAYS = {
     "optimizer": r"^(optimizer\.(step|zero_grad)(#.*)?|optimizer|optimizer[ _]step|zero[ _]grad)$",
     "data": r"^(enumerate\(dataloader\)#.*|data|data[ _]?load(ing|er)?|load[ _](data|batch))$",
@@ -34,7 +34,7 @@ def phases(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def says_phase(names: pl.Series) -> pl.Series:
-    """Returns, for each name, whether it states a phase; a phase is only a part of a step."""
+    """Returns, for each name, whether it states a phase. Ranges with such names are never steps, but parts of steps."""
     return names.is_in(_phase_of(names)["name"].implode()).fill_null(value=False)
 
 

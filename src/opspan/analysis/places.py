@@ -2,16 +2,17 @@
 
     number_values(rows, keys) -> the distinct values of these columns, and for each row the number of its value
     placed(parts, steps, ranks) -> parts with
-        place      Int64  counts the ranges of the same name and module in the step, by their begins, from 1; null
-                          outside of steps. Without steps it counts those of the process
+        place      Int64  number of the range among those of the same name and module in the step, from 1, in order of
+                          their begins; null outside of steps. Without steps it is the number in the process
         position   Int64  position in the typical step, thread after thread; null if the place is not in it
     partners(one, other) -> Int64, for each row of `other` the same place in `one`; null if `one` does not have it
     is_too_long(one, other) -> whether the steps are too long to be aligned by `partners`
 
 The typical step belongs to the first process that has steps (`ranks` is their order). It is the first step with as many
 ranges as the median step. The typical steps of two runs are aligned by the longest sequence of names and modules that
-both have, so ranges that come after a new one keep their partners. Ranges that are left over on both sides are the same
-if name, module and place are. If steps are too long for this, name, module and place decide for all ranges.
+both have, so ranges that come after a new one keep their partners. Ranges without a partner in this sequence are
+partners if their names, modules and places are equal. If steps are too long to be aligned, this rule is used for all
+ranges.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from opspan.analysis.spans import PROCESS, within
 _col = pl.col
 _NAME = ("name", "module")
 _PLACE = (*_NAME, "place")
-MOST = 25_000_000  # largest number of pairs of ranges that are compared, with two bytes each
+MOST = 25_000_000  # largest number of pairs of ranges that are compared; each pair takes two bytes
 
 ROW = pl.int_range(pl.len(), dtype=pl.UInt32)
 Numbers = npt.NDArray[np.int64]
@@ -63,7 +64,7 @@ def placed(parts: pl.DataFrame, steps: pl.DataFrame, ranks: Sequence[int]) -> pl
 
 
 def _steps_of(parts: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
-    """Returns the number of each row's step; if steps overlap, the step that began last."""
+    """Returns the number of each row's step. If steps overlap, the step that began last counts."""
     pairs = within(parts, "start_ns", steps, PROCESS)
     order = steps.sort(*PROCESS, "start_ns")
     if order.select((_col("start_ns") < _col("end_ns").shift(1).over(PROCESS)).any()).item():
@@ -74,7 +75,8 @@ def _steps_of(parts: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
 
 
 def _put(rows: pl.Series, values: pl.Series, height: int) -> pl.Series:
-    """Returns a column of that height with these values in these rows, and null elsewhere. No row may come twice."""
+    """Returns a column of that height with these values in these rows, and null elsewhere. Each row may be given only
+    once."""
     column = pl.Series([None], dtype=values.dtype).new_from_index(0, height)
     return column.scatter(rows, values) if len(rows) else column
 
@@ -113,7 +115,7 @@ def is_too_long(one: pl.DataFrame, other: pl.DataFrame) -> bool:
 
 
 def _align(one: pl.DataFrame, other: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame, tuple[Numbers, Numbers]]:
-    """Returns the typical steps, and the row numbers of equal ranges in both."""
+    """Returns the typical steps of both runs, and the row numbers of equal ranges in these steps."""
     before, after = _sequences(one, other)
     a, b = before["token"].to_numpy(), after["token"].to_numpy()
     start, end = _alike(a, b)
@@ -153,7 +155,7 @@ def _alike(a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]) -> tuple[int, i
 
 def _longest(a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]) -> tuple[Numbers, Numbers]:
     """Returns the longest common subsequence; if there are several, one whose elements come early."""
-    long = np.zeros((len(a) + 1, len(b) + 1), dtype=np.uint16)  # the length for the first elements of both
+    long = np.zeros((len(a) + 1, len(b) + 1), dtype=np.uint16)  # [i, j]: the length for the first i of a and j of b
     for row, token in enumerate(a):
         best = np.maximum(long[row, 1:], long[row, :-1] + (b == token))
         np.maximum.accumulate(best, out=long[row + 1, 1:])

@@ -1,6 +1,6 @@
 """The cost rules of products: of torch, of compilers and libraries under it, of FlashAttention, aiter and vLLM.
 
-Numbers in rules are places of arguments. Signatures were read from torch's schemas and from the sources of the
+Numbers in rules are positions of arguments. Signatures were read from torch's schemas and from the sources of the
 libraries. If versions differ, a rule uses only the arguments that all versions have, or the cost is unknown.
 """
 
@@ -16,7 +16,7 @@ from opspan.analysis.attention import Attention
 from opspan.analysis.op_cost import CostRule, Formula, OutputSize, Sizes, Values, Writes, elements
 from opspan.analysis.products import Convolution
 
-# The types by torch's numbers, which are values of ops that take a type as an argument.
+# The types by torch's numbers. If an op takes a type as an argument, the value is such a number.
 _NUMBERED = {5: "half", 6: "float", 7: "double", 15: "bfloat16", 23: "float8_e5m2", 24: "float8_e4m3fn"}
 _FP4 = "float4_e2m1fn_x2"
 
@@ -37,7 +37,8 @@ def _for_each_name(prefix: str, names: str, rule: CostRule) -> dict[str, CostRul
 
 
 def _with_type(writes: Writes, at_: int) -> Writes:
-    """Returns outputs of the type that argument `at_` names, or, without one, of the type of the computation."""
+    """Returns outputs with the type that argument `at_` names. If that argument is None, they have the type of the
+    computation."""
 
     def typed(sizes: Sizes, values: Values) -> list[OutputSize]:
         type_ = values[at_]
@@ -47,7 +48,8 @@ def _with_type(writes: Writes, at_: int) -> Writes:
 
 
 def _one_type_known(sizes: Sizes) -> bool:
-    """Returns whether the scales are of a whole tensor or of rows; scales of packed types are of blocks."""
+    """Returns whether there is one scale for the tensor or for each row. Packed types have a scale for each block
+    instead."""
     return elements(sizes[2]) in (1, sizes[0][-2])
 
 
@@ -63,7 +65,8 @@ _grouped = _rule("2 M N K, of all groups", of.grouped, (0, 1, 2, 3), of.grouped_
 
 
 def _multiplied_vector(matrix: int) -> CostRule:
-    """Returns the rule of a matrix times a vector. `matrix` is the place of the matrix, after an addend if any."""
+    """Returns the rule of a matrix times a vector. `matrix` is the position of the matrix: 1 if an addend comes first,
+    else 0."""
     out: Writes = lambda sizes, _: [(sizes[matrix][0], None)]  # noqa: E731
     return _rule(_VECTOR, lambda sizes, _: 2 * elements(sizes[matrix]), range(matrix + 2), out, matrix)
 
@@ -81,7 +84,8 @@ _DOT = _rule("2 K", lambda sizes, _: 2 * elements(sizes[0]), (0, 1), _dot_out)
 
 
 def _size(at_: int, dimension: int = -1, times: int = 1) -> Callable[[Sizes, Values], int]:
-    """Returns a function that counts columns of the output by the size of an argument."""
+    """Returns a function that computes the number of columns of the output. This is the size of argument `at_` in
+    `dimension`, multiplied by `times`."""
     return lambda sizes, _: int(sizes[at_][dimension]) * times
 
 
@@ -95,7 +99,8 @@ def _pair_of_products(sizes: Sizes, values: Values) -> int | None:
 
 
 def _linear_pointwise(sizes: Sizes, values: Values) -> int | None:
-    """Counts inputs times weights; the overload with six arguments has no other tensor before the weights."""
+    """Counts inputs times weights. The weights are argument 1 in the overload with six arguments, otherwise argument
+    2."""
     return of.weights(0, 1 if len(sizes) == 6 else 2)(sizes, values)
 
 
@@ -162,7 +167,8 @@ def _gradients(transposed: int | None, groups: int | None, mask: int) -> CostRul
 
 
 def _of_pointwise(sizes: Sizes, values: Values) -> int:
-    """Counts an op with two overloads: one has another tensor before the weights, so all its numbers are one higher."""
+    """Counts a convolution with two overloads. In the second overload, another tensor comes before the weights, so the
+    positions of the weights and of all arguments after them are higher by one."""
     return (Convolution(4, 3, 5) if values[3] is not None else Convolution(5, 4, 6, weight=2)).flops(sizes, values)
 
 
@@ -305,7 +311,7 @@ _ATTENTIONS: dict[str, CostRule] = {
 
 
 def _marlin(sizes: Sizes, values: Values) -> int:
-    """Returns N: the values M, N, K follow each other somewhere, and [M, K] are the sizes of the input."""
+    """Finds the values M, N, K, which follow each other and of which [M, K] are the sizes of the input. Returns N."""
     rows, inner = prod(sizes[0][:-1]), sizes[0][-1]
     for one, columns, other in zip(values, values[1:], values[2:], strict=False):
         if (one, other) == (rows, inner) and isinstance(columns, int) and not isinstance(columns, bool):

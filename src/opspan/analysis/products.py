@@ -60,8 +60,8 @@ def columns_out(count: Callable[[Sizes, Values], int]) -> Writes:
 
 
 def grouped(sizes: Sizes, _: Values) -> int:
-    """Counts two batches, or matrices that offsets cut into groups along the rows, the columns or the inner dimension.
-    Assumes that the groups cover the whole matrix."""
+    """Counts the product of two batches, or of matrices that offsets cut into groups along the rows, the columns or the
+    inner dimension. Assumes that the groups cover the whole matrix."""
     one, other = sizes[:2]
     if one[-1] != other[-2]:
         raise ValueError("sizes that do not fit each other")
@@ -95,7 +95,7 @@ def out_sizes(
 
 
 class Convolution:
-    """A convolution of any number of dimensions, described by the numbers of its arguments. None means that the op
+    """A convolution of any number of dimensions, described by the positions of its arguments. None means that the op
     lacks the argument; its value is then 1 (0 for out_padding)."""
 
     def __init__(
@@ -145,8 +145,8 @@ class Convolution:
 
 
 def convolution_gradients(transposed: int | None, mask: int) -> Formula:
-    """Returns the formula for arguments gradient, input, weight, ...: the gradients of input and of weight each take as
-    many operations as the forward."""
+    """Returns the formula of a backward with the arguments gradient, input, weight, ... The gradient of the input takes
+    as many operations as the forward. The gradient of the weight takes as many again."""
 
     def formula(sizes: Sizes, values: Values) -> int:
         gradient, inputs, weight = sizes[:3]
@@ -184,9 +184,9 @@ def recurrent_layer(passes: int) -> Formula:
 
 
 def recurrent(mask: int | None = None) -> Formula:
-    """Returns the formula of all layers and directions, for arguments input, list of weights: each matrix is multiplied
-    once for each token. With `mask`, returns the formula of the backward: for the gradients of inputs, and for the
-    gradients of weights if the mask has them."""
+    """Returns the formula of all layers and directions, for the arguments input and list of weights. Each matrix is
+    multiplied once for each token. With `mask`, returns the formula of the backward. It counts the gradients of inputs,
+    and the gradients of weights if the mask asks for them."""
 
     def formula(sizes: Sizes, values: Values) -> int:
         inputs, all_weights = sizes[:2]

@@ -1,4 +1,4 @@
-"""Finds the ranges that a program named itself, and not torch or another library; lines of code do not count.
+"""Finds the ranges whose names come from the program, not from torch or another library or from lines of code.
 
 of_program(ranges) -> for each range, whether the program chose its name
 """

@@ -1,17 +1,17 @@
 """Finds patterns in runs without marked steps: kernels that come in the same order again and again.
 
-A turn of a pattern may be a step, a layer or a part of either, so turns are never taken for steps.
+A *turn* is one repetition of a pattern. It may be a step, a layer or a part of these, so turns never count as steps.
 
     patterns(work) -> rank, pid, turns, turn_ns: how often the kernels of each process repeat, and the median time of a
         turn
-    repeating(work) -> rank, pid, start_ns, end_ns: for each process, the turns on the busiest device on which anything
-        repeats, among at most 16 devices
+    repeating(work) -> rank, pid, start_ns, end_ns: the turns of each process, on the busiest of its devices on which
+        anything repeats (at most 16 devices are tried)
     period(codes, lengths) -> the begins of turns, and how many kernels a regular turn has; None if nothing repeats
 
-Only the order of kernels (and whole graphs) on the busiest stream counts. A *marker* is a kernel, or a few kernels in a
-row, that mostly comes again after the same number of kernels, the *period*. A *turn* goes from one marker to the next.
-A turn is *regular* if it is as long as the period, and nine in ten of its kernels are in the same places as in the turn
-before or after it. docs/analysis.md, "patterns", says when turns are a pattern.
+Only the order of kernels (and whole graphs) on the busiest stream counts. A *marker* is a kernel, or a sequence of a
+few kernels, that mostly comes again after the same number of kernels. This number is the *period*. A turn goes from one
+marker to the next. It is *regular* if it has as many kernels as the period, and nine in ten of its kernels are at the
+same positions as in the turn before or after it. docs/analysis.md, "patterns", says when turns are a pattern.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from opspan.tables.same import is_one
 _col = pl.col
 _STREAM = ("context_id", "stream_id")
 _LEAST = 3  # the fewest regular turns of a pattern
-_MOST_DEVICES = 16  # at most so many devices of a process are looked at
-_REGULAR = 0.75  # the share of regular turns, from the first regular one to the last, and of their kernels
+_MOST_DEVICES = 16  # at most this many devices of a process are tried
+_REGULAR = 0.75  # the share of regular turns, and of their kernels, from the first regular turn to the last
 _SAME = 0.9  # the share of equal kernels in a regular turn
 _SHARE = 0.5  # the share of the device's busy time that a pattern must cover
-_UNEXPLAINED = 1 / 200  # if more kernels do not fit a period, a longer period may be the true one
+_UNEXPLAINED = 1 / 200  # if more kernels do not fit a period, a longer period may be right
 _WIDTHS = (1, 2, 4, 8, 16, 32, 64)  # numbers of kernels of a marker
-# The period is found in so many kernels in the middle of the run, and then followed through the whole run.
+# The period is found in this many kernels in the middle of the run. Then its turns are found in the whole run.
 _SAMPLE = 2**18
-_PERIODS = 16  # for each width, so many periods are tried: those that fit most kernels
-_TOLD_BY = 8  # so many kernels identify a place in a turn
+_PERIODS = 16  # for each width, this many periods are tried: those that fit most kernels
+_TOLD_BY = 8  # this many kernels identify a position in a turn
 _ODD, _ODDER = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
 
 Codes = npt.NDArray[np.uint64]
@@ -130,12 +130,12 @@ class _Turns:
 
     @property
     def part(self) -> slice:
-        """All of their kernels."""
+        """The slice of kernels that the turns consist of."""
         return slice(self.begins[0], self.begins[-1] + self.period)
 
     def is_better(self, other: _Turns) -> bool:
-        """Returns whether these turns are better: if both explain nearly all kernels, the shorter period is better,
-        else the longer."""
+        """Returns whether these turns are better than the others. Turns that explain nearly all kernels are better than
+        turns that do not. If both do, the shorter period is better; if neither does, the longer period is better."""
         explains, others = (some.unexplained <= _UNEXPLAINED for some in (self, other))
         if explains != others:
             return explains
@@ -145,8 +145,8 @@ class _Turns:
 def period(codes: pl.Series, lengths: Numbers, pauses: Numbers | None = None) -> tuple[Numbers, int] | None:
     """Returns the begins of turns, and the number of kernels in a regular turn, which the last turn has, too.
 
-    For each kernel, in order, `codes` has a number (UInt64) for its name, `lengths` how long it took, and `pauses` how
-    long nothing ran before it."""
+    Each argument has a number for each kernel, in order: `codes` a number (UInt64) for the kernel's name, `lengths` the
+    time that it took, and `pauses` the time before it in which nothing ran."""
     if len(codes) < 2 * _LEAST:
         return None
     begin = max(0, (len(codes) - _SAMPLE) // 2)
@@ -181,7 +181,7 @@ def period(codes: pl.Series, lengths: Numbers, pauses: Numbers | None = None) ->
 
 
 def _markers(codes: pl.Series) -> Iterator[tuple[int, pl.Series]]:
-    """Yields, for each width, a number for the kernels that begin at each place."""
+    """Yields each width, and a number for each position: it depends on the `width` kernels from this position on."""
     markers = codes
     for width in _WIDTHS:
         if width > 1:
@@ -194,7 +194,7 @@ def _markers(codes: pl.Series) -> Iterator[tuple[int, pl.Series]]:
 
 
 def _places(markers: pl.Series) -> Iterator[Numbers]:
-    """Yields, for each period, the places of the marker that keeps this period most often."""
+    """Yields, for each period, the positions of the marker that comes again after this period most often."""
     rows = pl.DataFrame({"marker": markers}).with_row_index("at").sort("marker", maintain_order=True)
     rows = rows.with_columns(_col("at").cast(pl.Int64))
     gaps = rows.with_columns(gap=_col("at").diff()).filter(_col("marker") == _col("marker").shift(1))

@@ -42,7 +42,7 @@ class Weights:
 class Replay:
     begun: pl.Series  # of each work
     end: pl.Series  # of each work
-    shift: pl.Series  # of each join: how much later its thread is than its clock; the last entry, 0, stands for NONE
+    shift: pl.Series  # of each join: how much later the thread is than its clock; the last entry, 0, is for NONE
     ends: pl.Series  # of each process
     weights: Weights
 
@@ -56,8 +56,8 @@ def scale(ns: Ints, factor: npt.NDArray[np.float64] | float) -> Ints:
 
 
 class Host:
-    """The clocks of threads. `cuts` has thread, time_ns, factor in order: from time_ns on, all that the thread does
-    takes `factor` times as long."""
+    """The clocks of threads. `cuts` has thread, time_ns and factor, and is sorted. From time_ns on, all that the thread
+    does takes `factor` times as long."""
 
     def __init__(self, cuts: pl.DataFrame) -> None:
         length = cuts.select((_col("time_ns").shift(-1) - _col("time_ns")).over("thread").fill_null(0)).to_series()
@@ -87,7 +87,7 @@ class Host:
 def replay(
     weights: Weights, host: Host, graph: Graph, is_free: pl.Series | None = None, meetings: Meetings | None = None
 ) -> Replay:
-    """Replays the graph. `is_free` says for each join whether its thread does not wait there."""
+    """Replays the graph. `is_free` says for each join whether its thread goes on without waiting."""
     count = graph.work.height
     joins = _joins(host, graph, is_free)
     work, joins = (rows.cast({integer(): pl.Int64}) for rows in (_work(weights, host, graph, meetings), joins))
@@ -99,8 +99,8 @@ def replay(
 
 
 def _work(weights: Weights, host: Host, graph: Graph, meetings: Meetings | None) -> pl.DataFrame:
-    """Returns the work as native.replay takes it. Work that waited for several others has further rows after all
-    work."""
+    """Returns the work as native.replay takes it. If work waited for several others, it has further rows after the rows
+    of all work."""
     work, order = graph.work, graph.order
     took = scale((work["end_ns"] - work["start_ns"]).to_numpy(), weights.took)
     launched = np.where(order.is_launched, host.clock(work["thread"], work["launch_ns"]), order.begun_ns)
@@ -124,8 +124,8 @@ def _work(weights: Weights, host: Host, graph: Graph, meetings: Meetings | None)
 
 
 def _meeting_columns(weights: Weights, count: int, meetings: Meetings | None) -> dict[str, pl.Series]:
-    """Returns, for each work, the number of its collective, and how long it takes after the collective's last part has
-    begun."""
+    """Returns, for each work, the number of its collective, and how long the work takes after the last part of the
+    collective has begun."""
     of, tail = pl.Series([None], dtype=pl.Int64).new_from_index(0, count), pl.Series([0]).new_from_index(0, count)
     if meetings is not None:
         parts = meetings.parts
@@ -162,7 +162,7 @@ def _joins(host: Host, graph: Graph, is_free: pl.Series | None) -> pl.DataFrame:
 
 
 def _ends(graph: Graph, host: Host, end: pl.Series, shift: pl.Series, unknown: float) -> pl.Series:
-    """Returns when each process is done: its main thread, and all of its work."""
+    """Returns when the main thread and all work of each process are done."""
     processes = graph.processes
     work = pl.DataFrame({"process": graph.work["process"], "end": end})
     last = processes.join(work.group_by("process").max(), on="process", how="left", maintain_order="left")

@@ -28,9 +28,12 @@ class Order:
     entered: Ints  # the last join of the launching thread before the launch
     is_launched: Flags  # whether the launch is known
     is_alone: Flags  # whether the launch is unknown, but other work that the work waited for is known
-    other: Ints  # the work that it waited for besides `bound`, or NONE; for several, minus the first row in `others`
-    others: pl.DataFrame  # other, next: a linked list for each work with several; rows are numbered after all work
-    own_entry: Ints  # the last join of the thread at the time from which on it had nothing else to do
+    # The other work, not `bound`, that the work waited for, or NONE. If there are several others, this is a negative
+    # number: the number of the first row in `others`, multiplied by -1.
+    other: Ints
+    # other, next: a linked list for each work that waited for several others. The rows are numbered after all work.
+    others: pl.DataFrame
+    own_entry: Ints  # the last join of the thread when it had nothing else left to do
     joins: Ints  # numbers of the joins, each after all joins that it waited for
     work_between: Ints  # for each of `joins`: how many pieces of work begin between the join before and this join
 

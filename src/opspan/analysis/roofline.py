@@ -4,7 +4,7 @@
         range        UInt32   the range whose time it is; null for work that belongs to no range
         time_ns      Int64    the time of work of devices, or of the host if no device was used
         compute_ns   Float64  the time for its operations at the peak of their type, or null
-        masked_ns    Float64  the same for operations that a mask hides, which compute_ns does not include
+        masked_ns    Float64  the time for operations that a mask hides; compute_ns does not include this time
         memory_ns    Float64  the time for its bytes at the bandwidth of the memory, or null
         is_too_fast, is_cached  Boolean  compute_ns or memory_ns would be more than time_ns, and so is null
         and the columns of `costs`, null if the cost of the op is unknown
@@ -70,9 +70,9 @@ def _outside_ranges(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_tensor_cores(known: pl.DataFrame, work: pl.DataFrame, owner: pl.Series) -> pl.DataFrame:
-    """Corrects the type of fp32 products on tensor cores, which compute in another type. The type is that in the name
-    of the kernel, because casts may be inside the op; else tf32 on NVIDIA's devices. If neither the trace nor the name
-    has a type, it is unknown."""
+    """Corrects the type of fp32 products on tensor cores, because tensor cores compute these in another type. If the
+    name of the kernel has a type, it is that type, because the op may contain casts; otherwise it is tf32 on NVIDIA's
+    devices. If neither the trace nor the name has a type, the type is unknown."""
     may_be = _col("is_product") & (_col("type") == "fp32")
     if not work.height or not known.select(may_be.any()).item():
         return known
@@ -100,7 +100,7 @@ def _rate(
 ) -> pl.DataFrame:
     one, *others = peaks.values()
     if any(other != one for other in others):
-        # Rates each op by the device that it ran on, or the first of several.
+        # Rates each op by the device that it ran on. If there are several, the first counts.
         first = work.select("rank", "device_id", range=owner.gather(work["range"])).drop_nulls("range")
         known = known.join(first.unique("range", keep="first"), on="range", how="left", maintain_order="left")
     else:

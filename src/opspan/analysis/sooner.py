@@ -1,4 +1,4 @@
-"""Computes how much sooner processes would have been done after a change, by replaying the graph of `path` with it.
+"""Computes how much sooner processes would have been done after a change, by replaying the graph of `path`.
 
     sooner(graph, change, meetings) -> rank, pid, ns: the time that each process would save
     with_guessed_launches(graph, trace, is_paced) -> the graph that `sooner` takes
@@ -6,9 +6,9 @@
 The launch of some work is not in the file. Unless such work begins within path_events.CLOSE of the end of other work,
 it is assumed that the main thread launched it when it began.
 
-All other waits stay: a late host does not delay a device that has work in its queue, and a host that need not wait for
-its device runs ahead of it, up to a known limit of the launch queue. If all parts of a collective are known, it goes on
-once its last rank has come; other collectives take as long as they did.
+All other waits remain. A late host does not delay a device that has work in its queue. A host that need not wait for
+its device runs ahead of the device, up to the limit of the launch queue if this is known. If all parts of a collective
+are known, it goes on once its last rank has come. Other collectives take as long as they did.
 """
 
 from __future__ import annotations
@@ -131,8 +131,8 @@ def _with_launches(graph: Graph) -> pl.DataFrame:
 
 
 def _launched_early(work: pl.DataFrame, trace: Tables) -> pl.Series:
-    """Returns the latest time at which each work without a call was launched. If the work began before the first work
-    of its stream that has a launch, it was launched before that launch; else the time is null."""
+    """Returns the latest time at which each work without a call can have been launched. If the work began before the
+    first work of its stream that has a launch, this is the time of that launch. Otherwise the time is null."""
     (streams,) = number_groups(_STREAM, trace.work.select(_STREAM))
     rows = work.select("start_ns", "launch_ns", stream=streams["of"].gather(work["row"]))
     times = {"first_ns": _col("launch_ns").min(), "begun_ns": _col("start_ns").min()}

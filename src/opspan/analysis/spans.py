@@ -9,8 +9,9 @@
 
 A time of more than 292 years becomes the largest number. If a time is null, so is all that is computed from it. Rows
 without a begin, an end or a length cover nothing. `by` are the columns that separate timelines, such as those of a
-device or a process; null is a value like any other. The overlap of sets is a difference of times that they cover
-together, so utilisation, overlaps and breakdowns are computed without looking at each moment.
+device or a process; null is a value like any other. How much two sets overlap follows from the time that each set
+covers and the time that they cover together. So utilisation, overlaps and breakdowns are computed without looking at
+each moment.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ def bounded(number: pl.Expr) -> pl.Expr:
 
 
 def _between(start: pl.Expr, end: pl.Expr) -> pl.Expr:
-    """Subtracts in 64 bits, ten times faster than in 128 bits. If a time is too long for them, its sign is wrong."""
+    """Subtracts in 64 bits, ten times faster than in 128 bits. If a difference does not fit in 64 bits, its sign is
+    wrong."""
     return end.cast(pl.Int64) - start.cast(pl.Int64)
 
 
@@ -73,7 +75,8 @@ def grouped(by: Sequence[str], *frames: pl.DataFrame) -> list[pl.Expr]:
 
 
 def number_groups(by: Sequence[str], *frames: pl.DataFrame) -> list[pl.DataFrame]:
-    """Adds a column `of` to the frames: a number for each value of `by`, which means the same in all of them."""
+    """Adds a column `of` to the frames: a number for each value of `by`. Equal values have equal numbers in all
+    frames."""
     some = [frame for frame in frames if frame.height]
     key = unlike(by, *some) if some else []
     if not key:
@@ -83,8 +86,8 @@ def number_groups(by: Sequence[str], *frames: pl.DataFrame) -> list[pl.DataFrame
 
 
 def apart(rows: pl.DataFrame, by: Sequence[str]) -> dict[tuple[object, ...], pl.DataFrame]:
-    """Returns a dictionary of the rows by their values of `by`; without rows, it has one entry. The work of each
-    device, for example, can then be sorted and summed by itself."""
+    """Returns a dictionary from each value of `by` to its rows. Without rows, it has one entry. For example, the work
+    of each device can then be sorted and summed separately."""
     if not rows.height:
         return {(None,) * len(by): rows}
     key = unlike(by, rows)
@@ -116,7 +119,7 @@ def distinct(rows: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
 
 
 def only(rows: pl.DataFrame, which: pl.Expr | pl.Series) -> pl.DataFrame:
-    """Filters rows, and copies nothing if all rows are wanted."""
+    """Filters rows. If all rows are wanted, they are not copied."""
     flags = which if isinstance(which, pl.Series) else rows.select(which.fill_null(value=False)).to_series()
     return rows if flags.all() else rows.filter(flags)
 
@@ -134,7 +137,7 @@ def look_up(rows: pl.DataFrame, table: pl.DataFrame, on: Sequence[str]) -> pl.Da
 
 
 def in_order(rows: pl.DataFrame, by: str) -> pl.DataFrame:
-    """Sorts rows, and copies nothing if they are sorted already."""
+    """Sorts rows. If they are sorted already, they are not copied."""
     return rows if rows[by].is_sorted() else rows.sort(by, maintain_order=True)
 
 

@@ -59,7 +59,7 @@ def levels(rows: pl.DataFrame, sums: Sequence[pl.Expr], keys: Sequence[str] = ("
 
 def collapse(rows: pl.DataFrame, roots: pl.DataFrame, unit: int = 1) -> Iterator[pl.Series]:
     """Yields lines. `rows` are as `levels` takes them, and have weight; `roots` have root, and text to put before every
-    stack. Weights are in whole units; a stack without any weight of its own does not get a line."""
+    stack. Weights are integers. A stack whose own weight is 0 does not get a line."""
     around, key = roots.select("text", around="root"), "root"
     for stacks in levels(rows, [_col("weight").sum()]):
         joined = stacks.join(around, left_on=key, right_on="around", how="left", maintain_order="left")

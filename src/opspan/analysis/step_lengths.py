@@ -5,9 +5,9 @@
     lengths(analysis) -> the Lengths of one trace
 
 The length of a step is the length of its stretch of time, cut to the part of the trace that was read, as in `opspan
-steps`. The time until all that it launched was done is another figure, which `diff` compares (`until_done`). The number
-of steps is that of the process with most steps, because the ranks of a job do each step together. Median and mean are
-over all steps of all processes; both are given because a few long steps pull the mean away from the median.
+steps`. The time until all that a step launched was done is another figure, which `diff` compares (`until_done`). The
+number of steps is that of the process with most steps, because the ranks of a job do each step together. Median and
+mean are over all steps of all processes; both are given because a few long steps pull the mean away from the median.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Lengths(NamedTuple):
 
 
 def parts(analysis: Analysis, steps: pl.DataFrame | None = None) -> Parts:
-    """Returns the parts. `steps` are the steps that count, if not those of the trace."""
+    """Returns the parts. If `steps` are given, they count instead of the steps of the trace."""
     rows = within_part(analysis.iterations if steps is None else steps, analysis.complete)
     counts = rows.group_by(PROCESS, maintain_order=True).agg(steps=pl.len().cast(pl.Int64))
     return {_NS: count_values(rows.select(ns=length()), (), "ns"), _COUNTS: Part(counts, PROCESS)}

@@ -1,4 +1,4 @@
-"""Finds the ops that could use tensor cores, and how much of their device time did.
+"""Finds the ops that could use tensor cores, and how much of their device time was on tensor cores.
 
     tensor_cores(ranges, work, keys) -> the keys (name, and other columns that make a group), and
         is_eligible      Boolean  ops of this name multiply matrices or convolve

@@ -5,14 +5,14 @@
 
 A step is done at its end, or when the last work that was launched in it ends, whichever is later. Its time begins when
 the step before was done, or at its own begin if that is later. The step before is the step of the process that ended
-last before this step began. So the times of steps that follow each other add up to the time in which any of them was
-not done; without waits for a device they are the times of the host. Work without a call counts as launched when it
-began. Work must be attributed (`launches`) first.
+last before this step began. So the times of steps that follow each other add up to the time in which at least one of
+them was not done. If each step's work ends before the step, they are the times of the host. Work without a call counts
+as launched when it began. Work must be attributed (`launches`) first.
 
 If a host runs ahead of its device, it is held up when the launch queue is full, and then long steps of the host do not
-cost anything. Or the host is quick with its part of a step, and the device takes long. So an outlier is a step that
-took long until it was done. If a step began when devices had nothing left to do, its time includes the host's time
-until its first launch, which other steps hide. Then the host's step must be long, too.
+cost anything. It also happens that the host does its part of a step quickly, and the device takes long. So an outlier
+is a step that took long until it was done. If a step began when devices had nothing left to do, its time includes the
+host's time until its first launch, which other steps hide. Then the host's step must be long, too.
 """
 
 from __future__ import annotations

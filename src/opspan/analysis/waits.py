@@ -61,12 +61,12 @@ NAMES: dict[str, tuple[str, ...]] = {
         "zeModuleCreate|urProgramBuild|clBuildProgram",
     ),
 }
-# These calls wait if one end is pageable memory, because the driver itself moves the bytes between it and memory that
-# devices can reach.
+# These calls wait if one end is pageable memory, because the driver itself moves the bytes between that memory and
+# memory that devices can reach.
 ASYNC_COPIES = ("(cuda|cu|hip)Memcpy[A-Za-z0-9]*Async",)
 # Suffixes of functions that use a default stream for each thread.
 SUFFIX = "(_ptsz|_ptds|_spt)?"
-# With this api nsys records calls a second time, for their backtraces.
+# nsys records some calls a second time for their backtrace. The second record has this api.
 SECOND_TIME = "cuda_backtrace"
 # Ops that fetch a value from a device.
 ITEM_OPS = ("aten::item", "aten::_local_scalar_dense")
@@ -101,7 +101,7 @@ _ASYNC = "asynchronous copy"
 
 
 def _by_name(names: pl.Series) -> pl.Series:
-    """Returns, for each call, the kind of wait (a key of NAMES, or _ASYNC) that its name stands for, or null."""
+    """Returns, for each call, the kind of wait (a key of NAMES, or _ASYNC) that its name shows, or null."""
     known = names.unique().drop_nulls()
     text = _col("name").cast(pl.String)
     rules = {**NAMES, _ASYNC: ASYNC_COPIES}

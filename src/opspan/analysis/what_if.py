@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from opspan.tables import Tables
 
 _col = pl.col
-_LONGEST = 2**53  # ns: 104 days; a part of a longer time is not exact
+_LONGEST = 2**53  # 104 days in ns; parts of longer times would not be exact
 _KNOWN = pl.when(_col("before_ns") <= _LONGEST).then("after_ns")
 
 
@@ -127,9 +127,9 @@ def _predict(
     took, delayed = (np.append(some, 1.0)[node] for some in (replayed.weights.took, replayed.weights.delayed))
     working = start + scale(at - start_ns, took)
     waiting = start - scale(start_ns - at, delayed)
-    # If ranks wait for each other, each rank goes on once the last one has come.
+    # If ranks wait for each other, each rank goes on once the last rank has come.
     parts = dict(meetings.parts.select("node", "tail_ns").iter_rows())
-    tail = np.array([parts.get(one) for one in node.tolist()], dtype=np.float64)  # NaN: nothing is waited for
+    tail = np.array([parts.get(one) for one in node.tolist()], dtype=np.float64)  # NaN if there is no collective
     has_met = end_ns - at <= tail
     met = end - scale(end_ns - at, took)
     came = np.minimum(start + (at - start_ns), end - scale(np.nan_to_num(tail).astype(np.int64), took))
