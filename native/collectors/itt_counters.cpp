@@ -1,4 +1,5 @@
-// ITT's counters. A file holds values rather than steps, so the sums of the increments are kept here.
+// ITT's counters. A program may report increments, but a file holds values, so the sums are kept here.
+
 #include <bit>
 #include <cstring>
 #include <map>

@@ -1,7 +1,8 @@
 // Cuts stretches of time on threads into pieces, and says which range and which kind are open in each piece. It cuts
 // wherever a span of the thread begins or ends. A span either is a range or has a kind. If several ranges are open, the
-// innermost counts; if several kinds are open, the highest counts. If no kind is open, the piece has the kind of its
-// stretch. On an unknown thread, the piece also has the range of its stretch. Stretches may overlap.
+// piece has the innermost range. If several kinds are open, it has the kind with the highest number. If no kind is
+// open, it has the kind of its stretch. On an unknown thread, the piece also has the range of its stretch. Stretches
+// may overlap.
 
 #include <array>
 #include <queue>

@@ -112,7 +112,7 @@ Output replay(const Input& frame, const Input& joins, int64_t number) {
       by = work.begins[of_work[row]];
     }
     const int64_t before = is_first[row] ? kNothing : in_order[nth] - 1;
-    // If a join does not bind, its thread does not wait here. The thread goes on from the join before.
+    // A join that does not bind does not delay its thread, whose time continues from the previous join.
     Wide time = binds[row] ? by + lag[row] : by;
     const Wide then = binds[row] ? shifted(own_entry[row]) + own[row] : shifted(before) + clock[row];
     if (has_own[row] || !binds[row]) time = std::max(time, then);

@@ -14,7 +14,7 @@
 namespace opspan::columns {
 namespace {
 
-constexpr int kLayers = 17;          // of nested shapes: those that overlap may overlap again, and again
+constexpr int kLayers = 17;          // the most layers of shapes that overlap each other
 constexpr uint32_t kMostRows = 128;  // of a lane
 constexpr int kStretch = 2;          // neighbours are drawn together in stretches of 4 (1 << kStretch) times the length
 constexpr int kLongest = 61;         // as a power of two, 4 times which still fits

@@ -62,8 +62,8 @@ class Slots {
   // Returns an empty slot, which does not follow any other slot.
   Slot& discarded() { return discarded_ = {}; }
 
-  // Adds a slot for what was read after `before`. If too many slots are known, the new one is valid only until the next
-  // slot is added.
+  // Adds a slot for the value that follows that of `before`. If there are too many slots already, the new one is valid
+  // only until the next slot is added.
   Slot& add(Slot& before, std::string_view lead) {
     const bool is_kept = &before != &discarded_ && before.next.size() < kMostNext && slots_.size() < kMost;
     Slot& slot = is_kept ? slots_.emplace_back() : discarded();

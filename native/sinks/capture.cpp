@@ -34,8 +34,8 @@ constinit Texts g_texts;
 // The values of Frame::where.
 enum : uint8_t { kNothing = 0, kWritten = 1 };
 
-// Writes the end of a range. On the range's own thread, the end goes into the range's unit. On another thread, where
-// end_out_of_order may be called, a new unit names the range.
+// Writes the end of a range. On the range's own thread, the end is written into the range's unit. If end_out_of_order
+// is called on another thread, the end becomes a new unit that names the range.
 void write_end(const Frame& frame, capture::Log* const* logs = capture::t_logs) {
   if (frame.where == kWritten) capture::end_range(frame.place, 0, logs);
 }

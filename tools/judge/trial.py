@@ -28,7 +28,7 @@ class Trial:
     seed: int
     findings: pl.DataFrame  # from opspan.load(...).findings()
     run_ns: int
-    saved_ns: int  # how much sooner the run without the plant ended
+    saved_ns: int  # how much sooner the same run ended without the planted fault
     rules: frozenset[str]  # a finding of any of these rules names the cause
     # The place that the finding should name. For "op", "module", "function" and "step" it is a name, or a tuple of
     # names, of which one is enough. For "ranks" it is a list of numbers.

@@ -76,8 +76,8 @@ class Analysis:
 
     @shared_property
     def by_lane(self) -> Analysis:
-        """The analysis of the same rows with a rank for each cycle. If there are no cycles, this is the analysis
-        itself."""
+        """An analysis of the same rows in which each cycle of a process counts as a rank of its own. If no process has
+        several cycles, this is `self`."""
         if self.lanes is None:
             return self
         frames, steps = self.lanes.frames(self.tables.frames), self._known_iterations

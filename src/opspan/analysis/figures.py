@@ -112,7 +112,7 @@ def together(parts: Parts, by: str) -> Figures:
         rows = _on_the_same_steps(rows, parts["typical"].rows, steps)
         is_of_several |= rows["is_whole"].n_unique() > 1
     if is_of_several:
-        # If a rank has times of the other kind, its times count as 0.
+        # Only ranks whose times are of the kind `time` count. The times of other ranks become 0.
         numbers = [_col(name) * (_col("time") == time) for name in ("ns", "step_ns", "usual", "error")]
         sums = ("count", "ns", "step_ns", "usual", "error", "times")
         most = (_col(name).max() for name in more)

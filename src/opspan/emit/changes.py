@@ -1,8 +1,8 @@
 """The active sessions. Only one thread changes them at any moment, and the process does not fork during a change.
 
-A forked process shares the sessions that were active at the fork. When such a session ends, native/sinks notices that
-in the forked process, on any thread that runs an op. The main thread of the forked process then undoes here what Python
-did for the session.
+A forked process inherits the sessions that were active at the fork. After such a session has ended, native/sinks
+notices it in the forked process, on the first thread that runs an op. The main thread of the forked process then calls
+this module to undo what Python did for the session.
 """
 
 from __future__ import annotations

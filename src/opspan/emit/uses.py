@@ -64,8 +64,8 @@ def _task() -> int:
 
 
 def _caller() -> int:
-    """Returns the frame that awaits the caller. An ExitStack enters and leaves in frames of its own, so the frame of
-    its caller counts."""
+    """Returns the id of the frame that uses the session. An ExitStack enters and exits its context managers in frames
+    of its own. These are skipped, so the frame that uses the ExitStack is returned."""
     frame: FrameType | None = sys._getframe(2).f_back
     while frame is not None and frame.f_globals is _CONTEXTLIB:
         frame = frame.f_back

@@ -87,8 +87,8 @@ CELLS = Limit("bytes are in the texts of a table", always=64 << 20, per_byte=4)
 ROWS = Limit("rows are in a table", always=10_000_000, per_byte=64)
 # For comparison, the footer of a table of thirty million rows has one megabyte.
 FOOTER = Limit("bytes are in the footer of a table", always=64 << 20)
-# Parquet's writers begin a new page after a megabyte. In Arrow, the limit is for a buffer, which has one column of a
-# batch.
+# The limit of a page of Parquet, or of a buffer of Arrow, which holds one column of a batch. Usual pages are far
+# smaller, because Parquet's writers begin a new page after a megabyte.
 PAGE = Limit("bytes come out of a page of a table", always=64 << 20, per_byte=200, most=64 << 30)
 
 

@@ -313,7 +313,8 @@ def _compact(units: Units, wanted: Bools, buffer: mmap.mmap) -> tuple[Ints, Ints
 
 
 def _may_overlap(units: Units, stretch: Stretch) -> Bools:
-    """Returns which ranges may overlap the stretch. If a range's unit has no end, another unit may have it."""
+    """Returns which ranges may overlap the stretch. If a range's unit has no end, the end may be in another
+    unit, so the range may overlap."""
     starts, ends = units.i64(1), units.i64(2)
     known = np.where(units.kinds == layout.MARK, starts, np.where(ends == 0, FOREVER, ends))
     return stretch.overlaps(starts, known)
