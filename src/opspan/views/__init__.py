@@ -1,8 +1,8 @@
-"""The answers of the verbs, and the outputs of `opspan export`: one module for each.
+"""A module for the answer of each verb (command), and for each output of `opspan export`.
 
-The name of the file to write chooses the output. Its module has `write(analysis, path) -> list[str]`: it writes the
-whole output to `path`, which does not exist yet, and returns sentences on what it left out. A new output needs a module
-here and a line in opspan/outputs.py.
+The name of the file to write chooses the output. The output's module has `write(analysis, path) -> list[str]`. This
+function writes the whole output to `path`, which does not exist yet, and returns sentences on what was left out. A new
+output needs a module here and a line in opspan/outputs.py.
 """
 
 from __future__ import annotations

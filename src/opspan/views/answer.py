@@ -1,4 +1,4 @@
-"""An Answer is what a verb prints: rows for programs; for people some of the columns, and sentences.
+"""An Answer is what a verb prints. Programs get its rows; people get some of the columns, and sentences.
 
 All verbs share this code to print an answer as text, JSON or CSV.
 """
@@ -46,7 +46,7 @@ class Answer:
         return lines, [*left_out, *shares_note(self.fields)]
 
     def document(self, runs: Sequence[AnalysedRun], limit: int) -> dict[str, Any]:
-        """Returns what is printed as JSON: docs/json.md."""
+        """Returns the answer in the form that is printed as JSON (docs/json.md)."""
         rows = limited(self.rows, limit).to_dicts()
         return {
             "schema": SCHEMA,
@@ -77,7 +77,7 @@ def as_csv(answer: Answer, limit: int = -1) -> str:
 
 
 def flat(column: pl.Series) -> pl.Series:
-    """Writes each list as one text: texts and numbers with commas between them, structs as JSON."""
+    """Writes each list as one text. Lists of structs become JSON; the items of other lists are joined with commas."""
     if not isinstance(column.dtype, pl.List):
         return column
     if isinstance(column.dtype.inner, pl.Struct):

@@ -1,4 +1,4 @@
-"""A baseline: a small file with the figures of a run that `opspan diff` compares, kept in place of the trace.
+"""A baseline is a small file that replaces a trace in `opspan diff`. It has the figures that are compared.
 
     {
      "opspan_baseline": 3,
@@ -37,9 +37,9 @@ from opspan.printable import as_utf8, path_text, shell_path
 from opspan.tables.window import Steps
 from opspan.views.diff import several_of
 
-SCHEMA = 3  # version 1: steps were as long as their ranges; version 2: without the errors of the times
+SCHEMA = 3  # version 1 took the length of a step's range as the step's time; version 2 lacked the errors of times
 _MARK = "opspan_baseline"
-MOST_ROWS = 50_000  # of one kind: the file should stay small
+MOST_ROWS = 50_000  # rows for each kind of figures, so that the file stays small
 MOST_BYTES = 1 << 28
 _WHOLE, _REAL = pl.Int64, pl.Float64
 _NUMBERS = {"count": _WHOLE, "ns": _WHOLE, "step": _WHOLE, "usual": _REAL, "error": _REAL, "freedom": _REAL}
@@ -48,8 +48,8 @@ Columns = dict[str, Any]  # name -> type
 
 
 def save(analysis: Analysis, path: Path, step: Steps | None = None, process: int | None = None) -> list[str]:
-    """Writes a baseline; an existing file is replaced only if it is a baseline. Returns a sentence for each kind of
-    figures that was left out, because it has too many rows."""
+    """Writes a baseline. Replaces an existing file only if that file is a baseline. Returns a sentence for each kind of
+    figures that was left out because the kind has too many rows."""
     figures = several_of(analysis, list(KEYS), step, process)
     too_large = [by for by, table in figures.items() if table.rows.height > MOST_ROWS]
     tools = dict.fromkeys(" ".join(filter(None, (rank.source, rank.tool_version))) for rank in analysis.tables.ranks)
@@ -73,7 +73,7 @@ def save(analysis: Analysis, path: Path, step: Steps | None = None, process: int
 
 
 def load(path: str | os.PathLike[str], by: str = "op") -> Figures:
-    """Returns the figures of a baseline, equal to those that `figures_of` gives for its trace."""
+    """Returns the figures in a baseline. They equal those that `figures_of` returns for the trace."""
     path = Path(path)
     if by not in KEYS:
         raise UsageError(f"cannot compare by {by!r}; expected one of {', '.join(KEYS)}")

@@ -3,9 +3,10 @@
     {"ph":"X","pid":7,"tid":7,"cat":"cpu_op","name":"aten::mm","ts":12.345,"dur":6.789,"args":{...}}
 
 Categories, arrows (`ac2g` from a call to its work, `fwdbwd` from an op to its backward) and the names of args are those
-of torch.profiler's own files, so that tools for those can use it. A device is a process, each of its streams a thread.
-Times are microseconds since the whole microsecond in which the trace begins, and `baseTimeNanoseconds` is the UTC time
-of that. opspan can read everything back except samples: tables/chrome_keys.py says which column has which key.
+of torch.profiler's own files, so tools for these files can also read ours. A device is written as a process, and each
+of its streams as a thread. Times are in microseconds since the whole microsecond in which the trace begins. The UTC
+time of that microsecond is `baseTimeNanoseconds`. opspan can read everything back except samples;
+tables/chrome_keys.py says which column has which key.
 """
 
 from __future__ import annotations
@@ -30,13 +31,13 @@ from opspan.views.chrome_tracks import ChromeTracks, tracks_of
 from opspan.views.drawn import text
 from opspan.views.pieces import Piece
 
-_BATCH = 50_000  # rows that are turned into text at a time
+_BATCH = 50_000  # rows in a batch
 _col = pl.col
 # The members of a JSON object for each row, without nulls. native/columns/json_items.cpp says how types are written.
 Members = Mapping[str, pl.Expr]
 Events = tuple[pl.DataFrame, Members, pl.Expr | None]  # rows, their events, and which rows have an event (None: all)
 
-# Args beside those of the columns, for tools that read torch.profiler's files. A byte a nanosecond is one GB/s.
+# Args that are not columns, for tools that read torch.profiler's files. One byte per nanosecond is one GB/s.
 _TOOK = pl.when(_col("end_ns") > _col("start_ns")).then(_col("end_ns") - _col("start_ns"))
 _TORCH_ARGS = {
     "shared memory": _col("static_shared_bytes") + _col("dynamic_shared_bytes"),
@@ -54,7 +55,7 @@ def write(analysis: Analysis, path: Path) -> list[str]:
 
 def _pieces(trace: Tables) -> Iterator[Callable[[], Piece]]:
     zero_ns = drawn.zero_ns(trace)
-    zero_ns -= zero_ns % 1000  # HTA reads whole microseconds: these equal those of the source
+    zero_ns -= zero_ns % 1000  # HTA reads only whole microseconds, so these must equal the source's
     tracks = tracks_of(trace)
     beginning = json.dumps(head(trace, tracks, zero_ns))[:-1] + ', "traceEvents": [\n'
     yield beginning.encode
@@ -101,7 +102,7 @@ def _events(trace: Tables, tracks: ChromeTracks, zero_ns: int) -> Iterator[Event
     args = drawn.args(work, keys.EVENTS["work"])
     args |= {key: _json(drawn.sizes(of)) for of, key in keys.SIZES.items()}
     args = _with_torch_args(trace, "work", args)
-    # Without a full name, the event is already called by the short name.
+    # If there is no full name, the event's name is already the short name, so no arg is needed.
     args[keys.WORK["name"]] = pl.when(_col("full_name").is_not_null()).then("name")
     if work["name"].null_count():
         args[keys.UNNAMED] = pl.when(_col("name").is_null()).then(1)
@@ -111,7 +112,7 @@ def _events(trace: Tables, tracks: ChromeTracks, zero_ns: int) -> Iterator[Event
     yield from _arrows("ac2g", calls.select(_ENDS)[launched["call"]], launched, launched["row"], at)
     linked = ranges.select(*_ENDS, "row", "forward", "link")
     linked = linked.filter(_col("forward").is_not_null(), _col("link") != BY_NESTING, began)
-    # The ids of these arrows begin after those of the others: some viewers tell arrows apart by id alone.
+    # Some viewers tell arrows apart only by id, so these ids begin after the ids of the `ac2g` arrows.
     yield from _arrows("fwdbwd", ranges.select(_ENDS)[linked["forward"]], linked, linked["row"] + work.height, at)
 
     at = _microseconds(_col("time_ns") - zero_ns)
@@ -154,8 +155,8 @@ def _is_from_torch(trace: Tables) -> bool:
 
 
 def _with_torch_args(trace: Tables, table: str, args: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
-    """Adds the args that tools look for by torch.profiler's keys. A trace of torch.profiler keeps its args that are not
-    columns of ours as one JSON text per event; for other traces the args are worked out from the columns."""
+    """Adds the args that tools look for by torch.profiler's keys. Traces of torch.profiler have one JSON text per event
+    with the args that are not columns of opspan. For other traces the args are computed from the columns."""
     if _is_from_torch(trace):
         ours = [*keys.EVENTS[table].values(), *keys.OTHERS]
         return {**dict.fromkeys(ours, pl.lit(None, pl.Int32)), **args, "...": _col("payload_json")}
@@ -180,7 +181,8 @@ def _json(text: pl.Expr) -> pl.Expr:
 
 
 def _ranges(trace: Tables, ranges: pl.DataFrame, at: pl.Expr, taken: pl.Expr, end: pl.Expr) -> Iterator[Events]:
-    """Yields ranges of the tree as spans. Async ranges are pairs with an id, drawn on lines of their own."""
+    """Yields ranges of the tree as spans. An async range becomes two events with an id, which viewers draw on a
+    separate line."""
     is_mark, is_async = (_col(name).fill_null(value=False) for name in ("is_mark", "is_async"))
     began = _col("start_ns").is_not_null()
     name, category = drawn.name("name"), _category() if _is_from_torch(trace) else drawn.category(KIND, "user")
@@ -202,7 +204,7 @@ def _ranges(trace: Tables, ranges: pl.DataFrame, at: pl.Expr, taken: pl.Expr, en
 
 
 def _category() -> pl.Expr:
-    """Returns the category as torch.profiler wrote it, whatever kind of op the range was."""
+    """Returns the category that torch.profiler wrote. If there is none, returns the one that it would write."""
     mark, op, other = (pl.lit(name, NAME) for name in ("cpu_instant_event", "cpu_op", "user_annotation"))
     return pl.coalesce("category", pl.when("is_mark").then(mark).when(_col("source") == "torch").then(op), other)
 

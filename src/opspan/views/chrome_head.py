@@ -1,4 +1,5 @@
-"""The keys of a Chrome trace beside its events: those of torch.profiler's files, and tables that are not events."""
+"""Writes the keys of a Chrome trace other than the events: torch.profiler's keys, and the tables that are not
+events."""
 
 from __future__ import annotations
 
@@ -66,13 +67,14 @@ def _object_of(text: str | None) -> dict[str, Any]:
 
 
 def _sound(value: Any) -> Any:
-    """Replaces what Python's json module would write and JSON does not have: NaN, infinities, lone surrogates."""
+    """Replaces values that Python's json module would write although JSON does not allow them: NaN, infinities, lone
+    surrogates."""
     text = json.dumps(value, ensure_ascii=False).encode("utf-8", "replace")
     return json.loads(text, parse_constant=str)
 
 
 def _columns(frame: pl.DataFrame) -> dict[str, list[Any]]:
-    """Returns the columns that hold any value, as lists; numbers that JSON cannot hold become texts."""
+    """Returns as lists the columns that have any value. Numbers that JSON cannot hold become texts."""
     columns: dict[str, list[Any]] = {}
     for column in frame.iter_columns():
         if column.dtype == pl.Float64:

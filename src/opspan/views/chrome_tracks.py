@@ -1,8 +1,8 @@
 """The tracks of a Chrome trace. A process and a thread name a track, so a device is written as a process, and its
 streams as threads of that process.
 
-Viewers drop a span that partly overlaps another one of its track. Work of a stream may overlap (a wait, nodes of a
-graph): then it is on a track of its own beside that of the stream.
+Viewers drop a span that partly overlaps another span of its track. Work of one stream may overlap (waits, nodes of a
+graph). Work that overlaps other work is on an extra track beside the stream's track.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ class ChromeTracks:
     threads: pl.DataFrame
     devices: pl.DataFrame
     streams: pl.DataFrame
-    lanes: pl.Series  # for each row of work: 0 is the track of its stream, 1 the first track beside it
-    no_thread: int  # the number that stands for "no thread"
+    lanes: pl.Series  # for each row of work: 0 for the track of the stream, 1 for the first extra track
+    no_thread: int  # the thread number that means "no thread"
 
     @property
     def by_process(self) -> pl.DataFrame:
-        """The rank and pid that each `process` in the file stands for; pid is null if the process is a device."""
+        """Returns the rank and the pid of each `process` in the file. The pid is null if the `process` is a device."""
         devices = self.devices.select("process", "rank")
         return pl.concat([self.processes.select("process", *PROCESS), devices], how="diagonal")
 
@@ -97,7 +97,7 @@ def tracks_of(trace: Tables) -> ChromeTracks:
 
 
 def unique(frames: list[pl.DataFrame], columns: list[str]) -> pl.DataFrame:
-    # Rows of one thread mostly follow each other: dropping repeats first is faster than unique() over all rows.
+    # Rows of one thread mostly follow each other, so it is faster to drop repeated rows before unique().
     is_first = pl.int_range(pl.len()) == 0
     for column in columns:
         is_first |= _col(column).ne_missing(_col(column).shift())
@@ -107,7 +107,7 @@ def unique(frames: list[pl.DataFrame], columns: list[str]) -> pl.DataFrame:
 
 def joined(rows: pl.DataFrame, tracks: pl.DataFrame, on: list[str], name: str) -> pl.Series:
     """Returns the column `name` of the track that each row is on."""
-    if tracks.height == 1:  # tracks are made from these rows, so it is the track of every row
+    if tracks.height == 1:  # tracks are made from these rows, so all rows are on the only track
         return pl.select(pl.repeat(tracks[name].item(), rows.height, dtype=tracks[name].dtype)).to_series().alias(name)
     columns = tracks.select(*on, name)
     return rows.select(on).join(columns, on=on, how="left", nulls_equal=True, maintain_order="left")[name]

@@ -50,14 +50,14 @@ _WHY = {
 
 
 def rows_of_places(analysis: Analysis, by: str) -> pl.DataFrame:
-    """Returns rows as `rows` does, but apart for each device, or for each process without a device."""
+    """Returns the same rows as `rows`, but separately for each device, and for each process without a device."""
     own = parts(analysis, Options(by))
     return _rows(_matched_collectives(own), own["load"].rows, by, is_of_each_place=True)
 
 
 @in_lanes
 def parts(analysis: Analysis, options: Options) -> Parts:
-    """Returns each collective as a row: waiting is only known once the collectives of all ranks are together."""
+    """Returns a row for each collective, because the waiting is known only when all ranks have been read."""
     collectives, by = analysis.own_collectives, options.by
     if (named := "op" if by == "call" else by) in of_ranges.OF_RANGES:
         collectives = collectives.with_columns(
@@ -146,7 +146,7 @@ def _rates(over: str | None = None) -> dict[str, pl.Expr]:
 
 
 def _bandwidth_of() -> pl.Expr:
-    """Says which time bandwidths are by: that of the transfer, that of the collective itself, or both."""
+    """Returns which time the bandwidths of a group use: the time of the transfer, of the collective, or both."""
     by_transfer = _col("is_by_transfer")
     return (
         pl.when(by_transfer.is_null().all())
@@ -183,7 +183,7 @@ def answer(parts: Parts, options: Options) -> Answer:
     size = replace(_SIZE, name="bytes_each") if by == "size" else _SIZE
     shown += [*([] if by == "call" else [fields.CALLS]), size, fields.TIME]
     if rows["transfer_ns"].count():
-        # A share of `matched_ns`, because it is not known whether the other collectives waited.
+        # Waiting is a share of `matched_ns`, because it is not known whether the other collectives waited.
         of, title = ("time_ns", "Time") if by == "call" else ("matched_ns", "the time of those that matched")
         shown += [_TRANSFER, share("waiting_ns", "Waiting", of, title, 1)]
     shown += _OF_RANK if by == "rank" else ()

@@ -1,4 +1,4 @@
-"""Sentences on what a trace holds: printed if a result is empty, with the command that shows the rest.
+"""Writes sentences on what a trace holds. They are printed if a result is empty, with a command that shows more.
 
 Nothing to show: there are no ranges. The trace holds 4,340 kernels, 12 copies, 12 calls; try --by kernel
 """
@@ -29,14 +29,14 @@ _TABLES = {
     "metrics": ("metric of a report", "metrics of reports"),
 }
 _MOST_DOMAINS = 3
-# Tables by these sum over ranges, or over kernels and copies.
+# Tables that are grouped by these sum over ranges, or over kernels and copies.
 _OF_RANGES = ("module", "step", "phase")
 _OF_WORK = ("stream", "kernel")
 
 
 def parts(trace: Tables) -> dict[str, str]:
-    """Returns the contents of each table that is not empty: 'work' -> '4,340 kernels, 12 copies'. Marks are separate
-    from ranges."""
+    """Returns the contents of each table that is not empty: 'work' -> '4,340 kernels, 12 copies'. Marks are counted
+    separately from ranges."""
     is_mark = trace.ranges["is_mark"].fill_null(value=False)
     texts = {
         "ranges": _in_domains(trace.ranges["domain"].filter(~is_mark), "range", "ranges"),
@@ -57,7 +57,7 @@ def counted(trace: Tables) -> str:
 
 
 def nothing_by(trace: Tables, by: str) -> str:
-    """Returns the message for an empty table by `by`."""
+    """Returns the message for an empty table that is grouped by `by`."""
     of = "ranges" if by in _OF_RANGES else "kernels or copies" if by in _OF_WORK else "ranges, kernels or copies"
     way = _other_table(trace) or _database(trace)
     return f"Nothing to show: there are no {of}. {holds(trace)}{f'; try {way}' if way else ''}"

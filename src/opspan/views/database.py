@@ -136,6 +136,6 @@ def _table(name: str) -> DatabaseTable:
     return DatabaseTable(name, table.sentence, (*columns, *_ADDED.get(name, ())), key, _INDEXES.get(name, ()))
 
 
-# Each table stands after the tables that it refers to.
+# A table comes after the tables that it refers to.
 TABLES_IN_ORDER = (RANKS, *(_table(name) for name in dict.fromkeys(("functions", *TABLES))), COVERAGE)
 VIEWS = SUMMARIES

@@ -36,12 +36,12 @@ def write(analysis: Analysis, path: Path) -> list[str]:
 
 
 def with_work(trace: Tables, rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds a row for each work to the tree `rows`, below its range. Work without a range is below a row of its process
-    that is called (in no range)."""
-    before = rows.height - trace.ranges.height  # how many functions stand in front of the ranges
+    """Adds a row for each row of work to the tree `rows`, below the range of the work. Work without a range is below a
+    row of its process that is called (in no range)."""
+    before = rows.height - trace.ranges.height  # number of functions, which come before the ranges
     work = on_device(trace.work).filter(_col("start_ns").is_not_null())
     owner = work["range"].cast(pl.UInt32) + before
-    # Async ranges are not in the tree: their work goes to the nearest range around them that is.
+    # Async ranges are not in the tree. Their work goes to the nearest range around them that is in the tree.
     for _ in range(rows.height):
         is_apart = rows["is_async"].gather(owner).fill_null(value=False)
         if not is_apart.any():

@@ -43,20 +43,21 @@ _REAL = Field("is_real", "Real", "flag", rank=1)
 _STATE = Field("state", "State", "state", rank=4)
 _NO_NAMES = ("kind", "place_before", "place_after")
 _TIMES = {"device": "self time of devices", "cpu": "self time of CPUs"}
-_MOST = 3  # names in a sentence
+_MOST = 3  # most names in a sentence
 _NAME = 40  # characters
 _col = pl.col
 
 
 def figures_of(analysis: Analysis, by: str = "op", step: Steps | None = None, process: int | None = None) -> Figures:
-    """Returns the figures of a run that are compared. `step`: the numbers, or the name, of the steps that count;
-    `process`: the only process that counts. `analysis` is of the whole run, because work may run after its step."""
+    """Returns the figures of a run that are compared. `step` is the numbers, or the name, of the steps to count;
+    `process` is the only process to count. `analysis` covers the whole run, because work may run after the step that
+    launched it."""
     return several_of(analysis, [by], step, process)[by]
 
 
 @in_lanes
 def parts(analysis: Analysis, options: Options) -> Parts:
-    """Returns the figures of a run of many ranks that are compared."""
+    """Returns the figures that are compared, for a run of many ranks."""
     step = options.step
     return parts_of(analysis.complete, options.by, _chosen_steps(analysis, step), is_part=step is not None)
 
@@ -64,8 +65,8 @@ def parts(analysis: Analysis, options: Options) -> Parts:
 def several_of(
     analysis: Analysis, ways: Sequence[str], step: Steps | None = None, process: int | None = None
 ) -> dict[str, Figures]:
-    """Returns figures by each of several `ways`, which is faster than one after the other."""
-    analysis = analysis.by_lane  # so each cycle counts as a process, as if it had been read by itself
+    """Returns the figures grouped in each of several `ways`. This is faster than a call for each way."""
+    analysis = analysis.by_lane  # each cycle counts as a process, as if it had been read alone
     return several(analysis.complete, ways, _chosen_steps(analysis, step), process, is_part=step is not None)
 
 
@@ -77,14 +78,14 @@ def _chosen_steps(analysis: Analysis, step: Steps | None) -> pl.DataFrame:
     if step is not None:
         number = pl.lit(0, dtype=pl.Int64) if isinstance(step, str) else numbers_of(steps["step"], step)
         steps = steps.with_columns(number=number).drop_nulls("number")
-        of_steps(step, steps["number"], steps["start_ns"], steps["end_ns"])  # raises without such steps
+        of_steps(step, steps["number"], steps["start_ns"], steps["end_ns"])  # raises if no step matches
         steps = steps.filter(_col("number").is_between(*step)) if isinstance(step, tuple) else steps
     return steps
 
 
 def answer(before: Figures, after: Figures, fail_over: float | None = None) -> Answer:
-    """Compares two runs. The exit code is 1 if a step, or the run, takes longer by more than the share `fail_over`, and
-    that is not known to be noise."""
+    """Compares two runs. The exit code is 1 if the second run, or a step of it, takes longer by more than the share
+    `fail_over` and the difference may not be noise."""
     by = before.by
     rows = compared(before, after)
     taken, sentence = total(before, after, rows)
@@ -110,12 +111,13 @@ def saved(path: Path, left_out: list[str]) -> Answer:
 
 
 def shown_keys(rows: pl.DataFrame, by: str) -> list[str]:
-    """Returns the key columns that people see: by place without the module, if no row has one."""
+    """Returns the key columns that people see. By place, the module is left out if no row has a module."""
     return [key for key in BY[by] if not (by == "place" and key == "module" and not rows["module"].count())]
 
 
 def times_of(before: Figures, after: Figures) -> tuple[str, str]:
-    """Returns the two columns that are compared: times of a step if both runs have steps, else of the whole run."""
+    """Returns the names of the two columns that are compared. They have the times of a step if both runs have steps,
+    and otherwise the times of the whole run."""
     is_step = before.steps.number and after.steps.number
     return ("step_before_ns", "step_after_ns") if is_step else ("before_ns", "after_ns")
 
@@ -135,8 +137,8 @@ def place_notes(before: Figures, after: Figures) -> list[str]:
 
 
 def total(before: Figures, after: Figures, rows: pl.DataFrame) -> tuple[StepChange, str]:
-    """Returns how long a step took, or the sum of all `rows` if a run has no steps; and a sentence on that. `rows`: the
-    result of `compared`."""
+    """Returns the times of a step in both runs, and a sentence on them. If a run has no steps, the times are the sums
+    of all `rows`, which are the result of `compared`."""
     of_step = step_change(before.steps, after.steps)
     taken = of_step or StepChange(int(rows["before_ns"].sum()), int(rows["after_ns"].sum()), None)
     if not rows.height and not of_step:

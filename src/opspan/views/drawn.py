@@ -55,7 +55,8 @@ def _with_ids(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _as_reported(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Returns the columns as they were before nesting closed open ranges and took overlapping ones out of the tree."""
+    """Returns the columns with the recorded values. Nesting had closed open ranges, and had taken overlapping ranges
+    out of the tree."""
     return ranges.select("end_ns", was_async=_col("is_async").fill_null(value=False))
 
 
@@ -64,7 +65,7 @@ def zero_ns(trace: Tables) -> int:
 
 
 def left_out(trace: Tables) -> list[str]:
-    """Returns sentences on what is in the trace and not on a timeline."""
+    """Returns sentences on the parts of the trace that a timeline does not show."""
     timeless = {name: trace.frames[name]["start_ns"].null_count() for name in SPANS}
     timeless |= {name: trace.frames[name]["time_ns"].null_count() for name in POINTS}
     sentences = [f"{count:,} {name} are not in it, for they have no start" for name, count in timeless.items() if count]
@@ -78,7 +79,7 @@ def text(column: str) -> pl.Expr:
 
 
 def args(frame: pl.DataFrame, names: Mapping[str, str]) -> dict[str, pl.Expr]:
-    """Returns an arg for each column that holds any value, and args that say that the name, or the end, is null."""
+    """Returns an arg for each column that has any value. More args mark events whose name or end is null."""
     columns = {column: key for column, key in names.items() if frame[column].count() or not frame.height}
     exprs = {key: _col(column) for column, key in columns.items()}
     if "end_ns" in frame.columns and "end_ns" not in names and frame["end_ns"].null_count():
@@ -99,7 +100,7 @@ def with_lists(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _list(value: str) -> str:
-    """Returns a text that is a JSON list as it is, any other as a JSON string."""
+    """Returns the text unchanged if it is a JSON list, and otherwise as a JSON string."""
     try:
         is_list = value.startswith("[") and json.dumps(json.loads(value)) == value
     except (ValueError, RecursionError):

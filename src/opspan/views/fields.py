@@ -1,4 +1,4 @@
-"""Fields declare the columns that people see, each once, for text, notebooks and pages."""
+"""Declares the columns that people see. Text, notebooks and pages use the same declarations."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from opspan.events.times import format_memory, format_time
 from opspan.printable import printable
 from opspan.text_columns import TextColumn, cut
 
-_LEAST_NAME = 16  # characters of a name that stay before other columns are dropped
+_LEAST_NAME = 16  # characters: names are not cut shorter than this; other columns are dropped instead
 
 
 @dataclass(frozen=True)
 class Field:
-    """A column of rows. `unit` says how values are written: UNITS has the units of text, src/page/format.ts those of a
-    page. `rank` is how early the column is dropped if there is little room; 0: never."""
+    """A column of rows. `unit` says how values are written: UNITS has the units for text, src/page/format.ts has those
+    for pages. If there is little room, columns with the highest `rank` are dropped first; those with rank 0 always
+    stay."""
 
     name: str
     title: str
     unit: str
     help: str = ""
     rank: int = 0
-    of: str = ""  # for a share: the column that is 100 %; "": the values are shares already
+    of: str = ""  # for a share: the column whose value is 100 %; "" if the values are already shares
     total_title: str = ""  # for a share: a text that says what 100 % is, such as the title of the column `of`
     none: str = ""  # the text for null
     bar: bool = False  # a cell of a page shows its share of the column's sum
@@ -93,7 +94,7 @@ BLOCKS_PER_SM = Field(
     "blocks_per_sm", "Blocks per SM", "number", "Blocks of a launch for each multiprocessor, weighted by time"
 )
 TENSOR_CORES = Field("uses_tensor_cores", "Tensor cores", "text", "As far as the kernel's name says")
-# The places of rows. Views show those that differ among the rows.
+# The columns that say where a row belongs. Views show those whose values differ among the rows.
 PLACES = (
     RANK,
     PID,
@@ -126,7 +127,8 @@ def varying_fields(fields: Iterable[Field], rows: pl.DataFrame, always: Sequence
 
 
 def shares_of_kinds(titles: dict[str, str], rows: pl.DataFrame, of: str, total_title: str) -> list[Field]:
-    """Returns a share of the column `of` for each kind of time that any row has: the columns are called KIND_ns."""
+    """Returns a field for each kind of time that any row has. It shows the column KIND_ns as a share of the column
+    `of`."""
     kinds = [kind for kind in titles if rows[f"{kind}_ns"].sum()]
     return [share(f"{kind}_ns", titles[kind], of, total_title, rank) for rank, kind in enumerate(kinds, start=1)]
 

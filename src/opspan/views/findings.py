@@ -36,13 +36,13 @@ SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "figures": pl.List(pl.Struct({"name": pl.String, "value": pl.Float64})),
 }
 _NONE = "Nothing was found: no rule says anything of this run; `opspan findings --explain all` has the rules"
-_WIDTH = 100  # if nothing says how wide a line may be
+_WIDTH = 100  # width of a line if no width is given
 _NAME = 60  # characters of a name in a sentence
 
 
 class Findings(pl.DataFrame):
-    """The frame of findings. A notebook shows it with the columns that people read. A selection from it is shown as any
-    frame."""
+    """A frame of findings. A notebook shows only the columns that people read. Frames that are selected from it are
+    shown like any other frame."""
 
     def _repr_html_(self, **options: Any) -> str:
         if self.schema != SCHEMA:
@@ -87,8 +87,8 @@ def rows(parts: Parts, options: Options) -> Findings:
 
 
 def _merged_row(group: pl.DataFrame, run: Run, number: int) -> dict[str, Any]:
-    """Returns one row for a finding of several ranks. Its texts and its cost are those of the rank with most at stake:
-    costs are not added up, because ranks run side by side."""
+    """Returns one row for a finding of several ranks. The texts and the cost are those of the rank with most at stake.
+    Costs are not added up, because ranks run side by side."""
     worst = group.sort("at_stake_ns", descending=True, nulls_last=True, maintain_order=True).row(0, named=True)
     at_stake = None if worst["at_stake_ns"] is None else int(worst["at_stake_ns"])
     ranks = group["ranks"].explode().drop_nulls().unique().sort().to_list()
@@ -104,7 +104,7 @@ def _merged_row(group: pl.DataFrame, run: Run, number: int) -> dict[str, Any]:
 
 
 def files_text(files: Sequence[File]) -> str:
-    """Returns the files as they are typed in a command: of several files the first, and "..."."""
+    """Returns the files as they are typed in a command. Several files become the first one and "..."."""
     return " ".join(map(shell_path, files[:1])) + (" ..." if len(files) > 1 else "") or "FILE"
 
 
@@ -137,7 +137,7 @@ def _explained(rule: Rule, width: int) -> list[str]:
 
 
 def texts_of(figures: Mapping[str, float], words: Mapping[str, str]) -> dict[str, str]:
-    """Writes figures with the units that the ends of their names tell, and cuts long words."""
+    """Returns figures as texts with units, and cuts long words. The end of a figure's name says its unit."""
     return {name: _figure_text(name, value) for name, value in figures.items()} | {
         name: _short(word) for name, word in words.items()
     }

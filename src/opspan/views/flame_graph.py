@@ -2,7 +2,7 @@
 
 Any viewer of SVG shows it, without a script: the tooltip of a box says what the box is and how long it took. Each kind
 of box has a colour of the palette by Okabe and Ito, which colour-blind people can tell apart; the legend names the
-kinds. Each box is an <svg> of its own, which cuts off a text that the viewer's font makes wider than the box.
+kinds. Each box is a separate <svg> element, so a text that is wider than the box in the viewer's font is cut off.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from opspan.views.stacks import no_time
 WIDTH = 1200
 _MARGIN, _ROW, _LINE = 10, 18, 20  # pixels
 _INNER = WIDTH - 2 * _MARGIN
-_CHARACTER = 7.3  # pixels: characters of the widest usual monospaced font are 0.602 of its size wide
+_CHARACTER = 7.3  # pixels: in the widest usual monospaced font, a character's width is 0.602 of the font size
 _PADDING = 3
 _LONGEST_NAME = 500  # characters in a tooltip
-_LEAST_TEXT = 6  # characters: a name that is cut to fewer says nothing
+_LEAST_TEXT = 6  # characters: a name that is cut shorter is not recognisable
 _TIMES = {"Host time": ("host_ns", ".stacks"), "Device time": ("device_ns", ".device.stacks")}
 
 

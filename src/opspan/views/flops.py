@@ -22,7 +22,7 @@ from opspan.views.answer import Answer
 from opspan.views.fields import Field, short_number, varying_fields
 from opspan.views.step_words import number_text
 
-LITTLE = 0.1  # share of a peak: an op that reaches less of both peaks is bound by neither
+LITTLE = 0.1  # share of a peak: an op below this share of both peaks is bound by neither
 _col = pl.col
 _PEAK = "the peak of the device in that type"
 _MFU = Field("mfu", "MFU", "share", total_title=_PEAK)
@@ -40,15 +40,15 @@ _BOUND = (
     Field("memory_share", "Memory", "share", rank=1, total_title="the peak of the memory"),
     replace(fields.BOUND, rank=1),
 )
-NAMED = 0.01  # share of the time from which an op without a cost is named
-# A share above 100 % is not known; the notes say why.
+NAMED = 0.01  # an op without a cost is named if it took at least this share of the time
+# If a share would be above 100 %, it counts as unknown. The notes give the reason.
 _BEYOND = {
     "is_too_fast": "computed faster than the device can in the type that the trace or the kernel's name says, or than "
     "--peak: that share is not known",
     "is_cached": "moved bytes faster than the memory can (or --peak says), as a cache had some: "
     "that share is not known",
 }
-# Rules for the columns of parts that are not summed.
+# How the values of parts are combined in columns that are not summed.
 _RULES = dict.fromkeys(("types", "types_of_products"), "all of them")
 _RULES |= dict.fromkeys(("has_products", "is_assumed", "is_known", "has_bytes"), "any")
 _COLUMNS = (
@@ -75,7 +75,7 @@ def rows_of_one(analysis: Analysis, options: Options) -> pl.DataFrame:
 
 
 def tables_of(analysis: Analysis, bys: Sequence[str], peak: Sequence[str] = ()) -> dict[str, pl.DataFrame]:
-    """Returns the rows by each of `bys`. The costs of ops are worked out once for all of them."""
+    """Returns the rows grouped by each of `bys`. The costs of ops are computed only once for all groupings."""
     analysis = analysis.by_lane
     spent = roofline.parts(analysis.attributed, costs(analysis.attributed.ranges).rows, parse_peaks(peak))
     return {by: rows(_parts(analysis, by, spent), Options(by)) for by in bys}
@@ -162,7 +162,7 @@ def _run_rows(parts: Parts) -> pl.DataFrame:
 
 def _mfu(time: pl.Expr) -> list[pl.Expr]:
     """Returns the share of the devices' time that products would take at the peak; null if no product ran. `mfu_whole`
-    counts what the masks of attention hide, too."""
+    also counts operations that masks of attention hide."""
     ideal = _col("ideal_ns")
     known = pl.when(_col("is_known") & (ideal > 0) & (time > 0))
     return [known.then(ideal / time).alias("mfu"), known.then((ideal + _col("masked_ns")) / time).alias("mfu_whole")]
@@ -348,7 +348,7 @@ def _unknown_notes(parts: Parts) -> list[str]:
 
 
 def _time_of(device_ns: int, total_ns: int) -> str:
-    """Says whose time the times of all rows are: ranks without a device have those of their host."""
+    """Returns what the times of all rows measure. Ranks without a device have the times of their host."""
     if not device_ns:
         return "the ops' time on the host"
     return "the device time" if device_ns == total_ns else "the time of devices and, where a rank used none, of ops"

@@ -16,7 +16,7 @@ _MOST_ISSUES = 50
 
 
 class AnalysedRun(Protocol):
-    """A trace that was analysed, or the sums over many."""
+    """An analysed trace, or the sums over several traces."""
 
     @property
     def tables(self) -> Tables: ...
@@ -25,8 +25,8 @@ class AnalysedRun(Protocol):
 
 
 def footer_lines(run: AnalysedRun, name: str = "") -> list[str]:
-    """Returns sentences on the coverage, then a line for each of the worst issues. `name` stands in front of each line:
-    which run it is, if two are compared."""
+    """Returns sentences on the coverage, then a line for each of the worst issues. Each line begins with `name`, which
+    says which run it is if two runs are compared."""
     lines = [*coverage_lines(run.coverage), *issue_lines(run.tables)]
     return [f"{name}: {line}" if name else line for line in lines]
 
@@ -70,7 +70,7 @@ def coverage_values(coverage: Coverage) -> dict[str, Any]:
 
 
 def printable_names(frame: pl.DataFrame, *columns: str) -> pl.DataFrame:
-    """Makes the texts in these columns printable. Each distinct text is handled once."""
+    """Makes the texts in these columns printable. Converts each distinct text only once."""
     changes = {}
     for name in columns:
         texts = frame.select(pl.col(name).unique().cast(pl.String)).to_series()

@@ -1,9 +1,10 @@
-"""Places the boxes of a flame graph: the outermost at the top, each as wide as the time of all that is inside it.
+"""Places the boxes of a flame graph. The outermost boxes are at the top. A box is as wide as the time of its frame,
+which includes all frames inside.
 
-    icicle(tree, "host_ns") -> boxes: x and width as shares of the whole, the level, and the frame that they stand for
+    icicle(tree, "host_ns") -> boxes: x and width as shares of the whole, the level, and the frame that the box shows
 
-Processes and threads are boxes, too. Boxes beside each other begin with the widest. Boxes that are too narrow to be
-seen, or too many, are merged into a last box of their parent.
+Processes and threads are boxes, too. The boxes of a parent are sorted, the widest first. If boxes are too narrow to be
+seen, or if there are too many, the narrowest boxes of a parent are merged into its last box.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import polars as pl
 from opspan.analysis.stacks import totals
 from opspan.views.merged_stacks import StackTree
 
-LEAST_SHARE = 0.001  # of the whole: about a pixel
+LEAST_SHARE = 0.001  # share of the whole time: about a pixel
 MOST_BOXES = 10_000
 _col = pl.col
 
@@ -28,8 +29,8 @@ class Box:
     frame: str
     kind: str | None  # of a range or of work; null for a process, a thread, and the box (in no range)
     ns: int
-    count: int  # how often the frame ran; 0: not known
-    merged: int = 0  # how many boxes were merged into this one; 0: it is a box itself
+    count: int  # how often the frame ran; 0 if unknown
+    merged: int = 0  # number of boxes that were merged into this box; 0 if it shows a frame
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,8 @@ def icicle(stack_tree: StackTree, column: str) -> Icicle:
         return Icicle([], 0, 0, 0, 0)
     least = max(1, round(whole_ns * LEAST_SHARE))
     if (tree["ns"] >= least).sum() > MOST_BOXES:
-        # Boxes as long as the first that is left out are left out, too: so no box stays without the box around it.
+        # Boxes of the same time as the first box that is left out are left out, too. So no box is kept without its
+        # parent.
         least = int(tree["ns"].top_k(MOST_BOXES + 1).min()) + 1  # type: ignore[arg-type]
     shown = tree.filter(_col("ns") >= least)
     rest = tree.filter(_col("ns") < least).group_by("parent", maintain_order=True).agg(pl.len(), _col("ns").sum())
@@ -70,7 +72,8 @@ def icicle(stack_tree: StackTree, column: str) -> Icicle:
 
 
 def _tree(stack_tree: StackTree, column: str) -> pl.DataFrame:
-    """Returns node, parent, level, frame, kind, count, ns (with all inside): processes, their threads, their stacks."""
+    """Returns a row for each process, thread and stack: node, parent, level, frame, kind, count, and ns, which includes
+    all frames inside."""
     stacks = stack_tree.stacks.with_columns(totals(stack_tree.stacks["parent"], stack_tree.stacks[column]).alias("ns"))
     roots = stacks.filter(level=0).group_by("root", maintain_order=True).agg(_col("ns").sum())
     threads = stack_tree.roots.join(roots, on="root", how="left").with_columns(

@@ -1,4 +1,4 @@
-"""Puts spans that overlap others of their track on lanes beside the track, for formats whose spans must nest."""
+"""Puts a span that overlaps another span of its track on a lane beside the track, for formats whose spans must nest."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import polars as pl
 from opspan import native
 from opspan.analysis.nest import trace_end_ns
 
-MOST = 16  # lanes of a track, because a file may have any number of spans at once
+MOST = 16  # most lanes of a track, because any number of spans in a file may overlap
 
 
 def lanes(spans: pl.DataFrame) -> pl.Series:

@@ -1,4 +1,4 @@
-"""The ops that took memory, how much was in use at most, and the blocks in use at that time: `opspan memory`."""
+"""The ops that took memory, the peak of the memory in use, and the blocks in use at the peak: `opspan memory`."""
 
 from __future__ import annotations
 

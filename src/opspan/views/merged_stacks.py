@@ -1,10 +1,11 @@
 """The stacks of .stacks and .device.stacks in one tree: each stack once, with its host time, device time and count.
 
     stack_tree(trace, only=None) -> .stacks: stack, parent (the stack around it), root, level, frame, kind, count,
-        host_ns, device_ns; and .roots: the process and the thread of the stacks of each root
+        host_ns, device_ns; and .roots: the process and the thread of each root
 
-The times of a stack are its own, without the stacks inside it. Kernels and copies are the innermost frames, with device
-time. With `only`, a kind such as "module", all frames are of that kind, with the times of other frames inside them.
+The times of a stack do not include the stacks inside it. Kernels and copies are the innermost frames, with device time.
+`only` is a kind, such as "module": then only frames of that kind are kept, and they include the times of the frames
+inside that are not kept.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from opspan.tables import Tables
 from opspan.views.device_stacks import with_work
 from opspan.views.stacks import NO_FUNCTIONS, stack_rows, tree
 
-FUNCTION = "function"  # the kind of Python's functions; the others are those of ranges and of work
+FUNCTION = "function"  # the kind of Python's functions; other kinds are those of ranges and of work
 _PLACE = ("rank", "pid", "tid", "name", "parent", "depth", "is_mark", "is_async")
 _SUMS = [
     pl.col("kind").first(),
@@ -56,8 +57,8 @@ def stack_tree(trace: Tables, only: str | None = None) -> StackTree:
 
 
 def _only(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
-    """Keeps the rows of one kind, and adds to each the times of the rows whose nearest row of that kind it is. Times
-    outside of that kind become one row for each root."""
+    """Keeps the rows of one kind. The times of each other row are added to the nearest row of that kind around it.
+    Times outside of all rows of that kind become one row for each root."""
     place = pl.DataFrame({"row": rows["row"], "place": pl.int_range(rows.height, eager=True, dtype=pl.UInt32)})
     tree = rows.join(place, left_on="parent", right_on="row", how="left", maintain_order="left")
     is_kept = (rows["kind"].cast(pl.String) == kind).fill_null(value=False)

@@ -1,4 +1,4 @@
-"""Adds the figures of reports for each name (the table `metrics` of a trace) as columns to the table by name."""
+"""Adds columns to the table by name: the figures that reports have for each name (the table `metrics` of a trace)."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from opspan.text_columns import TextColumn
 
 
 def with_metrics(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
-    """Adds a column for each metric; it is null if the report does not have the name."""
+    """Adds a column for each metric. The value is null for names that are not in the report."""
     metrics = wide(trace.metrics).with_columns(pl.col("rank").cast(pl.Int64))
     taken = {title: f"{title} (report)" for title in set(metrics.columns[2:]) & set(rows.columns)}
     return rows.join(metrics.rename(taken), on=["rank", "name"], how="left", maintain_order="left")
 
 
 def as_text(metrics: pl.DataFrame) -> list[TextColumn]:
-    """Returns columns of a text table, which are the first to be dropped if there is little room."""
+    """Returns columns of a text table. If there is little room, columns with a higher rank are dropped before these."""
     return [
         TextColumn(printable(column.name), [_cell(value) for value in column.to_list()], rank=1) for column in metrics
     ]

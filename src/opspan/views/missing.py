@@ -29,7 +29,7 @@ _BY_TASK = "vtune -report hotspots -group-by task -format csv -r RESULT -report-
 
 
 def labelling_command(trace: Tables, options: str = "") -> str:
-    """Returns the command that captures such a program with labels, for the tool that wrote this trace."""
+    """Returns the command that captures the program with labels. It is for the tool that wrote this trace."""
     return (source_of(trace.ranks[0].source if trace.ranks else "") or _ANY).labelling(options)
 
 
@@ -85,7 +85,8 @@ def _sentences(*lines: str | None) -> list[str]:
     return [f"Missing: {line}" for line in lines if line]
 
 
-# There may be tens of millions of ranges: so one column is read at a time, and only its few values become texts.
+# There may be tens of millions of ranges. So columns are read one by one, and only the few distinct values become
+# texts.
 
 
 def _of_ranges(trace: Tables, column: str) -> pl.Series:
@@ -108,7 +109,7 @@ def _kinds(trace: Tables) -> set[str]:
 
 
 def _labels(trace: Tables, kinds: set[str]) -> str | None:
-    if not kinds.isdisjoint(_OPS) or "no_tasks" in trace.issues["code"]:  # that issue says the same
+    if not kinds.isdisjoint(_OPS) or "no_tasks" in trace.issues["code"]:  # the issue `no_tasks` already says so
         return None
     names = pl.concat([_texts(_of_ranges(trace, column)) for column in ("name", "text")])
     if names.str.contains(_OP_NAMES).any():
@@ -117,7 +118,7 @@ def _labels(trace: Tables, kinds: set[str]) -> str | None:
     if not count:
         return f"the trace has no labels, so nothing can be attributed to an op; to label ops: {labelling(trace)}"
     if not on_device(trace.work).height and not trace.samples.height:
-        return None  # a program with labels of its own that does not use torch
+        return None  # a program that has labels and does not use torch
     return (
         f"none of the {plural(count, 'range')} is an op of torch, so nothing can be attributed to an op; to label ops: "
         f"{labelling(trace)}"

@@ -11,8 +11,8 @@ OF_RANGES = ("op", "module", "phase", "step", "function")
 
 
 def names(analysis: Analysis, by: str, ranges: pl.Series) -> pl.Series:
-    """Returns the name of the op, module, ... that each of these rows of ranges is in, or null. The names are not
-    strings yet: callers convert only the names that are left at the end."""
+    """Returns, for each of these rows of ranges, the name of its op, module, ..., or null. The names are not yet
+    strings, because callers convert only the few names that they show."""
     trace = analysis.complete
     if by == "function":
         return trace.functions["name"].gather(trace.ranges["function"].gather(ranges)).alias(by)

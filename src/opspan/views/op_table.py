@@ -1,4 +1,4 @@
-"""The table of ops by name, shape or stack: the rows of torch's key_averages() as a frame, and torch's text of them.
+"""The table of ops by name, shape or stack: the rows of torch's key_averages() as a frame, and as torch's text.
 
 With rows for kernels the text is torch's table, character for character. Without these rows, the totals below the
 table, and the shares of these totals, are still those of the whole trace.
@@ -24,10 +24,10 @@ from opspan.printable import printable
 from opspan.text_columns import Layout, TextColumn, fitted
 from opspan.views.metric_columns import as_text, with_metrics
 
-OF_EVENTS = ("name", "shape", "stack")  # tables by these have rows of events
+OF_EVENTS = ("name", "shape", "stack")  # tables grouped by these have rows as torch makes them from events
 STACK_DEPTH = 5  # tables by stack compare this many of the innermost functions
 
-# Column of a row -> torch's attribute of an average.
+# Name of our column -> name of the attribute of torch's averages.
 TORCH = {
     "name": "key",
     "sizes": "input_shapes",
@@ -45,7 +45,8 @@ TORCH = {
 _TOTALS = ("cpu_ns", "self_cpu_ns", "device_ns", "self_device_ns")
 _MEMORY = tuple(name for name in TORCH if name.endswith("_bytes"))
 
-# Title ({}: the device) -> how early the column is dropped if there is little room. Columns not listed here stay.
+# Title ({} is the device) -> rank: columns with the highest rank are dropped first if there is little room. Columns
+# that are not listed stay.
 _RANKS = {
     "Self {}": 1,
     "# of Calls": 1,
@@ -62,7 +63,8 @@ _RANKS = {
     "CPU time avg": 8,
     "CPU total %": 9,
 }
-# Columns whose texts may be cut -> how many characters stay before other columns are dropped.
+# Columns whose texts may be cut -> the least number of characters to keep. If that is still too wide, columns are
+# dropped.
 _TEXTS = {"Name": 24, "Input Shapes": 24, "Source Location": 40}
 
 
@@ -83,7 +85,8 @@ def schema_of(by: str, has_memory: bool) -> dict[str, Any]:
 def op_rows(
     analysis: Analysis, events: EventFrames, by: str, names: Sequence[str] | None
 ) -> tuple[pl.DataFrame, Facts | None]:
-    """Returns the rows of ops and of kernels, restricted to `names` unless None, and facts on the rows before that."""
+    """Returns the rows of ops and of kernels, and facts on them. If `names` is not None, only rows with these names are
+    returned; the facts are still those of all rows."""
     rows = average_rows(events, by == "shape", STACK_DEPTH if by == "stack" else 0)
     rows = rows.rename({name.removesuffix("_bytes"): name for name in _MEMORY}).with_columns(
         *((pl.col(f"{name}_ns") / pl.col("count")).alias(f"average_{name}_ns") for name in ("cpu", "device")),
@@ -133,7 +136,7 @@ class OpRows:
 
     @property
     def _whole_names(self) -> TableOptions:
-        """The options for a table with whole names, however long."""
+        """Returns options for a table in which long names are not cut."""
         return TableOptions(
             max_name_column_width=None,
             max_shapes_column_width=None,
@@ -164,7 +167,7 @@ class OpRows:
         return self._columns(shown, facts, metrics), list(totals_of(facts, None))
 
     def _shown(self, limit: int, facts: Facts) -> tuple[list[Any], Facts, list[TextColumn]]:
-        """Returns the rows that get a line, the facts on all of them, and the columns that are not torch's."""
+        """Returns the rows to show, the facts on all rows, and the columns that torch's table does not have."""
         rows = self.rows if limit < 0 else self.rows.head(limit)
         facts = facts._replace(longest_name=_longest(self.rows["name"]))
         if "sizes" in rows.columns:
@@ -175,7 +178,8 @@ class OpRows:
         return shown, facts, as_text(metrics) if metrics.width else []
 
     def _columns(self, shown: Sequence[Any], facts: Facts, metrics: Sequence[TextColumn]) -> list[TextColumn]:
-        """Returns columns with whole names; `rank` and `least` say what is dropped and cut if there is little room."""
+        """Returns columns whose names are not cut. If there is little room, `rank` says which columns are dropped, and
+        `least` says how far texts may be cut."""
         device = facts.use_device.upper() if facts.use_device else ""
         ranks = {title.format(device): rank for title, rank in _RANKS.items()}
         return [
@@ -188,7 +192,7 @@ class OpRows:
             for column in filled(shown, facts, self._whole_names, metrics)
             if facts.self_cpu_us
             or "CPU" not in column.title
-            or column.title not in ranks  # without CPU time its columns are left out
+            or column.title not in ranks  # without CPU time, the columns of CPU time are left out
         ]
 
 

@@ -28,7 +28,7 @@ def overview(analysis: Analysis, layout: Layout) -> str:
 
 
 def _pairs(ranges: pl.DataFrame, layout: Layout) -> str:
-    """Returns a table of the forward ops whose backward took the longest, beside that backward."""
+    """Returns a table of the forward ops whose backward took longest. A row has the op and its backward."""
     rows = pairs(ranges).sort("backward_ns", descending=True, maintain_order=True).head(_PAIRS)
     rows = rows.with_columns(_col("op", "backward").cast(pl.String), _col("sizes").cast(pl.String).fill_null(""))
     if not rows.height:

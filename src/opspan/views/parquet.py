@@ -1,4 +1,4 @@
-"""The trace's own tables as a folder of Parquet files: the same as Trace.save, as an export.
+"""The trace's own tables as a folder of Parquet files, as Trace.save writes them.
 
 The columns that the analysis adds are not written: they are quick to compute again, and they hold row numbers, which
 change when traces are put together.

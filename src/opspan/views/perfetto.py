@@ -3,11 +3,11 @@
     TracePacket {timestamp: 12345, track_event {type: SLICE_BEGIN, track_uuid: 4, name_iid: 9, debug_annotations ...}}
 
 Names, categories and keys of args are those of our Chrome traces (views/chrome.py). Times are the trace's own, in
-nanoseconds. The slices of a thread nest; those that overlap others, or are async, are on tracks beside the thread.
-perfetto_tracks.py has the tracks, native/columns/timeline.cpp the order.
+nanoseconds. The slices of a thread nest. Slices that overlap others, or are async, are on tracks beside the thread.
+perfetto_tracks.py makes the tracks, and native/columns/timeline.cpp sorts the events.
 
-The file is made in batches of events, in order of time. Each batch defines its numbered texts anew, so that batches can
-be made in parallel and only a few are in memory.
+The file is made in batches of events, in order of time. Each batch defines its numbered texts again, so that batches
+can be made in parallel and only a few batches are in memory.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from opspan.views.perfetto_annotations import FLAGS, PACKET, SEQUENCE, InternedT
 from opspan.views.perfetto_tracks import PerfettoTracks
 from opspan.views.pieces import Bytes, Piece
 
-_BATCH = 100_000  # begins and ends that are turned into bytes at a time
-_BEGIN, _END, _INSTANT = 1, 2, 3  # TrackEvent's types
-_TIME, _EVENT = "8", "11"  # of a TracePacket
-_TYPE, _TRACK, _NAME, _NAME_TEXT, _CATEGORY = "9", "11", "10", "23", "3"  # of a TrackEvent
+_BATCH = 100_000  # begins and ends in a batch
+_BEGIN, _END, _INSTANT = 1, 2, 3  # types of a TrackEvent
+_TIME, _EVENT = "8", "11"  # numbers of fields of a TracePacket
+_TYPE, _TRACK, _NAME, _NAME_TEXT, _CATEGORY = "9", "11", "10", "23", "3"  # fields of a TrackEvent
 _FLOWS, _ENDED_FLOW = "47", "48"
 _CLOCKS, _BOOTTIME, _REALTIME = "6", 6, 1
 _col = pl.col
@@ -168,7 +168,7 @@ def _kinds(trace: Tables, tracks: PerfettoTracks, arrows: _Arrows) -> list[_Kind
 
 
 def _lanes(slices: pl.DataFrame, events: pl.DataFrame, first_free: int) -> pl.DataFrame:
-    """Numbers the lanes beside each track, the lanes of one track one after the other."""
+    """Numbers the lanes beside each track. The lanes of one track have consecutive numbers."""
     beside = events.filter(_col("lane") > 0, ~_col("is_end"))
     lanes = pl.DataFrame({"parent": slices["track"].gather(beside["row"]), "lane": beside["lane"]})
     lanes = lanes.unique().sort("parent", "lane")

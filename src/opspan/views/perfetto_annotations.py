@@ -11,14 +11,14 @@ import polars as pl
 
 from opspan import native
 
-PACKET = 1  # of the file
-SEQUENCE = 1  # all packets have one sequence, as if one thread of a program had written them
+PACKET = 1  # number of this field of the file
+SEQUENCE = 1  # all packets belong to one sequence, as if one thread of a program had written them
 FLAGS = pl.lit(2).alias("13")  # the packet refers to texts by number
 _CLEARED = 1  # earlier numbers are forgotten
 _INTERNED = "12"
-_NAMES, _CATEGORIES, _KEYS, _TEXTS = "2", "1", "3", "29"  # of InternedData
-_ANNOTATION = "4"  # of a TrackEvent
-_KEY, _BOOL, _INTEGER, _REAL, _TEXT, _NUMBERED_TEXT = "1", "2", "4", "5", "6", "17"  # of a DebugAnnotation
+_NAMES, _CATEGORIES, _KEYS, _TEXTS = "2", "1", "3", "29"  # fields of InternedData
+_ANNOTATION = "4"  # field of a TrackEvent
+_KEY, _BOOL, _INTEGER, _REAL, _TEXT, _NUMBERED_TEXT = "1", "2", "4", "5", "6", "17"  # fields of a DebugAnnotation
 
 
 class InternedTexts:
@@ -56,7 +56,7 @@ class InternedTexts:
             return _BOOL, column
         if column.dtype.is_float():
             return _REAL, column.cast(pl.Float64)
-        if column.dtype == pl.UInt64:  # keeps the bits: Perfetto shows a signed number
+        if column.dtype == pl.UInt64:  # the bits stay the same, but Perfetto shows a signed number
             return _INTEGER, column.reinterpret(signed=True)
         if column.dtype.is_integer():
             return _INTEGER, column.cast(pl.Int64)

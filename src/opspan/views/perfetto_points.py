@@ -1,4 +1,4 @@
-"""The events without a duration of a Perfetto trace: counters, and memory that is taken and given back.
+"""The events of a Perfetto trace that have no duration: counters, and memory that is taken and given back.
 
 Counters are those of the trace, the memory in use if events have it, and how many launches wait for each stream.
 """
@@ -56,7 +56,7 @@ def left_out(trace: Tables) -> list[str]:
 def _with_tracks(
     rows: pl.DataFrame, key: list[str], title: pl.Expr, owner: Callable[[pl.DataFrame], pl.Series]
 ) -> pl.DataFrame:
-    """Returns time_ns and value with the track of their owner, and a number that tells series of one title apart."""
+    """Returns time_ns, value, the track of the owner, and a number that tells series with the same title apart."""
     rows = rows.with_columns(owner(rows).alias("parent"), title=title)
     series = pl.struct(key).rank("dense") if rows.height else pl.lit(None)
     return rows.select("time_ns", "value", "parent", "title", series=series.cast(pl.UInt32))

@@ -1,10 +1,10 @@
-"""The tracks of a Perfetto trace: the number of each, the track that it lies below, and its title.
+"""The tracks of a Perfetto trace: the number, the parent track and the title of each track.
 
     process 7 > thread 7 > beside it, for what overlaps       device 0 > stream 7 > beside it; counters of the device
               > counters and memory of the process                     > memory of the device
 
-Perfetto's processes and threads have unique numbers of 31 bits. If the numbers of the trace are larger, or two
-processes have the same, a process is a track with a name, as a device is.
+Perfetto's processes and threads have unique numbers of 31 bits. If the trace has larger numbers, or two processes with
+the same number, then processes are written as named tracks, like devices.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from opspan.views.perfetto_annotations import PACKET
 _col = pl.col
 SERIES = [*THREAD, "device_id", "name", "domain"]
 _HIGHEST = (1 << 31) - 1
-_BYTES = 3  # of CounterDescriptor's units
-_DESCRIPTOR = "60"  # of a TracePacket
+_BYTES = 3  # a unit of CounterDescriptor
+_DESCRIPTOR = "60"  # field of a TracePacket
 
 
 @dataclass(frozen=True)
 class PerfettoTracks:
-    """The tracks of each kind of place, and the lookup of the `track` of rows."""
+    """Holds the tracks of each kind of place, and looks up the `track` of rows."""
 
     processes: pl.DataFrame
     threads: pl.DataFrame
@@ -68,7 +68,7 @@ def tracks_of(trace: Tables) -> PerfettoTracks:
     devices = unique([work, *(rows.filter(_col("device_id").is_not_null()) for rows in points)], DEVICE)
     streams = unique([work], STREAM)
     is_own = not processes["pid"].is_duplicated().any()
-    parts, first = [], 1  # 0 is not a track
+    parts, first = [], 1  # 0 is not a valid track
     for frame in (processes, threads, devices, streams):
         parts.append(frame.with_columns(track=pl.int_range(pl.len(), dtype=pl.UInt32) + first))
         first += frame.height
@@ -114,7 +114,8 @@ def descriptors(tracks: PerfettoTracks) -> bytes:
 
 
 def beside(tracks: pl.DataFrame) -> memoryview:
-    """Returns the packets of tracks, each below its `parent`. Viewers merge tracks of one name below one track."""
+    """Returns the packets of tracks, each below its `parent`. Viewers merge tracks that have the same name and
+    parent."""
     return native.protobuf(_track(tracks, {"2": _col("title"), "5": _col("parent")}), PACKET)
 
 

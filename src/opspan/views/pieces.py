@@ -1,8 +1,9 @@
 """Writes a file in pieces that several threads make in parallel; gzipped if the name of the file ends with .gz.
 
-A piece may be an iterator of bytes: each item is valid until the next is requested. Only the pieces that are being made
-are in memory. A gzipped file is one stream, because some viewers read only the first of several. Each piece is
-compressed without the pieces before it, which costs few bytes, and ends at a whole byte, so that the next can follow.
+A piece may be an iterator of bytes; each item is valid only until the next item is requested. Only the pieces that are
+being made are in memory. A gzipped file is one stream, because some viewers read only the first of several streams.
+Each piece is compressed without knowledge of the pieces before it, which costs few bytes. Each piece ends at a whole
+byte, so that the next piece can follow.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ Bytes = bytes | memoryview
 Piece = Bytes | Iterator[Bytes]
 WORKERS = min(len(os.sched_getaffinity(0)), 8)
 _LEVEL = 6
-# RFC 1952: deflate, without a name and a time, from an unknown system.
+# The gzip header of RFC 1952: deflate, without a name and a time, from an unknown system.
 _HEAD = b"\x1f\x8b\x08" + bytes(6) + b"\xff"
 
 

@@ -21,11 +21,11 @@ from opspan.views.merged_stacks import stack_tree
 from opspan.views.names import python_file, python_line
 from opspan.views.stacks import no_time
 
-MOST_FRAMES = 5_000_000  # in all stacks together
+MOST_FRAMES = 5_000_000  # frames in all stacks together
 _VALUES = (("count", "count", "count"), ("host", "nanoseconds", "host_ns"), ("device", "nanoseconds", "device_ns"))
 _COLUMNS = [column for _, _, column in _VALUES]
 _SMALLER = "(stacks that take less)"
-_MAPPING = 1  # pprof shows its name as the program's, and does not look for symbols in it
+_MAPPING = 1  # pprof shows the mapping's name as that of the program, and does not look for symbols in the mapping
 _col = pl.col
 
 
@@ -46,8 +46,8 @@ def write(analysis: Analysis, path: Path) -> list[str]:
 
 
 def profile_of(analysis: Analysis, only: str | None = None, begin_utc_ns: int | None = None) -> tuple[bytes, list[str]]:
-    """Returns the profile, and sentences on what is left out. `only`: as for `stack_tree`; `begin_utc_ns`: replaces the
-    time of the trace."""
+    """Returns the profile, and sentences on what is left out. `only` is passed to `stack_tree`; `begin_utc_ns` replaces
+    the time of the trace."""
     if find_spec("google") is None or find_spec("google.protobuf") is None:
         raise MissingPackage("a profile for pprof needs protobuf: pip install 'opspan[pprof]'")
     trace = analysis.attributed
@@ -70,8 +70,8 @@ def profile_of(analysis: Analysis, only: str | None = None, begin_utc_ns: int | 
 
 
 def _bounded(stacks: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the stacks that are written: those with most time, and a sum of the others for each thread; and the tree
-    of all stacks, with these sums added."""
+    """Returns the stacks to write, and the tree of all stacks. The stacks with most time are written; for each thread
+    the others are summed in one more stack, which is added to the tree, too."""
     frames = _col("level").cast(pl.Int64) + 1
     if stacks.select(frames.sum()).item() <= MOST_FRAMES:
         return stacks, stacks
@@ -89,7 +89,7 @@ def _add_places(profile: Any, tree: pl.DataFrame, strings: _Strings) -> None:
     frame = _col("frame")
     rows = names.select(frame, file=python_file(frame), line=python_line(frame).fill_null(0)).iter_rows()
     for number, (name, file, line) in enumerate(rows, start=1):
-        # `system_name` is not set: pprof would take it for C++ and shorten it.
+        # `system_name` is not set, because pprof would take it for a name of C++ and shorten it.
         profile.function.add(id=number, name=strings(name), filename=strings(file), start_line=line)
         profile.location.add(id=number, mapping_id=_MAPPING).line.add(function_id=number, line=line)
 
@@ -122,7 +122,7 @@ def _add_samples(
 def _add_head(profile: Any, trace: Tables, samples: pl.DataFrame, strings: _Strings, notes: list[str]) -> None:
     for name, unit, _ in _VALUES:
         profile.sample_type.add(type=strings(name), unit=strings(unit))
-    # Times are sums, not samples, so a period is one nanosecond. Servers need it.
+    # Times are sums, not samples, so a period is one nanosecond. Servers require a period.
     profile.period_type.type, profile.period_type.unit, profile.period = strings("host"), strings("nanoseconds"), 1
     program = Path(trace.paths[0]).name if trace.paths else ""
     profile.mapping.add(id=_MAPPING, filename=strings(program), has_functions=True)

@@ -1,6 +1,7 @@
 """The protobuf messages of pprof's profiles, built at run time, with the fields that opspan writes.
 
-The format is https://github.com/google/pprof/blob/main/proto/profile.proto; only its numbers and types are repeated.
+The format is https://github.com/google/pprof/blob/main/proto/profile.proto. Only the numbers and types of its fields
+are repeated here.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 _PACKAGE = "perftools.profiles"
-# Message -> field -> its number and type; a type in brackets is a list of it.
+# Message -> field -> its number and type. A type in brackets is a list of that type.
 _MESSAGES = {
     "Profile": {
         "sample_type": (1, "[ValueType]"),
@@ -56,7 +57,7 @@ def new_profile() -> Any:
                 added.type = scalars[kind]
             else:
                 added.type, added.type_name = field.TYPE_MESSAGE, f".{_PACKAGE}.{kind}"
-    # A pool of its own, because the program may have all of profile.proto in the default pool.
+    # Use a separate pool, because the program may have all of profile.proto in the default pool.
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{_PACKAGE}.Profile"))()

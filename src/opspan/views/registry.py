@@ -1,4 +1,4 @@
-"""Writes an output: completely or not at all, and never over a source file. opspan/outputs.py lists the outputs."""
+"""Writes an output completely or not at all, and never over a source file. opspan/outputs.py lists the outputs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from opspan.views.contents import nothing_in, parts
 
 
 def output_for(out: Path) -> Output:
-    """Returns the output whose pattern matches the name, else the one with the longest suffix of the name."""
+    """Returns the output whose pattern matches the name. If none matches, returns the output with the longest suffix
+    that the name has."""
     for output in outputs.OUTPUTS:
         if output.pattern and fnmatchcase(out.name.lower(), output.pattern):
             return output
@@ -49,8 +50,9 @@ def export(
     name: str | None = None,
     write: Callable[[Analysis, Path], list[str]] | None = None,
 ) -> list[str]:
-    """Writes the trace to `out` as its suffix says, or as the output called `name`. Returns a sentence for each thing
-    that the format cannot hold. `write` replaces the output's own `write`, if it needs more than the trace."""
+    """Writes the trace to `out`. The output is chosen by the suffix of `out`, or is the one called `name`. Returns a
+    sentence for each thing that the format cannot hold. If the output needs more than the trace, pass `write`: it is
+    called in place of the output's own."""
     output = output_for(out) if name is None else _named(name)
     sources = [recorded_file(path) for path in analysis.tables.paths]
     _check(out, sources, output, overwrite=overwrite)
@@ -58,7 +60,7 @@ def export(
         with private_files.unfinished(out, overwrite=overwrite) as unfinished:
             write = write or import_module(f"opspan.views.{output.name}").write
             left_out: list[str] = write(analysis, unfinished)
-    except FileExistsError as error:  # another program made it after the check
+    except FileExistsError as error:  # another program made the file after the check
         raise WriteError(_exists(out)) from error
     except (OSError, PolarsError, sqlite3.Error) as error:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
@@ -105,7 +107,7 @@ def _check(out: Path, sources: Sequence[File], output: Output, *, overwrite: boo
 
 
 def _is_stream(out: Path) -> bool:
-    """Whether `out` is a stream: writing there does not replace anything, so `overwrite` is not needed."""
+    """Returns whether `out` is a stream. Writing to a stream replaces no file, so `overwrite` is not needed."""
     try:
         return private_files.is_stream(out)
     except OSError as error:
@@ -117,6 +119,6 @@ def _exists(out: Path) -> str:
 
 
 def _is_same_file(one: Path, other: Path) -> bool:
-    """Whether both are one file, also by hard links or on a file system that ignores case. Paths are compared as UTF-8,
-    because a trace has the paths of its sources as UTF-8."""
+    """Returns whether both paths lead to one file, even by hard links or on a file system that ignores case. Paths are
+    compared as UTF-8, because a trace has the paths of its sources as UTF-8."""
     return as_utf8(str(one)) == as_utf8(str(other)) or (exists(one) and exists(other) and one.samefile(other))

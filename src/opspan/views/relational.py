@@ -19,7 +19,7 @@ from opspan.tables import TABLES, Tables
 from opspan.tables.tables import ids_of
 from opspan.views.database import COVERAGE, RANKS
 
-# Column of row numbers -> the table of these rows, and the name of the column of their ids.
+# Column with row numbers -> the table that has these rows, and the name of the column with their ids.
 _ROWS = {
     "ranges": {
         "parent": ("ranges", "parent_id"),
@@ -35,7 +35,7 @@ _ROWS = {
     "functions": {},
 }
 _RENAMED = {
-    "ranges": {"parent_id": "stated_parent_id"},  # parent_id is that of the analysis
+    "ranges": {"parent_id": "stated_parent_id"},  # the name parent_id is used for the parent that the analysis found
     "work": {"ambiguous": "is_ambiguous"},
 }
 

@@ -2,9 +2,9 @@
 
     {"type":"O","frame":3,"at":1200},{"type":"O","frame":7,"at":1250},{"type":"C","frame":7,"at":1900},...
 
-A profile is a list of events: frames open and close, and must nest. So ranges that overlap are in profiles of their
-own, beside that of their thread. All profiles are as long as the trace, in nanoseconds since its begin. The format is
-https://www.speedscope.app/file-format-schema.json.
+A profile is a list of events: frames open and close, and must nest. So ranges that overlap are in extra profiles beside
+the profile of their thread. Each profile covers the whole trace, with times in nanoseconds since its begin. The format
+is https://www.speedscope.app/file-format-schema.json.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def write(analysis: Analysis, path: Path) -> list[str]:
         spans = spans.filter(~_col("overlaps"))
     if (more := spans.height - MOST_SPANS) > 0:
         took = _col("end_ns") - _col("start_ns")
-        # A span that stays keeps all spans around it, because these are at least as long.
+        # Spans around a span are at least as long, so all spans around a kept span are kept, too.
         spans = spans.sort(took, "depth", descending=[True, False]).head(MOST_SPANS)
         longest = spans.select(took.min()).item()
         notes.append(
@@ -123,9 +123,9 @@ def _items(rows: pl.DataFrame) -> Iterator[Callable[[], Piece]]:
 
 
 def _events(spans: pl.DataFrame, begin: int) -> pl.DataFrame:
-    """Returns the open and close of each frame, in the order of a stack: at equal times the open frames close first,
-    the innermost before others; then new frames open, the outermost first. A frame without duration closes before the
-    next one opens."""
+    """Returns the open and close events of all frames, in the order of a stack. At equal times open frames close first,
+    the innermost before the others. Then new frames open, the outermost first. A frame without duration closes before
+    the next frame opens."""
     spans = spans.sort("start_ns", -_col("end_ns"), "depth", maintain_order=True)
     order, takes_time = pl.int_range(pl.len(), dtype=pl.Int64) * 2, _col("end_ns") > _col("start_ns")
     spans = spans.with_columns(order=order, takes_time=takes_time)

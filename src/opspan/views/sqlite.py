@@ -22,7 +22,7 @@ from opspan.tables.schema import Column
 from opspan.views.database import ABOUT, TABLES_IN_ORDER, VIEWS, DatabaseTable
 from opspan.views.relational import relational
 
-_BATCH = 250_000  # rows that are turned into text at a time
+_BATCH = 250_000  # rows in a batch
 _APPEND = {"adbc.ingest.mode": "adbc.ingest.mode.append"}
 
 
@@ -64,7 +64,7 @@ def _python_type(column: Column) -> type:
 
 
 def _is_text(column: Column) -> bool:
-    # SQLite's integers end at 2^63, so numbers that may be larger are written as text.
+    # The largest integer of SQLite is 2^63 - 1, so columns that may have larger numbers are written as text.
     return column.dtype in (pl.String, pl.Categorical, pl.UInt64) or isinstance(column.dtype, pl.Enum)
 
 

@@ -19,14 +19,14 @@ from opspan.views.fields import short_name, time_text
 
 _col = pl.col
 _OUTSIDE, _BETWEEN, _PATTERNS = "outside", "between steps", "patterns"
-_LITTLE = 0.01  # of the time of the run: less is left out
+_LITTLE = 0.01  # share of the time of the run: less time is not mentioned
 _MOST_NAMES = 3
 _MOST_PATTERNS = 2
 _NAME = 40  # characters
 
 
 def parts(analysis: Analysis, steps: pl.DataFrame | None = None) -> Parts:
-    """Returns the parts for these texts. `steps`: other steps than those of the trace."""
+    """Returns the parts that these texts need. `steps` replaces the steps of the trace."""
     lengths, trace = parts_of_lengths(analysis, steps), analysis.complete
     steps = analysis.iterations if steps is None else steps
     times = outside(within_part(whole_times(trace), trace), within_part(steps, trace))

@@ -37,23 +37,23 @@ from opspan.views.idle import parts as idle_parts
 from opspan.views.missing import labelling_command
 
 _col = pl.col
-_MOST = 20  # names on a line
+_MOST = 20  # most names on a line
 _WIDTH = 80  # the width of a line if nothing limits it, and of the notes in JSON
 _ALL = 10_000
 _TOP = {"Top ops": "name", "Top modules": "module"}
-_MUCH_OVERHEAD = 0.01  # of the time of the run: less is left out
-_LITTLE = 0.01  # of the time of devices: less idle time before their first work is left out
+_MUCH_OVERHEAD = 0.01  # share of the time of the run: less overhead is not mentioned
+_LITTLE = 0.01  # share of the time of devices: less idle time before their first work is not mentioned
 _LABEL = 13  # characters in front of a line
 
 
 @dataclass(frozen=True)
 class _Room:
-    """The limits of a line, in characters: the wider the terminal, the more names, and the longer they may be."""
+    """The limits of a line, in characters. A wide terminal shows more names, and longer names."""
 
     width: int = _WIDTH
     name: int = 24
     tool: int = 40
-    names: int = 4  # on a line
+    names: int = 4  # most names on a line
 
     @classmethod
     def of(cls, layout: Layout) -> _Room:
@@ -258,7 +258,7 @@ def _lines(facts: _Facts, room: _Room) -> list[str]:
 def _device(facts: _Facts, room: _Room) -> list[str]:
     row = facts.row
     busy = row["busy_ns"]
-    # These add up: each moment counts for the first kind that is active.
+    # These times add up, because each moment counts only for the first kind that is active.
     titles = zip(("computing", *_ALONE), ("computing", "collectives", "copies"), strict=True)
     times = {title: row[f"{name}_ns"] for name, title in titles}
     times["other"] = busy - sum(times.values())
@@ -314,8 +314,8 @@ def _steps(parts: Parts, row: dict[str, Any]) -> list[str]:
 
 
 def top(analysis: Analysis, by: str) -> pl.DataFrame:
-    """Returns the ops (by name) or modules with self time on devices or, if none has any, on the host; and that time,
-    the longest first."""
+    """Returns the ops (by name) or modules that have self time, with that time, the longest first. The time is that on
+    devices or, if no row has any, that on the host."""
     return _most(_sums(analysis, by))
 
 

@@ -1,7 +1,8 @@
 """The table of a trace, or of many ranks, by one of BY["table"]: `opspan table`. docs/json.md describes the columns.
 
-Tables by name, shape and stack have rows of ops like torch's key_averages(), apart for each rank, and torch's text. The
-other tables are sums of the analysis over all ranks, in the same style. Times are integer nanoseconds.
+Tables by name, shape and stack have the rows of torch's key_averages(), separately for each rank, and are printed like
+torch's table. The other tables have sums over all ranks, and are printed in the same style. Times are integer
+nanoseconds.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ NO_MEMORY = (
     "--cuda-memory-usage=true"
 )
 _SORTED_UP = ("name", "sizes", "stack", "device", "kind", "module", "step", "phase", "rank")
-_DEFAULT_SORT = ("self_device_ns", "device_ns", "self_cpu_ns")  # the first column with any time
+_DEFAULT_SORT = ("self_device_ns", "device_ns", "self_cpu_ns")  # used: the first column with any time
 _COUNTED = {"step": "# of Steps"}  # title of the count; other tables count calls
 _NTH = "nth"
 _FACTS = {name: pl.Boolean for name in Facts._fields if name.startswith("has_")}
@@ -121,11 +122,11 @@ _UNSEEN = (
 
 
 def lean(trace: Tables) -> Tables:
-    """Drops columns that a table does not need: a third of the memory of a large trace."""
+    """Drops columns that a table does not need. They take a third of the memory of a large trace."""
     ranges = trace.ranges.drop(_UNSEEN)
     if not trace.work["named_range_id"].count():  # ids are needed only if work refers to them
         ranges = ranges.drop("id")
-    # The analysis uses op_id only to see whether there is one, and only if the sequence number is 0.
+    # The analysis only tests whether op_id is null, and only if the sequence number is 0.
     if not ranges.select((pl.col("op_id").is_null() & (pl.col("seq") == 0)).any()).item():
         ranges = ranges.with_columns(op_id=pl.lit(0, dtype=pl.Int64))
     return trace.replace(ranges=ranges)
@@ -240,8 +241,8 @@ def _nothing_text(trace: Tables, options: Options) -> str:
 
 
 def _of_ops(rows: pl.DataFrame, by: str) -> Part:
-    """Returns rows that add up over the cycles of a rank. A rank may have several rows of one name, such as an op and a
-    range: the n-th row of a cycle belongs to the n-th of the others."""
+    """Returns rows that can be summed over the cycles of a rank. In a cycle several rows may have the same name, such
+    as those of an op and a range. The n-th row of that name is summed with the n-th row in the other cycles."""
     key = ("rank", "name", "device", *(name for name in ("sizes", "stack") if name in rows.columns))
     numbers = schema_of(by, has_memory=True)
     rules = {name: "first" for name in rows.columns if name not in numbers}
@@ -273,7 +274,7 @@ def _averaged(trace: Tables, options: Options, names: Sequence[str] | None) -> P
 def answer(parts: Parts, options: Options) -> Table:
     facts = parts["facts"].rows.row(0, named=True)
     if options.op is not None:
-        _check_op(parts["names"].rows["text"].to_list(), options.op)  # raises if no rank has it
+        _check_op(parts["names"].rows["text"].to_list(), options.op)  # raises an error if no rank has the op
     table = (
         _op_table(parts, options, facts["ranks"])
         if options.by in OF_EVENTS
@@ -314,7 +315,7 @@ def _sum_table(parts: Parts, options: Options, is_xpu: bool) -> Table:
     rows = rows.with_columns(_col(name).fill_null(0) for name in rows.columns if name.startswith("backward_"))
     rows = rows.rename({name: f"{name}_bytes" for name in rows.columns if name.endswith("_memory")})
     if by in _CONTEXTS and options.op is None:
-        # Sums of whole times would count a range inside another one of its group twice.
+        # A range may be inside another range of its group, so sums of whole times would count it twice.
         rows = rows.drop("cpu_ns", "device_ns")
         if by != "phase":
             rows = rows.select(by, "count", pl.exclude(by, "count"))
@@ -328,7 +329,7 @@ def _sum_table(parts: Parts, options: Options, is_xpu: bool) -> Table:
 
 
 def _is_one_group(table: Table) -> bool:
-    """Whether all rows are outside of any group."""
+    """Returns whether all rows are outside of groups."""
     column, none = _WITHOUT.get(table.by, ("", None))
     return bool(column) and bool((table.rows[column].fill_null("[]") == none).all())
 

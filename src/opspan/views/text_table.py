@@ -12,9 +12,9 @@ from opspan.text_columns import Layout, TextColumn, as_torch, cut, fitted
 from opspan.views.fields import BLOCKS_PER_SM, KIND, MODULE, NAME, PHASE, PLACES, STEP, TENSOR_CORES, Field
 from opspan.views.footer import printable_names
 
-_NAME_WIDTH = 55  # as in torch's
+_NAME_WIDTH = 55  # as in torch's table
 _WIDTH = 12
-_LEAST_NAME = 24  # characters of a name that stay before other columns are dropped
+_LEAST_NAME = 24  # characters: names are not cut shorter than this; other columns are dropped instead
 _KEYS = (MODULE, STEP, replace(PHASE, unit="text"), KIND, NAME, *PLACES)
 # {} in a title stands for the device.
 _TIMES = (

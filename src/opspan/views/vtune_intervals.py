@@ -19,7 +19,7 @@ from opspan.printable import plural
 from opspan.tables import Tables
 
 NAME = re.compile(r".+-hostname-(?P<host>.+)\.csv", re.IGNORECASE)
-# VTune accepts this clock of the machine. Times of traces with another clock are written as UTC, if UTC is known.
+# VTune accepts times of this clock. Times of traces with another clock are written as UTC, if UTC is known.
 MONOTONIC = "CLOCK_MONOTONIC_RAW"
 _col = pl.col
 

@@ -28,15 +28,15 @@ from opspan.views.table import table_of
 if TYPE_CHECKING:
     from xlsxwriter import Workbook
 
-MOST_ROWS = 100_000  # of a sheet: Excel allows 1,048,576, which take minutes to write and to open
-MOST_CHARACTERS = 32_767  # of a cell, as UTF-16 counts them
+MOST_ROWS = 100_000  # rows in a sheet: Excel allows 1,048,576, but these take minutes to write and to open
+MOST_CHARACTERS = 32_767  # characters in a cell, in UTF-16 units
 _LONGEST_TITLE = 200
 _EXACT = 2**53
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _WIDE, _NARROW = 320, 110  # pixels
 # Texts stay texts: Excel would run formulas, and turn other texts into links or numbers.
 _OPTIONS = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False, "in_memory": True}
-# xlsxwriter would write such a text as its own XML, so the text gets a space in front.
+# xlsxwriter would write such a text unchanged, as XML, so the text gets a space in front.
 _XML = r"(?s)^<r>.*</r>$"
 _col = pl.col
 
@@ -47,7 +47,7 @@ def _table(by: str) -> Callable[[Analysis], pl.DataFrame]:
         rows = table_of(analysis, Options(by, memory=has_memory)).rows
         key = {"shape": "sizes"}.get(by, by)
         is_known = key not in rows.columns or rows[key].count()
-        return rows if is_known else rows.clear()  # all rows are outside of modules, or of steps
+        return rows if is_known else rows.clear()  # no row has a module (or a step)
 
     return rows_of
 
@@ -95,7 +95,8 @@ def write(analysis: Analysis, path: Path) -> list[str]:
 
 
 def _recording_time(trace: Tables) -> datetime:
-    """Returns the time of the trace, which the file has as its time of creation: so equal traces make equal files."""
+    """Returns the time of the trace. The file gets it as the time of creation, so that equal traces make equal
+    files."""
     since = timedelta(microseconds=(trace.origin_utc_ns or 0) // 1000)
     return (_EPOCH + max(since, timedelta(days=3653))).replace(tzinfo=None)
 
@@ -167,7 +168,8 @@ def _cut(rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
 
 
 def _titles(names: list[str]) -> list[str]:
-    """Returns titles without control characters, which differ in more than case. Only names of reports may change."""
+    """Returns titles without control characters. The titles differ even if case is ignored. Only names of reports may
+    change."""
     titles: dict[str, str] = {}
     for name in names:
         title = shown = re.sub(_XML, r" \g<0>", printable(shortened(name, _LONGEST_TITLE)))

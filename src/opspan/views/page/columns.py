@@ -60,14 +60,15 @@ def numbered(column: pl.Series) -> tuple[pl.Series, pl.Series]:
 
 
 def sizes(tree: pl.DataFrame, measures: Sequence[str]) -> pl.Series:
-    """Returns the size of each row of a tree: its largest share, among the measures, of the sum over the roots."""
+    """Returns the size of each row of a tree. Each measure of a row is a share of the sum over the roots; the size is
+    the largest of these shares."""
     shares = [pl.col(measure) / pl.col(measure).filter(pl.col("parent").is_null()).sum() for measure in measures]
     return tree.select(size=pl.max_horizontal(shares).fill_nan(0).fill_null(0))["size"]
 
 
 def renumbered(rows: pl.DataFrame) -> pl.DataFrame:
-    """Sorts some rows of a tree by `row`, and turns `parent`, which names a `row`, into a place among these rows. All
-    ancestors of a row must be among them."""
+    """Sorts some rows of a tree by `row`. `parent`, which has the `row` of the parent, becomes the parent's index among
+    these rows, so all ancestors of a row must be among these rows."""
     rows = rows.sort("row")
     places = rows.select("row").with_row_index("place")
     return rows.rename({"parent": "above"}).join(

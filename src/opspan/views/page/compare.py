@@ -1,4 +1,4 @@
-"""The differences between this run and the one before: the rows of `opspan diff`, by each of its ways."""
+"""The differences between this run and the one before: the rows of `opspan diff`, in each of its groupings."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _labels(rows: pl.DataFrame, by: str) -> list[str]:
 
 
 def _steps(before: Analysis, after: Analysis) -> tuple[dict[str, Any], str]:
-    """Returns the table by step and ""; or an empty dict and the reason."""
+    """Returns the table by step and "". If there is no table, returns an empty dict and the reason."""
     runs = [analysis.iterations_until_done for analysis in (before, after)]
     without = [when for when, steps in zip(("before", "after"), runs, strict=True) if not steps.height]
     if without:
@@ -145,7 +145,7 @@ def _steps(before: Analysis, after: Analysis) -> tuple[dict[str, Any], str]:
 
 
 def _names(before: Sequence[File], after: Sequence[File]) -> tuple[str, str]:
-    """Returns the names of the files of both runs, with as much of their paths as tells them apart."""
+    """Returns the names of the files of both runs, with the parts of their paths that tell the runs apart."""
     depth = 1
     while depth < 8 and {_end(path, depth) for path in before} & {_end(path, depth) for path in after}:
         depth += 1

@@ -21,8 +21,8 @@ from opspan.views.page.section import Section, Subject
 
 _BY = {"kind": "kind", "group": "group", "size": "size", "op": "op"}
 _MOST_BARS = 20_000
-_MOST_PLACES = 64  # that have tables of their own
-_MOST_OF = 0.5  # of all waiting: a rank is a straggler if others waited longer for it than for all the rest
+_MOST_PLACES = 64  # at most this many places have separate tables
+_MOST_OF = 0.5  # share of all waiting: a rank is a straggler if others waited for it more than for all other ranks
 _col = pl.col
 _KINDS = {
     "computing": "Computation alone",
@@ -107,7 +107,8 @@ def _with_places(rows: pl.DataFrame, where: pl.DataFrame) -> pl.DataFrame:
 
 
 def _load(analysis: Analysis, where: pl.DataFrame) -> dict[str, Any]:
-    """Returns the times of each device, in the whole run and in each step; without devices, those of each process."""
+    """Returns the times of each device, or of each process if there are no devices, in the whole run and in each
+    step."""
     has_device = analysis.whole_devices.height > 0
     if has_device:
         rows = pl.concat([analysis.whole_devices, analysis.devices.drop_nulls("step")])
@@ -189,7 +190,8 @@ def _table(analysis: Analysis, by: str, calls: pl.DataFrame, where: pl.DataFrame
 
 
 def _with_longest(rows: pl.DataFrame, calls: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    """Adds the time and the rank of the longest collective of each row. `calls`: the collectives, the longest first."""
+    """Adds to each row the time and the rank of the row's longest collective. `calls` are the collectives, the longest
+    first."""
     first = calls.unique(key, keep="first", maintain_order=True).select(*key, "start_ns", "end_ns", found_on="rank")
     return rows.join(first, on=list(key), how="left", nulls_equal=True, maintain_order="left").with_columns(
         rank="found_on"

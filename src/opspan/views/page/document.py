@@ -46,13 +46,14 @@ def page_parts(subject: Subject) -> tuple[dict[str, Any], dict[str, dict[str, An
 
 
 def _sections(subject: Subject) -> dict[str, Section]:
-    """Makes two sections at a time: most of their work runs on one core, and the first takes as long as the others."""
+    """Makes the sections on two threads, because most of a section's work runs on one core. More threads would not
+    help, because the first section takes as long as all others together."""
     with ThreadPoolExecutor(2) as pool:
         return dict(zip(NAMES, pool.map(lambda name: section(name, subject), NAMES), strict=True))
 
 
 def document(subject: Subject) -> str:
-    program = asset("page.js").replace("</script", "<\\/script")  # first, because it may be missing
+    program = asset("page.js").replace("</script", "<\\/script")  # first: the file may be missing
     sections = _sections(subject)
     head = head_of(subject, sections)
     program_hash = base64.b64encode(hashlib.sha256(program.encode()).digest()).decode()
@@ -72,7 +73,7 @@ def document(subject: Subject) -> str:
 
 
 def head_of(subject: Subject, sections: dict[str, Section]) -> dict[str, Any]:
-    """Returns the Head of src/page/page.ts."""
+    """Returns the data for the type Head in src/page/page.ts."""
     names = [path.name for path in subject.files]
     shown = printable(", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else ""))
     return {

@@ -1,4 +1,5 @@
-"""The data of a flame graph for src/page/flame.ts: its largest frames; the others are merged in each parent."""
+"""The data of a flame graph for src/page/flame.ts. It has the largest frames; the other frames are merged in each
+parent."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def flame(nodes: pl.DataFrame) -> dict[str, Any]:
     inclusive = nodes.select(
         "parent", *(totals(nodes["parent"], nodes[measure]).alias(measure) for measure in measures)
     )
-    # Parents are at least as large as their children and come before them: so head() keeps all parents.
+    # Parents are at least as large as their children, and come first. So head() never keeps a frame without its parent.
     shown = (
         nodes.select("name", "kind", "parent", *measures).with_row_index("row").with_columns(sizes(inclusive, measures))
     )
@@ -47,7 +48,8 @@ def flame(nodes: pl.DataFrame) -> dict[str, Any]:
 
 
 def _rest(inclusive: pl.DataFrame, places: pl.DataFrame, measures: list[str]) -> pl.DataFrame:
-    """Returns, for each kept frame and for the root, one frame in place of the frames inside it that were not kept."""
+    """Returns one frame inside each kept frame, and one inside the root, in place of the frames there that were not
+    kept."""
     lost = inclusive.join(places, on="row", how="anti").filter(pl.any_horizontal(_col(name) > 0 for name in measures))
     first = lost.join(lost.select(parent="row"), on="parent", how="anti", nulls_equal=False)
     within = totals(inclusive["parent"], inclusive["row"].is_in(lost["row"].implode()).cast(pl.Int64))

@@ -1,4 +1,5 @@
-"""The work of devices: kernels by name or by launch, and the ops that launched them; copies and fills apart."""
+"""The work of devices: kernels by name or by launch, with the ops that launched them, and separately copies and
+fills."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ from opspan.views.table import table_of
 
 _col = pl.col
 TOP = 10
-MOST_OPS = 10  # of a kernel
+MOST_OPS = 10  # ops, and full names, that are listed for a kernel
 _SIDES = {what: [f"{what}_{side}" for side in "xyz"] for what in ("grid", "block")}
 _LAUNCH = ("full_name", "op", *_SIDES["grid"], *_SIDES["block"], "registers", "shared_bytes")
 _TIMES = (
@@ -117,13 +118,13 @@ def _launches(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _table(rows: pl.DataFrame, columns: tuple[Field, ...]) -> dict[str, Any]:
-    """Leaves empty columns out: the notes say once what the source lacks."""
+    """Leaves empty columns out, because the notes already say what the source lacks."""
     rows = rows.with_columns(share=(_col("device_ns") / _col("device_ns").sum()).fill_nan(0.0))
     return table(rows, with_values(columns, rows))
 
 
 def _ops(launches: pl.DataFrame, kernels: pl.DataFrame) -> list[dict[str, Any]]:
-    """Returns, for each kernel by name, the ops that launched it, those with most time first, and its full names."""
+    """Returns, for each kernel by name, its full names and the ops that launched it, the op with most time first."""
     by = ("kind", "name", "op")
     by_op = in_order(launches.group_by(by).agg(_col(WORK_ORDER).sum()), WORK_ORDER, by)
     by_op = by_op.group_by("kind", "name", maintain_order=True).agg(

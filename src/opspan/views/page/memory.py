@@ -1,7 +1,8 @@
 """Memory in use over time, the ops that took it, and the blocks in use at the peak.
 
 Times in this section's JSON count from the begin of the trace, because times of the clock may be too large for a
-browser's numbers. A window that a user chooses consists of whole pieces of time, so its figures are sums of these.
+browser's numbers. The time is divided into equal pieces. A window that a user chooses consists of whole pieces, so the
+figures of a window are sums over its pieces.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ from opspan.views.page.columns import table, text, values
 from opspan.views.page.section import Section, Subject
 
 _col = pl.col
-PIECES = 400  # of the whole time, about as many as a curve on a screen has pixels
+PIECES = 400  # pieces of the whole time: about the number of pixels of a curve on a screen
 MOST_PLACES = 64
-MOST_CELLS = 60_000  # of all places; if there are more, pieces are joined
-MOST_NAMES = 200  # of a place
-MOST_BLOCKS = 2_000  # of a place, and twice as many of all
+MOST_CELLS = 60_000  # a cell is an op in a piece; if all places together have more cells, pieces are joined
+MOST_NAMES = 200  # ops for each place
+MOST_BLOCKS = 2_000  # blocks for each place; all places together have at most twice this number
 _FIGURES = ("calls", *SUMS, *(f"self_{name}" for name in SUMS))
 _BLOCKS = (
     Field("op", "Taken in", "name"),
@@ -91,7 +92,7 @@ def section(subject: Subject) -> Section:
 
 
 def _at_places(rows: pl.DataFrame, places: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-    """Returns the rows of these places, because there may be many thousands of others, which are not shown."""
+    """Returns only the rows of these places. There may be many thousands of other places, which are not shown."""
     return rows.join(places.select(keys), on=keys, how="semi", nulls_equal=True, maintain_order="left")
 
 
@@ -109,7 +110,8 @@ def _titles(subject: Subject, places: pl.DataFrame) -> list[str]:
 
 
 def _curve(rows: pl.DataFrame, pieces: Pieces, begin_ns: int) -> dict[str, list[Any]]:
-    """Returns the first and the last moment of each piece, and those with least and most: a screen cannot show more."""
+    """Returns a few moments of each piece: the first, the last, and those with the least and the most memory in use. A
+    screen cannot show more."""
     if rows.height > PIECES:
         at, allocated, reserved = _col("at"), _col("allocated_bytes"), _col("reserved_bytes")
         moments = (
@@ -136,10 +138,11 @@ def reserved_known(rows: pl.DataFrame) -> bool:
 
 
 def _cells(subject: Subject, pieces: Pieces, places: pl.DataFrame) -> tuple[dict[Any, pl.DataFrame], int]:
-    """Returns the figures of each op in each piece, by place; and how many pieces were joined into one to limit their
-    number."""
+    """Returns the figures of each op in each piece, by place. Pieces are joined to limit the number of cells; also
+    returns how many pieces became one."""
     analysis = subject.analysis
-    # Events of all processes of a device: `calls` counts those of each process, if any process took memory in the op.
+    # The events are those of all processes that use the device. If any process took memory in an op, `calls` counts the
+    # calls of this op in all these processes.
     events = _at_places(analysis.tables.memory, places, ("rank", "device_id"))
     cells = _at_places(in_pieces(analysis.attributed.ranges, events, pieces), places, DEVICE)
     most = cells.group_by(*DEVICE, "name", maintain_order=True).agg(_col("allocation_bytes", "allocation_count").sum())
@@ -164,7 +167,8 @@ def _ops(cells: pl.DataFrame | None) -> dict[str, Any]:
 
 
 def _blocks(subject: Subject, blocks: pl.DataFrame, most: int, begin_ns: int) -> dict[str, Any]:
-    """Returns the largest blocks, each with the range that was open on its thread when it was taken."""
+    """Returns the largest blocks. A block has the range that was open, on the thread that took it, when it was
+    taken."""
     ranges = subject.analysis.attributed.ranges
     known = blocks.filter(pl.coalesce("alloc_ns", "free_ns").is_not_null())
     rows = known.sort("bytes", descending=True, nulls_last=True, maintain_order=True).head(most)
@@ -185,7 +189,7 @@ def _at_peak(blocks: pl.DataFrame | None) -> list[dict[str, Any]]:
     tables = []
     for by, title in _BY.items():
         if blocks is None or (by != "op" and not blocks[by].count()):
-            continue  # not known, or all are outside of modules, or of phases
+            continue  # no blocks are known, or none is in a module (or phase)
         sums = blocks.group_by(name=by, maintain_order=True).agg(blocks=pl.len(), bytes=_col("bytes").sum())
         sums = sums.sort("bytes", "blocks", descending=True, maintain_order=True)
         sums = sums.with_columns(_col("name").fill_null("(in none)"))

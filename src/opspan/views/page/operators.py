@@ -1,4 +1,4 @@
-"""Ops by each of the ways to group them: their times, their backward, their cost, and the stacks that called them."""
+"""The ops in several groupings: their times, their backward, their cost, and the stacks that called them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _BY = {
     "phase": "phase",
     "step": "step",
 }
-# Table -> the answer on costs with the same rows, and the key columns: those of the answer -> those of the table.
+# Table -> the grouping of `opspan flops` with the same rows, and its key columns -> those of the table.
 _COST = {
     "name": ("op", {"op": "name"}),
     "shape": ("shape", {"op": "name", "sizes": "sizes"}),
@@ -65,7 +65,7 @@ _COLUMNS = (
 _NONE = "There are no ops or ranges in this trace"
 _MOST_BARS = 10
 MOST_STACKS = 1_000
-_LONGEST_FRAME = 200  # characters: paths are shorter
+_LONGEST_FRAME = 200  # characters; paths are usually shorter
 _SIDES = {"self_device_ns": ("kernel", "Device, self"), "self_cpu_ns": ("ops", "Host, self")}
 _col = pl.col
 
@@ -109,7 +109,8 @@ def section(subject: Subject) -> Section:
 
 
 def _with_backward(analysis: Analysis, by: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds the times of the backward, which torch's table lacks. Tables with a row per rank stay without them."""
+    """Adds the times of the backward, which torch's table lacks. A table with a row per rank does not get these
+    times."""
     if by not in _OF_OPS or "rank" in rows.columns:
         return rows
     sums = averages(analysis.attributed.ranges, analysis.attributed.work, by)

@@ -1,4 +1,4 @@
-"""The findings, each with the ops, modules, ranks and ranges in the page that it is about."""
+"""The findings. Each has the ops, modules, ranks and ranges in the page that it is about."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from opspan.views.findings import as_sentence, rows_of_one
 from opspan.views.page.columns import text
 from opspan.views.page.section import Subject
 
-_MOST_PLACES = 3  # of a finding, of each kind
-# Verb -> the section that shows what it prints.
+_MOST_PLACES = 3  # ops, modules and so on: at most this many of each for a finding
+# Verb -> the section that shows the verb's output.
 _SECTIONS = {"table": "operators", "comm": "distributed", "memory": "memory", "diff": "compare"}
 
 

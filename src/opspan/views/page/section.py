@@ -14,7 +14,7 @@ from opspan.addresses import File
 from opspan.analysis import Analysis
 from opspan.views.findings import files_text
 
-_FAST = 6  # of zlib: 9 takes three times as long for 2 % less
+_FAST = 6  # level of zlib; level 9 takes three times as long, and saves only 2 % more
 EDITOR = "vscode://file/{file}:{line}"
 
 
@@ -26,7 +26,7 @@ class Subject:
     files: tuple[File, ...] = ()
     other: Analysis | None = None
     other_files: tuple[File, ...] = ()
-    editor: str = EDITOR  # template of the address of a line of source
+    editor: str = EDITOR  # template for the address of a source line in an editor
 
     @property
     def typed(self) -> str:
@@ -36,8 +36,9 @@ class Subject:
 
 @dataclass(frozen=True)
 class Section:
-    """`data` is JSON for src/page/sections/NAME.ts. Without data, `why` is a sentence with the reason, and `command`
-    would fill the section. `packed`: the data as it stands in the page, if the section had to measure its size."""
+    """`data` is JSON for src/page/sections/NAME.ts. If there is no data, `why` is a sentence with the reason, and
+    `command` is a command that records the data. `packed` is the data in the form that the page has; it is set if the
+    section had to measure the size of this form."""
 
     title: str
     data: dict[str, Any] | None
@@ -47,7 +48,7 @@ class Section:
 
 
 def as_json(data: Any) -> str:
-    """Writes JSON. `data` may also have columns of numbers, as values of dicts, and of dicts in lists."""
+    """Returns `data` as JSON. A column of numbers may be a value of a dict, or of a dict in a list."""
     if isinstance(data, pl.Series):
         return data.alias("").implode().to_frame().write_json().removeprefix('[{"":').removesuffix("}]")
     if isinstance(data, dict):

@@ -1,4 +1,5 @@
-"""The sections of a page, in order. Each has a module of its name here, and one in src/page/sections."""
+"""The sections of a page, in order. Each section has a module of the same name here, and another in
+src/page/sections."""
 
 from __future__ import annotations
 

@@ -22,11 +22,11 @@ from opspan.views.page.timeline_lanes import TABLES, TimelineLanes, lanes_of
 from opspan.views.page.timeline_looks import FORMS, KINDS, forms, kinds
 
 MOST_SHAPES = 250_000
-MOST_ROWS = 96  # of a lane: about as deep as Python functions are nested
-MOST_BYTES = 4_000_000  # in the page
+MOST_ROWS = 96  # rows in a lane: about as many as the levels to which Python functions nest
+MOST_BYTES = 4_000_000  # size of the data in the page
 _MOST_STEPS = 5_000
-_LEAST_HIDDEN, _SHAPES_OF_HIDDEN = 100, 50  # counted names of ranges in blocks: 100, or one per 50 shapes
-_OF_NUMBER = 7  # bytes of a packed number, at most
+_LEAST_HIDDEN, _SHAPES_OF_HIDDEN = 100, 50  # names inside blocks that are counted: 100, or one per 50 shapes if more
+_OF_NUMBER = 7  # most bytes that a packed number takes
 _col = pl.col
 
 
@@ -48,8 +48,8 @@ def section(subject: Subject) -> Section:
 
 
 def _at_most(data: Any) -> int:
-    """Returns an upper bound of the packed size in bytes, without a look at each number: ten digits and a comma deflate
-    to at most _OF_NUMBER bytes."""
+    """Returns an upper bound of the packed size in bytes without reading each number. A number of ten digits and a
+    comma deflates to at most _OF_NUMBER bytes."""
     if isinstance(data, dict):
         return sum(map(_at_most, data.values()))
     if isinstance(data, str):
@@ -131,7 +131,8 @@ def _block_of(placed: pl.DataFrame, blocks: pl.DataFrame) -> pl.Series:
 def _names(
     lanes: TimelineLanes, placed: pl.DataFrame, shapes: pl.DataFrame, block: pl.Series, most: int
 ) -> tuple[pl.Series, pl.DataFrame]:
-    """Returns the names of shapes, then the frequent names inside blocks; and how often each of these is in a block."""
+    """Returns the names of shapes, followed by the frequent names inside blocks. Also returns how often each frequent
+    name is inside blocks."""
     together = placed["shape"].filter((shapes["count"] > 1).gather(block))
     inside = lanes.shapes["name"].gather(together).value_counts(sort=True).drop_nulls().head(most)
     return pl.concat([shapes["name"], inside["name"]]), inside

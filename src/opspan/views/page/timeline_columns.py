@@ -1,4 +1,4 @@
-"""Writes columns as short JSON: numbers as differences from the one before, and each text once."""
+"""Writes columns as short JSON: each number as the difference from the number before, and each distinct text once."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ import polars as pl
 from opspan.views.page.columns import LONGEST_TEXT, numbered, text
 
 _col = pl.col
-_LENGTHS = (LONGEST_TEXT, 200, 60)  # characters of a text: the first limit with which all texts fit
+_LENGTHS = (LONGEST_TEXT, 200, 60)  # characters of a text: the first limit is used with which all texts fit
 _EXACT = 2**53
 MOST_CHARACTERS = 1_000_000
 
 
 def deltas(numbers: pl.Series) -> pl.Series | dict[str, pl.Series]:
     """Returns the difference of each number from the one before, which the page adds up again. `numbers` must not have
-    nulls. Runs of equal differences become counts: so numbers that are constant, or count up, take two numbers."""
+    nulls. A run of equal differences is written as a count, so a column that is constant, or counts up, takes only two
+    numbers."""
     number = _col("number").cast(pl.Int64)
     changes = numbers.to_frame("number").select(number.diff().fill_null(number.first())).to_series()
     runs = changes.rle().struct.unnest()

@@ -1,8 +1,8 @@
 """Values over time that are drawn as lanes: how busy each device is, how long its queues are, memory, and the program's
 own counters.
 
-A lane has only as many points as a screen can show: of each stretch of the trace the highest value, so that peaks stay,
-and the last.
+A lane has only as many points as a screen can show. For each stretch of the trace it has the highest value, so that
+peaks are shown, and the last value.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from opspan.views.page.timeline_columns import deltas
 
 _col = pl.col
 _STRETCHES = 1_000
-_MOST_LANES = 24  # of each kind
+_MOST_LANES = 24  # lanes of each kind
 _DEVICE = ("rank", "device_id")
 _NAMES = ("rank", "pid", "name", "domain", "device_id")
 
@@ -49,7 +49,8 @@ _UNITS = {"utilisation": "share", "queue": "count", "memory": "bytes", "counter"
 
 
 def _series_by(rows: pl.DataFrame, keys: tuple[str, ...]) -> tuple[list[pl.DataFrame], int]:
-    """Returns the rows of each of the keys with the most values, the most first; and how many other keys there are."""
+    """Returns the rows of each of the keys that have most values, sorted by that number, and how many other keys there
+    are."""
     rows = rows.select("time_ns", "value", *keys).drop_nulls(("time_ns", "value"))
     if rows.schema["value"].is_float():
         rows = rows.filter(_col("value").is_finite())

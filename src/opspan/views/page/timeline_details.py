@@ -1,6 +1,5 @@
-"""The details of a shape that a user chooses, beside its name and times: columns with a row for each shape that is not
-a block.
-"""
+"""The details of a shape that a user chooses, in addition to its name and times. Each detail is a column that has a row
+for each shape except blocks."""
 
 from __future__ import annotations
 
@@ -78,7 +77,7 @@ def details(analysis: Analysis, table: str, rows: pl.Series) -> list[dict[str, A
 
 
 def self_times(analysis: Analysis, rows: pl.Series) -> pl.Series:
-    """Returns the time of the ranges inside each range; null if it is not known."""
+    """Returns how much time of each range is inside its inner ranges; null if unknown."""
     ranges = analysis.complete.ranges.select("start_ns", "end_ns", "self_ns")[rows]
     return ranges.select(inner=_col("end_ns") - _col("start_ns") - _col("self_ns"))["inner"]
 

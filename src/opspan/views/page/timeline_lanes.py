@@ -94,7 +94,8 @@ def lanes_of(analysis: Analysis) -> TimelineLanes | None:
 
 
 def _inside(work: pl.DataFrame, begin_ns: int, close_ns: int) -> tuple[pl.DataFrame, int]:
-    """Drops work of the profiler before and after the run; returns the rest, and how many rows were dropped."""
+    """Drops the profiler's own work before and after the run. Returns the other rows, and how many rows were
+    dropped."""
     is_inside = (_col("end_ns").fill_null(close_ns) >= begin_ns) & (_col("start_ns") <= close_ns)
     inside = work.filter(is_inside) if work.height > own(work).height else work
     return inside, work.height - inside.height
@@ -140,8 +141,8 @@ def _shapes(table: str, frame: pl.DataFrame, keys: pl.DataFrame, begin_ns: int, 
 
 
 def _named(keys: pl.DataFrame, trace: Tables) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the lanes in the order in which they are drawn (of each rank the threads, then the devices), and the
-    groups."""
+    """Returns the lanes in the order in which they are drawn, and the groups. For each rank, the threads come before
+    the devices."""
     is_host = _col("table").is_in(["functions", "ranges", "calls"]) | (
         _col("device_id").is_null() & _col("tid").is_not_null()
     )
@@ -186,7 +187,8 @@ def _named(keys: pl.DataFrame, trace: Tables) -> tuple[pl.DataFrame, pl.DataFram
 
 
 def _is_quiet(keys: pl.DataFrame, trace: Tables) -> pl.Series:
-    """Whether the thread of a lane has neither ranges nor launches: a process may have dozens of waiting threads."""
+    """Returns whether the thread of each lane has neither ranges nor launches. A process may have dozens of waiting
+    threads."""
     thread = ["rank", "pid", "tid"]
     with_ranges = keys.filter(_col("table").is_in(["functions", "ranges"])).select(thread)
     threads, launching_calls = trace.calls.select(thread), trace.work["call"].drop_nulls()

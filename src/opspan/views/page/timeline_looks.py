@@ -19,7 +19,7 @@ KINDS = (
 _KIND = pl.Enum(KINDS)
 FORMS = ("", "mark", "open", "backwards")  # backwards: the end is before the begin
 _FORM = pl.Enum(FORMS)
-_NO_KIND = ("script", "static_op", "op", "dtype", "lite")  # kinds of ops; those without a known phase are shown as ops
+_NO_KIND = ("script", "static_op", "op", "dtype", "lite")  # drawn as "ops" if their phase is unknown
 _PHASES = {"forward": "forward", "backward": "backward", "optimizer": "optimizer", "data": "loading"}
 
 
