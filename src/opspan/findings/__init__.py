@@ -1,9 +1,10 @@
-"""Finds the problems of a run, how much time each costs, and what to do about it. Rules are data.
+"""Finds the problems of a run, how much time each problem costs, and its remedy. Rules are data.
 
-    findings(analysis) -> the findings of a run, the one with most time at stake first; those without a time last
+    findings(analysis) -> the findings of a run, sorted by the time at stake, the longest first. Findings without a
+        time come last
 
-A rule is a record with a function that looks for its problem; rules/ has a file for each subject. Each finding carries
-its evidence: the figures that it rests on.
+A rule is a record with a function that looks for a problem; rules/ has a file for each subject. Each finding has its
+evidence, which is the figures that support it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from opspan.findings.rule import Evidence, Finding, Rule
 from opspan.findings.rules import RULES
 from opspan.findings.run import Run
 
-_AT_ONCE = 2  # rules: each uses one processor most of the time
+_AT_ONCE = 2  # number of rules that run in parallel, because a rule mostly uses one processor
 
 __all__ = ["RULES", "Evidence", "Finding", "Rule", "Run", "findings"]
 
@@ -36,7 +37,7 @@ def apply_rules(run: Run, rules: Iterable[Rule]) -> list[Finding]:
     for rule, evidences in zip(rules, results, strict=True):
         for evidence in evidences:
             ns = evidence.at_stake_ns
-            if ns is not None:  # summed over threads it may exceed the run's time, which is the most that can be saved
+            if ns is not None:  # at most the run's time can be saved; a sum over threads may be more
                 ns = min(max(ns, 0), run.total_ns)
                 evidence = replace(evidence, at_stake_ns=ns)
             reported.append(Finding(rule, evidence, None if ns is None else run.share(ns), run.total_name))

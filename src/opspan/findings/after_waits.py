@@ -4,10 +4,10 @@
     after_waits(pieces, waits, steps, causes) -> pieces, with the time that waits explain moved to the cause `wait`
 
 Without a wait the host would have been ahead of the device by the length of the wait, and late launches would have been
-in time. So a wait explains the late time that follows it, in order, up to its own length; two waits close together both
-count. A wait does not explain work that was launched before the wait ended. In a process with steps a wait counts until
-the first wait of the next step; otherwise unused time would pile up, and one pause would explain all later steps.
-Without steps it counts until the next wait.
+in time. So a wait explains the idle time that follows it, in order of time, up to the length of the wait. If two waits
+are close together, both count. A wait does not explain work that was launched before the wait ended. In a process with
+steps a wait counts until the first wait of the next step. If it counted longer, unused time would add up, and one pause
+would explain all later steps. In a process without steps a wait counts until the next wait.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def _split_part(some: pl.DataFrame, cause: str, **more: pl.Expr) -> pl.DataFrame
 def after_waits(
     pieces: pl.DataFrame, waits: pl.DataFrame, steps: pl.DataFrame, causes: tuple[str, ...]
 ) -> pl.DataFrame:
-    """Splits `pieces`. They have DEVICE, gap, at_ns, ns, cause, launched_ns (when the work after the gap was launched),
-    and `wait`, which is null and gets the reason. `waits` have PROCESS, start_ns, end_ns, wait_ns (may be 0), and
-    `wait`, the reason."""
+    """Splits `pieces`. Their columns are DEVICE, gap, at_ns, ns, cause, launched_ns (when the work after the gap was
+    launched), and `wait`, which is null and gets the reason of a wait. The columns of `waits` are PROCESS, start_ns,
+    end_ns, wait_ns (may be 0), and `wait`, the reason."""
     if not waits.height:
         return pieces
     reasons = waits.group_by("wait").agg(_col("wait_ns").sum()).sort("wait_ns", "wait", descending=[True, False])
@@ -70,10 +70,10 @@ def _explained_ns(pieces: pl.DataFrame, waits: pl.DataFrame, steps: pl.DataFrame
     begins = begins.select(*DEVICE, "is_new", time_ns="end_ns", change="wait_ns")
     both = pl.concat([begins, some], how="diagonal_relaxed")
     (both,) = number_groups(DEVICE, both)
-    # At equal times waits come first: the launch follows the end of the wait.
+    # At equal times waits come first, because a launch follows the end of a wait.
     both = both.sort("of", "time_ns", _col("piece").is_not_null(), "at_ns", "gap")
     both = both.with_columns(part=_col("is_new").cum_sum().over("of"))
-    # The unused part of the waits is a running sum with a floor at zero.
+    # The unused time of the waits is a running sum that never falls below zero.
     total = _col("change").cast(pl.Int128).cum_sum()  # times in damaged files may be as large as an integer allows
     both = both.with_columns(left=(total - total.cum_min().clip(upper_bound=0)).over("of", "part"))
     used = _col("left").shift(1, fill_value=0).over("of", "part") - _col("left")
@@ -81,8 +81,8 @@ def _explained_ns(pieces: pl.DataFrame, waits: pl.DataFrame, steps: pl.DataFrame
 
 
 def _begins_anew(waits: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
-    """Returns whether each wait ends the effect of the waits before it: the first wait of a step does, and each wait of
-    a process without steps."""
+    """Returns for each wait whether earlier waits stop counting when it begins. They do at the first wait of a step,
+    and at each wait of a process without steps."""
     rows = waits.select(*PROCESS, "start_ns").with_row_index("wait")
     pairs = within(rows, "start_ns", steps, PROCESS)
     places = pl.DataFrame({"wait": pairs["row"], "step": pairs["stretch"]}).unique("wait", keep="first")

@@ -1,7 +1,7 @@
-"""Divides idle time among steps: a gap that begins in one step may end in another, or after the last.
+"""Divides idle time among steps, because a gap that begins in one step may end in another, or after the last step.
 
-cut_at(steps, trace, gaps, idle) -> `idle` (gap, range, why, ns: the parts of `gaps`) with `at_ns`. A gap in which steps
-    begin or end is cut there; its parts are repeated for each piece, and `at_ns` is the begin of the piece
+cut_at(steps, trace, gaps, idle) -> `idle` with `at_ns`. `idle` (gap, range, why, ns) has the parts of `gaps`. A gap is
+    cut where steps begin or end. Each piece of the gap gets its own parts, and `at_ns` is the begin of the piece
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _cuts(steps: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
     cut = cut.with_columns(start_ns="at_ns", end_ns=until)
     called_ns = pl.min_horizontal("end_ns", _col("begin_ns") + _col("host_ns"))
     cut = cut.with_columns(host=(called_ns - _col("start_ns")).clip(0))
-    # The host's part is measured; the rest of a piece has one other cause.
+    # The time that the host caused is measured. The rest of a piece has a single other cause.
     rest = _col("end_ns") - _col("start_ns") - _col("host")
     others = [pl.when(_col(f"{why}_ns") > 0).then(rest).otherwise(0).alias(f"{why}_ns") for why in WHY[1:]]
     return cut.with_columns(*others, host_ns="host").select("gap", *gaps.columns)

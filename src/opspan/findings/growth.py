@@ -3,15 +3,17 @@
     growth_of(run, odd) -> Growth
 
     excess      rank, pid, step, what, name, ns, usual_ns, more_ns: how much longer than in a usual step
-    stretches   rank, pid, tid, start_ns, end_ns, step, factor: time of threads; multiplied by the factor it is as long
-                as in a usual step
-    work        work (a row of the trace's work), rank, pid, step, factor: the same for devices
+    stretches   rank, pid, tid, start_ns, end_ns, step, factor: time of threads. Multiplied by the factor, the time is
+                as long as in a usual step
+    work        work (a row of the trace's work), rank, pid, step, factor: work of devices. Multiplied by the factor,
+                the work takes as long as in a usual step
 
-The work of a thread is named after the op that the program called, else after the innermost range. Calls of a driver
-outside of ops keep their own names. If only the step itself is around the work, the name is that of the innermost long
-function of Python, or null. Three things are not counted: compiling in steps after the first; waiting of a thread for a
-device, for room in a full queue of launches, or for another thread; and collectives, which may wait for other ranks.
-Work of devices counts for the op and the step that launched it.
+The work of a thread is named after the op that the program called or, outside of ops, after the innermost range. Calls
+of a driver outside of ops keep their names. If the work is in a step but in no other range, the name is that of the
+innermost long function of Python, or null. Work of devices counts for the op and the step that launched the work.
+
+Three things are not counted: compiling in steps after the first step; waiting of a thread for a device, for room in a
+full queue of launches, or for another thread; and collectives, which may wait for other ranks.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ from opspan.findings.run import Run
 _col = pl.col
 _STEP = (*PROCESS, "step")
 _WHAT = (*PROCESS, "what", "name")
-_LONG = 0.1  # of a step's excess: shorter functions are reported as part of their caller
+_LONG = 0.1  # share of a step's excess: shorter functions are reported as part of their caller
 _NO_OPS = ("module", "user", "step")  # kinds of ranges that say where a call is made, not why
 DEVICES = ("computing", "copying", "filling")
 
@@ -48,7 +50,7 @@ def growth_of(run: Run, odd: pl.DataFrame) -> Growth:
     steps = run.steps.join(marked, on=_STEP, how="left", nulls_equal=True, maintain_order="left")
     steps = steps.with_columns(_col("is_odd").fill_null(value=False))
     steps = steps.join(odd.select(PROCESS).unique(), on=PROCESS, how="semi", nulls_equal=True, maintain_order="left")
-    # Outliers outside of `odd` are not usual, either.
+    # All other outliers are left out, because they are not usual steps.
     outliers = run.step_times.filter("is_outlier").join(odd, on=_STEP, how="anti", nulls_equal=True)
     steps = steps.join(outliers, on=_STEP, how="anti", nulls_equal=True, maintain_order="left")
     least_ns = int(_LONG * int(odd["more_ns"].min() or 0))  # type: ignore[arg-type]  # a number
@@ -66,8 +68,8 @@ def growth_of(run: Run, odd: pl.DataFrame) -> Growth:
 
 
 def _excess(done: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Returns by how much each name grew. Growth is scaled to the net growth of all threads, and of all devices: work
-    that only got another name, because it became kernels of a graph, say, did not grow."""
+    """Returns by how much each name grew. The growth is scaled so that its sum is the net growth of all threads, or of
+    all devices. So work that only got another name, for example as kernels of a graph, does not count as growth."""
     counts = steps.group_by(PROCESS).agg(usual=(~_col("is_odd")).sum())
     usual = done.filter(~_col("is_odd")).group_by(_WHAT).agg(usual_ns=_col("ns").sum())
     usual = usual.join(counts, on=PROCESS, nulls_equal=True)
@@ -126,7 +128,7 @@ def _pieces(run: Run, steps: pl.DataFrame, least_ns: int) -> pl.DataFrame:
     )  # fmt: skip
     name = pl.when(is_call).then("call").when("is_step").then("function").otherwise("range")
     pieces = pieces.with_columns(what=what, name=name, ns=length())
-    # Threads without work are idle. The main thread is kept: it may run Python that no range shows.
+    # Threads without work are idle. The main thread is kept, because it may run Python that no range shows.
     pieces = pieces.join(main.with_columns(is_main=pl.lit(value=True)), on=THREAD, how="left", nulls_equal=True)
     pieces = pieces.filter(
         ~_col("is_waiting"), _col("ns") > 0, _col("is_main").is_not_null() | (_col("what") != "other")

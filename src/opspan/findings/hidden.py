@@ -1,20 +1,20 @@
 """Estimates what a run would gain if computing hid its collectives, or if they took less time.
 
-    backward_ns(rows, work) -> for each collective, how long its device computed the part of the backward that was
-        launched before it, after the last work of a forward or an optimizer; null if unknown
+    backward_ns(rows, work) -> for each collective, how long its device computed the backward until the launch of the
+        collective. Only work after the last work of a forward or an optimizer counts. Null if unknown
     unhidden(rows) -> rank, pid, device_id, step, left_ns: the time that overlapping with the backward would not hide
     savings_of(analysis) -> rank, pid, saves_ns: how much sooner a process would be done, at most, if its devices took
         no time
-    knows_waits(analysis, graph, known, times) -> whether the waits of all hosts for devices are known: each has calls
-        that synchronise, and its slow launches can be explained by a queue whose limit is known
+    knows_waits(analysis, graph, known, times) -> whether the waits of all hosts for devices are known. They are known
+        if each host has calls that synchronise, and if a queue with a known limit explains its slow launches
 
 `rows` are collectives with the columns of `Run.collectives`.
 
 A bucket of gradients can be sent when its part of the backward is done. If all collectives begin after the backward,
-the last one stays exposed: no computing is left to hide it. The first of n collectives could begin after an nth of the
-backward; if the collectives take longer than the rest of the backward, the excess stays exposed, too.
+the last one stays exposed, because no computing is left to hide it. The first of n collectives could begin after 1/n of
+the backward. If the collectives take longer than the rest of the backward, the excess stays exposed, too.
 
-A host that never waits for its devices sets the pace: the run gains no more than the time the host waited.
+A run gains at most the time that its host waited for devices, because a host that never waits sets the pace.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from opspan.findings.lateness import waited_ns
 
 _col = pl.col
 _NEARLY = 0.9
-_HARDLY = 0.01  # of a process's time: waits of so few launches change no finding
-_LONG = 4  # times the usual time of a launch of that name: beyond the usual spread
+_HARDLY = 0.01  # share of a process's time: shorter waits in launches change no finding
+_LONG = 4  # launches that take this many times the usual time of their name are beyond the usual spread
 
 
 def backward_ns(rows: pl.DataFrame, work: pl.DataFrame) -> pl.Series:
-    """`rows` have `at_ns`, the time of their launch; `work` are computing kernels, with `launched_ns`, `ns`,
-    `phase`."""
+    """`rows` has `at_ns`, the time at which the collective was launched. `work` has the computing kernels, with
+    `launched_ns`, `ns` and `phase`."""
     if not rows.height:
         return pl.Series("backward_ns", dtype=pl.Int64)
     work = work.drop_nulls("launched_ns").sort("launched_ns")
@@ -67,7 +67,7 @@ def unhidden(rows: pl.DataFrame) -> pl.DataFrame:
 def savings_of(analysis: Analysis) -> pl.DataFrame:
     """Returns an upper bound: the time that hosts waited for devices. Launches that take far longer than usual ones of
     their name may have waited for room in a full queue. Processes of files without any call that synchronises are left
-    out: these files do not show when the host waited."""
+    out, because these files do not show when the host waited."""
     none = pl.DataFrame(schema={"rank": pl.Int32, "pid": pl.Int64, "saves_ns": pl.Int64})
     if not on_device(analysis.complete.work.select("kind", "is_overhead")).height:
         return none
@@ -85,8 +85,9 @@ def savings_of(analysis: Analysis) -> pl.DataFrame:
 
 
 def _launching(analysis: Analysis) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the calls that launched work without waiting for it; and, for those that took far longer than usual calls
-    of their name, the time from when a usual call would have ended."""
+    """Returns the calls that launched work without waiting for the work. Calls that took far longer than usual calls of
+    their name are also returned in a second frame. There a call begins at the time when a usual call would have
+    ended."""
     trace = analysis.attributed
     launched = trace.work["call"].drop_nulls().unique()
     calls = trace.calls.select(*PROCESS, "tid", "name", "start_ns", "end_ns").with_row_index("call")[launched]

@@ -4,23 +4,24 @@
     lateness(rows) -> rank, pid, device_id, component, step, and in ns
         exposed_ns  a collective ran and nothing else did (analysis/exposed.py)
         waited_ns   the part of exposed_ns in which the rank waited for others
-        late_ns     waited_ns without the filling of an even pipeline and without different start times of the ranks
+        late_ns     waited_ns, except what the filling of an even pipeline or different start times of ranks explain
     stragglers(lateness, least_ns) -> rank, pid, device_id, component of the places that others wait for
-    late_by_far(lateness) -> the same columns and step: the places that came far later than most in a step
-    loss_to(lateness, some) -> component, step, ns: the time others lose to these places (in these steps, if given)
+    late_by_far(lateness) -> rank, pid, device_id, component, step of the places that came far later than most in a step
+    loss_to(lateness, some) -> component, step, ns: the time that other places lose by waiting for the places `some`. If
+        `some` has steps, only these steps count
 
 `rows`: collectives with `match`, `ranks`, `waiting_ns`, `exposed_ns`, `held_ns`, `kind` and `step`. A place is a
-device of a process, or a process; a component has the places that collectives connect.
+device of a process, or a process without devices. A component is a set of places that collectives connect.
 
 If all places of a component take part in the same collectives of a step, the step is equally long for all. The place
-that exposes least has most work of its own and waits for nobody, so the excess of the others is waiting, too. It
-includes transfers that another place would have hidden, had it not waited before.
+with the least exposed time has most other work and waits for nobody. So what other places expose beyond that time is
+waiting, too. This includes transfers that a place would have hidden if it had not waited before.
 
-In a pipeline each stage waits until the first stages have filled it, and until the last have drained it. Stages with
-the same work wait equally long for that. So a stage lost to others only what it exposes more than the stage that
-exposes least. Waiting itself would be a wrong measure: stages in the middle, with neighbours on both sides, wait less.
-A waiting stage may be held up itself, by taking memory or loading kernels in a warm-up, say; that part is its own
-lateness.
+In a pipeline each stage waits while the first stages fill the pipeline, and while the last stages drain it. Stages with
+the same work wait equally long for that. So a stage lost only the time by which it exposes more than the stage that
+exposes least. The waiting alone would be a wrong measure, because stages in the middle have neighbours on both sides
+and wait less. A waiting stage may also be held up itself, for example while it takes memory or loads kernels in a
+warm-up. That time counts as lateness of the stage.
 """
 
 from __future__ import annotations
@@ -33,15 +34,15 @@ _col = pl.col
 SIDES = ("send", "recv", "send_recv")
 _FEW = 2  # steps
 _OF_NORMAL = 1.4826  # factor from the median absolute deviation to the standard deviation of a normal distribution
-_MOSTLY = 0.5  # share of a place's lateness in its far late steps that must remain in the sum of all its steps
-_STEADY, _FAR = 3, 6  # standard deviations: of the sum of all steps (chance: one in a thousand), and of one step
+_MOSTLY = 0.5  # least ratio of the lateness of a place in all its steps to that in its far late steps
+_STEADY, _FAR = 3, 6  # standard deviations: for the sum of all steps (chance: one in a thousand), and for a single step
 _PLACE = (*DEVICE, "component")
 _STEP = ("component", "step")
 
 
 def waited_ns() -> pl.Expr:
-    """Returns the exposed time of a collective that would be gone without waiting: the transfer would begin earlier and
-    be hidden while something computes."""
+    """Returns the exposed time of a collective that would be gone without waiting, because the transfer would begin
+    earlier and computing would hide it."""
     return pl.min_horizontal("exposed_ns", _col("waiting_ns").fill_null(0))
 
 
@@ -54,7 +55,7 @@ def add_held(rows: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
 
 
 def lateness(rows: pl.DataFrame) -> pl.DataFrame:
-    # Use one step for all ranks of a match: their files may count from different steps.
+    # Use one step for all ranks of a match, because the files of ranks may number steps differently.
     step = pl.when(_col("match").is_not_null()).then(_col("step").first().over("match")).otherwise("step")
     is_side = _col("kind").is_in(SIDES) & _col("match").is_not_null()
     rows = rows.with_columns(
@@ -82,7 +83,8 @@ def lateness(rows: pl.DataFrame) -> pl.DataFrame:
     uneven = (uneven - _col("held_ns")).clip(0)
     is_pipeline = _col("sides").sum().over("component") > 0
     sums = sums.with_columns(late_ns=pl.when(is_pipeline).then(uneven).otherwise("waited_ns"))
-    # Ranks begin at different times, and the first step fills the pipeline without a drain before. Neither is lateness.
+    # In the first step, ranks begin at different times, and the pipeline fills without a drain before. Neither counts
+    # as lateness.
     is_first = (_col("start_ns") == _col("start_ns").min().over(_PLACE)) & (pl.len().over(_PLACE) > _FEW)
     most = _col("late_ns").filter(~is_first).max().over(_PLACE)
     sums = sums.with_columns(late_ns=pl.when(is_first).then(pl.min_horizontal("late_ns", most)).otherwise("late_ns"))
@@ -109,8 +111,9 @@ def _components(rows: pl.DataFrame) -> pl.Series:
 
 
 def stragglers(rows: pl.DataFrame, least_ns: float) -> pl.DataFrame:
-    """Returns the places that wait less than most places of their component by at least `least_ns`: either over all
-    steps and beyond chance, or by far in a few steps. A place that is late as often as others waits as long as they."""
+    """Returns the places that wait at least `least_ns` less than most places of their component: either over all steps
+    and beyond chance, or by far in a few steps. A place that is late only as often as other places waits as long as
+    they do, so it is not returned."""
     rows = _add_less(rows)
     sums = rows.group_by(_PLACE).agg(
         _col("late_ns").sum(),
@@ -129,8 +132,8 @@ def late_by_far(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _add_less(rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds `less_ns`, how much less than most a place waits in a step, and `is_far`, whether that is far beyond the
-    spread of the place's steps."""
+    """Adds `less_ns` and `is_far`. `less_ns` is how much less a place waits in a step than most places do. `is_far`
+    says whether that is far beyond the spread of the place's steps."""
     rows = rows.with_columns(less_ns=_usual_ns().over(_STEP) - _col("late_ns"))
     apart = (_col("less_ns") - _col("less_ns").median().over(_PLACE)).abs()
     spread = _OF_NORMAL * apart.median().over(_PLACE)
@@ -138,8 +141,8 @@ def _add_less(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _usual_ns() -> pl.Expr:
-    """Returns the median of late_ns; for an even number of values the upper middle one, because with two ranks the rank
-    that waits is the usual one."""
+    """Returns the median of late_ns. For an even number of values it is the larger of the two middle values, because if
+    there are two ranks, the rank that waits is the usual one."""
     return _col("late_ns").sort().get(pl.len() // 2)
 
 

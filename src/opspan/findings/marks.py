@@ -26,7 +26,7 @@ _COMPILING = (
 _MARK = r"^\w+_data: .*\bcompile_id=([^ ,]+)"
 _TIMES = (*PROCESS, "tid", "name", "start_ns", "end_ns", "module")
 _BACKWARD = "^entire_backward_compile"
-# Torch's fallback calls this to move an op's inputs to the host; the op is the range around it.
+# Torch's fallback calls this op to move the inputs of another op to the host. The other op is the range around it.
 _MOVES = "aten::_to_cpu"
 
 
@@ -55,7 +55,8 @@ def after_first_step(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _spans_of_marks(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Returns the time from the first to the last mark of each compiled frame; its backward may be compiled later."""
+    """Returns the time from the first to the last mark of each compiled frame. The frame's backward may be compiled
+    later."""
     marks = ranges.select(_TIMES)
     marks = marks.filter(_is_named(ranges, _MARK)).drop_nulls(("start_ns", "end_ns"))
     name = _col("name").cast(pl.String)

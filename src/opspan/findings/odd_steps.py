@@ -18,19 +18,19 @@ from opspan.findings.run import Run
 from opspan.findings.saved import saved_ns, scale
 
 _col = pl.col
-THRESHOLD = 0.01  # of the run: kinds with less time are not reported
+THRESHOLD = 0.01  # share of the run's time: kinds with less time are not reported
 _KEY = "kinds of outliers"
 _STEP = (*PROCESS, "step")
-_MOST = 0.25  # of the steps: if more are outliers, they are a usual kind of step
-_NEARLY = 0.5  # of the largest growth in a step: growth of at least this size also explains the outlier
-_KINDS = 3  # further kinds of outliers are not reported
+_MOST = 0.25  # share of the steps: if more are outliers, they are a usual kind of step
+_NEARLY = 0.5  # share of the largest growth in a step: larger growth also explains the outlier
+_KINDS = 3  # at most this many kinds of outliers are reported
 
 
 @dataclass(frozen=True)
 class OutlierKind:
     steps: pl.DataFrame  # rows of Run.step_times, with more_ns and the process' usual_ns
     excess: pl.DataFrame  # the growth in these steps (growth.py)
-    change: Change  # lets all that grew take its usual time
+    change: Change  # gives everything that grew its usual time
     at_stake_ns: int
 
 
@@ -40,8 +40,9 @@ def outlier_kinds(run: Run) -> list[OutlierKind]:
 
 
 def rows_in_steps(run: Run, rows: pl.DataFrame, *, is_late: bool = False) -> pl.DataFrame:
-    """Returns rows as Run.rows_in_usual_steps does. Rows of outliers are included if usual steps have such rows, too.
-    If only outliers have such rows, these make the steps outliers: they are left out where a finding reports those."""
+    """Returns rows as Run.rows_in_usual_steps does. If usual steps have such rows, the rows of outliers are included.
+    If only outliers have such rows, these rows explain the outliers. Then they are left out in the steps that a finding
+    on outliers reports."""
     if not rows.height:
         return rows.with_columns(step=pl.lit(None, dtype=run.steps.schema["step"]))
     inside = run.rows_in_usual_steps(rows, is_late=is_late, odd=True)

@@ -39,7 +39,7 @@ class RunOfRanks(Run):
     def __init__(self, parts: Parts) -> None:
         rows = {name: part.rows for name, part in parts.items()}
         self.times, self.devices_used, self.savings = rows["times"], rows["processes"], rows["saves"]
-        # A row for each step: rules use only the number of rows.
+        # The frame has a row for each step, because rules use only the number of rows.
         self.steps = pl.DataFrame({"step": pl.int_range(rows["steps"]["steps"][0], eager=True)})
         self._own_collectives = rows[COLLECTIVES]
 

@@ -13,7 +13,7 @@ _col = pl.col
 
 def paces(analysis: Analysis) -> pl.DataFrame:
     """Returns for each process: rank, pid, the median time between launches on a thread (apart_ns), the median time of
-    the launched work (work_ns), the number of launches, and the number of them that take longer than their work
+    the launched work (work_ns), the number of launches, and the number of launches that take longer than their work
     (short)."""
     rows = analysis.delays.select("call", "work", "is_short")
     calls, work = analysis.attributed.calls, analysis.attributed.work

@@ -1,10 +1,10 @@
 """Describes changes of a run in which hosts do less between launches.
 
     faster(run, processes) -> Change: launching takes no time; longer pauses stay
-    without_pauses(run, pieces) -> Change: the pauses around these pieces of idle time get as short as usual ones
+    without_pauses(run, pieces) -> Change: the pauses around these pieces of idle time become as short as usual
 
-`processes` have rank, pid, apart_ns (findings/paces.py), and most_ns: longer pauses have other causes. `pieces` are
-rows of Run.idle.
+`processes` have rank, pid, apart_ns (findings/paces.py), and most_ns. Pauses longer than most_ns have other causes.
+`pieces` are rows of Run.idle.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def without_pauses(run: Run, pieces: pl.DataFrame) -> Change:
     late = distinct(pieces, (*PROCESS, "launched_ns")).with_columns(is_late=True)
     rows = _pieces_between(run, calls).with_columns(_col("more_ns") - _col("apart_ns")).filter(_col("more_ns") > 0)
     rows = look_up(rows, late, (*PROCESS, "launched_ns")).with_columns(name=_names(run, rows))
-    # Pauses in the same place cost the host the same time, even where devices are not idle for it.
+    # Pauses in the same range cost the host the same time, even if no device is idle meanwhile.
     of_name = [*PROCESS, "name"]
     usual = rows.filter("is_late").group_by(of_name).agg(usual_ns=_col("more_ns").median())
     alike = run.rows_in_usual_steps(rows.filter(_col("is_late").is_null()), odd=True)
@@ -52,7 +52,7 @@ def _calls(run: Run, processes: pl.DataFrame) -> pl.DataFrame:
 
 def _pieces_between(run: Run, calls: pl.DataFrame) -> pl.DataFrame:
     """Returns the times from the end of a call to the next call of the process, on any thread. `more_ns` is the length
-    without the time that another rule reports."""
+    without the time that other rules report."""
     rows = in_order(calls, "start_ns")
     rows = rows.with_columns(over(_col("end_ns").cum_max(), rows, PROCESS))
     rows = rows.with_columns(start_ns=over(_col("end_ns").shift(1), rows, PROCESS))
@@ -80,8 +80,8 @@ def _names(run: Run, rows: pl.DataFrame) -> pl.Series:
 
 
 def _thread_changes(calls: pl.DataFrame, rows: pl.DataFrame) -> Change:
-    """Returns the change for each launching thread: if a thread waits for the others meanwhile, its waits shrink as
-    much."""
+    """Returns the change for all launching threads. If a thread waits for other threads during a pause, this
+    wait becomes shorter by the same factor."""
     rows = rows.select(*_TIMES, factor=1 - _col("more_ns") / length())
     rows = rows.join(distinct(calls, THREAD), on=PROCESS, nulls_equal=True)
     return scale(rows, pl.DataFrame(schema={"work": pl.UInt32, "factor": pl.Float64}))

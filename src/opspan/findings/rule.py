@@ -1,4 +1,4 @@
-"""Rules, and the findings that they give for a run. Both are data; only `look` is code."""
+"""Rules, and the findings that they give for a run. Rules and findings are data. Only `look` is code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import polars as pl
 
 from opspan.findings.run import Run, ranks_of, top
 
-# How sure a finding is of its cause: the trace proves it; it fits the figures best; it is one of several causes.
+# How sure the cause of a finding is. The trace proves it, or it fits the figures best, or it is one of several causes.
 Confidence = Literal["certain", "likely", "possible"]
 Severity = Literal["high", "medium", "low", "info"]
 # The least share of the run's time for each severity. People begin to rewrite a program for a tenth of its time.
@@ -22,11 +22,11 @@ _MOST_RANGES = 10
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence that a rule found. `figures` has its numbers; their names end in their unit (_ns, _bytes, _share) or
-    are counts. `words` are names for the sentence. `ops`, `modules` and `steps` begin with those that took most
-    time."""
+    """The evidence that a rule found. `figures` has numbers: the end of a number's name is its unit (_ns, _bytes,
+    _share); numbers without a unit are counts. `words` are names for the sentence. `ops`, `modules` and `steps` begin
+    with those that took most time."""
 
-    at_stake_ns: int | None  # in one process; None if the trace does not show it
+    at_stake_ns: int | None  # time of one process; None if the trace does not show it
     figures: Mapping[str, int | float] = field(default_factory=dict)
     words: Mapping[str, str] = field(default_factory=dict)
     confidence: Confidence = "likely"
@@ -35,25 +35,25 @@ class Evidence:
     steps: tuple[str, ...] = ()
     ranks: tuple[int, ...] = ()
     ranges: pl.DataFrame = field(default_factory=lambda: pl.DataFrame(schema=_RANGES))
-    command: str = ""  # replaces the rule's
-    sentence: str = ""  # replaces the rule's
+    command: str = ""  # if given, used in place of the rule's command
+    sentence: str = ""  # if given, used in place of the rule's sentence
 
 
 @dataclass(frozen=True)
 class Rule:
     id: str
     title: str  # a few words
-    looks_at: str  # a sentence: the measure
+    looks_at: str  # a sentence that says what the rule measures
     threshold: float  # passed to `look`: a share of the run's time unless `because` says otherwise
     because: str  # the reason for the threshold
     sentence: str  # a template with names of figures and words in braces
     remedy: str
     command: str  # the command that shows more; FILE stands for the files
-    read: str  # the page that explains it
+    read: str  # the page that explains the problem
     look: Callable[[Run, float], Iterable[Evidence]]
-    is_over_ranks: bool = False  # whether it compares ranks; other rules look at one process at a time
-    has_several: bool = False  # whether it may give several findings for a run, each about other ops
-    condition: str = ""  # an assumption behind the time at stake, where the trace cannot show the alternative
+    is_over_ranks: bool = False  # whether the rule compares ranks; other rules look at each process alone
+    has_several: bool = False  # whether the rule may give several findings for a run, each about different ops
+    condition: str = ""  # what the time at stake assumes, if the trace cannot show it
 
     def evidence(self, run: Run) -> list[Evidence]:
         """Returns the rule's evidence in the run. Keeps the result because other rules may ask for it."""
@@ -78,8 +78,8 @@ class Finding:
 
 
 def name_totals(sentence: str) -> str:
-    """Adds the name of the total after each share that stands alone in brackets; sentences name the totals of other
-    shares themselves."""
+    """Adds the name of the total after each share that is alone in brackets. For other shares, the sentence itself
+    names the total."""
     return re.sub(r"\(\{(\w*_share)\}\)", r"({\1} of {total})", sentence)
 
 
@@ -87,7 +87,7 @@ def ranges_of(rows: pl.DataFrame, once: str | None = None) -> pl.DataFrame:
     """Returns rank, pid, start_ns and end_ns of the longest rows, in order of time. Rows with the same number in the
     column `once` belong to one range."""
     longest = rows.with_columns(ns=pl.col("end_ns") - pl.col("start_ns"))
-    # Drop shorter ones first: sorting a million rows for a few takes long.
+    # Drop shorter rows first, because sorting a million rows to find a few takes long.
     ns = longest["ns"]
     if once is not None and longest.height:
         count = int(rows[once].max()) + 1  # type: ignore[arg-type]  # a number
@@ -113,8 +113,8 @@ class Places(TypedDict):
 
 
 def place_of(rows: pl.DataFrame, column: str, once: str | None = None) -> Places:
-    """Returns where rows lie: the ops, modules and steps with most of a column (if rows have these), the ranks, and the
-    longest rows (see ranges_of)."""
+    """Returns the places of rows: the ops, modules and steps with most of a column (if `rows` has these columns), the
+    ranks, and the longest rows (see ranges_of)."""
     names = ("op", "module", "step")
     ops, modules, steps = (top(rows, column, name) if name in rows.columns else () for name in names)
     return Places(ops=ops, modules=modules, steps=steps, ranks=ranks_of(rows), ranges=ranges_of(rows, once))

@@ -1,7 +1,7 @@
-"""Presents a run to rules: the analyses of a trace, cut to the steps that are like the others.
+"""Presents a run to rules: the analyses of a trace, limited to usual steps.
 
-An outlier is a step that took longer than the others. One rule reports outliers, and other rules do not count their
-time: otherwise one pause of the machine would be reported as idle time, launches, data loading and waits at once.
+An outlier is a step that took longer than the others. One rule reports outliers. Other rules do not count the time of
+outliers; otherwise several rules would report one pause of the machine, as idle time, launches, data loading and waits.
 
 Time at stake is how much sooner the run would have ended. Processes run side by side, so the process that lost most
 counts (`longest`). A sum over the devices of a process is divided by their number.
@@ -81,7 +81,7 @@ class Run:
 
     @shared_property
     def breakdown(self) -> pl.DataFrame:
-        """Returns the time of each step; for a trace without steps, of each process."""
+        """Returns the time of each step. If the trace has no steps, returns the time of each process."""
         return self.analysis.breakdown if self.steps.height else self.analysis.whole_breakdown
 
     @shared_property
@@ -91,8 +91,9 @@ class Run:
 
     @shared_property
     def times(self) -> pl.DataFrame:
-        """Returns rank, pid and time_ns: the length of each step until all its launched work was done. A process
-        without steps counts from the first work of its devices, or, if no process has steps or devices, in full."""
+        """Returns rank, pid and time_ns: the length of each step until all its launched work was done. For a process
+        without steps, the time begins with the first work of its devices. If no process has steps or devices, the whole
+        time of each process counts."""
         lasted = self.step_times.select(*PROCESS, time_ns="took_ns")
         begun = self.begins.select(*PROCESS, time_ns=_col("end_ns") - _col("begin_ns"))
         known = pl.concat([lasted, begun])
@@ -100,8 +101,8 @@ class Run:
 
     @shared_property
     def begins(self) -> pl.DataFrame:
-        """Returns the time of each process that used devices but has no steps. `begin_ns`, the begin of the first work
-        of a device, stands for the end of the program's start."""
+        """Returns the time of each process that used devices but has no steps. `begin_ns`, when the first work of a
+        device begins, is taken for the end of the program's start."""
         work = on_device(self.trace.work.select(*PROCESS, "start_ns", "kind", "is_overhead"))
         first = sum_by(work, PROCESS, begin_ns=_col("start_ns").min())
         times = within_part(whole_times(self.trace), self.trace)
@@ -128,9 +129,9 @@ class Run:
     def rows_in_usual_steps(
         self, rows: pl.DataFrame, time: str = "start_ns", is_late: bool = False, odd: bool = False
     ) -> pl.DataFrame:
-        """Returns the rows whose `time` is in a usual step, with the step's name as `step`. Processes without steps
-        keep the rows from the first work of a device on, with a null `step`. `is_late` leaves out the first step of
-        each process, which does one-time work. `odd` includes outliers."""
+        """Returns the rows whose `time` is in a usual step, with the step's name as `step`. For a process without
+        steps, returns the rows from the first work of a device on, with a null `step`. `is_late` leaves out the first
+        step of each process, which does one-time work. `odd` includes outliers."""
         stretches = self.steps if odd else self.usual_steps
         if is_late and stretches.height:
             first = self.steps.sort("start_ns").unique(PROCESS, keep="first", maintain_order=True)
@@ -164,8 +165,8 @@ class Run:
         return int(sum_by(rows, PROCESS, ns=_col(column).cast(pl.Int64).sum())["ns"].max() or 0)  # type: ignore[arg-type]
 
     def per_process(self, rows: pl.DataFrame, column: str) -> int:
-        """Returns the sum of a column, divided by the number of devices that the process used, for the process in which
-        that is largest."""
+        """Returns the sum of a column, divided by the number of devices that the process used. Takes the process for
+        which the result is largest."""
         return int(self.means_per_process(rows, column)[column].max() or 0)  # type: ignore[arg-type]  # a number
 
     def means_per_process(self, rows: pl.DataFrame, column: str) -> pl.DataFrame:
@@ -178,7 +179,7 @@ class Run:
 
     @shared_property
     def kernels(self) -> pl.DataFrame:
-        """Returns the work that usual steps launched. It may run in a later step: the host runs ahead."""
+        """Returns the work that usual steps launched. The work may run in a later step, because the host runs ahead."""
         return self.rows_in_usual_steps(self.busy, self._launched)
 
     @shared_property
@@ -216,7 +217,7 @@ class Run:
 
     @shared_property
     def knows_waits(self) -> bool:
-        """Returns whether the waits of all hosts are known: only then the graph shows which process would end
+        """Returns whether the waits of all hosts are known. Only if they are, the graph shows which process would end
         sooner."""
         return knows_waits(self.analysis, self.graph, self.savings, self.times)
 
@@ -243,8 +244,8 @@ class Run:
 
     @shared_property
     def has_loop_in_optimizer(self) -> bool:
-        """Returns whether the optimizer steps parameter by parameter: its ops are known, and each takes one parameter
-        at a time."""
+        """Returns whether the optimizer steps parameter by parameter: its ops are known, and each op takes only one
+        parameter."""
         ops = self.ranges.filter(_col("phase") == "optimizer", _col("kind") == "op")["name"].unique().cast(pl.String)
         many = ops.str.contains("_foreach_|fused|multi_tensor")
         return len(ops) > 0 and not many.any()
@@ -255,7 +256,8 @@ class Run:
 
     @shared_property
     def is_falling_back(self) -> pl.Series:
-        """Returns for each range whether it is, or lies in, an op that the host ran because a device lacks a kernel."""
+        """Returns for each range whether it is an op that the host ran because a device lacks a kernel, or is in such
+        an op."""
         return is_in_fallback(self.trace.ranges)
 
     @shared_property
@@ -350,7 +352,7 @@ class Run:
 
     @shared_property
     def holds(self) -> pl.DataFrame:
-        """Returns the calls in which hosts took memory from the driver, gave it back, or loaded code."""
+        """Returns the calls in which hosts took memory from the driver, gave memory back, or loaded code."""
         return self.analysis.waits.filter(_col("why").is_in(HOLD))
 
     @shared_property

@@ -2,12 +2,12 @@
 
     saved_ns(run, change, threshold) -> ns; 0 if the change is less than this share of the run's time
     in_time_ns(run, late) -> ns, if these processes (rank, pid) were done as soon as the others, which then do not wait
-    rows_that_gain(run, rows, change, least_ns) -> the rows of processes that would gain that much by themselves
+    rows_that_gain(run, rows, change, least_ns) -> the rows of the processes that would end sooner by at least least_ns
 
     reduce(run, rows, column) -> Change: work takes less time, by the nanoseconds in a column
-    scale(stretches, work) -> Change: both take their time multiplied by their column `factor`
+    scale(stretches, work) -> Change: stretches and work take their time multiplied by their column `factor`
     leave_out(run, stretches, work, waits) -> Change: threads do nothing in these stretches (rank, pid, tid, start_ns,
-        end_ns); this work is not done, on devices and in calls; these waits (same columns) are gone
+        end_ns); the rows `work` are not run or launched; the `waits` (same columns) do not happen
     merge(run, rows) -> Change: pieces of work with the same `of` become one, launched by the call of the first
 
     spans_around(run, ranges) -> stretches: each from the first to the last range of the same `of`
@@ -25,7 +25,7 @@ from opspan.analysis.spans import PROCESS, THREAD, length, time_in, union, withi
 from opspan.findings.run import Run
 
 _col = pl.col
-_LONGEST = 2**53  # ns: 104 days
+_LONGEST = 2**53  # nanoseconds: 104 days
 _TIMES = (*THREAD, "start_ns", "end_ns")
 
 
@@ -47,8 +47,8 @@ def _saved_ns(run: Run, processes: pl.DataFrame, late: pl.DataFrame | None = Non
     if late is not None:
         times = times.join(late, on=PROCESS, how="anti", nulls_equal=True)
     times = times.join(_sum_by_process(processes), on=PROCESS, how="left", nulls_equal=True)
-    # Processes run side by side: a saving counts only until another process is the last one. The result is clipped
-    # because work that steps waited for may have taken longer than the steps did.
+    # Processes run side by side, so a saving counts only until another process is the last to end. The result is
+    # clipped because work that steps waited for may have taken longer than the steps did.
     after = int(times.select((_col("time_ns") - _col("ns").fill_null(0)).clip(0).max()).item() or 0)
     return max(before - after, 0)
 
@@ -65,7 +65,7 @@ def _sum_by_process(processes: pl.DataFrame) -> pl.DataFrame:
 
 
 def _most_ns(run: Run, change: Change) -> float:
-    """Returns the sum of all savings, as if all ran one after the other: an upper bound."""
+    """Returns an upper bound: the sum of all savings, as if nothing ran in parallel."""
     ns = (length() * (1 - _col("factor").clip(0, 1))).clip(0, _LONGEST).round().cast(pl.Int64)
     work = run.trace.work.select(*PROCESS, "start_ns", "end_ns")[change.work["row"]].hstack([change.work["factor"]])
     rows = pl.concat([frame.select(*PROCESS, ns=ns) for frame in (change.stretches, work)])
@@ -79,7 +79,7 @@ def reduce(run: Run, rows: pl.DataFrame, column: str) -> Change:
 
 
 def scale(stretches: pl.DataFrame, work: pl.DataFrame) -> Change:
-    # `work` repeats the work of overlapping steps, once for each.
+    # Work of overlapping steps is in `work` once for each step.
     work = work.group_by(row="work", maintain_order=True).agg(_col("factor").cast(pl.Float64).min())
     work = work.with_columns(is_at_once=pl.lit(value=False))
     return Change(stretches.select(*_TIMES, _col("factor").cast(pl.Float64), is_free=pl.lit(value=False)), work)
@@ -112,14 +112,15 @@ def _calls_of(run: Run, work: pl.Series) -> pl.DataFrame:
 
 
 def _own(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
-    """Returns the waits, each reduced to the part in which no device of its process worked: the call's own time."""
+    """Returns the waits without the time in which a device of their process worked. The rest is the time of the call
+    itself."""
     busy_ns = time_in(union(run.busy, PROCESS), waits, PROCESS)
     return waits.select(_TIMES).with_columns(factor=1 - busy_ns / length())
 
 
 def merge(run: Run, rows: pl.DataFrame) -> Change:
     trace = run.analysis.attributed
-    rows = rows.unique("work", keep="first", maintain_order=True)  # steps may overlap
+    rows = rows.unique("work", keep="first", maintain_order=True)  # rows repeat if steps overlap
     calls = trace.work["call"].gather(rows["work"])
     rows = rows.select("of", "start_ns", "work").hstack(trace.calls.select(*THREAD, ended_ns="end_ns")[calls])
     rows = rows.sort("of", "start_ns").with_columns(is_first=_col("of").is_first_distinct())

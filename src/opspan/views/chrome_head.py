@@ -42,7 +42,8 @@ def head(trace: Tables, tracks: ChromeTracks, zero_ns: int) -> dict[str, Any]:
 
 
 def _user_metadata(rank: Metadata) -> Mapping[str, Any]:
-    """Returns the metadata that a user or torch.profiler added to the run; HTA looks there for distributedInfo."""
+    """Returns the metadata that a user or torch.profiler added to the run. HTA looks for distributedInfo in the
+    metadata."""
     metadata = rank.options if rank.source == "kineto" else rank.options.get("metadata")
     return metadata if isinstance(metadata, Mapping) else {}
 

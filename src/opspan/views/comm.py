@@ -115,7 +115,7 @@ def _rows(rows: pl.DataFrame, load: pl.DataFrame, by: str, *, is_of_each_place: 
 
 
 def _sum(of: str | pl.Expr) -> pl.Expr:
-    """Sums the known values; null, not 0, if none is known."""
+    """Sums the known values. If no value is known, the sum is null, not 0."""
     values = _col(of) if isinstance(of, str) else of
     return pl.when(values.is_not_null().any()).then(values.sum())
 

@@ -48,7 +48,7 @@ def parts(trace: Tables) -> dict[str, str]:
 
 
 def holds(trace: Tables) -> str:
-    """Returns 'The trace holds 4,340 kernels, 12 calls', or 'The trace is empty'."""
+    """Returns a text like 'The trace holds 4,340 kernels, 12 calls', or 'The trace is empty'."""
     return f"The trace holds {counted(trace)}" if parts(trace) else "The trace is empty"
 
 
@@ -64,14 +64,14 @@ def nothing_by(trace: Tables, by: str) -> str:
 
 
 def nothing_in(trace: Tables, name: str, shows: tuple[str, ...]) -> str:
-    """Returns the message for a file without any rows. `shows`: the tables that its format can hold."""
+    """Returns the message for a file without any rows. `shows` are the tables that the file's format can hold."""
     listed = f"{', '.join(shows[:-1])} and {shows[-1]}" if len(shows) > 1 else shows[0]
     way = "; a .sqlite or .parquet file holds all of that" if parts(trace) else ""
     return f"{name} is empty: it can show {listed}, and the trace has none of them. {holds(trace)}{way}"
 
 
 def _other_table(trace: Tables) -> str | None:
-    """Returns the option that prints a table of this trace with rows in it."""
+    """Returns an option with which the table of this trace has rows."""
     if (~trace.ranges["is_mark"].fill_null(value=False) & trace.ranges["start_ns"].is_not_null()).any():
         return "--by name"
     return "--by kernel" if on_device(trace.work).height else None

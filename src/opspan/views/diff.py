@@ -84,8 +84,8 @@ def _chosen_steps(analysis: Analysis, step: Steps | None) -> pl.DataFrame:
 
 
 def answer(before: Figures, after: Figures, fail_over: float | None = None) -> Answer:
-    """Compares two runs. The exit code is 1 if the second run, or a step of it, takes longer by more than the share
-    `fail_over` and the difference may not be noise."""
+    """Compares two runs. The exit code is 1 if a step, or the run, takes longer by more than the share `fail_over`,
+    unless the difference is known to be noise."""
     by = before.by
     rows = compared(before, after)
     taken, sentence = total(before, after, rows)
@@ -111,7 +111,7 @@ def saved(path: Path, left_out: list[str]) -> Answer:
 
 
 def shown_keys(rows: pl.DataFrame, by: str) -> list[str]:
-    """Returns the key columns that people see. By place, the module is left out if no row has a module."""
+    """Returns the key columns that people see. The module is left out if no row by place has a module."""
     return [key for key in BY[by] if not (by == "place" and key == "module" and not rows["module"].count())]
 
 

@@ -167,7 +167,7 @@ def _rectangle(root: ET.Element, group: Group, x: float, width: float, y: int, t
 
 
 def fitting(text: str, width: float) -> str:
-    """Cuts a text to the width of a box; "" if too few characters would be left."""
+    """Cuts a text to the width of a box. Returns "" if too few characters would be left."""
     room = int((width - 2 * _PADDING + 1e-6) / _CHARACTER)
     return cut(text, room, cut_end=True) if room >= min(len(text), _LEAST_TEXT) else ""
 

@@ -27,7 +27,7 @@ class Box:
     width: float
     level: int
     frame: str
-    kind: str | None  # of a range or of work; null for a process, a thread, and the box (in no range)
+    kind: str | None  # that of a range or work; null for processes, threads and the box (in no range)
     ns: int
     count: int  # how often the frame ran; 0 if unknown
     merged: int = 0  # number of boxes that were merged into this box; 0 if it shows a frame
@@ -38,7 +38,7 @@ class Icicle:
     boxes: list[Box]
     whole_ns: int
     levels: int
-    left_out: int  # boxes that were merged, or are inside a merged one
+    left_out: int  # number of boxes that were merged, or that are inside merged boxes
     least_ns: int  # boxes with less time were merged
 
 

@@ -57,7 +57,7 @@ def stream_name() -> pl.Expr:
 
 
 def python_file(function: pl.Expr) -> pl.Expr:
-    """Returns the file in the name of a Python function, `train.py(12): forward`; null for any other name."""
+    """Returns the file that a Python function's name contains, as in `train.py(12): forward`; null for other names."""
     return function.str.extract_groups(_PYTHON).struct.field("file")
 
 

@@ -69,7 +69,7 @@ _TEXTS = {"Name": 24, "Input Shapes": 24, "Source Location": 40}
 
 
 _KNOWN = tuple(dict.fromkeys(("name", "sizes", "stack", "device", "rank", "count", *TORCH)))
-HIDDEN = "is_async"  # a column that only the text needs: torch prints no share of the total for asynchronous rows
+HIDDEN = "is_async"  # only the text needs this column: torch prints no share of the total for such rows
 
 
 def schema_of(by: str, has_memory: bool) -> dict[str, Any]:
@@ -130,7 +130,7 @@ class OpRows:
         is_cpu = rows["device"] == "cpu"
         self.facts = facts
         self.has_ops = has_ops or bool(is_cpu.any())
-        # If a tool saw only devices, there are only rows of kernels, so they are shown.
+        # If a tool saw only devices, all rows are those of kernels, so rows of kernels are shown.
         self.rows = rows if kernels or not self.has_ops else rows.filter(is_cpu)
         self._has_memory = "cpu_memory_bytes" in rows.columns
 

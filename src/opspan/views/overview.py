@@ -1,4 +1,4 @@
-"""The text of `opspan demo`: a table of ops, backward beside forward, and a sentence on what was recorded."""
+"""The text of `opspan demo`: a table of ops, a table of forward ops with their backward, and a sentence."""
 
 from __future__ import annotations
 

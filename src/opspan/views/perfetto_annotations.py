@@ -1,6 +1,7 @@
 """The numbered texts of a Perfetto trace, and the args of events ("debug annotations").
 
-Each batch defines its repeated texts once, in packets of their own. A text has the number that polars gives it.
+Each batch defines its repeated texts once, in separate packets. The number of a text is the one that polars uses for
+the text in a column of categories.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import polars as pl
 
 from opspan import native
 
-PACKET = 1  # number of this field of the file
+PACKET = 1  # number of the field for a packet in the file
 SEQUENCE = 1  # all packets belong to one sequence, as if one thread of a program had written them
 FLAGS = pl.lit(2).alias("13")  # the packet refers to texts by number
 _CLEARED = 1  # earlier numbers are forgotten

@@ -1,6 +1,7 @@
 """The events of a Perfetto trace that have no duration: counters, and memory that is taken and given back.
 
-Counters are those of the trace, the memory in use if events have it, and how many launches wait for each stream.
+There are three kinds of counters: those of the trace, the memory in use (if events have it), and the number of launches
+that wait for each stream.
 """
 
 from __future__ import annotations

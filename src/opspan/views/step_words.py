@@ -38,7 +38,7 @@ def parts(analysis: Analysis, steps: pl.DataFrame | None = None) -> Parts:
 
 
 def columns(parts: Parts) -> dict[str, int | None]:
-    """Returns columns for JSON; null if there are no steps, or if nothing repeats."""
+    """Returns columns for JSON. Values are null if there are no steps, or if nothing repeats."""
     times = parts[_OUTSIDE].rows.row(0, named=True)
     repeats = _longest_first(parts)
     return {
@@ -49,7 +49,7 @@ def columns(parts: Parts) -> dict[str, int | None]:
 
 
 def number_text(lengths: Lengths) -> str:
-    """Returns "16 steps in each of 2 processes"."""
+    """Returns a text like "16 steps in each of 2 processes"."""
     steps = plural(lengths.steps, "step")
     if lengths.processes < 2:
         return steps
@@ -57,7 +57,7 @@ def number_text(lengths: Lengths) -> str:
 
 
 def lengths_text(lengths: Lengths) -> str:
-    """Returns "median 1.015s, mean 678.645ms, 5 steps"; "678.645ms, 1 step"; or "" if there are no steps."""
+    """Returns a text like "median 1.015s, mean 678.645ms, 5 steps" or "678.645ms, 1 step", or "" without steps."""
     if lengths.median_ns is None or lengths.mean_ns is None:
         return ""
     if lengths.steps == lengths.processes == 1:
@@ -89,7 +89,7 @@ def _names(parts: Parts, run_ns: int) -> str:
 
 
 def pattern_text(parts: Parts) -> str:
-    """Returns "a repeating pattern (23 x 6.498ms)"; "" if nothing repeats."""
+    """Returns a text like "a repeating pattern (23 x 6.498ms)", or "" if nothing repeats."""
     rows = _longest_first(parts)
     if not rows.height:
         return ""

@@ -63,7 +63,7 @@ class _Room:
         return cls(width, max(12, width * 3 // 10), width // 2, max(1, width // 20))
 
     def fitted(self, line: str) -> list[str]:
-        """Cuts the end of a line that is too long; on a narrow terminal, wraps the line instead."""
+        """Cuts the end of a line that is too long. On a narrow terminal, wraps the line instead."""
         if self.width < _WIDTH:
             return wrapped("", line, self.width, " " * _LABEL)
         return [cut(line, self.width, cut_end=True)]

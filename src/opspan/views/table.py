@@ -41,7 +41,7 @@ _CONTEXTS = ("module", "step", "phase")
 _OF_WORK = ("stream", "kernel")
 _col = pl.col
 _OF_TORCH = {attribute: column for column, attribute in TORCH.items()}
-_LISTS = ("sizes", "stack")  # texts that are JSON
+_LISTS = ("sizes", "stack")  # columns whose texts are JSON
 # Tables that may have only one group -> the key column, and its value outside of all groups.
 _WITHOUT = {"module": ("module", "[]"), "step": ("step", "[]"), "shape": ("sizes", "[]"), "stack": ("stack", "[]")}
 NO_MEMORY = (
@@ -49,7 +49,7 @@ NO_MEMORY = (
     "--cuda-memory-usage=true"
 )
 _SORTED_UP = ("name", "sizes", "stack", "device", "kind", "module", "step", "phase", "rank")
-_DEFAULT_SORT = ("self_device_ns", "device_ns", "self_cpu_ns")  # used: the first column with any time
+_DEFAULT_SORT = ("self_device_ns", "device_ns", "self_cpu_ns")  # the first of these with any time is used
 _COUNTED = {"step": "# of Steps"}  # title of the count; other tables count calls
 _NTH = "nth"
 _FACTS = {name: pl.Boolean for name in Facts._fields if name.startswith("has_")}

@@ -16,7 +16,7 @@ _NAME_WIDTH = 55  # as in torch's table
 _WIDTH = 12
 _LEAST_NAME = 24  # characters: names are not cut shorter than this; other columns are dropped instead
 _KEYS = (MODULE, STEP, replace(PHASE, unit="text"), KIND, NAME, *PLACES)
-# {} in a title stands for the device.
+# In a title, {} is replaced by the device.
 _TIMES = (
     Field("self_cpu_ns", "Self CPU", "ns", rank=2),
     Field("cpu_ns", "CPU total", "ns", rank=3),
@@ -44,7 +44,7 @@ _SHARE_RANK = 6
 
 
 class SumRows:
-    """Prints rows of sums. `counted`: the title of the column `count`."""
+    """Prints rows of sums. `counted` is the title of the column `count`."""
 
     def __init__(self, rows: pl.DataFrame, device: str, counted: str) -> None:
         self.rows = printable_names(

@@ -1,6 +1,6 @@
 """Casts: copies that only convert numbers to another type.
 
-The input types of aten::copy_ show them; if the file has no types, the names of torch's kernels do.
+The input types of aten::copy_ show casts. If the file has no types, the names of torch's kernels show casts.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _COPY = "aten::copy_"
 # void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(...), ... LoadWithCast<1>, ...
 # float8_copy_kernel_cuda also copies float8 to float8, which is not a cast.
 _KERNELS = r"\bb?float16(tofloat32)?_copy_kernel|bfloat16(tofloat32)?_copy_kernel|direct_copy_kernel.*LoadWithCast"
-# Ops that only pass a cast on: the op that asks for it is around them.
+# Ops that only pass a cast on. The op that needs the cast is around them.
 _PASSES_ON = (
     r"^aten::(to|_to_copy|copy_|type_as|clone|contiguous|_autocast_to_(reduced|full)_precision)$|^detach$|aten::detach$|"
     r"ToCopyBackward|CopyBackwards"
@@ -79,8 +79,8 @@ def _add_types(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _cast(types: str) -> tuple[bool, str | None]:
-    """Returns whether types such as '["float", "c10::BFloat16", "Scalar"]' name both ends of a copy (to, from), and the
-    cast as text if the ends differ."""
+    """Returns whether types such as '["float", "c10::BFloat16", "Scalar"]' name the types of a copy's target and
+    source, and the cast as text if the two types differ."""
     try:
         names = json.loads(types)
     except ValueError:
@@ -106,8 +106,7 @@ def _passes_on(ranges: pl.DataFrame) -> pl.Series:
 
 
 def _causes(run: Run, range_: pl.Series) -> pl.Series:
-    """Returns the name of the op that asks for each cast. If a cast is part of a backward, it is the op in the
-    forward."""
+    """Returns for each cast the name of the op that needs it. If the cast is in a backward, this is the forward op."""
     ranges = run.trace.ranges
     names = ranges["name"].unique()
     is_optimizer = ranges["name"].is_in(names.filter(names.cast(pl.String).str.starts_with("Optimizer.step")).implode())

@@ -16,21 +16,22 @@ from opspan.findings.saved import in_time_ns, leave_out, saved_ns
 from opspan.printable import listed
 
 _col = pl.col
-_UNEXPLAINED = 0.1  # of the exposed time: if a larger share cannot be explained, the finding says so
-_MOST_OF = 0.5  # of the time lost to a rank: a step with a larger share is named alone
+_UNEXPLAINED = 0.1  # share of the exposed time: if more cannot be explained, the finding says so
+_MOST_OF = 0.5  # share of the time lost to a rank: a step with a larger share is named alone
 _STRAGGLER = 0.03
-_SEVERAL = 2  # at least so many ranks come late, each in at least so many steps
-_OFTEN = 0.25  # of the steps: if fewer have a late rank, it may be chance
-# Below these a collective takes only its latency: some ten microseconds, in which a link carries a megabyte.
+_SEVERAL = 2  # least number of ranks that come late, and of steps in which each of them does
+_OFTEN = 0.25  # share of the steps: if fewer have a late rank, it may be chance
+# A smaller collective takes only its latency: some ten microseconds, in which a link carries a megabyte.
 _SMALL_BYTES, _SMALL_NS = 1 << 20, 30_000
-_MANY = 10  # per step
-_NEXT_NS = 500_000  # between two collectives on a host: a longer pause belongs to the program
-_HARDLY = 0.1  # of the time of a collective
+_MANY = 10  # collectives per step
+_NEXT_NS = 500_000  # longest pause between two collectives on a host; longer pauses are work of the program
+_HARDLY = 0.1  # share of the time of a collective
 
 
 def _exposed(*, is_explained: bool) -> Callable[[Run, float], Iterator[Evidence]]:
-    """With `is_explained`, at least nine tenths of the exposed time must belong to collectives for which the files of
-    all ranks are read. For other collectives it is unknown how much of the time is transfer, and how much waiting."""
+    """Returns the function of a rule. With `is_explained`, the rule needs runs in which at least nine tenths of the
+    exposed time belong to collectives for which the files of all ranks are read. Otherwise the rule needs other runs,
+    in which it is unknown how much of the time is transfer, and how much is waiting."""
 
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
         rows, places = run.collectives, run.lateness
@@ -69,18 +70,19 @@ def _exposed(*, is_explained: bool) -> Callable[[Run, float], Iterator[Evidence]
 
 
 def _least_ns(sums: pl.DataFrame) -> int:
-    """Returns the largest of the components' least sums: a component cannot be done before its least sum."""
+    """Returns the largest of the components' times. The time of a component is the least of its places' sums, because
+    all its places take at least that time."""
     return int(sums.group_by("component").agg(_col("ns").min())["ns"].max() or 0)  # type: ignore[arg-type]
 
 
 def _limit_to_savings(run: Run, sums: pl.DataFrame) -> pl.DataFrame:
-    """Limits `sums` (rank, pid, ns) to the gain of each process if its devices took no time."""
+    """Limits `sums` (rank, pid, ns) to what each process would gain if its devices took no time."""
     sums = sums.join(run.savings, on=PROCESS, how="left", nulls_equal=True)
     return sums.with_columns(ns=pl.min_horizontal("ns", "saves_ns")).drop("saves_ns")
 
 
 def _has_ranks(run: Run) -> bool:
-    """Returns whether several processes have collectives: the devices of one process are not ranks."""
+    """Returns whether several processes have collectives, because the devices of one process are not ranks."""
     return run.collectives.select(PROCESS).n_unique() >= _SEVERAL
 
 
@@ -118,7 +120,8 @@ def _straggler(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _limit_to_others(run: Run, lost: pl.DataFrame, some: pl.DataFrame) -> int:
-    """Limits `lost` (component, ns): waiting devices cost nothing while their hosts are busy anyway."""
+    """Returns the largest loss in `lost` (component, ns). A loss is limited to what the waiting processes can gain,
+    because a waiting device costs nothing while its host is busy."""
     others = run.lateness.select(*DEVICE, "component").unique().join(some, on=DEVICE, how="anti", nulls_equal=True)
     others = others.join(run.savings, on=PROCESS, how="left", nulls_equal=True)
     lost = lost.join(others.group_by("component").agg(_col("saves_ns").max()), on="component", how="left")
@@ -131,7 +134,7 @@ def _uneven(run: Run, threshold: float) -> Iterator[Evidence]:
     if not _has_ranks(run):
         return
     yield from _in_turn(run, threshold)
-    places = run.lateness.filter(_col("device_id").is_not_null())  # on hosts, other programs may cause waiting
+    places = run.lateness.filter(_col("device_id").is_not_null())  # on a host, other programs may cause waiting
     some = stragglers(places, _STRAGGLER * run.total_ns)
     others = places.join(some, on=DEVICE, how="anti", nulls_equal=True)
     lost = loss_to(places, some).group_by("component").agg(_col("ns").sum())
@@ -155,8 +158,8 @@ def _uneven(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _in_turn(run: Run, threshold: float) -> Iterator[Evidence]:
-    """Finds the waiting of hosts that would be gone if no rank came far too late. Reports it only if several ranks do,
-    in too many steps for chance."""
+    """Finds the waiting of hosts that would be gone if no rank came far too late. Reports this only if several ranks
+    come far too late, in more steps than chance explains."""
     places = run.lateness.filter(_col("device_id").is_null())
     some = stragglers(places, _STRAGGLER * run.total_ns)
     steps = late_by_far(places).join(some, on=DEVICE, how="anti", nulls_equal=True)
@@ -191,16 +194,16 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     # If the size is unknown, the time decides.
     is_small = pl.when(_col("bytes").is_not_null()).then(_col("bytes") < _SMALL_BYTES).otherwise(_col("ns") < _SMALL_NS)
     rows = rows.filter(is_small, _col("ns") > 0)
-    # If a host calls collectives one after the other, it waits only for the calls of other ranks: its waiting and the
-    # time between the collectives count, too.
+    # A host that calls collectives one after the other waits only for the calls of other ranks. So the waiting of such
+    # a host, and the time between its collectives, count, too.
     is_next = (_col("before_ns") <= _NEXT_NS).fill_null(value=False)
     bare_ns = _col("exposed_ns") - waited_ns()
     own_ns = pl.when(is_next).then(_col("exposed_ns") + _col("before_ns")).otherwise(bare_ns)
     own = rows.with_columns(own_ns=own_ns, bare_ns=bare_ns).sort("start_ns")
-    own = own.filter(_col("own_ns") > _HARDLY * _col("ns"))  # others are exposed only between two kernels
+    own = own.filter(_col("own_ns") > _HARDLY * _col("ns"))  # the rest is exposed only between two kernels
     steps = own.group_by(*DEVICE, "step").agg(_col("own_ns", "bare_ns").sum(), last_ns=_col("own_ns").last())
     exposed_ns = run.per_process(steps, "bare_ns")
-    # If they were merged, one collective would stay exposed.
+    # After merging, one collective would stay exposed.
     at_stake = run.per_process(steps.with_columns(ns=_col("own_ns") - _col("last_ns")), "ns")
     if run.knows_waits and run.matters(at_stake, threshold) and rows["work"].null_count() == 0:
         more = rows.filter(_col("start_ns") < _col("start_ns").max().over(*DEVICE, "step"))

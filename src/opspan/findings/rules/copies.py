@@ -15,7 +15,7 @@ from opspan.findings.saved import leave_out, saved_ns, work_launched_in
 
 _col = pl.col
 _HOST = ["pageable", "pinned", "host", "unknown host"]
-_MOSTLY = 0.5  # of the copies of a size to the device
+_MOSTLY = 0.5  # share of the copies of one size to the device
 _LEAST = 4096  # bytes: smaller copies are single values and sizes, and many are alike
 
 
@@ -25,7 +25,7 @@ def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = rows.filter(~is_fallback).with_columns(_col("copy_from", "copy_to").cast(pl.String))
     down = rows.filter(_col("copy_from") == "device", _col("copy_to").is_in(_HOST)).sort("end_ns")
     up = rows.filter(_col("copy_to") == "device", _col("copy_from").is_in(_HOST)).sort("start_ns")
-    # `number_groups` lets copies without a step match each other; join_asof itself does not match nulls.
+    # `number_groups` lets copies without a step match each other, because join_asof does not match nulls.
     up, down = number_groups((*DEVICE, "bytes", "step"), up, down)
     back = up.join_asof(
         down.select("of", "end_ns", down_ns="start_ns", down="work"),
@@ -36,10 +36,11 @@ def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
         check_sortedness=False,
         suffix="_down",
     )
-    # A copy to the host goes back at most once: if several follow it, the first counts.
+    # A copy to the host goes back at most once. If several copies to the device follow, only the first one counts.
     is_back = _col("down_ns").is_not_null() & _col("down_ns").is_first_distinct().over("of")
     back = back.with_columns(is_back=is_back)
-    # If most copies of a size to the device carry new data, equal sizes are chance: inputs and results.
+    # Leave out sizes for which most copies to the device carry new data. In this case inputs and results have the same
+    # size only by chance.
     trips = back.filter("is_back", _col("is_back").mean().over("of") >= _MOSTLY).with_columns(start_ns="down_ns")
     if not trips.height:
         return
@@ -58,7 +59,7 @@ def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
     yield Evidence(
         at_stake,
         {"trips": trips.height, "bytes": int(trips["bytes"].sum()), "lost_ns": lost_ns},
-        confidence="possible",  # sizes are equal, tensors may differ
+        confidence="possible",  # the sizes are equal, but the tensors may differ
         **place_of(trips, "lost_ns"),
     )
 

@@ -1,4 +1,4 @@
-"""nn.DataParallel: one process drives several devices; a process for each would be faster."""
+"""nn.DataParallel, with which one process drives several devices. A process for each device would be faster."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def _data_parallel(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _busiest(run: Run) -> pl.DataFrame:
-    """Returns for each process its device with most own work, usually the first, with the times in which it
-    idle_ns      was idle before and during launches
-    exchange_ns  only exchanged data with the others
-    more_ns      worked longer than the devices on average, without the optimizer, which runs on one of them
-    left_ns      would add up gradients in separate processes without a backward that hides it"""
+    """Returns for each process the device with most own work, usually the first, and these times:
+    idle_ns      the device was idle before and during launches
+    exchange_ns  the device only exchanged data with other devices
+    more_ns      the device worked longer than the average device. The optimizer, which runs on one device, is left out
+    left_ns      with separate processes, adding up gradients would take this time beyond what the backward hides"""
     is_exchange = (_col("what") == "communicating") | _col("name").cast(pl.String).str.contains("PtoP")
     own = only(run.all_kernels, ~is_exchange.fill_null(value=False))
     parts = {"busy_ns": run.all_kernels, "own_ns": own, "optimizer_ns": own.filter(_col("phase") == "optimizer")}
     sums = [sum_by(union(part, DEVICE), DEVICE, **{name: length().sum()}) for name, part in parts.items()]
     idle = run.idle.filter(_col("cause").is_in(["host", "launch", "queued"]))
-    # Separate processes add up all gradients on each device: that takes twice as long as adding them on one device,
-    # because the results go to all.
+    # Separate processes add up all gradients on each device. That takes twice as long as adding them up on one device,
+    # because the results go to all devices.
     twice = unhidden(run.collectives.with_columns(_col("exposed_ns") * 2))
     sums += [sum_by(idle, DEVICE, idle_ns=_col("ns").sum()), sum_by(twice, DEVICE, left_ns=_col("left_ns").sum())]
     rows = sums[0]

@@ -25,7 +25,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     # Each device may copy while the others are idle.
     if not run.matters(run.per_process(rows, "ns") * most_devices, threshold):
         return  # most runs end here
-    # The same copies run in outliers, which they do not cause, and in a validation between steps.
+    # Copies like these also run in outliers, which they do not cause, and in a validation between steps.
     alike = only(run.busy, is_one).join(rows, on=_ALIKE, how="semi", nulls_equal=True)
     change = leave_out(run, work=alike["work"])
     at_stake = saved_ns(run, change)

@@ -11,13 +11,13 @@ from opspan.findings.rule import Evidence, Rule, place_of
 from opspan.findings.run import Run, top
 
 _col = pl.col
-_LEAST_NS = 500_000  # the Python code of an optimizer or a loader takes up to some 300 us at a time
+_LEAST_NS = 500_000  # Python code of an optimizer or a loader may run for some 300 us without an op
 _OPS = ("op", "script", "static_op", "static_model")
 # Ranges that compute without ops. Other nodes of the backward contain ops, or Python of the program.
 _COMPILED = r"^CompiledFunction|^Torch-Compiled Region|CompiledFxGraph"
 _WHERE = ("module", "user", "backward")
-_MANY = 0.25  # of the steps: if fewer have it, those steps are outliers
-_MOSTLY = 0.5  # of a pause: the share that a range must cover to be named
+_MANY = 0.25  # share of the steps: if fewer have such a pause, those steps are outliers
+_MOSTLY = 0.5  # a range must cover this share of a pause to be named
 
 
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
@@ -58,7 +58,7 @@ def _pauses(run: Run) -> pl.DataFrame:
     free = busy.select(*PROCESS, start_ns="end_ns", end_ns=pl.when(is_same).then(_col("start_ns").shift(-1)))
     free = free.with_columns(_col("end_ns").fill_null(MOST)).drop_nulls("start_ns")
     steps = run.usual_steps.select(*span, "step")
-    # A pause ends with its step; the rest counts for the next step.
+    # A pause ends with its step. The rest of the pause counts for the next step.
     begun = within(free, "start_ns", steps, PROCESS)
     parts = pl.concat(
         [free[begun["row"]], steps[begun["stretch"]].select(until_ns="end_ns", step="step")], how="horizontal"
@@ -100,8 +100,8 @@ def _add_places(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
 
 
 def _frequent_pauses(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
-    """Returns the pauses at places where many steps of the process pause; the machine causes single pauses. `lost_ns`
-    also counts the pauses of outliers at these places."""
+    """Returns the pauses at places where many steps of the process pause, because a single pause may be caused by the
+    machine. `lost_ns` also counts the pauses of outliers at these places."""
     steps = run.steps.group_by(PROCESS).agg(all=pl.len(), steps=(~_col("is_outlier").fill_null(value=False)).sum())
     pauses = pauses.join(steps, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
     pauses = pauses.with_columns(lost_ns=_col("ns") * _col("all") / _col("steps")).drop("all")

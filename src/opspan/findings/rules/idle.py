@@ -39,7 +39,7 @@ _CAUSES = {
     "queued": "though work had been launched",
     "unknown": "before work whose launch the trace does not have",
 }
-_OUTSIDE = ("start", "end", "unknown")  # causes outside of the loop, or unknown: no change would save this time
+_OUTSIDE = ("start", "end", "unknown")  # outside of the loop, or unknown, so no change would save this time
 
 
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:

@@ -30,7 +30,7 @@ def _few_blocks(run: Run, threshold: float) -> Iterator[Evidence]:
             **{name: median(rows, name) for name in ("blocks", "multiprocessors")},
         },
         {"kernel": next(iter(top(rows, "lost_ns", "name")), "one without a name")},
-        confidence="possible",  # kernels that run at the same time may use the rest
+        confidence="possible",  # other kernels may use the rest of the device at the same time
         **place_of(rows, "lost_ns"),
     )
 
@@ -38,7 +38,7 @@ def _few_blocks(run: Run, threshold: float) -> Iterator[Evidence]:
 def _dominates(run: Run, threshold: float) -> Iterator[Evidence]:
     # Work outside of steps counts, too: the main kernel of a few steps may be a small part of the run.
     rows = run.add_names(busy_with(run.trace.work, "range").filter(_col("what") == "computing"))
-    # Template arguments are part of the name: not all elementwise kernels are one.
+    # Template arguments are part of the name. Without them, all elementwise kernels would have one name.
     rows = rows.with_columns(kernel=pl.coalesce("full_name", "name"), ns=length())
     names = rows.group_by("kernel").agg(_col("ns").sum(), count=pl.len()).sort("ns", "kernel", descending=[True, False])
     total = int(names["ns"].sum())
@@ -46,7 +46,7 @@ def _dominates(run: Run, threshold: float) -> Iterator[Evidence]:
         return
     chosen = rows.filter(_col("kernel") == names["kernel"][0])
     yield Evidence(
-        None,  # its work may be the purpose of the program
+        None,  # the kernel's work may be the purpose of the program
         {"ns": int(names["ns"][0]), "kernel_share": int(names["ns"][0]) / total, "count": int(names["count"][0])},
         {"kernel": str(names["kernel"][0])},
         confidence="certain",

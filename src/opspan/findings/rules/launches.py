@@ -15,17 +15,18 @@ from opspan.findings.run import Run, top
 from opspan.findings.saved import merge, saved_ns
 
 _col = pl.col
-# Gaps that are longer than the usual time between launches by this factor are pauses: the host did something else.
+# A gap that is longer than this many usual times between launches is a pause, in which the host did something else.
 _PACES = 10
-_PART = 0.3  # of the time at stake: less idle time does not point at pauses
-_SEVERAL = 3  # kernels of an op: two are a product and its sum
-# Ops of libraries: ranges of compiled code have many kernels because they have many ops.
+_PART = 0.3  # share of the time at stake: less idle time is no sign of pauses
+_SEVERAL = 3  # least number of kernels of an op: two are a product and its sum
+# Names of ops of libraries. Ranges of compiled code are left out: they have many kernels because they have many ops.
 _OF_LIBRARY = r"^[A-Za-z_]\w*::"
 
 
 def _pieces(run: Run, is_bound: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the idle time before and during launches, and the paces of its processes. With `is_bound` only gaps as
-    short as launching takes, in processes that launch more slowly than their devices work; without it all others."""
+    """Returns the idle time before and during launches, and the paces of its processes. With `is_bound`, returns only
+    gaps that are as short as launching takes, in processes that launch more slowly than their devices work. Otherwise
+    returns all other gaps."""
     rows = run.idle.filter(_col("cause").is_in(["host", "launch"]))
     paces = run.paces.with_columns(is_bound=_col("apart_ns") > _col("work_ns"))
     rows = look_up(rows, paces.select(*PROCESS, "is_bound", "apart_ns"), PROCESS)

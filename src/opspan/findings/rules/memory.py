@@ -1,4 +1,4 @@
-"""Memory that grows from step to step, and memory that the allocator holds in pieces that do not fit."""
+"""Memory that grows from step to step, and memory that the allocator holds in blocks that are too small."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from opspan.findings.run import Run, ranks_of, top
 
 _col = pl.col
 _WARM_UP = 2  # steps in which optimizers create their state, and caches fill
-_LEAST_STEPS = 5  # after the warm-up
-_EVEN = 0.5  # of the usual growth: each step grows at least as much, because a leak has the same size each time
+_LEAST_STEPS = 5  # least number of steps after the warm-up
+_EVEN = 0.5  # share of the usual growth: each step must grow at least this much, as a leak has the same size each time
 _LARGE = 1 << 20  # bytes; torch's allocator takes smaller blocks from other segments
 
 
@@ -27,7 +27,7 @@ def _grows(run: Run, threshold: float) -> Iterator[Evidence]:
     pairs = within(curve, "time_ns", steps, PROCESS)
     rows = curve.select(*DEVICE, bytes="allocated_bytes")[pairs["row"]]
     rows = rows.hstack(steps.select("place", "step", began_ns="start_ns")[pairs["stretch"]])
-    # Memory that a step needs for itself is free where the least is in use.
+    # At the moment with the least memory in use, memory that a step needs only for itself is free.
     least = rows.group_by(*DEVICE, "place").agg(_col("bytes").min(), _col("step", "began_ns").first())
     most = rows.group_by(DEVICE).agg(most_bytes=_col("bytes").max())
     least = least.filter(_col("place") >= _WARM_UP).sort(*DEVICE, "place")
@@ -116,7 +116,7 @@ def _fragments(run: Run, threshold: float) -> Iterator[Evidence]:
             "times": first["times"],
         },
         {"device": str(first["device_id"])},
-        confidence="likely",  # blocks of other streams do not fit, either
+        confidence="likely",  # a block may also be unusable because it belongs to another stream
         ops=top(named, "more_bytes", "op"),
         modules=top(named, "more_bytes", "module"),
         ranks=ranks_of(sums),

@@ -59,7 +59,7 @@ def _evidence(run: Run, odd: pl.DataFrame, excess: pl.DataFrame, at_stake: int) 
     if is_named:
         words["name"] = str(first["name"])
         figures |= {f"name_{column}": round(first[column] / odd.height) for column in ("ns", "usual_ns")}
-    # Any two steps differ by less than a tenth of the largest growth.
+    # Smaller growth is left out: any two steps differ by less than a tenth of the largest growth.
     named = names.filter(_col("more_ns") >= _col("more_ns").max() / 10).drop_nulls("name")
     named = named.unique("name", keep="first", maintain_order=True)
     return Evidence(

@@ -1,9 +1,10 @@
 """Forward ops that run again in the backward: checkpointing, which trades time for memory.
 
-An op with a `seq` in a backward will have a backward of its own; other backwards do not contain such ops. With
-checkpoint(use_reentrant=True) that backward runs inside the same node, CheckpointFunctionBackward. With
-use_reentrant=False the first node that needs a dropped tensor runs the forward again, its own op included, before it
-computes its gradient, whose ops have no seq. (If gradients are to be differentiated again, these have a seq, too.)
+An op with a `seq` in a backward is a forward op, which has a backward of its own. Without checkpointing, a backward
+does not contain such ops. With checkpoint(use_reentrant=True) the op's backward runs inside the same node,
+CheckpointFunctionBackward. With use_reentrant=False the first node that needs a dropped tensor runs the forward again,
+including the node's own forward op. Then the node computes its gradient with ops that have no seq. (If gradients are to
+be differentiated again, the ops that compute them have a seq, too.)
 """
 
 from __future__ import annotations
@@ -50,9 +51,9 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _again(run: Run) -> tuple[pl.Series, pl.DataFrame]:
-    """Returns for each range the op that runs again: itself, or the outermost op around it. Also returns when nodes of
-    the backward ran such ops (rank, pid, tid, start_ns, end_ns): from the begin of a node until it computes
-    gradients."""
+    """Returns for each range the op that runs again: the range itself, or the outermost such op around it. Also returns
+    the times in which nodes of the backward ran such ops (rank, pid, tid, start_ns, end_ns). A time begins with a node,
+    and ends when the node begins to compute gradients."""
     ranges = run.trace.ranges
     nothing = pl.Series([None], dtype=pl.UInt32).new_from_index(0, ranges.height), ranges.clear().select(_TIMES)
     is_backward = (ranges["kind"] == "backward").fill_null(value=False)
@@ -71,7 +72,7 @@ def _again(run: Run) -> tuple[pl.Series, pl.DataFrame]:
     if not will_have.height:
         return nothing
     nodes = pl.concat([_reentrant(ranges, node), _unpacking(ranges, is_backward, will_have, own)])
-    # Ops after the last op with a seq that the node calls itself compute gradients.
+    # Find the last op with a seq that the node calls itself. All later ops compute gradients.
     until = own.filter("has_seq").group_by("node").agg(until_ns=_col("start_ns").max())
     own = own.join(nodes.unique("node").join(until, on="node"), on="node")
     is_again = _col("start_ns") <= _col("until_ns")
@@ -88,7 +89,7 @@ def _again(run: Run) -> tuple[pl.Series, pl.DataFrame]:
 
 
 def _reentrant(ranges: pl.DataFrame, node: pl.Series) -> pl.DataFrame:
-    """Returns the nodes that run the backward of an op that they ran themselves."""
+    """Returns the nodes that run an op and then also the backward of that op."""
     inner = ranges.select("forward", "parent").with_columns(of=node.gather(ranges["forward"])).drop_nulls("of")
     # The backward of the op is in a range of the engine, which is in the node.
     nearer = node.gather(inner["parent"])

@@ -14,7 +14,7 @@ from opspan.findings.saved import leave_out, saved_ns
 from opspan.sources import MODULES, SHAPES, source_of
 
 _col = pl.col
-# CUPTI reports these as overhead, but they are not CUPTI's own work: a full queue of the driver, and loading of code.
+# CUPTI reports a full queue of the driver, and loading of code, as overhead. These are not CUPTI's own work.
 _NOT_ITS_OWN = r"(?i)command buffer full|lazy (function|module) loading|module loading"
 
 
@@ -39,7 +39,7 @@ def _overhead(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _add_threads(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds the thread of each row. If the file does not name a thread, takes the one whose call into the driver ends
+    """Adds the thread of each row. If the file does not name a thread, takes the thread whose call into the driver ends
     next, because the profiler works in these calls."""
     calls = run.trace.calls.select(*PROCESS, "end_ns", called="tid").drop_nulls("end_ns").sort("end_ns")
     rows, calls = number_groups(PROCESS, rows.sort("end_ns"), calls)

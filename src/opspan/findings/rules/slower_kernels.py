@@ -13,12 +13,12 @@ from opspan.findings.saved import reduce, saved_ns
 
 _col = pl.col
 _SAME = (*DEVICE, "name", "full_name", "grid_x", "grid_y", "grid_z", "sizes")
-_LEAST = 32  # runs of a kernel: fewer do not show a change
-_PARTS = 8  # equal parts of its runs, in order of time
+_LEAST = 32  # least number of runs of a kernel; fewer runs do not show a change
+_PARTS = 8  # a kernel's runs, in order of time, are divided into this many equal parts
 _LONGER = 1.1  # factor: smaller changes have many reasons
 _MIRRORED = 3  # factor of the loss after the quickest part over the loss before it; noise gives 1
 _CHANCE = 2.33  # standard deviations: values in random order exceed this once in a hundred times
-_MOST = 0.8  # of the compared kernels' time: from here on the whole device got slower
+_MOST = 0.8  # share of the compared kernels' time: if more is slower, the whole device got slower
 
 
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
@@ -65,8 +65,9 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
 
 def _comparable(run: Run) -> pl.DataFrame:
     """Returns the kernels that ran alone, in order of time, with `of`, which is equal for runs of the same kernel. Runs
-    are of the same kernel if they have the same name and grid, and their ops the same sizes. Without sizes, the runs
-    must have the same place among all runs of that name and grid in their steps, and the steps equally many of them."""
+    are of the same kernel if they have the same name and grid, and their ops have the same sizes. If sizes are unknown,
+    the n-th run of a name and grid in a step is compared with the n-th run in other steps, if these steps have as many
+    runs."""
     if not run.steps.height and not run.trace.ranges["sizes"].count():
         return run.all_kernels.clear()
     columns = (*_SAME[:-1], "start_ns", "end_ns", "ns", "what", "kind", "work", "range", "step", "op", "module")
@@ -90,8 +91,9 @@ def _comparable(run: Run) -> pl.DataFrame:
 
 
 def _compare(rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds `more_ns`, how much longer the run of a kernel took than in the kernel's quickest part (null unless its own
-    part is slower beyond doubt), and `is_later`, whether it ran after the quickest part."""
+    """Adds `more_ns` and `is_later`. `more_ns` is how much longer a run of a kernel took than a usual run in the
+    kernel's quickest part. It is null unless the part of the run is clearly slower. `is_later` says whether the run
+    came after the quickest part."""
     part = pl.int_range(pl.len()) * _PARTS // pl.len()
     rows = rows.with_columns(part=part.over("of").cast(pl.Int8))
     ns = _col("ns")
@@ -107,7 +109,7 @@ def _compare(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _levels(rows: pl.DataFrame) -> pl.DataFrame:
     """Returns *DEVICE, start_ns, level, in order of time. `level` is how long kernels took in a step, as a multiple of
-    their usual time. If there are few steps, it is for each eighth of the runs."""
+    their usual time. If there are few steps, a level is for an eighth of the runs instead of a step."""
     rows = rows.with_columns(level=_col("ns") / _col("ns").median().over("of"))
     is_few = rows["step"].n_unique() < _PARTS or rows["step"].has_nulls()
     key = "part" if is_few else "step"
@@ -116,9 +118,9 @@ def _levels(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_in_order(rows: pl.DataFrame) -> bool:
-    """Returns whether steps take about as long as the step before, on some device. If batches differ, all kernels of a
-    step are slow together, but those of the next step are not. Von Neumann's test compares the squared differences
-    between neighbours with the squared differences from the mean."""
+    """Returns whether, on some device, steps take about as long as the step before. If only the batches differ, all
+    kernels of one step are slow, but those of the next step are not. Von Neumann's test compares the squared
+    differences between neighbours with the squared differences from the mean."""
     count, level = _col("level").len(), _col("level")
     ratio = (level.diff() ** 2).sum() / ((level - level.mean()) ** 2).sum()
     most = 2 * (1 - _CHANCE * ((count - 2) / (count**2 - 1)).sqrt())

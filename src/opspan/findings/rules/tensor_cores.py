@@ -1,7 +1,7 @@
 """Matrix products and convolutions that do not run on tensor cores, and those whose sizes do not fit them.
 
-The kernel's name shows whether work is a product. The types of its op show which numbers it multiplies; if they are
-unknown or the op is not a product, the kernel's name shows that, too.
+The kernel's name shows whether work is a product. The types of its op show which type of numbers it multiplies. If the
+types are unknown, or the op is not a product, the kernel's name shows the type of the numbers, too.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from opspan.labels import parse_sizes
 _col = pl.col
 # Kernels that multiply matrices, among all kernels that ops of products launch.
 _PRODUCT = r"(?i)gemm|conv|wgrad|dgrad|fprop|xmma|cutlass|implicit|nvjet|^cijk_"
-# Tensor cores do not help these: a product with a vector reads more than it multiplies; complex numbers, transforms
-# and depthwise convolutions work differently; kernels that prepare and sum up a product do not multiply.
+# Tensor cores do not help these. A product with a vector reads more than it multiplies. Complex numbers, transforms and
+# depthwise convolutions work differently. Kernels that prepare and sum up a product do not multiply.
 _OTHERS = (
     r"(?i)gemv|gemmk1|gemmsn|dot_kernel|wvsplitk|[^a-z]g?[cz]gemm|winograd|fft|depthwise|grouped_direct|"
     r"splitkreduce|reducesplitk|im2col|^cijk_[a-z]+_[a-z]+_[cz]b_"
@@ -37,17 +37,17 @@ _SINGLE = (
 _HALF_TYPES = r"(?i)half|bfloat16|BFloat16|float16"
 _AMD = r"(?i)amd|radeon|instinct|gfx"
 _AMD_KERNEL = r"(?i)^cijk_|miopen|_gtcx|ck_tile|\baiter::"
-# Architectures in kernel names, for devices without a capability: code for one runs on no older one.
+# Architectures in kernel names, for devices without a capability. Code for an architecture does not run on older ones.
 _FROM_AMPERE_ON = r"(?i)ampere|hopper|blackwell|(sm|cutlass_)(8[0-9]|9[0-9]|1[0-9][0-9])_"
 _FROM_VOLTA_ON = rf"{_FROM_AMPERE_ON}|(?i)volta|turing|(sm|cutlass_)7[05]_"
-_HALF_OF_IT = 0.5  # of the time: an assumption, because no trace shows how long products would take instead
+_HALF_OF_IT = 0.5  # share of their time that products would take instead; assumed, because no trace shows it
 _SAME = ("full", "grid_x", "grid_y", "grid_z")
-_LEAST_ROWS = 16  # products with fewer rows wait for memory on every device: at most 8 operations a byte in float32
+_LEAST_ROWS = 16  # products with fewer rows wait for memory on every device: at most 8 operations per byte in float32
 
 
 def _products(run: Run, which: pl.Series, threshold: float) -> pl.DataFrame:
     """Returns the kernels among `which` that multiply, with `number` (half, single or another), if known. Returns no
-    rows if too often it is unknown whether kernels use tensor cores, or if the kernels take too little time."""
+    rows if the kernels take too little time, or if it is unknown for too many kernels whether they use tensor cores."""
     rows = run.computing
     ns = _col("ns").sum()
     is_known = rows.select(is_told(_col("ns").filter(_col("on_tensor_cores").is_null()).sum(), ns)).item()
@@ -85,9 +85,9 @@ def _number() -> pl.Expr:
 
 
 def _has_cores(run: Run, rows: pl.DataFrame, least: float, by_name: str, amd: str) -> pl.Series:
-    """Returns whether the devices of `rows` have these cores. NVIDIA's have them from the compute capability `least`
-    on; if it is unknown, `by_name` is matched with the kernel's name. AMD's have them if `amd` matches the device's
-    name."""
+    """Returns for each row whether its device has these cores. NVIDIA's devices have them from the compute capability
+    `least` on. If the capability is unknown, `by_name` is matched with the kernel's name. AMD's devices have them if
+    `amd` matches the device's name."""
     devices = run.trace.devices.select("rank", "device_id", device=_col("name").cast(pl.String))
     rows = look_up(rows, devices.unique(["rank", "device_id"], keep="first"), ("rank", "device_id"))
     text = pl.concat_str(pl.lit(" "), "device", "capability", separator=" ", ignore_nulls=True)
@@ -96,7 +96,7 @@ def _has_cores(run: Run, rows: pl.DataFrame, least: float, by_name: str, amd: st
     return rows.select(
         pl.when(is_amd)
         .then(text.str.contains(amd))
-        .when(text.str.contains("GTX 16"))  # Turing without these cores
+        .when(text.str.contains("GTX 16"))  # devices of Turing that lack these cores
         .then(pl.lit(value=False))
         .otherwise(pl.coalesce(capability >= least, _matches(_col("full"), by_name)))
         .fill_null(value=False)
@@ -119,8 +119,8 @@ def _unused(number: str, least: float, by_name: str, amd: str) -> Callable[[Run,
 def _evidence(
     run: Run, rows: pl.DataFrame, threshold: float, word: tuple[str, str], confidence: Confidence
 ) -> Iterator[Evidence]:
-    """Yields the evidence if it matters how much sooner the run would have ended if each kernel had taken half of its
-    time. `word` is the name of a word of the sentence, and the column that has it."""
+    """Yields the evidence if the run would have ended much sooner with kernels that take half of their time. `word` is
+    the name of a word of the sentence, and the column that has the word."""
     saving = rows.with_columns(saved_ns=(_HALF_OF_IT * _col("ns")).cast(pl.Int64))
     at_stake = saved_ns(run, reduce(run, saving, "saved_ns"), threshold)
     if run.matters(at_stake, threshold):
@@ -130,7 +130,7 @@ def _evidence(
 
 
 def _rows_of_sizes(rows: pl.DataFrame, fits: Callable[[list[int]], bool], *, unknown: bool) -> pl.DataFrame:
-    """Returns the rows whose sizes fit. `unknown` says whether rows without sizes fit."""
+    """Returns the rows for whose sizes `fits` is true. `unknown` says whether rows without sizes are returned, too."""
     distinct = rows.select("op", "sizes").unique()
     flags = [unknown if numbers is None else fits(numbers) for numbers in (_numbers(*one) for one in distinct.rows())]
     distinct = distinct.filter(pl.Series(flags, dtype=pl.Boolean))
@@ -142,7 +142,7 @@ def _odd(run: Run, threshold: float) -> Iterator[Evidence]:
         return
     products = _products(run, pl.Series([True]).new_from_index(0, run.computing.height), threshold)
     known = products.filter(_col("sizes").is_not_null(), _col("number") == "half")
-    # A size of 1 is a vector, which no other size would fix.
+    # A size of 1 makes the matrix a vector, for which other sizes do not help.
     rows = _rows_of_sizes(known, lambda numbers: any(one % 8 and one != 1 for one in numbers), unknown=False)
     # Replays of a graph come without ops. Their kernels and grids match those of ops that ran before the capture.
     same = rows.select(_SAME).unique().join(known.join(rows, on="work", how="anti"), on=_SAME, how="anti")
@@ -151,8 +151,9 @@ def _odd(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _numbers(op: str | None, sizes: str | None) -> list[int] | None:
-    """Returns the sizes of the matrices that an op multiplies: the last two of each tensor in "[[64, 1023], [1023,
-    64]]", for a convolution the channels of its weight. None if they are unknown or the op is not a product."""
+    """Returns the sizes of the matrices that an op multiplies. For a product these are the last two sizes of each
+    tensor in "[[64, 1023], [1023, 64]]". For a convolution they are the channels of its weight. Returns None if the
+    sizes are unknown, or if the op is neither."""
     if op is None or sizes is None or not re.match(ELIGIBLE, op):
         return None
     try:

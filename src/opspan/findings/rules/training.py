@@ -16,7 +16,7 @@ from opspan.findings.saved import merge, reduce, saved_ns
 
 _col = pl.col
 _STEP = r"^Optimizer\.step#"
-_TWICE = 2  # times the forward: a backward computes a gradient for the input and one for the weight
+_TWICE = 2  # factor over the forward: a backward computes a gradient for the input and one for the weight
 
 
 def _loop(run: Run, threshold: float) -> Iterator[Evidence]:
@@ -40,7 +40,8 @@ def _backward(run: Run, threshold: float) -> Iterator[Evidence]:
     is_linked = ranges["link"] == LINKED
     if not is_linked.any():
         return
-    # Computing work, on devices or on the host, with its range. Collectives are not part of any gradient.
+    # Computing work, on devices or on the host, with its range. Collectives do not compute gradients, so they are left
+    # out.
     if run.has_devices:
         took = run.computing.select(*PROCESS, "range", "ns", "work")
     else:
@@ -91,7 +92,7 @@ def _backward(run: Run, threshold: float) -> Iterator[Evidence]:
     )
 
 
-_LEAST = 0.02  # of the time: the least excess of a backward over its forward, and twice the least time of the forward
+_LEAST = 0.02  # share of the time: least excess of a backward over its forward, whose least time is half of that
 
 RULES = (
     Rule(

@@ -16,8 +16,8 @@ _col = pl.col
 
 
 def _drained(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
-    """Finds how much sooner the run would have ended if the host had not waited for devices: it would be ahead of them
-    by the time of its waits."""
+    """Finds how much sooner the run would have ended if the host had not waited for devices. Without its waits, the
+    host would be ahead of the devices by the time of these waits."""
 
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
         waits = run.drains.filter(_col("wait").is_in(reasons), _col("wait_ns") > 0)
@@ -44,7 +44,7 @@ def _drained(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
 
 
 def _add_same_ops(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
-    """Adds the other waits of the same ops: in an op, a call that waits may follow a copy that waits."""
+    """Adds the other waits of the same ops, because in an op, a call that waits may follow a copy that waits."""
     is_op = (run.trace.ranges["kind"] == "op").fill_null(value=False)
     ops = waits["range"].drop_nulls().unique()
     ops = ops.filter(is_op.gather(ops))
@@ -54,7 +54,7 @@ def _add_same_ops(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
 
 
 def _fetching(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
-    """Returns the ops that waited in order to fetch a value; without the wait these ops would not exist."""
+    """Returns the ops that waited to fetch a value. A program that does not wait would not call these ops."""
     ops = run.trace.ranges.select(*PROCESS, "tid", "start_ns", "end_ns", "name", "parent")
     mine = ops[waits["range"].drop_nulls().unique()]
     both = pl.concat([mine, ops[mine["parent"].drop_nulls().unique()]])
@@ -62,7 +62,7 @@ def _fetching(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
 
 
 def _held_up(*reasons: str) -> Callable[[Run, float], Iterator[Evidence]]:
-    """Finds the time of the calls themselves. Calls in the first step do not count: they are one-time work."""
+    """Finds the time of the calls themselves. Calls in the first step do not count, because they are one-time work."""
 
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
         if not run.steps.height:

@@ -53,7 +53,7 @@ def _sections(subject: Subject) -> dict[str, Section]:
 
 
 def document(subject: Subject) -> str:
-    program = asset("page.js").replace("</script", "<\\/script")  # first: the file may be missing
+    program = asset("page.js").replace("</script", "<\\/script")  # first, because the file may be missing
     sections = _sections(subject)
     head = head_of(subject, sections)
     program_hash = base64.b64encode(hashlib.sha256(program.encode()).digest()).decode()
@@ -93,7 +93,7 @@ def in_script(data: Any) -> str:
 
 
 def asset(name: str) -> str:
-    """Returns a file that was built from src/page; raises MissingPackage if it could not be built."""
+    """Returns a file that was built from src/page. Raises MissingPackage if the file could not be built."""
     try:
         return libraries.page(name).read_text(encoding="utf-8")
     except FileNotFoundError as error:

@@ -138,8 +138,8 @@ def reserved_known(rows: pl.DataFrame) -> bool:
 
 
 def _cells(subject: Subject, pieces: Pieces, places: pl.DataFrame) -> tuple[dict[Any, pl.DataFrame], int]:
-    """Returns the figures of each op in each piece, by place. Pieces are joined to limit the number of cells; also
-    returns how many pieces became one."""
+    """Returns the figures of each op in each piece, by place, and how many pieces were joined into one. Pieces are
+    joined to limit the number of cells."""
     analysis = subject.analysis
     # The events are those of all processes that use the device. If any process took memory in an op, `calls` counts the
     # calls of this op in all these processes.

@@ -37,8 +37,8 @@ class Subject:
 @dataclass(frozen=True)
 class Section:
     """`data` is JSON for src/page/sections/NAME.ts. If there is no data, `why` is a sentence with the reason, and
-    `command` is a command that records the data. `packed` is the data in the form that the page has; it is set if the
-    section had to measure the size of this form."""
+    `command` is a command that would provide the data. `packed` is the data in the form that the page has. `packed` is
+    set if the section had to measure the size of this form."""
 
     title: str
     data: dict[str, Any] | None

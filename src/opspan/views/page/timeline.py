@@ -23,7 +23,7 @@ from opspan.views.page.timeline_looks import FORMS, KINDS, forms, kinds
 
 MOST_SHAPES = 250_000
 MOST_ROWS = 96  # rows in a lane: about as many as the levels to which Python functions nest
-MOST_BYTES = 4_000_000  # size of the data in the page
+MOST_BYTES = 4_000_000  # most bytes of this section in the page
 _MOST_STEPS = 5_000
 _LEAST_HIDDEN, _SHAPES_OF_HIDDEN = 100, 50  # names inside blocks that are counted: 100, or one per 50 shapes if more
 _OF_NUMBER = 7  # most bytes that a packed number takes

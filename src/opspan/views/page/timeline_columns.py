@@ -35,13 +35,14 @@ def shown(texts: pl.Series) -> list[str]:
 
 
 def of_texts(name: str, title: str, column: pl.Series) -> dict[str, Any]:
-    """Returns a column of details; -1 stands for null."""
+    """Returns a column of details, in which -1 means null."""
     texts, numbers = numbered(column)
     return {"name": name, "title": title, "unit": "text", "texts": shown(texts), "at": deltas(numbers.fill_null(-1))}
 
 
 def of_numbers(name: str, title: str, unit: str, column: pl.Series) -> dict[str, Any]:
-    """Returns a column of details; `missing` stands for null. Numbers too large for the page's program become texts."""
+    """Returns a column of details, in which `missing` means null. Numbers that are too large for the page's
+    program become texts."""
     least, most = column.min(), column.max()
     if not (isinstance(least, int) and isinstance(most, int) and least > -_EXACT and most < _EXACT):
         return of_texts(name, title, column.cast(pl.String))
