@@ -23,7 +23,7 @@ def _return_true() -> bool:
     return True
 
 
-# Where torch.compile meets `compiling`, it traces `_return_true` instead. torch.compiler.is_compiling is not used,
+# When torch.compile meets `compiling`, it traces `_return_true` instead. torch.compiler.is_compiling is not used,
 # because it needs torch. But `from opspan import annotate` mostly comes before the import of torch, and looking for
 # torch in each range would cost time.
 compiling._torchdynamo_inline = _return_true  # type: ignore[attr-defined]
