@@ -20,7 +20,7 @@ from builders.training_files import kineto_files
 from builders.training_plan import Plan
 from emit.running import forked, python
 from opspan.errors import UsageError
-from opspan.tables.schema import FOUND, IN_CYCLES
+from opspan.tables.schema import ADDED, IN_CYCLES
 from read_once import ReadOnce
 
 # Answers that are sums: by what their rows are, and figures that add up.
@@ -149,7 +149,7 @@ def test_what_was_found_refers_to_rows_of_the_same_file(one: list[Path]) -> None
     targets["function"] = "functions"
 
     seen = set()
-    for table, columns in FOUND.items():
+    for table, columns in ADDED.items():
         frame = found.frames[table]
         for column in columns & set(targets):
             rows = frame.select("cycle", column).drop_nulls(column)

@@ -72,21 +72,21 @@ def assert_shares(answer: Answer) -> None:
     columns = {one.title: one.name for one in answer.fields}
     shares = [one for one in answer.fields if any(cell.endswith("%") for cell in one.cells(answer.rows))]
     for one in shares:
-        assert one.whole, f"{answer.name}: {one.title} does not say of what it is a share"
-        assert one.title in titles_said(answer, one.whole)
+        assert one.total_title, f"{answer.name}: {one.title} does not say of what it is a share"
+        assert one.title in titles_said(answer, one.total_title)
         cells = numbers(answer, one)
-        if one.whole in columns:
+        if one.total_title in columns:
             part = "change_ns" if one.name == "change" else one.name
-            wholes = answer.rows.select(part=part, of=columns[one.whole]).iter_rows()
+            wholes = answer.rows.select(part=part, of=columns[one.total_title]).iter_rows()
             expected = [None if part is None or not of else 100 * part / of for part, of in wholes]
             assert cells == pytest.approx(expected, abs=0.051), one.title
             continue
         known = [cell for cell in cells if cell is not None]
         assert all(0 <= cell <= 100 for cell in known), one.title
-        if WORDS[one.whole] == "adds up":
+        if WORDS[one.total_title] == "adds up":
             assert sum(known) == pytest.approx(100, abs=0.051 * len(known)), one.title
     if (whole := WHOLES.get(answer.name)) and answer.rows.width:
-        parts = [one for one in shares if one.whole == whole and one.title not in (*BESIDE, "Of it")]
+        parts = [one for one in shares if one.total_title == whole and one.title not in (*BESIDE, "Of it")]
         for row, cells in enumerate(zip(*(numbers(answer, one) for one in parts), strict=True)):
             known = [cell for cell in cells if cell is not None]
             if known:
@@ -107,7 +107,7 @@ def test_a_table_without_shares_says_nothing_of_any() -> None:
 
 def test_columns_of_one_whole_are_said_together() -> None:
     def column(title: str, of: str) -> Field:
-        return Field(title, title, "share", whole=of)
+        return Field(title, title, "share", total_title=of)
 
     said = shares_note([column("Host", "Idle"), column("Others busy", "Time"), column("Launch", "Idle")])
     assert said == ["Shares: Host, Launch of Idle; Others busy of Time"]

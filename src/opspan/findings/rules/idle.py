@@ -45,7 +45,7 @@ _OUTSIDE = ("start", "end", "unknown")  # outside of the loop, or unknown, so no
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     devices = run.analysis.whole_devices
     time_ns, idle_ns = (run.per_process(devices, name) for name in ("time_ns", "idle_ns"))
-    if idle_ns <= 0:
+    if idle_ns <= 0 or time_ns <= 0:  # sums of absurd times may overflow
         return
     outside = _outside(run)
     inside = run.idle.join(outside, on="gap", how="anti")
