@@ -45,14 +45,14 @@ class Verb:
         self.text = text
         self.options = options
 
-    def request(self, options: Options, _more: Mapping[str, Any]) -> Options:
+    def request(self, options: Options, more: Mapping[str, Any]) -> Options:
         return options
 
-    def sides(self, files: tuple[File, ...], _more: Mapping[str, Any]) -> Sequence[tuple[File, ...]]:
+    def sides(self, files: tuple[File, ...], more: Mapping[str, Any]) -> Sequence[tuple[File, ...]]:
         """Returns the files of each run."""
         return [files]
 
-    def needs_all(self, _more: Mapping[str, Any]) -> str | None:
+    def needs_all(self, more: Mapping[str, Any]) -> str | None:
         """Returns the option that makes the verb need all of a trace at once, or None."""
         return None
 
@@ -64,12 +64,12 @@ class Verb:
         return None
 
     def prints_report(
-        self, _files: Sequence[File], _limit: int | None, _form: str, _more: Mapping[str, Any], *, wide: bool
+        self, files: Sequence[File], limit: int | None, form: str, more: Mapping[str, Any], *, wide: bool
     ) -> bool:
         """Prints the files if they are not a trace. Returns whether it printed them."""
         return False
 
-    def extended(self, analysis: Analysis, _more: Mapping[str, Any]) -> Analysis:
+    def extended(self, analysis: Analysis, more: Mapping[str, Any]) -> Analysis:
         """Returns the analysis, extended by what the verb's own options ask for."""
         return analysis
 
@@ -77,7 +77,7 @@ class Verb:
         self,
         runs: Sequence[Analysis | Ranks],
         options: Options,
-        _more: Mapping[str, Any],
+        more: Mapping[str, Any],
         done: Callable[[int, int], None],
     ) -> Answer:
         from opspan.analysis import Analysis

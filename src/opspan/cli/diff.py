@@ -68,7 +68,7 @@ def _share(_ctx: click.Context, _parameter: click.Parameter, text: str | None) -
 class DiffVerb(Verb):
     files_argument = staticmethod(two_files)
 
-    def step_to_read(self, _step: str | None) -> None:
+    def step_to_read(self, step: str | None) -> None:
         """Returns None, because a comparison reads the complete run before it takes the steps."""
 
     def sides(self, files: tuple[File, ...], more: Mapping[str, Any]) -> Sequence[tuple[File, ...]]:
