@@ -18,9 +18,9 @@ struct Ids {
   uint32_t third = 0;
 };
 
-// A cache of entries, each of which belongs to one `file`; new entries replace old ones. A new entry is all zeros. The
+// A cache of entries. Each entry belongs to one `file`, and new entries replace old ones. A new entry is all zeros. The
 // hash of an entry selects a slot of the table; the entry is in that slot or in one of the next three. With only two
-// slots to choose from, a tenth of 300 entries found no free one, and was looked up elsewhere each time.
+// slots to choose from, a tenth of 300 entries found no free slot, and had to be looked up outside the cache each time.
 template <class Entry, size_t kPlaces>
 class Table {
  public:
@@ -60,8 +60,9 @@ class Table {
 
 class IdCache {
  public:
-  // Returns the ids of a run of words. `what` says what the words mean, so equal words with two meanings have different
-  // ids. `make` is called if the words are not known, or if there are too many words.
+  // Returns the ids of the texts that a run of words stands for. `what` says what the words mean (sizes, values ...),
+  // so equal words with two meanings have different ids. If the words are not in the cache, or are too many for it,
+  // calls `make` for the ids.
   template <class Make>
   Ids get(uint32_t file, uint32_t what, const int64_t* words, size_t count, Make&& make) {
     if (count > kWords) return make();

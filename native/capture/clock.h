@@ -29,7 +29,7 @@ inline int64_t now_ns() {
   return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec;
 }
 
-// The time sources of a clock. Tests use others.
+// The time sources of a clock. Tests pass other sources.
 struct Machine {
   static uint64_t ticks() {
 #if defined(__x86_64__)
@@ -44,7 +44,7 @@ struct Machine {
 // Checks, once and before clocks are used, whether this machine's counter runs at one pace on all processors.
 void check_counter();
 
-// The length of a tick. `scale` is in units of 2^-32 ns; 0 means that it is not known (yet).
+// The length of a tick of the counter. `scale` is in units of 2^-32 ns; 0 means that the length is not known (yet).
 struct Pace {
   std::atomic<bool> is_fit{false};
   std::atomic<uint64_t> scale{0};
@@ -134,7 +134,7 @@ void BasicClock<Source>::measure(const Reading& now) {
   if (from_.ns && ticks > 0) {
     __extension__ using Wide = unsigned __int128;
     Wide scale = (static_cast<Wide>(ns) << 32) / static_cast<uint64_t>(ticks);
-    if (scale >> 26 && !(scale >> 38)) measured = static_cast<uint64_t>(scale);  // from 16 MHz to 64 GHz
+    if (scale >> 26 && !(scale >> 38)) measured = static_cast<uint64_t>(scale);  // only 16 MHz to 64 GHz
   }
   if (from_.ns)
     pace_->scale.store(nearly_equal(measured, known ? known : last_measured_) ? measured : 0,

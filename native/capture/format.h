@@ -13,7 +13,7 @@
 namespace opspan::capture {
 
 inline constexpr char kMagic[8] = {'O', 'P', 'S', 'P', 'A', 'N', 'C', 'P'};
-inline constexpr uint32_t kVersion = 5;  // 1 had no kHasInputs, 2 no segments, 3 no halves, 4 no models
+inline constexpr uint32_t kVersion = 5;  // version 1 had no kHasInputs, 2 no segments, 3 no halves, 4 no models
 inline constexpr size_t kPage = 4096;
 inline constexpr size_t kUnitBytes = 64;
 inline constexpr size_t kHalfBytes = 32;
@@ -30,7 +30,7 @@ enum class Producer : uint32_t { kRecord = 1, kCollectors = 2 };
 struct FileHeader {
   char magic[8];
   uint32_t version;
-  uint32_t header_bytes;  // kPage; chunks start here
+  uint32_t header_bytes;  // size of the header, kPage; the chunks follow it
   uint32_t pid;
   uint32_t parent_pid;
   // Two readings of (CLOCK_MONOTONIC, CLOCK_REALTIME): at open, and at close (0 until then).
@@ -56,7 +56,8 @@ struct FileHeader {
 };
 static_assert(sizeof(FileHeader) <= kPage);
 
-enum class ChunkKind : uint32_t { kUnits = 1, kStrings = 2, kHalves = 3 };  // kUnits: in files without short units
+// kUnits: a chunk of a file that has only full units.
+enum class ChunkKind : uint32_t { kUnits = 1, kStrings = 2, kHalves = 3 };
 
 // A chunk starts with these 64 bytes, at a multiple of kPage. The next chunk starts at this offset + bytes.
 struct ChunkHeader {
@@ -71,9 +72,10 @@ struct ChunkHeader {
 };
 static_assert(sizeof(ChunkHeader) == kUnitBytes);
 
-// In a string chunk, entries follow the header without gaps. An entry is a uint32 (the length + 1; 0 means that no more
-// entries follow), a uint32 id, and the bytes, padded to 8 bytes in all. Ids count up from 1 over all chunks of the
-// file; id 0 means "none". The bytes should be UTF-8, but a program can pass others.
+// In a string chunk, entries follow the header without gaps. An entry is a uint32 with the length + 1 (0 means that no
+// more entries follow), a uint32 with the id, and the bytes of the text. It is padded to a multiple of 8 bytes. Ids
+// count up from 1 over all chunks of the file; id 0 means "none". The bytes should be UTF-8, but a program can pass
+// others.
 
 enum class Unit : uint8_t {
   kNone = 0,
@@ -171,7 +173,7 @@ struct Event {
         };
         struct {             // kHasInputs
           uint32_t types;    // string id of a list of the types of the inputs, as JSON
-          uint32_t strides;  // string id of their strides, written like sizes
+          uint32_t strides;  // string id of the strides of the inputs, written like sizes
         };
         uint64_t parent;  // kHasLabel on ITT
       };
@@ -225,7 +227,7 @@ struct Event {
       uint32_t reserved;
       uint64_t reserved2[4];
     } counter;
-    struct {               // kSchema; its entries are the kBlob units that follow, owner = this unit
+    struct {               // kSchema; the kBlob units that follow hold its entries, and this unit is their owner
       uint64_t schema_id;  // low 32 bits of NVTX's id; events and entries refer to it; unique in its domain
       uint32_t domain;
       uint32_t entries;
@@ -254,8 +256,8 @@ static_assert(offsetof(Event, words) == 8);
 
 enum class AttributeType : uint32_t { kInt = 1, kUint = 2, kDouble = 3, kText = 4, kBytes = 5 };
 
-// The schema_type of an NVTX enumeration. Its entries are the values (in `offset`) with their names; flags 1: the value
-// is a bit flag.
+// The schema_type of an NVTX enumeration. Its entries hold the values (in `offset`) and their names. If an entry's
+// `flags` is 1, its value is a bit flag.
 inline constexpr uint32_t kSchemaEnum = 0x100;
 
 // One entry of a kSchema unit's blob.

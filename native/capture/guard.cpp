@@ -13,8 +13,8 @@
 namespace opspan::capture {
 namespace {
 
-// The parts of files that are mapped. The signal handler reads this table, because it must not lock or allocate. When
-// the table is full, further parts are not guarded.
+// The parts of files that are mapped, in a table of fixed size. The signal handler can read it without locks or
+// allocation, which are forbidden there. When the table is full, further parts are not guarded.
 struct Range {
   std::atomic<uintptr_t> begin{0};  // 0: free; written last, and cleared first
   std::atomic<size_t> bytes{0};
@@ -75,8 +75,8 @@ void on_bus_error(int signal, siginfo_t* info, void* context) {
   if (g_previous.sa_flags & SA_SIGINFO) return g_previous.sa_sigaction(signal, info, context);
   if (g_previous.sa_handler == SIG_IGN && !is_fault) return;
   if (g_previous.sa_handler != SIG_DFL && g_previous.sa_handler != SIG_IGN) return g_previous.sa_handler(signal);
-  // Acts as if this handler were not installed. A fault happens again once the handler returns; a signal that a process
-  // sent is sent again.
+  // Restores the default action, which ends the program. A fault happens again once this handler returns. A signal that
+  // a process sent is sent again here.
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
   sigaction(SIGBUS, &standard, nullptr);

@@ -25,7 +25,7 @@ struct Short {
   uint16_t took_high;
   uint32_t name;
   int64_t start_ns;
-  uint32_t took;   // 0: still open; else end - start + 1, the upper bits of which are in took_high
+  uint32_t took;   // lower bits of end - start + 1, with the upper bits in took_high; 0: still open
   uint32_t extra;  // kShortForward: forward_tid; kShortStack: stack
   uint32_t id;
   uint32_t value;  // kShortValue
@@ -36,9 +36,10 @@ inline constexpr uint8_t kShortForward = 32;    // kHasForward
 inline constexpr uint8_t kShortStack = 64;      // kHasStack
 inline constexpr uint8_t kShortOverload = 128;  // kHasOverload
 
-// A range in half a line that shares the rest of its fields with a kModel: a kRange without times, value, id and
-// `extra`. The kModel is written when the second range with the same fields comes. This range and later ones are Likes,
-// which refer to it. A range whose id or value is 2^32 or more needs a full unit.
+// A range in half a line. It has only times, value, id and `extra`. It shares all other fields with a kModel unit,
+// which is a kRange without these four. The kModel is written when the second range with the same fields comes. This
+// second range and later ones are Likes, which refer to the model. A range whose id or value is 2^32 or more needs a
+// full unit.
 struct Like {
   uint8_t kind;  // Unit::kLike
   uint8_t what;  // kValueMask of the flags

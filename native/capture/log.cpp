@@ -51,10 +51,10 @@ void Log::leave_chunk() {
   }
 }
 
-// Leaves this segment for the next one. Ranges that are open in this segment are ended in it later, unless it is
-// dropped first.
+// Leaves this segment for the next one. Ranges that are still open get their ends in this segment later, unless the
+// segment is dropped first.
 void Log::leave_segment(uint32_t oldest) {
-  chunk_.halves = number_ - chunk_.first;  // later units go to other chunks
+  chunk_.halves = number_ - chunk_.first;  // no more units are written to this chunk
   leave_chunk();
   chunk_ = {};
   next_ = limit_ = nullptr;
@@ -87,7 +87,7 @@ void Log::attach(std::shared_ptr<Session> session, uint32_t epoch, uint32_t olde
   session_ = std::move(session);
   file_ = session_->id;
   due_ns_ = session_->due_ns;
-  if (session_->full) limit_ = next_;  // stops new units; open ranges can still be ended, and lost units are counted
+  if (session_->full) limit_ = next_;  // new units are counted as lost; open ranges can still be ended
 }
 
 Log* open_log(uint32_t writer) {
@@ -115,7 +115,7 @@ void Log::fetch_next_part() {
   limit_ = from + bytes / kHalfBytes;
 }
 
-// Counts a unit as lost because the file is full. A rolling recording goes on in the next file as soon as there is one.
+// Counts a unit as lost because the file is full. In a rolling recording, also begins the next file if it is due.
 bool Log::lose_unit(Process& p, DroppedSegments& dropped, bool was_open) {
   session_->count_lost();
   if (was_open) p.new_epoch(writer_);
@@ -123,8 +123,8 @@ bool Log::lose_unit(Process& p, DroppedSegments& dropped, bool was_open) {
   return false;
 }
 
-// Makes room when next_ has reached limit_: fetches more of the chunk, or adds a chunk. Returns false if there is none:
-// the disk is full, or the recording has stopped.
+// Makes room when next_ has reached limit_, by fetching more of the chunk or adding a chunk. Returns false if no room
+// can be made, because the disk is full or the recording has stopped.
 bool Log::grow() {
   if (session_->full && !session_->segment) {
     session_->count_lost();
@@ -209,7 +209,7 @@ uint32_t Log::intern_slowly(std::string_view text) {
   p.roll_if_due(writer_, now_ns(), dropped);
   if (session_->full) {
     p.new_epoch(writer_);
-    limit_ = next_;  // an event is lost rather than written without its name
+    limit_ = next_;  // the event is lost, because it would be useless without its name
   }
   return id;
 }

@@ -18,7 +18,7 @@
 
 namespace opspan::capture {
 
-// The number of letters that are read in one step. A read may go past the end of a text, but never past the end of its
+// The number of letters that are read in one step. A read may go past the end of a text, but not past the end of the
 // memory page. The letters after the text are ignored.
 inline constexpr size_t kLetters = 16;
 
@@ -93,7 +93,7 @@ struct OpName {
   const char* text;
   const char* key;  // the name behind kEngine
   bool is_engine;
-  bool is_permanent;  // torch keeps it at this address, so the address serves as its hash
+  bool is_permanent;  // torch never moves or frees the name, so its address serves as its hash
 
   OpName(const char* name, uint32_t kind)
       : text(name),
@@ -129,7 +129,7 @@ class Names {
     if (matches(name.key, entry[1].letters)) {
       ++entry;
     } else if (!matches(name.key, entry[0].letters)) {
-      entry[1] = entry[0];  // drops the older of the two
+      entry[1] = entry[0];  // moves the newer name back, over the older one
       entry[0] = {};
       std::memcpy(entry[0].letters, name.key, length);
     }

@@ -1,7 +1,7 @@
 // The words for the life of a range, the same in all of native/:
 //
-//   begin    The range opens: its unit is written, or its tool is called. A later end needs the result (a Place or a
-//            Frame).
+//   begin    The range opens: its unit is written, or its tool is called. The result (a Place or a Frame) is needed to
+//            end the range.
 //   end      The range ends: its end is written, with the time of the call.
 //   pop      The range's frame leaves the stack of its thread's open ranges. Tools such as NVTX end whatever is on top
 //            of their own stack, so they get an end only when the range's frame is popped.

@@ -44,7 +44,7 @@ struct Process {
 
   void new_epoch(uint32_t writer) { g_epochs[writer].store(++epochs ? epochs : ++epochs, std::memory_order_release); }
   void unmap(void* base, size_t bytes);
-  // Detaches this process from the files of a recording. For threads that sleep, their chunks become empty memory.
+  // Detaches this process from the files of a recording. Chunks of sleeping threads are replaced with empty memory.
   void detach(Session& session);
   void roll_if_due(uint32_t writer, int64_t now_ns, DroppedSegments& dropped);
 };

@@ -52,7 +52,7 @@ void Ring::drop_oldest(DroppedSegments& dropped) {
   segments_.pop_front();
 }
 
-// Frees space on a full disk. It is better to keep less than was asked for than to stop recording.
+// Frees space on a full disk. Keeping fewer segments than the user asked for is better than stopping the recording.
 bool Ring::make_room(DroppedSegments& dropped) {
   if (holds_ || segments_.size() < 2) return false;
   drop_oldest(dropped);

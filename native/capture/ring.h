@@ -16,10 +16,10 @@
 
 namespace opspan::capture {
 
-// A segment holds this fraction (1/16) of the part that is kept. The oldest segment is dropped once the later ones hold
-// all of that part, so up to two more segments than this number exist.
+// The part of a recording that is kept is divided into this many segments. The oldest segment is dropped once the later
+// segments hold all of that part, so there may be up to two more segments.
 inline constexpr int kSegments = 16;
-inline constexpr int64_t kRetryNs = 100'000'000;  // ns until the next attempt, after a segment could not be opened
+inline constexpr int64_t kRetryNs = 100'000'000;  // if a segment cannot be opened, ns until the next attempt
 
 // Segments that are no longer needed. The destructor deletes their files and must run without the mutex, because
 // deleting can take a file system milliseconds.
@@ -68,7 +68,7 @@ class Ring {
   bool make_room(DroppedSegments& dropped);
 
   const KeepLimits limits_;
-  std::deque<Segment> segments_;  // the last one is being written
+  std::deque<Segment> segments_;  // the last segment is the one that is being written
   uint64_t steps_ = 0;
   uint64_t lost_ = 0;  // units in segments that were dropped
   uint32_t holds_ = 0;

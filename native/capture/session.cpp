@@ -154,7 +154,7 @@ bool Session::open(std::string* error) {
 }
 
 void Session::close() {
-  if (is_cut()) return;  // cut or full: the header has the time already
+  if (is_cut()) return;  // the header already has the time at which the file was cut or full
   header->close_utc_ns = clock_pair(&header->close_monotonic_ns);
   store(&header->state, static_cast<uint32_t>(State::kClosed));
 }

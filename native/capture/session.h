@@ -69,7 +69,7 @@ struct Session {
   const std::string folder;
   const Producer producer;
   const bool forked;
-  int64_t session_ns;  // from the process that started the recording; in that process itself, 0 until open()
+  int64_t session_ns;  // FileHeader::session_ns; 0 until open() in the process that started the recording
   uint32_t session_pid;
   const uint32_t id;         // counts the sessions of this process
   const uint32_t recording;  // the id of its first segment, or its own

@@ -1,5 +1,4 @@
-// The part of Log that does not write short ranges. It looks up texts in the cache, and writes other ranges and units
-// about other units.
+// The part of Log that looks up texts in the cache, and writes all units other than short ranges.
 #include <algorithm>
 #include <utility>
 
@@ -88,7 +87,7 @@ uint64_t Log::model_for(const SharedFields& shared) {
     if (model) *model = {shared, kOnce, file_, {}};
     return kOnce;
   }
-  // A model is written again if it is so far back that 32 bits cannot hold the distance.
+  // A model that is too far back is written again, because a Like holds only the lower 32 bits of its number.
   if (model->number == kOnce || !is_in_reach(model->number)) [[unlikely]] {
     Place place = append_full(model_of(shared));
     if (!place) return kLost;

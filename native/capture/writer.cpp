@@ -66,8 +66,8 @@ namespace {
 void prepare_process(Process& p) {
   if (p.is_prepared) return;
   p.is_prepared = true;
-  // This is a pthread key and not a thread_local with a destructor, because keys are destroyed last, and once more if
-  // an event comes after that.
+  // A pthread key is used, and not a thread_local with a destructor, because a key's destructor runs after those of
+  // thread_locals. It runs once more if another event comes after that.
   p.key = make_key(forget_logs);
   pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
@@ -156,8 +156,8 @@ uint64_t stop_locked(Process& p, uint32_t writer) {
 }
 
 // Stops all recordings when the process exits. A thread that hangs with the mutex (exit from a signal handler) must not
-// block the exit. So this waits for a second at most. After that, the files are left as they are after a kill: they
-// have all that was recorded.
+// block the exit. So this waits for the mutex for a second at most. If it does not get the mutex, the files stay as
+// after a kill. They still have all that was recorded.
 __attribute__((destructor)) void close_at_exit() {
   Process& p = process();
   for (int tries = 0; !p.mutex.try_lock(); ++tries) {

@@ -28,7 +28,8 @@ class Log;
 struct Process;
 class DroppedSegments;
 
-// The limits of a rolling recording: it keeps at least as much as the smallest limit. 0 means no limit.
+// The limits of a rolling recording. Older data may be dropped as soon as the newer data reach one of the limits. 0
+// means no limit.
 struct KeepLimits {
   int64_t ns = 0;
   uint64_t bytes = 0;
@@ -96,8 +97,8 @@ class Log {
   Place append(const Block& block) {
     return append_half(0, [&](Half* at) { write_block(at, block); });
   }
-  // Appends a range of torch's with inputs, which starts now. If a range with the same inputs came before, its model is
-  // used, without any other look-up; otherwise `make` fills in the event.
+  // Appends a range of torch's with inputs, which starts now. If this thread has the model of a range with the same
+  // inputs, the range refers to that model, and nothing else is looked up. Otherwise `make` fills in the event.
   template <class Make>
   Place append(BriefRange& range, Digest inputs, Make&& make);
   [[gnu::always_inline]] Place append(const BriefRange& range) {
@@ -137,10 +138,10 @@ class Log {
   friend void forget_logs(void*);
 
   struct Chunk {
-    Half* begin = nullptr;  // the chunk's header is the cache line before it
+    Half* begin = nullptr;  // its first half; the chunk's header is the cache line before that half
     uint64_t first = 0;     // number of its first half
-    uint64_t halves = 0;    // written or to be written
-    uint32_t open = 0;      // ranges without an end: the chunk stays mapped for them
+    uint64_t halves = 0;    // number of halves, written or still free
+    uint32_t open = 0;      // number of ranges without an end, for which the chunk stays mapped
     uint64_t offset = 0;    // of its header, in the file
     uint32_t file = 0;      // Session::id
     size_t bytes = 0;       // mapped
@@ -230,7 +231,7 @@ inline Log* log(uint32_t writer = 0, Log* const* logs = t_logs) {
 
 template <class Write>
 inline Place Log::append_half(int64_t start_ns, Write&& write) {
-  if (next_ >= limit_ && !grow()) [[unlikely]]  // next_ is past limit_ if a half was skipped there
+  if (next_ >= limit_ && !grow()) [[unlikely]]  // if a half was skipped, next_ may be past limit_
     return {};
   write(next_++);
   return {owner_, number_++, start_ns, tid_, writer_};

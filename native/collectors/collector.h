@@ -106,7 +106,8 @@ class Stack {
     given_up_ += kKept;
   }
 
-  static constexpr size_t kKept = 1 << 16;  // this many ranges are kept at least, and up to twice as many
+  // When two times this number of ranges are open, the outer half of them is given up.
+  static constexpr size_t kKept = 1 << 16;
   std::vector<Frame> frames_;
   size_t given_up_ = 0;
 };

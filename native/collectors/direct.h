@@ -1,6 +1,6 @@
 // The calls by which opspan's sinks pass ops to opspan's own collector, if that collector is the tool. One call passes
-// all that is known about an op, where NVTX or ITT need several. An op fits into one unit, and no text is looked up a
-// second time.
+// all that is known about an op, where NVTX or ITT need several. So the collector needs one unit for an op, and does
+// not look up texts that the sink has looked up already.
 #pragma once
 
 #include <cstdint>

@@ -15,7 +15,7 @@ struct Id {
 };
 
 struct Domain {
-  volatile int flags;  // 0: disabled, and then clients do not call
+  volatile int flags;  // 0: disabled, so clients make no calls
   const char* nameA;
   void* nameW;
   int extra1;

@@ -19,7 +19,7 @@ using capture::Place;
 using capture::Source;
 using capture::Unit;
 
-// The owner of metadata: a task of this thread, or whatever has an id.
+// The owner of metadata: a task of this thread, or anything else that has an ITT id.
 struct Owner {
   Place place;
   bool by_id = false;

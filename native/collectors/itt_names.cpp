@@ -15,8 +15,8 @@ struct Names {
   std::unordered_map<std::string_view, itt::StringHandle*> strings;
   std::unordered_map<void*, capture::Constant*> functions;
   std::deque<itt::ClockDomain> clocks;
-  // The clients' clocks. The value is our time at the moment when the client's clock was last read. A client may have
-  // made clocks before this library was loaded.
+  // The clients' clocks, and for each the time on our own clock when the client's clock was last read. A client may
+  // have made clocks before this library was loaded.
   std::unordered_map<const itt::ClockDomain*, int64_t> pinned;
 };
 
@@ -44,7 +44,8 @@ int64_t pin(itt::ClockDomain* clock) {
   return names().pinned[clock] = now_ns;
 }
 
-constexpr int kLongestList = 1 << 20;  // of names made before we were loaded; a longer list is a ring
+// The most names in a client's list from before we were loaded. A list that is longer must be a ring.
+constexpr int kLongestList = 1 << 20;
 
 }  // namespace
 

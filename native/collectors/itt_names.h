@@ -15,14 +15,14 @@ void adopt(const itt::Global& global);
 // Returns the text of a client's handle; null for a null handle.
 capture::Constant* text_of(const itt::Domain* domain);
 capture::Constant* text_of(const itt::StringHandle* handle);
-// Returns the name of a function, as far as the dynamic linker knows it.
+// Returns the name that the dynamic linker knows for a function.
 capture::Constant* text_of_function(void* address);
 
 inline uint32_t intern(capture::Log& log, capture::Constant* text) { return text ? log.intern(*text) : 0; }
 
 itt::ClockDomain* create_clock(itt::GetClockInfo fn, void* data);
 void reset_clocks();
-// Returns a client's timestamp on our clock.
+// Converts a timestamp of a client's clock to a time of our clock.
 int64_t time_ns(const itt::ClockDomain* clock, unsigned long long timestamp);
 
 }  // namespace opspan::collectors

@@ -26,7 +26,7 @@ struct Frame {
 struct Thread {
   Log* const* logs = capture::t_logs;
   Stack<Frame> tasks;
-  std::vector<std::pair<int, uint64_t>> events;  // user events begun here: event, id of the range
+  std::vector<std::pair<int, uint64_t>> events;  // user events that began on this thread, each with the id of its range
   uint64_t last_id = 0;
 
   uint64_t next_id() {
@@ -224,13 +224,14 @@ std::vector<Constant*>& user_events() {
   return *names;
 }
 
-// The most open user events that a thread remembers. An event that marks a point in time begins and never ends.
+// The most open user events that a thread remembers. There is a limit because an event that marks a point in time
+// begins and never ends.
 constexpr size_t kOpenEvents = 256;
 
 }  // namespace
 
 int event_create(const char* name, int length) {
-  // A name with a length need not end with NUL.
+  // If the client passes a length, the name need not end with NUL.
   size_t most = length >= 0 ? static_cast<size_t>(length) : kMostBytes;
   std::string_view text(name ? name : "", name ? strnlen(name, most) : 0);
   std::lock_guard lock(registry());

@@ -72,8 +72,8 @@ void fill_core2(Table t, unsigned n) {
 }  // namespace
 }  // namespace opspan::collectors
 
-// Returns whether this library made the domain. With this function, opspan's own sinks find out whether the ITT
-// collector that they found is NVTX's tool as well (sinks/one_tool.cpp).
+// Returns whether this library made the domain. opspan's own sinks look for this function in the ITT collector and call
+// it, to find out whether the collector is NVTX's tool as well (sinks/one_tool.cpp).
 extern "C" __attribute__((visibility("default"))) int opspan_collector_made_domain(const void* domain) {
   return opspan::collectors::Domain::is_ours(domain);
 }

@@ -14,7 +14,8 @@
 
 namespace opspan::collectors {
 
-// A value in a payload that means something only inside this process, or that NVTX takes for an attribute of the event.
+// A field of a payload that needs special treatment. Either its value means something only inside this process, or NVTX
+// takes it for an attribute of the event (message, category, colour).
 struct PayloadField {
   enum What { kHandle, kPointer, kInline, kCategory, kColor };
   What what;
@@ -30,7 +31,7 @@ struct Schema {
   uint32_t type;
   size_t bytes = 0;
   size_t align = 1;
-  std::vector<capture::SchemaEntry> entries;  // their `name` is an index into names
+  std::vector<capture::SchemaEntry> entries;  // the `name` of an entry is an index into names
   std::vector<std::string> names;
   std::vector<PayloadField> fields;
 };

@@ -18,7 +18,8 @@ struct EventInput {
   size_t payload_count = 0;
 };
 
-// NVTX's results are zero-based levels (-1: nothing to pop), and ids of start/end ranges.
+// These functions return what NVTX's calls return. For push and pop this is the zero-based level of the range (-1: no
+// range to pop); for start/end ranges it is the id.
 int push(Domain& domain, const EventInput& input);
 int pop(Domain& domain, const EventInput& input = {});
 uint64_t start_range(Domain& domain, const EventInput& input);

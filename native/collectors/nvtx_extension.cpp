@@ -20,7 +20,7 @@ struct Counter {
   Counter(capture::Constant* text, Domain* of, uint64_t sample) : name(text), domain(of), type(sample) {}
   capture::Constant* name;
   Domain* domain;
-  uint64_t type;  // of a sample that is passed by its address
+  uint64_t type;  // type of a sample that is passed by its address
 };
 
 constinit Handles<Counter> g_counters;

@@ -9,7 +9,7 @@ bool is_pointed_string(uint64_t type) {
   return type == NVTX_PAYLOAD_ENTRY_TYPE_CSTRING || type == NVTX_PAYLOAD_ENTRY_TYPE_CSTRING_UTF8;
 }
 
-// Returns a C string inside a payload, up to its end or the payload's.
+// Returns a C string inside a payload. It ends at its NUL, or at the end of the payload.
 std::string_view inline_text(const char* at, size_t most) { return {at, strnlen(at, most)}; }
 
 uint64_t word_at(const char* at) {

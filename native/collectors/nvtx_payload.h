@@ -20,7 +20,8 @@ class Payloads {
   void write(capture::Log& log, const capture::Place& place) const;
 
  private:
-  static constexpr size_t kMost = 1 << 10;  // a larger count is a field that was not initialised
+  // The most payloads of an event. A larger count means that the client never set the field.
+  static constexpr size_t kMost = 1 << 10;
   const Domain* domain_;
   const nvtxPayloadData_t* first_;
   size_t count_;

@@ -1,4 +1,5 @@
-// Turns a client's schema into ours: works out offsets, copies names, finds the fields that are bound to this process.
+// Turns a client's schema into ours: works out offsets, copies names, finds the fields whose values mean something only
+// in this process.
 #include <string.h>
 
 #include <algorithm>
@@ -102,7 +103,7 @@ Layout layout_of_entry(const nvtxPayloadSchemaEntry_t& entry, const Schema* nest
   }
   Layout one = nested ? Layout{nested->bytes, nested->align} : layout_of_type(entry.type);
   if (array == NVTX_PAYLOAD_ENTRY_FLAG_ARRAY_FIXED_SIZE) return {one.bytes * entry.arrayOrUnionDetail, one.align};
-  return array == 0 ? one : Layout{0, one.align};  // a length that only the payload knows
+  return array == 0 ? one : Layout{0, one.align};  // 0 bytes: the array's length is known only from the payload
 }
 
 void find_fields(const nvtxPayloadSchemaEntry_t& entry, size_t offset, size_t bytes, const Schema* nested,
@@ -131,8 +132,8 @@ void find_fields(const nvtxPayloadSchemaEntry_t& entry, size_t offset, size_t by
   }
 }
 
-// Limits. A larger number of entries is a field that the client never set. A larger number of fields comes from nested
-// schemas whose array lengths multiply.
+// Limits. If there are more entries, the client never set the field with their number. If there are more fields, nested
+// schemas have arrays whose lengths multiply.
 constexpr size_t kMostEntries = 1 << 16;
 constexpr size_t kMostFields = 1 << 12;
 
@@ -186,8 +187,8 @@ uint64_t register_enum(nvtxDomainHandle_t handle, const nvtxPayloadEnumAttr_t* a
   bool has_id = attributes->fieldMask & NVTX_PAYLOAD_ENUM_ATTR_FIELD_SCHEMA_ID;
   schema->nvtx_id = has_id ? attributes->schemaId : 0;
   schema->type = capture::kSchemaEnum;
-  // A size that no integer has becomes 0 bytes, which means "not known". An alignment is at least 1, because offsets
-  // are divided by it.
+  // If no integer has this size, the size becomes 0, which means "not known". An alignment is at least 1, because
+  // offsets are divided by it.
   size_t size = attributes->sizeOfEnum;
   schema->bytes = size <= 8 && std::has_single_bit(size) ? size : 0;
   schema->align = std::max<size_t>(schema->bytes, 1);

@@ -59,7 +59,7 @@ struct ArrowArrayStream {
 
 namespace opspan::columns {
 
-// The number of a row, in 32 bits as polars gathers rows. The largest number means no row.
+// The number of a row. It has 32 bits, as polars takes row numbers. The largest number means that there is no row.
 using Row = uint32_t;
 inline constexpr Row kNone = std::numeric_limits<Row>::max();
 
@@ -71,8 +71,8 @@ struct BadInput : std::invalid_argument {
 
 inline bool bit(const uint8_t* bits, size_t at) { return (bits[at >> 3] >> (at & 7)) & 1; }
 
-// One bit for each row, at first 0. Threads may set bits at the same time if they share no byte, so split rows at
-// multiples of 8.
+// One bit for each row, at first 0. Threads may set bits at the same time if their bits are in different bytes, so
+// split rows at multiples of 8.
 class Bits {
  public:
   explicit Bits(size_t rows) : bytes_((rows + 7) / 8) {}
@@ -85,7 +85,7 @@ class Bits {
   std::vector<uint8_t> bytes_;
 };
 
-// The letters that the interface has for types.
+// The letter by which the Arrow interface names each type.
 template <class T>
 inline constexpr const char* kFormat = nullptr;
 template <>

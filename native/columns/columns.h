@@ -19,8 +19,8 @@ Word load(const char* at) {
   return word;
 }
 
-// Returns a word made of up to seven bytes, some of which may be in it more than once. If the bytes were copied to
-// memory and read back as one word, the read would wait for the copy.
+// Returns a word that is made of up to seven bytes, for hashing. The word may contain a byte more than once. It is not
+// made by copying the bytes to memory and reading them as one word, because the read would wait for the copy.
 inline uint64_t few_bytes(const char* at, size_t count) {
   if (count >= 4) return load<uint32_t>(at) | uint64_t{load<uint32_t>(at + count - 4)} << 32;
   if (count == 0) return 0;

@@ -35,7 +35,7 @@ class Spans {
   Array<uint32_t> groups_;
   size_t count_ = 0;
   Slices slices_;
-  std::span<Row> rows_;  // of the group, by their start
+  std::span<Row> rows_;  // rows of the group, in the order of their starts
   size_t next_ = 0;
 };
 
@@ -63,8 +63,8 @@ Array<int64_t> copy_of(const std::vector<int64_t>& from) {
   return to;
 }
 
-// Tells how much of the time up to a moment is covered. It uses unsigned numbers, because their sums and differences
-// are right even if a time needs more than 63 bits.
+// Computes how much of the time before a moment is covered. It uses unsigned numbers, because their sums and
+// differences are right even if a time needs more than 63 bits.
 class CoveredTime {
  public:
   explicit CoveredTime(const Stretches& of) : of_(of), before_(of.starts.size() + 1, 0) {
@@ -90,7 +90,7 @@ Output cover(const Input& frame, const Input& others) {
   left.slice(groups);
   right.slice(groups);
   Stretches stretches;
-  // For each stretch, a row of its group; rows of `others` are numbered after those of `frame`.
+  // For each stretch, the number of a row of its group. The rows of `others` are numbered after those of `frame`.
   std::vector<int64_t> owners;
   for (uint32_t group = 0; group < groups.count(); ++group) {
     left.walk(group);

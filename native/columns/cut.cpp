@@ -103,7 +103,7 @@ class Sweep {
     ends_.push(spans_.end[row]);
     if (spans_.kind.null(row)) {
       std::vector<Row>& stack = spans_.is_async[row] ? async_ : nested_;
-      top(stack, spans_.start[row]);  // ended spans below the top are popped with it
+      top(stack, spans_.start[row]);  // first pops the ended spans on top of the stack
       stack.push_back(row);
     } else {
       const size_t kind = std::min<size_t>(spans_.kind[row], kKinds - 1);
@@ -128,14 +128,14 @@ class Sweep {
 
   const SpanColumns& spans_;
   std::vector<Change>& out_;
-  std::vector<Row> nested_, async_;  // open spans; below the top some may have ended
+  std::vector<Row> nested_, async_;  // stacks of open spans; spans below the top may have ended
   std::array<int64_t, kKinds> until_{};
-  size_t kinds_ = 0;  // kinds from here on were never open
+  size_t kinds_ = 0;  // kinds with this number or a higher one were never open
   Ends ends_;
 };
 
-// The changes that matter for a stretch. `first` is the change that holds at the start of the stretch. The changes
-// after `first`, up to `past`, cut the stretch.
+// The changes that matter for a stretch, as indexes. `first` is the change that is valid at the start of the stretch.
+// The changes after `first` and before `past` cut the stretch.
 struct Cuts {
   size_t first = 0, past = 0;
 };

@@ -48,7 +48,7 @@ Slot* EventColumns::next(Json& json, Slot& before, bool is_first) {
   json.expect(':');
   const bool is_object = json.peek() == '{';
   const ValueKind kind = in_args_ ? ValueKind::kRest : kind_of_key(key.raw);
-  // The bracket becomes part of the lead, so that only objects are read as args.
+  // The opening brace becomes part of the slot's lead, so that only objects are read as args.
   if (kind == ValueKind::kArgs && is_object) json.take();
   if (kind == ValueKind::kArgs && !is_object) return &slots_.discarded();
   Slot& slot = slots_.add(before, json.since(from));
@@ -156,8 +156,8 @@ void EventColumns::single_integer(Json& json, const Slot& slot, size_t row) {
   rest_text_ += value_text_;
 }
 
-// Sets the category. If it begins with a known category, the known one is set: only a number follows, which would make
-// a new text for almost every event.
+// Sets the category. If the text begins with a known category, that category is set. The rest of the text is only a
+// number, which would make a new text for almost every event.
 void EventColumns::category(Json& json, Slot& slot, size_t row) {
   const size_t from = json.offset();
   if (!categories_.empty() && json.peek() == '"') {

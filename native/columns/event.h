@@ -47,7 +47,7 @@ struct TextColumn {
   }
   Array<uint32_t> codes;
   Words words;
-  // Lists, as their bytes in the file, and the codes of their texts.
+  // Numbers lists by their bytes in the file. codes_of_lists has the code of the text for each number.
   Dictionary lists;
   std::vector<uint32_t> codes_of_lists;
 };
@@ -70,7 +70,7 @@ struct Arg {
 
   std::string name;
   ArgType type;
-  std::optional<Numbers> numbers;  // of the following, only what the type needs is set
+  std::optional<Numbers> numbers;  // only the one of these members that the type needs is set
   Array<double> reals;
   std::optional<Bits> valid;
   std::optional<TextColumn> texts;
@@ -85,7 +85,7 @@ class EventColumns {
   // the values that the row has got, or calls `clear`.
   void read(Json& json, size_t row);
   void clear(size_t row);
-  // Returns where in the bytes the args begin, if they are the only part that could not be read.
+  // Returns the offset of the args in the bytes, if the args are the only part of the event that could not be read.
   std::optional<size_t> failed_args(size_t row) const {
     const bool is_known = in_args_ && ts_.valid[row] && phase_.has(row);
     return is_known ? std::optional(args_from_) : std::nullopt;

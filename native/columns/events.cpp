@@ -20,11 +20,11 @@ namespace {
 enum State : uint8_t { kStart, kMembers, kEvents, kBareEvents, kDone };
 enum RowKind : uint8_t { kEvent, kMember, kStructure, kSkipped, kEndMissing };
 
-// Limits how many bytes are read again after events that could not be read: kReadAgain times the piece, but at least
-// kAlwaysReadAgain. Without a limit, if many events were nested and none of them ended, each would be read to the end
-// of the file.
+// After an event that could not be read, its bytes are searched for other events. So bytes are read again: at most
+// kReadAgain times the size of the piece, or kAlwaysReadAgain if that is more. Without a limit, if many events were
+// nested and none of them ended, each would be read to the end of the file.
 constexpr size_t kReadAgain = 4, kAlwaysReadAgain = 32 << 20;
-constexpr size_t kLeastBytes = 16;  // of an event that has a member
+constexpr size_t kLeastBytes = 16;  // the fewest bytes of an event that has a member
 constexpr std::string_view kSpace = " \t\r\n";
 
 // Returns the position of the next text that looks like an event. Returns nothing if these bytes have none.
@@ -47,7 +47,7 @@ std::optional<size_t> next_event(std::string_view bytes, size_t from) {
 size_t most_rows(std::string_view bytes, State state) {
   const bool is_among_events = state == kEvents || state == kBareEvents;
   if (!is_among_events) return bytes.size() / kLeastBytes + 2;
-  constexpr size_t kOthers = 64;  // rows of other things, most of which follow the last event
+  constexpr size_t kOthers = 64;  // the most rows that are not events, most of which follow the last event
   size_t braces = 0;              // counted by leaps: there is one in about a hundred bytes
   for (size_t at = bytes.find('{'); at != std::string_view::npos; at = bytes.find('{', at + 1)) ++braces;
   return braces + kOthers;
@@ -188,7 +188,7 @@ class Piece {
       throw Cut();
     }
     if (!args) columns_.clear(rows_);
-    constexpr size_t kTail = 64;  // bytes at the end that may begin another event
+    constexpr size_t kTail = 64;  // number of bytes at the end that may be the beginning of another event
     const size_t tail = is_last_ ? 0 : std::min(kTail, bytes_.size() - from - 1);
     json_.go_to(next.value_or(bytes_.size() - tail));
     if (args) is_damaged_.set(rows_);

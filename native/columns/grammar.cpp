@@ -153,7 +153,7 @@ bool may_begin_field(const char* comma, const char* end) {
 }  // namespace
 
 // The name is the shortest one for which all text after it can be read as fields. The time is linear for any text: an
-// attempt reads each field at most once, and no part of the text is in more attempts than there are fields.
+// attempt reads each field at most once, and each part of the text is in at most as many attempts as there are fields.
 Label parse_label(std::string_view text) {
   // Only this variable is returned, so the compiler makes it in the caller's memory. A copy would cost more than
   // reading a label does.
@@ -179,7 +179,7 @@ Label parse_label(std::string_view text) {
 
 namespace {
 
-// The kinds that a name can tell, by the numbers of opspan.labels.Kind.
+// The kinds that can be seen from a name, with the numbers of opspan.labels.Kind.
 enum Kind : uint8_t { kOp = 1, kBackward = 2, kEngine = 3, kUser = 4, kStep = 6 };
 
 size_t trailing_digits(std::string_view name) {

@@ -1,5 +1,5 @@
-// Finds the innermost range that is open at points in time on threads. Ranges need not nest: the one that began last
-// wins.
+// Finds the innermost range that is open at points in time on threads. Ranges need not nest. The innermost range is the
+// open range that began last.
 
 #include "columns/interface.h"
 #include "columns/order.h"
@@ -26,7 +26,7 @@ Output innermost(const Input& frame, const Input& points) {
   Slices ranges_of = slices(range_threads.get(), frame.rows(), places.thread_count());
   Slices points_of = slices(point_threads.get(), points.rows(), places.thread_count());
 
-  std::vector<Row> nested_stack, async_stack;  // open ranges; below the top some may have ended
+  std::vector<Row> nested_stack, async_stack;  // stacks of open ranges; ranges below the top may have ended
   auto top = [&](std::vector<Row>& stack, int64_t at) {
     while (!stack.empty() && end[stack.back()] <= at) stack.pop_back();
     return stack.empty() ? kNone : stack.back();

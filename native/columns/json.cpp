@@ -64,7 +64,7 @@ std::string_view Json::word() {
   peek();
   const char* from = at_;
   while (at_ != end_ && is_word(*at_)) ++at_;
-  if (at_ == end_) throw Cut();  // the word may go on
+  if (at_ == end_) throw Cut();  // the word may continue after the end of the bytes
   if (at_ == from) throw Bad();
   return {from, static_cast<size_t>(at_ - from)};
 }
@@ -142,7 +142,7 @@ char* escape(std::string_view text, char* to, Controls controls) {
 }
 
 void quote(std::string_view text, std::string& out, Controls controls) {
-  constexpr ptrdiff_t kPiece = 4096;  // room for the longest escapes is made for this many bytes only
+  constexpr ptrdiff_t kPiece = 4096;  // the most bytes in one step, so that less room is needed for the longest escapes
   out += '"';
   const char *at = text.data(), *const end = at + text.size();
   while (at != end) {

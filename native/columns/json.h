@@ -16,7 +16,7 @@ namespace opspan::columns {
 struct Cut {};  // thrown where the bytes end within a value
 struct Bad {};  // thrown where a value is not JSON
 
-inline bool is_word(char byte) {  // a letter of a number, of true, false, null, NaN
+inline bool is_word(char byte) {  // a character of a number or of true, false, null, NaN
   return (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || byte == '-' ||
          byte == '+' || byte == '.';
 }
@@ -102,7 +102,8 @@ inline size_t room_escaped(size_t bytes) { return 6 * (bytes + 8); }
 // Returns a decimal number times 1000, rounded to the nearest integer; or nothing if the word is not a number, or not
 // within +-2^62.
 std::optional<int64_t> thousandfold(std::string_view word);
-std::optional<int64_t> integer(std::string_view word);  // 12, 12.0, 1.2e1, 0xc
+// Returns the integer that a word stands for: 12, 12.0, 1.2e1 and 0xc are 12.
+std::optional<int64_t> integer(std::string_view word);
 std::optional<double> real(std::string_view word);
 
 }  // namespace opspan::columns

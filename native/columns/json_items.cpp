@@ -5,7 +5,7 @@
 //   {"name":"no args","ts":13.000,"args":{}}
 //
 // A struct becomes an object, a duration becomes a number of microseconds, and a text becomes a string. Binary data is
-// JSON already and is copied. A text in the column "..." must be a JSON object, and its members are added to the row's
+// JSON already and is copied. If a text in the column "..." is a JSON object, its members are added to the row's
 // object. A member with the name of another column is left out, even if that column is null. If the text is not an
 // object, nothing is added.
 
@@ -25,7 +25,7 @@ class JsonItems {
   // Returns as many items as fit into a buffer. The same buffer is filled again and again, so that it stays in the
   // processor's cache. An item that is longer than the buffer is returned in full.
   std::string_view next() {
-    // The size of the buffer, and a size that most items do not exceed.
+    // The size of the buffer, and the most bytes that an item usually needs.
     constexpr size_t kRoom = 256 << 10, kMostItems = 16 << 10;
     char* to = text_.room(text_.begin(), kRoom);
     for (; row_ < rows_.rows() && text_.size(to) < kRoom - kMostItems; ++row_) {

@@ -73,7 +73,7 @@ struct Number<T> : Member {
     if (counts) member.set({to, end});
     return end;
   }
-  ShortText key, member;  // `member` is the text of `before` if is_kept
+  ShortText key, member;  // if is_cached, `member` is the text of `before`
   Values<T> values;
   T before = 0;
   bool is_cached = false;
@@ -116,7 +116,7 @@ class TextCache {
 };
 
 struct StringMember : Member {
-  using View = std::array<uint64_t, 2>;  // views of one text are mostly equal
+  using View = std::array<uint64_t, 2>;  // equal texts mostly have equal views
   StringMember(std::string_view name, Texts column) : cache(name), texts(column) {}
   char* write(size_t row, char* to, Text& out) override {
     if (texts.null(row)) return to;
@@ -264,7 +264,7 @@ ColumnMember member_of(const Column& column, size_t rows) {
 Members members_of(const Column& parent, size_t rows) {
   Members members;
   Keys keys;
-  ConstantMember* constant = nullptr;  // the last member, if that is constant
+  ConstantMember* constant = nullptr;  // the member that was added last, if it is constant
   for (int64_t at = 0; at < parent.schema.n_children; ++at) keys.insert(parent.schema.children[at]->name);
   for (int64_t at = 0; at < parent.schema.n_children; ++at) {
     const Column column{*parent.schema.children[at], *parent.array.children[at], parent.from};

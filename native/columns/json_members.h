@@ -19,7 +19,8 @@ struct Member {
 };
 using Members = std::vector<std::unique_ptr<Member>>;
 
-// Returns the members of all columns within `parent`. Those that are the same in all rows are written here, once.
+// Returns the members of all columns within `parent`. Members with the same value in all rows are written only once,
+// here.
 Members members_of(const Column& parent, size_t rows);
 
 inline char* write_object(const Members& members, size_t row, char* to, Text& out) {

@@ -11,7 +11,7 @@ constexpr std::string_view kReplacement = "\xef\xbf\xbd";
 
 void append_code_point(uint32_t code, std::string& out) {
   if (code >= 0xd800 && code < 0xe000) {
-    out += kReplacement;  // half of a pair
+    out += kReplacement;  // only half of a surrogate pair
   } else if (code < 0x80) {
     out += static_cast<char>(code);
   } else if (code < 0x800) {

@@ -33,7 +33,7 @@ struct Columns {
   Bits has_kind;
 };
 
-struct Kinds {  // the kinds of one name
+struct Kinds {  // the kinds of a name's ranges, with and without a seq
   uint8_t with_seq, without_seq;
 };
 
@@ -46,7 +46,8 @@ class PlainNames {
     uint32_t name = kNone;
     uint8_t kind = 0;
   };
-  // Returns the entry for this view. If the entry's `view` differs, the entry belongs to another view.
+  // Returns the entry in which this view is remembered, if at all. If the `view` in the entry differs, the entry is in
+  // use for another text.
   Entry& of(const std::array<uint64_t, 2>& view) {
     return entries_[(view[0] ^ std::rotl(view[1], 32)) * 0x9e3779b97f4a7c15u >> 56];
   }
@@ -57,7 +58,7 @@ class PlainNames {
 
 struct Part : Rows {
   Dictionary names, classes, sizes;
-  size_t text_bytes = 0, all_bytes = 0;  // of texts that are more than a name, and of all
+  size_t text_bytes = 0, all_bytes = 0;  // bytes of the texts that are more than a name, and of all texts
 
   void parse(const Texts& texts, Columns& out) {
     std::vector<Kinds> kinds;

@@ -10,7 +10,7 @@ namespace opspan::columns {
 namespace {
 
 struct Sequence {
-  size_t begin = 0, end = 0, near = 0;  // near: the first row after the last point
+  size_t begin = 0, end = 0, near = 0;  // the rows of a group, and the row at which its last search ended
 };
 
 template <class IsBefore>

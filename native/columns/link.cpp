@@ -74,7 +74,7 @@ class Names {
   NameFacts find(const Ranges& ranges, Row row) const {
     return !ranges.name.null(row) && ranges.name[row] < facts_.size() ? facts_[ranges.name[row]] : NameFacts();
   }
-  std::vector<NameFacts> facts_;  // by the name's code: codes count up from 0 in a process
+  std::vector<NameFacts> facts_;  // the index is the name's code; codes count up from 0 in a process
 };
 
 // Returns, for each row, how often the seq of its thread has decreased before that row. The seq of a thread only grows.
@@ -98,7 +98,7 @@ Array<uint32_t> eras(const Ranges& ranges, const uint32_t* threads, size_t count
   return era;
 }
 
-struct LastOp {  // the forward ops of one seq on one thread
+struct LastOp {  // the last of the forward ops that have the same seq on a thread
   uint32_t group = kNone;
   Row last = kNone;
   bool used_again = false;
@@ -155,8 +155,8 @@ class Group {  // the forward ops of one seq in one process that have begun
 };
 
 // Links the remaining ranges. The engine's ranges have no seq, so each gets the forward op of the first node that runs
-// in it. A node that the backward pass itself made has no forward op, whatever its seq is. A parent that is out of
-// range counts as no parent.
+// in it. A node that the backward pass itself made has no forward op, even if its seq is that of an op. A parent number
+// that is not a row counts as no parent.
 void link_the_rest(const Ranges& ranges, const Names& facts, size_t count, Row* forward, uint8_t* links) {
   for (size_t at = 0; at < count; ++at) {
     const Row row = static_cast<Row>(at);
@@ -187,7 +187,7 @@ Output link(const Input& frame, const Input& names) {
   const Names facts(names);
   Places places;
   auto processes = places.processes(frame);
-  auto threads = places.threads(frame);  // the thread of a forward op; the forward thread of a backward range
+  auto threads = places.threads(frame);  // for a forward op its thread, for a backward range its forward thread
   auto candidates = uninitialized<uint32_t>(count);
   for (size_t at = 0; at < count; ++at) {
     const Row row = static_cast<Row>(at);
@@ -211,7 +211,7 @@ Output link(const Input& frame, const Input& names) {
   Group group(places.thread_count());
   for (size_t process = 0; process < by_process.count(); ++process) {
     const std::span<Row> rows = by_process[process];
-    // An op that begins at the same time as a backward range does not count as before it.
+    // An op that begins at the same time as a backward range does not count as earlier.
     sort_rows(
         rows, [&](Row row) { return ranges.seq[row]; },
         [&](Row a, Row b) {

@@ -42,7 +42,7 @@ Output match(const Input& calls_frame, const Input& work_frame) {
         causes, [&](Row row) { return calls.id[row]; },
         [&](Row a, Row b) { return calls.time(a) != calls.time(b) ? calls.time(a) < calls.time(b) : a < b; });
     sort_rows(effects, [&](Row row) { return work.id[row]; }, std::less<Row>());
-    auto from = causes.begin(), to = from;  // the calls with the current id
+    auto from = causes.begin(), to = from;  // the calls with the current id are in [from, to)
     for (Row effect : effects) {
       const int64_t id = work.id[effect];
       if (from == to || calls.id[*from] != id) {

@@ -8,7 +8,7 @@
 namespace opspan::columns {
 
 struct Deleter {
-  size_t mapped = 0;  // bytes that were mapped; 0: the memory is the heap's
+  size_t mapped = 0;  // number of bytes that were mapped; 0: the memory is from the heap
   void operator()(void* memory) const;
 };
 template <class T>
@@ -29,7 +29,8 @@ Array<T> uninitialized(size_t count) {
   return allocate_array<T>(count, false);
 }
 
-// Returns zeros. Memory that is never written to, as in most columns of a label, takes next to no time or space.
+// Returns an array of zeros. Pages of it that are never written to take next to no time or space. Most columns of a
+// label are never written to.
 template <class T>
 Array<T> zeroed(size_t count) {
   return allocate_array<T>(count, true);

@@ -65,7 +65,7 @@ struct LabelFields {
 
   explicit LabelFields(std::string_view text) {
     size_t colon = text.find(':'), equals = text.find('=');
-    while (colon != equals) {  // both are npos
+    while (colon != equals) {  // they are equal only if both are npos
       const size_t at = std::min(colon, equals);
       size_t& next = at == colon ? colon : equals;
       next = text.find(text[at], at + 1);
@@ -74,7 +74,7 @@ struct LabelFields {
   }
 
  private:
-  // Returns the text up to where a name would end.
+  // Returns the text before a separator, without spaces and quotes at its end. A name would end there.
   static std::string_view before(std::string_view text) {
     while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
     if (text.ends_with('"') || text.ends_with('\'')) text.remove_suffix(1);

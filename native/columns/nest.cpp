@@ -53,8 +53,9 @@ struct Ranges {
   Array<int64_t> own_end;
 };
 
-// Ends ranges whose pop was lost. If a range is still open inside another range of its stack, it ended with that other
-// range at the latest. Returns whether an end changed. Rows come in order of their start.
+// Ends ranges whose pop was lost. A range without an end that began inside another range of its stack gets the end of
+// that other range, if that is earlier than its end so far. Returns whether an end changed. Rows come in order of their
+// start.
 bool end_lost_ranges(Ranges& ranges, std::span<const Row> rows) {
   using Ends = std::priority_queue<int64_t, std::vector<int64_t>, std::greater<>>;
   std::unordered_map<uint32_t, Ends> stacks;
@@ -87,12 +88,12 @@ struct Tree {
 
   Array<Row> parent;
   Array<uint32_t> depth;
-  Array<int64_t> self;  // unsigned until the end
+  Array<int64_t> self;  // an unsigned number in int64 bits, until the last loop of nest()
   Bits overlaps;
 };
 
 void grow(Tree& tree, const Ranges& ranges, std::span<const Row> rows) {
-  std::vector<Row> stack;  // open ranges, each inside the one before
+  std::vector<Row> stack;  // open ranges; each is inside the range before it
   for (Row row : rows) {
     const int64_t start = ranges.start[row], end = ranges.end[row];
     while (!stack.empty() && ranges.end[stack.back()] <= start) stack.pop_back();
@@ -160,7 +161,7 @@ Output nest(const Input& frame, int64_t trace_end) {
     const bool is_apart = !ranges.is_mark[row] && (ranges.is_async[row] || !is_placed || tree.overlaps[row]);
     if (is_apart) is_async.set(row);
     if (is_placed && !is_apart) has_self.set(row);
-    // Only a damaged file has times of more than 292 years.
+    // A number that is negative as int64 is a time of more than 292 years, which only a damaged file has.
     if (tree.self[row] < 0) tree.self[row] = std::numeric_limits<int64_t>::max();
   }
 

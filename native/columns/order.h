@@ -62,8 +62,8 @@ class Groups {
   uint32_t count() const { return levels_.empty() ? 1 : levels_.back().pairs.count(); }
 
  private:
-  // The groups by the first columns, up to and including this one. Each is a group of the level before it, together
-  // with a value of this column.
+  // One of the columns by0, by1, ... and the groups that the columns up to this one make. A group is a pair: a group of
+  // the level before, and a value of this column.
   struct Level {
     Numbering values, pairs;
   };
@@ -74,7 +74,7 @@ class Groups {
 // no slice.
 struct Slices {
   Array<Row> rows;
-  std::vector<size_t> starts;  // one more than there are groups
+  std::vector<size_t> starts;  // where each group's slice begins; the last number is the end of the last slice
   std::span<Row> operator[](size_t group) { return {rows.get() + starts[group], rows.get() + starts[group + 1]}; }
   size_t count() const { return starts.size() - 1; }
 };

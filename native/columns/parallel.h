@@ -11,8 +11,8 @@
 
 namespace opspan::columns {
 
-// Runs work(n) for each n below `count`. work(0) runs in this thread, and each other one runs in a new thread. If one
-// of them throws, this function throws the same exception.
+// Runs work(n) for each n below `count`. work(0) runs in this thread, and every other call runs in a new thread. If a
+// call throws, this function throws the same exception.
 template <class Work>
 void run_parallel(size_t count, const Work& work) {
   std::vector<std::exception_ptr> failures(count);
@@ -33,7 +33,7 @@ void run_parallel(size_t count, const Work& work) {
   }
 }
 
-// Consecutive rows. Structs that add their own dictionaries are derived from this one.
+// Consecutive rows. A struct that is derived from Rows adds the dictionaries of its rows.
 struct Rows {
   size_t from = 0, to = 0;
 };
@@ -43,7 +43,8 @@ std::vector<Part> parts_of(size_t rows, int64_t workers) {
   constexpr size_t kLeastRows = 65536;  // with fewer rows, a thread costs more than it saves
   const size_t most = std::max<size_t>(1, static_cast<size_t>(std::max<int64_t>(1, workers)));
   const size_t count = std::min(most, rows / kLeastRows + 1);
-  const size_t rows_per_part = (rows / count + 64) & ~size_t{63};  // no two parts write bits of one byte
+  // A multiple of 64, so that no two parts write bits of the same byte.
+  const size_t rows_per_part = (rows / count + 64) & ~size_t{63};
   std::vector<Part> parts;
   for (size_t from = 0; from < rows; from += rows_per_part) {
     parts.emplace_back();

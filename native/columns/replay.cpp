@@ -16,9 +16,9 @@ constexpr int64_t kNothing = -1;
 enum WaitReason : int64_t {
   kWork = 0,
   kRoom = 3
-};  // what a join waited for; analysis/path_threads.py has the same numbers
+};  // what the thread waited for at a join; analysis/path_threads.py has the same numbers
 
-// A collective. It goes on once its last part has begun.
+// A collective, whose parts run on several ranks. All parts go on once the last part has begun.
 struct Meeting {
   size_t parts = 0;
   std::vector<size_t> parts_there;
@@ -43,7 +43,8 @@ struct Work {
     }
   }
 
-  // `shift` says for each join how much later its thread is now than in the trace.
+  // Computes the times of a node. For each join (a wait of a thread), `shift` is how much later the thread leaves the
+  // join now than in the trace.
   void run(size_t node, const std::vector<Wide>& shift) {
     Wide time = (join[node] == kNothing ? 0 : shift[join[node]]) + launch[node];
     if (bound[node] == kNothing) {
@@ -52,8 +53,9 @@ struct Work {
       const Wide then = end[bound[node]] + delay[node];
       time = is_alone[node] ? then : std::max(time, then);
     }
-    // If the node waited for one other, `other` is the row of that node. If it waited for several, `other` is negative
-    // and gives the first row of a list; each row of the list has one of the nodes in `other`.
+    // If the node waited for one other node, `other` is the row of that node. If it waited for several nodes, `other`
+    // is minus the number of the first row of a list. In each row of the list, `other` is one of the nodes, and `next`
+    // is the next row.
     if (other[node] >= 0) time = std::max(time, end[other[node]]);
     for (int64_t row = other[node] < kNothing ? -other[node] : kNothing; row != kNothing; row = next[row]) {
       time = std::max(time, end[other[row]]);
@@ -112,7 +114,8 @@ Output replay(const Input& frame, const Input& joins, int64_t number) {
       by = work.begins[of_work[row]];
     }
     const int64_t before = is_first[row] ? kNothing : in_order[nth] - 1;
-    // A join that does not bind does not delay its thread, whose time continues from the previous join.
+    // If `binds` is false, this wait did not decide when the thread went on in the trace. So its time continues from
+    // the previous join, unless what it waits for comes later now.
     Wide time = binds[row] ? by + lag[row] : by;
     const Wide then = binds[row] ? shifted(own_entry[row]) + own[row] : shifted(before) + clock[row];
     if (has_own[row] || !binds[row]) time = std::max(time, then);

@@ -65,7 +65,7 @@ class Text {
   char* end_ = nullptr;
 };
 
-// A column of a frame or of a struct; `from` is where its rows begin.
+// A column of a frame or of a struct. `from` is the index of its first row in the Arrow array.
 struct Column {
   const ArrowSchema& schema;
   const ArrowArray& array;

@@ -1,8 +1,10 @@
-// Places the shapes of a timeline, and decides which are drawn together. docs/page.md explains the rules.
+// Places the shapes of a timeline, and decides which are drawn together. A lane is a band of the timeline, such as a
+// thread or a stream. It has rows, one below the other. docs/page.md explains the rules.
 //
-//   places: a shape that is nested in another one is placed in a row below it. Shapes that overlap these in part are
-//           placed below all of them, with the shapes that are nested in them. The result has the order in which shapes
-//           are drawn: by lane, row, start. If there is no free row, a shape gets the last row.
+//   places: a shape that is nested in another one is placed in a row below it. Shapes that overlap a placed shape in
+//           part form the next layer, with all shapes nested in them. A layer is placed below the layer before it. The
+//           result has the order in which shapes are drawn: by lane, row, start. If there is no free row, a shape gets
+//           the last row.
 //   blocks: shapes that are too short to be drawn one by one are drawn together with their neighbours in the same row.
 
 #include <array>
@@ -14,10 +16,10 @@
 namespace opspan::columns {
 namespace {
 
-constexpr int kLayers = 17;          // the most layers of shapes that overlap each other
-constexpr uint32_t kMostRows = 128;  // of a lane
-constexpr int kStretch = 2;          // neighbours are drawn together in stretches of 4 (1 << kStretch) times the length
-constexpr int kLongest = 61;         // as a power of two, 4 times which still fits
+constexpr int kLayers = 17;          // the most layers of a lane
+constexpr uint32_t kMostRows = 128;  // the most rows of a lane
+constexpr int kStretch = 2;          // a block covers 4 (1 << kStretch) times the length below which shapes are short
+constexpr int kLongest = 61;         // the highest exponent of a length; 4 times the length still fits into 63 bits
 
 struct Shapes {
   explicit Shapes(const Input& frame)
@@ -123,8 +125,8 @@ struct DrawnShapes : Shapes {
         is_crowded(frame.flags("is_crowded")),
         count(frame.rows()) {}
 
-  // Returns the smallest power of two for which at most `most` shapes are that long or longer. Returns -1 if there are
-  // no more than `most` shapes in all.
+  // Returns the exponent of the smallest power of two for which at most `most` shapes are at least that long. Returns
+  // -1 if there are at most `most` shapes in all.
   int least_power(size_t most) const {
     std::array<size_t, 65> of_width{};
     size_t kept = 0;
@@ -139,14 +141,14 @@ struct DrawnShapes : Shapes {
     return static_cast<int>(power);
   }
 
-  // Returns where blocks begin if shapes shorter than that power of two are drawn together.
+  // Returns the first row of each block, if shapes shorter than 2^power are drawn together.
   std::vector<Row> begins(int power) const {
     const int64_t under = power < 0 ? 0 : int64_t{1} << power;
     const int shift = std::max(power, 0) + kStretch;
     auto stretch = [&](size_t at) { return static_cast<uint64_t>(start[at]) >> shift; };
     std::vector<Row> rows;
     bool was_short = false;
-    int64_t until = 0;  // the latest end of the shapes of this place so far
+    int64_t until = 0;  // the latest end of the shapes so far that have the same place (lane and row)
     for (size_t at = 0; at < count; ++at) {
       const bool is_short = is_crowded[at] || length[at] < under;
       const bool is_other = at == 0 || place[at] != place[at - 1];

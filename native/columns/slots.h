@@ -1,4 +1,4 @@
-// The text between two values of an event is mostly the same as in an event before:
+// The text between two values of an event is mostly the same as in earlier events:
 //
 //     "pid": 7, "tid": 9, "ts": 12.5        behind a tid comes `, "ts": `
 //
@@ -32,13 +32,13 @@ enum class ValueKind : uint8_t {
   kOther
 };
 
-// A value in events whose members come in the same order.
+// A value of an event. Events whose members come in the same order share their slots.
 struct Slot {
   // Text between the value before and this value; at the end of an object, with the closing bracket.
   std::string_view lead;
   ValueKind kind = ValueKind::kOther;
-  size_t arg = 0;         // number of the arg, for kArg
-  std::string key;        // of kRest: its key as it is written
+  size_t arg = 0;         // for kArg, the index of the arg
+  std::string key;        // for kRest, the key as it is written in the file
   std::string_view last;  // the text that was here the last time, as bytes of the file
   uint32_t code = 0;      // the number of that text
   std::vector<Slot*> next;
@@ -53,7 +53,7 @@ class Slots {
     for (size_t at = 0; at < next.size(); ++at) {
       Slot* slot = next[at];
       if (!json.take(slot->lead)) continue;
-      if (at > 0) std::swap(next[at], next[at - 1]);  // what comes often is tried early
+      if (at > 0) std::swap(next[at], next[at - 1]);  // slots that come often are tried first
       return slot;
     }
     return nullptr;
@@ -62,8 +62,8 @@ class Slots {
   // Returns an empty slot, which does not follow any other slot.
   Slot& discarded() { return discarded_ = {}; }
 
-  // Adds a slot for the value that follows that of `before`. If there are too many slots already, the new one is valid
-  // only until the next slot is added.
+  // Adds a slot for the value that follows the value of `before`. If there are too many slots already, the new slot is
+  // valid only until the next slot is added.
   Slot& add(Slot& before, std::string_view lead) {
     const bool is_kept = &before != &discarded_ && before.next.size() < kMostNext && slots_.size() < kMost;
     Slot& slot = is_kept ? slots_.emplace_back() : discarded();

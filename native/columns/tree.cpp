@@ -1,6 +1,6 @@
-// Walks up the tree of parents: finds the nearest row that is marked, and sums the work below each row. Parents may be
-// any numbers; a number that is out of range does not count. If parents form a ring, which nest never makes, each row
-// of the ring counts only its own work.
+// Walks up the tree of parents. It finds the nearest row that is marked, and sums the work below each row. Parents may
+// be any numbers; a number that is out of range does not count. If parents form a ring, which nest never makes, no row
+// of the ring adds its work to another row.
 
 #include "columns/interface.h"
 #include "columns/order.h"
@@ -8,12 +8,12 @@
 namespace opspan::columns {
 namespace {
 
-// The rows of a frame, each after its parent. Rows in a ring, and below one, are left out.
+// The rows of a frame, each after its parent. Rows in a ring are left out.
 class ParentsFirst {
  public:
   explicit ParentsFirst(const Input& frame)
       : parents_(frame.values<Row>("parent")), rows_(frame.rows()), count_(frame.rows()) {
-    bool is_sorted = true;  // true if rows are in the order of time
+    bool is_sorted = true;  // true while each row comes after its parent
     for (size_t row = 0; row < rows_; ++row) {
       const Row above = parent(static_cast<Row>(row));
       is_sorted = is_sorted && (above == kNone || above < row);
@@ -51,7 +51,7 @@ class ParentsFirst {
   size_t count_;
 };
 
-int64_t sum(int64_t left, int64_t right) {  // of numbers that are not negative
+int64_t sum(int64_t left, int64_t right) {  // the numbers must not be negative; the result is at most the largest int64
   return left > std::numeric_limits<int64_t>::max() - right ? std::numeric_limits<int64_t>::max() : left + right;
 }
 

@@ -1,4 +1,4 @@
-// The sizes of blocks of memory that are alive, by address.
+// The sizes of the blocks of memory that are not freed yet, by address.
 #pragma once
 
 #include <sched.h>
@@ -19,7 +19,7 @@ class Latch {
   void lock() {
     while (held_.exchange(true, std::memory_order_acquire)) {
       for (int tries = 0; held_.load(std::memory_order_relaxed); ++tries) {
-        if (tries > 100) sched_yield();  // the thread that holds it may not be running
+        if (tries > 100) sched_yield();  // the thread that holds the latch may be waiting for a processor
       }
     }
   }
@@ -51,7 +51,8 @@ class alignas(64) Shard {
     }
     *size = places_[at].size;
     --used_;
-    // Moves each later entry that may be in the free slot into it, because a search ends at the first empty slot.
+    // Moves later entries into the slot that became free, if they may be there, because a search ends at the first
+    // empty slot.
     for (size_t from = next(at); places_[from].block; from = next(from)) {
       if (distance(place_of(places_[from].block), from) < distance(at, from)) continue;
       places_[at] = places_[from];
@@ -83,7 +84,7 @@ class alignas(64) Shard {
     }
   }
 
-  std::vector<Place> places_;  // their number is a power of two
+  std::vector<Place> places_;  // the slots of the table; their number is a power of two
   size_t used_ = 0;
 };
 
@@ -109,7 +110,7 @@ class Blocks {
   }
 
  private:
-  static constexpr size_t kShards = 16;  // few enough to stay in the caches
+  static constexpr size_t kShards = 16;  // few enough for their tables to stay in the caches
   Shard& of(void* block) { return shards_[reinterpret_cast<uintptr_t>(block) / 64 * 0x9e3779b97f4a7c15 >> 60]; }
 
   std::array<Shard, kShards> shards_;

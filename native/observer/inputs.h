@@ -32,7 +32,7 @@ inline const char* const* type_names() {
       try {
         (*texts)[i] = std::string(c10::scalarTypeToTypeMeta(static_cast<c10::ScalarType>(i)).name());
       } catch (...) {
-        // Undefined has no name, nor do numbers that are no longer used.
+        // The type Undefined has no name. Numbers that torch no longer uses have no names either.
       }
       (*all)[OPSPAN_TYPE_TENSORS + i] = (*texts)[i].c_str();
     }
@@ -77,7 +77,7 @@ struct TensorLayout {
 };
 
 // Adds a tensor. Some tensors have no sizes (nested ones), or none yet (traced ones: an unknown dimension becomes -1).
-// Only tensors with sizes have a type for torch.profiler, and only those that are not sparse have strides.
+// As in torch.profiler, tensors without sizes have no type, and sparse tensors have no strides.
 template <bool kDetails, class Layout>
 void add_layout(const at::Tensor& tensor, Layout layout, Sizes& words) {
   size_t before = words.count();
@@ -151,7 +151,8 @@ inline bool add_scalar(const c10::IValue& value, Sizes& values) {
   return true;
 }
 
-inline constexpr size_t kLongestList = 30;  // as in torch.profiler: longer lists of numbers are left out
+// The most numbers in a list, as in torch.profiler. Longer lists are left out.
+inline constexpr size_t kLongestList = 30;
 
 // Adds a list of numbers as torch.profiler does. Returns false if the list holds anything else, or too many numbers.
 inline bool add_numbers(c10::ArrayRef<c10::IValue> items, Sizes& values) {
@@ -174,7 +175,8 @@ struct Inputs {
   bool any_value = false;
 };
 
-// Adds a list. If a tensor is in it, it is added as a list of tensors. Other lists are data and have no shapes.
+// Adds a list. If the list contains a tensor, it is added as a list of tensors. Other lists are data and have no
+// shapes.
 template <bool kTensors, bool kDetails>
 void add_list(const c10::IValue& list, Inputs& to) {
   c10::ArrayRef<c10::IValue> items = list.toListRef();

@@ -18,7 +18,7 @@ namespace libkineto {
 
 namespace opspan {
 
-// The number of the session that is on; 0 if no session is on.
+// The number of the current session; 0 if there is none. While there is a session, threads are reported to Kineto.
 inline std::atomic<uint32_t> g_kineto_session{0};
 inline thread_local uint32_t t_noted_in = 0;
 

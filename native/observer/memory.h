@@ -1,8 +1,8 @@
 // Tells sinks which memory of the host torch allocates and frees, on every thread.
 //
 // Torch's allocators have callbacks only for torch.profiler, and only one profiler can use them. So this allocator
-// takes the place of the current one, and passes every call on to it. A block keeps its address and its context, but
-// has our deleter for as long as it lives. So this library is never unloaded.
+// takes the place of the current one, and passes every call on to it. Blocks keep their address and their context, but
+// they have our deleter until they are freed. So this library is never unloaded.
 #pragma once
 
 #include <c10/core/Allocator.h>
@@ -37,8 +37,8 @@ class Memory final : public c10::Allocator {
     if (current != this) {
       // If an allocator has no plain deleter, each of its blocks needs its own context.
       if (!current || !current->raw_deleter()) return -ENOTSUP;
-      // The current allocator may differ from the one at the last start. It may use this allocator itself, and living
-      // blocks still need the deleter of the earlier one.
+      // The current allocator may differ from the one at the last start. The current allocator may itself use this one,
+      // and blocks that are not freed yet still need the deleter of the earlier allocator.
       if (c10::Allocator* previous = inner_.load(); previous && previous != current) return -EPERM;
       inner_.store(current);
       deleter_.store(current->raw_deleter());

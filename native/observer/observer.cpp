@@ -32,7 +32,8 @@ using opspan::Addresses;
 
 constexpr auto kKinds = [] {
   using at::RecordScope;
-  std::array<uint8_t, static_cast<size_t>(RecordScope::NUM_SCOPES)> kinds{};  // scopes of a later torch stay unknown
+  // Scopes that are new in a later torch stay unknown.
+  std::array<uint8_t, static_cast<size_t>(RecordScope::NUM_SCOPES)> kinds{};
   auto set = [&](RecordScope scope, uint8_t kind) { kinds[static_cast<size_t>(scope)] = kind; };
   set(RecordScope::FUNCTION, OPSPAN_KIND_OP);
   set(RecordScope::BACKWARD_FUNCTION, OPSPAN_KIND_BACKWARD);
@@ -57,7 +58,7 @@ bool is_engine_name(const char* name) {
 uint32_t kind_of(at::RecordScope scope, const char* name) {
   const auto number = static_cast<size_t>(scope);
   const uint32_t kind = number < kKinds.size() ? kKinds[number] : OPSPAN_KIND_UNKNOWN;
-  // Two letters rule out nearly every name.
+  // For nearly every name, its first two letters show that it cannot be one of these.
   const bool may_be = kind == OPSPAN_KIND_OP && name[0] == 'a' && name[1] == 'u';
   return may_be && is_engine_name(name) ? OPSPAN_KIND_ENGINE : kind;
 }

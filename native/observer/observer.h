@@ -15,11 +15,11 @@ extern "C" {
 OPSPAN_EXPORT int opspan_observer_abi(void);
 // Takes what opspan_sink_of returns for each sink. Call it once, before anything else. Returns 0, or -errno.
 OPSPAN_EXPORT int opspan_observer_init(const opspan_sink* const sinks[OPSPAN_SINK_COUNT]);
-// Sends every op of every thread to this sink from now on, with the inputs that an OPSPAN_INPUTS_... names. Returns 0,
-// or -errno (EBUSY: attached already).
+// Sends every op of every thread to this sink from now on, with the inputs that an OPSPAN_INPUTS_... value selects.
+// Returns 0, or -errno (EBUSY: attached already).
 OPSPAN_EXPORT int opspan_observer_attach(int sink, int inputs);
-// Sets whether ops of this sink have the Python functions that they are called in (1) or not (0). Returns 0, or
-// -ENOTSUP.
+// Sets whether this sink gets, with each op, the Python functions that the op is called in (1: yes, 0: no). Returns 0,
+// or -ENOTSUP.
 OPSPAN_EXPORT int opspan_observer_stacks(int sink, int on);
 // Sets whether names of ops of this sink have their overload, as in aten::add.Tensor (1), or not (0). Returns 0, or
 // -errno.

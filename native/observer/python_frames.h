@@ -3,9 +3,9 @@
 //
 // From 3.11 on frames are in internal headers. This is compiled on the user's machine, with the headers of the Python
 // that will load it, so the compiler knows where each field is. Python's own tracebacks are made with the functions of
-// those headers, so both show the same frames. 3.13 also has a table of offsets (_Py_DebugOffsets), for debuggers that
-// have no headers. It is not used: it is declared in an internal header too, and does not say which frames to leave
-// out.
+// those headers, so tracebacks and this code show the same frames. 3.13 also has a table of offsets (_Py_DebugOffsets),
+// for debuggers that have no headers. It is not used: it is declared in an internal header too, and does not say which
+// frames to leave out.
 #pragma once
 
 #include <Python.h>

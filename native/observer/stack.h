@@ -1,9 +1,9 @@
 // Reads which Python functions a thread is in. The thread itself does so, without Python's lock.
 //
 // Torch releases that lock before it runs an op. While a thread is in native code, its frames do not change. The code
-// objects that they run do not change either, because the frames hold references to them. So both can be read, as long
-// as the reader changes no reference count, and creates or changes no object. This works only if python_frames.h knows
-// the release of Python, and if Python's headers were there at compile time.
+// objects that they run do not change either, because the frames hold references to them. So frames and code objects
+// can be read, as long as the reader changes no reference count, and creates or changes no object. This works only if
+// python_frames.h knows the release of Python, and if Python's headers were there at compile time.
 #pragma once
 
 #include <cstdint>
@@ -21,7 +21,7 @@ inline constexpr bool kHasStacks = true;
 
 inline uint64_t hash_of(PyObject* text) {
   if (!text || !PyUnicode_Check(text) || !PyUnicode_IS_READY(text)) return 0;
-  // Python stores a text's hash in the text once somebody has asked for it.
+  // Once Python has computed the hash of a text, it stores the hash in the text.
   if (Py_hash_t known = reinterpret_cast<PyASCIIObject*>(text)->hash; known != -1) return static_cast<uint64_t>(known);
   size_t left = static_cast<size_t>(PyUnicode_GET_LENGTH(text)) * PyUnicode_KIND(text);
   const auto* bytes = static_cast<const char*>(PyUnicode_DATA(text));
@@ -70,14 +70,14 @@ inline size_t stack_words(int64_t* out, size_t room) {
 }
 
 inline void append_utf8(std::string& out, Py_UCS4 letter) {
-  if (letter < 0x20 || letter == 0x7f) letter = ' ';  // a name must not end a line
+  if (letter < 0x20 || letter == 0x7f) letter = ' ';  // a control character in a name must not end the line
   if (letter < 0x80) {
     out += static_cast<char>(letter);
   } else if (letter < 0x800) {
     out += static_cast<char>(0xc0 | letter >> 6);
     out += static_cast<char>(0x80 | (letter & 0x3f));
   } else if (letter >= 0xd800 && letter < 0xe000) {
-    out += '?';  // a byte of a path that is not text
+    out += '?';  // a byte of a path that cannot be decoded as text
   } else if (letter < 0x10000) {
     out += static_cast<char>(0xe0 | letter >> 12);
     out += static_cast<char>(0x80 | (letter >> 6 & 0x3f));

@@ -1,4 +1,4 @@
-// A run of words, as sinks.h passes them on.
+// A run of words (64-bit numbers), in the form in which sinks.h passes words on.
 #pragma once
 
 #include <cstddef>

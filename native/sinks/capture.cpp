@@ -197,7 +197,8 @@ int start(const opspan_settings& settings, char* message, size_t message_size) {
   if (!session<kWriter>().begin_change(Session::kOff)) {
     return fail(EBUSY, "a capture is on already: stop it first", message, message_size);
   }
-  stop<kWriter>();  // the recording is left in a forked process, because another thread was starting it at the fork
+  // In a forked process, a recording may be left over that another thread was starting at the fork.
+  stop<kWriter>();
   std::string file, sentence;
   errno = 0;
   capture::KeepLimits limits{settings.keep_ns, settings.keep_bytes, settings.keep_steps};

@@ -1,4 +1,5 @@
-// Texts of the capture sinks: sizes, types, strides, values and stacks, each made and written once.
+// Texts of the capture sinks: sizes, types, strides, values and stacks. Each distinct text is made once, and written
+// once to each file.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +28,7 @@ struct Inputs {
   capture::Constant sizes, types, strides;
 };
 
-enum : uint32_t { kSizes = 1, kInputs = 2, kValues = 3 };  // what Log::recall looks up
+enum : uint32_t { kSizes = 1, kInputs = 2, kValues = 3 };  // the meanings of the words that Log::recall looks up
 
 [[gnu::noinline]] inline void add_inputs(LabelTable& texts, capture::Log& log, const opspan_op& op,
                                          capture::Event& event) {
@@ -85,8 +86,8 @@ uint32_t id_of(capture::Constant* constant, capture::Log& log, Thread& here, Bui
 }
 
 // Returns whether torch ends the range before the C++ function that began it returns. Then the Python functions around
-// the range stay the same until it ends. Ranges that Python begins (record_function and its like) may outlive these
-// functions.
+// the range stay the same until it ends. Ranges that Python begins (by record_function, for example) may end after
+// these functions have returned.
 inline bool is_scoped(const opspan_op& op) {
   constexpr std::string_view kTorchs = "aten::";
   return op.kind == OPSPAN_KIND_ENGINE || op.kind == OPSPAN_KIND_BACKWARD ||

@@ -16,14 +16,15 @@
 
 namespace opspan {
 
-// Tells whether a range ended before its frame could be popped, and on which thread: its own or another.
+// Tells whether a range ended before its frame could be popped. kHere: it ended on its own thread. kElsewhere: it ended
+// on another thread.
 enum class End : uint8_t { kNone, kHere, kElsewhere };
 
 // The Python functions that an op was called in.
 struct Functions {
-  const void* python = nullptr;  // as opspan_op has it
+  const void* python = nullptr;  // opspan_op::python
   int64_t instruction = 0;
-  capture::Constant* text = nullptr;  // null: ranges inside cannot use it
+  capture::Constant* text = nullptr;  // null: ranges inside this one cannot use the text
 };
 
 // An open range. All that most ranges need is in the first of its two cache lines.
@@ -31,7 +32,7 @@ struct alignas(64) Frame {
   std::atomic<const void*> key{nullptr};  // torch's RecordFunction; null for a user's own range
   std::atomic<uint64_t> id{0};            // op id, or the number of a user's own range
   std::atomic<End> end{End::kNone};
-  uint8_t where = 0;           // set by the sink: how begin opened the range, 0 if it did nothing
+  uint8_t where = 0;           // set by the sink: how begin opened the range; 0: begin did nothing
   bool has_functions = false;  // `functions` is set
   capture::Place place;
   alignas(64) Functions functions;
@@ -138,10 +139,10 @@ class Frames {
   }
   [[gnu::cold]] Frame* begin_block(uint64_t depth);
 
-  std::atomic<uint64_t> depth_{0};   // only grows; a frame's index in the ring is the remainder of its depth
+  std::atomic<uint64_t> depth_{0};   // a frame's index in the ring is its depth modulo the size of the ring
   std::atomic<uint64_t> bottom_{0};  // frames below this were given up
   Frame* next_ = nullptr;            // the frame at depth_; null at the begin of a block that is not allocated yet
-  std::atomic<Frame*> blocks_[kBlocks] = {};  // never freed: another thread may be looking
+  std::atomic<Frame*> blocks_[kBlocks] = {};  // never freed, because another thread may be reading
 };
 
 }  // namespace opspan

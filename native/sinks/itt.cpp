@@ -221,8 +221,8 @@ void look_for_collector() {
   g_is_direct.store(calls != nullptr);
 }
 
-// Looks for a collector and creates what a session needs of it. Returns false if there is none. Requires the session
-// lock.
+// Looks for a collector, and creates the domain and the names that a session needs. Returns false if there is none.
+// Requires the session lock.
 bool prepare() {
   if (!refresh()) return false;
   compare_tools();

@@ -16,7 +16,7 @@ namespace {
 
 // The slow lock guards g_library and g_checked. The library is never closed.
 void* g_library = nullptr;
-std::unordered_map<std::string_view, void*> g_checked;  // variable -> its value that was checked last
+std::unordered_map<std::string_view, void*> g_checked;  // the value of each variable when it was last checked
 
 bool is_same_file(void* a, void* b) {
   Dl_info first, second;

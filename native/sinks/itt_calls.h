@@ -12,8 +12,8 @@ namespace opspan::itt {
 inline constexpr Id kNull = {0, 0, 0};
 enum Relation : int { kIsDependentOn = 1 };
 
-// ITT's pointers. A pointer is null if there is no collector, or if the collector does not take the call. (The two that
-// create things work without a collector.)
+// ITT's pointers. A pointer is null if there is no collector, or if the collector does not take the call. (The calls
+// that create a domain or a string work without a collector.)
 struct Calls {
   template <class Function>
   using Pointer = std::atomic<Function*>;

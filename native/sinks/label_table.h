@@ -60,9 +60,9 @@ class LabelTable {
     }
   }
 
-  // Finds or adds a label. `build` appends the text to a string, `make_handle` turns that into the tool's handle. Both
-  // run without a lock, so another thread may add the label first; then `drop` frees the handle. Returns null if the
-  // table has `limit` entries already.
+  // Finds or adds a label. `build` appends the text to a string, and `make_handle` makes the tool's handle from the
+  // text. Both run without a lock, so another thread may add the label first; then `drop` frees the handle. Returns
+  // null if the table has `limit` entries already.
   template <class Build, class MakeHandle, class Drop = void (*)(void*)>
   const Entry* get(
       const Key& key, uint32_t limit, Build&& build, MakeHandle&& make_handle, Drop&& drop = [](void*) {}) {

@@ -13,8 +13,9 @@ namespace opspan {
 
 inline constexpr uint32_t kBothTools = OPSPAN_TO_NVTX | OPSPAN_TO_ITT;
 
-// The protocol that sends nothing, as a bit of OPSPAN_TO_. The first variable is for a user's range that goes to both
-// protocols, the second for ops while both sessions label. 0 means that there are two tools, so both protocols send.
+// Each variable has the bit (OPSPAN_TO_...) of the protocol that sends nothing, because the other protocol reaches the
+// same tool. The first variable is for a user's range that goes to both protocols. The second is for ops while both
+// sessions label. 0 means that there are two tools, so both protocols send.
 inline constinit std::atomic<uint32_t> g_silent_user_ranges{0};
 inline constinit std::atomic<uint32_t> g_silent_ops{0};
 

@@ -32,8 +32,8 @@ class alignas(64) Session {
   }
   uint32_t max_strings() const { return max_strings_.load(std::memory_order_relaxed); }
 
-  // A start or stop calls begin_change first and finish_change last. begin_change returns false if the state is not
-  // `from`, or if another thread is changing it.
+  // Every start and stop calls begin_change first and finish_change last. begin_change returns false if the state is
+  // not `from`, or if another thread is changing the state.
   enum State : uint8_t { kOff, kChanging, kOn };
   bool begin_change(State from) { return state_.compare_exchange_strong(from, kChanging); }
   void finish_change(State to) { state_.store(to); }
@@ -59,10 +59,10 @@ class alignas(64) Session {
   [[gnu::cold]] int end_in_fork();
 
   std::atomic<SessionWord*> word_{&g_no_session};
-  std::atomic<uint64_t> number_{0};  // << 8
+  std::atomic<uint64_t> number_{0};  // number of the session << 8
   std::atomic<uint32_t> max_strings_{0};
   std::atomic<State> state_{kOff};
-  int form_ = 0;            // the form while it labels
+  int form_ = 0;            // the form of labels while labelling is on
   opspan_stats base_ = {};  // totals at the start
 };
 

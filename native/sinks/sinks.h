@@ -77,7 +77,7 @@ enum {
   OPSPAN_TYPE_SCALAR = 1,
   OPSPAN_TYPE_SCALARS = 2,
   OPSPAN_TYPE_TENSOR_LIST = 3,
-  OPSPAN_TYPE_TENSORS = 4,  // plus torch's number of the type
+  OPSPAN_TYPE_TENSORS = 4,  // the type of a tensor is this number plus torch's number of the type
 };
 
 // The part of the inputs that a sink gets.
@@ -104,10 +104,10 @@ enum {
 
 // Reads the Python functions that the calling thread is in. This works only while its op begins.
 typedef struct opspan_stacks {
-  // Writes words that are equal for equal stacks, as far as `out` has room (OPSPAN_STACK_WORDS are enough). Returns how
-  // many words it wrote.
+  // Writes words that identify the stack: equal stacks have equal words. Writes no more words than `room`
+  // (OPSPAN_STACK_WORDS are enough). Returns how many words were written.
   size_t (*words)(int64_t* out, size_t room);
-  // Writes the text that such words stand for, as far as `out` has room (no NUL). It has one line for each function,
+  // Writes the text of a stack from its words, cut to `size` bytes, without a NUL. It has one line for each function,
   // the outermost first. Returns the length of the whole text.
   size_t (*text)(const int64_t* words, size_t count, char* out, size_t size);
 } opspan_stacks;
@@ -115,12 +115,12 @@ enum { OPSPAN_STACK_WORDS = 768 };
 
 // One range, as torch's RecordFunction describes it. Pointers are valid only during the call.
 typedef struct opspan_op {
-  const char* name;        // ended by NUL; its length is not counted yet
+  const char* name;        // ended by NUL; the length is not known here
   size_t overload_length;  // of the overload at the end of the name (aten::add.Tensor), if asked for; else 0
   uint32_t kind;
-  uint32_t inputs_count;  // words; 0 when shapes are off
+  uint32_t inputs_count;  // number of words in `inputs`; 0 when shapes are off
   const int64_t* inputs;
-  // These are only there for OPSPAN_INPUTS_ALL.
+  // Only OPSPAN_INPUTS_ALL sets these three fields.
   const char* const* type_names;  // valid for good
   const int64_t* values;
   size_t values_count;
@@ -150,7 +150,7 @@ typedef struct opspan_memory {
   int32_t device_index;  // -1: the host
   uint64_t address;      // 0 if the allocation failed
   int64_t bytes;
-  int64_t total;  // allocated and not freed, among the allocations that were seen
+  int64_t total;  // bytes allocated and not freed yet; only allocations that were seen count
 } opspan_memory;
 
 // The functions that the observer calls for each range. `key` is the address of torch's RecordFunction, which is unique
@@ -160,7 +160,7 @@ typedef struct opspan_sink {
   // thread: torch's id of the thread that begin was called on; end may come on another one (async ops).
   // outputs: addresses of the output tensors (0: not a tensor), only for OPSPAN_FORM_TORCH with shapes.
   void (*end)(const void* key, uint64_t op_id, uint64_t thread, const uintptr_t* outputs, size_t output_count);
-  void (*memory)(const opspan_memory* memory);  // null: this sink takes none
+  void (*memory)(const opspan_memory* memory);  // null: this sink takes no memory events
 } opspan_sink;
 
 OPSPAN_EXPORT int opspan_sinks_abi(void);
@@ -168,8 +168,8 @@ OPSPAN_EXPORT const opspan_sink* opspan_sink_of(int sink);
 OPSPAN_EXPORT const char* opspan_sink_name(int sink);
 
 typedef struct opspan_stats {
-  uint64_t ranges;            // begun while this session was on
-  uint64_t late_ends;         // ended on another thread than they began; popped when that thread came by again
+  uint64_t ranges;            // number of ranges that began during this session
+  uint64_t late_ends;         // ranges that ended on another thread; the thread on which they began pops them later
   uint64_t sizes_dropped;     // sizes left out because the table of distinct strings was full
   uint64_t relations_missed;  // backward ops whose forward was not found any more
   uint64_t lost;              // capture: units that could not be written
@@ -182,7 +182,8 @@ typedef struct opspan_settings {
   int form;              // OPSPAN_FORM_AUTO, or one that the sink has
   uint32_t max_strings;  // how many distinct names with sizes a tool is given
   const char* folder;  // capture: the folder of this process' file, which must exist. Forks write their files there too
-  // The limits of a rolling capture: it keeps at least as much as the smallest limit. 0 means no limit.
+  // The limits of a rolling capture. Older data may be dropped as soon as the newer data reach one of the limits. 0
+  // means no limit.
   int64_t keep_ns;
   uint64_t keep_bytes;
   uint64_t keep_steps;
@@ -245,12 +246,12 @@ typedef struct opspan_range {
 // Each sink has a bit: OPSPAN_TO_NVTX, OPSPAN_TO_ITT, ...
 #define OPSPAN_BIT(NAME, Name) OPSPAN_TO_##NAME = 1 << OPSPAN_##NAME,
 enum { OPSPAN_SINKS(OPSPAN_BIT) OPSPAN_TO_ALL = (1 << OPSPAN_SINK_COUNT) - 1 };
-// Restricts a range to sinks with a session that labels (module ranges). In `to`, a sink's bit times this number sends
-// the range to the sink only while the sink has such a session.
+// Restricts a range to sinks with a session that labels (module ranges). If `to` contains the product of a sink's bit
+// and this number, the sink gets the range only while it has such a session.
 enum { OPSPAN_IN_SESSION = 1 << OPSPAN_SINK_COUNT };
 
-// Returns the zero-based depth of the new range on this thread; -1 if nobody listens. Each sink counts the ranges that
-// opspan_push opened there on this thread; the depth is that of the first sink of `to` that takes the range.
+// Returns the zero-based depth of the new range on this thread; -1 if nobody listens. Each sink has a depth of its own
+// for the thread. The depth of the first sink in `to` that takes the range is returned.
 OPSPAN_EXPORT int opspan_push(const opspan_range* range, uint32_t to);
 // Ends this thread's innermost range at each sink of `to`. Pop only ranges for which opspan_push returned a depth, and
 // with the same `to`. Returns the zero-based depth of the ended range at the first sink that had taken it; -1 if none

@@ -29,7 +29,8 @@ constexpr uint64_t kNumbersPerBlock = 1024;
 constexpr uint64_t kNumberBlocks = 4096;
 std::atomic<NumberEntry*> g_number_blocks[kNumberBlocks];
 
-// The number of ended threads that stay readable (their forwards, their open frames) before one is used again.
+// The number of ended threads whose state (forward ops, open frames) stays readable. When more threads have ended, the
+// oldest state is used again for a new thread.
 constexpr size_t kRetired = 64;
 
 struct Registry {
@@ -160,7 +161,7 @@ void Thread::register_number(uint64_t torch_number) {
 Thread* thread_of(uint64_t torch_number) {
   NumberEntry* entry = entry_of(torch_number, false);
   Thread* thread = entry ? entry->thread.load(std::memory_order_acquire) : nullptr;
-  // The object may belong to another thread by now.
+  // The state may belong to another thread by now.
   return thread && thread->number.load(std::memory_order_acquire) == torch_number ? thread : nullptr;
 }
 

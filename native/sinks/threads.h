@@ -20,13 +20,13 @@ namespace opspan {
 class Forwards {
  public:
   void put(int64_t sequence, uint64_t op_id);
-  uint64_t find(int64_t sequence) const;  // 0: not there (any more)
+  uint64_t find(int64_t sequence) const;  // returns 0 if the number is not in the table (any more)
   void clear();
 
  private:
   static constexpr uint64_t kEntries = 65536;
   struct Entry {
-    std::atomic<uint64_t> sequence;  // + 1, so that fresh memory is empty
+    std::atomic<uint64_t> sequence;  // the sequence number + 1; so fresh memory, which is 0, means empty
     std::atomic<uint64_t> op_id;
   };
   Entry* allocate();
@@ -47,7 +47,7 @@ struct Counters {
   Counter ranges, late_ends, sizes_dropped, relations_missed, given_up, fields_dropped;
 };
 
-// An entry of a table of the process, which a thread has found for these inputs.
+// A thread's note of the label that it found for these inputs in a table of the process.
 struct SizedLabel {
   capture::Digest inputs;
   const LabelTable::Entry* label;
@@ -55,7 +55,7 @@ struct SizedLabel {
 };
 
 struct Thread {
-  std::atomic<uint64_t> number{0};  // torch's; 0: not known yet
+  std::atomic<uint64_t> number{0};  // torch's number of the thread; 0: not known yet
   uint32_t tid = 0;
   capture::Log* const* logs = nullptr;  // t_logs of this thread: its logs in the capture's writers
   Frames frames[OPSPAN_SINK_COUNT];
@@ -63,8 +63,8 @@ struct Thread {
   int user_depth[OPSPAN_SINK_COUNT] = {};      // open ranges of the user's own
   uint32_t inherited[OPSPAN_SINK_COUNT] = {};  // ranges of the parent that were open when this process was forked
   Forwards forwards;
-  capture::Names<void*> handles[2];                  // by direct::Protocol: the tool's handles of names of ops
-  capture::Table<SizedLabel, 1024> sized_labels[2];  // by direct::Protocol: labels with sizes, or sizes alone
+  capture::Names<void*> handles[2];                  // for each direct::Protocol, the tool's handles of ops' names
+  capture::Table<SizedLabel, 1024> sized_labels[2];  // for each direct::Protocol, labels with sizes or sizes alone
   std::string text;                                  // for building labels
 
   // Returns the state that opspan's own collector has for this thread.
@@ -137,10 +137,10 @@ inline direct::Op direct_op(const Thread& here, const opspan_op& op) {
   return {op.name, op.kind, forward, 0, nullptr, nullptr, op.sequence, op.op_id, 0};
 }
 
-uint32_t process_id();  // also the id of the main thread
+uint32_t process_id();  // the process id, which is also the id of the main thread
 
-// Locks for all steps that may block. A fork holds both, so that the child can use them. Sessions start and stop under
-// session_lock. slow_lock guards tables. A thread that needs both locks takes session_lock first.
+// Locks for all steps that may block. A fork holds both locks, so that the child can use them. Sessions start and stop
+// under session_lock. slow_lock guards tables. A thread that needs both locks takes session_lock first.
 std::mutex& session_lock();
 std::mutex& slow_lock();
 

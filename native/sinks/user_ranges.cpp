@@ -78,7 +78,8 @@ int opspan_push(const opspan_range* range, uint32_t to) {
     frames.pop_ended(sink.pop);
     Frame* frame = here.next_frame(number, nullptr, id);
     if (!frame) return;
-    // A sink where nobody listens gets a frame as well, because somebody may listen when the range is popped.
+    // A sink at which nobody listens gets a frame as well. A tool may have attached to the sink before the range is
+    // popped.
     if (listening & 1u << number) {
       sink.begin(here, *frame, *range);
       if (depth < 0) depth = here.user_depth[number];

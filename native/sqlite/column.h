@@ -29,7 +29,7 @@ struct Column {
   using View = columns::Texts::View;
 
   std::string name;
-  int32_t field;  // number in the record; -1: the row id
+  int32_t field;  // index of the field in the record; -1: the row id
   Kind kind;
   Default default_value;
   columns::Array<int64_t> numbers;
@@ -50,8 +50,8 @@ struct Column {
   }
 };
 
-// The content of the rows of one thread. Most columns hold nothing, or one value in all rows: as long as that is so,
-// nothing is written and no memory is taken.
+// The content of the rows of one thread. Most columns hold nothing, or the same value in all rows. Such columns are not
+// written and take no memory.
 enum class Content : uint8_t { kNothing, kSame, kAll, kSome };
 
 // The rows of one thread in one column.
@@ -85,8 +85,8 @@ class Cells {
   }
   // Writes the value that all rows have in common to the rows before `until`.
   void write(size_t until);
-  // Writes the cells that were not written yet and, if the column has nulls, which of these rows are not null. Call
-  // this once all threads are done, for the cells of one thread after the other.
+  // Writes the cells that were not written yet. If the column has nulls, also marks which of these rows are not null.
+  // Call this once all threads are done, for the cells of one thread after the other.
   void finish(bool has_nulls);
 
  private:
@@ -144,7 +144,7 @@ class Cells {
   columns::Copies copies_;
   columns::Dictionary copied_texts_;  // texts that were copied already
   std::vector<Column::View> views_;
-  size_t sampled_ = 0, repeated_ = 0, skipped_ = 0;  // counts of long texts, for is_worth_it
+  size_t sampled_ = 0, repeated_ = 0, skipped_ = 0;  // counts of long texts, which decide whether texts are remembered
   size_t text_bytes_ = 0;
 };
 
@@ -169,7 +169,7 @@ inline int64_t integer_at(uint64_t type, const Byte* at) {
   return static_cast<int64_t>(eight_bytes(at)) >> (64 - 8 * bytes_of(type));
 }
 
-inline bool is_integer(uint64_t type) { return type <= kOne && type != kReal; }  // and not null
+inline bool is_integer(uint64_t type) { return type <= kOne && type != kReal; }  // the type must not be kNull
 
 inline bool Cells::has_all_of(uint64_t type) const {
   if (type == kNull) return has_nulls();

@@ -1,5 +1,5 @@
-// The pages of an SQLite file (https://sqlite.org/fileformat2.html), read with pread: if the file is cut meanwhile, the
-// read is short, and no signal ends the program.
+// The pages of an SQLite file (https://sqlite.org/fileformat2.html), read with pread: if the file is cut at the same
+// time, the read is only short. With mapped memory, a signal would end the program.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct Refusal : std::runtime_error {
 };
 
 using Byte = unsigned char;
-using Page = uint32_t;  // the first is 1
+using Page = uint32_t;  // the number of a page, counted from 1
 
 inline uint32_t two_bytes(const Byte* at) { return uint32_t{at[0]} << 8 | at[1]; }
 inline uint32_t four_bytes(const Byte* at) { return two_bytes(at) << 16 | two_bytes(at + 2); }
@@ -52,7 +52,7 @@ class File {
   // `read` reads `count` pages, beginning with `page`. `read_begin` reads only the first bytes of the B-tree in `page`.
   void read(Page page, size_t count, Byte* to) const { read_at(offset(page), count * page_bytes_, to); }
   void read_begin(Page page, size_t bytes, Byte* to) const { read_at(offset(page) + header_of(page), bytes, to); }
-  // Throws unless the page can be one of a B-tree.
+  // Throws if the page cannot be part of a B-tree.
   void check(Page page) const;
 
  private:
@@ -68,7 +68,7 @@ class File {
 struct Leaf {
   Page page;
   uint32_t cells;
-  int64_t above;  // every row id is greater
+  int64_t above;  // all row ids of the leaf are greater
   int64_t most;   // and none greater than this
   bool has_above;
 };

@@ -18,9 +18,9 @@ namespace {
 using columns::Blocks;
 using columns::Output;
 
-constexpr size_t kLeavesOfThread = 256;  // with fewer, a thread costs more than it saves
+constexpr size_t kLeavesOfThread = 256;  // the fewest leaves for which another thread saves time
 
-constexpr size_t kSpare = 8;  // bytes that can be read behind a value
+constexpr size_t kSpare = 8;  // number of bytes after a value that must be readable
 
 // Reads leaves one after the other. Leaves that are close together in the file are read in one step.
 class Window {
@@ -157,8 +157,8 @@ class Part {
     }
   }
 
-  // Reads a record: first the types of all fields, then their values. If a record with the same types was read before,
-  // it is known where the values are, and which of them change nothing.
+  // Reads a record: first the types of all fields, then their values. If the last record with the same types is
+  // remembered, the positions of the values are known, and values that change nothing are skipped.
   void record(const Byte* at, uint64_t bytes) {
     // The size of the record's head. If the size itself takes more than a byte, fewer records are recognised.
     const size_t head = std::min<uint64_t>(*at, bytes);
@@ -215,13 +215,13 @@ class Part {
   size_t turns_ = 0;
   std::array<RecordLayout, 256> layouts_;
   std::vector<Cells> cells_;
-  std::vector<Cells*> by_field_;  // null: not wanted
+  std::vector<Cells*> by_field_;  // the cells for each field of a record; null: the field is not wanted
   std::vector<Cells*> numbers_;   // columns of row ids
   size_t row_;
 };
 
-// Adds a column to the output. Adds nothing if the column is empty, and one row if all values are the same, unless all
-// rows are needed. Otherwise adds all rows. Returns whether it added all rows.
+// Adds a column to the output. If all rows are needed, adds all rows. Otherwise adds nothing if the column is empty,
+// one row if all values are the same, or else all rows. Returns whether it added all rows.
 bool give(std::vector<std::unique_ptr<Part>>& parts, size_t at, Column& column, Output& to,
           const std::shared_ptr<Blocks>& blocks, bool needs_all_rows) {
   auto all = [&](auto is) {
