@@ -16,7 +16,7 @@ namespace {
 // The parts of files that are mapped, in a table of fixed size. The signal handler can read it without locks or
 // allocation, which are forbidden there. When the table is full, further parts are not guarded.
 struct Range {
-  std::atomic<uintptr_t> begin{0};  // 0: free; written last, and cleared first
+  std::atomic<uintptr_t> begin{0};  // 0: the entry is free; this field is written last and cleared first
   std::atomic<size_t> bytes{0};
 };
 constexpr size_t kRanges = 1 << 13;
@@ -24,7 +24,7 @@ constinit Range g_ranges[kRanges];
 struct sigaction g_previous;
 
 constexpr uintptr_t kPageMask = ~uintptr_t{4095};
-constexpr uintptr_t kReserved = 1;  // the entry is being written
+constexpr uintptr_t kReserved = 1;  // value of `begin` while the entry is being written
 
 size_t first_place(uintptr_t base) { return base / 4096 * 0x9e3779b97f4a7c15 >> 51; }
 

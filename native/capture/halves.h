@@ -42,7 +42,7 @@ inline constexpr uint8_t kShortOverload = 128;  // kHasOverload
 // full unit.
 struct Like {
   uint8_t kind;  // Unit::kLike
-  uint8_t what;  // kValueMask of the flags
+  uint8_t what;  // the bits kValueMask of the flags
   uint16_t took_high;
   // Lower bits of the model's number; the model is the nearest earlier unit whose number ends with these bits.
   uint32_t model;
@@ -72,7 +72,7 @@ inline uint64_t value_of(const Event& event) {
 
 // A range of torch's that has only the fields of a Short. Its id and value may be too large for a Short.
 struct BriefRange {
-  uint16_t flags;  // only those in kBriefFlags
+  uint16_t flags;  // only flags in kBriefFlags
   uint32_t name;
   uint32_t category;  // less than 16
   uint32_t extra;     // forward_tid or stack
@@ -130,7 +130,7 @@ inline Block block_of(uint64_t flags, uint64_t address, int64_t time_ns, int64_t
 
 // The fields that a range shares with others. Fields that a Like holds itself are not among them.
 struct SharedFields {
-  uint64_t words[4];  // the event's first word, and its last three; all 0: empty
+  uint64_t words[4];  // the first word and the last three words of the event; all 0: empty
   bool operator==(const SharedFields&) const = default;
 
   uint64_t hash() const { return fold(words[0] ^ words[1] * kOdd, words[2] ^ kOdd) ^ words[3] * 0xc2b2ae3d27d4eb4f; }
@@ -214,7 +214,7 @@ inline bool write_half_end(Half* at, int64_t start_ns, int64_t end_ns) {
   uint64_t took = lasted + 1;
   if (lasted >> 32 || took >> 32) [[unlikely]] {
     if (lasted >> 32 >= kMostHigh) return false;
-    took |= !static_cast<uint32_t>(took);  // 0 would mean open: add a nanosecond
+    took |= !static_cast<uint32_t>(took);  // adds a nanosecond, because 0 means that the range is open
     __atomic_store_n(&unit->took_high, static_cast<uint16_t>(took >> 32), __ATOMIC_RELAXED);
   }
   __atomic_store_n(&unit->took, static_cast<uint32_t>(took), __ATOMIC_RELEASE);

@@ -88,10 +88,10 @@ inline void add_text(Digest& digest, const char* text) {
 
 // The name of an op, prepared for being looked up.
 struct OpName {
-  static constexpr char kEngine[] = "autograd::engine::evaluate_function: ";  // begins names of Kind::kEngine
+  static constexpr char kEngine[] = "autograd::engine::evaluate_function: ";  // how Kind::kEngine names begin
 
   const char* text;
-  const char* key;  // the name behind kEngine
+  const char* key;  // the name, without kEngine at its beginning
   bool is_engine;
   bool is_permanent;  // torch never moves or frees the name, so its address serves as its hash
 
@@ -142,8 +142,8 @@ class Names {
 
  private:
   struct alignas(64) Entry {     // all zeros: empty
-    char letters[3 * kLetters];  // the last one is 0
-    Value values[2];             // for the name itself, and for the engine's range of that name
+    char letters[3 * kLetters];  // the name, with zeros behind it
+    Value values[2];             // the value for the name itself, and the value for the name with kEngine before it
   };
   static_assert(sizeof(Entry) == 64);
   static constexpr size_t kEntries = 256;  // a power of two

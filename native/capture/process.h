@@ -40,7 +40,7 @@ struct Process {
   uint32_t sessions = 0;
   uint32_t epochs = 0;
   uint32_t serials = 0;
-  std::unordered_map<void*, MappedChunk> mapped_chunks;  // by address
+  std::unordered_map<void*, MappedChunk> mapped_chunks;  // the key is the address
 
   void new_epoch(uint32_t writer) { g_epochs[writer].store(++epochs ? epochs : ++epochs, std::memory_order_release); }
   void unmap(void* base, size_t bytes);

@@ -70,7 +70,7 @@ class Ring {
   const KeepLimits limits_;
   std::deque<Segment> segments_;  // the last segment is the one that is being written
   uint64_t steps_ = 0;
-  uint64_t lost_ = 0;  // units in segments that were dropped
+  uint64_t lost_ = 0;  // number of lost units in the segments that were dropped
   uint32_t holds_ = 0;
   int64_t retry_ns_ = 0;
 };

@@ -32,7 +32,7 @@ inline constexpr size_t kAheadBytes = 256 << 10;
 struct Mapping {
   void* base = nullptr;
   size_t bytes = 0;
-  uint64_t offset = 0;  // in the file
+  uint64_t offset = 0;  // offset in the file
 };
 
 inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
@@ -71,8 +71,8 @@ struct Session {
   const bool forked;
   int64_t session_ns;  // FileHeader::session_ns; 0 until open() in the process that started the recording
   uint32_t session_pid;
-  const uint32_t id;         // counts the sessions of this process
-  const uint32_t recording;  // the id of its first segment, or its own
+  const uint32_t id;         // number of the session, counted in this process
+  const uint32_t recording;  // the id of the first segment of a rolling recording, else the session's own id
   uint32_t segment = 0;      // number in a rolling recording, from 1 on; 0: the file is not a segment
   int64_t due_ns = kNever;   // when the next segment is to begin
   size_t most_chunk_bytes = kLastChunkBytes;

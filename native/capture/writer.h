@@ -23,7 +23,7 @@
 
 namespace opspan::capture {
 
-struct Session;  // one file; session.h
+struct Session;  // one capture file (session.h)
 class Log;
 struct Process;
 class DroppedSegments;
@@ -154,13 +154,13 @@ class Log {
     uint64_t hash = 0;
     uint32_t length = 0;
     uint32_t id = 0;  // 0: empty
-    char text[40];    // of short texts
+    char text[40];    // the text, if it is short
     std::unique_ptr<char[]> long_text;
     const char* begin() const { return length <= sizeof(text) ? text : long_text.get(); }
   };
-  static constexpr size_t kTextEntries = 512;  // in pairs; a power of two
+  static constexpr size_t kTextEntries = 512;  // number of entries, which are used in pairs; a power of two
   static constexpr size_t kLongestText = 4096;
-  static constexpr uint64_t kOnce = ~uint64_t{0};  // one range had these fields; no unit holds them yet
+  static constexpr uint64_t kOnce = ~uint64_t{0};  // Model::number, if only one range had these fields so far
   static constexpr uint64_t kLost = kOnce - 1;
 
   explicit Log(uint32_t writer);
@@ -200,7 +200,7 @@ class Log {
   Half* next_ = nullptr;
   Half* limit_ = nullptr;       // end of the part of the chunk that is fetched; equal to next_ once the disk is full
   uint64_t number_ = 0;         // number of the unit at next_
-  uint64_t owner_ = 0;          // recording << 32 | serial: no two logs of a process share one
+  uint64_t owner_ = 0;          // recording << 32 | serial; each log of a process has its own serial
   int64_t due_ns_ = INT64_MAX;  // when the next segment is to begin
   uint32_t file_ = 0;           // Session::id
   uint32_t epoch_ = 0;

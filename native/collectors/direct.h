@@ -10,12 +10,12 @@ namespace opspan::direct {
 inline constexpr int kVersion = 2;  // the two libraries may come from different versions of opspan
 
 struct Op {
-  const char* name;       // ended by NUL
+  const char* name;       // a text that ends with NUL
   uint32_t kind;          // capture::Kind
   uint32_t forward_tid;   // 0: not a backward op, or not known
   uint32_t sizes_length;  // 0: there are none, or sizes_handle is used
   const char* sizes;
-  const void* sizes_handle;  // what keep() returned for the sizes; null: nothing
+  const void* sizes_handle;  // the handle that keep() returned for the sizes; null: none
   int64_t sequence;          // -1: none
   uint64_t id;               // 0: none
   uint64_t parent;           // for ITT; with capture::kUsersParent if it is a user's range; 0: none

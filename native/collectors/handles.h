@@ -72,7 +72,7 @@ class Handles {
   }
 
   std::atomic<Block*> first_{nullptr};
-  std::atomic<Block*> blocks_[kBlocks] = {};  // by hash; half of them stay empty
+  std::atomic<Block*> blocks_[kBlocks] = {};  // a hash table; at least half of it stays empty
   Block* last_ = nullptr;
   size_t count_ = 0;
 };

@@ -120,8 +120,8 @@ void reset_clocks() {
 }
 
 int64_t time_ns(const itt::ClockDomain* clock, unsigned long long timestamp) {
-  if (timestamp == ~0ULL) return now();                // "now"
-  if (!clock) return static_cast<int64_t>(timestamp);  // from our own __itt_get_timestamp
+  if (timestamp == ~0ULL) return now();                // ITT's value for "now"
+  if (!clock) return static_cast<int64_t>(timestamp);  // the timestamp comes from our own __itt_get_timestamp
   int64_t base_ns = 0;
   {
     std::lock_guard lock(registry());

@@ -78,7 +78,7 @@ uint64_t Domain::add_schema(std::unique_ptr<Schema> schema) {
   if (log) describe(*log);
   std::lock_guard lock(registry());
   if (schema->nvtx_id) {
-    if (schema_locked(schema->nvtx_id)) return schema->nvtx_id;  // registered by another shared object
+    if (schema_locked(schema->nvtx_id)) return schema->nvtx_id;  // another shared object has registered the schema
   } else {
     // Ids that we choose start above NVTX's predefined types. Their lower 32 bits stay below the ids that clients
     // choose.

@@ -21,7 +21,7 @@ struct PayloadField {
   What what;
   bool message;
   size_t offset;
-  size_t length;  // kInline: the most bytes
+  size_t length;  // kInline: the most bytes of the text
 };
 
 struct Schema {
@@ -61,7 +61,7 @@ class Domain {
   const Schema* schema_locked(uint64_t nvtx_id) const;
   const Schema* schema(uint64_t nvtx_id) const;
 
-  const uint32_t index;  // counts up from 0; the index into a thread's stacks
+  const uint32_t index;  // number of the domain, counted from 0; it is the index into a thread's stacks
 
  private:
   void describe_all(capture::Log& log);

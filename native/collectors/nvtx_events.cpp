@@ -22,8 +22,8 @@ struct Frame {
 
 struct Thread {
   capture::Log* const* logs = capture::t_logs;
-  std::vector<Stack<Frame>> stacks;  // by domain
-  Stack<Frame> ops;                  // opspan's own, which come directly
+  std::vector<Stack<Frame>> stacks;  // one stack for each domain, by Domain::index
+  Stack<Frame> ops;                  // ops that opspan's own sinks pass directly
   uint64_t last_id = 0;
 
   Stack<Frame>& stack(const Domain& domain) {

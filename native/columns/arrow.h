@@ -116,14 +116,14 @@ struct Values {
   bool is_repeated(size_t row) const { return !null(row) && !null(row - 1) && data[row] == data[row - 1]; }
 };
 
-struct Flags {  // booleans; null is false
+struct Flags {  // a column of booleans; null is false
   const uint8_t* data = nullptr;
   size_t offset = 0;
   Nulls null;
   bool operator[](size_t row) const { return !null(row) && bit(data, offset + row); }
 };
 
-struct Texts {  // string views
+struct Texts {  // a column of string views
   struct View {
     int32_t length;
     char prefix[4];
@@ -207,7 +207,7 @@ class Output {
  public:
   explicit Output(size_t rows) : rows_(rows) {}
 
-  void add(const char* name, Array<Row> rows);  // kNone is null
+  void add(const char* name, Array<Row> rows);  // kNone becomes null
   template <class T>
   void add(const char* name, Array<T> values, Bits* valid = nullptr) {
     column(name, kFormat<T>, valid).owners.push_back(std::shared_ptr<T[]>(std::move(values)));
@@ -235,7 +235,7 @@ class Output {
     const char* format = "";
     int64_t null_count = 0;
     size_t length = 0;
-    std::vector<std::shared_ptr<const void>> owners;  // validity (or null), then the buffers in the order of the format
+    std::vector<std::shared_ptr<const void>> owners;  // validity bits (or null), then the buffers in Arrow's order
     std::vector<const void*> buffers;
     std::unique_ptr<Column> dictionary;
   };

@@ -187,7 +187,7 @@ void EventColumns::list(Json& json, TextColumn& column, size_t row) {
   json.copy_value(value_text_);
   if (value_text_ == "null") return;
   const uint32_t code = column.words.own(value_text_);
-  if (bytes && json.since(from) == *bytes) *code_of_list = code;  // it is a list, and complete
+  if (bytes && json.since(from) == *bytes) *code_of_list = code;  // the bytes are a complete list
   column.set(row, code);
 }
 

@@ -42,7 +42,7 @@ struct TextColumn {
   void clear(size_t row) { codes[row] = 0; }
   void give(const char* name, size_t rows, Output& out) {
     auto plain = uninitialized<uint32_t>(rows);
-    for (size_t row = 0; row < rows; ++row) plain[row] = codes[row] - 1;  // 0 becomes kNone
+    for (size_t row = 0; row < rows; ++row) plain[row] = codes[row] - 1;  // 0 (null) becomes kNone
     out.add(name, std::move(plain), words.texts());
   }
   Array<uint32_t> codes;
@@ -115,7 +115,7 @@ class EventColumns {
 
   TextColumn phase_, category_, name_, pid_text_, tid_text_;
   Numbers pid_, tid_, id_, ts_, dur_;
-  ViewColumn rest_;  // args without a column
+  ViewColumn rest_;  // the args that have no column, as JSON
   Bits is_odd_;
   std::vector<Arg> args_;
   std::unordered_map<std::string_view, size_t> by_key_;

@@ -48,7 +48,7 @@ size_t most_rows(std::string_view bytes, State state) {
   const bool is_among_events = state == kEvents || state == kBareEvents;
   if (!is_among_events) return bytes.size() / kLeastBytes + 2;
   constexpr size_t kOthers = 64;  // the most rows that are not events, most of which follow the last event
-  size_t braces = 0;              // counted by leaps: there is one in about a hundred bytes
+  size_t braces = 0;              // number of {; find() is fast, because only about one byte in a hundred is a brace
   for (size_t at = bytes.find('{'); at != std::string_view::npos; at = bytes.find('{', at + 1)) ++braces;
   return braces + kOthers;
 }

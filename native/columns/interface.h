@@ -25,7 +25,7 @@ typedef int opspan_columns_call(ArrowArrayStream* first, ArrowArrayStream* secon
 opspan_columns_call opspan_columns_nest;          // ranges; -; end of the trace
 opspan_columns_call opspan_columns_enclose;       // events
 opspan_columns_call opspan_columns_innermost;     // ranges; points
-opspan_columns_call opspan_columns_cover;         // spans; more of them
+opspan_columns_call opspan_columns_cover;         // spans; more spans
 opspan_columns_call opspan_columns_covered;       // spans; stretches
 opspan_columns_call opspan_columns_within;        // points; stretches
 opspan_columns_call opspan_columns_cut;           // stretches; ranges, and spans of kinds
@@ -37,11 +37,11 @@ opspan_columns_call opspan_columns_labels;        // texts; -; threads to use
 opspan_columns_call opspan_columns_events;        // part of a Chrome trace; keys of args; state
 opspan_columns_call opspan_columns_metadata;      // texts; -; threads to use
 opspan_columns_call opspan_columns_json_objects;  // texts; -; threads to use
-opspan_columns_call opspan_columns_protobuf;      // rows, columns named by field; -; the rows' own field
+opspan_columns_call opspan_columns_protobuf;      // rows; -; field number of the rows
 opspan_columns_call opspan_columns_timeline;      // slices of tracks
 opspan_columns_call opspan_columns_places;        // shapes of lanes; -; rows of a lane
 opspan_columns_call opspan_columns_blocks;        // shapes in the order in which they are drawn; -; the most blocks
-opspan_columns_call opspan_columns_latest;        // points; rows that may be before them, in order; 1: strictly before
+opspan_columns_call opspan_columns_latest;        // points; candidate rows, in order; 1: strictly before
 opspan_columns_call opspan_columns_replay;        // work, then edges; joins; how many of the rows are work
 opspan_columns_call opspan_columns_sqlite;        // columns of a table; the table; the file's descriptor
 

@@ -65,8 +65,8 @@ class Json {
   }
 
   struct String {
-    std::string_view raw;  // between the quotes
-    bool plain;            // it is its own text: no escapes, only printable ASCII
+    std::string_view raw;  // the bytes between the quotes
+    bool plain;            // whether `raw` is the text itself: only printable ASCII, and no escapes
   };
   String string();
   // Returns the text of a string. If the string is plain, the text is its bytes in the file; otherwise the text is

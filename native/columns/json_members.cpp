@@ -26,7 +26,7 @@ struct Duration {
   int64_t ns;
 };
 
-constexpr auto kThousandths = [] {  // .000 to .999
+constexpr auto kThousandths = [] {  // the texts .000 to .999
   std::array<std::array<char, 4>, 1000> all{};
   for (size_t at = 0; at < all.size(); ++at) {
     auto digit = [&](size_t unit) { return static_cast<char>('0' + at / unit % 10); };
@@ -35,7 +35,7 @@ constexpr auto kThousandths = [] {  // .000 to .999
   return all;
 }();
 
-char* number(Duration value, char* to) {  // as microseconds, exactly
+char* number(Duration value, char* to) {  // writes a duration in microseconds, without rounding
   const uint64_t ns = value.ns < 0 ? 0 - static_cast<uint64_t>(value.ns) : static_cast<uint64_t>(value.ns);
   if (value.ns < 0) *to++ = '-';
   to = number(ns / 1000, to);
@@ -175,7 +175,7 @@ struct SpreadMember : Member {
   }
   Texts texts;
   Keys others;
-  std::unordered_set<std::string> keys_seen;  // to find a key that an object has more than once
+  std::unordered_set<std::string> keys_seen;  // keys of the current object, to find keys that it has more than once
   std::string members_text, room;
 };
 

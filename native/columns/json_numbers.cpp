@@ -11,7 +11,7 @@ namespace {
 __extension__ using Wide = __int128;
 
 struct Decimal {
-  Wide digits = 0;  // with the sign
+  Wide digits = 0;  // the digits as a number, with the sign
   int64_t exponent = 0;
 };
 

@@ -27,7 +27,7 @@ struct Columns {
         has_kind(rows) {}
   Numbers seq, op_id, forward_tid;
   Views args, input_op_ids;
-  Bits has_text;  // the text is more than a name
+  Bits has_text;  // whether the text is more than a name
   Codes name, class_name, sizes;
   Array<uint8_t> kind;
   Bits has_kind;

@@ -42,7 +42,7 @@ Output latest(const Input& points, const Input& candidates, int64_t is_strict) {
     sequences[candidate_by[begin]] = {begin, end, begin};
   }
   auto latest_row = uninitialized<int64_t>(points.rows());
-  auto last = sequences.end();  // most rows are in the group of the row before
+  auto last = sequences.end();  // the group of the row before, which is mostly the group of this row, too
   for (size_t row = 0; row < points.rows(); ++row) {
     latest_row[row] = kNothing;
     if (time.null(row)) continue;

@@ -104,7 +104,7 @@ struct LastOp {  // the last of the forward ops that have the same seq on a thre
   bool used_again = false;
 };
 
-class Group {  // the forward ops of one seq in one process that have begun
+class Group {  // the forward ops with the same seq in a process that have begun so far
  public:
   explicit Group(size_t thread_count) : last_ops_(thread_count) {}
 

@@ -40,7 +40,7 @@ struct Rows {
 
 template <class Part>
 std::vector<Part> parts_of(size_t rows, int64_t workers) {
-  constexpr size_t kLeastRows = 65536;  // with fewer rows, a thread costs more than it saves
+  constexpr size_t kLeastRows = 65536;  // the fewest rows for which another thread saves time
   const size_t most = std::max<size_t>(1, static_cast<size_t>(std::max<int64_t>(1, workers)));
   const size_t count = std::min(most, rows / kLeastRows + 1);
   // A multiple of 64, so that no two parts write bits of the same byte.

@@ -99,7 +99,7 @@ struct MessageField : Field {
       : Field(number, kLengthPrefix), null(nulls), fields(std::move(inner)) {}
   char* write(size_t row, char* to, Text& out) override {
     if (null(row)) return to;
-    to = begin(to, out) + 1;  // most messages are short: their size is one byte
+    to = begin(to, out) + 1;  // leaves one byte for the size, which is enough for most messages
     const size_t from = out.size(to);
     for (const auto& field : fields) to = field->write(row, to, out);
     const size_t size = out.size(to) - from;

@@ -39,8 +39,8 @@ struct Slot {
   ValueKind kind = ValueKind::kOther;
   size_t arg = 0;         // for kArg, the index of the arg
   std::string key;        // for kRest, the key as it is written in the file
-  std::string_view last;  // the text that was here the last time, as bytes of the file
-  uint32_t code = 0;      // the number of that text
+  std::string_view last;  // the text that the value had in the last event, as bytes of the file
+  uint32_t code = 0;      // the code of `last`
   std::vector<Slot*> next;
 };
 

@@ -33,7 +33,7 @@ struct alignas(64) Frame {
   std::atomic<uint64_t> id{0};            // op id, or the number of a user's own range
   std::atomic<End> end{End::kNone};
   uint8_t where = 0;           // set by the sink: how begin opened the range; 0: begin did nothing
-  bool has_functions = false;  // `functions` is set
+  bool has_functions = false;  // whether `functions` is set
   capture::Place place;
   alignas(64) Functions functions;
 
@@ -139,9 +139,9 @@ class Frames {
   }
   [[gnu::cold]] Frame* begin_block(uint64_t depth);
 
-  std::atomic<uint64_t> depth_{0};   // a frame's index in the ring is its depth modulo the size of the ring
-  std::atomic<uint64_t> bottom_{0};  // frames below this were given up
-  Frame* next_ = nullptr;            // the frame at depth_; null at the begin of a block that is not allocated yet
+  std::atomic<uint64_t> depth_{0};            // a frame's index in the ring is its depth modulo the size of the ring
+  std::atomic<uint64_t> bottom_{0};           // the frames with a lower depth were given up
+  Frame* next_ = nullptr;                     // the frame at depth_; null if its block is not allocated yet
   std::atomic<Frame*> blocks_[kBlocks] = {};  // never freed, because another thread may be reading
 };
 

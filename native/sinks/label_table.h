@@ -42,8 +42,8 @@ class LabelTable {
     uint32_t word_count;
     const int64_t* words;
     const char* name;
-    std::string text;  // the text that the tool was given
-    void* handle;      // the handle that it gave back
+    std::string text;  // the text that was passed to the tool
+    void* handle;      // the handle that the tool returned
     bool is(const Key& key) const {
       return hash == key.hash && extra == key.extra && name_length == key.name.size() && word_count == key.word_count &&
              equal(name, key.name.data(), name_length) && equal(words, key.words, word_count * sizeof(int64_t));

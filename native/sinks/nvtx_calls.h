@@ -14,7 +14,7 @@ namespace opspan::nvtx {
 // The fields of an event in our own domain.
 struct Label {
   nvtxStringHandle_t registered = nullptr;
-  const char* text = nullptr;  // when there is no registered string
+  const char* text = nullptr;  // the message, if there is no registered string
   uint32_t category = 0;
   uint32_t color = 0;
   int32_t payload_type = NVTX_PAYLOAD_UNKNOWN;

@@ -16,7 +16,7 @@ bool g_one_tool = false;
 void* g_compared_function = nullptr;
 const void* g_compared_domain = nullptr;
 uint32_t g_labelling = 0;             // bits of the protocols whose sessions label ops now
-uint32_t g_speaker = OPSPAN_TO_NVTX;  // the one of them that began last
+uint32_t g_speaker = OPSPAN_TO_NVTX;  // bit of the protocol whose session began to label last
 
 // Finds the library that receives ITT's calls. If it is opspan's, asks whether it made NVTX's domain too.
 bool is_one_tool(void* itt_function, const void* nvtx_domain) {

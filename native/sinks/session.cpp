@@ -61,7 +61,7 @@ bool is_gone(pid_t pid) {
   if (!file) return false;
   size_t count = std::fread(line, 1, sizeof(line) - 1, file);
   std::fclose(file);
-  while (count && line[count - 1] != ')') --count;  // the name in the parentheses may hold anything
+  while (count && line[count - 1] != ')') --count;  // the program's name, in parentheses, may contain any character
   return count + 1 < sizeof(line) - 1 && count && (line[count + 1] == 'Z' || line[count + 1] == 'X');
 }
 
@@ -148,7 +148,7 @@ int Session::end_in_fork() {
   const Thread& here = Thread::here();
   bool is_open = kSinks[sink()]->ends_anywhere && here.frames[sink()].depth() > here.inherited[sink()];
   if (is_open || !begin_change(kOn)) return 0;
-  if ((word_.load()->load() ^ number_.load()) <= kForms) {  // another session has begun meanwhile
+  if ((word_.load()->load() ^ number_.load()) <= kForms) {  // another session has begun in the meantime
     finish_change(kOn);
     return 0;
   }

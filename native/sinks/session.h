@@ -63,7 +63,7 @@ class alignas(64) Session {
   std::atomic<uint32_t> max_strings_{0};
   std::atomic<State> state_{kOff};
   int form_ = 0;            // the form of labels while labelling is on
-  opspan_stats base_ = {};  // totals at the start
+  opspan_stats base_ = {};  // the totals when the session started
 };
 
 extern constinit Session g_sessions[OPSPAN_SINK_COUNT];

@@ -32,10 +32,10 @@ enum { OPSPAN_SINKS(OPSPAN_NUMBER) OPSPAN_SINK_COUNT };
 
 // The forms a label can take. Not every sink has every form.
 enum {
-  OPSPAN_FORM_AUTO = 0,     // ask the tool
+  OPSPAN_FORM_AUTO = 0,     // the best form that the tool understands
   OPSPAN_FORM_SCHEMA = 1,   // NVTX: own domain, registered name, extended payload
   OPSPAN_FORM_PAYLOAD = 2,  // NVTX: own domain, registered name, 64-bit payload = seq
-  OPSPAN_FORM_TEXT = 3,     // everything in the name, opspan's own text
+  OPSPAN_FORM_TEXT = 3,     // all data in the name, in opspan's own text form
   OPSPAN_FORM_TORCH = 4,    // exactly what torch's own emitter would write
   OPSPAN_FORM_TASK = 5,     // ITT: interned name, ids, metadata, relations
 };
@@ -45,7 +45,7 @@ enum {
   OPSPAN_KIND_UNKNOWN = 0,
   OPSPAN_KIND_OP = 1,
   OPSPAN_KIND_BACKWARD = 2,
-  OPSPAN_KIND_ENGINE = 3,  // its name begins with OPSPAN_ENGINE
+  OPSPAN_KIND_ENGINE = 3,  // ranges whose names begin with OPSPAN_ENGINE
   OPSPAN_KIND_USER = 4,
   OPSPAN_KIND_MODULE = 5,
   OPSPAN_KIND_STEP = 6,
@@ -116,12 +116,12 @@ enum { OPSPAN_STACK_WORDS = 768 };
 // One range, as torch's RecordFunction describes it. Pointers are valid only during the call.
 typedef struct opspan_op {
   const char* name;        // ended by NUL; the length is not known here
-  size_t overload_length;  // of the overload at the end of the name (aten::add.Tensor), if asked for; else 0
+  size_t overload_length;  // length of the overload at the end of the name (aten::add.Tensor); 0: none
   uint32_t kind;
   uint32_t inputs_count;  // number of words in `inputs`; 0 when shapes are off
   const int64_t* inputs;
   // Only OPSPAN_INPUTS_ALL sets these three fields.
-  const char* const* type_names;  // valid for good
+  const char* const* type_names;  // valid until the process ends
   const int64_t* values;
   size_t values_count;
   // The thread's innermost Python function, and the position in that function. They are set only if stacks were asked
@@ -132,8 +132,8 @@ typedef struct opspan_op {
   const opspan_stacks* stacks;
   int64_t sequence;         // -1: none
   uint64_t op_id;           // 0: none
-  uint64_t thread;          // torch's logical id of this thread, 0: not known
-  uint64_t forward_thread;  // torch's logical id of the forward's thread, 0: not a backward op
+  uint64_t thread;          // torch's logical id of this thread; 0: not known
+  uint64_t forward_thread;  // torch's logical id of the forward op's thread; 0: not a backward op
   // Only for OPSPAN_FORM_TORCH with shapes: an address for each of torch's input_op_ids. A tensor has one; a list has
   // one for each tensor in it; an undefined tensor, a list without tensors and anything else have 0. (There may be
   // fewer addresses than sizes: torch leaves out undefined tensors in lists.)
@@ -170,18 +170,18 @@ OPSPAN_EXPORT const char* opspan_sink_name(int sink);
 typedef struct opspan_stats {
   uint64_t ranges;            // number of ranges that began during this session
   uint64_t late_ends;         // ranges that ended on another thread; the thread on which they began pops them later
-  uint64_t sizes_dropped;     // sizes left out because the table of distinct strings was full
-  uint64_t relations_missed;  // backward ops whose forward was not found any more
+  uint64_t sizes_dropped;     // number of sizes left out because the table of distinct strings was full
+  uint64_t relations_missed;  // backward ops whose forward op was no longer in the table
   uint64_t lost;              // capture: units that could not be written
-  uint64_t given_up;          // ranges that stay open: their thread had begun 16,384 more and ended none of them
+  uint64_t given_up;          // ranges that stay open; their thread began 16,384 more ranges and ended none of them
   uint64_t fields_dropped;    // a user's ranges whose category, colour, payload or detail the form has no place for
 } opspan_stats;
 
 // --- sessions: a sink has at most one
 typedef struct opspan_settings {
-  int form;              // OPSPAN_FORM_AUTO, or one that the sink has
-  uint32_t max_strings;  // how many distinct names with sizes a tool is given
-  const char* folder;  // capture: the folder of this process' file, which must exist. Forks write their files there too
+  int form;              // OPSPAN_FORM_AUTO, or a form that the sink has
+  uint32_t max_strings;  // the most distinct names with sizes that a tool gets
+  const char* folder;    // for a capture, the folder of this process's file; it must exist. Forked processes use it too
   // The limits of a rolling capture. Older data may be dropped as soon as the newer data reach one of the limits. 0
   // means no limit.
   int64_t keep_ns;

@@ -75,7 +75,7 @@ void after_fork() {
   g_process_id.store(static_cast<uint32_t>(getpid()), std::memory_order_relaxed);
   if (Thread* thread = Thread::t_here) {
     thread->tid = os_tid();
-    thread->number.store(0, std::memory_order_relaxed);  // so that it is registered again, with the new tid
+    thread->number.store(0, std::memory_order_relaxed);  // 0, so that the thread is registered again, with the new tid
     for (int sink = 0; sink < OPSPAN_SINK_COUNT; ++sink) thread->inherited[sink] = thread->frames[sink].depth();
   }
   slow_lock().unlock();

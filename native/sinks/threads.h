@@ -51,7 +51,7 @@ struct Counters {
 struct SizedLabel {
   capture::Digest inputs;
   const LabelTable::Entry* label;
-  uint32_t file;  // 1: the entry is used
+  uint32_t file;  // 1: this slot is in use
 };
 
 struct Thread {
@@ -60,12 +60,12 @@ struct Thread {
   capture::Log* const* logs = nullptr;  // t_logs of this thread: its logs in the capture's writers
   Frames frames[OPSPAN_SINK_COUNT];
   Counters counters[OPSPAN_SINK_COUNT];
-  int user_depth[OPSPAN_SINK_COUNT] = {};      // open ranges of the user's own
-  uint32_t inherited[OPSPAN_SINK_COUNT] = {};  // ranges of the parent that were open when this process was forked
+  int user_depth[OPSPAN_SINK_COUNT] = {};      // number of the user's own ranges that are open
+  uint32_t inherited[OPSPAN_SINK_COUNT] = {};  // number of ranges that were open when this process was forked
   Forwards forwards;
   capture::Names<void*> handles[2];                  // for each direct::Protocol, the tool's handles of ops' names
   capture::Table<SizedLabel, 1024> sized_labels[2];  // for each direct::Protocol, labels with sizes or sizes alone
-  std::string text;                                  // for building labels
+  std::string text;                                  // a buffer in which labels are built
 
   // Returns the state that opspan's own collector has for this thread.
   void* collector_thread(direct::Protocol protocol, const direct::Calls& calls) {

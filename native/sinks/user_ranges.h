@@ -12,7 +12,7 @@ struct UserRangeSink {
   bool (*is_on)();  // returns whether the sink takes ranges now
   // Opens the range at the tool and notes in the frame what `pop` has to undo.
   void (*begin)(Thread& here, Frame& frame, const opspan_range& range);
-  void (*pop)(Frame& frame);  // the callbacks of end_range (threads.h)
+  void (*pop)(Frame& frame);  // pop and end_out_of_order are callbacks of end_range (threads.h)
   void (*end_out_of_order)(Frame& frame);
   void (*mark)(Thread& here, const opspan_range& range);
   // For ranges that may end on any thread. `id` is the number of the range. The result of begin_async is passed to

@@ -69,7 +69,7 @@ struct Leaf {
   Page page;
   uint32_t cells;
   int64_t above;  // all row ids of the leaf are greater
-  int64_t most;   // and none greater than this
+  int64_t most;   // no row id of the leaf is greater
   bool has_above;
 };
 
