@@ -64,8 +64,8 @@ class BasicClock {
 
  private:
   static constexpr int64_t kSpan = 1'000'000;          // ns between two readings of the clock
-  static constexpr int64_t kFirstWindow = 10'000'000;  // ns over which the pace is measured first
-  static constexpr int64_t kNextWindow = 100'000'000;  // ns over which it is measured again
+  static constexpr int64_t kFirstWindow = 10'000'000;  // ns of the first measurement of the pace
+  static constexpr int64_t kNextWindow = 100'000'000;  // ns of each later measurement of the pace
 
   struct Reading {
     uint64_t ticks = 0;
@@ -92,12 +92,12 @@ class BasicClock {
   void measure(const Reading& now);
 
   uint64_t ticks_ = 0;  // the counter when the clock was last read; only the counter is read for the next span_ ticks
-  uint64_t span_ = 0;   // 0: the system gives each time
+  uint64_t span_ = 0;   // ticks until the next reading of the clock; 0: each time comes from the system
   uint64_t scale_ = 0;
   int64_t ns_ = 0;
   int64_t last_ = 0;
-  Reading from_;                // start of the current measurement of the pace
-  uint64_t last_measured_ = 0;  // the pace that this thread measured in the window before
+  Reading from_;                // the reading at which the current measurement of the pace began
+  uint64_t last_measured_ = 0;  // the pace that this thread measured last
   Pace* const pace_;
 };
 
@@ -116,14 +116,16 @@ int64_t BasicClock<Source>::synchronize() {
   if (scale && ahead < kSpan / 2) {
     ticks_ = now.ticks;
     span_ = (static_cast<uint64_t>(kSpan) << 32) / scale;
-    // If the times that were given are ahead of the clock, the counter goes slower until the clock has caught up.
+    // If the last time that was returned is ahead of the clock, times advance more slowly until the clock has caught
+    // up.
     scale_ = scale - scale / kSpan * static_cast<uint64_t>(ahead);
   }
   return ns_;
 }
 
-// A pace is accepted when two consecutive windows of a thread agree on it to a thousandth, because a disturbance of the
-// counter affects only one of them. The known pace is dropped as soon as any thread's window disagrees.
+// A pace is accepted when two consecutive measurements of a thread differ by at most a thousandth, because a
+// disturbance of the counter affects only one of them. The known pace is dropped as soon as a measurement of any thread
+// differs more.
 template <class Source>
 void BasicClock<Source>::measure(const Reading& now) {
   uint64_t known = pace_->scale.load(std::memory_order_relaxed);

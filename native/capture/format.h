@@ -20,9 +20,9 @@ inline constexpr size_t kHalfBytes = 32;
 inline constexpr uint32_t kChunkMagic = 0x4b4e4843;  // "CHNK"
 
 enum class State : uint32_t {
-  kOpen = 0,    // being written, or the process was killed
-  kClosed = 1,  // closed in order
-  kFull = 2,    // the disk was full: everything written before is here
+  kOpen = 0,    // the file is being written, or its process was killed
+  kClosed = 1,  // the file was closed normally
+  kFull = 2,    // the disk was full; the file has all that was written before
 };
 
 enum class Producer : uint32_t { kRecord = 1, kCollectors = 2 };
@@ -40,8 +40,8 @@ struct FileHeader {
   int64_t close_utc_ns;
   uint32_t state;     // State
   uint32_t producer;  // Producer
-  uint64_t lost;      // units that could not be written
-  uint32_t forked;    // 1 when this process is the child of a captured one that did not exec
+  uint64_t lost;      // number of units that could not be written
+  uint32_t forked;    // 1: this process was forked from a captured process and did not exec
   uint32_t reserved;
   char host[64];            // NUL-terminated
   char command_line[3072];  // arguments, each ended by NUL, then one more NUL
@@ -63,17 +63,17 @@ enum class ChunkKind : uint32_t { kUnits = 1, kStrings = 2, kHalves = 3 };
 struct ChunkHeader {
   uint32_t magic;  // kChunkMagic, written last
   uint32_t kind;   // ChunkKind
-  uint64_t bytes;  // of the whole chunk, this header included; a multiple of kPage
+  uint64_t bytes;  // size of the chunk, including this header; a multiple of kPage
   uint32_t tid;    // the OS thread; 0 for strings
   uint32_t reserved;
   uint64_t first_unit;   // number of the chunk's first half (kUnits: unit), counted per thread from 0
-  char thread_name[16];  // as the kernel had it when the chunk was made
+  char thread_name[16];  // the kernel's name of the thread when the chunk was made
   uint64_t reserved2[2];
 };
 static_assert(sizeof(ChunkHeader) == kUnitBytes);
 
-// In a string chunk, entries follow the header without gaps. An entry is a uint32 with the length + 1 (0 means that no
-// more entries follow), a uint32 with the id, and the bytes of the text. It is padded to a multiple of 8 bytes. Ids
+// A string chunk has its header and then entries, without gaps. An entry is a uint32 with the length + 1 (0 means that
+// no more entries follow), a uint32 with the id, and the bytes of the text. It is padded to a multiple of 8 bytes. Ids
 // count up from 1 over all chunks of the file; id 0 means "none". The bytes should be UTF-8, but a program can pass
 // others.
 
@@ -81,18 +81,18 @@ enum class Unit : uint8_t {
   kNone = 0,
   kRange = 1,      // nested on its thread; the end is written into this unit later
   kAsync = 2,      // start/end range or overlapped task: ends with a kEnd unit, on any thread
-  kMark = 3,       // start only
+  kMark = 3,       // a point in time
   kEnd = 4,        // ends the kAsync or kFrame with this id, or the kRange (owner_tid, owner_unit)
-  kAttribute = 5,  // key = value of the unit `owner` of the same thread
-  kBlob = 6,       // up to 48 bytes of the payload of unit `owner`; several follow each other
-  kIds = 7,        // ITT task id and parent id of unit `owner`
-  kRelation = 8,   // between two ITT ids
+  kAttribute = 5,  // adds `key = value` to the unit `owner` of the same thread
+  kBlob = 6,       // up to 48 bytes of the payload of unit `owner`; a longer payload has several kBlobs in sequence
+  kIds = 7,        // the ITT task id and parent id of unit `owner`
+  kRelation = 8,   // a relation between two ITT ids
   kName = 9,       // names a thread or a category
   kCounter = 10,
   kSchema = 11,  // an NVTX payload schema; kBlob units carry its entries
   kState = 12,   // collection paused (value 0) or resumed (value 1)
-  kFrame = 13,   // ITT frame; a kEnd ends it unless it was submitted with its end
-  kMemory = 14,  // flags: 0 allocated, 1 freed, 2 the allocation failed
+  kFrame = 13,   // an ITT frame; a kEnd ends it, unless the client submitted it with its end
+  kMemory = 14,  // memory; flags: 0 allocated, 1 freed, 2 the allocation failed
   kShort = 15,   // a kRange of kTorch in half a line
   kModel = 16,   // the fields that kLike units share; not a range itself
   kLike = 17,    // a kRange in half a line: its other fields are those of a kModel of its thread and file
@@ -127,8 +127,8 @@ inline constexpr uint16_t kValueDouble = 3;
 inline constexpr uint16_t kValueMask = 3;
 inline constexpr uint16_t kHasColor = 4;
 inline constexpr uint16_t kHasForward = 8;   // forward_tid is valid; it is 0 if the forward thread is not known
-inline constexpr uint16_t kForeignEnd = 16;  // on kEnd: owner_tid and owner_unit are set, id is not
-inline constexpr uint16_t kOwnerById = 32;   // on kAttribute: owner is a kIds unit, whose id says what it belongs to
+inline constexpr uint16_t kForeignEnd = 16;  // on kEnd: owner_tid and owner_unit are set, and id is not
+inline constexpr uint16_t kOwnerById = 32;   // on kAttribute: `owner` is a kIds unit with the ITT id of the owner
 // Set on a kRange of kNvtx or kItt in opspan's domain, if opspan labelled it as an op. The fields of the label are the
 // same as for kTorch. On ITT, the id is (id, label::kTag, 0), and `parent` is the number of the parent range, with the
 // bit kUsersParent if the parent is a user's range; 0 means that there is no parent.
@@ -137,7 +137,7 @@ inline constexpr uint64_t kUsersParent = uint64_t{1} << 63;
 // Set on a kRange of kTorch if types, strides and values of the op's inputs are known. They are in fields that ops do
 // not use otherwise.
 inline constexpr uint16_t kHasInputs = 128;
-// Set on a kRange of kTorch that has no kHasForward: `stack` is then the Python functions that the op was called in.
+// Set on a kRange of kTorch that has no kHasForward: `stack` then holds the Python functions that the op was called in.
 inline constexpr uint16_t kHasStack = 256;
 // Set on a kRange of kTorch if the part of the name after its last point is the op's overload, as in aten::add.Tensor.
 inline constexpr uint16_t kHasOverload = 512;
@@ -149,7 +149,7 @@ struct Event {
   uint8_t kind;    // Unit, written last together with the rest of its word
   uint8_t source;  // Source
   uint16_t flags;
-  uint32_t name;  // string id; attribute key; counter, thread or category name
+  uint32_t name;  // string id of the name; for an attribute, of its key
   union {
     struct {  // kRange, kAsync, kMark, kFrame
       int64_t start_ns;
@@ -165,7 +165,7 @@ struct Event {
         uint32_t forward_tid;
         uint32_t stack;  // kHasStack: string id of the functions, on one line each, the outermost first
       };
-      uint32_t sizes;  // string id of the nested list text, or 0
+      uint32_t sizes;  // string id of the sizes of the inputs, as text; 0: none
       union {
         struct {
           uint32_t color;   // ARGB
@@ -175,7 +175,7 @@ struct Event {
           uint32_t types;    // string id of a list of the types of the inputs, as JSON
           uint32_t strides;  // string id of the strides of the inputs, written like sizes
         };
-        uint64_t parent;  // kHasLabel on ITT
+        uint64_t parent;  // kHasLabel on ITT: see there
       };
     } range;
     struct {  // kEnd
@@ -189,7 +189,7 @@ struct Event {
     struct {           // kAttribute
       uint64_t owner;  // a unit's number, or kNoOwner
       uint32_t type;   // AttributeType
-      uint32_t count;  // of values; for kText 1
+      uint32_t count;  // number of values; for kText 1
       union {
         uint64_t words[5];
         int64_t ints[5];
@@ -264,7 +264,7 @@ inline constexpr uint32_t kSchemaEnum = 0x100;
 struct SchemaEntry {
   uint64_t flags;   // NVTX_PAYLOAD_ENTRY_FLAG_*
   uint64_t type;    // NVTX_PAYLOAD_ENTRY_TYPE_* or a schema id
-  uint64_t offset;  // in the payload
+  uint64_t offset;  // offset in the payload
   uint64_t array_or_union_detail;
   uint32_t name;  // string id
   uint32_t reserved;

@@ -128,7 +128,7 @@ inline Block block_of(uint64_t flags, uint64_t address, int64_t time_ns, int64_t
   return {address << 16 | flags << 8 | static_cast<uint64_t>(Unit::kBlock), time_ns, bytes, total};
 }
 
-// The fields that a range shares with others. Fields that a Like holds itself are not among them.
+// The fields that ranges share through a kModel. They do not include the fields that a Like holds itself.
 struct SharedFields {
   uint64_t words[4];  // the first word and the last three words of the event; all 0: empty
   bool operator==(const SharedFields&) const = default;

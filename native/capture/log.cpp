@@ -169,7 +169,7 @@ bool Log::end_in_old_chunk(const Place& place, int64_t end_ns) {
     }
     return is_written;
   }
-  return true;  // its segment has been dropped
+  return true;  // the segment of the range has been dropped
 }
 
 // Appends a kEnd unit that names the range.

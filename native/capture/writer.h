@@ -37,7 +37,7 @@ struct KeepLimits {
   explicit operator bool() const { return ns || bytes || steps; }
 };
 
-inline constexpr uint32_t kWriters = 4;  // writers have numbers; the first is the default
+inline constexpr uint32_t kWriters = 4;  // number of writers; the default is number 0
 
 // Begins a file in `folder`, which must exist. Returns false, with a sentence in *error, if that fails.
 bool start(const char* folder, Producer producer, std::string* path, std::string* error, uint32_t writer = 0,
@@ -51,8 +51,8 @@ void hold(uint32_t writer, bool on);
 
 // The state that the hot path reads.
 inline constinit std::atomic<uint32_t> g_epochs[kWriters] = {};      // 0: off; a change makes every log check its state
-inline constinit std::atomic<uint32_t> g_recordings[kWriters] = {};  // 0: off; the same for all segments
-inline constinit thread_local Log* t_logs[kWriters] = {};            // a thread may keep the address to find it faster
+inline constinit std::atomic<uint32_t> g_recordings[kWriters] = {};  // 0: off; segments of a recording share it
+inline constinit thread_local Log* t_logs[kWriters] = {};            // a thread may keep the address of its array
 
 // Returns the number of the epoch, which changes with every start, fork and segment, and when the disk is full. 0: off.
 inline uint32_t epoch(uint32_t writer = 0) { return g_epochs[writer].load(std::memory_order_relaxed); }
@@ -142,9 +142,9 @@ class Log {
     uint64_t first = 0;     // number of its first half
     uint64_t halves = 0;    // number of halves, written or still free
     uint32_t open = 0;      // number of ranges without an end, for which the chunk stays mapped
-    uint64_t offset = 0;    // of its header, in the file
+    uint64_t offset = 0;    // offset of the chunk's header in the file
     uint32_t file = 0;      // Session::id
-    size_t bytes = 0;       // mapped
+    size_t bytes = 0;       // number of bytes that are mapped
     bool holds(uint64_t number) const { return number - first < halves; }
     Half* at(uint64_t number) const { return begin + (number - first); }
     Half* end() const { return begin + halves; }
@@ -198,10 +198,10 @@ class Log {
   static void unmap(const Chunk& chunk);
 
   Half* next_ = nullptr;
-  Half* limit_ = nullptr;       // end of the part of the chunk that is fetched; equal to next_ once the disk is full
+  Half* limit_ = nullptr;       // end of the part of the chunk that is ready; equal to next_ once the disk is full
   uint64_t number_ = 0;         // number of the unit at next_
   uint64_t owner_ = 0;          // recording << 32 | serial; each log of a process has its own serial
-  int64_t due_ns_ = INT64_MAX;  // when the next segment is to begin
+  int64_t due_ns_ = INT64_MAX;  // time at which the next segment begins
   uint32_t file_ = 0;           // Session::id
   uint32_t epoch_ = 0;
   uint32_t tid_ = 0;

@@ -1,4 +1,4 @@
-// Cuts stretches of time on threads into pieces, and says which range and which kind are open in each piece. It cuts
+// Cuts stretches of time on threads into pieces, and finds the range and the kind that are open in each piece. It cuts
 // wherever a span of the thread begins or ends. A span either is a range or has a kind. If several ranges are open, the
 // piece has the innermost range. If several kinds are open, it has the kind with the highest number. If no kind is
 // open, it has the kind of its stretch. On an unknown thread, the piece also has the range of its stretch. Stretches

@@ -1,12 +1,14 @@
-// Reads a piece of a Chrome trace (JSON) into columns. Each event has a row, and so has any other item of the file.
+// Reads a piece (any part of the bytes) of a Chrome trace (JSON) into columns. Each event and each other item of the
+// file becomes a row.
 //
 //   { "schemaVersion": 1, ..., "traceEvents": [ {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "pid": 7, "tid": 7,
 //     "ts": 1712195495519689.047, "dur": 63.813, "args": {"External id": 2049, "Input Dims": [[2, 3], [3, 4]]}}, ... ]
 //     }
 //
-// The file may also be just an array of events, and the array need not be closed. A piece may end anywhere. The rows
-// say how many bytes were read and at which state of the file that was; the caller continues there, with the remaining
-// bytes and more. If an event cannot be read, the reader skips to what looks like the beginning of another event.
+// The file may also be just an array of events, and the array need not be closed. A piece may end anywhere. Each row
+// has the offset at which its item ended, and the reader's State there. The caller passes this State and the bytes from
+// that offset on to the next call. If an event cannot be read, the reader skips to what looks like the beginning of
+// another event.
 
 #include <algorithm>
 

@@ -11,7 +11,7 @@ inline void say(char* error, size_t size, const char* text) {
   if (error != nullptr && size > 0) std::snprintf(error, size, "%s", text);
 }
 
-// Returns 0, or -1 with a sentence in `error`.
+// Calls `work` and returns 0. If it throws, writes a sentence to `error` and returns -1.
 template <class Work>
 int guarded(Work work, char* error, size_t error_size) {
   try {

@@ -1,6 +1,6 @@
-// Walks forward over a graph that says which work waited for which, and computes new times. docs/analysis.md ("path")
-// has the rules. opspan.analysis.replay makes the frames, and tests/analysis/replay_twin.py follows the same rules in
-// plain loops.
+// Computes new times for work whose waits are known. Walks forward over a graph, in which each piece of work refers to
+// the work that it waited for. docs/analysis.md ("path") has the rules. opspan.analysis.replay makes the frames, and
+// tests/analysis/replay_twin.py follows the same rules in plain loops.
 
 #include <algorithm>
 #include <unordered_map>

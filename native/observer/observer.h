@@ -26,7 +26,7 @@ OPSPAN_EXPORT int opspan_observer_stacks(int sink, int on);
 OPSPAN_EXPORT int opspan_observer_overloads(int sink, int on);
 // Detaches the sink. Ranges that have begun still end there, so this library must stay loaded.
 OPSPAN_EXPORT void opspan_observer_detach(int sink);
-// Starts (1) or stops (0) telling this sink which memory of the host torch allocates and frees. Returns 0, or -errno
+// Starts (1) or stops (0) sending to this sink what memory of the host torch allocates and frees. Returns 0, or -errno
 // (ENOTSUP, EPERM: this allocator cannot be watched).
 OPSPAN_EXPORT int opspan_observer_memory(int sink, int on);
 // Starts (1) or stops (0) telling Kineto of every thread that runs an op. Torch uses Kineto to collect events of

@@ -94,7 +94,8 @@ inline bool is_scoped(const opspan_op& op) {
          (op.kind == OPSPAN_KIND_OP && !std::strncmp(op.name, kTorchs.data(), kTorchs.size()));
 }
 
-// Returns the Python functions that the innermost open range has, if this op was called in the same ones.
+// If this op was called in the same Python functions as the innermost open range, returns the text of these functions.
+// Otherwise returns null.
 inline capture::Constant* functions_around(const Frames& frames, const opspan_op& op) {
   const Frame* around = frames.top();
   if (!around || !around->has_functions) return nullptr;

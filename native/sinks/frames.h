@@ -82,7 +82,7 @@ class Frames {
     return depth % kBlock ? next_ - 1 : at(depth - 1);
   }
 
-  // Returns how many frames are open, for the thread itself.
+  // Returns how many frames are open. Only the thread itself may call this.
   uint32_t depth() const { return depth_.load(std::memory_order_relaxed); }
 
   void pop() {

@@ -39,7 +39,8 @@ Result call(const std::atomic<Result (*)(Parameters...)>& pointer, Arguments... 
   return function ? function(arguments...) : Result();
 }
 
-// Finds the pointers in `library` and makes the collector attach. Returns null, or a sentence that says why not.
+// Finds the pointers in `library` and makes the collector attach. Returns null, or on failure a sentence with the
+// reason.
 const char* open(const char* library);
 // Reads the pointers again. Returns true if there is a collector that takes tasks.
 bool refresh();

@@ -13,8 +13,8 @@
 
 namespace opspan {
 
-// The value is number << 8 | form. The session with that number labels in that form. If the form is 0, the session is
-// paused (by a schedule). A session with any other number is over.
+// The value is the number of the current session << 8 | the form of its labels. If the form is 0, the session is paused
+// (by a schedule). Sessions with other numbers have ended.
 using SessionWord = std::atomic<uint64_t>;
 inline constinit SessionWord g_no_session{0};
 

@@ -45,7 +45,8 @@ struct Group {
   Words strides = {};
 };
 
-// Calls one(group) for a tensor or nothing, and list(group, items) for a list; items(f) calls f for each item.
+// Calls list(group, items) for each list, and one(group) for each other argument. items(f) calls f for each item of the
+// list.
 template <class One, class List>
 void for_each_group(const int64_t* start, size_t count, One&& one, List&& list) {
   Words words{start, start + count};
