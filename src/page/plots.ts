@@ -19,7 +19,7 @@ export function showPlot(
 ): () => void {
   let width = 0;
   const draw = (): void => {
-    if (!width) return; // the plot is hidden
+    if (!width) return; // a hidden plot has no width
     const plot = Plot.plot({
       style: { background: "transparent", color: "var(--text)", fontSize: "12px", overflow: "visible" },
       width,

@@ -12,7 +12,7 @@ export interface SectionHead {
 /** The heading of the page, and its sections. */
 export interface Head {
   title: string;
-  about: string; // one line: tool, ranks, devices, time
+  about: string; // one line with the tool, the ranks, the devices and the time
   editor: string; // the address that opens a line of source, with the placeholders {file} and {line}
   sections: SectionHead[];
 }
@@ -29,7 +29,7 @@ export interface Page {
 /** Takes a section to the place that the query of an address names, such as `name=aten::mm`. */
 export type Follower = (query: URLSearchParams) => void;
 
-/** A module that draws a section. `draw` is called once. It returns a follower if addresses can name places in the
+/** A module that draws a section. `draw` is called once. It returns a `Follower` if addresses can name places in the
  * section. */
 export interface Section {
   draw(root: HTMLElement, data: never, page: Page): Follower | void;

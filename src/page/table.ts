@@ -37,7 +37,7 @@ interface TableOptions {
   caption: string;
   sort?: string; // the column that the table is sorted by at first, largest values first
   link?: { column: string; address: (row: number) => string | undefined; title: string };
-  detail?: (row: number) => TemplateResult | undefined; // shown below a row that is open
+  detail?: (row: number) => TemplateResult | undefined; // returns what is shown below an open row
   rowsOfPage?: number;
 }
 
@@ -102,7 +102,7 @@ export function showTable(root: HTMLElement, data: Columns, options: TableOption
     const pages = table.getPageCount();
     const matching = table.getFilteredRowModel().rows.length;
     const page = state.pagination.pageIndex;
-    const isFiltered = Boolean(state.globalFilter); // an address can set the filter, so show its field also above a short table
+    const isFiltered = Boolean(state.globalFilter); // an address can set the filter of a short table, too
     const controls = html`
       <div class="controls">
         ${
@@ -216,7 +216,7 @@ export function numberCell(column: Column, value: unknown): TemplateResult {
   return html`<td class="number share" style="--part: ${part}%" title=${share}>${text}</td>`;
 }
 
-/** Draws the line below the table that gives the totals. Bars show shares of these totals. */
+/** Draws the line with the totals, below the table. Bars show shares of these totals. */
 export function totalsLine(columns: Column[]): TemplateResult | typeof nothing {
   const shown = columns.filter((column) => column.of);
   if (!shown.length) return nothing;

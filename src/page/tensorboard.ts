@@ -9,7 +9,7 @@ import "./page.css";
 
 interface Span {
   name: string;
-  workers: { name: string }[]; // the first one can mean all workers together
+  workers: { name: string }[]; // the first name can stand for all workers together
 }
 interface Run {
   name: string;
@@ -133,7 +133,8 @@ function select(title: string, of: { name: string }[], chosen: string, choose: (
   return chooser(title, options, names.indexOf(chosen), (at) => choose(names[at]!));
 }
 
-/** Completes a choice. If the chosen run, span or worker is missing or does not exist any more, takes the first one. */
+/** Completes a choice. If the chosen run, span or worker is missing or does not exist any more, takes the first run,
+ * span or worker. */
 function complete(runs: Run[], choice: Choice): Choice {
   const run = runs.find((one) => one.name === choice.run) ?? runs[0];
   const span = run?.spans.find((one) => one.name === choice.span) ?? run?.spans[0];

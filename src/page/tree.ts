@@ -23,7 +23,7 @@ export interface Tree {
   reveal(row: number): void;
 }
 
-const OPEN_AT_FIRST = 60; // rows
+const OPEN_AT_FIRST = 60; // the most rows that are shown at first
 
 export function showTree(root: HTMLElement, data: TreeData, options: TreeOptions): Tree {
   let { columns, sort } = options;

@@ -117,7 +117,7 @@ def measure(part: str, python: str | Path, quiet: bool = False) -> list[Figure]:
 
 def keep(figures: Sequence[Figure]) -> None:
     """Writes the figures into kept.json, where they replace all figures with the same bench and title. Then writes the
-    headlines of kept.json into the page."""
+    figures of headlines.py into docs/figures.md."""
     kept = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else []
     again = {(one.bench, one.of) for one in figures}
     when = {"commit": git("rev-parse", "--short=7", "HEAD"), "day": datetime.date.today().isoformat()}
@@ -130,7 +130,8 @@ def keep(figures: Sequence[Figure]) -> None:
 
 
 def table(rows: Sequence[dict[str, object]]) -> str:
-    """Returns the headlines among the kept figures, and how many of all kept figures reach their goals."""
+    """Returns a Markdown table of the figures in headlines.py, and a sentence that counts the figures that miss their
+    goals."""
     known = {(row["bench"], row["of"], row["what"]): row for row in rows}
     lines = [_row(known[key]) for key in HEADLINES if key in known]
     verdicts = [verdict for row in rows if (verdict := _figure(row).met) is not None]
@@ -177,7 +178,8 @@ def environment(folder: Path, tree: Path) -> Path:
     venv.create(folder, symlinks=True)
     paths = {"base": str(folder), "platbase": str(folder)}
     site = Path(sysconfig.get_path("purelib", vars=paths))
-    # With a plain path, Python does not find packages that are installed as editable there, such as opspan.
+    # Python looks into the folders that a .pth file names. It does not read the .pth files in these folders, so it does
+    # not find packages that are installed there as editable, such as opspan.
     (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, tree]
     subprocess.run([*map(str, command)], check=True)

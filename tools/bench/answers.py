@@ -1,7 +1,7 @@
 """Measures the times of loading, of attributing and of each answer, on an nsys export with 3 million rows.
 
     python tools/bench/answers.py                1 M ranges, 1 M calls, 1 M kernels (about 2 minutes)
-    python tools/bench/answers.py --rows 100000  100,000 of each instead
+    python tools/bench/answers.py --rows 100000  100,000 ranges, calls and kernels
     python tools/bench/answers.py --rounds 5     medians of 5 processes
     python tools/bench/answers.py --ranks 64     a training with a file for each of 64 ranks instead
 

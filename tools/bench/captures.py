@@ -3,8 +3,8 @@
     capture(path, ranges=30_000_000, shapes=True)
 
 The program is that of nsys_files.py (24 ops a layer, forward on one thread, backward on another), with a user's range
-around every step. Writing a gigabyte takes two seconds, because units are numpy arrays. In the file, chunks of the two
-threads alternate.
+around every step. A unit is the record of an event. Writing a gigabyte takes two seconds, because units are rows of
+numpy arrays. In the file, chunks of the two threads alternate.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _Log:
 
 
 def _lines(units: Words) -> Words:
-    """Packs units into lines. A short unit takes half a line, any other unit takes a line."""
+    """Packs units into lines of 64 bytes. A short unit takes half a line, any other unit takes a line."""
     of_torch = units.view(np.uint8)[:, 1] == TORCH
     is_short = of_torch & (units[:, 6] >> 32 == 0)  # short units have no sizes
     # Find the half line at which each unit begins. A long unit begins at a full line.
@@ -96,7 +96,7 @@ def _lines(units: Words) -> Words:
 
 
 def _layers(ranges: int, number: dict[str, int], of_sizes: npt.NDArray[np.uint32]) -> Iterator[dict[int, Words]]:
-    """Yields a dict for every 100 steps. The dict has the units of each thread."""
+    """Yields a dict for every 100 steps. The dict has an array of units for each thread."""
     count = len(nsys_files.LAYER)
     a_step = nsys_files.LAYERS * count + 1
     left, layer, some_steps = ranges, 0, 100

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from figures import Figure, Key
 
-LEAST = 0.03  # smaller changes are not worth a look
+LEAST = 0.03  # the smallest change that counts, as a share
 
 
 @dataclass(frozen=True)

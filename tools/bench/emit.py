@@ -1,13 +1,13 @@
-"""Measures how many nanoseconds per range labelling costs more than a torch observer that does nothing.
+"""Measures what labelling costs beyond a torch observer that does nothing, in nanoseconds per range.
 
     python tools/bench/emit.py            a table for a step of tiny ops and a small transformer step (about 6 minutes)
     python tools/bench/emit.py --quick    fewer rounds
     python tools/bench/emit.py --long     50 million ranges, and the memory meanwhile (about 3 minutes)
 
-In each round all modes run in turn, so that a slow moment of the machine slows all modes. Every figure is the median
-over the rounds. The "null tool" is an injection library whose calls return at once (tests/native/null_tools), so only
-the cost of opspan is measured. torch's own emit_nvtx needs CUDA to push a range. Here it calls a stand-in for CUDA,
-which drops the text (tests/native/torch_stubs).
+A mode is a way to label, or no labels. In each round all modes run in turn, so that a slow moment of the machine slows
+all modes. Every figure is the median over the rounds. The "null tool" is an injection library whose calls return at
+once (tests/native/null_tools), so only the cost of opspan is measured. torch's own emit_nvtx needs CUDA to push a
+range. Here it calls a stand-in for CUDA, which drops the text (tests/native/torch_stubs).
 """
 
 from __future__ import annotations
@@ -67,14 +67,14 @@ STEPS = {"tiny": tiny_step, "transformer": transformer_step}
 
 
 def modes(tool: str, folder: str) -> dict[str, Callable[[], contextlib.AbstractContextManager]]:
-    """Returns the modes that make sense with this tool attached, by name."""
+    """Returns the ways to label that make sense with this tool attached, by name."""
     import torch
 
     import opspan
 
     @contextlib.contextmanager
     def torch_nvtx(shapes: bool):
-        torch.cuda.synchronize = lambda device=None: None  # torch's emit_nvtx calls it on entry
+        torch.cuda.synchronize = lambda device=None: None  # torch's emit_nvtx calls synchronize on entry
         with torch.autograd.profiler.emit_nvtx(record_shapes=shapes):
             yield
 
@@ -261,8 +261,8 @@ def median(times: dict[str, list[float]], name: str) -> float:
 
 
 def above_empty(result: dict, name: str, empty: str = "empty") -> float:
-    """Returns how many ns a range costs more than with the empty observer. Takes the median of the differences within
-    each round, so that drift of the machine has no effect."""
+    """Returns the cost of a range beyond its cost with the empty observer, in ns. Takes the median of the differences
+    within each round, so that drift of the machine has no effect."""
     differences = [a - b for a, b in zip(result["times"][name], result["times"][empty], strict=True)]
     return statistics.median(differences) / result["ranges"]
 

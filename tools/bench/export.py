@@ -1,10 +1,11 @@
-"""Measures the export of a timeline with 1 million and 10 million rows: its time, and its memory beyond the trace's.
+"""Measures time and memory of the export of timelines, with 1 million and with 10 million rows.
 
     python tools/bench/export.py            both sizes: 5 GB of disk, 3 minutes
     python tools/bench/export.py --rows N   another number of rows
 
 Half of the rows are ranges, a quarter are calls, and a quarter are kernels, each launched by a call. Each process
-writes one file. It first loads and analyses the trace. Its memory is the peak after that.
+writes one file. It first loads and analyses the trace. Memory is the peak during the export, minus the memory after the
+analysis.
 """
 
 from __future__ import annotations

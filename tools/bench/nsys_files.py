@@ -6,8 +6,9 @@
 
 A step has LAYERS layers. The forward ops of all layers run on one thread, then the backward ops run on another thread.
 A layer has 24 ranges, which are nested as torch nests them. Calls and kernels are spread evenly over the ranges. A call
-is inside its range, and a kernel starts shortly after its call. `training` makes runs with planted problems, which
-tests look for. Its options are in tests/builders/training_plan.py. No file of a real tool is copied.
+is inside its range, and a kernel starts shortly after its call. `training` makes runs with planted problems, which are
+put in on purpose. Tests check that opspan finds them. Its options are in tests/builders/training_plan.py. No file of a
+real tool is copied.
 """
 
 from __future__ import annotations
@@ -65,8 +66,8 @@ BATCHES = 60  # the number of different sizes of each op
 STRINGS = ("cudaLaunchKernel_v7000", *(f"void kernel_{at}<float, {at}>(int, float const*, float*)" for at in range(60)))
 STRINGS += tuple(f"kernel_{at}" for at in range(60))
 
-# COLUMNS has the columns of each table, in the order of nsys. A column can have a colon and its type in Parquet files.
-# Without them the type is i64.
+# COLUMNS has the columns of each table, in the order of nsys. `name:type` gives the type of the column in Parquet
+# files. For a name without a type, the type is i64.
 TYPES = {"": pl.Int64, "i32": pl.Int32, "u64": pl.UInt64, "f64": pl.Float64, "f32": pl.Float32, "text": pl.String}
 COLUMNS = {
     "StringIds": "id:i32 value:text",
@@ -140,7 +141,7 @@ def parquet(path: Path, size: Size) -> Path:
 
 
 def frames(size: Size) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Yields names of tables with some of their rows, in order of time."""
+    """Yields the name of a table and some of its rows, many times. The rows of a table come in order of time."""
     yield "StringIds", pl.DataFrame({"id": range(1, len(STRINGS) + 1), "value": STRINGS})
     done = calls = work = 0
     first_layer = 0

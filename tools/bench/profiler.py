@@ -1,15 +1,15 @@
-"""Compares the costs of opspan's profile() and torch.profiler's: ranges, end of the session, tables, exports, memory.
+"""Compares the costs of opspan's profile() with those of torch.profiler: ranges, session end, tables, exports, memory.
 
     python tools/bench/profiler.py                     everything, with lists of 1,000,000 ops
     python tools/bench/profiler.py --quick             fewer rounds, lists of 100,000 ops (about 8 minutes)
     python tools/bench/profiler.py --lists             only the lists
     python tools/bench/profiler.py --lists --rounds 3  the lists three times
 
-For a range, it measures how many nanoseconds the range costs more than with a torch observer that does nothing. That
-observer asks for inputs if the profiler does. Each process has only one session, like most programs. In a second
-session torch.profiler would reuse the memory that it kept from the first session, while opspan gives its memory back to
-the system. The processes of both profilers run in turn, and figures are medians over processes. For lists, both
-profilers record the same steps, each in a new process. A list of 1,000,000 ops takes torch.profiler several minutes and
+The cost of a range is measured in nanoseconds, beyond its cost with a torch observer that does nothing. That observer
+asks for inputs if the profiler does. Each process has only one session, like most programs. In a second session
+torch.profiler would reuse the memory that it kept from the first session, while opspan gives its memory back to the
+system. The processes of both profilers run in turn, and figures are medians over processes. For lists, both profilers
+record the same steps, each in a new process. A list of 1,000,000 ops takes torch.profiler several minutes and
 gigabytes.
 """
 
@@ -41,7 +41,7 @@ OPTIONS: dict[str, dict[str, bool]] = {
 }
 GOALS = {"plain": 0.25, "shapes": 0.3, "stacks": 0.35, "memory": 0.35, "all": 0.35}
 AFTER_GOALS = {"stop + events()": 0.1, "key_averages().table()": 0.05, "export_chrome_trace": 0.3}
-MANY = 1_000_000  # the number of ops that the goals of lists are about
+MANY = 1_000_000  # the goals for lists apply to lists of this number of ops
 MEMORY_GOALS = {"plain": 100, "all": 200}
 
 
@@ -56,7 +56,8 @@ def profiler(whose: str, options: dict[str, bool], folder: str) -> Any:
 
 
 def ranges(whose: str, options_name: str, step_name: str, seconds: float) -> float:
-    """Returns how many ns a range costs more than with the empty observer, in the first session of this process."""
+    """Returns the cost of a range in the first session of this process, in ns beyond the cost with the empty
+    observer."""
     import torch
 
     torch.set_num_threads(1)
@@ -118,7 +119,7 @@ def lists(whose: str, options_name: str, ops: int, suffix: str) -> dict[str, flo
 
 
 def held_bytes(folder: str) -> int:
-    """Returns the sum of the bytes in resident memory, without pages of files, and of the captures on disk."""
+    """Returns the bytes that are held: resident memory without pages of files, plus the captures on disk."""
     fields = Path("/proc/self/statm").read_text().split()
     files = sum(path.stat().st_blocks * 512 for path in Path(folder).rglob("*.opspan"))
     return (int(fields[1]) - int(fields[2])) * resource.getpagesize() + files

@@ -30,7 +30,7 @@ from figures import figure, title
 
 LARGE = nsys_files.Size(100_000, 50_000, 50_000)
 SMALL = nsys_files.Size(10_000, 5_000, 5_000)
-FEW = 10  # the memory of many ranks is compared with that of this number of ranks
+FEW = 10  # the memory of many ranks is compared with the memory of this number of ranks
 PROGRAM = "import sys, opspan; opspan.load_many(sys.argv[1], {}).idle()"
 PAUSE_S = 0.05
 PROCESSORS = len(os.sched_getaffinity(0))
@@ -39,7 +39,7 @@ PROCESSORS = len(os.sched_getaffinity(0))
 class Round(NamedTuple):
     seconds: float
     peak: int
-    work: float  # processor seconds of the program and its processes
+    work: float  # processor seconds of the program and its child processes
     others: float  # share of the processors that other programs took
 
 

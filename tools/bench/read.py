@@ -1,4 +1,4 @@
-"""Compares the time from a file to its printed table with the time in which SQLite steps through the same columns.
+"""Compares opspan's time for reading a file and printing a table with SQLite's time for stepping through the columns.
 
     python tools/bench/read.py            3 million rows: time, memory, growth, the command line, torch (5 minutes)
     python tools/bench/read.py --quick    fewer rounds
@@ -10,7 +10,7 @@
 nsys_files.py makes the files. Each round is a new process. In it, SQLite first computes the `max()` of each column, on
 one thread. Then opspan loads, attributes, links and prints. One process measures both times, so a slow moment of the
 machine affects both. Figures are medians. A round in which other programs took more than a tenth of the processors is
-repeated, because other programs slow the reader, which runs on all processors, more than SQLite, which runs on one.
+repeated, because other programs slow the reader more than SQLite. The reader runs on all processors, SQLite on one.
 """
 
 from __future__ import annotations
@@ -280,7 +280,8 @@ def other_sources(folder: Path, count: int, hta: str | None) -> None:
         file = path / "sqlite-db" / "dicer.db" if path.is_dir() else path
         is_json = path.suffix == ".json"
         size = file.stat().st_size
-        # Measure the base only once for a gigabyte, because Python takes most of a minute for it.
+        # `base` is the time of SQLite, or of Python's json. Measure it only once for a gigabyte, because that takes
+        # Python most of a minute.
         bases = 1 if size >= GIGABYTE else count
         base = statistics.median(
             base_of(JSON_BASE, file)[0] if is_json else step_through_all(file) for _ in range(bases)

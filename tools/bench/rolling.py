@@ -5,9 +5,9 @@
     python tools/bench/rolling.py --cost                cost per range, compared with record(): 3 GB of disk, 2 minutes
 
 Disk is the size of the ring's files. Memory is the memory of the process without pages of files. Both are sampled ten
-times a second. The growth of memory counts from a tenth of the run on. Cost is processor time. It is the median over
-rounds, in each of which both kinds of recording run. `--folder` says where the files are written, for example on a file
-system in memory.
+times a second. The growth of memory is counted after the first tenth of the run. Cost is processor time, and is the
+median over rounds. In each round both kinds of recording run. `--folder` says where the files are written, for example
+on a file system in memory.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@
     python tools/bench/walk.py --rows N     N ranges
 
 For torch, the time includes creating the events and building their tree, because torch's profiler does that before it
-returns them. opspan creates its events during the loop. Both run in separate processes, in turn. The figure is the
-median of the ratios of processor time.
+returns the events. opspan creates its events during the loop. Both run in separate processes, in turn. The figure is
+the median of the ratios of processor time.
 """
 
 from __future__ import annotations

@@ -31,9 +31,9 @@ REPO = Path(__file__).resolve().parents[2]
 @dataclass(frozen=True)
 class Page:
     path: str
-    source: str  # the file or folder that the page lists; the page's other words are in the module of `text`
+    source: str  # the file or folder that the page lists; other words come from the module that defines `text`
     text: Callable[[], str]
-    needs: str = ""  # a module; if it is not installed, the page is not written
+    needs: str = ""  # the name of a module; if it is not installed, the page is not written
 
 
 PAGES = (

@@ -35,7 +35,7 @@ NAMES = {
     "Schedules, attaching, sampling": ("schedule", "ProfilerAction", "listen", "emit_pyroscope"),
     "Errors": ("OpspanError",),
 }
-NOT_CALLED = ("Trace", "Ranks", "ProfilerAction", "OpspanError")  # users get these objects from functions
+NOT_CALLED = ("Trace", "Ranks", "ProfilerAction", "OpspanError")  # no signature: users do not create them
 MODULES = {
     "profiler": "torch.profiler's names ([profiler.md](profiler.md)).",
     "autograd_profiler": "torch.autograd.profiler's names ([events.md](events.md)).",

@@ -1,4 +1,4 @@
-"""The table of docs/architecture.md that says which room may import which, from tests/house/rooms.py."""
+"""The table of docs/architecture.md: which rooms (parts of the code) a room may import, from tests/house/rooms.py."""
 
 from __future__ import annotations
 

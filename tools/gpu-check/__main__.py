@@ -39,7 +39,7 @@ MOST_BYTES = 10 << 20  # the most bytes of traces.tar.gz
 class Part:
     module: str
     limit_s: int
-    turn: int  # parts of the same turn run at the same time
+    turn: int  # parts with the same number run at the same time; lower numbers run first
 
 
 PARTS = {
@@ -52,7 +52,7 @@ PARTS = {
     "memory": Part("memory_peaks", 60, 5),
     "operations": Part("operations", 90, 5),
     "collector": Part("collector", 90, 5),
-    "ranges": Part("vendor_ranges", 70, 6),  # after `collector`, which builds opspan's observer
+    "ranges": Part("vendor_ranges", 70, 6),  # runs after `collector`, which builds opspan's observer
 }
 
 
@@ -86,8 +86,9 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def child(name: str, folder: Path) -> int:
-    """Runs one part in this process. The part writes its results into FOLDER/result.json after each of its pieces."""
-    import gpu  # imported only here, because that takes seconds and the parent process does not need torch
+    """Runs one part in this process. A part consists of pieces. After each piece, the results so far are written into
+    FOLDER/result.json."""
+    import gpu  # imports torch, which takes seconds and which the parent process does not need
 
     if gpu.DRY:
         gpu.replace_cuda()
@@ -97,7 +98,7 @@ def child(name: str, folder: Path) -> int:
 
 
 def of_turn(names: Sequence[str], work: Path, left_s: float, dry: bool, began: float) -> dict[str, object]:
-    """Runs these parts in parallel. Returns the results of each part."""
+    """Runs the parts of one turn, which run in parallel. Returns the results of each part."""
     environment = dict(os.environ, PYTHONUNBUFFERED="1", **({"GPU_CHECK_DRY": "1"} if dry else {}))
     started: list[tuple[str, Path, subprocess.Popen[bytes], float]] = []
     answers: dict[str, object] = {}
@@ -151,8 +152,8 @@ def keep(answers: dict[str, object], work: Path, out: Path) -> None:
 
 
 def smallest(paths: Sequence[Path], most_bytes: int) -> tuple[list[Path], list[Path]]:
-    """Returns two lists. The first has the smallest files, as many as fit into `most_bytes` when they are compressed.
-    The second has the other files."""
+    """Returns two lists of files. The first list has the smallest files, which together fit into `most_bytes` when they
+    are compressed. The second list has the other files."""
     kept: list[Path] = []
     used = 0
     with tempfile.TemporaryFile() as nowhere:

@@ -17,8 +17,8 @@ import gpu
 LOAD_S = 0.5 if gpu.DRY else 15.0
 SIZES = (64,) if gpu.DRY else (4096, 8192)
 TIMES = 30
-BATCH = 100  # products between two synchronisations
-OPS_PER_CLOCK = 4096  # dense bf16 operations in a clock cycle of one multiprocessor of Hopper
+BATCH = 100  # matrix products between two synchronisations
+OPS_PER_CLOCK = 4096  # bf16 operations that a multiprocessor of Hopper does per clock cycle, without sparsity
 BUFFER_BYTES = (1 << 20) if gpu.DRY else (4 << 30)
 Product = Callable[[], Any]
 
@@ -115,7 +115,7 @@ def bandwidth() -> dict[str, Any]:
 
 
 def peaks(device: str, rates: dict[str, Any]) -> dict[str, Any]:
-    """Returns the peaks of this card in opspan's table, the clock that they assume, and the measured rates."""
+    """Returns this card's peaks from opspan's table, the clock that the peaks assume, and the measured rates."""
     from opspan.analysis.peak_table import TABLE
 
     found = next((peaks for pattern, peaks in TABLE if re.search(pattern, device, re.IGNORECASE)), None)
@@ -135,7 +135,7 @@ def peaks(device: str, rates: dict[str, Any]) -> dict[str, Any]:
 
 
 def card() -> dict[str, Any]:
-    """Returns the properties and clocks of the card from NVML, without changing any."""
+    """Reads the properties and clocks of the card from NVML. Does not change them."""
     import pynvml
 
     pynvml.nvmlInit()

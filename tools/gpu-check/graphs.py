@@ -1,4 +1,4 @@
-"""Profiles CUDA graphs by torch.profiler: a run without a graph, the capture, and three replays, each into a trace.
+"""Profiles CUDA graphs with torch.profiler. A run without a graph, the capture, and three replays get a trace each.
 
 The questions: Do the kernels of a replay come in the order of their capture, on one stream and on two? Do the launches
 of a capture name the kernel that they launch? Which ids join launches and kernels?
@@ -81,7 +81,7 @@ def captured(pieces: gpu.Pieces, name: str, block: nn.Module, tokens: torch.Tens
             graph.replay()
             torch.cuda.synchronize()
 
-    pieces.piece(f"{name}: debug mode", graph.enable_debug_mode)  # without debug mode nothing can be dumped
+    pieces.piece(f"{name}: debug mode", graph.enable_debug_mode)  # a graph can be dumped only in debug mode
     pieces.piece(f"{name}: capture", traced, pieces.folder / f"{name}-capture.json.gz", capture)
     pieces.piece(f"{name}: replays", traced, pieces.folder / f"{name}-replays.json.gz", replay)
     pieces.piece(f"{name}: dump", graph.debug_dump, str(pieces.folder / f"{name}.dot"))

@@ -20,8 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-# On sm_90 only gmma counts the products of warp groups (wgmma). hmma also counts hfma2, which is not a matrix product.
-# hfma2 also has its own counter, whose value is subtracted.
+# On sm_90 only gmma counts the products of warp groups (wgmma). hmma also counts hfma2, which is not a matrix product,
+# so the value of hfma2's counter is subtracted.
 PIPES = tuple(
     f"sm__inst_executed_pipe_tensor_op_{kind}.sum" for kind in ("hmma", "gmma", "imma", "dmma", "qmma", "bmma")
 )
@@ -36,7 +36,7 @@ LAUNCH = (
     "launch__occupancy_limit_blocks",
 )
 _RANGE = re.compile(r'"([^"]*)"')
-_DETAILS = re.compile(r"(:[^:]*){6}$")  # type and value of the payload, of the colour and of the message
+_DETAILS = re.compile(r"(:[^:]*){6}$")  # the types and values of the payload, the colour and the message
 
 
 def place() -> str | None:

@@ -2,7 +2,7 @@
 
     OPERATIONS   name -> Operation. Its `build` makes the inputs, and returns a function that does the operation once
     program      does all operations, each once after a warm-up, in the process that a profiler measures
-    main         does the same under torch.profiler, which gives names, sizes and occupancy as in a trace
+    main         does all of them under torch.profiler, which gives names, sizes and occupancy as in a trace
 
 A name consists of the operation and the type, such as `conv2d.channels_last.bf16`. The most useful operations come
 first, because the program stops when its time is over.
@@ -52,12 +52,12 @@ def some(dtype: torch.dtype, *sizes: int, grad: bool = False) -> torch.Tensor:
 
 
 def call(function: Callable[..., Any], *sizes: tuple[int, ...], **options: Any) -> Callable[[torch.dtype], Run]:
-    """Returns a builder of an operation that calls the function with random inputs of these sizes."""
+    """Returns a function that builds an operation. The operation calls `function` with random inputs of these sizes."""
     return lambda dtype: partial(function, *(some(dtype, *size) for size in sizes), **options)
 
 
 def backward(function: Callable[..., Any], *sizes: tuple[int, ...], **options: Any) -> Callable[[torch.dtype], Run]:
-    """Returns a builder of the backward pass only. The forward pass runs while the inputs are made."""
+    """Returns a function that builds an operation: a backward pass. Building the operation runs the forward pass."""
 
     def build(dtype: torch.dtype) -> Run:
         inputs = [some(dtype, *size, grad=True) for size in sizes]
@@ -68,7 +68,7 @@ def backward(function: Callable[..., Any], *sizes: tuple[int, ...], **options: A
 
 
 def last(function: Callable[..., Any], how: Callable[..., Any], *sizes: tuple[int, ...], **options: Any) -> Any:
-    """Returns a builder of the function for images and weights in channels_last. `how` is `call` or `backward`."""
+    """Returns what `how` (`call` or `backward`) returns, but images and weights are in the format channels_last."""
 
     def in_channels_last(image: torch.Tensor, weight: torch.Tensor, **more: Any) -> torch.Tensor:
         formats = {"memory_format": torch.channels_last}

@@ -1,5 +1,5 @@
-"""Runs processes with a time limit. At the limit a process is killed with its descendants, because a profiler starts
-programs."""
+"""Runs processes with a time limit. At the limit a process is killed together with its descendants, such as the program
+that a profiler starts."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def descendants(pid: int) -> list[int]:
     each process."""
     parents: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # the process has ended meanwhile
-            # "77 (name of any kind) S 76 ...": the parent's number is the second word after the name.
+        with contextlib.suppress(OSError):  # fails if the process has ended meanwhile
+            # The text is "77 (name of any kind) S 76 ...". The parent's number is the second word after the name.
             parents[int(path.parent.name)] = int(path.read_text(errors="replace").rpartition(")")[2].split()[1])
     found = [pid]
     for parent in found:

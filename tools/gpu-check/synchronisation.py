@@ -1,4 +1,4 @@
-"""Measures how long launches, small copies, and synchronisations that do not have to wait take on the host."""
+"""Measures the time on the host of launches, small copies, and synchronisations that have nothing to wait for."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import gpu
 
 TIMES = 1000
 OF_COPIES = 200
-MEGABYTE = 1 << 18  # floats
+MEGABYTE = 1 << 18  # the number of floats in a megabyte
 
 
 def main(pieces: gpu.Pieces) -> None:
@@ -57,8 +57,8 @@ def main(pieces: gpu.Pieces) -> None:
 
 
 def on_host(call: Callable[[], Any], times: int) -> dict[str, float]:
-    """Returns how long the call takes on the host while the device is idle, and the time until the device has done its
-    work."""
+    """Returns how long the call takes on the host while the device is idle, and the time until the device has done the
+    work of the call."""
     for _ in range(20):
         call()
     torch.cuda.synchronize()

@@ -1,4 +1,4 @@
-"""Finds with counters of the card which kernels run on tensor cores, to check the rule that goes by kernels' names.
+"""Reads counters of the card to see which kernels use tensor cores. Checks the rule that looks at kernels' names.
 
 ncu measures every operation of operations.py once. The result has the kernels for which opspan's rule is wrong.
 """
@@ -16,7 +16,7 @@ import processes
 
 import gpu
 
-OF_ALL_S = 140  # less than the part's limit
+OF_ALL_S = 140  # seconds for all runs of ncu, which is less than the limit of this part in __main__.py
 OF_PROBE_S = 35
 CHIP = "gh100"
 PROGRAM = str(Path(__file__).with_name("operations.py"))

@@ -17,7 +17,7 @@ FORMS = ("auto", "payload", "text", "torch")
 # The first filter looks for ranges in opspan's domain, the second for ranges without a domain, such as those of torch.
 FILTERS = ("regex:opspan@.*addmm.*/", "regex:.*addmm.*/")
 OF_TOOL_S = 40
-OF_ALL_S = 64  # less than the time limit of this part of the check
+OF_ALL_S = 64  # seconds for all tools, which is less than the limit of this part in __main__.py
 MOST_BYTES = 8 << 20
 
 

@@ -3,7 +3,7 @@
     python tools/judge                      seeds 0, 1: every plant twice, 40 runs without plants, 40 what-if questions
     python tools/judge --seeds 2-3          other seeds
     python tools/judge --only slow-rank     one plant, or clean, or what-if. Can be given several times
-    python tools/judge --only clean --seeds 0 --nth 7    one run of those without a plant
+    python tools/judge --only clean --seeds 0 --nth 7    only run number 7 without a plant
     python tools/judge --only programs --seeds 0         real programs on a CPU, ten times each (half an hour)
     python tools/judge --only gpu --seeds 0              real programs on a GPU (five minutes with 16 processors)
     python tools/judge --only 'a late rank' --seeds 0    one program
@@ -37,7 +37,7 @@ from plants import PLANTS
 import programs
 
 Some = TypeVar("Some")
-GPU = "gpu"  # there is no table of its measurements
+GPU = "gpu"  # docs/findings.md has no table of this part
 PARTS = ("clean", "what-if", report.PROGRAMS, GPU)
 
 
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def show(some: list[Some], lines: Callable[[list[Some]], Iterator[str]]) -> list[Some]:
-    """Prints the lines of these results without waiting for the others, which take minutes. Returns the results."""
+    """Prints these results at once, because further results take minutes. Returns `some`."""
     for line in lines(some):
         print(line, flush=True)
     return some

@@ -4,8 +4,9 @@ A program runs three steps before it is recorded, because the device, its librar
 once. Programs share the device. While the loop of one program runs, no other program does anything. Batches are large,
 so that the device decides how long a step takes. The host would be a bad measure, because its time for a launch differs
 by a sixth from process to process (on an H100 with 16 processors, the same 20 steps took 146 to 216 ms with batches of
-4,096). On a CPU, the run without the plant does the work of the plant `beside` its loop. On a GPU it does not do that
-work, because the device goes on while the host is busy, and the work would count twice.
+4,096). On a CPU, the run without the plant does the work of the plant, too, but outside of the measured time. On a GPU
+it does not do that work. There the device would go on while no time is measured, and the work of the plant would count
+twice.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from typing import Any
 
 from builders.job import Job
 
-_MOST = 2_500  # the most kernels of all ranks together; judging them takes a second
+_MOST = 2_500  # the most kernels of all ranks together; judging so large a job takes a second
 
 
 def draw_job(random: Random, **fixed: Any) -> Job:

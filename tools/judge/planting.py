@@ -25,8 +25,8 @@ class Plant:
     rules: frozenset[str]  # a finding of any of these rules names the fault
     # The place that the finding should name, as in Trial.
     place: dict[str, Any] = field(default_factory=dict)
-    ranks: tuple[int, ...] = ()  # opspan gets only the files of these ranks; if empty, the files of all ranks
-    has_time: bool = True  # if False, opspan cannot know the cost of the fault, and must name even a cheap one
+    ranks: tuple[int, ...] = ()  # the ranks whose files opspan gets; empty means all ranks
+    has_time: bool = True  # if False, opspan cannot know the cost, and must name even a cheap fault
 
 
 ITEM = ("aten::item", "aten::_local_scalar_dense")

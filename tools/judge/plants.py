@@ -1,4 +1,4 @@
-"""All plants, by name: PLANTS."""
+"""All plants (faults that are put into runs), by name: PLANTS."""
 
 from __future__ import annotations
 

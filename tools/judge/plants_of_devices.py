@@ -1,4 +1,5 @@
-"""Plants on the device and in the training loop: kernels, copies, memory, the optimizer."""
+"""Plants (faults that are put into runs) on the device and in the training loop: kernels, copies, memory, the
+optimizer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plants on the host: data, waits, slow code, single steps."""
+"""Plants (faults that are put into runs) on the host: data, waits, slow code, single steps."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from builders.training import LOADER
 
 @plant
 def slow_loader(random: Random) -> Plant:
-    job = draw_job(random, workers=0, load_ns=0)  # no loading time, because the finding compares with a run without any
+    job = draw_job(random, workers=0, load_ns=0)  # 0, because the finding compares with a run that loads in no time
     longer = round(step_ns(job) * random.uniform(0.2, 1.0) / job.micro)
     return with_fault(job, "data-loading", {"op": LOADER}, load_ns=longer)
 
@@ -77,7 +77,7 @@ def emptied_cache(random: Random) -> Plant:
 
 @plant
 def kernels_loaded_late(random: Random) -> Plant:
-    # Use at most one step of warm-up, because a longer warm-up loads kernels late, too.
+    # Use at most one step of warm-up. With a longer warm-up, kernels are loaded late even without the fault.
     job = draw_job(random, is_training=True, has_steps=True, warm_up=random.choice((0, 1)))
     steps = frozenset(random.sample(range(2, job.steps), 3))
     return with_fault(job, "module-loading step-outliers", {"op": "aten::topk"}, module_loads=steps)

@@ -1,4 +1,4 @@
-"""Plants between ranks: communication, and ranks that are late."""
+"""Plants (faults that are put into runs) between ranks: communication, and ranks that are late."""
 
 from __future__ import annotations
 
@@ -38,15 +38,16 @@ def slow_network(random: Random) -> Plant:
 
 @plant
 def slow_network_of_one_file(random: Random) -> Plant:
-    """Gives opspan the file of one rank only. It does not show whether the rank transfers or waits. A better network
-    would end both."""
+    """Gives opspan the file of one rank only. The file does not show whether the rank transfers data or waits for
+    others. A better network would end both."""
     one = slow_network(random)
     return replace(one, rules=frozenset(["communication-or-waiting"]), ranks=(0,))
 
 
 @plant
 def small_collectives(random: Random) -> Plant:
-    """Sends gradients of some kilobytes one by one. Together they would fit into one bucket and take one latency."""
+    """Sends gradients of some kilobytes one by one. Together they would fit into one bucket, and the latency would be
+    paid only once."""
     job = draw_several_ranks(random, kernel=random.uniform(0.1, 0.3), host=0.05)
     return with_fault(replace(job, reduce_ns=SMALL_NS, buckets=1), "small-collectives", small_collectives=True)
 

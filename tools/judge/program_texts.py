@@ -2,10 +2,10 @@
 
 A program is Program.start + Program.text. Its arguments are the folder to record to, and "planted" or "plain". It
 prints the seconds that its loop took. `if PLANTED` guards the plant. The run without the plant does the work of the
-plant, too, but `beside` the loop, where no time is measured. The reason is that a pause or other work slows the caches
-and clocks of a processor, and no trace could show that cause. A plant takes longer than the difference between runs of
-the same program. Programs of four ranks compute little, because a rank that sleeps makes the others faster if they
-share processors. All ranks of a program run the same text.
+plant, too, but in a block `with beside()`, whose time is not measured. The reason is that a pause or other work slows
+the caches and clocks of a processor, and no trace could show that cause. A plant takes longer than the difference
+between runs of the same program. Programs of four ranks compute little, because a rank that sleeps makes the others
+faster if they share processors. All ranks of a program run the same text.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class Program:
     place: Mapping[str, Any] = field(default_factory=dict)
     ranks: int = 1
     has_time: bool = True
-    start: str = START  # comes before the text
+    start: str = START  # the first part of the program, before `text`
 
 
 IN_BACKWARD = """

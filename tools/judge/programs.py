@@ -26,7 +26,7 @@ from trial import Trial
 import opspan
 from opspan.questions import Options, question
 
-TIMES = 5  # runs with and without the plant; the medians are compared
+TIMES = 5  # the number of runs with the plant, and without it; medians are compared
 LONGEST_S = 300
 # With these variables, programs keep the memory that they free. Otherwise a plant that frees more memory would slow all
 # ops, because they would get new pages.
@@ -47,7 +47,7 @@ def trials(programs: Sequence[Program], seed: int, recordings: Path | None = Non
 def _trial(program: Program, seed: int, recordings: Path | None) -> Trial:
     with tempfile.TemporaryDirectory() as folder:
         plain, planted = {}, {}
-        for number in range(TIMES):  # both in turn, so that other work of the machine slows both
+        for number in range(TIMES):  # run plain and planted in turn, so that other work of the machine slows both
             plain[number] = seconds(program, f"{folder}/plain{number}", "plain")
             planted[number] = seconds(program, f"{folder}/planted{number}", "planted")
         middle = sorted(planted, key=planted.__getitem__)[TIMES // 2]

@@ -141,15 +141,15 @@ def data(results: Results) -> dict[str, Any]:
     }
     measures = {name: [*counts, GOALS[name]] for name, counts in results.measures.items()}
     if results.part == PROGRAMS:
-        del measures["what-if"]  # not measured on programs
+        del measures["what-if"]  # what-if questions are not asked about real programs
         return shared | {"measures": measures}
     more = {"clean_runs": results.clean_runs, "false_findings": len(results.false)}
     return shared | {"measures": measures} | more
 
 
 def _misses_by_kind(kinds: Iterable[tuple[str, list[Trial]]]) -> dict[str, list[int]]:
-    """Returns four numbers for each plant: the number of runs, and how many times opspan missed the fault, its time and
-    its place."""
+    """Returns four numbers for each plant: the runs, and the runs in which opspan missed the fault, its time, or its
+    place."""
     misses = {}
     for kind, some in kinds:
         counted = [one for one in some if one.counts]

@@ -1,4 +1,5 @@
-"""Trials of simulated runs. A run is written to files, which opspan reads. Then it is simulated without its plant."""
+"""Trials of simulated runs. A run is written to files, which opspan reads. Then the run is simulated without its plant,
+which is the fault that was put into it."""
 
 from __future__ import annotations
 

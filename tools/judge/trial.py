@@ -1,7 +1,7 @@
 """Trials of opspan's findings. The truth about each run is known, so a trial can tell whether the findings are right.
 
-A trial comes from a simulated run (simulated.py) or from a real program (programs.py); both are measured in the same
-way.
+A plant is a fault that is put into a run. A trial comes from a simulated run (simulated.py) or from a real program
+(programs.py). Both kinds of trials are measured in the same way.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 import polars as pl
 
-FIRST = 3  # people read the first three findings
+FIRST = 3  # the number of findings that count, because people read only the first ones
 LEAST = 0.03  # a plant that costs at least this share of the run must be named
-WITHIN, OF_RUN = 0.15, 0.01  # the allowed errors of the time at stake, as shares of the plant's cost and of the run
+WITHIN, OF_RUN = 0.15, 0.01  # the largest error of the time at stake: a share of the plant's cost, or of the run
 
 Row = Mapping[str, Any]
 
@@ -34,8 +34,8 @@ class Trial:
     # names, of which one is enough. For "ranks" it is a list of numbers.
     place: Mapping[str, Any] = field(default_factory=dict)
     has_time: bool = True  # if False, the plant has to be named even if it costs little
-    command: str = ""  # repeats this trial
-    condition_ns: int | None = None  # if the rules have a condition, how much sooner the run that meets it ended
+    command: str = ""  # the command that repeats this trial
+    condition_ns: int | None = None  # if the rules have a condition, the time that the run saves by meeting it
 
     @property
     def at_stake_ns(self) -> int:
@@ -93,7 +93,7 @@ class FalseFinding:
     seed: int
     rule: str
     stated_ns: int
-    saves_ns: int | None  # None: not known
+    saves_ns: int | None  # None if the saved time is not known
     run_ns: int
     sentence: str
     command: str
@@ -106,7 +106,7 @@ class WhatIf:
 
     seed: int
     question: str
-    answer: float | None  # None: opspan says that it cannot know
+    answer: float | None  # None if opspan says that it cannot know
     truth: float
     command: str
 

@@ -13,7 +13,7 @@ import "./compare.css";
 interface Table {
   by: string;
   title: string;
-  time: string; // says which time is compared
+  time: string; // a text that says which time is compared
   rows: Columns;
   largest: { label: string[]; change_ns: number[]; is_noise: boolean[] };
 }
@@ -49,7 +49,7 @@ const LINKS: Record<string, [section: string, column: string]> = {
   place: ["timeline", "name"],
 };
 
-const ALL_STEPS = "ProfilerStep*"; // replaces the names of all steps, so no range of the timeline has it
+const ALL_STEPS = "ProfilerStep*"; // stands for all steps; no range of the timeline has this name
 
 export function draw(root: HTMLElement, data: Data, page: Page): void {
   let table = data.tables[0]!;
@@ -182,7 +182,7 @@ function shorten(name: string, letters: number): string {
   return name.length > letters ? `${name.slice(0, letters - end - 1)}…${name.slice(-end)}` : name;
 }
 
-/** Draws for each step how much longer or shorter this run has taken until then than the earlier run. */
+/** Draws the difference between the times of the two runs. A point counts all steps up to its step. */
 function drawSteps(root: HTMLElement, rows: Columns | undefined, why: string): void {
   if (!rows) {
     render(html`<p class="quiet">${why}.</p>`, root);

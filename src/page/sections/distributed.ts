@@ -1,4 +1,4 @@
-// The work of several ranks: where the time of each went, which ranks waited for others, and their collectives.
+// The work of several ranks: where the time of each rank went, which ranks waited for others, and their collectives.
 import { type TemplateResult, html, nothing, render } from "lit-html";
 import { color } from "../colors.ts";
 import { time } from "../format.ts";
@@ -14,8 +14,8 @@ interface Kind {
 }
 
 /** The times of each place (a device, or a process without a device). A place has a row for the complete run, and a row
- * for each step. `place[row]` is an index into `places`. `step[row]` is 0 for the complete run; otherwise it is an
- * index into `steps` plus 1. */
+ * for each step. `place[row]` is an index into `places`. The row of the complete run has the step 0, and the row of
+ * `steps[i]` has the step i + 1. */
 interface Load {
   places: string[];
   steps: string[];

@@ -12,12 +12,12 @@ interface Finding {
   at_stake: string;
   share: number | null;
   share_of: string | null;
-  condition: string; // the condition for saving `at_stake`, or ""
+  condition: string; // the condition under which the time `at_stake` can be saved, or ""
   sentence: string;
   remedy: string;
   command: string;
   read: string;
-  section: string; // the section that shows the same as the command, or ""
+  section: string; // the section that shows what `command` prints, or ""
   ops: string[];
   modules: string[];
   ranks: number[]; // empty if the run has one rank

@@ -199,7 +199,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
       .append("g")
       .attr("class", "brush");
     brushing.on("end", (event: D3BrushEvent<unknown>) => {
-      if (!event.sourceEvent) return; // `brushTo` moved the brush, not the reader
+      if (!event.sourceEvent) return; // the reader did not move the brush; `brushTo` did
       if (!event.selection) return reset();
       const [from, to] = event.selection as [number, number];
       choose(Number(x.invert!(from)), Number(x.invert!(to)));

@@ -8,7 +8,7 @@ import type { View } from "./view.ts";
 
 export const STEPS = 20;
 export const TICKS = 26;
-const APART = 110; // pixels between ticks
+const APART = 110; // the usual distance between ticks, in pixels
 
 /** Returns the times of the vertical lines, with their labels. */
 export function ticksOf(view: View): { at: number; label: string }[] {

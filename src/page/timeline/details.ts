@@ -136,7 +136,7 @@ function arrow(trace: Trace, shape: number, end: End, actions: Actions): Templat
     ${later < 0 === end.isAfter ? "earlier" : "later"}`;
 }
 
-/** For each table that is drawn as shapes: the sections of the page that list its rows, and the text of the link to each. */
+/** For each table that is drawn as shapes, the sections that list the rows of the table, and the text of each link. */
 const SECTIONS: Record<Table, [section: string, text: string][]> = {
   ranges: [["operators", "In the table of operators"]],
   work: [["kernels", "In the table of kernels"]],

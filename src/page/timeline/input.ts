@@ -28,7 +28,7 @@ export function listen(canvas: HTMLCanvasElement, scroller: HTMLElement, view: V
       const sideways = event.shiftKey && !event.deltaX ? event.deltaY : event.deltaX;
       if (event.ctrlKey || event.metaKey) view.zoom(Math.exp((event.deltaY * lines) / 300), x);
       else if (Math.abs(sideways) > (event.shiftKey ? 0 : Math.abs(event.deltaY))) view.pan(sideways * lines);
-      else return; // then the browser scrolls the lanes
+      else return; // the browser scrolls the lanes
       event.preventDefault();
       listener.onMove();
     },

@@ -32,7 +32,7 @@ export class Layout {
 
   constructor(private readonly trace: Trace) {
     trace.data.lanes.forEach((lane, at) => {
-      // Deep stacks of functions would push everything else out of sight.
+      // Fold deep stacks of functions, because they would push everything else out of sight.
       const isDeep = lane.rows.length > MANY_ROWS && lane.table === "functions";
       if (isDeep || lane.shows === "the profiler") this.folded.add(`lane ${at}`);
     });

@@ -6,13 +6,13 @@
 
 import type { Unit } from "../format.ts";
 
-/** Numbers, stored as the difference of each number from the number before. It is a list of all differences, or two
- * lists: the difference `delta[i]` comes `count[i]` times in a row. */
+/** Numbers, stored as differences: each number minus the number before it. The type is a list of all differences, or
+ * two lists: the difference `delta[i]` comes `count[i]` times in a row. */
 type Deltas = number[] | { count: number[]; delta: number[] };
 
 /** The timeline as opspan writes it. */
 export interface Data {
-  begin: string; // the time on the trace's clock; a text, because it can be larger than 2^53
+  begin: string; // the begin of the trace on its clock; a text, because it can be larger than 2^53
   length: number;
   kinds: string[];
   forms: string[];
@@ -27,7 +27,7 @@ export interface Data {
   kind: Deltas;
   form: Deltas;
   blocks: { shape: Deltas; count: number[]; busy_ns: number[] };
-  inner: number[]; // for each range, the time of the ranges inside it, or -1 if it is not known
+  inner: number[]; // for each range, the time of the ranges inside it, or -1 if that time is not known
   details: Record<Table, Detail[]>;
   arrows: Record<Arrow, { from: Deltas; to: Deltas }>;
   counters: Counter[];
@@ -48,7 +48,7 @@ interface Lane {
   table: Table;
   rank: number;
   pid: number | null;
-  rows: number[]; // the numbers of rows that have shapes
+  rows: number[]; // the indices of the rows that have shapes
   shapes: number[]; // the number of shapes in each of these rows
   ranges: number; // the number of ranges that the shapes show
 }
