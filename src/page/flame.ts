@@ -1,5 +1,5 @@
-// A flame graph that grows downwards: a frame is as wide as its time and stands below the frame that called it. A click
-// or Enter opens a frame to the full width; Escape or the path above the picture goes back.
+// A flame graph that grows downwards. The width of a frame shows its time, and a frame is below the frame that called
+// it. A click or Enter opens a frame to the full width. Escape or the path above the picture goes back.
 import { type HierarchyRectangularNode, hierarchy, partition } from "d3";
 import { type TemplateResult, html, nothing, render, svg } from "lit-html";
 import { live } from "lit-html/directives/live.js";

@@ -4,8 +4,8 @@ export interface Parts {
   read(name: string): Promise<unknown>;
 }
 
-/** Reads parts from the page. A part is an element <script type="text/plain" id="part-NAME">, whose text is JSON that
- * was deflated and written in base 64. */
+/** Reads the parts of the page's data from the page. A part is an element <script type="text/plain" id="part-NAME">,
+ * whose text is JSON that was deflated and written in base 64. */
 export class EmbeddedParts implements Parts {
   async read(name: string): Promise<unknown> {
     const text = document.getElementById(`part-${name}`)?.textContent;

@@ -8,7 +8,7 @@ export function isDark(): boolean {
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-/** Calls `call` each time the scheme changes, for drawings whose colours no style sheet sets. */
+/** Calls `call` each time the scheme changes. Drawings need this if no style sheet sets their colours. */
 export function onScheme(call: () => void): void {
   redraws.push(call);
 }

@@ -26,7 +26,7 @@ export interface Page {
   show(address: string): void;
 }
 
-/** Takes a section to the place that the query of an address names, such as `name=aten::mm`. */
+/** Makes a section show the place that the query of an address names, such as `name=aten::mm`. */
 export type Follower = (query: URLSearchParams) => void;
 
 /** A module that draws a section. `draw` is called once. It returns a `Follower` if addresses can name places in the

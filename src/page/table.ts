@@ -15,7 +15,7 @@ import { type Unit, formatValue, isNumber } from "./format.ts";
 import { filterField, notes } from "./pieces.ts";
 
 /** A column as opspan writes it. `of` is the total of the column, if it has one. Then each cell has a bar that shows
- * its share. `whole` is the name of the total; the default is "all rows". */
+ * the cell's share of the total. `whole` is the name of the total; the default is "all rows". */
 export interface Column {
   name: string;
   title: string;
@@ -195,7 +195,7 @@ export function showTable(root: HTMLElement, data: Columns, options: TableOption
 export const valuesOf = (rows: Columns, name: string): unknown[] | undefined =>
   rows.values[rows.columns.findIndex((column) => column.name === name)];
 
-/** The heading of a column; a click on it sorts by the column. */
+/** The heading of a column. A click on the heading sorts the table by this column. */
 export function heading(column: Column, order: "asc" | "desc" | false, sort: () => void): TemplateResult {
   return html`<th
     scope="col"

@@ -5,7 +5,7 @@ import { filterField, notes } from "./pieces.ts";
 import { type Column, type Columns, heading, numberCell, totalsLine } from "./table.ts";
 import "./tree.css";
 
-/** A table as columns; the first column has the names of rows. `parent[row]` is the index of an earlier row. */
+/** A table as columns. The first column has the names of rows. `parent[row]` is the index of an earlier row. */
 export interface TreeData extends Columns {
   parent: (number | null)[];
 }

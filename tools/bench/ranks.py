@@ -40,7 +40,7 @@ class Round(NamedTuple):
     seconds: float
     peak: int
     work: float  # processor seconds of the program and its child processes
-    others: float  # share of the processors that other programs took
+    others: float  # the share of the processors that other programs took
 
 
 def ranks(folder: Path, size: nsys_files.Size, count: int) -> Path:

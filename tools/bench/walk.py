@@ -47,7 +47,7 @@ def torchs(rows: int) -> int:
         [
             FunctionEvent(
                 at, "aten::mm", 1, at * 10, at * 10 + 5, device_type=DeviceType.CPU
-            )  # each ends before the next one begins
+            )  # each event ends before the next event begins
             for at in range(rows)
         ]
     )

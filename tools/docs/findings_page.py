@@ -104,7 +104,7 @@ def text() -> str:
 
 
 def measurements(parts: dict[str, dict[str, Any]]) -> str:
-    """Returns the tables of measurements: of simulated runs and, if they were measured, of real programs."""
+    """Returns the tables of measurements of simulated runs and, if there are any, of real programs."""
     texts = {"simulated": JUDGED, "programs": OF_PROGRAMS}
     return "".join(_part(words, parts[name]) for name, words in texts.items() if name in parts)
 

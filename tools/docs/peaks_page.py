@@ -1,4 +1,4 @@
-"""The text of docs/peaks.md: the peak rates of devices, from the table of their makers' figures."""
+"""The text of docs/peaks.md, which lists the peak rates of devices according to their makers."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ def _reference() -> str:
 
 
 def _entry(thing: Any, name: str) -> Iterator[str]:
-    """Yields a heading, the signature and the docstring; for a class also its public members."""
+    """Yields a heading, the signature and the docstring. For a class, also yields its public members."""
     if not thing.is_class:
         yield f"### {name}\n\n{_signature(thing.signature(name=name))}{_words(thing)}"
         return
@@ -100,7 +100,7 @@ def _members(class_: Any) -> Iterator[Any]:
 
 
 def _signature(call: str) -> str:
-    """Returns the call without `self`: on one line if it fits, else with a line for each parameter."""
+    """Returns the call without `self`. A call that does not fit on one line has a line for each parameter."""
     call = re.sub(r"\((self|cls)(, )?", "(", call)
     if len(call) > LONGEST:
         begin, depth, lines = call.index("(") + 1, 0, [""]
@@ -116,7 +116,7 @@ def _signature(call: str) -> str:
 
 
 def _words(thing: Any) -> str:
-    """Returns the docstring as Markdown: arguments, attributes and errors become lists."""
+    """Returns the docstring as Markdown. Arguments, attributes and errors become lists."""
     parts = []
     for section in thing.docstring.parsed if thing.docstring else ():
         if section.kind.value == "text":

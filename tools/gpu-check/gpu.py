@@ -21,8 +21,8 @@ DEVICE = "cpu" if DRY else "cuda"
 
 
 class Pieces:
-    """The results of a part, which consists of pieces. The result of a piece is written as soon as the piece has run.
-    If a piece fails, the others still run."""
+    """The results of a part. A part consists of pieces, which are single measurements. The result of a piece is written
+    as soon as the piece has run. If a piece fails, the other pieces still run."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -30,7 +30,8 @@ class Pieces:
         self.began = time.monotonic()
 
     def piece(self, name: str, function: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-        """Returns the result of the function. If it raises an error, returns a dict with the reason under "failed"."""
+        """Runs a function as a piece, and returns its result. If the function raises an error, returns a dict with the
+        reason under "failed"."""
         began = time.monotonic()
         try:
             answer = function(*arguments, **options)

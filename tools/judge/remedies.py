@@ -20,7 +20,7 @@ from builders.job import Job
 from builders.job_program import CAST, rows_of
 from builders.training_plan import MULTIPROCESSORS
 
-Row = Mapping[str, Any]  # a row of the frame of findings
+Row = Mapping[str, Any]  # a row of the data frame of findings
 Change = Callable[[list[Program]], None]
 
 

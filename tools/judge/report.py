@@ -29,7 +29,7 @@ class Results:
 
     @property
     def measures(self) -> dict[str, tuple[int, int]]:
-        """The number of right results and the number of all results, for each measure."""
+        """For each measure, the number of right results and the number of all results."""
         counted = [one for one in self.trials if one.counts]
         named = [one for one in counted if one.row is not None]
         timed = [one.is_timed for one in named if one.is_timed is not None]

@@ -59,8 +59,8 @@ class Trial:
 
     @property
     def is_timed(self) -> bool | None:
-        """Whether the stated time at stake is right; None if no finding names the plant, or if the plant has no
-        time."""
+        """Whether the stated time at stake is right. The value is None if no finding names the plant, or if the plant
+        has no time."""
         row = self.row
         if row is None or not self.has_time:
             return None

@@ -1,4 +1,4 @@
-// Draws values over time as an area; each value holds until the next point.
+// Draws values over time as an area. Each value holds until the next point.
 import { color } from "../colors.ts";
 import { formatValue, time } from "../format.ts";
 import type { Shades } from "./shades.ts";

@@ -1,5 +1,5 @@
-// Computes where lanes are drawn, from top to bottom. The lanes of a group are below its heading. The reader can fold
-// lanes and groups.
+// Computes where lanes are drawn, from top to bottom. A lane shows events of one kind, such as the calls of a thread,
+// in one or more rows. The lanes of a group are below its heading. The reader can fold lanes and groups.
 import { type Counter, type Row, type Trace } from "./trace.ts";
 
 export const ROW = 16;

@@ -98,7 +98,7 @@ export class Painter {
         // Skip to the first shape that ends right of this column.
         const past = from + (column + 1) / scale;
         shape++;
-        // That shape is mostly near. So look ahead, and double the distance until the shape is passed. Then search
+        // This shape is mostly near. So look ahead, and double the distance until the shape is passed. Then search
         // within the last distance.
         let step = 1;
         while (shape + step < until && end[shape + step]! < past) {
