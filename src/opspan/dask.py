@@ -30,14 +30,14 @@ from opspan.addresses import Address, file_of
 from opspan.errors import ClusterError, MissingPackage, UsageError
 from opspan.printable import listed, shortened
 
-PATIENCE_S = 10.0  # how long to wait until a scheduler answers and has a worker
-ABANDONED_S = 30.0  # how long to wait without any worker; dead workers may be restarted meanwhile
+PATIENCE_S = 10.0  # seconds to wait until a scheduler answers and has a worker
+ABANDONED_S = 30.0  # seconds to wait while there is no worker. Dead workers may be restarted meanwhile
 _LOOKS_S = 0.5
 _ADDRESS = re.compile(r"(tcp|tls|ws|wss|ucx)://[^/\s]+", re.IGNORECASE)
-_MOST_LOOKED_AT = 100  # files that are checked. A worker that sees them sees all others, too
+_MOST_LOOKED_AT = 100  # the most files to check. A worker that sees them probably sees the others, too
 _LOGGERS = ("distributed", "tornado")
 
-Seen = tuple[str, int]  # the path, and the size in bytes or 0
+Seen = tuple[str, int]  # the path of a file, and its size in bytes. An unknown size is 0
 
 
 def absolute(path: str) -> str:

@@ -19,8 +19,8 @@ _MORE_SECONDS = 300.0
 
 
 def listening(pid: int) -> list[int]:
-    """Returns the processes that listen, among `pid` and its descendants. A process that was just forked still has its
-    parent's socket. So only the first process with a socket counts."""
+    """Returns the listening processes among `pid` and its descendants. A process that was just forked still has its
+    parent's socket. So if two processes have the same socket, only the first counts."""
     processes.check_exists(pid)
     by_path: dict[str, int] = {}
     for process in processes.descendants(pid):

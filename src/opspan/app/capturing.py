@@ -69,7 +69,7 @@ def capture_folder(wanted: Path | None) -> Iterator[Path]:
         yield folder
     finally:
         if ours:
-            with contextlib.suppress(OSError):  # the folder is not empty
+            with contextlib.suppress(OSError):  # fails if the folder is not empty
                 folder.rmdir()
 
 
@@ -169,7 +169,7 @@ def _wait(child: int, waited: set[signal.Signals]) -> int:
             ended, status = os.waitpid(child, os.WNOHANG)
             if ended:
                 return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-        elif info.si_pid:  # a process sent the signal. On Ctrl-C the terminal signals the program as well
+        elif info.si_pid:  # from a process. The terminal's Ctrl-C reaches the program directly
             os.kill(child, info.si_signo)
 
 

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from opspan.trace import Trace
 
 STEPS = 2
-_FACTS = {"class_name": "", "seq": "seq ", "forward_tid": "forward on thread ", "sizes": "sizes "}  # before the values
+# The fields to show of each range, and the text before each value.
+_FACTS = {"class_name": "", "seq": "seq ", "forward_tid": "forward on thread ", "sizes": "sizes "}
 
 
 def train(folder: Path) -> Trace:

@@ -1,6 +1,6 @@
 """Runs a script or a module in this process as `python` would: argv, sys.path, __main__, exit codes, tracebacks.
 
-Two things differ. opspan is imported already, and the stack begins with its frames (inspect.stack() shows them, a
+Two things differ. opspan is imported already, and the stack begins with opspan's frames (inspect.stack() shows them, a
 traceback does not).
 """
 
@@ -75,7 +75,7 @@ def _new_main() -> ModuleType:
     """Replaces our __main__ by an empty module, because pickles and spawned processes refer to the script's
     __main__."""
     global _our_main
-    _our_main = sys.modules["__main__"]  # this reference keeps the module, in which code still runs, from being cleared
+    _our_main = sys.modules["__main__"]  # keeps the module alive, because its code still runs
     main = sys.modules["__main__"] = ModuleType("__main__")
     vars(main).update(__builtins__=sys.modules["builtins"], __annotations__={})
     return main
@@ -85,7 +85,8 @@ _our_main: ModuleType | None = None
 
 
 def _set_first_path(entry: str) -> None:
-    # Python has added a first entry for `opspan`, unless an option forbids that. The script gets its own entry instead.
+    # Python has put an entry for `opspan` first into sys.path, unless an option forbids that. The script gets its own
+    # entry instead.
     if getattr(sys.flags, "safe_path", False) or sys.flags.isolated:
         return
     sys.path[0] = entry

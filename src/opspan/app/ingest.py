@@ -26,11 +26,11 @@ from opspan.files import open_file
 from opspan.printable import path_text, shell_path, shortened
 
 CREDENTIALS = "OPSPAN_PYROSCOPE_CREDENTIALS"
-PAUSES_S = (0.5, 1.0, 2.0)  # pauses before the second try and further tries
-_FOR_NOW = (429, 500, 502, 503, 504)  # the server may accept the request later
+PAUSES_S = (0.5, 1.0, 2.0)  # seconds to wait before the second try, the third try and so on
+_FOR_NOW = (429, 500, 502, 503, 504)  # status codes of a server that may accept the request later
 _REFUSED = (401, 403)
-_LONGEST = 4096  # bytes that are read of credentials or of an answer
-_MOST_CHARACTERS = 300  # characters of an answer in an error's text
+_LONGEST = 4096  # the most bytes to read from a file of credentials, or from an answer
+_MOST_CHARACTERS = 300  # the most characters of an answer that an error shows
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -167,7 +167,7 @@ def _address(url: str) -> SplitResult:
 
 
 def credentials(file: Path | None) -> tuple[str | None, list[str]]:
-    """Returns credentials from the file or the environment, and notes about the file. Errors never show them."""
+    """Returns credentials from the file or the environment, and notes about the file. Errors never show credentials."""
     if file is None:
         name, text, notes = CREDENTIALS, os.environ.get(CREDENTIALS) or None, list[str]()
     else:

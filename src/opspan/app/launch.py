@@ -142,7 +142,7 @@ def start(emit: Emit) -> None:
     listening = ranges.listening()
     chosen = [sink for sink in SINKS if sink.name == emit.tool]
     if emit.tool == "auto":
-        # NVTX comes last, because the session that begins last labels if one library listens to both protocols. If no
+        # If one library listens to both protocols, only the session that begins last labels. So NVTX comes last. If no
         # tool listens, emit_nvtx warns once.
         chosen = [sink for sink in reversed(SINKS) if sink.tool is not None and listening & sink.bit] or [NVTX]
         native = sinks.load()

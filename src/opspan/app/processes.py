@@ -12,7 +12,7 @@ from opspan.errors import UsageError
 from opspan.private_files import is_alive
 
 _PROC = Path("/proc")
-_LISTENS = 0x10000  # in the column Flags of /proc/PID/net/unix
+_LISTENS = 0x10000  # the flag of a listening socket, in the column Flags of /proc/PID/net/unix
 _CONNECT_SECONDS = 5
 
 

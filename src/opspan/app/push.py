@@ -18,7 +18,7 @@ from opspan.views.merged_stacks import FUNCTION
 from opspan.views.missing import FUNCTIONS, labelling
 from opspan.views.pprof import profile_of
 
-# The values of --by, and the kind of frames that each of them keeps. None keeps all frames.
+# The values of --by. Each value keeps only one kind of frames in the profile, or all frames if the kind is None.
 BY: Final[dict[str, str | None]] = {"op": None, "module": "module", "function": FUNCTION}
 RUN: Final = "run_id"
 _SAMPLES = json.dumps(
@@ -29,7 +29,7 @@ _SAMPLES = json.dumps(
 _APP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,199}")
 _KEY = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]{0,99}")
 _VALUE = re.compile(r"[^\x00-\x20\x7f,{}=\"]{1,200}")
-_MOST = 10  # the largest number of tags
+_MOST = 10  # the most tags of a profile
 
 
 @dataclass(frozen=True)

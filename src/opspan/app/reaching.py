@@ -68,7 +68,7 @@ def _wait(pid: int, report: Path) -> str:
         if (path := processes.listens_at(pid)) is not None:
             return path
         if report.is_file():
-            time.sleep(0.05)  # until the error is written
+            time.sleep(0.05)  # gives the other process time to write the error
             why = printable(report.read_text(encoding="utf-8", errors="replace")[:500])
             raise UsageError(f"process {pid} cannot listen: {why}")
         time.sleep(0.05)

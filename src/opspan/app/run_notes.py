@@ -21,19 +21,19 @@ from opspan.printable import printable
 
 VARIABLE = "OPSPAN_NOTES"
 _NAME = ".opspan-run"
-_LONGEST = 1000  # characters of a text, so that one write suffices for a line
+_LONGEST = 1000  # the most characters of a text, so that one write suffices for a line
 _MOST_BYTES = 1 << 20
 _OLDEST = (3, 10)
 
 
 @dataclass
 class Notes:
-    """The notes, by the number of the process."""
+    """The notes of each process. The keys are the numbers of the processes."""
 
     pythons: dict[int, str] = field(default_factory=dict)  # the version of Python
-    without: dict[int, str] = field(default_factory=dict)  # its name
+    without: dict[int, str] = field(default_factory=dict)  # the path of a Python that has no opspan
     torch: set[int] = field(default_factory=set)
-    failed: dict[int, str] = field(default_factory=dict)  # the reason
+    failed: dict[int, str] = field(default_factory=dict)  # why the process could not be used
 
     def why_nothing(self, wanted: str) -> str:
         """Returns why no process could be used. `wanted` is the verb of the sentence, such as "labelled"."""

@@ -28,7 +28,7 @@ class Row:
 class Snapshot:
     by: str
     rows: tuple[Row, ...]
-    is_device: bool  # True: times of devices. False: times of the host, because no device was used
+    is_device: bool  # whether the times are times of devices. If no device was used, they are times of the host
     steps: int
     step_ns: int | None  # the median length of a step
 

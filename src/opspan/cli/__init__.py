@@ -162,7 +162,7 @@ def main(ctx: click.Context) -> None:
     """
     if ctx.invoked_subcommand is None:
         show_help(ctx)
-    elif ctx.invoked_subcommand != "exec":  # its script gets the same streams as under python
+    elif ctx.invoked_subcommand != "exec":  # the script of `exec` gets the same streams as under python
         _occupy_standard_streams()
 
 

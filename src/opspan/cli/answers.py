@@ -66,7 +66,7 @@ class Verb:
     def prints_report(
         self, files: Sequence[File], limit: int | None, form: str, more: Mapping[str, Any], *, wide: bool
     ) -> bool:
-        """Prints the files if they are not a trace. Returns whether it printed them."""
+        """Prints the files if they are a report of another tool and not a trace. Returns whether it printed them."""
         return False
 
     def extended(self, analysis: Analysis, more: Mapping[str, Any]) -> Analysis:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
 
-_TITLE_AND_KEYS = 5  # lines that are not rows: the title, the titles of columns and a rule, the keys
+_TITLE_AND_KEYS = 5  # lines for the title, the titles of columns, a rule and the keys
 
 
 class Screen:

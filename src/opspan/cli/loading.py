@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-PATIENCE_S = 1.0  # longer work shows a bar
+PATIENCE_S = 1.0  # work that takes more seconds shows a bar
 
 
 def _rows() -> int:

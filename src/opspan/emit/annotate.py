@@ -70,8 +70,8 @@ class Annotation:
         self._pushed: dict[int, tuple[int, Any]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # A copy or a pickle leaves out open ranges, which are not open in the copy, and C structures, which cannot be
-        # copied.
+        # Copies and pickles leave out open ranges, because these ranges do not belong to the copy. They also leave out
+        # C structures, which cannot be copied.
         return _again, (self.name, self._color, self._category, self.args, self._payload)
 
     def __enter__(self) -> Annotation:
@@ -89,7 +89,7 @@ class Annotation:
             return
         thread = get_ident()
         innermost = self._pushed.pop(thread, None)
-        if innermost is None:  # entered while nobody listened, or on another thread; only that thread can pop the range
+        if innermost is None:  # the block was entered while nobody listened, or on another thread
             return
         pushed, around = innermost
         if around is not None:

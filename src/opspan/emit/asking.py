@@ -33,21 +33,21 @@ S = TypeVar("S", "Request", "Reply")
 @dataclass(frozen=True)
 class Request:
     folder: str  # absolute, because the listening process may have another working directory
-    steps: int  # how many to record; with 0, it records until `seconds` are over
-    seconds: float  # the greatest length of the recording
+    steps: int  # how many steps to record. With 0, the recording lasts for `seconds`
+    seconds: float  # the most seconds that the recording lasts
     shapes: bool
     stacks: bool
     memory: bool
     modules: bool
-    devices: bool  # record devices, if the process uses any
+    devices: bool  # whether to record devices, if the process uses any
 
 
 @dataclass(frozen=True)
 class Reply:
     file: str
-    steps: int  # steps that were recorded from begin to end
+    steps: int  # how many steps were recorded from begin to end
     ranges: int
-    notes: list[str]  # differences from the request
+    notes: list[str]  # sentences about what was recorded in another way than requested
     ended: bool = False  # whether the program ended before all was recorded
 
 

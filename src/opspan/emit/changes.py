@@ -20,7 +20,7 @@ class ActiveSession(Protocol):
     def _in_fork(self) -> None: ...
 
 
-active: dict[int, ActiveSession] = {}  # by the number of the sink
+active: dict[int, ActiveSession] = {}  # the active sessions, by the numbers of their sinks
 _lock = threading.RLock()
 _inside = 0  # the depth of nested `change` blocks, in the thread that holds the lock
 _over: list[int] = []  # sinks whose sessions have ended, as this forked process has noticed

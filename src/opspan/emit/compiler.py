@@ -13,14 +13,15 @@ from pathlib import Path
 from opspan.errors import BuildFailed
 
 CANDIDATES = ("c++", "g++", "clang++")
-_NO_ROOM = {errno.ENOSPC: "No space left on device", errno.EDQUOT: "Disk quota exceeded"}  # as compilers report them
+# What compilers write if the disk is full.
+_NO_ROOM = {errno.ENOSPC: "No space left on device", errno.EDQUOT: "Disk quota exceeded"}
 _ROOM = 8 << 20  # free bytes that a build needs, more than twice the size of a build
 
 
 @dataclass(frozen=True)
 class Compiler:
     command: tuple[str, ...]  # the program, and further words from CXX
-    identity: str  # first line of --version. A new compiler needs a new build
+    identity: str  # the first line of --version. If it changes, the observer is built again
 
 
 def find() -> Compiler | None:
@@ -87,8 +88,8 @@ def compile_library(
 
 
 def _check_room(folder: Path, lines: list[str]) -> None:
-    """Raises OSError if the compiler failed because the disk is full. That is so if its output says it, or little space
-    is free."""
+    """Raises OSError if the compiler failed because the disk is full. It is full if the compiler's output says so, or
+    if little space is free."""
     for number, text in _NO_ROOM.items():
         if any(text in line for line in lines):
             raise OSError(number, text, str(folder))

@@ -1,6 +1,7 @@
 """Records a number of complete training steps. A step lasts from one report of a step's end (`step_ends`) to the next.
 
-Only the source that reports first is counted. If there are several optimizers, that is one of them.
+Only reports from the same source as the first report are counted. If a program has several optimizers, one optimizer is
+the source.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ class StepCount:
                 self._end()
 
     def _count(self, by: int) -> None:
-        if self._is_over:  # another thread ended it while this thread waited for the lock
+        if self._is_over:  # another thread ended the counting while this thread waited for the lock
             return
         if not self._recording._is_running():  # the program has ended the recording
             self._end()

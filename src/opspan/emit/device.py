@@ -1,4 +1,4 @@
-"""Records kernels, copies and calls of CUDA, ROCm or XPU. Only for these, torch's own collection runs beside the
+"""Records kernels, copies and calls of CUDA, ROCm or XPU. Only these need torch's own collection, which runs beside the
 observer.
 
 Whenever the collection stops, it writes a torch.profiler trace beside the capture. `opspan.loading` merges these files.

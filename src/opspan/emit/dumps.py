@@ -26,9 +26,12 @@ from opspan.emit import notices
 from opspan.emit.keep import EXCEPTION, EXIT, REASONS, SIGNAL, SLOW_STEP
 from opspan.errors import CaptureError, UsageError
 
-_WINDOW: Final = 50  # a step is compared with this many earlier steps; dumps of slow steps are this many steps apart
-_ENOUGH: Final = 10  # steps to compare with: with fewer, no step counts as slow
-# In the header of a capture: close_monotonic_ns, close_utc_ns, state (docs/formats/capture.md).
+# The number of earlier steps that a step is compared with. Two dumps of slow steps are at least this number of steps
+# apart.
+_WINDOW: Final = 50
+_ENOUGH: Final = 10  # the fewest earlier steps to compare with. After fewer steps, no step counts as slow
+# The offset and the form of three fields in the header of a capture: close_monotonic_ns, close_utc_ns and state
+# (docs/formats/capture.md).
 _CLOSED_AT: Final = 40
 _CLOSED: Final = struct.Struct("<2qI")
 

@@ -12,7 +12,7 @@ from opspan.errors import UsageError
 # Reasons for an automatic copy.
 EXCEPTION, SIGNAL, SLOW_STEP, EXIT = REASONS = ("exception", "signal", "slow step", "exit")
 _AMOUNT: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*", re.ASCII)
-# The unit and the factor of each suffix, and the least useful amount of each unit.
+# The unit and the factor of each suffix. `_LEAST` has the smallest useful amount of each unit.
 _UNITS: Final = {
     "s": ("ns", 1e9),
     "min": ("ns", 60e9),
@@ -25,7 +25,7 @@ _UNITS: Final = {
 }
 _LEAST: Final = {"ns": (1e8, "0.1s"), "bytes": (16e6, "16MB"), "steps": (1, "1 step")}
 _MOST: Final = 1 << 62
-# A limit in steps alone would not bound a program that never reports a step.
+# A limit in steps gets this limit in bytes, too, because a program may never report a step.
 _BYTES_OF_STEPS: Final = 4_000_000_000
 
 

@@ -38,8 +38,8 @@ class Details:
 
 
 class Labelling:
-    """Labels ops for one session. `by` sends ops to the sink. `collect`, if given, makes the tool collect during that
-    time."""
+    """Labels ops for one session. `by` sends ops to the sink. If `collect` is given, it makes the tool collect while
+    ops are labelled."""
 
     def __init__(
         self,

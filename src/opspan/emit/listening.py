@@ -29,7 +29,8 @@ from opspan.emit.step_ends import watch_optimizers
 from opspan.emit.torch_import import when_torch_is_imported
 from opspan.errors import EmitError, OpspanError
 
-_MOST_AT_ONCE: Final = 64  # requests; four of them can record (see sink_list), and the others get an error
+# The most requests at the same time. Four of them can record (see sink_list). The others get an error.
+_MOST_AT_ONCE: Final = 64
 _TO_ASK_SECONDS: Final = 5.0
 _TO_END_SECONDS: Final = 10.0
 # Signals for faults of the thread itself. They are not blocked.

@@ -4,8 +4,8 @@ The function is `nn.Module._wrapped_call_impl`, which torch also calls `nn.Modul
 function object stays, so everything that refers to it keeps working. torch.fx and Dynamo keep references to it from
 their import on. Dynamo skips exactly this function (no graph break, no recompiling, strict export works). A program may
 replace `nn.Module.__call__` at any time. Global forward hooks would change what Dynamo does, and cost more. The new
-code does what torch's does without a further frame, so the recursion limit allows as many nested calls as before. It
-keeps torch's file and line, because Dynamo looks at the file, and people read tracebacks.
+code does what torch's code does, and needs no further frame. So the recursion limit allows the same number of nested
+calls as before. It keeps torch's file and line, because Dynamo looks at the file, and people read tracebacks.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from types import CodeType, FunctionType
 from typing import Any, Final
 
-# torch's code since 2.1. The class is there for the qualified name.
+# torch's code since 2.1. The class gives the function its qualified name.
 _TORCHS: Final = """
 class Module:
     def _wrapped_call_impl(self, *args, **kwargs):
@@ -75,7 +75,7 @@ def _is_known(code: CodeType) -> bool:
 
 
 def _code_like(code: CodeType) -> CodeType:
-    """Returns our code. All of it gets the position of the last call in torch's code."""
+    """Returns our code. All instructions get the source position of the last call in torch's code."""
     tree = ast.parse(_OURS)
     last_call = [step for step in dis.get_instructions(code) if step.opname.startswith("CALL")][-1]
     line = max(filter(None, (line for _, line in dis.findlinestarts(code))))

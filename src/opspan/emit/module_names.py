@@ -16,10 +16,10 @@ from opspan.emit.sinks import KIND_MODULE
 
 V = TypeVar("V")
 
-# Look-ups of names for an outermost module. The limit is for models that create new modules in every forward.
+# The most look-ups of names for one outermost module. The limit is for models that create new modules in every forward.
 _MAX_LOOKUPS: Final = 8
-# The greatest length of a name. A name grows with each level, and a linked list of modules has as many levels as
-# modules.
+# The greatest length of a name. A name grows with each level, and in a linked list of modules every module adds a
+# level.
 _LONGEST: Final = 1024
 _class_name = type.__dict__["__name__"].__get__  # a metaclass may define another `__name__`
 
@@ -68,13 +68,13 @@ class Names:
         if lookups < _MAX_LOOKUPS:
             self._lookups.set(outermost, lookups + 1)
             self._learn_parts(outermost)
-        if (entry := self.get(module)) is None:  # it is not a part of `outermost`, but an outermost module itself
+        if (entry := self.get(module)) is None:  # `module` is not a part of `outermost`, but an outermost module itself
             entry = self._learn_parts(module)
         return entry
 
     def _learn_parts(self, root: Any) -> tuple[Ref, str]:
-        """Learns each part once. torch's named_modules is not used, because it compares modules and recurses at each
-        level."""
+        """Learns the names of `root` and of all its parts. torch's named_modules is not used, because it compares
+        modules and recurses at each level."""
         compiled = dict.get(self._parts_of(root), "_orig_mod")
         root_name = self._class_of(root if compiled is None else compiled)
         seen: set[int] = set()

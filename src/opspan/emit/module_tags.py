@@ -16,9 +16,9 @@ from opspan.emit import unharmed
 from opspan.emit.phase_tags import FORWARD
 from opspan.emit.thread_tags import ThreadTags
 
-DEEPEST: Final = 4  # levels of modules; deeper modules have the label of the module around them
+DEEPEST: Final = 4  # the most levels of modules with labels. A deeper module has the label of the module around it
 _MARK: Final = "opspan.module"
-_MOST_VALUES: Final = 256  # inputs or outputs of a module to search for a tensor
+_MOST_VALUES: Final = 256  # the most inputs or outputs of a module that are searched for a tensor
 
 
 class ModuleTags:
@@ -62,7 +62,8 @@ class ModuleTags:
         self._is_over = True
 
     def _mark(self, values: object, name: str) -> None:
-        """Makes backward label this node and those after it with `name`, up to the next mark.
+        """Marks the node of `values` with a hook. In backward the hook sets the label `name`, which stays until the
+        next marked node.
 
         Backward runs in the reverse order of forward. The outputs of a module are also the outputs of its last part. So
         only the first mark of a node counts, which is the mark of the innermost module.

@@ -32,8 +32,8 @@ class _Frame:
     __slots__ = ("module", "to", "watched")
 
     module: Any
-    to: int  # the sinks that got its range, 0 if nobody listened
-    watched: tuple[Watcher, str, int] | None  # the watcher, the name, and the result of `on_enter`
+    to: int  # the sinks that got the call's range, as bits. 0 if nobody listened
+    watched: tuple[Watcher, str, int] | None  # the watcher, the module's name, and the result of `on_enter`
 
 
 _DOING: Final = "labelling modules"
@@ -42,9 +42,9 @@ _UNKNOWN: Final = (
 )
 
 _local = threading.local()
-_is_compiling: Callable[[], bool]  # torch's function, which is also true in code that the compiler itself runs
+_is_compiling: Callable[[], bool]  # torch's function. In code that the compiler itself runs, it returns True, too
 _names: Names
-_to = 0  # the sinks that get modules
+_to = 0  # the sinks that get modules, as bits
 _watcher: Watcher | None = None
 
 

@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 class Namespace:
-    """Push, pop and mark for one sink's bit.
+    """Pushes, pops and marks for one sink.
 
     A stack remembers which pushes reached a tool, because a pop must undo its own push, even if a session started or
     ended in between. The stack also counts depths while nobody listens.

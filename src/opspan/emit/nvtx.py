@@ -31,7 +31,7 @@ class emit_nvtx(Emitter):  # noqa: N801  # torch's name
     _sinks = (sink_list.NVTX,)
     _what = "NVTX annotation"
     _lost = "torch's text labels, without forward threads, none in forks"
-    _untold = False  # whether the tool must still be started, because CUDA was not in use yet
+    _untold = False  # whether the tool must be started once the program uses CUDA
 
     def __init__(
         self,

@@ -127,7 +127,8 @@ class Observer:
         self._library.opspan_observer_overloads(sink, int(on))
 
     def empty(self, on: int) -> None:
-        """Attaches callbacks that do nothing, to measure the lowest possible cost. With 2 they ask for inputs."""
+        """Attaches callbacks that do nothing, to measure the lowest possible cost. If `on` is 2, they ask for
+        inputs."""
         self._library.opspan_observer_empty(on)
 
 
@@ -151,8 +152,8 @@ class CacheEntry:
 
 
 def find(torch: Torch) -> CacheEntry:
-    """Returns a good observer for this torch from the cache. Without a compiler, an observer that any compiler built
-    will do."""
+    """Returns a good observer for this torch from the cache. If there is no compiler here, it may be an observer that
+    any compiler built."""
     try:
         folder = private_files.check_folder(private_files.cache_folder())
         cxx = compiler.find()
@@ -249,7 +250,8 @@ def build(torch: Torch, native: sinks.Sinks, over: Path | None = None, refused: 
 
 def _build_privately(torch: Torch, cxx: Compiler, native: sinks.Sinks) -> Observer:
     try:
-        with private_files.claimed(None, "opspan-observer-") as folder:  # a loaded file needs no name any more
+        # The folder can be deleted, because a loaded file stays in memory.
+        with private_files.claimed(None, "opspan-observer-") as folder:
             built, descriptor = _compile(torch, cxx, folder, None)
             return Observer(built, descriptor, native)
     except OSError as error:
@@ -284,7 +286,7 @@ def _compile(torch: Torch, cxx: Compiler, folder: Path, log: Path | None) -> tup
         f"-I{source.parent}",
         f"-isystem{include}",
         f"-isystem{include / 'torch/csrc/api/include'}",
-        f"-idirafter{source.parent / 'otherwise'}",  # our headers, for those that torch and the system lack
+        f"-idirafter{source.parent / 'otherwise'}",  # our headers, used if torch and the system lack them
         f"-L{lib}",
         f"-Wl,-rpath,{lib}",
         "-Wl,--no-as-needed",
@@ -302,7 +304,7 @@ def _compile(torch: Torch, cxx: Compiler, folder: Path, log: Path | None) -> tup
         # file, but not write it.
         built = library.with_name("whole.so")
         flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(built, "wb", opener=lambda path, _: os.open(path, flags, 0o644)) as file:  # no opener
+        with open(built, "wb", opener=lambda path, _: os.open(path, flags, 0o644)) as file:
             file.write(content + hashlib.sha256(content).digest())
         # Reopen the file for reading, because some systems refuse to run a file that is open for writing. Nobody else
         # can enter the folder.

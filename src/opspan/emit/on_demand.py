@@ -21,7 +21,8 @@ from opspan.emit.record import record
 from opspan.emit.schedule import ProfilerAction
 from opspan.errors import EmitError
 
-# The last step ends inside of the optimizer's range. Labelling is off then, but this wait lets the open range end.
+# Seconds to wait after the last step, which ends inside of the optimizer's range. Labelling is off then, but the open
+# range can end meanwhile.
 _LINGER_SECONDS = 0.02
 
 

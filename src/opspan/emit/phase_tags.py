@@ -30,8 +30,8 @@ _DOING: Final = "labelling phases"
 
 
 def start(tags: ThreadTags, named: bool) -> contextlib.ExitStack:
-    """Starts the labels. Closing the result ends them, except that open phases still end on their threads. If `named`
-    is set, phases get labels, and not only the modules in backward."""
+    """Starts labelling. The caller closes the returned stack to stop it. Phases that are still open end later, on their
+    threads. If `named` is set, phases get labels. Otherwise only modules in backward get labels."""
     from torch import autograd
     from torch.optim import optimizer
     from torch.utils.data import dataloader

@@ -25,7 +25,7 @@ from opspan.printable import printable
 BY: Final = ("phase", "module", "step")
 RUN: Final = "run_id"
 MOST_TAGS: Final = 10
-LONGEST: Final = 200  # characters of a tag's value
+LONGEST: Final = 200  # the most characters of a tag's value
 
 _NUMBER: Final = -1
 _KEY = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
@@ -58,7 +58,7 @@ class emit_pyroscope:  # noqa: N801  # stands beside emit_nvtx and emit_itt
         self.by = _check_by(by)
         self.tags = _check_tags(tags or {})
         self._step = 0
-        self._thread_tags: ThreadTags | None = None  # set while it is on and an agent runs
+        self._thread_tags: ThreadTags | None = None  # set while this session is on and an agent runs
         self._listened = 0  # the listeners that have got the run's id, as bits of sinks
         self._owner = 0
         self._undo = contextlib.ExitStack()

@@ -67,7 +67,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
 
     _sinks = CAPTURES
     _what = "recording"
-    _recording = Recording(None, False)  # for a `record` that is made in compiled code, which records nothing
+    _recording = Recording(None, False)  # used if compiled code makes the `record`, which then records nothing
     _trace: Trace | None = None
     _devices: Devices | None = None
     _dumping: Dumping | None = None

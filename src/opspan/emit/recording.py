@@ -106,7 +106,8 @@ class Recording:
     def _refuse_others(self) -> None:
         if self._add:
             return
-        own = self.file.name if self.file is not None else None  # the name alone, as the folder may have several paths
+        # The name without the folder, because the folder may have several paths.
+        own = self.file.name if self.file is not None else None
         other = next((file for file in self._files() if file.name != own and not _is_of_same_job(file)), None)
         if other is not None:
             raise CaptureError(

@@ -75,5 +75,5 @@ class Rolling:
             self._recording._step_was_counted()
             self._range = begin_step(self._recording, self._steps)
         except Exception as error:  # noqa: BLE001
-            self._by = (-1, 0)  # no optimizer has this id
+            self._by = (-1, 0)  # no optimizer has this id, so no more steps are counted
             notices.warn_at_end(f"steps are not counted any more: {type(error).__name__}: {error}", stacklevel=2)

@@ -33,25 +33,27 @@ _warned: set[type] = set()  # kinds of sessions that have warned that nobody lis
 class Session:
     """A session. Subclasses define the sink, how it starts, and the messages to the tool."""
 
-    _sinks: ClassVar[tuple[Sink, ...]]  # each session takes one, so their number limits how many can be on
+    _sinks: ClassVar[tuple[Sink, ...]]  # the sinks for this kind of session. Each active session takes one of them
     _sink: Sink  # the sink that the session took when it was entered
     _what: ClassVar[str]  # the name of this kind of session in messages
     _owner = 0  # the process that entered it
-    failed = ""  # why it could not be entered. Set here because compiled code enters sessions without their __init__
+    # Why the session could not be entered. Set here because compiled code enters sessions without their __init__.
+    failed = ""
     # Only recordings set these.
     memory = False  # records memory that torch takes and gives back
     stacks = False  # records the functions of Python that call ops
     overloads = False  # records the overloads of ops
-    _labelling: Labelling | None = None  # from entering until the end of the session, if somebody listens
+    _labelling: Labelling | None = None  # set from entering until the end of the session, if somebody listens
 
     def __init__(self, enabled: bool, record_shapes: bool, modules: bool, schedule: Schedule | None) -> None:
         self.enabled = enabled
         self.entered = False
         self.record_shapes = record_shapes
         self.modules = modules
-        self.labels: str | None = None  # the form in use; None if nothing was labelled
-        self.stats = Stats()  # of the complete session, once it has ended
-        self.gives_way = False  # whether it was put in from outside, and ends to make room for a session of the program
+        self.labels: str | None = None  # the form of labels in use. None if nothing was labelled
+        self.stats = Stats()  # the counts of the complete session, set when it ends
+        # Whether this session was put in from outside. If so, it ends when the program needs its sink for a session.
+        self.gives_way = False
         self.in_each_process = False  # whether each forked process gets its own session, as under `opspan exec`
         self._steps = Steps(schedule, self._turn, self._step_is_over) if schedule is not None else None
         self._ended_steps = StepMarks()

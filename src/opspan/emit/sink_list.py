@@ -54,4 +54,5 @@ CAPTURES: Final = tuple(
 
 SINKS: Final = (NVTX, ITT, *CAPTURES)
 TO_ALL: Final = (1 << len(SINKS)) - 1
-IN_SESSION: Final = 1 << len(SINKS)  # shifted by a sink's number: this sink, but only while its session labels
+# If this bit, shifted left by a sink's number, is set, a range reaches that sink only while the sink's session labels.
+IN_SESSION: Final = 1 << len(SINKS)

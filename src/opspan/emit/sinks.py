@@ -31,15 +31,15 @@ KIND_MODULE: Final = 5
 KIND_STEP: Final = 6
 
 MAX_STRINGS: Final = 65536
-_TEXT_BYTES: Final = 4096  # a sentence, or a path
+_TEXT_BYTES: Final = 4096  # the most bytes of a text that native code returns, which is a sentence or a path
 
 
 @dataclass(frozen=True)
 class Stats:
     """The counts of one session, read at its end."""
 
-    ranges: int = 0  # begun while the session was on
-    late_ends: int = 0  # ended on another thread than they began
+    ranges: int = 0  # ranges that began while the session was on
+    late_ends: int = 0  # ranges that ended on another thread than the thread where they began
     sizes_dropped: int = 0  # labels whose sizes were left out, because the table of distinct strings was full
     relations_missed: int = 0  # backward ops whose forward was not found
     lost: int = 0  # events that a capture could not write
@@ -174,8 +174,8 @@ class Sinks:
         return _check(self._slow.opspan_start(sink, ctypes.byref(settings), text, _TEXT_BYTES), text), text.value
 
     def turn(self, sink: int, on: bool) -> None:
-        """Pauses or resumes the session, in this process and in processes forked from it. Does nothing in a forked
-        process."""
+        """Pauses or resumes the session, in this process and in processes forked from it. A call in a forked process
+        does nothing."""
         self._slow.opspan_session_turn(sink, int(on))
 
     def adopt(self, sink: int) -> bool:
@@ -202,7 +202,7 @@ class Sinks:
             callback(sink or 0)  # ctypes gives None for a null pointer
             return 0
 
-        self._fork_callback = _ForkCallback(call)  # this reference keeps it alive as long as it may be called
+        self._fork_callback = _ForkCallback(call)  # keeps the callback alive, because native code may call it later
         self._slow.opspan_tell_forks(
             ctypes.cast(ctypes.pythonapi.Py_AddPendingCall, ctypes.c_void_p), self._fork_callback
         )
@@ -221,7 +221,8 @@ def _check(result: int, text: ctypes.Array[ctypes.c_char]) -> int:
 
 @functools.cache
 def _open() -> Sinks | EmitError:
-    """Returns the library, or the error why it cannot be opened, such as an older glibc or a truncated file."""
+    """Returns the library. If it cannot be opened, returns an error with the reason, such as an older glibc or a
+    truncated file."""
     path = libraries.sinks()
     if not path.is_file():
         return EmitError(f"{path} is missing: opspan's native part was not installed; pip install opspan")

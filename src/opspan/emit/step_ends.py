@@ -1,5 +1,5 @@
-"""Reports the ends of a program's steps to the counter (`counting`). They come from its own step(), else from its
-optimizers.
+"""Reports the ends of a program's steps to the counter (`counting`). A program reports them by the step() of a session.
+If it does not call step(), its optimizers report them.
 
 From the moment when this process begins to listen, torch calls `_after_optimizer` after each step of any optimizer. The
 hook is set once and stays, because changing torch's hooks raises an error in a thread that iterates over them. Without
@@ -15,12 +15,12 @@ from typing import Any, Final
 
 from opspan.emit import unharmed
 
-_HOOK_ID: Final = 0x6F70_7370_616E_0001  # far from torch's own ids, which count from 0
+_HOOK_ID: Final = 0x6F70_7370_616E_0001  # the id of our hook. It is far from torch's own ids, which count from 0
 PROGRAM: Final = 0  # the source of steps that the program itself reports; other sources are ids of optimizers
 
 _counting: list[Callable[[int], None]] = []
 _is_counted = False
-_speakers = 0  # active sessions whose steps the program reports itself
+_speakers = 0  # the number of active sessions whose steps the program reports itself
 
 
 def watch_optimizers() -> None:

@@ -4,8 +4,8 @@
     depth = tags.push({"phase": "backward"}), tags.cut(depth): on the thread to label
 
 The agent labels only the calling thread. It identifies a thread by its pthread id, which a later thread may get again.
-If a key has two values, it samples only one of them. So a value is removed before another value is set, and all values
-are removed before a thread ends.
+If a key has two values, the agent uses only one of them. So a value is removed before another value is set, and all
+values are removed before a thread ends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from importlib.util import find_spec
 
 from opspan.errors import EmitError, MissingPackage
 
-MOST_VALUES = 100  # per key, because each value is a series on the server
+MOST_VALUES = 100  # the most values of a key. Each value is a series on the server
 OTHER = "other"
 
 IsOpen = Callable[[], bool]
@@ -30,7 +30,8 @@ class _Thread:
 
     def __init__(self, add: _SetTag, remove: _SetTag) -> None:
         self.tags: dict[str, str] = {}
-        self.around: list[tuple[dict[str, str], IsOpen | None]] = []  # the labels before each push
+        # For each open push: the labels before it, and its `is_open`.
+        self.around: list[tuple[dict[str, str], IsOpen | None]] = []
         self._add = add
         self._remove = remove
 
@@ -63,9 +64,9 @@ class ThreadTags:
         self._is_gone = False
 
     def push(self, tags: Mapping[str, str], is_open: IsOpen | None = None) -> int:
-        """Pushes tags, and returns the depth before the push. Pass it to `cut` to end this push and everything inside
-        it. A push that may never be cut has `is_open`, which the next push on the thread calls to learn whether this
-        push is still open."""
+        """Pushes tags, and returns the depth before the push. Pass this depth to `cut` to end this push and everything
+        inside it. If `cut` may never be called, pass `is_open`. The next push on the thread calls `is_open` to learn
+        whether this push is still open."""
         thread = self._here()
         before = len(thread.around)
         if not self._is_gone:
@@ -103,7 +104,7 @@ class ThreadTags:
                 thread.set(tags)
 
     def settle(self) -> None:
-        """Ends pushes that are over, as their `is_open` reports, but that were never cut."""
+        """Ends pushes that were never cut, but are over, as their `is_open` reports."""
         around = self._here().around
         while around and (is_open := around[-1][1]) is not None and not is_open():
             self.cut(len(around) - 1)

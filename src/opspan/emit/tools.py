@@ -1,4 +1,5 @@
-"""Finds the tools that listen inside of this process, or why a tool does not. NVTX and ITT themselves attach tools."""
+"""Finds the tools that listen inside of this process. Also says why a tool does not listen. NVTX and ITT themselves
+attach tools."""
 
 from __future__ import annotations
 

@@ -13,12 +13,12 @@ from opspan.emit import notices
 
 T = TypeVar("T")
 
-_LONGEST: Final = 200  # characters of an error's text
+_LONGEST: Final = 200  # the most characters of an error's text
 
 # How many calls failed at Python's recursion limit. Callers of `keep` also increase this number themselves, because
 # even a call of `keep` may fail at the limit.
 too_deep = 0
-_kept: dict[str, tuple[int, str]] = {}  # by activity: the number of errors, and the first of them
+_kept: dict[str, tuple[int, str]] = {}  # for each activity: the number of errors, and the text of the first error
 
 
 def keep(doing: str, error: Exception) -> None:

@@ -65,7 +65,7 @@ def _task() -> int:
 
 def _caller() -> int:
     """Returns the id of the frame that uses the session. An ExitStack enters and exits its context managers in frames
-    of its own. These are skipped, so the frame that uses the ExitStack is returned."""
+    of its own. Such frames are skipped, so the frame that uses the ExitStack is returned."""
     frame: FrameType | None = sys._getframe(2).f_back
     while frame is not None and frame.f_globals is _CONTEXTLIB:
         frame = frame.f_back

@@ -16,11 +16,11 @@ from opspan.addresses import recorded_file
 from opspan.many.files import File
 from opspan.many.task import FileAnswer, FileFailure, ReadOptions, Request, Task, answered
 
-MOST_FILES, MOST_BYTES = 16, 8 << 20  # limits of a task
+MOST_FILES, MOST_BYTES = 16, 8 << 20  # the most files and the most bytes of a task
 _TURN_S = 0.2
-AHEAD = 2  # tasks for each process: one that runs, and one that waits
+AHEAD = 2  # the most tasks for each process: one that runs, and one that waits
 
-Done = Callable[[int, int], None]  # called with numbers of files and bytes
+Done = Callable[[int, int], None]  # a function that gets how many files and bytes were just read
 
 
 def ask_files(

@@ -21,7 +21,7 @@ from opspan.files import check_folder, exists, is_folder
 from opspan.readers import source_for, trace_source
 from opspan.remote import listed
 
-DEPTH = 2  # levels: a folder, and its subfolders of runs or ranks
+DEPTH = 2  # levels of folders to search: a folder, and its subfolders of runs or ranks
 _NAMES = (".nsys-rep", ".qdrep", ".sqlite", ".opspan", ".nvvp", ".nvprof", ".rpd", ".vtune", ".pt.trace.json")
 _REPORTS = (".nsys-rep", ".qdrep")
 _COMPRESSED = ("", ".gz", ".bz2", ".xz")
@@ -37,7 +37,7 @@ class File(NamedTuple):
 
 class FileList(NamedTuple):
     files: list[File]
-    skipped: int  # files that were found in folders, but are not traces
+    skipped: int  # the number of files that were found in folders, but are not traces
 
 
 def files_of(paths: Sequence[str | os.PathLike[str]], source: str | None = None) -> FileList:

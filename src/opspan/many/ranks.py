@@ -1,4 +1,5 @@
-"""Ranks, which load_many returns, answers like `Trace` for any number of files, in the memory that a few files need."""
+"""Defines Ranks, which load_many returns. It answers like `Trace`, for any number of files, but needs memory for only a
+few."""
 
 from __future__ import annotations
 
@@ -33,9 +34,9 @@ if TYPE_CHECKING:
     from opspan.tables.window import Steps
     from opspan.views.table import Table
 
-SMALL_BYTES = 32 << 20  # a few files of this total size are read in less time than a process takes to start
+SMALL_BYTES = 32 << 20  # bytes that are read in less time than a process takes to start
 _NO_STEP = ("NoSuchStep", "NoNumberedSteps")
-_AT_ONCE = 16  # tasks at once, for an executor that does not say how many it runs
+_AT_ONCE = 16  # the assumed number of tasks at once, if an executor does not say it
 
 
 def load_many(
@@ -107,7 +108,7 @@ class Ranks:
         if dask is not None and (executor is not None or processes is not None):
             raise UsageError("who reads the files was said twice; expected one of dask, executor and processes")
         self._files = list(files) if dask is None else [file._replace(path=absolute(file.path)) for file in files]
-        self._cycle = cycle  # the only cycle to read, until its files are known
+        self._cycle = cycle  # the only cycle to read. None once the files of this cycle are known
         self._dask = dask
         self._reading = reading
         self._processes = processes
@@ -275,7 +276,7 @@ class Ranks:
     ) -> tuple[AnswerSum, list[FileFailure]]:
         sums = AnswerSum(len(requests), self._skipped)
         failed: list[FileFailure] = []
-        without: list[FileFailure] = []  # files without the requested steps
+        without: list[FileFailure] = []  # failures of files that do not have the requested steps
         with self._running() as (executor, at_once):
             results = ask_files(self._files, reading, requests, executor, at_once, progress or self._progress)
             for result in results:
@@ -297,8 +298,8 @@ class Ranks:
         return sums, failed
 
     def _has_other_cycle(self, file: str, sums: AnswerSum) -> bool:
-        """Returns whether another file is of the same process. Then a missing step is no error, because it may be in
-        that file."""
+        """Returns whether another file is of the same process. Then a missing step is no error, because that file may
+        have the step."""
         (head,) = answered(Task((file,), replace(self._reading, between=None, step=None), ()))
         if isinstance(head, FileFailure):
             raise error_of(head)

@@ -53,11 +53,11 @@ class FileAnswer:
 
     file: str
     ranks: tuple[Metadata, ...]
-    recorded: tuple[RecordingSpan | None, ...]  # by which process each rank was recorded, and when
+    recorded: tuple[RecordingSpan | None, ...]  # for each rank, the process that recorded it, and when
     issues: pl.DataFrame
     coverage: Coverage
     parts: tuple[Parts, ...]  # the parts of the answer to each request
-    collectives: Part | None  # they align the clocks of ranks; None if one of the parts holds them
+    collectives: Part | None  # the collectives, which align the clocks of ranks. None if one of `parts` holds them
 
 
 @dataclass(frozen=True)

@@ -24,12 +24,12 @@ from opspan.tables.tables import clock_shift_ns, on_one_clock, renumbered
 
 T = TypeVar("T")
 
-_FOLDED = 32  # frames to collect before they are joined; a small frame takes more memory than its rows
+_FOLDED = 32  # the most data frames to collect before they are joined, because many small frames take much memory
 
 
 class Whole(NamedTuple):
-    tables: Tables  # without the rows of the trace
-    files: list[tuple[str, ...]]  # the files of each rank; a rank with several cycles has several
+    tables: Tables  # the tables of all files, but without the rows of the trace
+    files: list[tuple[str, ...]]  # the files of each rank. A rank with several cycles has several files
     coverage: Coverage
 
 

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HEAD = "head.json"
-MOST_PAGES = 16  # pages to keep; the least recently used page is dropped
-AT_ONCE = 2  # processes that make pages
-_ERRORS = "said"  # the file of the process' stderr
+MOST_PAGES = 16  # the most pages to keep. A further page replaces the least recently used page
+AT_ONCE = 2  # the most processes that make pages at the same time
+_ERRORS = "said"  # the name of the file that gets the stderr of such a process
 
 Files = tuple[Path, ...]
-_Key = tuple[tuple[str, int, int], ...]  # path, size and time of each file; an empty path precedes `others`
+# The path, size and time of each file. An entry with an empty path comes before `others`.
+_Key = tuple[tuple[str, int, int], ...]
 
 
 @dataclass

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", LogRun, Span, LogWorker)
 
-_PATIENCE_S = 10.0  # how long a request for the runs waits for the search of the folders
+_PATIENCE_S = 10.0  # seconds that a request for the runs waits for the search of the folders
 
 
 class Opspan(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no types

@@ -52,7 +52,7 @@ try:
     except ImportError as error:
         if getattr(error, "name", "sitecustomize") != "sitecustomize":  # an import inside of the user's module failed
             raise
-finally:  # runs even if the user's module raises an error, which Python then reports as without us
+finally:  # runs even if the user's module raises an error. Python then reports that error
     if _this is not None:
         sys.modules.setdefault("sitecustomize", _this)
     _note("python", "%d.%d" % sys.version_info[:2])
