@@ -13,8 +13,8 @@ from opspan.emit.asking import Reply, line_of, read_line, reply_of, send
 from opspan.emit.asking import Request as Request
 from opspan.errors import EmitError, OpspanError
 
-# How long a reply may take beyond the recording. Building the observer takes ten seconds or more on a busy machine, and
-# events of devices are written at the end.
+# The seconds that a reply may take in addition to the recording. Building the observer takes ten seconds or more on a
+# busy machine, and events of devices are written at the end.
 _MORE_SECONDS = 300.0
 
 

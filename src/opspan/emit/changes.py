@@ -23,7 +23,7 @@ class ActiveSession(Protocol):
 active: dict[int, ActiveSession] = {}  # the active sessions, by the numbers of their sinks
 _lock = threading.RLock()
 _inside = 0  # the depth of nested `change` blocks, in the thread that holds the lock
-_over: list[int] = []  # sinks whose sessions have ended, as this forked process has noticed
+_over: list[int] = []  # numbers of sinks whose sessions have ended before this forked process left them
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ from pathlib import Path
 from opspan.errors import BuildFailed
 
 CANDIDATES = ("c++", "g++", "clang++")
-# What compilers write if the disk is full.
+# The messages of compilers if the disk is full.
 _NO_ROOM = {errno.ENOSPC: "No space left on device", errno.EDQUOT: "Disk quota exceeded"}
 _ROOM = 8 << 20  # free bytes that a build needs, more than twice the size of a build
 

@@ -97,7 +97,8 @@ class Dumping:
         self.written: list[Path] = []
         self._slow, self._most = slow, most
         self._numbers = count(1)
-        self._write: Callable[[Path], object] | None = None  # set while the recording is on
+        # The function that copies the recording, set while the recording is on.
+        self._write: Callable[[Path], object] | None = None
         self._before: Any = None  # the previous handler of SIGUSR2
         self._took: deque[float] = deque(maxlen=_WINDOW)
         self._began = 0.0

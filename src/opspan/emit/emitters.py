@@ -1,4 +1,5 @@
-"""The common part of emit_nvtx and emit_itt. It chooses the form of labels, and may use torch's own emitter."""
+"""The common part of emit_nvtx and emit_itt. It chooses the form of labels. If the observer cannot be used, it may use
+torch's own emitter."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class emit_pyroscope:  # noqa: N801  # stands beside emit_nvtx and emit_itt
         self.tags = _check_tags(tags or {})
         self._step = 0
         self._thread_tags: ThreadTags | None = None  # set while this session is on and an agent runs
-        self._listened = 0  # the listeners that have got the run's id, as bits of sinks
+        self._listened = 0  # the sinks that have got the run's id, as bits
         self._owner = 0
         self._undo = contextlib.ExitStack()
 

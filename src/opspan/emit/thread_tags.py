@@ -55,7 +55,7 @@ class ThreadTags:
 
     def __init__(self, add: _SetTag, remove: _SetTag, base: Mapping[str, str]) -> None:
         self.base = dict(base)
-        self.too_many: set[str] = set()  # keys with values that were replaced by OTHER
+        self.too_many: set[str] = set()  # keys that have too many values, some of which were replaced by OTHER
         self._add = add
         self._remove = remove
         self._values: dict[str, set[str]] = {}

@@ -9,4 +9,4 @@ contrast, `opspan.load` reads a few files as one trace, and all of that trace at
     ranks.py      load_many and Ranks, which a user holds
 """
 
-FEW = 4  # up to this many files are read as one trace or in this process, unless the user chooses otherwise
+FEW = 4  # the most files that are read as one trace, or in this process, unless the user chooses otherwise
