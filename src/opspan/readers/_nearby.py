@@ -8,7 +8,8 @@ from pathlib import Path
 
 from opspan.printable import shell_path
 
-# Limits on levels, entries and opened files, so that the search also ends soon in the root folder of a disk.
+# The most levels of folders, entries of folders and opened files in a search. With these limits, the search ends soon
+# even in the root folder of a disk.
 DEPTH = 3
 ENTRIES = 2_000
 OPENED = 100

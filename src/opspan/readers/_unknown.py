@@ -1,7 +1,7 @@
 """Guesses the kind of a file that no reader knows, and suggests the next command to a user.
 
-The content decides where it can, and else the name. The file is never run or unpickled, and only a few kilobytes are
-read.
+The content decides if it shows the kind. Otherwise the name decides. The file is never run or unpickled, and only a few
+kilobytes are read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from opspan.formats.compressed import COMPRESSED, FAILURES, opened
 from opspan.printable import listed, path_text, printable, python_text, shell_path
 
 LOOKED_AT = 4096
-# A zip file lists its members at its end.
+# How many bytes at the end of a zip file are read, because the list of its members is there.
 TAIL_BYTES = 64 << 10
 
 
@@ -36,8 +36,8 @@ MODEL = "to see what a program does with it: `opspan run --emit nvtx -o capture 
 NO_PICKLE = "opspan opens no pickles: they can run code"
 ROCPD = "record again with `rocprofv3 --output-format rocpd ...`, and load the *.db file"
 TO_LABEL = "`opspan run --emit nvtx -o capture -- {} FILE`, then `opspan table capture`"
-# Formats that opspan cannot read, but other tools can. Their advice leaves out FILE, because it is also shown for
-# compressed files.
+# Formats that opspan cannot read, but other tools can. Their advice does not contain FILE, because the advice is also
+# shown for compressed files.
 RECORD = "for opspan use nsys, torch.profiler or `opspan run --emit nvtx -o capture -- python SCRIPT`"
 XPLANE = Guess("a profile of JAX or XLA (XSpace)", f"XProf reads it; if the program is PyTorch's, {RECORD}")
 PROTON = Guess("a profile of Triton's Proton", f"it has sums and no timeline, and `proton-viewer` reads it; {RECORD}")
@@ -50,7 +50,7 @@ OF_TORCH = Guess(
 )
 OF_ROCPROF = Guess(f"{PERFETTO} of rocprofv3 or rocprof-sys", f"ui.perfetto.dev reads it; for opspan {ROCPD}")
 OF_ANY = Guess(PERFETTO, f"ui.perfetto.dev reads it; {RECORD}")
-# opspan's own Perfetto traces have these bytes near their begin: a clock with the time 0.
+# These bytes are near the beginning of each Perfetto trace that opspan wrote. They describe a clock with the time 0.
 CLOCKS_OF_OPSPAN = b"\x0a\x04\x08\x06\x10\x00"
 UNPACK = "unpack it, and load what is inside"
 
@@ -123,7 +123,7 @@ TEXTS = tuple(
 
 
 def guess(path: Path, head: bytes) -> Guess:
-    """Returns the likely kind of the file. `head`: its first bytes."""
+    """Returns the likely kind of the file. `head`: the first bytes of the file."""
     if not head:
         return Guess("an empty file", "its writer failed, or has not begun: record again")
     if not head.strip(b"\0"):
@@ -166,8 +166,8 @@ def _of_bytes(path: Path, head: bytes) -> Guess:
     odd = sum(not char.isprintable() and char not in "\r\n\t\f\ufeff" for char in text)
     if b"\0" not in head and len(text.encode()) >= len(head) - 3 and odd <= len(text) // 50:
         return _of_text(text)
-    # A pickle begins with its protocol and an opcode. The opcode is a frame, or one of those that often come first
-    # without frames.
+    # A pickle begins with its protocol and an opcode. In a pickle with frames, this opcode begins a frame. In a pickle
+    # without frames, it is usually one of the others below.
     if head[:1] == b"\x80" and head[1:2] in b"\x02\x03\x04\x05" and head[2:3] in b"\x95}](\x8ac":
         return _of_pickle(head)
     # cProfile writes a dict with marshal. The dict's first key is a tuple of file, line and function.
@@ -192,7 +192,7 @@ def _of_protobuf(path: Path, head: bytes) -> Guess | None:
     return _by_name(path)
 
 
-# Suffixes of file names. They decide if a file has no magic bytes, or if Python cannot unpack it.
+# Suffixes of file names. They decide the kind of a file that has no magic bytes, or that Python cannot unpack.
 _NAMES = ((".xplane.pb", XPLANE), (".et", EXECUTION), (".pftrace", OF_ANY), (".perfetto-trace", OF_ANY))
 
 

@@ -1,7 +1,7 @@
 """Finds another program that still writes to a file, because the trace may then be incomplete or empty.
 
 SQLite's locks show a writer on any machine. For other files, Linux lists the processes that have the file open for
-writing, as far as this user may see them. This list takes milliseconds, so it is only made for a file that changed
+writing, as far as this user may see them. To make this list takes milliseconds, so it is only made if the file changed
 recently or has an SQLite journal.
 """
 
@@ -41,7 +41,7 @@ def writer_of(path: Path) -> str | None:
         if not has_journal and time.time() - facts.st_mtime > LATELY_S:
             return None
     except OSError:
-        return None  # reading the file raises the error
+        return None  # the later reading of the file raises the error
     return _open_for_writing(facts)
 
 
@@ -63,7 +63,7 @@ def _locked(path: Path, where: tuple[int, int]) -> int | None:
 def _open_for_writing(facts: os.stat_result) -> str | None:
     try:
         processes = os.listdir("/proc")  # noqa: PTH208, a Path for each file that is open takes ten times as long
-    except OSError:  # not mounted here
+    except OSError:  # /proc is not mounted
         return None
     for process in processes:
         if not process.isdigit() or int(process) == os.getpid():

@@ -7,8 +7,8 @@
 {"ph": "X", "tid": 4294967295, "pid": 4294967295, "name": "gemm[SIMD32 {8; 1; 1} {256; 1; 1}]", "cat": "gpu_op",
  "ts": 1767189312000120, "dur": 9, "args": {"id": "12"}},
 
-An arrow has the id of the device's command. It is written after the call at which it starts. If the program was killed,
-the file has no closing brackets.
+An arrow has the id of the device's command. The arrow is written after the call at which it starts. If the program was
+killed, the file has no closing brackets.
 """
 
 from __future__ import annotations
@@ -127,7 +127,8 @@ def read(path: Path) -> Tables:
 
 
 def _pair(parts: pl.DataFrame, issues: Issues) -> pl.DataFrame:
-    """Returns the spans of begin and end events: an end belongs to the last open begin on its thread."""
+    """Returns the spans of begin and end events. An end belongs to the last begin on its thread that has no other
+    end."""
     place = ["pid", "tid"]
     is_begin = _col("ph") == "B"
     ordered = parts.sort("ts_ns", "at").with_columns(
@@ -231,7 +232,7 @@ def _calls(calls: pl.DataFrame) -> pl.DataFrame:
 
 def _launches(calls: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
     """Returns for each command its call and the call's process. The call began at the time where the command's arrow
-    starts. If there are several such calls, it is the last call that is written before the arrow."""
+    starts. If several calls began then, the last call that is written before the arrow counts."""
     place = ["pid", "tid", "ts_ns"]
     starts = arrows.filter(_col("ph") == "s").select(*place, command="id", arrow="at")
     if ascends(calls["ts_ns"]):  # then at most one call began at each time

@@ -14,7 +14,7 @@ from opspan import json_columns
 from opspan.readers.capture.file import Bools, Ints, Texts, Units, distinct
 
 INT, UINT, DOUBLE, TEXT, BYTES = range(1, 6)
-VALUES = 5  # the most values that fit into one unit
+VALUES = 5  # the most values of an attribute in one unit
 
 # The attributes of opspan's own ranges: key -> the types that its value may have.
 OWN = {
@@ -33,7 +33,7 @@ OWN = {
 
 @dataclass(frozen=True)
 class Attributes:
-    """Attribute units whose range is known, in the order in which the program wrote them."""
+    """The units that hold attributes of known ranges, in the order in which the program wrote these units."""
 
     units: Units
     rows: Ints  # the row of the range that each unit belongs to
@@ -82,7 +82,7 @@ def scatter(values: pl.Series, rows: Ints, count: int) -> pl.Series:
 
 
 def json_members(attributes: Attributes) -> pl.DataFrame:
-    """Returns row and members (`"key": value, "other": [1, 2]`) for each range that has attributes."""
+    """Returns the columns row and members (`"key": value, "other": [1, 2]`), for ranges that have attributes."""
     units, types, texts = attributes.units, attributes.types, attributes.texts
     single = np.isin(types, (TEXT, BYTES))
     counts = np.where(single, 1, np.clip(units.u32(5), 1, VALUES)).astype(np.int64)

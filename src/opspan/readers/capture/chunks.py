@@ -1,4 +1,5 @@
-"""Reads the header, texts and units of a capture file. Units are read in pieces, and ranges stay in their pieces.
+"""Reads the header, texts and units of a capture file. Units are read in pieces of at most PIECE_BYTES. The ranges of
+all pieces are never copied into one array.
 
 Damaged parts are left out and become issues; only a file without a usable header is an error. The segments of a rolling
 recording are read as one file, because the numbers of units and texts go on from one segment to the next.
@@ -30,15 +31,15 @@ from opspan.tables.window import FOREVER, Steps, Stretch, Window, numbers_of, of
 PAGE = 4096
 CHUNK_MAGIC = 0x4B4E4843  # "CHNK"
 UNITS, STRINGS, HALVES = 1, 2, 3
-SIZES = {UNITS: layout.UNIT_BYTES, STRINGS: layout.UNIT_BYTES, HALVES: HALF_BYTES}  # bytes per number
+SIZES = {UNITS: layout.UNIT_BYTES, STRINGS: layout.UNIT_BYTES, HALVES: HALF_BYTES}  # bytes per unit number, by kind
 CHUNK = struct.Struct("<2IQ2IQ16s16x")
 
-# The most memory for the units of one piece. A chunk takes less, and all ranges together take much more.
+# The most memory for the units of one piece. A chunk needs less memory, and all ranges together need much more.
 PIECE_BYTES = 16 << 20
-# The size of blocks in the file. A block may take twice as many bytes in memory.
+# The most bytes of the file in one block. In memory, the block may take twice as many bytes.
 BLOCK_BYTES = PIECE_BYTES * HALF_BYTES // layout.UNIT_BYTES
-MOST_UNITS = 1 << layout.NUMBER_BITS  # limit for a log: a unit's number has NUMBER_BITS bits
-BYTES_A_RANGE = 100  # the most memory that a table takes per range
+MOST_UNITS = 1 << layout.NUMBER_BITS  # the most units of a log, because a unit's number has NUMBER_BITS bits
+BYTES_A_RANGE = 100  # the most bytes that the table ranges takes for each range
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ def stretch_of(paths: Sequence[Path], window: Window) -> Stretch:
 
 
 def _steps(source: CaptureBytes, wanted: Steps) -> pl.DataFrame:
-    """Returns number, begin and end of the file's steps. It reads everything else in the file too, but drops it."""
+    """Returns the number, begin and end of each step in the file. Reads all other units too, but drops them."""
     issues = Issues()
     chunks = list(_chunks(source, issues))
     texts = _texts(chunks, Meter(TEXTS, source.bytes, issues), issues)
@@ -143,8 +144,8 @@ def _chunks(source: CaptureBytes, issues: Issues) -> Iterator[Chunk]:
         units = (size - CHUNK.size) // SIZES.get(kind, layout.UNIT_BYTES)
         sound = kind in SIZES and size >= PAGE and size % PAGE == 0 and first_unit + units <= MOST_UNITS
         if magic != CHUNK_MAGIC or not sound:
-            # The chunk was not finished, or is damaged. The next chunk begins at some later page. No page inside a
-            # chunk can look like its beginning, because "CHNK" is not the first word of any unit.
+            # The chunk was not finished, or is damaged. The next chunk begins at some later page. A page inside a chunk
+            # cannot look like the beginning of a chunk, because "CHNK" is not the first word of any unit.
             damaged += magic != 0
             at += PAGE
             continue
@@ -162,7 +163,7 @@ def _texts(chunks: Iterable[Chunk], written: Meter, issues: Issues) -> Texts:
     columns = [pl.Series("text", [None], dtype=pl.String)]
     ids = [np.zeros(1, dtype=np.int64)]
     damaged = replaced = 0
-    last: dict[CaptureBytes, int] = {}  # per segment, because the numbers of two segments' texts may interleave
+    last: dict[CaptureBytes, int] = {}  # segment -> number of its last text; two segments may use numbers in turn
     in_order = True
     for chunk in chunks:
         if chunk.kind != STRINGS:
@@ -194,11 +195,11 @@ def _texts(chunks: Iterable[Chunk], written: Meter, issues: Issues) -> Texts:
 
 
 def _entries(content: bytes) -> tuple[Ints, Ints, Ints, bool]:
-    """Returns where the texts of a chunk begin, their sizes and ids, and whether the chunk is undamaged."""
+    """Returns the offsets, sizes and ids of the texts in a chunk, and whether the chunk is undamaged."""
     words = np.frombuffer(content, dtype=np.uint32, count=len(content) // 8 * 2).reshape(-1, 2).astype(np.int64)
     sizes, ids = words[:, 0] - 1, words[:, 1]
-    # Computes for each pair of words where the next entry would begin, if the pair were the head of an entry. Following
-    # this list costs little compared with unpacking.
+    # An entry begins with a pair of words, its head. `following` has for every pair the position after an entry with
+    # this head, although most pairs are not heads. This is faster than unpacking the heads one after the other.
     following = (np.arange(len(words)) + 1 + (sizes + 7) // 8).tolist()
     ends, heads, at = (sizes < 0).tolist(), [], 0
     while at < len(following) and not ends[at]:
@@ -244,8 +245,8 @@ def _read(blocks: list[UnitBlock], issues: Issues) -> Iterator[tuple[Units, mmap
         while end < len(blocks) and size + blocks[end].room <= PIECE_BYTES:
             size += blocks[end].room
             end += 1
-        # The system gets all memory of an mmap back. It may not get numpy's memory back if something else was allocated
-        # meanwhile.
+        # All memory of a freed mmap goes back to the system. Memory of a freed numpy array may not, if other memory was
+        # allocated meanwhile.
         buffer = mmap.mmap(-1, max(size, 1))
         words = np.frombuffer(buffer, dtype=np.int64, count=size // 8).reshape(-1, 8)
         count, keys = 0, [np.empty(0, dtype=np.int64)]
@@ -261,7 +262,7 @@ def _read(blocks: list[UnitBlock], issues: Issues) -> Iterator[tuple[Units, mmap
 
 
 def _units_of(block: UnitBlock, into: Ints, models: Models) -> Ints:
-    """Reads the block's units into `into`. Returns their numbers, relative to the block's first number."""
+    """Reads the block's units into `into`. Returns the number of each unit, minus the block's first number."""
     if block.is_halves:
         raw = bytearray(block.bytes)
         block.source.read_into(memoryview(raw), block.at)

@@ -1,4 +1,4 @@
-"""Finds when ranges ended. Most ends are in the range's own unit. The other ends are separate units, on any thread."""
+"""Finds when ranges ended. Usually a range's unit has the end too. Other ends are separate units, on any thread."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from opspan.tables import Issues
 class Ends:
     """The ends that are separate units."""
 
-    rows: Ints  # rows of the ended ranges, ascending
+    rows: Ints  # rows of the ranges that these units ended, ascending
     times: Ints
     threads: Ints
     ended: Ints  # for each end unit the row of the range that it ended, or -1
 
     def of(self, first: int, ranges: Units, tids: Ints, issues: Issues) -> tuple[pl.Series, pl.Series]:
-        """Returns end_ns and end_tid of consecutive ranges; the first of them has the row `first`."""
+        """Returns end_ns and end_tid of consecutive ranges. `first`: the row of the first range."""
         kinds, starts, times = ranges.kinds, ranges.i64(1), ranges.i64(2).copy()
         begin, end = np.searchsorted(self.rows, (first, first + len(ranges)))
         rows = self.rows[begin:end] - first
@@ -46,7 +46,7 @@ def read(file: CaptureFile, issues: Issues) -> Ends:
     foreign = (ends.u16(1) & layout.FOREIGN_END) != 0
     by_unit, by_id = ends.where(foreign), ends.where(~foreign)
     nested = opened.units.kinds == layout.RANGE
-    pairs: list[tuple[Ints, Ints]] = []  # rows of ranges, rows of end units; ranges with the same id may share an end
+    pairs: list[tuple[Ints, Ints]] = []  # rows of ranges and of their end units; an end may occur twice
     for where, (rows, used) in (
         (np.flatnonzero(foreign), _by_unit(file, opened.where(nested), by_unit)),
         (np.flatnonzero(~foreign), _by_id(opened.where(~nested), by_id)),
@@ -85,7 +85,7 @@ def _open_ranges(file: CaptureFile) -> _OpenRanges:
 
 
 def _by_unit(file: CaptureFile, ranges: _OpenRanges, ends: Units) -> tuple[Ints, Ints]:
-    """Returns pairs of ranges and ends. These ends give the thread and the number of their range's unit."""
+    """Returns pairs of ranges and ends. Each of these ends names the thread and the number of its range's unit."""
     if not len(ends) or not len(ranges.rows):
         return _nothing()
     opened = pl.DataFrame(
@@ -100,7 +100,8 @@ def _by_unit(file: CaptureFile, ranges: _OpenRanges, ends: Units) -> tuple[Ints,
         {"tid": ends.u32(6), "unit": ends.i64(4), "time_ns": ends.i64(1), "end": np.arange(len(ends))},
         schema_overrides={"tid": pl.Int64},
     )
-    # If several threads had this id in succession, the last range that began before the end counts.
+    # If several threads had the same thread id one after the other, the end belongs to the last range that began before
+    # the end.
     pairs = (
         ended.sort("time_ns", maintain_order=True)
         .join_asof(
@@ -112,8 +113,8 @@ def _by_unit(file: CaptureFile, ranges: _OpenRanges, ends: Units) -> tuple[Ints,
 
 
 def _by_id(ranges: _OpenRanges, ends: Units) -> tuple[Ints, Ints]:
-    """Returns pairs of ranges and ends with the same id. A range gets the first such end that is not before its
-    start."""
+    """Returns pairs of ranges and ends with the same id. A range gets the first end that has the range's id and is not
+    before the range's start."""
     open_rows = ranges.rows
     if not len(ends) or not len(open_rows):
         return _nothing()

@@ -27,10 +27,10 @@ class Header:
     parent_pid: int
     open_monotonic_ns: int
     open_utc_ns: int
-    close_monotonic_ns: int  # 0: never closed
+    close_monotonic_ns: int  # 0 if the file was never closed
     close_utc_ns: int
-    state: int  # OPEN, CLOSED, FULL
-    producer: int  # 1 record, 2 collectors
+    state: int  # OPEN, CLOSED or FULL (layout.py)
+    producer: int  # 1 means opspan.record, 2 means the collectors
     lost: int
     forked: bool
     host: str
@@ -53,7 +53,7 @@ class Units:
     """Units of the file, sorted by log and number. `i64(k)` is word k of all units."""
 
     words: Ints  # a row for each unit, with eight columns
-    keys: Ints  # ascending; log and number of each unit
+    keys: Ints  # log and number of each unit as one integer, ascending
 
     @classmethod
     def joined(cls, parts: Sequence[Units]) -> Units:

@@ -1,4 +1,5 @@
-"""Widens 32-byte units to 64 bytes when they are read, so that other modules see only 64-byte units."""
+"""Widens 32-byte units (half units) to 64-byte units (whole units) when they are read. Other modules see only whole
+units."""
 
 from __future__ import annotations
 
@@ -8,12 +9,12 @@ from opspan.readers.capture import layout
 from opspan.readers.capture.file import Bools, Ints
 
 HALF_BYTES = 32
-# Flags of whole units, in the order of the flag bits of short units, from the lowest bit on.
+# The flags of a whole unit that the flag bits of a short unit (a kind of half unit) mean, from the lowest bit on.
 FLAGS = (layout.VALUE_INT, layout.HAS_FORWARD, layout.HAS_STACK, layout.HAS_OVERLOAD)
 LOW = 0xFFFFFFFF
 KIND = 0xF
-AT_ONCE = 1 << 14  # halves that fit into the CPU's caches; without this limit it takes three times as long
-HOST = -1 << 32  # the word of a whole unit that means memory of the host
+AT_ONCE = 1 << 14  # half units at once that fit into the CPU's caches; without this limit, widening takes 3x as long
+HOST = -1 << 32  # the value of a whole unit's word 5 that means memory of the host
 
 # The lower half of a whole unit's first word, for each set of flags.
 _BEGINS = np.array(
@@ -45,8 +46,8 @@ class Models:
         self.words = np.concatenate([self.words, words])
 
     def of(self, numbers: Ints, low: Ints) -> tuple[Ints, Bools]:
-        """Returns the models of units, and which units have a known model. `low`: the lower bits of the models'
-        numbers."""
+        """Returns the words of the units' models, and for each unit whether its model is known. `low`: the lower bits
+        of the models' numbers."""
         wanted = numbers - (numbers - low & LOW)
         rows = np.searchsorted(self.numbers, wanted)
         known = rows < len(self.numbers)

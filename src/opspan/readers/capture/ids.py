@@ -43,8 +43,8 @@ class TaskIds:
         self.unique = self.tasks.height == self.tasks.select(pl.struct(ID).n_unique()).item()
 
     def find(self, ids: pl.DataFrame, times: Ints | None) -> Ints:
-        """Returns for each id the row of the range that had the id at that time, or -1. `times` None means the end of
-        the file."""
+        """Returns for each id the row of the range that had the id at the time in `times`, or -1. If `times` is None,
+        all times are the end of the file."""
         if not ids.height or not self.tasks.height:
             return np.full(ids.height, -1, dtype=np.int64)
         if self.unique:

@@ -16,9 +16,9 @@ TORCH, USER, NVTX, ITT = range(1, 5)
 VALUE_MASK, VALUE_INT, VALUE_UINT, VALUE_DOUBLE = 3, 1, 2, 3
 HAS_COLOR, HAS_FORWARD, FOREIGN_END, OWNER_BY_ID, HAS_LABEL, HAS_INPUTS, HAS_STACK = 4, 8, 16, 32, 64, 128, 256
 HAS_OVERLOAD = 512
-NO_OWNER = -1  # all bits set
+NO_OWNER = -1  # the owner field of a unit without an owner; all bits are set
 
 # The low bits of a unit's key are the unit's number in its log. The other bits are the number of the log.
 NUMBER_BITS = 40
 NOWHERE = -1  # a key that no unit has
-FURTHEST = 1 << 14  # two neighbouring keys of a KeyRun differ by less, so 32 bits hold all distances in a piece
+FURTHEST = 1 << 14  # neighbouring keys of a KeyRun differ by less than this, so that 32 bits hold its steps

@@ -22,7 +22,7 @@ from opspan.tables import Issues
 BLOB_BYTES = 48
 ENTRY = np.dtype([("flags", "u8"), ("type", "u8"), ("offset", "u8"), ("detail", "u8"), ("name", "u4"), ("pad", "u4")])
 
-# opspan's own labels in the form SCHEMA have these fields. The category has the kind as well.
+# opspan's own labels in the form SCHEMA have these fields. Their category repeats the kind.
 OWN_DOMAIN, OWN_SCHEMA = "opspan", "opspan.op"
 OWN_FIELDS = {"seq": "i8", "op_id": "i8", "fwd_tid": "u4", "kind": "u4", "sizes": "i8"}
 OWN_COLUMNS = tuple(f"x_{field}" for field in OWN_FIELDS)
@@ -30,8 +30,8 @@ OWN_COLUMNS = tuple(f"x_{field}" for field in OWN_FIELDS)
 
 @dataclass(frozen=True)
 class ExtendedPayloads:
-    own: pl.DataFrame  # row of the range, x_<field> of opspan's own schema
-    members: pl.DataFrame  # row, members: the fields of all other payloads as JSON
+    own: pl.DataFrame  # columns: row (of the range), and x_<field> for each field of opspan's own schema
+    members: pl.DataFrame  # columns: row (of the range), and members (the fields of all other payloads as JSON)
 
 
 def read(file: CaptureFile, ended: npt.NDArray[np.int64], issues: Issues) -> ExtendedPayloads:
@@ -80,7 +80,8 @@ def read(file: CaptureFile, ended: npt.NDArray[np.int64], issues: Issues) -> Ext
 
 
 def _payloads(blobs: Units) -> pl.DataFrame:
-    """Returns owner, schema, first (row of its first blob), units, size of each payload, in the order of the file."""
+    """Returns the columns owner, schema, first (row of the first kBlob unit), units (their number) and size. Each row
+    is a payload, in the order of the file."""
     owners, schemas, used = blobs.owners, blobs.u32(1), np.minimum(blobs.u16(1), BLOB_BYTES)
     begins = np.ones(len(blobs), dtype=np.bool_)
     # Keys count half units, so the next whole unit is at most 2 further.
@@ -103,7 +104,7 @@ def _bytes(blobs: Units, first: npt.NDArray[np.int64], count: int) -> npt.NDArra
 
 
 def _schemas(file: CaptureFile, blobs: Units, payloads: pl.DataFrame) -> dict[str | None, dict[int, Schema]]:
-    """Returns domain -> number -> schema."""
+    """Returns the schemas of each domain by their numbers."""
     units = file.units.of(layout.SCHEMA)
     contents = {row["owner"]: row for row in payloads.filter(pl.col("owner").is_in(units.keys)).iter_rows(named=True)}
     names, domains = file.texts.of(units.u32(1)), file.texts.of(units.u32(4))

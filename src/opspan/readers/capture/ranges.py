@@ -69,7 +69,7 @@ class _Extras:
 
 
 def _piece(file: CaptureFile, extras: _Extras, first: int, units: Units, issues: Issues) -> pl.DataFrame:
-    """Returns rows of the table ranges. `first`: the row of the first unit."""
+    """Returns the rows of the table ranges for these units. `first`: the row of the first unit."""
     count = len(units)
     note_texts(file, units, issues)
     end_ns, end_tid = extras.ends.of(first, units, file.tids[units.logs], issues)
@@ -105,8 +105,8 @@ def _piece(file: CaptureFile, extras: _Extras, first: int, units: Units, issues:
 
 
 def _between(rows: Ints, first: int, count: int) -> tuple[Ints, slice]:
-    """Finds the sorted rows that are in a piece. Returns them relative to the piece's first row, and their slice of
-    `rows`."""
+    """Finds which of the sorted `rows` are in a piece. Returns these rows, counted from the piece's first row, and
+    their slice of `rows`."""
     begin, end = np.searchsorted(rows, (first, first + count)).tolist()
     return rows[begin:end] - first, slice(begin, end)
 
@@ -125,7 +125,8 @@ def _raw(file: CaptureFile, units: Units, first: int) -> pl.DataFrame:
     name = np.where((unit == layout.FRAME) & (units.u32(1) == 0), domains, units.u32(1))
 
     def some(word: int, where: npt.NDArray[np.bool_]) -> pl.Series:
-        """Returns the texts of a word. Skips the look-up if no unit has a text there, as in most captures."""
+        """Returns for each unit the text whose id is in word number `word`. `where`: the units that have a text there.
+        Most captures have none, and then nothing is looked up."""
         if not where.any():
             return pl.Series([None], dtype=pl.Categorical).new_from_index(0, len(units))
         return texts.categories(np.where(where, units.u32(word), 0))
@@ -185,7 +186,7 @@ def _without_overload(names: pl.Series, has_overload: npt.NDArray[np.bool_]) -> 
 
 
 def _category_names(file: CaptureFile) -> dict[tuple[int, int], str | None]:
-    """Returns (domain, number) -> name."""
+    """Returns the names of categories by domain and number."""
     names = file.units.of(layout.NAME)
     places = zip(names.u32(4).tolist(), names.u32(3).tolist(), strict=True)
     return dict(zip(places, file.texts.of(names.u32(1)), strict=True))
@@ -247,7 +248,7 @@ def _is_kind(column: str) -> pl.Expr:
 
 
 def _columns(pid: int, frame: pl.DataFrame) -> pl.DataFrame:
-    """Returns the table ranges. Each column takes its value from the first of several fields that has one."""
+    """Returns the table ranges. A column takes its value from the first of several fields that has a value."""
     col, none = pl.col, pl.lit(None, dtype=pl.Int64)
     torch, user, nvtx = (
         col("source_number") == layout.TORCH,

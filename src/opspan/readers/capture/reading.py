@@ -1,6 +1,6 @@
 """Puts the captures of a run together as the ranks of one trace.
 
-If a file is truncated or damaged, it reads the rest and adds an issue. Only a file that is not a capture is an error.
+Reads the rest of a truncated or damaged file, and adds an issue. Only a file that is not a capture is an error.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _read_all(folder: Path, paths: Sequence[Path], window: Window | None) -> Tab
 
 
 def _common(folder: Path, parts: Sequence[Metadata], first: Metadata) -> Metadata:
-    """Returns the metadata that all files of a rank, or of one of its cycles, have in common."""
+    """Returns the metadata that all files of a rank, or of one of the rank's recordings (cycles), have in common."""
     numbers = sorted({part.cycle for part in parts if part.cycle is not None})
     cycles = [[part for part in parts if part.cycle == number] for number in numbers]
     recorded_by = sorted({part.options["recorded_by"] for part in parts})

@@ -19,8 +19,8 @@ RECORD = 1  # the header's `producer` in files of opspan.record
 
 def in_ranks(traces: Sequence[Tables], headers: Sequence[Header]) -> list[Metadata]:
     """Returns the metadata of each file with its rank. A forked process has its parent's rank. If the files name at
-    most one rank, all files get this rank. Otherwise a file without a rank gets a new last rank. But if it has no
-    events either, such as a launcher's file, it gets the first rank."""
+    most one rank, all files get this rank. Otherwise a file without a rank gets a new rank after all others. If such a
+    file has no events, as in a launcher, it gets the first rank."""
     ranks = [trace.metadata for trace in traces]
     of_session = {
         header.session: rank.told for header, rank in zip(headers, ranks, strict=True) if rank.told.rank is not None
@@ -112,7 +112,8 @@ def note_folder(headers: Sequence[Header], issues: Issues, *, is_in_cycles: bool
 
 
 def _span(files: Sequence[Header]) -> tuple[int, float]:
-    """Returns the first opening and the last closing, in UTC. A file that was never closed has no end."""
+    """Returns when the first file was opened and when the last file was closed, in UTC. If a file was never closed, the
+    end is infinity."""
     ends = [file.close_utc_ns or float("inf") for file in files if not file.forked or file.close_utc_ns]
     return min(file.open_utc_ns for file in files), max(ends, default=float("inf"))
 

@@ -77,7 +77,7 @@ def _variables(raw: bytes) -> Iterator[tuple[str, str]]:
 
 
 def join_headers(headers: Sequence[Header]) -> Header:
-    """Returns the header of a file that consists of segments."""
+    """Returns the header of a whole file from the headers of its segments."""
     first, last = headers[0], headers[-1]
     return dataclasses.replace(
         first,

@@ -94,8 +94,9 @@ def _pairs(ranges: pl.DataFrame, nvtx: Bools, itt: Bools) -> tuple[Ints, Ints]:
 
 
 def _places(tid: Ints, start: Ints, end_tid: Ints, end: Ints, has_end: Bools) -> tuple[Ints, npt.NDArray[np.int64]]:
-    """Returns the positions of each row's begin and end among all events, sorted by thread and time; -1 means no end.
-    Consecutive events have positions 1 apart if they are on the same thread, else further apart."""
+    """Sorts all begins and ends by thread and time, and returns the positions of each row's begin and end. Position -1
+    means no end. The positions of neighbours in this order differ by 1 if they are on the same thread, and by 2
+    otherwise."""
     count, ended = len(tid), np.flatnonzero(has_end)
     threads = np.concatenate([tid, end_tid[ended]])
     times = np.concatenate([start, end[ended]])

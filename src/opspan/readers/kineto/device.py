@@ -29,7 +29,7 @@ _col = pl.col
 _KINDS = {"kernel": "kernel", "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gpu_memset": "memset", "memset": "memset"}
 _KINDS |= {"cuda_sync": "sync", "xpu_sync": "sync", "cuda_event": "sync", "overhead": "other"}
 # Categories of work on other kinds of devices. The name of the work gives its kind, and the default is a kernel. Events
-# of all other categories get the kind "other", because they may not have used the device: some are counters.
+# of all other categories get the kind "other". They may not have used the device, because some are counters.
 _OF_DEVICES = r"_ccp_events$|^mtia_workload|(^|_)kernels?$|(^|_)mem(cpy|set)$"
 _COPY = r"(?i)(^|_|\b)(dma|mem_?cpy|copy|h2d|d2h|d2d|dtoh|htod|dtod)(_|\b|$)|memcpy"
 _FILL = r"(?i)mem_?set|(^|_|\b)fill(_|\b|$)"

@@ -43,7 +43,7 @@ def _arg_kind(table: str, column: str) -> int:
     return INTEGER if dtype.is_integer() else TEXT
 
 
-# Has each key once, even if several tables share the key. A row has only the keys of its own table.
+# The args to read. Each key occurs once, even if several tables share it. A row has only the keys of its own table.
 _ARGS = {
     key: Arg(key, _arg_kind(table, column), (key,))
     for table, names in keys.EVENTS.items()

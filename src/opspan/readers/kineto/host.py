@@ -25,7 +25,8 @@ ARROWS = ("fwdbwd", "forward_backward")
 
 
 def ranges(spans: pl.DataFrame, others: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
-    """Returns the table ranges. `others`: complete events of unknown categories, which the column category keeps."""
+    """Returns the table ranges. `others`: complete events of unknown categories. The column category holds these
+    categories."""
     seq = pl.when(_col("seq") >= 0).then("seq")
     frame = pl.concat(
         [

@@ -10,7 +10,7 @@ from __future__ import annotations
 import polars as pl
 
 _col = pl.col
-_DEVICE_LABEL = r"^([A-Za-z]\w*) ([0-9]+)$"  # GPU 0, MTIA 17; the program's label is CPU
+_DEVICE_LABEL = r"^([A-Za-z]\w*) ([0-9]+)$"  # matches GPU 0 and MTIA 17, but not CPU, the program's label
 _EXTERNAL = r'"[Ee]xternal id": (-?[0-9]+)'
 
 

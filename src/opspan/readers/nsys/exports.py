@@ -1,7 +1,8 @@
 """Manages the folder of exports made from reports: locks exports in use, and removes exports not used for long.
 
-An export is at least as large as its report, and nsys makes it again in seconds to minutes. Each use of an export sets
-its access time; the least recently used are removed first, until the rest is within the bounds.
+An export is at least as large as its report. If an export was removed, nsys makes it again in seconds to minutes. Each
+use of an export sets its access time. The exports with the oldest access times are removed, until the rest is within
+the bounds.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from opspan.errors import NotReadable
 
 MOST_BYTES = 10 << 30
 MOST_SECONDS = 30 * 24 * 3600
-UNFINISHED_SECONDS = 24 * 3600  # an unfinished export that is older was left by a killed process
+UNFINISHED_SECONDS = 24 * 3600  # an unfinished export of this age was left by a killed process
 
 
 def folder() -> Path:

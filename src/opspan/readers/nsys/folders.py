@@ -46,7 +46,8 @@ class Folder:
             raise NotReadable(f"cannot read {path}: {error.strerror}; expected a folder of nsys' tables") from error
         # If a folder has both kinds of files, they have the same tables, and one file of each table is used.
         self._files = {file.stem: file for file in files}
-        # Maps table -> column -> one cell, for columns in which all rows have the same value by the file's statistics.
+        # Maps table -> column -> the column's value, for columns in which all rows have the same value. The file's
+        # statistics say so.
         self._same: dict[str, dict[str, pl.Series]] = {}
         self._thread = ThreadPoolExecutor(1)
         self._begun: dict[str, tuple[Sequence[str], Future[pl.DataFrame | BaseException]]] = {}
@@ -96,8 +97,8 @@ class Folder:
         return completed(pl.DataFrame(typed).with_columns(literals), dtypes_of(columns))
 
     def _have(self, table: str, columns: Mapping[str, Type]) -> tuple[list[str], dict[str, pl.Series]]:
-        """Returns the columns to read, and the cells of columns with only one value. There is at least one column to
-        read, if the table has any of them."""
+        """Returns the columns to read, and for all other columns the value that all rows share. If no column must be
+        read, one is read anyway, because it gives the number of rows."""
         have = [name for name in columns if name in self.columns(table)]
         same: dict[str, pl.Series] = {}
         for name in have:

@@ -30,7 +30,8 @@ ENTRY_COLUMNS: Columns = {
 
 
 def members(export: Export, events: pl.DataFrame) -> pl.Series:
-    """Returns the members of a JSON object for each event, null without a payload."""
+    """Returns for each event its payload as members of a JSON object (`"key": value, ...`), or null without a
+    payload."""
     places = pl.int_range(pl.len(), dtype=pl.UInt32).alias("place")
     payloads = events.select(places, raw="binaryData", domain="domainId").filter(pl.col("raw").is_not_null())
     payloads = payloads.with_columns(_unhex(payloads["raw"]))
@@ -74,8 +75,8 @@ def _unhex(raw: pl.Series) -> pl.Series:
 
 
 def _schemas(export: Export) -> dict[int | None, dict[int, Schema]]:
-    """Returns domain -> number -> schema. All processes register the same schemas, so the first schema with a number
-    counts."""
+    """Returns the schemas of each domain by their numbers. All processes register the same schemas, so the first schema
+    with a number counts."""
     entries: dict[tuple[int | None, int], dict[int, PayloadEntry]] = {}
     for row in export.frame(ENTRIES, ENTRY_COLUMNS).iter_rows(named=True):
         if row["schemaId"] is None:

@@ -39,7 +39,7 @@ def split_by_rank(export: Export, trace: Tables) -> Tables:
     run = Told(run=started.run)
     of_pids = {pid: replace(rank, run=run.run) for pid, rank in ranks.items() if pid in pids}
     if is_alone and [rank.rank for rank in of_pids.values()] == [started.rank]:
-        of_pids = {pids[0]: started}  # `started`, from the environment, has more fields
+        of_pids = {pids[0]: started}  # the environment gives the rank and more fields
     return in_ranks(trace, of_pids, run)
 
 
@@ -63,7 +63,8 @@ def _of_mpi(export: Export) -> dict[int, Told]:
 
 
 def _of_nccl(ranges: pl.DataFrame) -> dict[int, Told]:
-    """Returns the ranks in the largest group, if each process of any group is in the largest group exactly once."""
+    """Returns the ranks in the largest group, if every process that is in some group is in the largest group exactly
+    once."""
     is_init = ranges["name"].cat.starts_with("ncclCommInitRank")
     if not is_init.any():
         return {}

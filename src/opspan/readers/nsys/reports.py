@@ -31,8 +31,9 @@ HEAD_BYTES = 256
 
 _WRITTEN_BY = rb"NVIDIA Tegra Profiler Report ([0-9]{4}(?:@[0-9]+)+)"
 _VERSION = r"[0-9]{4}(?:\.[0-9]+)+"
-# Old reports have no version in their head. They have it later in the file, together with its build: 2022.4.2.1-df9881f
-# or 2023.4.4.54-234433681190v0. Other versions in a report, such as a driver's, have no build of this form.
+# Old reports have no version in their head. The version is later in the file, together with its build:
+# 2022.4.2.1-df9881f or 2023.4.4.54-234433681190v0. Other versions in a report, such as a driver's, have no build of
+# this form.
 _BUILT = rb"(?<![0-9.])(20[0-9]{2}(?:\.[0-9]{1,4}){3})-(?:[0-9]{6,16}v[0-9]|[0-9a-f]{7}(?![0-9a-zA-Z]))"
 _PIECE_BYTES = 16 << 20
 _LONGEST_BUILT = 64
@@ -44,8 +45,8 @@ def is_report(path: Path, head: bytes | None = None) -> bool:
 
 
 def export_once(report: Path, stack: ExitStack, issues: Issues) -> Path:
-    """Returns the SQLite export of a report. Makes the export if it does not exist yet. Locks it until `stack` is
-    closed."""
+    """Returns the SQLite export of a report. Makes the export if it does not exist yet. Locks the export until `stack`
+    is closed."""
     nsys = shutil.which("nsys")
     if nsys is None:
         raise NotReadable(
@@ -70,7 +71,8 @@ def export_once(report: Path, stack: ExitStack, issues: Issues) -> Path:
                 export = _export(nsys, version, report, inner)
                 export.chmod(0o600)
                 os.close(private_files.opened(export))  # raises an error if the disk does not keep the mode
-                # Else another process has made the export and may be reading it.
+                # If the export exists now, another process has made it and may be reading it. So this process does not
+                # replace it.
                 if not exports.hold(target, until_here):
                     export.replace(target)
     except OSError as error:
@@ -105,7 +107,8 @@ def _command(nsys: str, output: Path, report: Path) -> str:
 
 
 def _export(nsys: str, version: str, report: Path, folder: Path) -> Path:
-    # nsys may write files into the folder of its input. It gets a link to the report, so that it writes them here.
+    # nsys may write files into the folder of its input. So its input is a link to the report, and these files go into
+    # `folder`.
     link, output = folder / f"report{report.suffix or '.nsys-rep'}", folder / "export.sqlite"
     link.symlink_to(report.resolve())
     command = [nsys, "export", "--type", "sqlite", "--output", str(output), "--force-overwrite", "true", str(link)]

@@ -47,7 +47,7 @@ def _is_profile(tables: frozenset[str] | tuple[str, ...]) -> bool:
 
 def _refuse_other_files(path: Path) -> None:
     if not path.is_file():
-        return  # opening the file raises the error
+        return  # the later reading of the file raises the error
     with open_file(path) as file:
         head = file.read(256)
     advice = "write a database with `nvprof --export-profile FILE` and load that"

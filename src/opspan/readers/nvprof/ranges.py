@@ -149,7 +149,7 @@ def _ranges(profile: Profile, frame: pl.DataFrame) -> pl.DataFrame:
         pl.when(~has_seq).then("payload_int").alias("payload_int"),
         pl.when(~has_seq).then("payload_uint").alias("payload_uint"),
         "payload_float",
-        # A range without a thread, or with another thread at its end, was started and stopped by handle.
+        # A range without a thread, or with its end on another thread, was started and stopped through a handle.
         (~col("is_mark") & (col("tid").is_null() | col("end_tid").is_not_null())).alias("is_async"),
         "is_mark",
     )

@@ -21,7 +21,7 @@ from opspan.tables.schema import WORK_KIND, conform
 
 
 def read(profile: Profile, pid: int | None, contexts: pl.DataFrame) -> pl.DataFrame:
-    """Reads the table work. `pid`: the file's only process, or None if it has several. `contexts`: from
+    """Reads the table work. `pid`: the file's only process, or None if the file has several processes. `contexts`: from
     target.contexts."""
     parts = [
         *(_kernels(profile, table) for table in tables.KERNELS),

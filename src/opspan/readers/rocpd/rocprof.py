@@ -25,7 +25,7 @@ from opspan.tables.schema import WORK_KIND
 from opspan.tables.told import VARIABLES, from_environment
 
 _col = pl.col
-_MARKER = "MARKER"  # MARKER_CORE_API, MARKER_CORE_RANGE_API, ...
+_MARKER = "MARKER"  # the beginning of categories such as MARKER_CORE_API
 _WHERE: dict[str, Type] = {"guid": "text", "pid": "int", "tid": "int", "start": "int", "end": "int", "event_id": "int"}
 REGION: dict[str, Type] = {**_WHERE, "name_id": "int", "extdata": "text"}
 GRID = ("x", "y", "z")
@@ -125,7 +125,7 @@ def _told(run: RunTables) -> dict[int, Told]:
     for pid, *values in run.processes.drop_nulls("pid").select("pid", **variables).iter_rows():
         environment = {name: value for name, value in zip(variables, values, strict=True) if value is not None}
         told.setdefault(pid, set()).add(from_environment(environment))
-    # Processes on several hosts may have the same pid.
+    # Processes on different hosts may have the same pid. If their ranks differ, the rank of the pid is unknown.
     return {pid: next(iter(ranks)) for pid, ranks in told.items() if len(ranks) == 1}
 
 

@@ -28,7 +28,7 @@ KINDS |= {"CopyDeviceToDevice": "memcpy", "FillBuffer": "memset"}
 # The file does not say whether the host's memory is pinned: rocpd_copyapi.pinned is 0 for pinned memory too.
 SIDES = {"CopyHostToDevice": ("host", "device"), "CopyDeviceToHost": ("device", "host")}
 SIDES |= {"CopyDeviceToDevice": ("device", "device")}
-TASK = "Task"  # a task of a graph: a kernel, if it has a description
+TASK = "Task"  # a task of a graph; a task with a description is a kernel
 
 STRING: dict[str, Type] = {"id": "int", "string": "text"}
 API: dict[str, Type] = dict.fromkeys(("id", "pid", "tid", "start", "end", "apiName_id", "args_id"), "int")
@@ -130,7 +130,7 @@ def _autograd_fields(database: RocpdDatabase, markers: pl.DataFrame, strings: pl
 
 def _ranges(markers: pl.DataFrame, fields: pl.DataFrame) -> pl.DataFrame:
     rows = looked_up(markers, "id", fields, "api_ptr_id")
-    has_ops = rows["op"].null_count() < rows.height  # few files have the table
+    has_ops = rows["op"].null_count() < rows.height  # few files have the table ext_autogradapi
     labels = labelled(rows.select(pl.coalesce("op", "args")).to_series() if has_ops else rows["args"])
     frame = pl.concat(
         [rows.select(pl.exclude(labels.columns)), rows.select(own_seq="seq", own_id="op_id"), labels], how="horizontal"

@@ -63,7 +63,7 @@ def holds_result(path: Path, head: bytes) -> bool:
         with closing(_names(path, head)) as names:
             return any(INSIDE.search(name) for name, _ in zip(names, range(SNIFFED_MEMBERS), strict=False))
     except TooLarge:
-        return head.startswith(ZIP)  # no other reader takes zip files, and reading the file raises the error
+        return head.startswith(ZIP)  # no other reader takes zip files; the later reading raises the error
     except FAILURES:
         return False
 
@@ -174,7 +174,8 @@ def _tar(path: Path, head: bytes) -> Iterator[tarfile.TarFile]:
 
 
 def _write(stream: IO[bytes], file: Path) -> Iterator[int]:
-    """Writes the stream, and yields the size of each part before writing it. Does not overwrite an existing file."""
+    """Writes the stream, and yields the size of each part before it writes the part. Does not overwrite an existing
+    file."""
     if file.exists():
         return
     file.parent.mkdir(parents=True, exist_ok=True)

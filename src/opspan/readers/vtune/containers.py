@@ -23,7 +23,7 @@ from opspan.readers.vtune.result_files import CONTAINER
 from opspan.tables import Issues
 from opspan.tables.schema import Dtype
 
-UNKNOWN_SIZE = (1 << 64) - 1  # an entry without rows
+UNKNOWN_SIZE = (1 << 64) - 1  # the size of an entry without rows
 KINDS: tuple[tuple[str, Dtype, int], ...] = (
     ("indexFields", pl.Int32, 4),
     ("int64Fields", pl.Int64, 8),
@@ -64,7 +64,7 @@ def count(folder: Path, issues: Issues) -> int:
 
 
 def entries(folder: Path, issues: Issues) -> list[ContainerEntry]:
-    """Returns the entries of the folder whose files have the described length."""
+    """Returns the folder's entries. Leaves out an entry if the length of its files is not as described."""
     sound = []
     for entry in _described(folder, issues):
         expected, sizes = entry.rows * entry.bytes, [file.stat().st_size for file in entry.files]

@@ -32,7 +32,7 @@ TICKS_OF_NS = 10
 NS_OF_UTC = 100
 NANOSECONDS = 1_000_000_000
 MONOTONIC = "CLOCK_MONOTONIC_RAW"
-_SMALL = 1_000  # rows; larger tables are not cached, because they take memory and are rarely read again
+_SMALL = 1_000  # the most rows of a cached table; larger tables take much memory and are rarely read again
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class ResultDatabase:
         self.written = Meter(TEXTS, file.bytes, issues)
         self._file = file
         self._read: set[str] = set()
-        self._domains: tuple[pl.DataFrame, pl.DataFrame] | None = None  # names in the file, and names to show
+        self._domains: tuple[pl.DataFrame, pl.DataFrame] | None = None  # with the file's names, with names to show
         # Cache of small tables that were read without an issue.
         self._sound: dict[str, tuple[Columns, pl.DataFrame]] = {}
         for table, columns in ((tables.TASKS, tables.INSTANCE_COLUMNS), (tables.TASK, tables.DETAILS_COLUMNS)):
@@ -84,7 +84,8 @@ class ResultDatabase:
         return once(frame.drop_nulls(ROWID) if frame[ROWID].null_count() else frame, ROWID)
 
     def target(self, of: str, column: str, *known: str) -> str:
-        """Returns the table that a column refers to: from the file's list, else the first of `known` that has rows."""
+        """Returns the table that a column refers to. The file's list names it; otherwise it is the first of `known`
+        with rows."""
         stated = self._stated.get(f"{of}.{column}")
         return stated or next((table for table in known if self._file.count(table)), known[0])
 
@@ -96,7 +97,7 @@ class ResultDatabase:
         to = self.target(of, named or column, *known)
         rows = self.rows(to, columns)
         if not (set(columns) - {ROWID}) & set(self._file.columns(to)):
-            rows = rows.clear()  # a table of another kind
+            rows = rows.clear()  # a table with none of the columns is of another kind
         return self.look_up(frame, column, rows, f"{of}.{named or column}", to)
 
     def look_up(self, frame: pl.DataFrame, column: str, rows: pl.DataFrame, what: str, to: str) -> pl.DataFrame:
@@ -207,7 +208,8 @@ class ResultDatabase:
         for name in self._events():
             if name in self._read or name in tables.ELAPSED:
                 continue
-            # A band only has the time and thread of the events in its table of data.
+            # A table of bands only has times and threads of events. The events are rows of its table of data, which is
+            # counted.
             if name.endswith(tables.bands("")) and self._file.count(tables.data(name.removesuffix(tables.bands("")))):
                 continue
             if rows := self._file.count(name):

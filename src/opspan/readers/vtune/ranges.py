@@ -35,8 +35,8 @@ _NOTHING = pl.Series([None], dtype=pl.String)
 
 
 def begin(database: ResultDatabase, beside: Executor) -> tuple[pl.DataFrame, Future[pl.DataFrame]]:
-    """Returns the ranges with unparsed labels, and a future of the table ranges, which `beside` makes in the
-    background."""
+    """Returns the ranges with unparsed labels, and a future of the table ranges. The executor `beside` makes this table
+    in the background."""
     tasks = _cast(_of_types(database, tables.TASKS, tables.TASK, tables.TASK_TYPE))
     fields = beside.submit(_label_fields, tasks)  # most ranges are tasks
     parts = [_frames(database), _regions(database), *(_markers(database, table) for table in tables.MARKERS)]
@@ -121,7 +121,7 @@ def _of_process(database: ResultDatabase, part: pl.DataFrame) -> pl.DataFrame:
 
 
 def ranges(frame: pl.DataFrame) -> pl.DataFrame:
-    """Returns the table ranges from label, domain, parameter and the other columns of a part."""
+    """Returns the table ranges from a frame with the columns of _PART."""
     return _table(frame, _label_fields(frame))
 
 
@@ -169,8 +169,8 @@ def _label_fields(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _first(*columns: pl.Series | None) -> pl.Series:
-    """Returns each row's value from the first column that has one. This is faster than pl.coalesce for columns without
-    nulls."""
+    """Returns for each row the value of the first column that is not null there. This is faster than pl.coalesce for
+    columns without nulls."""
     first, *others = (column for column in columns if column is not None)
     for other in others:
         if not first.null_count():

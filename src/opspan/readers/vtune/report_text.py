@@ -28,7 +28,7 @@ from opspan.readers.vtune import report_words as words
 RULE = re.compile(r" *-+(?: {2,}-+)* *")
 FACT = re.compile(r"(?P<name>[^:]+?(?:: % of [^:]+)?):(?:\s+(?P<value>.*))?")  # NUMA: % of Remote Accesses: 1.2%
 ADVICE = re.compile(r"\s*\|(?:\s|$)")
-# The first words of a note after a summary, which may take several lines.
+# The first words of notes that may follow a summary. Such a note may have several lines.
 CLOSING = re.compile(r"If you want to skip descriptions of detected performance issues|\*\s?N/A is applied")
 PARAMETER = "Parameter"
 RECOMMENDED = "Recommendations"
@@ -86,7 +86,7 @@ class _Columns:
         """Returns the text in each column; None if there is text left of the columns or between them."""
         if line[: self.indent].strip() or any(line[begin:end].strip() for begin, end in self._gaps):
             parts = re.split(r" {2,}", line.strip())
-            # A cell that is wider than VTune expected moves the cells after it.
+            # A cell that is wider than VTune expected moves the later cells of its line to the right.
             return parts if len(parts) == len(self.spans) > 2 and not line[: self.indent].strip() else None
         first, *others = (line[begin:end] for begin, end in self._ends)
         # Keeps the indentation of the first cell, because it is the row's depth.
@@ -163,7 +163,7 @@ class _Parser:
             self._at = place + 1
         if (
             titles[0] == PARAMETER and len(titles) == 2
-        ):  # figures in versions before 2019; the other title is the result's name
+        ):  # a table of figures, as in versions before 2019; its second title is the result's name
             self._text.facts += [Fact(table.section, name.strip(), text or None) for name, text in table.rows]
         else:
             self._text.tables.append(table)

@@ -7,7 +7,7 @@
     ------------  ---------  ----------
     aten::linear     0.816s      30,000
 
-    Elapsed Time: 324.611s                      a summary: indented figures belong to the one above; and tables as above
+    Elapsed Time: 324.611s                      a summary: indented figures belong to the figure above; tables as above
         CPU Time: 303.336s
 
 Columns have VTune's titles, and hold numbers if all of their cells are numbers: seconds without `s`, shares without
@@ -60,7 +60,7 @@ LONG = {"section": pl.String, "name": pl.String, "metric": pl.String, "value": p
 
 @dataclass(frozen=True)
 class VtuneReport:
-    frame: pl.DataFrame  # a long frame of a summary, or the table of any other report
+    frame: pl.DataFrame  # the table of the report; for a summary, the long frame
     notes: tuple[str, ...] = ()  # lines outside tables and figures: advice, the program's output
     cut: int = 0  # number of rows with more cells than titles
     path: Path | None = None

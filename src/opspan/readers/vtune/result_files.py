@@ -32,10 +32,10 @@ PROGRAM = "--"  # the options after it are the program and its arguments
 class ResultFiles:
     database: Path
     shown: str  # the path that the user gave, for messages
-    facts: Mapping[str, str] = field(default_factory=dict)  # from the descriptor
+    facts: Mapping[str, str] = field(default_factory=dict)  # tag -> text, from the descriptor
     options: tuple[str, ...] = ()  # the collector's options
     command: tuple[str, ...] = ()  # the program and its arguments
-    containers: tuple[Path, ...] = ()  # folders
+    containers: tuple[Path, ...] = ()  # the folders of containers
 
     @property
     def command_line(self) -> str | None:
@@ -96,7 +96,7 @@ def _descriptor(folder: Path) -> Path | None:
 
 
 def _facts(folder: Path, issues: Issues) -> dict[str, str]:
-    """Returns tag -> text of `<rdmgr><hostname type="string">node7</hostname> ...`."""
+    """Returns the text of each tag of the descriptor (`<rdmgr><hostname type="string">node7</hostname> ...`)."""
     file = _descriptor(folder)
     if file is None:
         return {}

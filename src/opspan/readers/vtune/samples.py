@@ -22,7 +22,7 @@ from opspan.readers.vtune.database import TICKS_OF_NS, ResultDatabase, timed
 
 SEPARATOR = ";"
 DEEPEST = 4_096  # limit on frames of a stack, because callsites of a damaged file may form a cycle
-MOST_FRAMES = 50_000_000  # limit for all distinct stacks together
+MOST_FRAMES = 50_000_000  # the most frames of all distinct stacks together
 PMU = "pmu_data"
 IN_CONTAINER = ("end_tsc", "start_tsc", "count", "dd_sample", "__bucket_idx.dd_thread")
 

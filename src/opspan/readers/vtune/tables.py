@@ -16,7 +16,7 @@ from opspan.readers._databases import Columns, ints
 
 REFERENCES = "_schema_refs"  # ('region_data.attr', 'dd_region')
 REFERENCES_COLUMNS: Columns = {"path": "text", "ref": "text"}
-INSTANCES = "_schema_instance_tables"  # the tables of events
+INSTANCES = "_schema_instance_tables"  # the file's list of the tables of events
 INSTANCES_COLUMNS: Columns = {"name": "text"}
 
 # --- events in one table: all have INSTANCE_COLUMNS
@@ -49,7 +49,7 @@ PAUSED_COLUMNS: Columns = ints("start_tsc end_tsc")
 # --- details of events: tasks, frames, regions, markers, counters
 
 TASK = "dd_task"
-DETAILS_COLUMNS: Columns = {**ints(f"{ROWID} type"), "parameter": "text"}  # of tasks and markers
+DETAILS_COLUMNS: Columns = {**ints(f"{ROWID} type"), "parameter": "text"}  # columns of dd_task and dd_marker
 TASK_TYPE = "dd_task_type"
 FRAME = "dd_frame"
 FRAME_COLUMNS: Columns = ints(f"{ROWID} instance type domain")
@@ -107,7 +107,7 @@ FUNCTION_RANGE = "dd_function_range"
 FUNCTION_RANGE_COLUMNS: Columns = ints(f"{ROWID} func_inst")
 FUNCTION_INSTANCE = "dd_function_instance"
 FUNCTION_INSTANCE_COLUMNS: Columns = ints(f"{ROWID} function type")
-LOOP = 2  # a type of function instance
+LOOP = 2  # the type of a function instance that is a loop
 FUNCTION = "dd_function"
 
 # --- facts about the result
@@ -124,7 +124,8 @@ SYSTEM_COLUMNS: Columns = {"name": "text", "kernel_release": "text"}
 # These tables hold events although they are named like dimensions. No known file refers to them. Their rows count as
 # skipped.
 UNREAD_DIMENSIONS = frozenset({"dd_compute_task"})
-# Names of tables without events: derived from other tables, left over from VTune's work, or descriptions.
+# How names of tables without events begin or end. Such tables are derived from other tables, left over from VTune's
+# work, or descriptions.
 DERIVED_PREFIXES = ("_", "sqlite_", "temp")
 DERIVED_SUFFIX = "TempTable"
 DIMENSIONS = "dd_"
@@ -132,7 +133,7 @@ PARTS_OF_VIEWS = (data(""), bands(""))
 
 
 def is_event(table: str) -> bool:
-    """Returns whether the name of a table looks like that of events."""
+    """Returns whether the name looks like the name of a table of events."""
     if table.startswith(DERIVED_PREFIXES) or table.endswith(DERIVED_SUFFIX):
         return False
     return table.endswith(PARTS_OF_VIEWS) or not table.startswith(DIMENSIONS)

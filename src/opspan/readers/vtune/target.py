@@ -17,11 +17,11 @@ from opspan.tables import Metadata
 from opspan.tables.same import rows_once
 
 TOOL = "Intel VTune Profiler"
-# 'Intel® VTune™ Amplifier XE 2013 Update 15'
+# Finds the version in 'Intel® VTune™ Amplifier XE 2013 Update 15'.
 VERSION = re.compile(r"\b(20\d\d\b.*|\d+\.\d.*)$")
 SCHEMA_MAJOR = "__internal@internalSchemaMinor@version"
 SCHEMA_MINOR = "__internal@schemaMinor@version"
-# Tag of the descriptor -> option
+# Tag of the descriptor -> key in the options of the trace's metadata
 FACTS = {
     "product": "product",
     "buildNumber": "build",
@@ -32,7 +32,7 @@ FACTS = {
     "CPUBrandName": "processor",
     "logicalCPUCount": "logical_processors",
 }
-# 'worker 3 (TID: 1520739)', or 'worker 3 (0x8655)' in version 2013
+# Finds the thread id in 'worker 3 (TID: 1520739)', or in 'worker 3 (0x8655)' of version 2013.
 NUMBERED = r" \((?:TID: \d+|0x[0-9a-fA-F]+)\)$"
 UNNAMED = "Thread"
 
