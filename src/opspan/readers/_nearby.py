@@ -47,8 +47,8 @@ def inside(folder: Path, is_trace: Callable[[Path], bool]) -> list[Path]:
 
 
 def around(path: Path, is_trace: Callable[[Path], bool]) -> list[Path]:
-    """Returns a list with the nearest folder around the path that is a trace, or an empty list without such a
-    folder."""
+    """Returns a list with the nearest folder above the path that is a trace. If no folder above the path is a trace,
+    the list is empty."""
     parents = [parent for parent, _ in zip(path.absolute().parents, range(DEPTH), strict=False)]
     shown = [parent for parent, _ in zip(path.parents, range(DEPTH), strict=False)]
     named = shown + parents[len(shown) :]

@@ -163,7 +163,7 @@ def _texts(chunks: Iterable[Chunk], written: Meter, issues: Issues) -> Texts:
     columns = [pl.Series("text", [None], dtype=pl.String)]
     ids = [np.zeros(1, dtype=np.int64)]
     damaged = replaced = 0
-    last: dict[CaptureBytes, int] = {}  # segment -> number of its last text; two segments may use numbers in turn
+    last: dict[CaptureBytes, int] = {}  # segment -> number of its last text; numbers increase only within a segment
     in_order = True
     for chunk in chunks:
         if chunk.kind != STRINGS:
@@ -198,8 +198,9 @@ def _entries(content: bytes) -> tuple[Ints, Ints, Ints, bool]:
     """Returns the offsets, sizes and ids of the texts in a chunk, and whether the chunk is undamaged."""
     words = np.frombuffer(content, dtype=np.uint32, count=len(content) // 8 * 2).reshape(-1, 2).astype(np.int64)
     sizes, ids = words[:, 0] - 1, words[:, 1]
-    # An entry begins with a pair of words, its head. `following` has for every pair the position after an entry with
-    # this head, although most pairs are not heads. This is faster than unpacking the heads one after the other.
+    # An entry begins with a pair of words, its head. Computes for every pair where an entry with this head ends,
+    # although most pairs are not heads. The loop below only follows these positions, which costs little compared with
+    # unpacking each head.
     following = (np.arange(len(words)) + 1 + (sizes + 7) // 8).tolist()
     ends, heads, at = (sizes < 0).tolist(), [], 0
     while at < len(following) and not ends[at]:

@@ -13,7 +13,7 @@ HALF_BYTES = 32
 FLAGS = (layout.VALUE_INT, layout.HAS_FORWARD, layout.HAS_STACK, layout.HAS_OVERLOAD)
 LOW = 0xFFFFFFFF
 KIND = 0xF
-AT_ONCE = 1 << 14  # half units at once that fit into the CPU's caches; without this limit, widening takes 3x as long
+AT_ONCE = 1 << 14  # how many half units fit into the CPU's caches; without this limit, widening takes 3x as long
 HOST = -1 << 32  # the value of a whole unit's word 5 that means memory of the host
 
 # The lower half of a whole unit's first word, for each set of flags.

@@ -1,6 +1,7 @@
 """Puts the captures of a run together as the ranks of one trace.
 
-Reads the rest of a truncated or damaged file, and adds an issue. Only a file that is not a capture is an error.
+Reads the undamaged parts of a truncated or damaged file, and adds an issue. Only a file that is not a capture is an
+error.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ RECORD = 1  # the header's `producer` in files of opspan.record
 def in_ranks(traces: Sequence[Tables], headers: Sequence[Header]) -> list[Metadata]:
     """Returns the metadata of each file with its rank. A forked process has its parent's rank. If the files name at
     most one rank, all files get this rank. Otherwise a file without a rank gets a new rank after all others. If such a
-    file has no events, as in a launcher, it gets the first rank."""
+    file has no events, as that of a launcher, it gets the first rank."""
     ranks = [trace.metadata for trace in traces]
     of_session = {
         header.session: rank.told for header, rank in zip(headers, ranks, strict=True) if rank.told.rank is not None

@@ -19,7 +19,7 @@ from opspan.errors import NotReadable
 
 MOST_BYTES = 10 << 30
 MOST_SECONDS = 30 * 24 * 3600
-UNFINISHED_SECONDS = 24 * 3600  # an unfinished export of this age was left by a killed process
+UNFINISHED_SECONDS = 24 * 3600  # age from which an unfinished export counts as left by a killed process
 
 
 def folder() -> Path:

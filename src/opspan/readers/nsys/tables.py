@@ -111,8 +111,8 @@ SYNC_COLUMNS: Columns = {**_ON_DEVICE, **ints("syncType")}
 GRAPH_TRACE_COLUMNS: Columns = {**_ON_DEVICE, **ints("graphId graphExecId")}
 OVERHEAD_COLUMNS: Columns = ints("start end globalTid nameId correlationId overheadType")
 
-# Maps a table to the tables that are read in the background while the first table is translated. All three are the
-# largest tables of most files.
+# Each key is a table. While it is translated, the tables in its value are read in the background. These three tables
+# are the largest of most files.
 AHEAD: Mapping[str, Mapping[str, Columns]] = {NVTX: {RUNTIME: RUNTIME_COLUMNS, KERNEL: KERNEL_COLUMNS}}
 
 # --- enumerations, for old files without their tables

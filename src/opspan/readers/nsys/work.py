@@ -106,8 +106,8 @@ def _overhead(export: Export, table: str) -> pl.DataFrame:
 
 
 def with_processes(work: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
-    """Fills in the process of work without a globalPid. It is the only process that has calls, or else the only process
-    that has ranges. If there are several, it is the only process that has a call with the work's correlation id."""
+    """Fills in the process of work without a globalPid. If only one process has calls, or only one has ranges, the work
+    belongs to that process. Otherwise it belongs to the only process that has a call with the work's correlation id."""
     if not work["pid"].null_count():
         return work
     for frame in (calls, ranges):

@@ -64,7 +64,7 @@ def count(folder: Path, issues: Issues) -> int:
 
 
 def entries(folder: Path, issues: Issues) -> list[ContainerEntry]:
-    """Returns the folder's entries. Leaves out an entry if the length of its files is not as described."""
+    """Returns the folder's entries. Leaves out an entry if its files do not have the described length."""
     sound = []
     for entry in _described(folder, issues):
         expected, sizes = entry.rows * entry.bytes, [file.stat().st_size for file in entry.files]

@@ -47,7 +47,7 @@ class ResultDatabase:
         self.written = Meter(TEXTS, file.bytes, issues)
         self._file = file
         self._read: set[str] = set()
-        self._domains: tuple[pl.DataFrame, pl.DataFrame] | None = None  # with the file's names, with names to show
+        self._domains: tuple[pl.DataFrame, pl.DataFrame] | None = None  # one with the file's names, one with shown ones
         # Cache of small tables that were read without an issue.
         self._sound: dict[str, tuple[Columns, pl.DataFrame]] = {}
         for table, columns in ((tables.TASKS, tables.INSTANCE_COLUMNS), (tables.TASK, tables.DETAILS_COLUMNS)):
