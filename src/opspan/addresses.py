@@ -32,9 +32,9 @@ SCHEMES = {
 }
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]+"
 _ADDRESS = re.compile(rf"{_SCHEME}(://|::.*://)", re.DOTALL)
-_PARTED = rf"({_SCHEME}):/+(?=[^/])"  # an address in a Path, which has only one slash after the scheme
+_PARTED = rf"({_SCHEME}):/+(?=[^/])"  # matches an address that was a Path, which leaves one slash after the scheme
 _SECRET = r"(?s)(?<=://)[^/?#@]*@|[?#].*"
-_LONGEST = 1_000  # characters of an address that are shown
+_LONGEST = 1_000  # the most characters of an address that are shown
 MOST_BYTES = 16 << 30  # the most bytes to fetch from an address, unless the caller allows more
 
 
@@ -107,7 +107,7 @@ def file_of(path: str | os.PathLike[str], most_bytes: int | None = None) -> File
         raise UsageError(f"{shown(text)} is of no kind that is read; expected one of {known} or a path")
     try:
         is_complete = bool(urlsplit(text).netloc)
-    except ValueError:  # a [ without ]
+    except ValueError:  # the address has a [ without a ]
         is_complete = False
     if not is_complete:
         raise UsageError(f"{shown(text)} is no whole address; expected such as {scheme}://host/rank0.json.gz")
@@ -134,8 +134,8 @@ def check_local(path: Path) -> Path:
 
 
 def _as_address(text: str) -> str | None:
-    """Returns the address that a Path was made from; None if it is a local path, whose folder may also end with a
-    colon."""
+    """Returns the address that a Path was made from; None if the path is a local one. The name of a local folder may
+    also end with a colon."""
     match = re.match(_PARTED, text)
     if match is None or os.path.exists(f"{match[1]}:"):  # noqa: PTH110  raises for no path
         return None

@@ -23,13 +23,13 @@ from opspan.errors import OpspanError
 F = TypeVar("F", bound="Callable[..., Any]")
 C = TypeVar("C", bound=type)
 
-_PATIENCE_S = 1.0  # the time to wait until new threads have names
-# Calls that the other process repeats before a job, such as formulas.
+_PATIENCE_S = 1.0  # the most seconds to wait until new threads have names
+# Calls that the other process makes again before a job, such as those that register formulas.
 carried: dict[str, tuple[Callable[..., Any], Any]] = {}
 _has_started = False  # whether polars had started its threads, here or in the parent process
 _is_cut_off = False
 _answers = False
-_was_before_us = "polars" in sys.modules  # then this process may have been forked before this module was loaded
+_was_before_us = "polars" in sys.modules  # if so, the process may have been forked before
 
 
 def is_cut_off() -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 
 import polars as pl
 
-# Values of the texts in torch.profiler's form that are not numbers.
+# The values of torch.profiler's texts that are not numbers.
 _WORDS = {"": None, "True": True, "False": False}
 
 

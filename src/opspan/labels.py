@@ -73,7 +73,7 @@ _NODE_WITH_SEQ = "[^ ]+Backward"
 # torch itself records `detach` or `detach_` inside aten::detach, without a namespace.
 _OP = "[a-z_][a-z0-9_]*::[A-Za-z0-9_.]+|detach_?"
 _STEP = "ProfilerStep#[0-9]+"
-# Followed by a number, this marks the end of a step in a session without a schedule.
+# The begin of a mark's name, before a number. The mark ends a step in a session without a schedule.
 END_OF_STEP = "end of ProfilerStep#"
 
 

@@ -17,7 +17,7 @@ def finder(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
         home, _, attribute = homes[name].partition(":")
         source = import_module(home)
         value = getattr(source, attribute) if attribute else source
-        setattr(sys.modules[module], name, value)  # later uses do not come here
+        setattr(sys.modules[module], name, value)  # later uses of the name do not call this function
         return value
 
     return find

@@ -328,15 +328,15 @@ def protobuf(rows: pl.DataFrame, number: int) -> memoryview:
 
 
 def timeline(slices: pl.DataFrame) -> pl.DataFrame:
-    """Returns the begins and ends of slices in order of time. Each has the row, the lane (0 is the track, and slices
-    that do not nest in the track get other lanes), and whether it is an end."""
+    """Returns the begins and ends of slices in order of time. A row of the result has the slice's row, its lane, and
+    whether this is the slice's end. Lane 0 is the track itself. Slices that do not nest in it get other lanes."""
     return _call("timeline", slices)
 
 
 def places(shapes: pl.DataFrame, rows_of_lane: int) -> pl.DataFrame:
-    """Returns shapes (lane, start_ns from 0, length_ns) in drawing order. `shape` is the row in `shapes`, and the place
-    is rows_of_lane * lane + the row within the lane. `is_crowded` says whether the shape is on the last row of its
-    lane, where shapes may overlap. The times are returned too."""
+    """Returns shapes (lane, start_ns from 0, length_ns) in drawing order. Each has `shape`, its row in `shapes`, and
+    its place, which is rows_of_lane * lane + the row within the lane. `is_crowded` says whether the shape is on the
+    last row of its lane, where shapes may overlap. The result also has the times."""
     return _call("places", shapes, number=rows_of_lane)
 
 
@@ -353,10 +353,14 @@ def latest(queries: pl.DataFrame, known: pl.DataFrame, *, strict: bool) -> pl.Se
 
 
 def replay(work: pl.DataFrame, joins: pl.DataFrame, count: int) -> pl.DataFrame:
-    """Replays work, and returns begun_ns and end_ns. For work these are its begin and end. After the work comes a row
-    for each join, with the time when its thread continues, and how much later this is than the thread's clock. The
-    first `count` rows of `work` are work, and the others are edges. Joins run in the order of their column `in_order`.
-    Before each join, as much work runs as `work_between` has at the same position."""
+    """Replays the graph of a critical path. Returns begun_ns and end_ns with a row for each work and then for each join.
+
+    The first `count` rows of `work` are work, and their results are its new begin and end. The other rows of `work` are
+    edges of the graph. A join is a place where a thread waits. Its begun_ns is the time when the thread continues, and
+    its end_ns is the difference between this time and the join's clock_ns. The column `in_order` of `joins` lists rows
+    of `joins` in the order in which they are replayed, and `work_between` says how many works are replayed before each
+    of these.
+    """
     return _call("replay", work, joins, count)
 
 

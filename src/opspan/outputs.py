@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 
 class Output(NamedTuple):
-    name: str  # the module in views/
+    name: str  # also the name of the module in views/
     suffixes: tuple[str, ...]
     writes: str  # a description for help and messages
-    is_folder: bool = False  # the output is a folder, which may replace nothing but a saved trace
-    pattern: str = ""  # names of files for this output, whatever their suffix
-    # The tables whose rows it can show ("marks" are listed separately from "ranges"); empty: all.
+    is_folder: bool = False  # whether the output is a folder; it may replace only a saved trace
+    pattern: str = ""  # a pattern; a file whose name matches it is for this output, whatever its suffix
+    # The tables whose rows the output can show ("marks" are listed separately from "ranges"); empty: all.
     shows: tuple[str, ...] = ()
 
 

@@ -103,7 +103,7 @@ def replace_path(text: str, path: os.PathLike[str], shown: str, first: str) -> s
 
 def shortened(text: str, most: int = LONGEST_NAME) -> str:
     """Returns about `most` characters of the text, and a note with the number of characters left out."""
-    # The note would be as long as the rest; this also keeps a text that was already shortened.
+    # A note would be as long as the text that it replaces. So a text that was already shortened also stays unchanged.
     if len(text) <= most + _SAYING_SO:
         return text
     return f"{text[:most]}... ({len(text) - most:,} characters more)"

@@ -283,7 +283,7 @@ def _bring_file(path: Path, target: Path, overwrite: bool) -> None:
 def _bring_folder(path: Path, target: Path, overwrite: bool) -> None:
     for number in count():
         try:
-            path.rename(target)  # can replace only an empty folder
+            path.rename(target)  # replaces a folder only if it is empty
             return
         except OSError as error:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
@@ -358,7 +358,7 @@ def _claim(parent: Path, prefix: str) -> _Claim:
             raise
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:  # another process is deleting it
+        except BlockingIOError:  # another process is deleting the folder
             os.close(lock)
             continue
         except OSError:  # the file system has no locks, so only the pid in the name protects the folder

@@ -50,7 +50,8 @@ class Options:
     files: tuple[File, ...] = ()  # as the user typed them, because answers suggest commands with these files
     step: Steps | None = None  # numbers of steps, or a pattern of the names of ranges that are steps
     peak: tuple[str, ...] = ()
-    # By the name of an op or of a kind of time: the share of its time that would be left.
+    # Maps names of ops, or of kinds of time, to factors. The answer says how long the run would take if the time of
+    # each op or kind were multiplied by its factor.
     factors: Mapping[str, float] | None = None
     sort_by: str | None = None  # a column, or torch's name of a column
     op: str | None = None  # only ops of this name, or of names that match this pattern

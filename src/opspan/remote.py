@@ -32,14 +32,14 @@ from opspan.tables import Tables
 T = TypeVar("T")
 SomeTables = TypeVar("SomeTables", bound=Tables)
 
-PATIENCE_S = 30.0  # the longest wait for the next byte
-# Fetching stops if a server sends fewer bytes per second, measured over this many seconds.
+PATIENCE_S = 30.0  # the most seconds to wait for the next byte
+# Fetching stops if a server sends fewer than LEAST_RATE bytes per second, measured over RATED_S seconds.
 LEAST_RATE, RATED_S = 1_000, 60.0
 # The time limit for connecting, TLS, redirects and headers together. Without it, a server could send its headers byte
 # by byte forever.
 ANSWER_S = 60.0
 PAGE_BYTES, PAGE_S = 64 << 20, 60.0  # limits for a page of links, which lists the files of a folder
-PAUSES_S = (0.5, 2.0)  # pauses before the second and the third try
+PAUSES_S = (0.5, 2.0)  # seconds of the pauses before the second and the third try
 SPARE_BYTES = 64 << 20  # bytes of the disk that are left free for others
 MOST_FILES = 10_000  # the most files in a folder, or that match a pattern
 _LONGEST_NAME = 100
@@ -166,7 +166,7 @@ class _Watch:
         return Callback(hooks={"opspan": self._came})
 
     def _came(self, size: int | None, count: int, **_: Any) -> None:
-        if self.is_over:  # after Ctrl-C
+        if self.is_over:  # the caller stopped, for example after Ctrl-C
             raise _Refusal("nobody waits for it any more")
         self._size = size
         self._check_size(max(size or 0, count))

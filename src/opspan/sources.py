@@ -15,13 +15,13 @@ SHAPES, MODULES = " --record-shapes", " --modules"
 
 class Source(NamedTuple):
     name: str  # the module in readers/, and the value of opspan.load(source=...)
-    reads: str  # a description
+    reads: str  # a description of the files
     # The least memory that reading and a table need, per byte of a large file (tools/bench measures it). 0: the memory
     # does not depend on the size, for example because most of a folder is not read.
     memory: float = 2.0
     is_folder_of_traces: bool = False  # a folder of such files is one trace, but each file alone is a trace too
     # The command that captures an unedited script with labels; {} is replaced by further options. If `opspan run`
-    # cannot label for a tool, this is the code to add to the program, by option.
+    # cannot label for a tool, this maps each option to the code that a user adds to the program.
     labelled_by: str | Mapping[str, str] = "opspan run --emit nvtx{} -o capture -- python train.py"
 
     def labelling(self, options: str = "") -> str:

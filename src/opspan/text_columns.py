@@ -39,7 +39,7 @@ class TextColumn(NamedTuple):
     title: str
     cells: Sequence[str]
     rank: int = 0  # columns with the highest rank are left out first; columns with rank 0 always stay
-    least: int | None = None  # set if texts may be cut: the width to keep, even if other columns must be left out
+    least: int | None = None  # the least width after cutting, even if columns must be left out; None: uncut texts
     cut_end: bool = False  # texts are cut at the end, otherwise in the middle
     align: str = ">"
 

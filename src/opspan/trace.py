@@ -43,7 +43,7 @@ class Trace(Tables):
     def analysed(self) -> Analysis:
         """The trace with its analysis, which is computed once. docs/analysis.md has the columns of
         `.analysed.complete.ranges`."""
-        # Copies self, because a circle of references would be freed late.
+        # Uses a copy of the trace, because a circle of references would be freed late.
         return Analysis(Tables(self.ranks, **self.frames))
 
     def _repr_html_(self) -> str:
@@ -271,7 +271,7 @@ class Trace(Tables):
 
         Args:
             report: what `opspan.load_vtune_report` returns.
-            issues: the issues of reading it.
+            issues: the issues from reading the report.
         """
         from opspan.tables.metrics import with_metrics
 

@@ -44,7 +44,7 @@ class Worker:
             raise OSError(f"{sys.executable or 'this program'} is no Python")
         self._pipe, its = Pipe()
         # Limits the threads of a worker to its share of the processors, because workers that all use every processor
-        # wait for each other. With one thread per worker, the processor time would be the same.
+        # wait for each other. Fewer threads would not save processor time.
         share = max(1, len(os.sched_getaffinity(0)) // count)
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         command = [sys.executable, *flags, "-c", _PROGRAM, str(its.fileno()), *filter(None, sys.path)]
@@ -92,7 +92,7 @@ def main(descriptor: int) -> None:
     closes the other end."""
     # Ctrl-C goes to the whole process group. It is ignored here, because the program then ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if descriptor > 2:  # not so if the program had closed one of the first three descriptors
+    if descriptor > 2:  # otherwise the pipe is one of the first three, which the program had closed
         with suppress(OSError):
             os.dup2(2, 1)  # what a library prints goes to stderr
     pipe = Connection(descriptor)

@@ -1,8 +1,8 @@
 """Defines ColumnEvent, a FunctionEvent made from a row. Other attributes (parent, children, kernels, lists) are made on
 demand.
 
-It behaves like any other FunctionEvent. When a program sets an attribute, the list of the event is informed, and from
-then on uses its event objects instead of its columns.
+It behaves like any other FunctionEvent. When a program sets an attribute of an event, the list that contains the event
+stops using its columns and makes objects of all events.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def _concrete(values: str | None, types: list[str]) -> list[Any]:
 
 
 class ColumnEvent(FunctionEvent):
-    """An event that has its block of rows, its index in the block, and its time_range once a program has read
-    time_range."""
+    """An event that has only a block of rows and an index in this block. The attribute time_range is stored when a
+    program first reads it."""
 
     __slots__ = ("_at", "_rows", "_span")
     _at: int
@@ -83,7 +83,7 @@ class ColumnEvent(FunctionEvent):
             object.__setattr__(self, name, value)
         _own(self).update(state[3])
 
-    # As long as no event was changed, times come from the columns, without the Interval and the children.
+    # As long as no event was changed, times are read from the columns. Neither the Interval nor the children are made.
 
     @property
     def time_range(self) -> Interval:

@@ -31,7 +31,7 @@ from opspan.events.table import Facts, TableOptions
 from opspan.events.texts import NO_NAME, shapes_of, shown_name
 from opspan.events.times import Microseconds
 
-BLOCKS = 512  # the number of cached blocks, enough for traces whose events come from this many threads in turn
+BLOCKS = 512  # the most blocks in each cache; enough if the events of this many threads alternate
 
 ONE_ROOT = pl.DataFrame({"root": [0], "text": [""]}, schema={"root": pl.UInt32, "text": pl.String})
 # Attribute -> its column in the frames of `_cpu` and `_device`.
@@ -65,7 +65,7 @@ class ColumnEvents(EventFrames):
         return self.source, self.changed, self._kept, all_frames(self) if forked.answers() else {}
 
     def __setstate__(self, state: tuple[EventColumns, bool, dict[int, ColumnEvent], dict[str, Any]]) -> None:
-        self.__init__(state[0])  # type: ignore[misc]  # makes the rest again
+        self.__init__(state[0])  # type: ignore[misc]  # sets all other attributes
         self.changed, self._kept = state[1:3]
         vars(self).update(state[3])
 
@@ -91,16 +91,18 @@ class ColumnEvents(EventFrames):
     # --- its events
 
     def keep(self, number: int, event: ColumnEvent, changed: bool) -> None:
-        """Stores an event that has a value which a program or a table has set, and which is not in the columns."""
+        """Stores an event on which a program or a table has set a value, because the columns do not have this value."""
         self._kept[number] = event
         self.changed |= changed
 
     def event(self, number: int) -> ColumnEvent:
-        """Returns the event of that number. If the program still holds its object, returns this object."""
+        """Returns the event with this number. If the program still holds an object for the event, returns that
+        object."""
         return next(self._events([number]))
 
     def _events(self, numbers: list[int]) -> Iterator[ColumnEvent]:
-        """Yields the events of these numbers. The next event is mostly in the same block."""
+        """Yields the events with these numbers. Looks up a block only if the event is not in the previous event's
+        block."""
         first = past = -1
         for number in numbers:
             if not first <= number < past:
@@ -160,8 +162,8 @@ class ColumnEvents(EventFrames):
         return bool(self.source.cpu["function"].count())
 
     def stacks(self, attribute: str) -> Iterator[pl.Series]:
-        """Yields lines for a flame graph. Each line has an event with the events around it, and its self time in whole
-        microseconds."""
+        """Yields lines for a flame graph. A line has the names of an event and of the events that contain it, and the
+        event's self time in whole microseconds."""
         return iter(forked.ask(_all_stacks, self, attribute)) if forked.is_cut_off() else self._stacks(attribute)
 
     def _stacks(self, attribute: str) -> Iterator[pl.Series]:
@@ -222,7 +224,7 @@ class ColumnEvents(EventFrames):
 
     def _least_flops(self) -> int | None:
         known = self._cpu["flops"].filter(self._cpu["flops"] > 0) if self.has_flops else pl.Series([], dtype=pl.Int64)
-        return known.min()  # type: ignore[return-value]  # of integers
+        return known.min()  # type: ignore[return-value]  # the column has integers
 
     def sorts_by(self, attribute: str | None) -> bool:
         return attribute is None or attribute in _SORT_KEYS
@@ -244,10 +246,8 @@ class ColumnEvents(EventFrames):
                 if attribute is None:
                     rows = rows.head(options.row_limit)
                 else:
-                    least = rows.select(pl.col("key").top_k(options.row_limit).min())[
-                        "key"
-                    ]  # null where the limit is 0
-                    # Limited, because there may be a million ties.
+                    least = rows.select(pl.col("key").top_k(options.row_limit).min())["key"]  # null if the limit is 0
+                    # The ties are limited, because there may be a million.
                     ties = rows.filter(pl.col("key") == least).head(options.row_limit)
                     rows = pl.concat([rows.filter(pl.col("key") > least), ties])
             parts.append(rows)
@@ -290,7 +290,7 @@ def _by(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_block(rows: pl.DataFrame, block: int) -> list[tuple[Any, ...]]:
-    """Returns the rows of the owners in a block."""
+    """Returns the rows whose owner is in the block."""
     owners = rows.to_series()
     first, past = (bisect_left(owners, bound) for bound in (block * BLOCK, (block + 1) * BLOCK))
     return rows.slice(first, past - first).rows()

@@ -37,7 +37,7 @@ CPU: Schema = {
     "is_event": pl.Boolean,
     "is_async": pl.Boolean,
     "self_ns": pl.Int64,  # duration without the direct children; 0 for async ranges
-    "self_device_ns": pl.Int64,  # time of the work that this range launched itself, without ranges inside; 0 if async
+    "self_device_ns": pl.Int64,  # time of the work that this range launched, but no range inside it; 0 if async
     "device_ns": pl.Int64,  # time of the work that this range and all ranges inside it launched
     "seq": pl.Int64,
     "forward_tid": pl.Int64,  # from the label; if null, the thread of the forward op in row `forward`
@@ -59,7 +59,7 @@ DEVICE: Schema = {
     "name": NAME,
     "start_ns": pl.Int64,
     "end_ns": pl.Int64,
-    "range": pl.UInt32,  # row in cpu of the innermost range that launched it; null: unknown
+    "range": pl.UInt32,  # row in `cpu` of the innermost range that launched the work; null if unknown
 }
 # Further columns of EventColumns.cpu, if the trace has memory: bytes that were allocated minus bytes that were freed.
 MEMORY: Schema = dict.fromkeys((*TOTALS, *SELF), pl.Int64)
@@ -69,7 +69,7 @@ FUNCTIONS: Schema = {"name": NAME, "parent": pl.UInt32}
 
 
 class EventColumns(NamedTuple):
-    cpu: pl.DataFrame  # may also have is_python, if Python functions are events, and modules, if they were recorded
+    cpu: pl.DataFrame  # may also have the columns is_python (if Python functions are events) and modules (if recorded)
     device: pl.DataFrame
     use_device: str | None = None  # torch's name for the kind of device; None: no device has work
     device_type: DeviceType = DeviceType.CUDA

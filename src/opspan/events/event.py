@@ -1,8 +1,8 @@
 """Defines FunctionEvent, FunctionEventAvg and their parts. They have the attributes and constructor arguments of the
 newest torch (2.15) and those of older releases.
 
-Programs create these objects, and column_events.py creates them from a trace's columns. event_list.py has
-lists of them.
+Programs create these objects, and column_events.py creates them from a trace's columns. event_list.py defines the list
+of events.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class FormattedTimesMixin:
 class FunctionEvent(FormattedTimesMixin):
     """An op, a user's range or a step on the CPU, or a kernel or a copy on a device. Times are microseconds."""
 
-    module_hierarchy: str = ""  # torch has it only in its Chrome traces, so it is not an argument of the constructor
+    module_hierarchy: str = ""  # torch has this value only in Chrome traces, so the constructor does not take it
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class FunctionEvent(FormattedTimesMixin):
         python_module_id: int = -1,
         typed_metadata: dict[str, Any] | None = None,
         *,
-        metadata_json: str | None = None,  # until torch 2.14
+        metadata_json: str | None = None,  # an argument until torch 2.14
     ) -> None:
         self.id = id
         self.node_id = node_id
@@ -281,8 +281,7 @@ def _kernel_time(event: FunctionEvent) -> float:
     while waiting:
         one = waiting.pop()
         events.append(one)
-        # The one kernel of a legacy event is artificial, and its time includes the children. An async child has no
-        # device time.
+        # A legacy event has one artificial kernel, whose time includes the children. An async child has no device time.
         if not one.is_legacy:
             waiting += [child for child in one.cpu_children if not child.is_async and child.use_device]
     times: dict[int, float] = {}

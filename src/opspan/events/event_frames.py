@@ -44,7 +44,7 @@ class EventFrames:
         return self._cpu_in_order(0, self.source.cpu.height)
 
     def _cpu_in_order(self, first: int, count: int) -> pl.DataFrame:
-        """Returns the events in `count` rows from `first` on, in the list's order."""
+        """Returns the events among the `count` rows that begin with row `first`, in the list's order."""
         rows = self.source.cpu.slice(first, count).with_row_index("number", offset=first)
         rows = rows.with_columns(cpu_ns=pl.col("end_ns") - pl.col("start_ns"))
         return _in_order(rows if rows["is_event"].all() else rows.filter("is_event"))
@@ -56,7 +56,7 @@ class EventFrames:
 
     @cached_frame
     def _device(self) -> pl.DataFrame:
-        """Returns the devices' events in order. Values that CPU events have too are in columns of the same name."""
+        """Returns the devices' events in order. If CPU events have the same value, the column has the same name."""
         elapsed = pl.col("end_ns") - pl.col("start_ns")
         rows = self.source.device.with_row_index("number", offset=self.source.cpu.height)
         return _in_order(
@@ -116,8 +116,8 @@ def _without_python(cpu: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
-    """Sorts the rows into the list's order. Checks first whether they are sorted, as usual, which costs a tenth of
-    sorting."""
+    """Sorts the rows into the list's order. Usually they are sorted already, so this is checked first, in a tenth of
+    the time of sorting."""
     (before, start), (last, end) = ((rows[name][:-1], rows[name][1:]) for name in ("start_ns", "end_ns"))
     wrong = (start < before) | ((start == before) & (end > last))
     return (rows.sort(*IN_ORDER) if wrong.any() else rows).with_row_index("position")

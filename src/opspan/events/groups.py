@@ -29,7 +29,7 @@ _NAMES = ("count", *(one.name for one in _SUMS))
 
 
 class EventGroup:
-    """The sums over a group of events, their common properties, and the result of `place_of` for the first event."""
+    """The sums over a group of events, their common properties, and the first event's sort key (`place_of`)."""
 
     def __init__(self, place: tuple[int, int, int], is_cpu: bool = True, rank: int = 0, name: str = "") -> None:
         self.place = place
@@ -96,8 +96,8 @@ def groups_of(
 
 
 def _grouped(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """Returns the sums by the keys and by the column `stack`, if there is one. Adds the times and the number of the
-    first row."""
+    """Returns the sums by the keys and by the column `stack`, if there is one. A row of the result also has the times
+    and the number of the first event in its group."""
     keys = [*keys, "stack"] if "stack" in frame.columns else keys
     # The streaming engine takes a third of the default engine's time. It loses the order, so the position is added.
     sums = [*sum_expressions(_SUMS, frame.columns), pl.col("position").min()]

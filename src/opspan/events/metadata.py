@@ -93,8 +93,8 @@ _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
 
 
 def metadata_of(texts: Mapping[str, str | None] | None) -> EventMetadata | None:
-    """Converts a mapping of kineto's keys to texts. Returns None if no key is known. A text that cannot be read is left
-    out."""
+    """Converts kineto's metadata, a mapping from keys to texts. Returns None if no key is known. Leaves out a text that
+    cannot be read."""
     known = {key: value for key, value in (texts or {}).items() if key in _FIELDS and value is not None}
     if not known:
         return None

@@ -11,8 +11,8 @@ from opspan.native import demangled
 
 
 class StringTable(defaultdict[str, str]):
-    """Maps mangled names to C++ names. Each name is demangled once. A single letter is kept, so `t` does not become
-    `unsigned short`."""
+    """Maps mangled names to C++ names. Each name is demangled once. A name of one letter is returned unchanged, so `t`
+    does not become `unsigned short`."""
 
     def __missing__(self, key: str) -> str:
         self[key] = demangled(key) if len(key) > 1 else key

@@ -16,7 +16,7 @@ from opspan.events.kinds import TOTALLED, DeviceType
 from opspan.events.times import format_memory, format_share, format_time_in
 from opspan.text_columns import GAP, TextColumn, as_torch
 
-WIDTH = 12  # the width of a column that does not depend on the contents
+WIDTH = 12  # the width of every column whose width does not depend on its contents
 # Attributes that an error message suggests for sorting. Every attribute of an event is accepted.
 SORTABLE = (
     "cpu_time_total",
@@ -33,7 +33,7 @@ SORTABLE = (
     "flops",
     "key",
 )
-_TEXTS = ("Name", "Overload Name", "Input Shapes", "Source Location")  # columns that may be cut; the others are numbers
+_TEXTS = ("Name", "Overload Name", "Input Shapes", "Source Location")  # columns of text, which may be cut
 FLOPS = ("FLOPs", "KFLOPs", "MFLOPs", "GFLOPs", "TFLOPs", "PFLOPs")
 
 
@@ -159,7 +159,7 @@ def filled(
         lines.append([str(cell) for cell in cells_of(event, facts, options)])
         if facts.longest_stack_entry is not None:
             # As in torch, the rest of the stack goes into the last column of the table, whatever it is. An empty line
-            # follows.
+            # follows the stack.
             empty = [""] * (len(kinds) - 1)
             stack = (event.stack or ())[1 : options.stack_limit]
             rest = [_end_of_path(entry, _stack_width(facts, options)) for entry in stack]

@@ -19,7 +19,8 @@ from opspan.formats.counts import SAYS_MORE, within
 
 _CONTINUES: Final = b"\xff\xff\xff\xff"
 _DICTIONARY, _BATCH = 2, 3  # the kinds of messages that have a body
-# Field numbers of the format. These lines have those of a message, of a batch, and of a dictionary's head.
+# Field numbers of the format. The first line is for a message, the second for a batch, the third for a dictionary's
+# head.
 _KIND, _HEADER, _BODY_BYTES = 1, 2, 3
 _ROWS, _NODES, _BUFFERS, _COMPRESSION, _VIEWED = 0, 1, 2, 3, 4
 _DATA = 1

@@ -33,9 +33,8 @@ from opspan.printable import listed_counts
 from opspan.tables import Issues
 from opspan.tables.schema import Dtype, without_rows
 
-# Types that values of args are read as; native/columns/events.cpp has the same numbers.
-# LIST is JSON text with few distinct values. JSON is JSON text that is mostly distinct. ONE is an integer, or a list of
-# one integer.
+# The types that a value of args can be read as. native/columns/events.cpp has the same numbers. LIST is JSON text with
+# few distinct values. JSON is JSON text that is mostly distinct. ONE is an integer, or a list of one integer.
 INTEGER, REAL, TEXT, LIST, JSON, ONE, _CATEGORY = range(7)
 
 _START, _MEMBERS, _EVENTS, _BARE_EVENTS, _DONE = range(5)
@@ -46,7 +45,7 @@ _SNIFFED: Final = 256 << 10
 _BETWEEN: Final = b" \t\r\n,"  # characters between events
 _MOST_BETWEEN: Final = 1_024
 _BEFORE: Final = b"\xef\xbb\xbf \t\r\n"
-# Limited, because each thread uses some tens of megabytes.
+# The number of threads is limited, because each uses some tens of megabytes.
 _THREADS: Final = min(len(os.sched_getaffinity(0)), 8)
 _SINCE_1970_NS: Final = 10**18
 # The group of events that say nothing about the program; they are neither read nor counted as skipped.
@@ -70,7 +69,7 @@ class _TextRows(Generic[T]):
 
     rows: int  # the number of events and other rows
     state: int = _START  # the parser's state after the text
-    used: int = 0  # bytes
+    used: int = 0  # bytes of the text that were parsed
     last: int = 0  # where the last row begins
     others: pl.DataFrame = field(default_factory=pl.DataFrame)
     events: int = 0
@@ -88,7 +87,7 @@ class ChromeFile:
         self.is_open_ended = False  # whether the file ends after an event without closing its brackets
         self._issues = issues
         self._has_events = False
-        self._is_cut = False  # whether the file's bytes end early, which already has an issue
+        self._is_cut = False  # whether the file is cut off, so that an issue about it exists already
 
     def pieces(
         self, args: Sequence[Arg], make: Callable[[pl.DataFrame], T], stems: tuple[str, ...] = ()
@@ -126,7 +125,8 @@ class ChromeFile:
                         self._issues.add(issue[0], 1, issue[1])
                         self._is_cut = True
                     if not is_read:
-                        # The next piece is as long as the rest, so the rest of a long event is parsed only a few times.
+                        # The next piece is at least as long as the unparsed rest, so a long event is parsed only a few
+                        # times.
                         fresh = reader.submit(reading.piece, max(_PIECE, len(rest)))
                     ahead.append((piece, supposed, is_read, parsers.submit(parse, piece, supposed, is_read)))
                     if supposed == _START:
@@ -293,7 +293,7 @@ def _needed(rows: pl.DataFrame, args: Sequence[Arg], columns: Iterable[str]) -> 
 
 
 def put_back(rows: pl.DataFrame, args: Sequence[Arg], columns: Iterable[str]) -> pl.DataFrame:
-    """Adds to `rest` the args that were read into columns that are not among `columns`."""
+    """Adds args to `rest` if they were read into a column that is not one of `columns`."""
     if "rest" not in columns:
         return rows
     unread = [arg for arg in args if arg.column in rows.columns and arg.column not in columns]
@@ -344,7 +344,7 @@ def is_utc(*frames: pl.DataFrame) -> bool:
 def _json_value(value: str) -> Any:
     try:
         return json.loads(value)
-    except (ValueError, RecursionError):  # integers with thousands of digits, deep nesting
+    except (ValueError, RecursionError):  # an integer has thousands of digits, or lists are nested too deeply
         return None
 
 

@@ -9,9 +9,9 @@ from typing import Final
 
 from opspan.formats.compressed import FAILURES, UnpackedStream
 
-# Bytes at the end of a piece in which the begin of an event is searched, to cut the piece there.
+# A piece is cut where an event begins. The begin is searched in this many bytes at the end of the piece.
 _NEAR_END: Final = 256 << 10
-_SPARE: Final = 1 << 20  # extra bytes of a buffer, so that a later piece with a longer tail fits into it too
+_SPARE: Final = 1 << 20  # extra bytes of a buffer, so that a later piece that is slightly longer fits too
 _EVENT_BEGINS: Final = re.compile(rb'\{\s*"(?:ph|cat|name|pid|tid|ts|id|dur|args|s|bp)"')
 _SPACE: Final = b" \t\r\n\v\f"
 

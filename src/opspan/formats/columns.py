@@ -17,13 +17,15 @@ from opspan.tables import Issues
 from opspan.tables.same import is_one
 from opspan.tables.schema import KIND, Dtype
 
-# A value further from a clock's zero than this (146 years) is not a time. Differences of two times fit into 64 bits.
+# A value further from a clock's zero than this (146 years) is not a time. So the difference of two times fits into 64
+# bits.
 FAR_NS = 1 << 62
 
 OWN_DOMAIN = "opspan"
-# Domains whose texts may be labels of torch or opspan, besides the default domain. Texts of others are only text.
+# Domains whose texts may be labels of torch or opspan, besides the default domain. Texts of other domains are never
+# labels.
 LABELLED_DOMAINS = (OWN_DOMAIN, "PyTorch", "pytorch")
-# Kinds whose 64-bit payload is the user's. For other kinds the payload is a sequence number.
+# Kinds of ranges whose 64-bit payload was set by the user. The payload of other kinds is a sequence number.
 USERS_KINDS = (int(Kind.USER), int(Kind.MODULE), int(Kind.STEP))
 
 # Columns of a kernel's grid and blocks.
@@ -34,7 +36,7 @@ LABEL = ("name", "text", "kind", "seq", "op_id", "forward_tid", "class_name", "a
 
 def in_time(frame: pl.DataFrame, table: str, issues: Issues) -> pl.DataFrame:
     """Renames start and end to start_ns and end_ns, and leaves out rows whose start is not a time."""
-    # The check saves queries: most tables are empty, and for a small file queries take longer than reading.
+    # Most tables need no query. For a small file, queries would take longer than reading.
     if frame.is_empty() or _is_sound(frame):
         return _in_ns(frame)
     start = pl.col("start")
@@ -128,7 +130,8 @@ class TextTable:
     def column(
         self, frame: pl.DataFrame, column: str, what: str, values: pl.Series | None = None
     ) -> pl.Series | pl.Expr:
-        """Returns `names` for a column of ids. If all rows have one value, returns a literal, which takes no memory."""
+        """Returns the result of `names` for a column of ids. If all rows have one value, returns a literal, which takes
+        no memory."""
         if is_one(frame, column):
             at = self._places(frame.head(1)[column].cast(pl.Int64))
             if not at.null_count():
@@ -168,7 +171,8 @@ def named(numbers: pl.Series, labels: Mapping[int, str], template: str = "{}", o
 def names_in(
     frame: pl.DataFrame, column: str, labels: Mapping[int, str], template: str = "{}", other: str | None = None
 ) -> pl.Series | pl.Expr:
-    """Returns `named` for a column. If all rows have one value, returns a literal, which takes no memory."""
+    """Returns the result of `named` for a column. If all rows have one value, returns a literal, which takes no
+    memory."""
     if is_one(frame, column):
         return constant(named(frame.head(1)[column], labels, template, other)[0])
     return named(frame[column], labels, template, other)

@@ -38,13 +38,14 @@ class UnpackedStream(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        # read1 returns what it has at once, so the readable part of a damaged file comes before the error.
-        raw: bytes = self._stream.read1(PART if size < 0 else size)  # type: ignore[attr-defined]  # all have it
+        # read1 returns the bytes that are ready. So the readable part of a damaged file is returned before the error is
+        # raised.
+        raw: bytes = self._stream.read1(PART if size < 0 else size)  # type: ignore[attr-defined]  # all streams have it
         self._take(len(raw))
         return raw
 
     def readinto(self, room: Any) -> int:
-        count: int = self._stream.readinto1(room)  # type: ignore[attr-defined]  # all have it
+        count: int = self._stream.readinto1(room)  # type: ignore[attr-defined]  # all streams have it
         self._take(count)
         return count
 

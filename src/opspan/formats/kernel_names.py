@@ -24,9 +24,9 @@ _STARTERS = frozenset(
 _IN_NAMESPACE = frozenset({"kernel", "functor"})
 _SHAPE = re.compile(r"GemmShape<(?:\(int\))?(\d+), ?(?:\(int\))?(\d+), ?(?:\(int\))?(\d+)>")
 _INSTRUCTION = re.compile(r"MMA_(\d+x\d+x\d+_[A-Z0-9]+)")
-_DEEPEST = 4  # levels of kernels that start kernels; thrust's have two
+_DEEPEST = 4  # the most levels of kernels that start other functions; thrust has two
 _NUMBER = re.compile(r"(?:\([^()]*\))?-?\d+[ul]*|true|false")
-_MOST_NAMES = 64  # parts of a function's name, including its namespaces
+_MOST_NAMES = 64  # the most parts of a function's name, including its namespaces
 _LENGTH = re.compile(r"[0-9]{1,5}")
 _TYPE = re.compile(r"NS?[0-9A-Z]*?_?(?=[0-9])")  # the begin of a nested name among mangled template arguments
 
@@ -88,7 +88,7 @@ def _first_type(text: str, name: str) -> str | None:
 
 def _of_mangled(text: str) -> str:
     """Returns the name of a function that the compiler's library cannot demangle because its types are too new."""
-    is_nested = text.startswith("_ZN")  # if not nested, one name is followed by types
+    is_nested = text.startswith("_ZN")  # otherwise types follow after one name
     name, past = _sources(text, len("_ZN" if is_nested else "_Z"), most=_MOST_NAMES if is_nested else 1)
     for _ in range(_DEEPEST):
         if name not in _STARTERS or (begin := _TYPE.search(text, past)) is None:

@@ -12,7 +12,7 @@ from itertools import pairwise
 
 import polars as pl
 
-_CLOSE = 4  # the list may have this many times the length of `keys`, or the length of `wanted`
+_CLOSE = 4  # the list may be this many times as long as `keys`; it may always be as long as `wanted`
 _STRETCHES = 8
 _FEW = 64  # up to this many rows, a Python dict is faster than a query
 

@@ -25,7 +25,7 @@ from opspan.tables import Issues
 Bytes = npt.NDArray[np.uint8]
 
 DEEPEST = 8  # the deepest nesting of schemas
-FEW_NAMES = 64  # this many names of an enumeration cost as much time as one field
+FEW_NAMES = 64  # decoding this many names of an enumeration takes as long as decoding one field
 
 # NVTX_PAYLOAD_ENTRY_TYPE_*
 NUMBERS = {
@@ -56,7 +56,7 @@ STATIC, ENUM = 1, 0x100  # types of schemas; opspan's captures add ENUM (format.
 class PayloadEntry:
     name: str
     type: int  # a type of NVTX, or the number of another schema
-    offset: int  # for an enumeration: the value
+    offset: int  # in the payload's bytes; for an enumeration, the entry's value instead
     flags: int
     detail: int  # the length of an array or of inline text
 

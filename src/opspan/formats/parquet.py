@@ -24,9 +24,10 @@ from opspan.formats.thrift import PLAIN, CompactReader, Fields
 
 _MAGIC: Final = b"PAR1"
 _END: Final = 8  # bytes at the end of the file: the footer's length, and the magic again
-_HEAD: Final = 256  # bytes that most heads of pages fit into; heads with long texts as bounds are longer
+_HEAD: Final = 256  # bytes that are enough for most heads of pages; a head with long texts is longer
 
-# Field numbers of the format. A page of data has `data`, of version 1 or 2 of the format; a page of an index has none.
+# Field numbers of the format. A page of data has the field `data`, which has a number for each of the format's two
+# versions. An index page has no `data`.
 _STATISTICS: Final[Fields] = {3: ("nulls", PLAIN), 5: ("largest", PLAIN), 6: ("least", PLAIN)}
 _COLUMN: Final[Fields] = {
     5: ("values", PLAIN),
@@ -48,7 +49,7 @@ _PAGE: Final[Fields] = {
 }
 
 
-# Types that the footer stores as in memory, and the bytes of a value.
+# Types whose values have the same bytes in the footer as in memory, and the number of these bytes.
 _NUMBERS: Final[dict[type[pl.DataType], int]] = {pl.Int32: 4, pl.UInt32: 4, pl.Int64: 8, pl.UInt64: 8}
 
 

@@ -40,9 +40,9 @@ from opspan.tables.schema import completed, without_rows
 BATCH_ROWS = 65_536
 GUARDED_BATCH_ROWS = 4_096
 CHUNK_ROWS = 250_000
-CHUNKS = 64  # parts of a table, at most, however far apart the row ids are
+CHUNKS = 64  # the most parts that a table is read in, however far apart its row ids are
 SMALLEST_CHUNK = 1_024  # the most rows that are lost around a damaged place
-HALVINGS = 1_000  # the most for one table, because damaged row ids may be so far apart that halving would take forever
+HALVINGS = 1_000  # the most halvings for one table; damaged row ids may be so far apart that halving never ends
 # Each thread has its own connection. More threads would only wait for memory.
 THREADS = min(len(os.sched_getaffinity(0)), 8)
 
@@ -55,8 +55,8 @@ WHERE type IN ('table', 'view')
 
 # A row takes more than this number of bytes in a file, even if it is empty.
 LEAST_ROW_BYTES = 4
-# Rows that are older than a column have the column's default value. Vendors write no longer defaults than this, and
-# each such row would need memory for the text.
+# Rows that are older than a column have the column's default value. No vendor's defaults are longer than this. A longer
+# default would need memory in each of these rows.
 LONGEST_DEFAULT = 1_000
 
 # Errors of Python's sqlite3. It raises UnicodeDecodeError if a message quotes a damaged schema.
@@ -75,7 +75,7 @@ class _Chunk(NamedTuple):
     frames: tuple[pl.DataFrame, ...] = ()
     odd: int = 0  # cells that were not of their column's type
     undecoded: int = 0  # texts that were not UTF-8
-    damage: tuple[str, ...] = ()  # damaged places, with SQLite's error
+    damage: tuple[str, ...] = ()  # SQLite's error for each damaged place
     is_over: bool = False  # whether there is more text than is allowed for a file of this size
 
 
@@ -85,8 +85,8 @@ class SqliteFile:
     def __init__(self, path: str | Path, issues: Issues) -> None:
         self.path = Path(path)
         self.issues = issues
-        self._halvings: Counter[str] = Counter()  # by table
-        self._text_bytes: Counter[str] = Counter()  # by table
+        self._halvings: Counter[str] = Counter()  # the number of halvings so far, by table
+        self._text_bytes: Counter[str] = Counter()  # bytes of text so far, by table
         self._stack = ExitStack()
         try:
             self._seen = stamp(self.path)
@@ -289,7 +289,7 @@ class SqliteFile:
         cells = [PLAIN.get(kind, "{0}").format(name) for name, kind in zip(names, columns.values(), strict=True)]
         if self._is_over(table, columns, f"{source}{within} LIMIT {self._most_rows}"):
             return _Chunk(is_over=True)
-        limit = f" LIMIT {self._most_rows + 1}"  # one more, for the first row, which the query adds
+        limit = f" LIMIT {self._most_rows + 1}"  # one more, because the query adds a first row
         plain = f"SELECT {first} UNION ALL SELECT {', '.join(cells)} FROM {source}{within}{limit}"
         try:
             frame = self._query(plain, BATCH_ROWS)

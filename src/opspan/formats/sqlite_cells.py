@@ -56,8 +56,8 @@ def dtypes_of(columns: Mapping[str, Type]) -> dict[str, type[pl.DataType]]:
 
 
 def checked(raw: pl.Series) -> tuple[pl.Series, int]:
-    """Returns bytes as text, and the number of cells that were not UTF-8. Halving finds these, because they are
-    rare."""
+    """Returns bytes as text, and the number of cells that were not UTF-8. These cells are found by halving, because
+    they are rare."""
     try:
         return raw.cast(pl.String), 0
     except pl.exceptions.ComputeError:

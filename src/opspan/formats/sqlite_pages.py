@@ -23,7 +23,7 @@ from opspan.tables.schema import completed
 
 ROWID = "rowid"  # the row id, which callers request like a column
 _KINDS: dict[Type, int] = {"int": 0, "int32": 1, "float": 2, "text": 3, "bytes": 4}
-_NUMBER = -1  # the field of a column that is the row id
+_NUMBER = -1  # used as the field number of a column that is the row id
 _REAL = "(?i)REAL|FLOA|DOUB"  # https://sqlite.org/datatype3.html
 _WHOLE = r"[+-]?\d{1,18}"
 _TEXT = r"'((?:[^']|'')*)'"

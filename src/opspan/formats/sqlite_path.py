@@ -39,7 +39,8 @@ def stamp(path: Path) -> tuple[int, int, bytes]:
 
 
 def read_only_uri(path: Path, stack: ExitStack) -> tuple[str, bool]:
-    """Returns a URI that changes neither the file nor its folder, and whether it leads to a copy of the file."""
+    """Returns a URI, and whether it leads to a copy of the file. Opening the URI changes neither the file nor its
+    folder."""
     size, _, head = stamp(path)
     if not is_sqlite(head):
         problem = "is empty" if not size else "does not begin as one"
@@ -47,8 +48,8 @@ def read_only_uri(path: Path, stack: ExitStack) -> tuple[str, bool]:
     journals = [other for suffix in ("-wal", "-journal") if (other := _beside(path, suffix)) is not None]
     if not journals:
         _check_size(path, size, head)
-        # Reading a file in WAL mode would create -wal and -shm files, which immutable=1 avoids. It would ignore a log,
-        # but there is none here.
+        # For a file in WAL mode, SQLite creates -wal and -shm files, unless the URI has immutable=1. With immutable=1
+        # SQLite ignores a log, but this file has none.
         uri = _as_uri(path, "immutable=1" if len(head) > 19 and head[19] == WAL else "mode=ro")
         return uri, False
     return _as_uri(_copy(path, journals, stack.enter_context(temporary_folder("opspan-copy-"))), "mode=rw"), True

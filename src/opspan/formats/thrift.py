@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-# The fields of a structure to read. Each number has the field's name, and the field's fields if it is a structure.
+# The fields of a structure to read. A field's number has the field's name and, if the field is a structure, the fields
+# of that structure.
 Fields = Mapping[int, tuple[str, Any]]
 PLAIN: Final[Fields] = {}
 
 _DEEPEST: Final = 64
-_TRUE, _FALSE = 1, 2  # types of booleans; a field has no further bytes, and an item of a list has one
+_TRUE, _FALSE = 1, 2  # types of booleans; a boolean field has no bytes after its type, a boolean in a list has one
 _WIDTHS: Final = {1: 1, 2: 1, 7: 8, 13: 16}
 _BYTE, _VARINTS = 3, (4, 5, 6)
 _BYTES, _LIST, _SET, _MAP, _STRUCT = 8, 9, 10, 11, 12

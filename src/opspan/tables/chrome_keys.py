@@ -17,11 +17,11 @@ MARK, TABLES = "opspan", "opspanTables"  # top-level members of the file
 ENDED, NOT_ENDED = "Ended", "no"
 # Marks a range that overlaps others and is drawn on a track of its own, although it was not reported as async.
 OVERLAPS = "Overlaps"
-API = "API"  # the column `api` of a call, if torch.profiler puts the call in another category
+API = "API"  # the key of a call's column `api`, written if torch.profiler has another category for the call
 UNNAMED = "Unnamed"  # marks an event whose row has no name
 
 CYCLES = "cycles"  # a member next to the tables that says when each cycle began
-# Tables whose rows are not events: they are written as columns.
+# Tables whose rows are not events. These tables are written as columns.
 WHOLE = ("relations", "threads", "processes", "devices", "metrics", "issues")
 
 RANGES = {

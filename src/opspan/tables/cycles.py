@@ -1,8 +1,8 @@
 """Cycles are files that one process wrote one after another, such as those of torch's `schedule(repeat=2)`.
 
-    group_by_process(ranks, numbers, recordings, issues) -> for each process, its places in `ranks`, in order of time
-    cycle_numbers(groups, recordings)                    -> the number of each place's cycle, from 1
-    lanes(ranks)                                         -> Lanes: the same trace with a rank for each cycle, and back
+    group_by_process(ranks, numbers, recordings, issues) -> for each process, its files' indices in `ranks`, by time
+    cycle_numbers(groups, recordings)                    -> by index, the file's cycle number, from 1
+    lanes(ranks)                                         -> Lanes, which replaces each cycle by a rank, and back
 
 All cycles of a process have its rank, and the column `cycle` tells them apart. Two cycles may use equal ids of calls,
 Python threads and forward ops, and nothing was recorded between them. So each cycle is analysed as if it were a rank,
@@ -126,8 +126,8 @@ def begins(frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:
 
 
 def by_time(frame: pl.DataFrame, begins: pl.DataFrame) -> pl.DataFrame:
-    """Adds the column `cycle` by the times of the rows. `begins` is a result of the function above, and is not
-    empty."""
+    """Adds the column `cycle` by the times of the rows. `begins` is a frame that the function `begins` returned, with
+    at least one row."""
     time = "start_ns" if "start_ns" in frame.columns else "time_ns"
     rows = frame.with_row_index("row").select("row", _col("rank").cast(pl.Int32), time)
     joined = rows.sort(time, nulls_last=True).join_asof(
@@ -183,8 +183,8 @@ def _process(one: Metadata, number: int | None, when: RecordingSpan) -> tuple[ob
 def _split_overlapping(
     places: list[int], ranks: Sequence[Metadata], recordings: Sequence[RecordingSpan | None], issues: Issues
 ) -> list[list[int]]:
-    """Splits a group if its files overlap in time, because one process cannot write two recordings at once. It is split
-    by folder if the files within each folder do not overlap, else into single files."""
+    """Splits a group if its files overlap in time, because one process cannot write two recordings at once. The group
+    is split by folder if the files within each folder do not overlap, else into single files."""
     timed = sorted(places, key=lambda at: _when(recordings, at)[:2])
     if _follow(timed, recordings):
         return [timed]

@@ -15,13 +15,13 @@ import polars as pl
 from opspan.printable import LONGEST_LINE, as_utf8, printable, shortened
 from opspan.tables.schema import ISSUES
 
-MOST_DETAILS = 100  # per code; after these, issues with new details are counted as one issue
+MOST_DETAILS = 100  # the most details of one code; all issues with further details are counted as one issue
 OTHERS = "others, each of them different"
 
 
 class Code(NamedTuple):
     severity: str  # info: worth knowing; warning: something is missing; error: do not trust the rest
-    message: str  # what was found; the number of times is added to it
+    message: str  # what was found; the text that users see also has the count
     advice: str
 
 
@@ -327,7 +327,7 @@ CODES: dict[str, Code] = {
 }
 
 
-MOST = 2**63 - 1  # the largest Int64; a damaged file may claim to have lost more
+MOST = 2**63 - 1  # the largest count (Int64); a damaged file may state a larger one
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from opspan.tables.tables import Tables
 
 _LONG = ("section", "name", "metric", "value")
 _TASKS = "Task"  # part of the title of a section about tasks
-_NO_NAME = r"^\[.*\]$|^$"  # [Outside any task], [Others]
+_NO_NAME = r"^\[.*\]$|^$"  # matches entries without a name: [Outside any task], [Others]
 # Titles of metrics that cannot be added.
 _NO_SUM = r"(?i)%|average|avg|ratio|rate\b|peak|max|min\b|width|latency|frequency|\bcpi\b"
 _col = pl.col
@@ -28,7 +28,7 @@ T = TypeVar("T", bound=Tables)
 
 
 def with_metrics(trace: T, report: pl.DataFrame, issues: Issues | None = None) -> T:
-    """Adds the report to the trace's metrics. `issues`: those of reading the report."""
+    """Adds the report to the trace's metrics. `issues`: the issues from reading the report."""
     metrics = metrics_of(report)
     issues = issues or Issues()
     names = metrics["name"] if metrics.height or "name" not in report.columns else report["name"]

@@ -9,7 +9,8 @@ import polars as pl
 
 
 def matching(names: Iterable[str | None], wanted: str) -> list[str]:
-    """Returns the wanted name if it is there, else all that match it as a pattern. Names may contain `*` or `[`."""
+    """Returns only the wanted name if it is one of the names, else all names that match it as a pattern. Names may
+    contain `*` or `[`."""
     known = [name for name in names if name is not None]
     return [wanted] if wanted in known else [name for name in known if fnmatchcase(name, wanted)]
 

@@ -21,7 +21,8 @@ from opspan.tables.cycles import RecordingSpan
 from opspan.tables.issues import Issues
 from opspan.tables.metadata import NAME, ORDER, Metadata
 
-# Matches ranks of the whole run. local_rank3 and tp_rank3 are ranks of a node or a group; lora_rank16 is not a process.
+# Words before "rank" after which the number is not a rank of the whole run. local_rank3 and tp_rank3 are ranks in a
+# node or a group, and lora_rank16 is not a rank of a process.
 _OF_OTHERS = "local|node|host|group|lora|mp|tp|pp|dp|cp|ep|sp|model|data|tensor|pipeline|expert"
 _RANK = rf"(?i)(?:(?<![a-z])({_OF_OTHERS})[-_. ]?|(?<![a-z]))rank[-_. =]?([0-9]{{1,7}})(?![0-9])"
 _SHORT = r"(?i)(?<![a-z0-9])()r[-_]?([0-9]{1,7})(?![a-z0-9])"
@@ -126,7 +127,7 @@ def _known(ranks: Sequence[Metadata]) -> list[tuple[int | None, str]]:
 
 def _note_missing(known: Iterable[int], size: int, issues: Issues) -> None:
     numbers = set(known)
-    # If no trace states the world size, only gaps between the lowest and the highest rank are surely missing.
+    # If no trace states the world size, only ranks between the lowest and the highest are surely missing.
     every = range(size) if size else range(min(numbers), max(numbers) + 1)
     count = len(every) - sum(number in every for number in numbers)
     if count:
@@ -188,7 +189,7 @@ def _in_folders(paths: Sequence[PurePath]) -> list[int | None]:
 
 def _counted(paths: Sequence[PurePath]) -> list[int | None]:
     """Finds the one number in which the paths differ, as in report.0.nsys-rep and report.1.nsys-rep. These numbers must
-    begin at 0 and have few gaps, which process ids and times do not."""
+    begin at 0 and have few gaps, so that process ids and times are not taken for ranks."""
     parts = [re.split(_NUMBERS, str(path)) for path in paths]
     nothing: list[int | None] = [None] * len(paths)
     if len({len(texts) for texts in parts}) > 1:
@@ -202,7 +203,7 @@ def _counted(paths: Sequence[PurePath]) -> list[int | None]:
     return [*numbers]
 
 
-# --- of several runs
+# --- several runs
 
 
 def runs_of(ranks: Sequence[Metadata]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-FEW = 10_000  # rows
+FEW = 10_000  # the most rows for which a query is slower than methods of Series
 
 
 def unlike(names: Sequence[str], *frames: pl.DataFrame) -> list[str]:
@@ -46,16 +46,18 @@ def _bounds(frame: pl.DataFrame, names: Sequence[str]) -> list[tuple[Any, Any, i
 
 
 def each_once(frame: pl.DataFrame, name: str) -> pl.Series:
-    """Returns the distinct values of a column, in any order. Equal neighbours are dropped first, so few are hashed."""
+    """Returns the distinct values of a column, in any order. Equal neighbours are dropped first, so few values are
+    hashed."""
     if frame.is_empty() or is_one(frame, name):
         return frame.head(1).get_column(name)
-    column = frame.get_column(name)  # comparing two slices of it takes a third of the time that shift() takes
+    column = frame.get_column(name)  # comparing two slices of the column takes a third of the time of shift()
     changed = column[1:].filter(column[1:].ne_missing(column[:-1]))
     return pl.concat([column[:1], changed]).unique()
 
 
 def rows_once(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
-    """Returns the distinct rows of these columns, in any order. Equal neighbours are dropped first: few are hashed."""
+    """Returns the distinct rows of these columns, in any order. Equal neighbours are dropped first, so few rows are
+    hashed."""
     rows = frame.select(names)
     is_other = pl.DataFrame([column[1:].ne_missing(column[:-1]) for column in rows])
     changed = rows[1:].filter(is_other.select(pl.any_horizontal(pl.all())).to_series())

@@ -240,7 +240,7 @@ def joined(traces: Sequence[Tables], ranks: Sequence[Metadata], issues: Issues) 
     # Frames may have columns that a user added, and these may differ between the traces.
     tables = {name: pl.concat(parts, how="diagonal") for name, parts in frames.items()}
     if any(rank.cycles for rank in metadata):
-        # Each cycle of a process has a row for the same thread, process or device. The last one may be more complete.
+        # Each cycle of a process has a row for the same thread, process or device. The last row may be more complete.
         tables |= {name: tables[name].unique(key, keep="last", maintain_order=True) for name, key in _KEYS.items()}
     return Tables(metadata, **tables)
 

@@ -40,7 +40,7 @@ _TIMES = {
 }
 _CALL = ("rank", "pid", "correlation_id")  # columns that a call and its work share
 FOREVER, _EARLIEST = 2**63 - 1, -(2**63)
-Steps = tuple[int, int] | str  # numbers of the first and the last, or the name of the steps
+Steps = tuple[int, int] | str  # numbers of the first and the last step, or the name of all wanted steps
 
 
 @dataclass(frozen=True)
@@ -165,8 +165,8 @@ def cut(trace: Tables, window: Window, stretch: Stretch | None = None) -> Tables
 
 
 def _launched(trace: Tables, ranges: pl.DataFrame, calls: pl.DataFrame, stretch: Stretch) -> pl.Series:
-    """Returns whether each row of work was launched by one of these calls. If the tool names a range instead of a call,
-    returns whether it is one of these ranges and began in the stretch."""
+    """Returns whether each row of work was launched by one of these calls. If the tool recorded a range of the work
+    instead of a call, returns whether that range is one of `ranges` and began in the stretch."""
     work = trace.work.select(*_CALL, "start_ns", row=pl.int_range(pl.len(), dtype=pl.UInt32))
     # If several calls have the correlation id, the last call that began before the work launched it, else the first.
     maybe = work.join(calls, on=_CALL, how="semi", nulls_equal=True).drop_nulls("correlation_id")
