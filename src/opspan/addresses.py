@@ -115,7 +115,7 @@ def file_of(path: str | os.PathLike[str], most_bytes: int | None = None) -> File
 
 
 def recorded_file(text: str) -> File:
-    """Returns the file or address for a text in which a trace recorded its origin. The text may have any content."""
+    """Returns the file or address for a text in which a trace recorded its origin. The text may be anything."""
     return Address(text) if text.partition("://")[0] in SCHEMES else Path(text)
 
 

@@ -2,8 +2,8 @@
 
 PID-TIME.opspan                 a capture: the host's part of one process (docs/formats/capture.md)
 PID-TIME.000001.opspan          a segment of a capture, if it is a rolling recording
-PID-TIME.N.device.json          the events that torch's own collection saw on devices meanwhile: a torch.profiler trace,
-                                for the N-th time that it was on
+PID-TIME.N.device.json          a torch.profiler trace of the events on devices, which torch collected when its
+                                collection was on for the N-th time during the capture
 """
 
 from __future__ import annotations

@@ -76,7 +76,8 @@ def check_folder(folder: Path) -> None:
 
 
 def size_on_disk(facts: os.stat_result) -> int:
-    """Returns the bytes of a file without its holes. Limits use this size, because holes cost no disk space."""
+    """Returns the number of bytes of a file, without its holes. Limits use this size, because holes cost no disk
+    space."""
     return min(facts.st_size, facts.st_blocks * 512) if facts.st_blocks else facts.st_size
 
 
@@ -115,7 +116,8 @@ def temporary_folder(prefix: str) -> Iterator[Path]:
 
 
 def _takes(number: signal.Signals) -> bool:
-    """Installs our handler for the signal unless another handler exists. Only the main thread can do so."""
+    """Installs our handler for the signal, unless another handler exists or this is not the main thread. Returns
+    whether the handler was installed."""
     if signal.getsignal(number) is not signal.SIG_DFL:
         return False
     try:

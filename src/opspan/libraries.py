@@ -187,7 +187,7 @@ def load(path: Path, descriptor: int | None = None) -> ctypes.CDLL:
     file has its path now. The descriptor must stay open, because the loader identifies the library by the descriptor's
     path, and would mistake a later file with that path for this library.
 
-    If the file system is mounted noexec, a copy is loaded from memory, else from a temporary folder.
+    If the file system is mounted noexec, a copy is loaded: from memory or, if that fails, from a temporary folder.
     """
     opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC) if descriptor is None else descriptor
     try:

@@ -214,7 +214,7 @@ def read_all(
 
 
 def _has_other_cycle(trace: Tables, others: Sequence[Tables]) -> bool:
-    """Returns whether one of the other traces is of the same process, so that a missing step may be in it."""
+    """Returns whether one of the other traces is of the same process, so that a missing step may be in that trace."""
     from opspan.tables.ranks import have_other_cycles
     from opspan.tables.tables import recorded_of
 

@@ -353,7 +353,7 @@ def latest(queries: pl.DataFrame, known: pl.DataFrame, *, strict: bool) -> pl.Se
 
 
 def replay(work: pl.DataFrame, joins: pl.DataFrame, count: int) -> pl.DataFrame:
-    """Replays the graph of a critical path. Returns begun_ns and end_ns with a row for each work and then for each join.
+    """Replays the graph of a critical path. Returns begun_ns and end_ns, first for each work, then for each join.
 
     The first `count` rows of `work` are work, and their results are its new begin and end. The other rows of `work` are
     edges of the graph. A join is a place where a thread waits. Its begun_ns is the time when the thread continues, and

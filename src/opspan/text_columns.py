@@ -22,7 +22,7 @@ _COMMAND = "`[^`]*`"
 
 
 class Layout(NamedTuple):
-    """The width of a table (None: unlimited), and whether long names are left uncut."""
+    """The width of a table (None: unlimited), and whether long names are shown in full."""
 
     width: int | None = None
     whole_names: bool = False

@@ -40,7 +40,7 @@ CPU: Schema = {
     "self_device_ns": pl.Int64,  # time of the work that this range launched, but no range inside it; 0 if async
     "device_ns": pl.Int64,  # time of the work that this range and all ranges inside it launched
     "seq": pl.Int64,
-    "forward_tid": pl.Int64,  # from the label; if null, the thread of the forward op in row `forward`
+    "forward_tid": pl.Int64,  # taken from the label; if null, the forward op in row `forward` has the thread
     "forward": pl.UInt32,
     "op_id": pl.Int64,
     "sizes": NAME,

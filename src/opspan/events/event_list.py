@@ -77,7 +77,7 @@ class EventList(MutableSequence[Event]):
     # --- a sequence
 
     def _in_columns(self) -> ColumnEvents | None:
-        """Returns the columns; None once the events are objects, which happens when one of them was changed."""
+        """Returns the columns; None if the events are objects, because one of them was changed."""
         if self._columns is not None and self._columns.changed:
             self._as_objects()
         return self._columns

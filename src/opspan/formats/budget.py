@@ -144,8 +144,8 @@ def _times() -> float:
 
 
 def check_room(path: Path, factor: float, has_parts: bool) -> None:
-    """Raises TooLarge if reading the file needs more memory than is free. It needs `factor` bytes for each byte of the
-    file. `has_parts`: the reader can read a part of the file with less memory."""
+    """Raises TooLarge if reading the file needs more memory than is free. Reading needs `factor` bytes of memory for
+    each byte of the file. `has_parts`: the reader can read a part of the file with less memory."""
     size = _size(path)
     needed = int(size * factor)
     if needed < SMALL_BYTES and LIMIT not in os.environ:

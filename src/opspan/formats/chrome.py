@@ -109,9 +109,9 @@ class ChromeFile:
             raise NotATrace(f"{self.path} has no traceEvents; expected the JSON of a Chrome trace")
 
     def _pieces(self, reading: Reading, parse: Callable[[bytes | memoryview, int, bool], _TextRows[T]]) -> Iterator[T]:
-        """Parses several pieces in parallel. Each piece is parsed as if it began with an event. If the end of
-        the previous piece shows that this was wrong, the piece is parsed again, together with the rest of the
-        previous one."""
+        """Parses several pieces in parallel. Each piece is parsed as if it began with an event. If the end of the
+        previous piece shows that this was wrong, the piece is parsed again, together with the rest of the previous
+        piece."""
         state = supposed = _START
         rest = b""
         ahead: deque[tuple[memoryview, int, bool, Future[_TextRows[T]]]] = deque()
@@ -349,7 +349,8 @@ def _json_value(value: str) -> Any:
 
 
 def beginning(path: Path, head: bytes) -> tuple[dict[str, Any], pl.DataFrame]:
-    """Returns the first members and events of a file that may be a Chrome trace; nothing if it is not one."""
+    """Returns the first members and events of a file that may be a Chrome trace; both are empty if the file is not a
+    Chrome trace."""
     none: dict[str, Any] = {}
     try:
         with closing(opened(path, head)) as stream:

@@ -1,6 +1,6 @@
-"""Finds the rows that have given keys, which are numbers. Keys are mostly close together, so they are looked up in a
-list of all numbers from the least to the greatest key, or they are the row numbers themselves. A join takes ten times
-as long.
+"""Finds the rows that have given keys, which are numbers. Keys are mostly close together, so a key is looked up in a
+list with an entry for every number from the least to the greatest key. If no number is missing, the row number follows
+from the key itself. A join takes ten times as long.
 
 The functions compute with Series instead of queries over frames, because most tables are small, and a query costs as
 much time as a thousand rows.

@@ -54,7 +54,7 @@ class _Column:
 
 
 class Columns:
-    """Takes pieces with the same columns. Returns the joined frame, which can be done only once."""
+    """Collects pieces with the same columns. `frame` joins them, and can be called only once."""
 
     def __init__(self) -> None:
         self._columns: dict[str, _Column] = {}

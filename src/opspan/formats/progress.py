@@ -17,7 +17,7 @@ def add(rows: int) -> None:
 
 
 def rows() -> int:
-    """Returns the rows that were read since the program began."""
+    """Returns the number of rows that were read since the program began."""
     return _rows
 
 

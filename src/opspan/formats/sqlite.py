@@ -264,7 +264,8 @@ class SqliteFile:
     # --- reading
 
     def _chunks(self, table: str) -> list[tuple[int, int] | None]:
-        """Returns ranges of row ids that cover the table; None stands for the whole table, if it has no row ids."""
+        """Returns ranges of row ids that cover the table. If the table has no row ids, returns one None, which means
+        the whole table."""
         if "rowid" in (name.lower() for name in self.columns(table)):
             return [None]
         try:
@@ -360,8 +361,7 @@ def table_names(path: str | Path) -> frozenset[str]:
 
 
 def _converted(frame: pl.DataFrame, columns: Mapping[str, Type], odd: int = 0) -> _Chunk:
-    """Checks that texts are UTF-8, because polars takes any bytes from the driver unchecked, and casts small
-    integers."""
+    """Casts small integers, and checks that texts are UTF-8, because polars does not check the driver's bytes."""
     undecoded = 0
     converted = []
     for name, kind in columns.items():

@@ -29,7 +29,8 @@ def is_sqlite(head: bytes) -> bool:
 
 
 def stamp(path: Path) -> tuple[int, int, bytes]:
-    """Returns values that change whenever the file changes: its size, its time and SQLite's count of changes."""
+    """Returns values that change whenever the file changes: its size, its modification time and SQLite's count of
+    changes."""
     try:
         with open_file(path) as file:
             facts = os.fstat(file.fileno())

@@ -34,7 +34,8 @@ def shift_of(rank: Metadata) -> Shift:
 
 
 def times(columns: pl.Expr, shifts: Mapping[int, Shift], rank: pl.Expr | None = None) -> pl.Expr:
-    """Shifts columns of times by the rank of each row (the column `rank` by default). Other ranks stay as they are."""
+    """Shifts the times in these columns. `shifts` has the shift for each rank, and `rank` is the rank of a row (by
+    default the column `rank`). Times of ranks without a shift stay unchanged."""
     rank = pl.col("rank") if rank is None else rank
 
     def of_rank(values: Mapping[int, float], dtype: schema.Dtype) -> pl.Expr:

@@ -240,8 +240,8 @@ def _host(one: Metadata) -> str | None:
 
 def cycle_numbers(groups: Sequence[Sequence[int]], recordings: Sequence[RecordingSpan | None]) -> dict[int, int]:
     """Returns the cycle number of each file, by its index; empty if no process has several files. If all processes have
-    equally many files, the files of each are counted. Otherwise files are missing, and files that begin with the same
-    step number get the same cycle number."""
+    the same number of files, or the step numbers do not rise, the files of each process are counted. Otherwise some
+    files are missing, so files that begin with the same step number get the same cycle number."""
     if all(len(places) == 1 for places in groups):
         return {}
     steps = {at: _when(recordings, at).steps for places in groups for at in places}

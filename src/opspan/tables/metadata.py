@@ -19,12 +19,12 @@ class Metadata:
     Attributes:
         source: name of the reader.
         paths: the files.
-        tool: the tool that recorded it.
+        tool: the tool that recorded the trace.
         tool_version: the tool's version.
-        host: the machine that it ran on.
+        host: the machine that the program ran on.
         clock: the clock that times were read from.
         origin_utc_ns: UTC time, since 1970, of the clock's zero.
-        options: how it was captured; JSON values only.
+        options: how the trace was captured; JSON values only.
         rank: its number in the column `rank` of all tables.
         rank_by: how that number was found (docs/ranks.md).
         told: the rank that the trace itself states.

@@ -1,8 +1,8 @@
 """Turns a report that has one row for each name into the table metrics, with one row for each name and metric.
 
-The first column of a report has names, the others have numbers; or the report is a summary, with the columns section,
-name, metric and value. Names may be labels. If several labels have the same name, their metrics are added, and metrics
-that cannot be added are left out.
+The first column of a report has names, and the others have numbers. A summary has the columns section, name, metric and
+value instead. Names may be labels. If several labels have the same name, their metrics are added, and metrics that
+cannot be added are left out.
 """
 
 from __future__ import annotations

@@ -27,8 +27,8 @@ _OF_OTHERS = "local|node|host|group|lora|mp|tp|pp|dp|cp|ep|sp|model|data|tensor|
 _RANK = rf"(?i)(?:(?<![a-z])({_OF_OTHERS})[-_. ]?|(?<![a-z]))rank[-_. =]?([0-9]{{1,7}})(?![0-9])"
 _SHORT = r"(?i)(?<![a-z0-9])()r[-_]?([0-9]{1,7})(?![a-z0-9])"
 _NUMBERS = "([0-9]+)"
-# Processes of one machine belong to one run only if the gap between them is at most this long, or at most as long as
-# the longest of them. The second value is for several machines, whose clocks may differ more.
+# Recordings on one machine are of one run only if the time between them is at most this long, or not longer than the
+# longest recording. The second value is for several machines, whose clocks may differ more.
 _APART_NS, _APART_OF_HOSTS_NS = 10**9, 60 * 10**9
 
 
@@ -207,7 +207,8 @@ def _counted(paths: Sequence[PurePath]) -> list[int | None]:
 
 
 def runs_of(ranks: Sequence[Metadata]) -> dict[str, str]:
-    """Returns the names or world sizes of the runs, each with a file that states it; empty if all may be one run."""
+    """Returns the names or world sizes of several runs, each with a file that states this name or size; empty if all
+    files may be of one run."""
     runs: dict[str, dict[str, str]] = {}
     for one in ranks:
         if one.told.run is not None:

@@ -12,7 +12,7 @@ FEW = 10_000  # the most rows for which a query is slower than methods of Series
 
 
 def unlike(names: Sequence[str], *frames: pl.DataFrame) -> list[str]:
-    """Returns the columns that do not have one value in all rows of the frames; all columns if there are no rows."""
+    """Returns the names of the columns that have several values in the frames; all names if there are no rows."""
     known = same(names, *frames)
     return [name for name in names if name not in known]
 

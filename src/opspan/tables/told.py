@@ -63,8 +63,8 @@ VARIABLES = frozenset(
 
 def from_environment(variables: Mapping[str, str]) -> Told:
     """Returns the rank that a launcher gave to a process in its variables. If the launcher started only this process,
-    its values do not help, because the process may have started others itself. Without a world size a number does not
-    count, because a variable with such a common name may mean anything."""
+    the launcher's values do not help, because the process may have started others itself. Without a world size a number
+    does not count, because a variable with such a common name may mean anything."""
     for rank, size, local in _LAUNCHERS:
         process = told(rank, variables.get(rank), variables.get(size), variables.get(local), _run(variables))
         if process.rank is not None and (process.world_size or 0) > 1:

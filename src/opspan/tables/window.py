@@ -77,7 +77,7 @@ class Stretch(NamedTuple):
         return (start < self.end_ns) & ((start >= self.start_ns) | (end > self.start_ns))
 
     def overlap(self, start: pl.Expr, end: pl.Expr) -> pl.Expr:
-        """Returns `overlaps` as an expression. A row whose end is null has no end. A row whose start is null gives
+        """Returns `overlaps` as an expression. A row whose end is null never ends. A row whose start is null gives
         False."""
         known = end.fill_null(FOREVER)
         return ((start < self.end_ns) & ((start >= self.start_ns) | (known > self.start_ns))).fill_null(value=False)
@@ -104,7 +104,8 @@ def _text_of(steps: Steps) -> str:
 
 
 def numbers_of(names: pl.Series, steps: Steps) -> pl.Series:
-    """Returns the step number of each name; null if it is not a wanted step. Steps chosen by name have the number 0."""
+    """Returns the step number of each name; null if the name is not that of a wanted step. Steps chosen by name have
+    the number 0."""
     texts = names.cast(pl.String)
     if isinstance(steps, tuple):
         return texts.str.extract(STEP).cast(pl.Int64)
@@ -115,7 +116,7 @@ def numbers_of(names: pl.Series, steps: Steps) -> pl.Series:
 
 def of_steps(steps: Steps, numbers: pl.Series, starts: pl.Series, ends: pl.Series) -> Stretch:
     """Returns the stretch from the begin of the first step to the end of the last, over all processes. `numbers`: the
-    numbers of all steps in the trace; a null end is not known."""
+    numbers of all steps in the trace; an unknown end is null."""
     is_wanted = numbers.is_between(*steps) if isinstance(steps, tuple) else numbers.is_not_null()
     if not is_wanted.any():
         if isinstance(steps, str):
