@@ -1,7 +1,8 @@
 """Finds the idle time that waits of the host explain: work was launched late because the host had waited before.
 
-    assign(pieces, amount, by, causes, cause) -> pieces, with up to `amount` for each of `by` moved to another cause
-    after_waits(pieces, waits, steps, causes) -> pieces, with the time that waits explain moved to the cause `wait`
+    assign(pieces, amount, by, causes, cause) -> pieces. In each group of the columns `by`, up to `amount`
+        nanoseconds get another cause
+    after_waits(pieces, waits, steps, causes) -> pieces. Time that waits explain gets the cause `wait`
 
 Without a wait the host would have been ahead of the device by the length of the wait, and late launches would have been
 in time. So a wait explains the idle time that follows it, in order of time, up to the length of the wait. If two waits
@@ -20,7 +21,7 @@ _col = pl.col
 
 
 def assign(pieces: pl.DataFrame, amount: str, by: tuple[str, ...], causes: tuple[str, ...], cause: str) -> pl.DataFrame:
-    """Moves the earliest pieces first."""
+    """Gives `cause` to the earliest pieces of each group first, until the group's `amount` is used up."""
     may_be = _col("cause").is_in(causes) & (_col(amount) > 0)
     some = pieces.filter(may_be).sort(*by, "at_ns", "gap", maintain_order=True)
     if not some.height:
@@ -34,7 +35,7 @@ def assign(pieces: pl.DataFrame, amount: str, by: tuple[str, ...], causes: tuple
 
 
 def _split_part(some: pl.DataFrame, cause: str, **more: pl.Expr) -> pl.DataFrame:
-    """Splits each row in two: `part_ns` of it gets another cause, the rest keeps its own."""
+    """Splits each row in two. A part of `part_ns` nanoseconds gets `cause`. The rest keeps its old cause."""
     part = some.with_columns(ns=_col("part_ns"), cause=pl.lit(cause, dtype=some.schema["cause"]), **more)
     rest = some.with_columns(ns=_col("ns") - _col("part_ns"))
     return pl.concat([rest, part]).filter(_col("ns") > 0).drop("part_ns")
@@ -44,8 +45,8 @@ def after_waits(
     pieces: pl.DataFrame, waits: pl.DataFrame, steps: pl.DataFrame, causes: tuple[str, ...]
 ) -> pl.DataFrame:
     """Splits `pieces`. Their columns are DEVICE, gap, at_ns, ns, cause, launched_ns (when the work after the gap was
-    launched), and `wait`, which is null and gets the reason of a wait. The columns of `waits` are PROCESS, start_ns,
-    end_ns, wait_ns (may be 0), and `wait`, the reason."""
+    launched) and `wait`. At first `wait` is null. Then it gets the reason of the wait that explains the piece. The
+    columns of `waits` are PROCESS, start_ns, end_ns, wait_ns (may be 0), and `wait`, the reason."""
     if not waits.height:
         return pieces
     reasons = waits.group_by("wait").agg(_col("wait_ns").sum()).sort("wait_ns", "wait", descending=[True, False])
@@ -61,7 +62,7 @@ def after_waits(
 
 
 def _explained_ns(pieces: pl.DataFrame, waits: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
-    """Returns the part of each piece that these waits explain."""
+    """Returns how many nanoseconds of each piece these waits explain."""
     some = pieces.select(*DEVICE, "at_ns", "gap", time_ns="launched_ns", change=-_col("ns"))
     some = some.with_row_index("piece").with_columns(is_new=pl.lit(value=False))
     devices = some.select(DEVICE).unique()
@@ -81,8 +82,8 @@ def _explained_ns(pieces: pl.DataFrame, waits: pl.DataFrame, steps: pl.DataFrame
 
 
 def _begins_anew(waits: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
-    """Returns for each wait whether earlier waits stop counting when it begins. They do at the first wait of a step,
-    and at each wait of a process without steps."""
+    """Returns for each wait whether earlier waits stop counting when this wait begins. They stop at the first wait of a
+    step, and at each wait of a process without steps."""
     rows = waits.select(*PROCESS, "start_ns").with_row_index("wait")
     pairs = within(rows, "start_ns", steps, PROCESS)
     places = pl.DataFrame({"wait": pairs["row"], "step": pairs["stretch"]}).unique("wait", keep="first")

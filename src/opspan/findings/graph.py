@@ -13,11 +13,11 @@ from opspan.analysis.sooner import with_guessed_launches
 from opspan.analysis.spans import DEVICE, length, look_up, sum_by
 
 _col = pl.col
-_HARDLY = 0.1  # share of the busy time of a device
+_HARDLY = 0.1  # share of a device's busy time: if more time is idle for unknown reasons, the host may have set the pace
 
 
 def graph_of(analysis: Analysis) -> Graph:
-    """Returns the graph. In a file with cycles, each cycle counts as a process, with the cycle's rank."""
+    """Returns the graph. If a process was recorded in several cycles, each cycle counts as a process of its own."""
     graph, trace = analysis.path_graph, analysis.attributed
     if analysis.lanes is not None:
         back = analysis.lanes.back
@@ -26,8 +26,8 @@ def graph_of(analysis: Analysis) -> Graph:
 
 
 def _is_paced(analysis: Analysis, graph: Graph) -> pl.Series:
-    """Returns for each row of work whether its device was idle, for more than a little time, for unknown reasons. If
-    so, the host may have set the pace."""
+    """Returns for each row of work whether its device was idle for unknown reasons, and for more than a little time. If
+    it was, the host may have set the pace."""
     work = on_device(analysis.attributed.work.select(*DEVICE, "start_ns", "end_ns", "kind", "is_overhead"))
     busy = sum_by(work.drop_nulls(("start_ns", "end_ns")), DEVICE, busy_ns=length().sum())
     gaps = sum_by(analysis.gaps.drop_nulls("next"), DEVICE, ns=_col("unknown_ns").sum())

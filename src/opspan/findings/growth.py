@@ -163,7 +163,7 @@ def _pieces_between(frames: tuple[pl.DataFrame, ...], steps: pl.DataFrame) -> pl
 def _waits(run: Run) -> pl.DataFrame:
     joins = run.graph.joins.filter(_col("what").is_in([FOR_WORK, FOR_ROOM, FOR_THREAD]), _col("is_last"))
     rows = joins.join(run.graph.threads.drop("process"), on="thread")
-    # After another thread's work has ended, a thread counts as busy until its own next call.
+    # A wait for another thread ends with the work of that thread. Then the waiting thread counts as busy again.
     until = pl.when(_col("what") == FOR_THREAD).then("target_ns").otherwise("time_ns")
     return _with_length(rows.select(*THREAD, start_ns="own_ns", end_ns=until))
 

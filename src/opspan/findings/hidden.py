@@ -51,8 +51,8 @@ def backward_ns(rows: pl.DataFrame, work: pl.DataFrame) -> pl.Series:
 
 
 def unhidden(rows: pl.DataFrame) -> pl.DataFrame:
-    """Returns only the steps in which collectives that began after the whole backward make up nearly all of the exposed
-    time. In other steps the network is slow."""
+    """Returns only steps in which nearly all exposed time belongs to collectives that began after the whole backward.
+    In other steps the network is slow."""
     at = [*DEVICE, "step"]
     rows = rows.with_columns(ns=_col("exposed_ns") - waited_ns()).filter(_col("backward_ns") > 0, _col("ns") > 0)
     rows = rows.sort("start_ns").with_columns(all_ns=_col("ns").sum().over(at))
@@ -86,8 +86,8 @@ def savings_of(analysis: Analysis) -> pl.DataFrame:
 
 def _launching(analysis: Analysis) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Returns the calls that launched work without waiting for the work. Calls that took far longer than usual calls of
-    their name are also returned in a second frame. There a call begins at the time when a usual call would have
-    ended."""
+    their name are also returned in a second frame. In that frame, the start of a call is the time at which a usual call
+    would have ended."""
     trace = analysis.attributed
     launched = trace.work["call"].drop_nulls().unique()
     calls = trace.calls.select(*PROCESS, "tid", "name", "start_ns", "end_ns").with_row_index("call")[launched]

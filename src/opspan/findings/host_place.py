@@ -3,7 +3,8 @@
     main_place(run, pieces) -> the name, or UNKNOWN; `pieces` are rows of Run.idle
 
 The innermost range is tried first, except steps, which contain every moment. If ranges cover less than half of the
-time, the innermost function of Python gives the name, else the innermost frame of the sampled stacks.
+time, the name is that of the innermost function of Python. Without such functions, it is that of the innermost frame of
+the sampled stacks.
 """
 
 from __future__ import annotations

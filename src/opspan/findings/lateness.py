@@ -4,7 +4,8 @@
     lateness(rows) -> rank, pid, device_id, component, step, and in ns
         exposed_ns  a collective ran and nothing else did (analysis/exposed.py)
         waited_ns   the part of exposed_ns in which the rank waited for others
-        late_ns     waited_ns, except what the filling of an even pipeline or different start times of ranks explain
+        late_ns     waited_ns without the waiting that is explained by different start times of ranks, or by the filling
+                    of a pipeline whose stages have the same work
     stragglers(lateness, least_ns) -> rank, pid, device_id, component of the places that others wait for
     late_by_far(lateness) -> rank, pid, device_id, component, step of the places that came far later than most in a step
     loss_to(lateness, some) -> component, step, ns: the time that other places lose by waiting for the places `some`. If
@@ -14,13 +15,13 @@
 device of a process, or a process without devices. A component is a set of places that collectives connect.
 
 If all places of a component take part in the same collectives of a step, the step is equally long for all. The place
-with the least exposed time has most other work and waits for nobody. So what other places expose beyond that time is
-waiting, too. This includes transfers that a place would have hidden if it had not waited before.
+with the least exposed time has most other work and waits for nobody. So the exposed time of other places beyond that
+time is waiting, too. This includes transfers that a place would have hidden if it had not waited before.
 
 In a pipeline each stage waits while the first stages fill the pipeline, and while the last stages drain it. Stages with
-the same work wait equally long for that. So a stage lost only the time by which it exposes more than the stage that
-exposes least. The waiting alone would be a wrong measure, because stages in the middle have neighbours on both sides
-and wait less. A waiting stage may also be held up itself, for example while it takes memory or loads kernels in a
+the same work wait equally long for that. So a stage lost only the time by which its exposed time is above that of the
+stage with the least. The waiting alone would be a wrong measure, because stages in the middle have neighbours on both
+sides and wait less. A waiting stage may also be held up itself, for example while it takes memory or loads kernels in a
 warm-up. That time counts as lateness of the stage.
 """
 
@@ -32,10 +33,11 @@ from opspan.analysis.spans import DEVICE, PROCESS
 
 _col = pl.col
 SIDES = ("send", "recv", "send_recv")
-_FEW = 2  # steps
+_FEW = 2  # steps: if there are no more, the first step counts like the others
 _OF_NORMAL = 1.4826  # factor from the median absolute deviation to the standard deviation of a normal distribution
-_MOSTLY = 0.5  # least ratio of the lateness of a place in all its steps to that in its far late steps
-_STEADY, _FAR = 3, 6  # standard deviations: for the sum of all steps (chance: one in a thousand), and for a single step
+_MOSTLY = 0.5  # least sum of a place's lateness over all steps, as a share of the sum over its far late steps
+# Standard deviations that chance hardly reaches: for the sum of all steps (one in a thousand), and for a single step.
+_STEADY, _FAR = 3, 6
 _PLACE = (*DEVICE, "component")
 _STEP = ("component", "step")
 
@@ -111,9 +113,9 @@ def _components(rows: pl.DataFrame) -> pl.Series:
 
 
 def stragglers(rows: pl.DataFrame, least_ns: float) -> pl.DataFrame:
-    """Returns the places that wait at least `least_ns` less than most places of their component: either over all steps
-    and beyond chance, or by far in a few steps. A place that is late only as often as other places waits as long as
-    they do, so it is not returned."""
+    """Returns the places that wait at least `least_ns` less than most places of their component. The difference is
+    either larger than chance over all steps, or very large in a few steps. If all places are late equally often, they
+    wait equally long, and none is returned."""
     rows = _add_less(rows)
     sums = rows.group_by(_PLACE).agg(
         _col("late_ns").sum(),

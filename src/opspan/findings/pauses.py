@@ -20,7 +20,7 @@ from opspan.findings.saved import scale
 
 _col = pl.col
 _TIMES = (*PROCESS, "start_ns", "end_ns")
-_ALIKE = 0.5  # share of the usual time
+_ALIKE = 0.5  # share of the usual pause in a range: shorter pauses are not changed
 
 
 def faster(run: Run, processes: pl.DataFrame) -> Change:

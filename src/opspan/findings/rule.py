@@ -11,10 +11,11 @@ import polars as pl
 
 from opspan.findings.run import Run, ranks_of, top
 
-# How sure the cause of a finding is. The trace proves it, or it fits the figures best, or it is one of several causes.
+# How sure the cause of a finding is. The trace proves the cause, or the cause fits the figures best, or it is one of
+# several possible causes.
 Confidence = Literal["certain", "likely", "possible"]
 Severity = Literal["high", "medium", "low", "info"]
-# The least share of the run's time for each severity. People begin to rewrite a program for a tenth of its time.
+# The least share of the run's time for each severity. To save a tenth of the time, people rewrite a program.
 SEVERITIES: tuple[tuple[float, Severity], ...] = ((0.1, "high"), (0.03, "medium"), (0.0, "low"))
 _RANGES = pl.Schema({"rank": pl.Int32, "pid": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64})
 _MOST_RANGES = 10
@@ -26,7 +27,7 @@ class Evidence:
     _share); numbers without a unit are counts. `words` are names for the sentence. `ops`, `modules` and `steps` begin
     with those that took most time."""
 
-    at_stake_ns: int | None  # time of one process; None if the trace does not show it
+    at_stake_ns: int | None  # time at stake in one process; None if the trace does not show it
     figures: Mapping[str, int | float] = field(default_factory=dict)
     words: Mapping[str, str] = field(default_factory=dict)
     confidence: Confidence = "likely"
@@ -92,7 +93,7 @@ def ranges_of(rows: pl.DataFrame, once: str | None = None) -> pl.DataFrame:
     if once is not None and longest.height:
         count = int(rows[once].max()) + 1  # type: ignore[arg-type]  # a number
         ns = pl.Series([None], dtype=ns.dtype).new_from_index(0, count).scatter(rows[once], ns)
-    least = pl.lit(ns.top_k(_MOST_RANGES).min(), dtype=pl.Int64)  # null where no time is known
+    least = pl.lit(ns.top_k(_MOST_RANGES).min(), dtype=pl.Int64)  # null if no time is known
     longest = longest.filter((pl.col("ns") >= least).fill_null(value=True))
     if once is not None:
         longest = longest.unique(once, keep="first", maintain_order=True)
@@ -113,8 +114,8 @@ class Places(TypedDict):
 
 
 def place_of(rows: pl.DataFrame, column: str, once: str | None = None) -> Places:
-    """Returns the places of rows: the ops, modules and steps with most of a column (if `rows` has these columns), the
-    ranks, and the longest rows (see ranges_of)."""
+    """Returns where the rows are: the ops, modules and steps with the largest sums of `column` (if `rows` has ops,
+    modules and steps), the ranks, and the longest rows (see ranges_of)."""
     names = ("op", "module", "step")
     ops, modules, steps = (top(rows, column, name) if name in rows.columns else () for name in names)
     return Places(ops=ops, modules=modules, steps=steps, ranks=ranks_of(rows), ranges=ranges_of(rows, once))

@@ -161,7 +161,7 @@ class Run:
         return used.group_by(PROCESS).agg(devices=_col("device_id").n_unique())
 
     def longest(self, rows: pl.DataFrame, column: str) -> int:
-        """Returns the sum of a column for the process that has most of it."""
+        """Sums a column for each process, and returns the largest sum."""
         return int(sum_by(rows, PROCESS, ns=_col(column).cast(pl.Int64).sum())["ns"].max() or 0)  # type: ignore[arg-type]
 
     def per_process(self, rows: pl.DataFrame, column: str) -> int:
@@ -200,7 +200,7 @@ class Run:
     @shared_property
     def busy(self) -> pl.DataFrame:
         """Returns the work of devices: `ns`, `what` (analysis/busy.py names the kinds), `blocks`, `multiprocessors`,
-        and `range`, `op`, `module` and `phase` of the range that it belongs to."""
+        and `range`, `op`, `module` and `phase` of the range that the work belongs to."""
         more = ("grid_x", "grid_y", "grid_z", "range", "call", "bytes", "copy_from", "copy_to")
         work = only(busy_with(self.trace.work, *more).with_columns(ns=length()), _col("ns") > 0)
         called_ns = self.trace.calls["start_ns"].gather(work["call"])
@@ -217,8 +217,8 @@ class Run:
 
     @shared_property
     def knows_waits(self) -> bool:
-        """Returns whether the waits of all hosts are known. Only if they are, the graph shows which process would end
-        sooner."""
+        """Returns whether the waits of all hosts are known. The graph shows which process would end sooner only if they
+        are known."""
         return knows_waits(self.analysis, self.graph, self.savings, self.times)
 
     @shared_property
@@ -274,7 +274,7 @@ class Run:
     @shared_property
     def collectives(self) -> pl.DataFrame:
         """Returns the collectives of all steps, with `exposed_ns`, the time in which nothing else ran, the step, and
-        the names of the range that started each."""
+        the names of the range that started the collective."""
         return self.add_exposed(self.analysis.collectives)
 
     def add_exposed(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -307,7 +307,7 @@ class Run:
 
     @shared_property
     def idle(self) -> pl.DataFrame:
-        """Returns the pieces of the gaps that lie in usual steps: gap, range, ns, rank, pid, device_id, `cause`, `wait`
+        """Returns the parts of the gaps that are in usual steps: gap, range, ns, rank, pid, device_id, `cause`, `wait`
         (the reason), start_ns, end_ns and launched_ns of the gap, op, module, phase, step."""
         gaps = self._gaps
         pieces = cut_at(self.steps, self.analysis.attributed, self.analysis.gaps, self.analysis.idle)

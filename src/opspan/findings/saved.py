@@ -1,14 +1,16 @@
 """Computes how much sooner a run would have ended after a change, by replaying it (analysis/sooner.py).
 
     saved_ns(run, change, threshold) -> ns; 0 if the change is less than this share of the run's time
-    in_time_ns(run, late) -> ns, if these processes (rank, pid) were done as soon as the others, which then do not wait
+    in_time_ns(run, late) -> ns that are saved if the processes `late` (rank, pid) are done as soon as the others.
+        Then nobody waits for these processes
     rows_that_gain(run, rows, change, least_ns) -> the rows of the processes that would end sooner by at least least_ns
 
     reduce(run, rows, column) -> Change: work takes less time, by the nanoseconds in a column
     scale(stretches, work) -> Change: stretches and work take their time multiplied by their column `factor`
     leave_out(run, stretches, work, waits) -> Change: threads do nothing in these stretches (rank, pid, tid, start_ns,
         end_ns); the rows `work` are not run or launched; the `waits` (same columns) do not happen
-    merge(run, rows) -> Change: pieces of work with the same `of` become one, launched by the call of the first
+    merge(run, rows) -> Change: pieces of work with the same `of` become one piece, launched by the call of the
+        first piece
 
     spans_around(run, ranges) -> stretches: each from the first to the last range of the same `of`
     work_launched_in(run, stretches) -> the work that was launched in them
@@ -25,7 +27,7 @@ from opspan.analysis.spans import PROCESS, THREAD, length, time_in, union, withi
 from opspan.findings.run import Run
 
 _col = pl.col
-_LONGEST = 2**53  # nanoseconds: 104 days
+_LONGEST = 2**53  # nanoseconds (104 days): a longer saving is cut to this
 _TIMES = (*THREAD, "start_ns", "end_ns")
 
 

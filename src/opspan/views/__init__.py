@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["check_output", "export", "output_for"]
 
 
-if not TYPE_CHECKING:  # a type checker would accept any misspelt name
+if not TYPE_CHECKING:  # with this `__getattr__`, type checkers would accept misspelt names
     __getattr__ = finder(__name__, {name: f"opspan.views.registry:{name}" for name in __all__})
 
 

@@ -18,7 +18,7 @@ from opspan.views import spreadsheet
 from opspan.views.fields import Field, shares_note
 from opspan.views.footer import AnalysedRun
 
-SCHEMA = 1  # version of the JSON; docs/json.md
+SCHEMA = 1  # version of the JSON that docs/json.md describes
 ROWS_OF_TEXT = 100
 _ALL = 10_000  # characters: the width of a line if nothing limits it
 

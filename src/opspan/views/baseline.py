@@ -44,7 +44,7 @@ MOST_BYTES = 1 << 28
 _WHOLE, _REAL = pl.Int64, pl.Float64
 _NUMBERS = {"count": _WHOLE, "ns": _WHOLE, "step": _WHOLE, "usual": _REAL, "error": _REAL, "freedom": _REAL}
 _MOST_NS = 2**63 - 1
-Columns = dict[str, Any]  # name -> type
+Columns = dict[str, Any]  # name of a column -> type of its values
 
 
 def save(analysis: Analysis, path: Path, step: Steps | None = None, process: int | None = None) -> list[str]:

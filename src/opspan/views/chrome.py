@@ -44,7 +44,7 @@ _TORCH_ARGS = {
     "memory bandwidth (GB/s)": pl.when(_col("kind").is_in(["memcpy", "memset"])).then(_col("bytes")) / _TOOK,
 }
 _AFTER_PROCESSES = 5_000_000  # sort index of the first device, as in torch.profiler's files
-_ENDS = ("process", "thread", "start_ns")  # columns that say where an end of an arrow is
+_ENDS = ("process", "thread", "start_ns")  # columns that say where an arrow begins or ends
 
 
 def write(analysis: Analysis, path: Path) -> list[str]:
@@ -55,7 +55,7 @@ def write(analysis: Analysis, path: Path) -> list[str]:
 
 def _pieces(trace: Tables) -> Iterator[Callable[[], Piece]]:
     zero_ns = drawn.zero_ns(trace)
-    zero_ns -= zero_ns % 1000  # HTA reads only whole microseconds, so they must be those of the source
+    zero_ns -= zero_ns % 1000  # HTA drops fractions of a microsecond, so zero must be at a whole one
     tracks = tracks_of(trace)
     beginning = json.dumps(head(trace, tracks, zero_ns))[:-1] + ', "traceEvents": [\n'
     yield beginning.encode

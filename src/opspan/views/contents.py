@@ -29,7 +29,7 @@ _TABLES = {
     "metrics": ("metric of a report", "metrics of reports"),
 }
 _MOST_DOMAINS = 3
-# Tables that are grouped by these sum over ranges, or over kernels and copies.
+# Groupings of tables. The first have sums over ranges, the others have sums over kernels and copies.
 _OF_RANGES = ("module", "step", "phase")
 _OF_WORK = ("stream", "kernel")
 

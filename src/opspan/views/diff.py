@@ -44,12 +44,12 @@ _STATE = Field("state", "State", "state", rank=4)
 _NO_NAMES = ("kind", "place_before", "place_after")
 _TIMES = {"device": "self time of devices", "cpu": "self time of CPUs"}
 _MOST = 3  # most names in a sentence
-_NAME = 40  # characters
+_NAME = 40  # most characters of a name
 _col = pl.col
 
 
 def figures_of(analysis: Analysis, by: str = "op", step: Steps | None = None, process: int | None = None) -> Figures:
-    """Returns the figures of a run that are compared. `step` is the numbers, or the name, of the steps to count;
+    """Returns the figures of a run that are compared. `step` selects the steps to count, by number or by name.
     `process` is the only process to count. `analysis` covers the whole run, because work may run after the step that
     launched it."""
     return several_of(analysis, [by], step, process)[by]
@@ -66,7 +66,7 @@ def several_of(
     analysis: Analysis, ways: Sequence[str], step: Steps | None = None, process: int | None = None
 ) -> dict[str, Figures]:
     """Returns the figures grouped in each of several `ways`. This is faster than a call for each way."""
-    analysis = analysis.by_lane  # each cycle counts as a process, as if it had been read alone
+    analysis = analysis.by_lane  # each cycle of a process counts as a process of its own
     return several(analysis.complete, ways, _chosen_steps(analysis, step), process, is_part=step is not None)
 
 

@@ -12,7 +12,7 @@ from opspan.events.times import format_memory, format_time
 from opspan.printable import printable
 from opspan.text_columns import TextColumn, cut
 
-_LEAST_NAME = 16  # characters: names are not cut shorter than this; other columns are dropped instead
+_LEAST_NAME = 16  # least characters of a name that is cut; if there is less room, other columns are dropped
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Field:
     of: str = ""  # for a share: the column whose value is 100 %; "" if the values are already shares
     total_title: str = ""  # for a share: a text that says what 100 % is, such as the title of the column `of`
     none: str = ""  # the text for null
-    bar: bool = False  # a cell of a page shows its share of the column's sum
+    bar: bool = False  # whether cells on a page have a bar that shows their share of the column's sum
 
     def cells(self, rows: pl.DataFrame) -> list[str]:
         if self.of:
@@ -105,7 +105,8 @@ PLACES = (
 
 
 def share(name: str, title: str, of: str, total_title: str, rank: int = 0) -> Field:
-    """Returns a field of percents of the column `of`, which people know as `total_title`."""
+    """Returns a field that shows the column `name` as a percentage of the column `of`. `total_title` is the text that
+    names the column `of` for people."""
     return Field(name, title, "share", rank=rank, of=of, total_title=total_title)
 
 

@@ -37,7 +37,7 @@ SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
 }
 _NONE = "Nothing was found: no rule says anything of this run; `opspan findings --explain all` has the rules"
 _WIDTH = 100  # width of a line if no width is given
-_NAME = 60  # characters of a name in a sentence
+_NAME = 60  # most characters of a name in a sentence
 
 
 class Findings(pl.DataFrame):

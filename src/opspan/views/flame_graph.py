@@ -27,7 +27,7 @@ _MARGIN, _ROW, _LINE = 10, 18, 20  # pixels
 _INNER = WIDTH - 2 * _MARGIN
 _CHARACTER = 7.3  # pixels: in the widest usual monospaced font, a character's width is 0.602 of the font size
 _PADDING = 3
-_LONGEST_NAME = 500  # characters in a tooltip
+_LONGEST_NAME = 500  # most characters of a name in a tooltip
 _LEAST_TEXT = 6  # characters: a name that is cut shorter is not recognisable
 _TIMES = {"Host time": ("host_ns", ".stacks"), "Device time": ("device_ns", ".device.stacks")}
 

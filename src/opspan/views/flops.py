@@ -48,7 +48,7 @@ _BEYOND = {
     "is_cached": "moved bytes faster than the memory can (or --peak says), as a cache had some: "
     "that share is not known",
 }
-# How the values of parts are combined in columns that are not summed.
+# Column that is not summed over ranks -> how the values of the ranks are combined.
 _RULES = dict.fromkeys(("types", "types_of_products"), "all of them")
 _RULES |= dict.fromkeys(("has_products", "is_assumed", "is_known", "has_bytes"), "any")
 _COLUMNS = (

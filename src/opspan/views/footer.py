@@ -25,8 +25,8 @@ class AnalysedRun(Protocol):
 
 
 def footer_lines(run: AnalysedRun, name: str = "") -> list[str]:
-    """Returns sentences on the coverage, then a line for each of the worst issues. Each line begins with `name`, which
-    says which run it is if two runs are compared."""
+    """Returns sentences on the coverage, then a line for each of the worst issues. Each line begins with `name`. If two
+    runs are compared, `name` says which of the two runs the line is about."""
     lines = [*coverage_lines(run.coverage), *issue_lines(run.tables)]
     return [f"{name}: {line}" if name else line for line in lines]
 

@@ -27,7 +27,7 @@ class Box:
     width: float
     level: int
     frame: str
-    kind: str | None  # that of a range or work; null for processes, threads and the box (in no range)
+    kind: str | None  # kind of a range or of work; null for processes, threads and the box (in no range)
     ns: int
     count: int  # how often the frame ran; 0 if unknown
     merged: int = 0  # number of boxes that were merged into this box; 0 if it shows a frame
@@ -49,12 +49,11 @@ def icicle(stack_tree: StackTree, column: str) -> Icicle:
         return Icicle([], 0, 0, 0, 0)
     least = max(1, round(whole_ns * LEAST_SHARE))
     if (tree["ns"] >= least).sum() > MOST_BOXES:
-        # Boxes of the same time as the first box that is left out are left out, too. So no box is kept without its
-        # parent.
+        # If a box is left out, all boxes with the same time are left out, too. So no box is kept without its parent.
         least = int(tree["ns"].top_k(MOST_BOXES + 1).min()) + 1  # type: ignore[arg-type]
     shown = tree.filter(_col("ns") >= least)
     rest = tree.filter(_col("ns") < least).group_by("parent", maintain_order=True).agg(pl.len(), _col("ns").sum())
-    rest = rest.filter(_col("ns") >= whole_ns * LEAST_SHARE)  # so much time is only below a box that is shown
+    rest = rest.filter(_col("ns") >= whole_ns * LEAST_SHARE)  # merged boxes with this time have a parent that is shown
     boxes: list[Box] = []
     # For each box, the x where the next box inside it begins, and the level of the box.
     free: dict[int | None, tuple[float, int]] = {None: (0.0, -1)}

@@ -4,8 +4,8 @@
         host_ns, device_ns; and .roots: the process and the thread of each root
 
 The times of a stack do not include the stacks inside it. Kernels and copies are the innermost frames, with device time.
-`only` is a kind, such as "module": then only frames of that kind are kept, and they include the times of the frames
-inside that are not kept.
+If `only` is a kind, such as "module", only frames of that kind are kept. Their times include the times of the frames
+inside them that are not kept.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from opspan.printable import plural
 from opspan.sources import MODULES, SHAPES, Source, source_of
 from opspan.tables import Tables
 
-_ANY = Source("", "")  # if the source of the trace is not known
+_ANY = Source("", "")  # used if the source of the trace is unknown
 FUNCTIONS = "torch.profiler.profile(with_stack=True) records Python's functions, and export_chrome_trace() writes them"
 _MEMORY = {
     "nsys": "nsys profile --cuda-memory-usage=true -t cuda,nvtx -o report opspan exec train.py",
@@ -109,7 +109,7 @@ def _kinds(trace: Tables) -> set[str]:
 
 
 def _labels(trace: Tables, kinds: set[str]) -> str | None:
-    if not kinds.isdisjoint(_OPS) or "no_tasks" in trace.issues["code"]:  # the issue `no_tasks` already says so
+    if not kinds.isdisjoint(_OPS) or "no_tasks" in trace.issues["code"]:  # the issue `no_tasks` already reports it
         return None
     names = pl.concat([_texts(_of_ranges(trace, column)) for column in ("name", "text")])
     if names.str.contains(_OP_NAMES).any():

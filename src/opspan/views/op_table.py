@@ -24,7 +24,7 @@ from opspan.printable import printable
 from opspan.text_columns import Layout, TextColumn, fitted
 from opspan.views.metric_columns import as_text, with_metrics
 
-OF_EVENTS = ("name", "shape", "stack")  # tables grouped by these have rows as torch makes them from events
+OF_EVENTS = ("name", "shape", "stack")  # groupings whose tables have the rows that torch makes from events
 STACK_DEPTH = 5  # tables by stack compare this many of the innermost functions
 
 # Name of our column -> name of the attribute of torch's averages.
@@ -63,7 +63,7 @@ _RANKS = {
     "CPU time avg": 8,
     "CPU total %": 9,
 }
-# Columns whose texts may be cut -> the least number of characters to keep. If that is still too wide, columns are
+# Columns whose texts may be cut -> the least number of characters to keep. If the table is still too wide, columns are
 # dropped.
 _TEXTS = {"Name": 24, "Input Shapes": 24, "Source Location": 40}
 

@@ -31,7 +31,7 @@ from opspan.views.perfetto_annotations import FLAGS, PACKET, SEQUENCE, InternedT
 from opspan.views.perfetto_tracks import PerfettoTracks
 from opspan.views.pieces import Bytes, Piece
 
-_BATCH = 100_000  # begins and ends in a batch
+_BATCH = 100_000  # number of begins and ends in a batch
 _BEGIN, _END, _INSTANT = 1, 2, 3  # types of a TrackEvent
 _TIME, _EVENT = "8", "11"  # numbers of fields of a TracePacket
 _TYPE, _TRACK, _NAME, _NAME_TEXT, _CATEGORY = "9", "11", "10", "23", "3"  # fields of a TrackEvent

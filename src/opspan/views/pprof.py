@@ -21,7 +21,7 @@ from opspan.views.merged_stacks import stack_tree
 from opspan.views.names import python_file, python_line
 from opspan.views.stacks import no_time
 
-MOST_FRAMES = 5_000_000  # frames in all stacks together
+MOST_FRAMES = 5_000_000  # most frames in all stacks together
 _VALUES = (("count", "count", "count"), ("host", "nanoseconds", "host_ns"), ("device", "nanoseconds", "device_ns"))
 _COLUMNS = [column for _, _, column in _VALUES]
 _SMALLER = "(stacks that take less)"
@@ -70,8 +70,8 @@ def profile_of(analysis: Analysis, only: str | None = None, begin_utc_ns: int | 
 
 
 def _bounded(stacks: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the stacks to write, and the tree of all stacks. The stacks with most time are written; for each thread
-    the others are summed in one more stack, which is added to the tree, too."""
+    """Returns the stacks to write, and the tree of all stacks. The stacks with most time are written. For each thread,
+    the other stacks are summed in one more stack, which is also added to the tree."""
     frames = _col("level").cast(pl.Int64) + 1
     if stacks.select(frames.sum()).item() <= MOST_FRAMES:
         return stacks, stacks

@@ -50,9 +50,9 @@ def export(
     name: str | None = None,
     write: Callable[[Analysis, Path], list[str]] | None = None,
 ) -> list[str]:
-    """Writes the trace to `out`. The output is chosen by the suffix of `out`, or is the one called `name`. Returns a
-    sentence for each thing that the format cannot hold. If the output needs more than the trace, pass `write`: it is
-    called in place of the output's own."""
+    """Writes the trace to `out`. The suffix of `out` chooses the output. If `name` is given, `name` chooses the output.
+    Returns a sentence for each thing that the format cannot hold. If the output needs more than the trace, pass a
+    function `write`. It is called instead of the function `write` in the output's module."""
     output = output_for(out) if name is None else _named(name)
     sources = [recorded_file(path) for path in analysis.tables.paths]
     _check(out, sources, output, overwrite=overwrite)

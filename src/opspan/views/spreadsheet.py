@@ -1,10 +1,10 @@
 """Writes rows as CSV that a spreadsheet shows and does not run.
 
-Excel and similar programs take a cell that begins with = + - @ for a formula, quoted or not, and a formula can send the
-cells around it elsewhere, or start a program. A range's name can be any text, so such a text gets an apostrophe in
-front, and a spreadsheet shows it as text. A text with apostrophes in front of such a character gets one more, so that
-removing one apostrophe gives back the original (docs/security.md). Numbers stay as they are, even those written as
-texts.
+Excel and similar programs read a cell as a formula if it begins with one of = + - @, even if the cell is quoted. A
+formula can send the cells around it elsewhere, or start a program. The name of a range can be any text. So a text that
+begins with one of these characters gets an apostrophe in front, and a spreadsheet shows it as text. If a text has
+apostrophes before such a character, it gets one more apostrophe. So removing one apostrophe always gives back the
+original (docs/security.md). Numbers stay as they are, even if they are written as texts.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 
 import polars as pl
 
-# After a tab or a line end, the rest of a text may begin a new cell. In East Asia Excel also takes the wide forms
-# (U+FF..) of the four characters.
+# Matches texts that a spreadsheet may run. Tabs and line ends are included because the text after them may become a
+# cell. The last four characters are the wide forms of = + - @, which Excel accepts in East Asia.
 _BEGINS = r"^'*[=+\-@\t\r\n\x{FF1D}\x{FF0B}\x{FF0D}\x{FF20}]"
 _NUMBER = r"^[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?$"
 

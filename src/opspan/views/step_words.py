@@ -22,11 +22,12 @@ _OUTSIDE, _BETWEEN, _PATTERNS = "outside", "between steps", "patterns"
 _LITTLE = 0.01  # share of the time of the run: less time is not mentioned
 _MOST_NAMES = 3
 _MOST_PATTERNS = 2
-_NAME = 40  # characters
+_NAME = 40  # most characters of a name
 
 
 def parts(analysis: Analysis, steps: pl.DataFrame | None = None) -> Parts:
-    """Returns the parts that these texts need. `steps` replaces the steps of the trace."""
+    """Returns the figures that the sentences of this module are made from, in a form that adds up over ranks (Parts).
+    If `steps` is given, it replaces the steps of the trace."""
     lengths, trace = parts_of_lengths(analysis, steps), analysis.complete
     steps = analysis.iterations if steps is None else steps
     times = outside(within_part(whole_times(trace), trace), within_part(steps, trace))

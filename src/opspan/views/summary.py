@@ -75,10 +75,10 @@ class _Facts:
     idle: tuple[str, float, str | None] | None  # the main reason, its share of the idle time, and the op
     times: dict[str, list[tuple[str, int]]]  # title of the line -> names with their times, the longest first
     costs: list[tuple[str, float, str, str | None]]  # findings: id, share, share_of, condition; largest first
-    steps: list[str]  # lines
+    steps: list[str]  # lines about steps
     issues: int
     next: str
-    see: str  # "" if a report would be empty
+    see: str  # command that writes a report; "" if the report would be empty
 
 
 _HOW = {

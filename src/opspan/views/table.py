@@ -49,7 +49,7 @@ NO_MEMORY = (
     "--cuda-memory-usage=true"
 )
 _SORTED_UP = ("name", "sizes", "stack", "device", "kind", "module", "step", "phase", "rank")
-_DEFAULT_SORT = ("self_device_ns", "device_ns", "self_cpu_ns")  # the first of these with any time is used
+_DEFAULT_SORT = ("self_device_ns", "device_ns", "self_cpu_ns")  # the first of these columns that has any time is used
 _COUNTED = {"step": "# of Steps"}  # title of the count; other tables count calls
 _NTH = "nth"
 _FACTS = {name: pl.Boolean for name in Facts._fields if name.startswith("has_")}
@@ -268,7 +268,7 @@ def _averaged(trace: Tables, options: Options, names: Sequence[str] | None) -> P
     return Part(rows, OF_WORK["stream"] if by == "stream" else (by,))
 
 
-# --- the table that is made of them
+# --- the table that is made of the parts
 
 
 def answer(parts: Parts, options: Options) -> Table:

@@ -14,7 +14,7 @@ from opspan.views.footer import printable_names
 
 _NAME_WIDTH = 55  # as in torch's table
 _WIDTH = 12
-_LEAST_NAME = 24  # characters: names are not cut shorter than this; other columns are dropped instead
+_LEAST_NAME = 24  # least characters of a name that is cut; if there is less room, other columns are dropped
 _KEYS = (MODULE, STEP, replace(PHASE, unit="text"), KIND, NAME, *PLACES)
 # In a title, {} is replaced by the device.
 _TIMES = (

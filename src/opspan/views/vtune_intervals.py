@@ -3,7 +3,8 @@
     name,start_tsc.UTC,end_tsc,pid,tid
     "aten::mm, seq = 3",2026-01-02 03:04:05.000000678,2026-01-02 03:04:05.000001678,812,815
 
-Rows with a tid are tasks, those without are frames. docs/formats/vtune.md has the format; opspan reads it back.
+Rows with a tid are tasks; rows without a tid are frames. docs/formats/vtune.md describes the format. opspan can also
+read it.
 """
 
 from __future__ import annotations

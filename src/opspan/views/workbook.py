@@ -33,7 +33,7 @@ MOST_CHARACTERS = 32_767  # characters in a cell, in UTF-16 units
 _LONGEST_TITLE = 200
 _EXACT = 2**53
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
-_WIDE, _NARROW = 320, 110  # pixels
+_WIDE, _NARROW = 320, 110  # widths of columns in pixels
 # Texts stay texts: Excel would run formulas, and turn other texts into links or numbers.
 _OPTIONS = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False, "in_memory": True}
 # xlsxwriter would write such a text unchanged, as XML, so the text gets a space in front.

@@ -19,19 +19,20 @@ _col = pl.col
 _UNEXPLAINED = 0.1  # share of the exposed time: if more cannot be explained, the finding says so
 _MOST_OF = 0.5  # share of the time lost to a rank: a step with a larger share is named alone
 _STRAGGLER = 0.03
-_SEVERAL = 2  # least number of ranks that come late, and of steps in which each of them does
-_OFTEN = 0.25  # share of the steps: if fewer have a late rank, it may be chance
-# A smaller collective takes only its latency: some ten microseconds, in which a link carries a megabyte.
+_SEVERAL = 2  # least number of late ranks, and least number of steps in which each of these ranks is late
+_OFTEN = 0.25  # share of the steps: if fewer steps have a late rank, chance may be the reason
+# A smaller collective takes little more than its latency of some ten microseconds. In that time a link carries a
+# megabyte.
 _SMALL_BYTES, _SMALL_NS = 1 << 20, 30_000
-_MANY = 10  # collectives per step
+_MANY = 10  # least number of small collectives per step
 _NEXT_NS = 500_000  # longest pause between two collectives on a host; longer pauses are work of the program
-_HARDLY = 0.1  # share of the time of a collective
+_HARDLY = 0.1  # share of the time of a collective: collectives with less exposed time are left out
 
 
 def _exposed(*, is_explained: bool) -> Callable[[Run, float], Iterator[Evidence]]:
-    """Returns the function of a rule. With `is_explained`, the rule needs runs in which at least nine tenths of the
-    exposed time belong to collectives for which the files of all ranks are read. Otherwise the rule needs other runs,
-    in which it is unknown how much of the time is transfer, and how much is waiting."""
+    """Returns the function of a rule. With `is_explained`, the function looks only at runs in which at least nine
+    tenths of the exposed time belong to collectives for which the files of all ranks are read. Without it, the function
+    looks only at the other runs, in which it is unknown how much of the time is transfer, and how much is waiting."""
 
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
         rows, places = run.collectives, run.lateness
@@ -188,10 +189,10 @@ def _in_turn(run: Run, threshold: float) -> Iterator[Evidence]:
 def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     if not run.collectives.height:
         return
-    # Sends to another rank cannot be merged, because the receiver goes on with the data each time.
+    # Sends to another rank cannot be merged, because the receiver needs the data of each send to continue.
     rows = run.collectives.filter(~_col("kind").is_in(SIDES).fill_null(value=False))
     rows = rows.with_columns(ns=pl.coalesce("transfer_ns", length()))
-    # If the size is unknown, the time decides.
+    # If the size is unknown, the time shows whether a collective is small.
     is_small = pl.when(_col("bytes").is_not_null()).then(_col("bytes") < _SMALL_BYTES).otherwise(_col("ns") < _SMALL_NS)
     rows = rows.filter(is_small, _col("ns") > 0)
     # A host that calls collectives one after the other waits only for the calls of other ranks. So the waiting of such
@@ -200,7 +201,7 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     bare_ns = _col("exposed_ns") - waited_ns()
     own_ns = pl.when(is_next).then(_col("exposed_ns") + _col("before_ns")).otherwise(bare_ns)
     own = rows.with_columns(own_ns=own_ns, bare_ns=bare_ns).sort("start_ns")
-    own = own.filter(_col("own_ns") > _HARDLY * _col("ns"))  # the rest is exposed only between two kernels
+    own = own.filter(_col("own_ns") > _HARDLY * _col("ns"))  # others are exposed only between two kernels
     steps = own.group_by(*DEVICE, "step").agg(_col("own_ns", "bare_ns").sum(), last_ns=_col("own_ns").last())
     exposed_ns = run.per_process(steps, "bare_ns")
     # After merging, one collective would stay exposed.

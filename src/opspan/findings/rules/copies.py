@@ -15,7 +15,7 @@ from opspan.findings.saved import leave_out, saved_ns, work_launched_in
 
 _col = pl.col
 _HOST = ["pageable", "pinned", "host", "unknown host"]
-_MOSTLY = 0.5  # share of the copies of one size to the device
+_MOSTLY = 0.5  # share of the copies of one size to the device that must carry data back
 _LEAST = 4096  # bytes: smaller copies are single values and sizes, and many are alike
 
 

@@ -18,7 +18,7 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     loads = run.ranges.filter(_col("phase") == "data").with_columns(ns=_col("end_ns") - _col("start_ns"))
     loads = rows_in_steps(run, loads.drop_nulls("ns"))
     usual = run.drop_outliers(loads)
-    # Most runs end here.
+    # In most runs loading takes so little time that no replay is needed.
     if not run.matters(run.longest(usual, "ns"), threshold):
         return
     change = leave_out(run, stretches=loads)

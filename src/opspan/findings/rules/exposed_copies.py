@@ -24,8 +24,8 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     most_devices = int(run.devices_used["devices"].max() or 0)  # type: ignore[arg-type]  # a number
     # Each device may copy while the others are idle.
     if not run.matters(run.per_process(rows, "ns") * most_devices, threshold):
-        return  # most runs end here
-    # Copies like these also run in outliers, which they do not cause, and in a validation between steps.
+        return  # in most runs copies take too little time
+    # The same copies also run in outliers, although they do not cause outliers, and in a validation between steps.
     alike = only(run.busy, is_one).join(rows, on=_ALIKE, how="semi", nulls_equal=True)
     change = leave_out(run, work=alike["work"])
     at_stake = saved_ns(run, change)

@@ -47,8 +47,8 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _pauses(run: Run) -> pl.DataFrame:
-    """Returns the times in usual steps, longer than _LEAST_NS, in which no thread of the process was in an op, loaded
-    data, compiled or was in a collective: rank, pid, step, start_ns, end_ns, ns."""
+    """Returns the times of more than _LEAST_NS in usual steps in which no thread of the process ran an op or a
+    collective, loaded data or compiled: rank, pid, step, start_ns, end_ns, ns."""
     span = (*PROCESS, "start_ns", "end_ns")
     works = run.ranges.filter(_col("kind").is_in(_OPS) | (_col("phase") == "data"))
     others = (run.compilations, run.analysis.collectives, run.ranges_named(_COMPILED))
@@ -100,8 +100,8 @@ def _add_places(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
 
 
 def _frequent_pauses(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
-    """Returns the pauses at places where many steps of the process pause, because a single pause may be caused by the
-    machine. `lost_ns` also counts the pauses of outliers at these places."""
+    """Returns only pauses whose `place` has pauses in many steps of the process, because a single pause may be caused
+    by the machine. `lost_ns` is the time extended to all steps, including outliers."""
     steps = run.steps.group_by(PROCESS).agg(all=pl.len(), steps=(~_col("is_outlier").fill_null(value=False)).sum())
     pauses = pauses.join(steps, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
     pauses = pauses.with_columns(lost_ns=_col("ns") * _col("all") / _col("steps")).drop("all")

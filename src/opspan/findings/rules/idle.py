@@ -39,7 +39,8 @@ _CAUSES = {
     "queued": "though work had been launched",
     "unknown": "before work whose launch the trace does not have",
 }
-_OUTSIDE = ("start", "end", "unknown")  # outside of the loop, or unknown, so no change would save this time
+# Causes that are outside of the loop or unknown: no change would save their time.
+_OUTSIDE = ("start", "end", "unknown")
 
 
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:

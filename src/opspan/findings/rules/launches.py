@@ -17,16 +17,16 @@ from opspan.findings.saved import merge, saved_ns
 _col = pl.col
 # A gap that is longer than this many usual times between launches is a pause, in which the host did something else.
 _PACES = 10
-_PART = 0.3  # share of the time at stake: less idle time is no sign of pauses
-_SEVERAL = 3  # least number of kernels of an op: two are a product and its sum
+_PART = 0.3  # share of the threshold: if less time is idle, pauses are not looked for
+_SEVERAL = 3  # least number of kernels of an op: two kernels may be a product and its sum
 # Names of ops of libraries. Ranges of compiled code are left out: they have many kernels because they have many ops.
 _OF_LIBRARY = r"^[A-Za-z_]\w*::"
 
 
 def _pieces(run: Run, is_bound: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the idle time before and during launches, and the paces of its processes. With `is_bound`, returns only
-    gaps that are as short as launching takes, in processes that launch more slowly than their devices work. Otherwise
-    returns all other gaps."""
+    """Returns the idle time before and during launches, and the paces (findings/paces.py) of the processes that have
+    such time. With `is_bound`, returns only gaps that are as short as launching takes, in processes that launch more
+    slowly than their devices work. Otherwise returns all other gaps."""
     rows = run.idle.filter(_col("cause").is_in(["host", "launch"]))
     paces = run.paces.with_columns(is_bound=_col("apart_ns") > _col("work_ns"))
     rows = look_up(rows, paces.select(*PROCESS, "is_bound", "apart_ns"), PROCESS)

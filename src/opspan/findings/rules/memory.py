@@ -13,9 +13,9 @@ from opspan.findings.rule import Evidence, Rule
 from opspan.findings.run import Run, ranks_of, top
 
 _col = pl.col
-_WARM_UP = 2  # steps in which optimizers create their state, and caches fill
+_WARM_UP = 2  # number of first steps, in which optimizers create their state and caches fill
 _LEAST_STEPS = 5  # least number of steps after the warm-up
-_EVEN = 0.5  # share of the usual growth: each step must grow at least this much, as a leak has the same size each time
+_EVEN = 0.5  # share of the usual growth: each step must grow by at least this, because a leak is equal in all steps
 _LARGE = 1 << 20  # bytes; torch's allocator takes smaller blocks from other segments
 
 
@@ -94,7 +94,7 @@ def _fragments(run: Run, threshold: float) -> Iterator[Evidence]:
         free_bytes=before["reserved_bytes"] - before["total_bytes"],
     )
     rows = rows.with_columns(most_bytes=_col("reserved_bytes").max().over(DEVICE))
-    # Keep the times at which the allocator took more although enough was free.
+    # Keep only the times at which the allocator took more memory although enough of its memory was free.
     rows = rows.filter(_col("more_bytes") > 0, _col("block_bytes") > _LARGE, _col("free_bytes") >= _col("block_bytes"))
     sums = rows.group_by(DEVICE).agg(
         _col("more_bytes").sum(), _col("most_bytes").first(), _col("free_bytes").max(), times=pl.len()

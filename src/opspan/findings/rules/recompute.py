@@ -51,9 +51,9 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _again(run: Run) -> tuple[pl.Series, pl.DataFrame]:
-    """Returns for each range the op that runs again: the range itself, or the outermost such op around it. Also returns
-    the times in which nodes of the backward ran such ops (rank, pid, tid, start_ns, end_ns). A time begins with a node,
-    and ends when the node begins to compute gradients."""
+    """Returns for each range the op that runs again: the range itself, or the outermost op around the range that runs
+    again. Also returns the times in which nodes of the backward ran such ops (rank, pid, tid, start_ns, end_ns). A time
+    begins with a node, and ends when the node begins to compute gradients."""
     ranges = run.trace.ranges
     nothing = pl.Series([None], dtype=pl.UInt32).new_from_index(0, ranges.height), ranges.clear().select(_TIMES)
     is_backward = (ranges["kind"] == "backward").fill_null(value=False)

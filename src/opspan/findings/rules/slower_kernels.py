@@ -92,8 +92,8 @@ def _comparable(run: Run) -> pl.DataFrame:
 
 def _compare(rows: pl.DataFrame) -> pl.DataFrame:
     """Adds `more_ns` and `is_later`. `more_ns` is how much longer a run of a kernel took than a usual run in the
-    kernel's quickest part. It is null unless the part of the run is clearly slower. `is_later` says whether the run
-    came after the quickest part."""
+    kernel's quickest part. It is null unless the part with the run is clearly slower than the quickest part. `is_later`
+    says whether the run came after the quickest part."""
     part = pl.int_range(pl.len()) * _PARTS // pl.len()
     rows = rows.with_columns(part=part.over("of").cast(pl.Int8))
     ns = _col("ns")

@@ -40,7 +40,7 @@ _AMD_KERNEL = r"(?i)^cijk_|miopen|_gtcx|ck_tile|\baiter::"
 # Architectures in kernel names, for devices without a capability. Code for an architecture does not run on older ones.
 _FROM_AMPERE_ON = r"(?i)ampere|hopper|blackwell|(sm|cutlass_)(8[0-9]|9[0-9]|1[0-9][0-9])_"
 _FROM_VOLTA_ON = rf"{_FROM_AMPERE_ON}|(?i)volta|turing|(sm|cutlass_)7[05]_"
-_HALF_OF_IT = 0.5  # share of their time that products would take instead; assumed, because no trace shows it
+_HALF_OF_IT = 0.5  # on tensor cores, products are assumed to take this share of their time; no trace shows it
 _SAME = ("full", "grid_x", "grid_y", "grid_z")
 _LEAST_ROWS = 16  # products with fewer rows wait for memory on every device: at most 8 operations per byte in float32
 
@@ -120,7 +120,7 @@ def _evidence(
     run: Run, rows: pl.DataFrame, threshold: float, word: tuple[str, str], confidence: Confidence
 ) -> Iterator[Evidence]:
     """Yields the evidence if the run would have ended much sooner with kernels that take half of their time. `word` is
-    the name of a word of the sentence, and the column that has the word."""
+    the name of a placeholder in the rule's sentence, and the column with the text that replaces it."""
     saving = rows.with_columns(saved_ns=(_HALF_OF_IT * _col("ns")).cast(pl.Int64))
     at_stake = saved_ns(run, reduce(run, saving, "saved_ns"), threshold)
     if run.matters(at_stake, threshold):
@@ -130,7 +130,7 @@ def _evidence(
 
 
 def _rows_of_sizes(rows: pl.DataFrame, fits: Callable[[list[int]], bool], *, unknown: bool) -> pl.DataFrame:
-    """Returns the rows for whose sizes `fits` is true. `unknown` says whether rows without sizes are returned, too."""
+    """Returns the rows whose sizes pass the test `fits`. Rows without sizes are returned only if `unknown` is true."""
     distinct = rows.select("op", "sizes").unique()
     flags = [unknown if numbers is None else fits(numbers) for numbers in (_numbers(*one) for one in distinct.rows())]
     distinct = distinct.filter(pl.Series(flags, dtype=pl.Boolean))
@@ -153,7 +153,7 @@ def _odd(run: Run, threshold: float) -> Iterator[Evidence]:
 def _numbers(op: str | None, sizes: str | None) -> list[int] | None:
     """Returns the sizes of the matrices that an op multiplies. For a product these are the last two sizes of each
     tensor in "[[64, 1023], [1023, 64]]". For a convolution they are the channels of its weight. Returns None if the
-    sizes are unknown, or if the op is neither."""
+    sizes are unknown, or if the op is neither a product nor a convolution."""
     if op is None or sizes is None or not re.match(ELIGIBLE, op):
         return None
     try:

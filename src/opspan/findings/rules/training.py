@@ -16,7 +16,7 @@ from opspan.findings.saved import merge, reduce, saved_ns
 
 _col = pl.col
 _STEP = r"^Optimizer\.step#"
-_TWICE = 2  # factor over the forward: a backward computes a gradient for the input and one for the weight
+_TWICE = 2  # usual ratio of a backward to its forward: it computes two gradients, for the input and for the weight
 
 
 def _loop(run: Run, threshold: float) -> Iterator[Evidence]:
@@ -92,7 +92,7 @@ def _backward(run: Run, threshold: float) -> Iterator[Evidence]:
     )
 
 
-_LEAST = 0.02  # share of the time: least excess of a backward over its forward, whose least time is half of that
+_LEAST = 0.02  # share of the run's time: a backward must take at least this much more than twice its forward
 
 RULES = (
     Rule(

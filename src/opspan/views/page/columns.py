@@ -67,8 +67,8 @@ def sizes(tree: pl.DataFrame, measures: Sequence[str]) -> pl.Series:
 
 
 def renumbered(rows: pl.DataFrame) -> pl.DataFrame:
-    """Sorts some rows of a tree by `row`. `parent`, which has the `row` of the parent, becomes the parent's index among
-    these rows, so all ancestors of a row must be among these rows."""
+    """Sorts some rows of a tree by `row`. In `rows`, `parent` is the `row` of the parent. In the result, it is the
+    index of the parent among the returned rows. So all ancestors of a row must be in `rows`."""
     rows = rows.sort("row")
     places = rows.select("row").with_row_index("place")
     return rows.rename({"parent": "above"}).join(

@@ -48,7 +48,7 @@ def flame(nodes: pl.DataFrame) -> dict[str, Any]:
 
 
 def _rest(inclusive: pl.DataFrame, places: pl.DataFrame, measures: list[str]) -> pl.DataFrame:
-    """Returns a frame for each kept frame, and one for the root: the sum of the frames inside that were not kept."""
+    """Returns a frame for the root and for each kept frame. It sums up the frames inside that were not kept."""
     lost = inclusive.join(places, on="row", how="anti").filter(pl.any_horizontal(_col(name) > 0 for name in measures))
     first = lost.join(lost.select(parent="row"), on="parent", how="anti", nulls_equal=False)
     within = totals(inclusive["parent"], inclusive["row"].is_in(lost["row"].implode()).cast(pl.Int64))

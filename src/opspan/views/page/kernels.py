@@ -21,7 +21,7 @@ from opspan.views.table import table_of
 
 _col = pl.col
 TOP = 10
-MOST_OPS = 10  # ops, and full names, that are listed for a kernel
+MOST_OPS = 10  # most ops, and most full names, that are listed for a kernel
 _SIDES = {what: [f"{what}_{side}" for side in "xyz"] for what in ("grid", "block")}
 _LAUNCH = ("full_name", "op", *_SIDES["grid"], *_SIDES["block"], "registers", "shared_bytes")
 _TIMES = (

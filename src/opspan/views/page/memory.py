@@ -25,11 +25,11 @@ from opspan.views.page.columns import table, text, values
 from opspan.views.page.section import Section, Subject
 
 _col = pl.col
-PIECES = 400  # pieces of the whole time: about the number of pixels of a curve on a screen
+PIECES = 400  # number of pieces of time: about the number of pixels of a curve on a screen
 MOST_PLACES = 64
-MOST_CELLS = 60_000  # a cell is an op in a piece; if all places together have more cells, pieces are joined
-MOST_NAMES = 200  # ops for each place
-MOST_BLOCKS = 2_000  # blocks for each place; all places together have at most twice this number
+MOST_CELLS = 60_000  # a cell has the figures of an op in a piece; if there are more cells, pieces are joined
+MOST_NAMES = 200  # most ops for each place
+MOST_BLOCKS = 2_000  # most blocks for each place; all places together have at most twice this number
 _FIGURES = ("calls", *SUMS, *(f"self_{name}" for name in SUMS))
 _BLOCKS = (
     Field("op", "Taken in", "name"),
@@ -167,8 +167,8 @@ def _ops(cells: pl.DataFrame | None) -> dict[str, Any]:
 
 
 def _blocks(subject: Subject, blocks: pl.DataFrame, most: int, begin_ns: int) -> dict[str, Any]:
-    """Returns the largest blocks. A block has the range that was open, on the thread that took it, when it was
-    taken."""
+    """Returns the largest blocks. The range of a block is the one that was open on the block's thread when the block
+    was taken."""
     ranges = subject.analysis.attributed.ranges
     known = blocks.filter(pl.coalesce("alloc_ns", "free_ns").is_not_null())
     rows = known.sort("bytes", descending=True, nulls_last=True, maintain_order=True).head(most)

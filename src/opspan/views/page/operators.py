@@ -77,12 +77,12 @@ def section(subject: Subject) -> Section:
     events = event_frames(analysis)
     tables = {by: table_of(analysis, Options(by), events) for by in _BY}
     ops = tables["name"].rows
-    if tables["name"].notes:  # no ops at all, or kernels only
+    if tables["name"].notes:  # the trace has no ops, or only kernels
         return Section("Operators", None, _NONE, labelling_command(analysis.tables))
     has_device = bool(ops["self_device_ns"].sum())
     shown: list[dict[str, Any]] = []
     for by, by_table in tables.items():
-        if by_table.notes:  # all rows would be one group
+        if by_table.notes:  # the table would be a single group
             shown.append({"by": by, "title": _BY[by], "why": by_table.notes[0]})
             continue
         rows = _with_cost(by, _with_backward(analysis, by, by_table.rows), costs)

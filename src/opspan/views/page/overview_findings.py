@@ -1,4 +1,4 @@
-"""The findings. Each has the ops, modules, ranks and ranges in the page that it is about."""
+"""The findings. Each finding comes with the ops, modules, ranks and ranges of the page that the finding is about."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from opspan.views.findings import as_sentence, rows_of_one
 from opspan.views.page.columns import text
 from opspan.views.page.section import Subject
 
-_MOST_PLACES = 3  # ops, modules and so on: at most this many of each for a finding
+_MOST_PLACES = 3  # most ops for a finding, and most modules, ranks and so on
 # Verb -> the section that shows the verb's output.
 _SECTIONS = {"table": "operators", "comm": "distributed", "memory": "memory", "diff": "compare"}
 

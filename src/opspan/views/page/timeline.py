@@ -1,6 +1,7 @@
 """The timeline: a lane for each thread and stream, counters, and arrows from launches and forward ops.
 
-Shapes are ordered by lane, row and time, so the lane and the row of a shape need not be written.
+Neighbours that are too small to be drawn one by one become a block. Shapes are ordered by lane, row and time, so the
+lane and the row of a shape need not be written.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ MOST_SHAPES = 250_000
 MOST_ROWS = 96  # rows in a lane: about as many as the levels to which Python functions nest
 MOST_BYTES = 4_000_000  # most bytes of this section in the page
 _MOST_STEPS = 5_000
-_LEAST_HIDDEN, _SHAPES_OF_HIDDEN = 100, 50  # names inside blocks that are counted: 100, or one per 50 shapes if more
+# Number of names inside blocks that are counted: 100 or, if that is more, one for every 50 shapes.
+_LEAST_HIDDEN, _SHAPES_OF_HIDDEN = 100, 50
 _OF_NUMBER = 7  # most bytes that a packed number takes
 _col = pl.col
 

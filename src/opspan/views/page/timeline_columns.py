@@ -9,7 +9,8 @@ import polars as pl
 from opspan.views.page.columns import LONGEST_TEXT, numbered, text
 
 _col = pl.col
-_LENGTHS = (LONGEST_TEXT, 200, 60)  # characters of a text: the first limit is used with which all texts fit
+# Limits for the characters of a text: the first limit with which all texts together fit is used.
+_LENGTHS = (LONGEST_TEXT, 200, 60)
 _EXACT = 2**53
 MOST_CHARACTERS = 1_000_000
 

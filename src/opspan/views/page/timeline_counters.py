@@ -21,7 +21,7 @@ from opspan.views.page.timeline_columns import deltas
 
 _col = pl.col
 _STRETCHES = 1_000
-_MOST_LANES = 24  # lanes of each kind
+_MOST_LANES = 24  # most lanes of each kind
 _DEVICE = ("rank", "device_id")
 _NAMES = ("rank", "pid", "name", "domain", "device_id")
 
@@ -49,8 +49,8 @@ _UNITS = {"utilisation": "share", "queue": "count", "memory": "bytes", "counter"
 
 
 def _series_by(rows: pl.DataFrame, keys: tuple[str, ...]) -> tuple[list[pl.DataFrame], int]:
-    """Returns the rows of each of the keys that have most values, sorted by that number, and how many other keys there
-    are."""
+    """Returns the rows of each of the keys that have most values, beginning with the key that has most. Also returns
+    the number of other keys."""
     rows = rows.select("time_ns", "value", *keys).drop_nulls(("time_ns", "value"))
     if rows.schema["value"].is_float():
         rows = rows.filter(_col("value").is_finite())

@@ -25,7 +25,7 @@ from opspan.tables.tables import own
 from opspan.views.names import device_name, device_names, process_names, stream_name, thread_names
 
 _col = pl.col
-TABLES = ("functions", "ranges", "calls", "gaps", "work")  # from top to bottom
+TABLES = ("functions", "ranges", "calls", "gaps", "work")  # in the order of their lanes, from top to bottom
 TABLE = pl.Enum(TABLES)
 _SHOWS = {
     "functions": "Python functions",
