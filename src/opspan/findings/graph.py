@@ -17,7 +17,7 @@ _HARDLY = 0.1  # share of a device's busy time: if more time is idle for unknown
 
 
 def graph_of(analysis: Analysis) -> Graph:
-    """Returns the graph. If a process was recorded in several cycles, each cycle counts as a process of its own."""
+    """Returns the graph. If a process wrote several files (cycles), each file counts as a process of its own."""
     graph, trace = analysis.path_graph, analysis.attributed
     if analysis.lanes is not None:
         back = analysis.lanes.back

@@ -2,7 +2,7 @@
 
     add_held(rows, held) -> adds held_ns: how long the host of each row was held up in its step
     lateness(rows) -> rank, pid, device_id, component, step, and in ns
-        exposed_ns  a collective ran and nothing else did (analysis/exposed.py)
+        exposed_ns  time in which a collective ran and nothing else did (analysis/exposed.py)
         waited_ns   the part of exposed_ns in which the rank waited for others
         late_ns     waited_ns without the waiting that is explained by different start times of ranks, or by the filling
                     of a pipeline whose stages have the same work

@@ -1,10 +1,11 @@
 """Recognises ranges whose names alone show a cause. Each function takes nested ranges.
 
-is_compiling(ranges) -> Boolean: in a range in which torch compiles
-is_in_fallback(ranges) -> Boolean: in an op that the host runs because a device lacks a kernel for the op
+is_compiling(ranges) -> Boolean: whether a range is in a range in which torch compiles
+is_in_fallback(ranges) -> Boolean: whether a range is in an op that the host runs because a device lacks a kernel
 compiled_times(ranges, is_compiling(ranges)) -> rank, pid, name, start_ns, end_ns, module: the outermost compiling
     ranges, and the times of compilations that only marks show
-is_step_range(ranges, steps) -> Boolean: by kind, or by the name of a step; null if a range has neither
+is_step_range(ranges, steps) -> Boolean: whether a range is a step, by its kind or by the name of a step; null
+    if the range has neither a kind nor a name
 after_first_step(rows, steps) -> the rows that begin in steps, but not in the first one of their process
 """
 
@@ -76,7 +77,7 @@ def is_in_fallback(ranges: pl.DataFrame) -> pl.Series:
 
 
 def is_fallback(ranges: pl.DataFrame) -> pl.Series:
-    """Returns for each range whether it is an op that ran on the host instead."""
+    """Returns for each range whether it is an op that ran on the host instead of a device."""
     parents = ranges["parent"].filter(_is_named(ranges, f"^{_MOVES}$")).drop_nulls().unique()
     return pl.Series([False]).new_from_index(0, ranges.height).scatter(parents, True)
 

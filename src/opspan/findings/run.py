@@ -101,8 +101,8 @@ class Run:
 
     @shared_property
     def begins(self) -> pl.DataFrame:
-        """Returns the time of each process that used devices but has no steps. `begin_ns`, when the first work of a
-        device begins, is taken for the end of the program's start."""
+        """Returns the time of each process that used devices but has no steps. `begin_ns` is when the first work of a
+        device begins. It counts as the end of the program's start."""
         work = on_device(self.trace.work.select(*PROCESS, "start_ns", "kind", "is_overhead"))
         first = sum_by(work, PROCESS, begin_ns=_col("start_ns").min())
         times = within_part(whole_times(self.trace), self.trace)
@@ -273,8 +273,8 @@ class Run:
 
     @shared_property
     def collectives(self) -> pl.DataFrame:
-        """Returns the collectives of all steps, with `exposed_ns`, the time in which nothing else ran, the step, and
-        the names of the range that started the collective."""
+        """Returns the collectives of all steps. Each has `exposed_ns` (the time in which nothing else ran), its step,
+        and the names of the range that started it."""
         return self.add_exposed(self.analysis.collectives)
 
     def add_exposed(self, rows: pl.DataFrame) -> pl.DataFrame:
@@ -335,8 +335,8 @@ class Run:
 
     @shared_property
     def _gaps(self) -> pl.DataFrame:
-        """Returns the gaps with `is_start` (the start of a program without steps), `launched_ns`, the launch of the
-        work that came late, and `held_ns`: how long, until that launch, the host took memory or loaded code."""
+        """Returns the gaps. `is_start` says whether a gap is in the start of a program without steps. `launched_ns` is
+        when the late work was launched. `held_ns` is how long the host took memory or loaded code until that launch."""
         held = self.holds.select(*THREAD, "start_ns", "end_ns")
         gaps = self.analysis.gaps.with_row_index("gap")
         launched = _col("start_ns") + _col("host_ns")
@@ -357,9 +357,9 @@ class Run:
 
     @shared_property
     def drains(self) -> pl.DataFrame:
-        """Returns the waits of launching threads after which a device may be idle, with `wait`, the reason, and
-        `wait_ns`, how long they held up the host. Leaves out waits in an op that the host runs instead of a device
-        (they count for that op) and, in a process without steps, waits before the first work of a device."""
+        """Returns the waits of launching threads after which a device may be idle. `wait` is the reason of a wait, and
+        `wait_ns` is how long the wait held up the host. Leaves out waits in an op that the host runs instead of a
+        device (they count for that op) and, in a process without steps, waits before the first work of a device."""
         waits = self.analysis.waits.with_columns(wait=_col("why").cast(pl.String))
         waits = waits.filter(~self.is_falling_back.gather(waits["range"]).fill_null(value=False))
         waits = waits.filter(_col("wait").is_in(DRAIN)).drop_nulls(("start_ns", "end_ns"))

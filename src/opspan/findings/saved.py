@@ -67,7 +67,7 @@ def _sum_by_process(processes: pl.DataFrame) -> pl.DataFrame:
 
 
 def _most_ns(run: Run, change: Change) -> float:
-    """Returns an upper bound: the sum of all savings, as if nothing ran in parallel."""
+    """Returns an upper bound of what a change saves: the sum of all savings, as if nothing ran in parallel."""
     ns = (length() * (1 - _col("factor").clip(0, 1))).clip(0, _LONGEST).round().cast(pl.Int64)
     work = run.trace.work.select(*PROCESS, "start_ns", "end_ns")[change.work["row"]].hstack([change.work["factor"]])
     rows = pl.concat([frame.select(*PROCESS, ns=ns) for frame in (change.stretches, work)])

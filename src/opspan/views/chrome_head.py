@@ -89,6 +89,6 @@ def _columns(frame: pl.DataFrame) -> dict[str, list[Any]]:
 
 
 def series(counters: pl.DataFrame) -> pl.DataFrame:
-    """Returns the name, domain and device of each counter. They are not args of its events, because viewers take all
-    args of a counter for values."""
+    """Returns the name, domain and device of each counter. They are not args of its events, because viewers show all
+    args of a counter as values."""
     return counters.select(SERIES).unique(maintain_order=True)

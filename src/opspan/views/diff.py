@@ -66,7 +66,7 @@ def several_of(
     analysis: Analysis, ways: Sequence[str], step: Steps | None = None, process: int | None = None
 ) -> dict[str, Figures]:
     """Returns the figures grouped in each of several `ways`. This is faster than a call for each way."""
-    analysis = analysis.by_lane  # each cycle of a process counts as a process of its own
+    analysis = analysis.by_lane  # each file (cycle) of a process counts as a process
     return several(analysis.complete, ways, _chosen_steps(analysis, step), process, is_part=step is not None)
 
 

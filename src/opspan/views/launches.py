@@ -1,4 +1,4 @@
-"""How far launches run ahead of the devices, and how long work waits for them: `opspan launches`."""
+"""How far launches run ahead of the devices, and how long work waits for the devices: `opspan launches`."""
 
 from __future__ import annotations
 

@@ -44,7 +44,8 @@ def memory_command(trace: Tables) -> str:
 
 
 def device_command(trace: Tables) -> str:
-    """Returns the command that records work of devices: for the tool that wrote this trace, or else for any program."""
+    """Returns the command that records work of devices. It is for the tool that wrote this trace, if that tool can
+    record devices, and otherwise for any program."""
     source = trace.ranks[0].source if trace.ranks else ""
     return labelling_command(trace) if source in _OF_DEVICES else "opspan.record(device=True)"
 

@@ -1,4 +1,5 @@
-"""The table of a trace, or of many ranks, by one of BY["table"]: `opspan table`. docs/json.md describes the columns.
+"""The table of a trace, or of many ranks, grouped by one of BY["table"]: `opspan table`. docs/json.md describes the
+columns.
 
 Tables by name, shape and stack have the rows of torch's key_averages(), separately for each rank, and are printed like
 torch's table. The other tables have sums over all ranks, and are printed in the same style. Times are integer
@@ -241,8 +242,9 @@ def _nothing_text(trace: Tables, options: Options) -> str:
 
 
 def _of_ops(rows: pl.DataFrame, by: str) -> Part:
-    """Returns rows that can be summed over the cycles of a rank. In a cycle several rows may have the same name, such
-    as those of an op and a range. The n-th row of that name is summed with the n-th row in the other cycles."""
+    """Returns rows that can be summed over the cycles (files) of a rank. In a cycle several rows may have the same
+    name, such as those of an op and a range. The n-th row of that name is summed with the n-th row in the other
+    cycles."""
     key = ("rank", "name", "device", *(name for name in ("sizes", "stack") if name in rows.columns))
     numbers = schema_of(by, has_memory=True)
     rules = {name: "first" for name in rows.columns if name not in numbers}

@@ -168,8 +168,8 @@ def _cut(rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
 
 
 def _titles(names: list[str]) -> list[str]:
-    """Returns titles without control characters. The titles differ even if case is ignored. Only names of reports may
-    change."""
+    """Returns titles without control characters. The titles differ even if case is ignored. Only titles that come from
+    reports can change."""
     titles: dict[str, str] = {}
     for name in names:
         title = shown = re.sub(_XML, r" \g<0>", printable(shortened(name, _LONGEST_TITLE)))

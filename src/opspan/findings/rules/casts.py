@@ -93,7 +93,7 @@ def _cast(types: str) -> tuple[bool, str | None]:
 
 
 def _outermost_casts(run: Run, range_: pl.Series) -> pl.Series:
-    """Returns the outermost op around each cast that only passes it on."""
+    """Returns, for each cast, the outermost op around it that only passes the cast on."""
     ranges = run.trace.ranges
     passes_on = _passes_on(ranges)
     return nearest(ranges, passes_on & ~passes_on.gather(ranges["parent"]).fill_null(value=False)).gather(range_)

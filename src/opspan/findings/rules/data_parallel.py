@@ -33,10 +33,11 @@ def _data_parallel(run: Run, threshold: float) -> Iterator[Evidence]:
 
 def _busiest(run: Run) -> pl.DataFrame:
     """Returns for each process the device with most own work, usually the first, and these times:
-    idle_ns      the device was idle before and during launches
-    exchange_ns  the device only exchanged data with other devices
-    more_ns      the device worked longer than the average device. The optimizer, which runs on one device, is left out
-    left_ns      with separate processes, adding up gradients would take this time beyond what the backward hides"""
+    idle_ns      time in which the device was idle before and during launches
+    exchange_ns  time in which the device only exchanged data with other devices
+    more_ns      time by which the device worked longer than the average device, without the optimizer, which runs
+                 on one device
+    left_ns      time for adding up gradients in separate processes that the backward would not hide"""
     is_exchange = (_col("what") == "communicating") | _col("name").cast(pl.String).str.contains("PtoP")
     own = only(run.all_kernels, ~is_exchange.fill_null(value=False))
     parts = {"busy_ns": run.all_kernels, "own_ns": own, "optimizer_ns": own.filter(_col("phase") == "optimizer")}

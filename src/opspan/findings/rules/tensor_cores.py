@@ -1,4 +1,4 @@
-"""Matrix products and convolutions that do not run on tensor cores, and those whose sizes do not fit them.
+"""Matrix products and convolutions that do not run on tensor cores, and products whose sizes do not fit tensor cores.
 
 The kernel's name shows whether work is a product. The types of its op show which type of numbers it multiplies. If the
 types are unknown, or the op is not a product, the kernel's name shows the type of the numbers, too.
@@ -85,9 +85,9 @@ def _number() -> pl.Expr:
 
 
 def _has_cores(run: Run, rows: pl.DataFrame, least: float, by_name: str, amd: str) -> pl.Series:
-    """Returns for each row whether its device has these cores. NVIDIA's devices have them from the compute capability
-    `least` on. If the capability is unknown, `by_name` is matched with the kernel's name. AMD's devices have them if
-    `amd` matches the device's name."""
+    """Returns for each row whether its device has tensor cores for a kind of numbers. NVIDIA's devices have them from
+    the compute capability `least` on. If the capability is unknown, `by_name` is matched with the kernel's name. AMD's
+    devices have them if `amd` matches the device's name."""
     devices = run.trace.devices.select("rank", "device_id", device=_col("name").cast(pl.String))
     rows = look_up(rows, devices.unique(["rank", "device_id"], keep="first"), ("rank", "device_id"))
     text = pl.concat_str(pl.lit(" "), "device", "capability", separator=" ", ignore_nulls=True)

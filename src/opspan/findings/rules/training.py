@@ -92,7 +92,9 @@ def _backward(run: Run, threshold: float) -> Iterator[Evidence]:
     )
 
 
-_LEAST = 0.02  # share of the run's time: a backward must take at least this much more than twice its forward
+# Share of the run's time: a backward must take at least this much longer than twice its forward, and the forward must
+# take at least half of this.
+_LEAST = 0.02
 
 RULES = (
     Rule(

@@ -1,7 +1,7 @@
 """The report: the results of opspan as one page of HTML that any browser opens. docs/page.md describes its parts.
 
-Figures come from analysis and findings, and the page's own program (src/page) draws them. Here a file for each section
-chooses what the section shows, as JSON.
+Figures come from analysis and findings, and the page's own program (src/page) draws them. In this folder, a file for
+each section chooses what the section shows, and turns it into JSON.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from opspan.views.page.section import Section, Subject
 _BY = {"kind": "kind", "group": "group", "size": "size", "op": "op"}
 _MOST_BARS = 20_000
 _MOST_PLACES = 64  # at most this many places have separate tables
-_MOST_OF = 0.5  # share of all waiting: a rank is a straggler if others waited for it more than for all other ranks
+_MOST_OF = 0.5  # share of all waiting: a rank for which others waited longer than this is a straggler
 _col = pl.col
 _KINDS = {
     "computing": "Computation alone",

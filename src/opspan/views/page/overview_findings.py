@@ -11,7 +11,7 @@ from opspan.views.findings import as_sentence, rows_of_one
 from opspan.views.page.columns import text
 from opspan.views.page.section import Subject
 
-_MOST_PLACES = 3  # most ops for a finding, and most modules, ranks and so on
+_MOST_PLACES = 3  # most ops, most modules and most ranges for a finding
 # Verb -> the section that shows the verb's output.
 _SECTIONS = {"table": "operators", "comm": "distributed", "memory": "memory", "diff": "compare"}
 

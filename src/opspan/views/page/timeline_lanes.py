@@ -187,8 +187,8 @@ def _named(keys: pl.DataFrame, trace: Tables) -> tuple[pl.DataFrame, pl.DataFram
 
 
 def _is_quiet(keys: pl.DataFrame, trace: Tables) -> pl.Series:
-    """Returns whether the thread of each lane has neither ranges nor launches. A process may have dozens of waiting
-    threads."""
+    """Returns for each lane whether its thread has neither ranges nor launches. A process may have dozens of such
+    threads, which only wait."""
     thread = ["rank", "pid", "tid"]
     with_ranges = keys.filter(_col("table").is_in(["functions", "ranges"])).select(thread)
     threads, launching_calls = trace.calls.select(thread), trace.work["call"].drop_nulls()
