@@ -43,7 +43,7 @@ class Evidence:
 @dataclass(frozen=True)
 class Rule:
     id: str
-    title: str  # a few words
+    title: str  # the problem in a few words
     looks_at: str  # a sentence that says what the rule measures
     threshold: float  # passed to `look`: a share of the run's time unless `because` says otherwise
     because: str  # the reason for the threshold

@@ -50,7 +50,7 @@ def _breaks(run: Run, threshold: float) -> Iterator[Evidence]:
     yield Evidence(
         at_stake,
         {"frames": len(frames), "ns": ns, "ns_share": run.share(ns), "calls": rows.height},
-        confidence="possible",  # separately compiled parts of a program look the same
+        confidence="possible",  # graphs that break look like separately compiled parts
         ops=tuple(rows["name"].cast(pl.String).unique().sort().head(3)),
         ranks=ranks_of(rows),
         ranges=ranges_of(lookups),

@@ -84,7 +84,7 @@ def _form(analysis: Analysis, table: str, rows: pl.Series) -> pl.Series:
         return times.select(form=_first_of(open=is_open, backwards=is_back))["form"]
     is_mark, was_open = (_col(name).fill_null(value=False) for name in ("is_mark", "is_open"))
     times = frame.select("start_ns", "end_ns", "is_mark", "is_open")[rows]
-    recorded = pl.lit(analysis.tables.ranges["end_ns"].gather(rows))  # nesting changes ends
+    recorded = pl.lit(analysis.tables.ranges["end_ns"].gather(rows))  # the analysis may change ends
     is_back = is_back | (recorded < _col("start_ns"))
     return times.select(form=_first_of(mark=is_mark, open=is_open | was_open, backwards=is_back))["form"]
 
