@@ -8,7 +8,7 @@
         tid           Int64   the thread that allocated it
         replaced_row  UInt32  row of the next allocation at its address, if the free in between was lost
 
-An event without an address or a time cannot be paired, so it has a block for itself. docs/analysis.md, "Allocations",
+An event without an address or a time cannot be paired, so it gets a block of its own. docs/analysis.md, "Allocations",
 has the rules.
 """
 
@@ -23,7 +23,7 @@ _col = pl.col
 
 def in_order(events: pl.DataFrame) -> pl.DataFrame:
     """Returns allocations and frees in order of time; events without a time come last. `row` is the row in `events`."""
-    size = _col("bytes").clip(lower_bound=0)  # a negative size is damage
+    size = _col("bytes").clip(lower_bound=0)  # only damaged files have a negative size
     rows = events.with_row_index("row").filter(_col("event").is_in(["alloc", "free"])).with_columns(size)
     return rows.sort("time_ns", nulls_last=True, maintain_order=True)
 

@@ -63,9 +63,9 @@ class Analysis:
     def __init__(
         self, tables: Tables, attributed: Tables | None = None, iterations: pl.DataFrame | None = None
     ) -> None:
-        """Takes tables, and results that the caller has already: `attributed`, the result of `attribute`, and
-        `iterations`, the steps of the whole trace if the tables are only a part of it (with a column `cycle` if the
-        tables have cycles)."""
+        """Takes tables, and results that the caller may have already. `attributed` is the result of `attribute`. If the
+        tables are only a part of a trace, `iterations` has the steps of the whole trace, with a column `cycle` if the
+        tables have cycles."""
         self.tables = tables.without_analysis()
         self.lanes = cycles.lanes(tables.ranks)
         if iterations is not None and self.lanes is None:
@@ -96,7 +96,8 @@ class Analysis:
         return _in_context(self.attributed) if self.lanes is None else self._back(self.by_lane.complete)
 
     def _back(self, by_lane: Tables) -> Tables:
-        """Returns tables with the columns that were added for each cycle, and with the ranks of the processes."""
+        """Returns the tables with the columns that were added to the tables of lanes. Ranks are those of the
+        processes."""
         own = self.tables
         places = {name: own.frames[name].select("rank", cycles.COLUMN) for name in schema.ADDED}
         frames = {name: by_lane.frames[name].with_columns(rows) for name, rows in places.items()}
@@ -115,7 +116,7 @@ class Analysis:
 
     @shared_property
     def _own_until_done(self) -> pl.DataFrame:
-        """The `iterations_until_done` of the steps that this trace itself shows."""
+        """The steps that these tables show, with the columns of `iterations_until_done`."""
         from opspan.analysis.iterations import iterations
         from opspan.analysis.until_done import until_done, with_outliers
 
@@ -152,7 +153,8 @@ class Analysis:
 
     @shared_property
     def whole_breakdown(self) -> pl.DataFrame:
-        """The breakdown of the whole time of each process; several cycles are summed."""
+        """The breakdown of the whole time of each process. If a process has several cycles, their times are added
+        up."""
         return self._wholes(self._breakdowns, ("rank", "pid", "step"))
 
     @shared_property
@@ -163,7 +165,7 @@ class Analysis:
 
     @shared_property
     def whole_devices(self) -> pl.DataFrame:
-        """How long each device did each kind of work in the whole time of each process; several cycles are summed."""
+        """How long each device did each kind of work in the whole time of each process, summed over its cycles."""
         return self._wholes(self._devices, ("rank", "pid", "device_id", "step"))
 
     def _wholes(self, rows: pl.DataFrame, key: tuple[str, ...]) -> pl.DataFrame:
@@ -231,14 +233,14 @@ class Analysis:
 
     @shared_property
     def memory_by_op(self) -> pl.DataFrame:
-        """How much the ranges of each name allocated and freed on their own threads."""
+        """For each name of ranges: how much memory ranges of this name allocated and freed on their own threads."""
         from opspan.analysis.memory_use import operators
 
         return operators(self.attributed.ranges, self.tables.memory)
 
     @shared_property
     def memory_at_peak(self) -> pl.DataFrame:
-        """The blocks that existed at the peaks, with the ranges, modules and phases that took them."""
+        """The blocks that existed at the peaks, with the ranges, modules and phases that allocated them."""
         from opspan.analysis.memory_use import at_peak, of_peaks
 
         if self.lanes is None:
@@ -264,7 +266,7 @@ class Analysis:
     @shared_property
     @by_cycle
     def idle(self) -> pl.DataFrame:
-        """The time of the gaps, divided by the ranges that it belongs to."""
+        """The gaps, cut into parts that each belong to one range."""
         from opspan.analysis.idle import parts
 
         return parts(self.attributed, self.gaps)
@@ -289,7 +291,7 @@ class Analysis:
 
     @shared_property
     def meetings(self) -> Meetings:
-        """The collectives in which ranks wait for each other, as work of `path_graph`."""
+        """The collectives in which ranks wait for each other, with their row numbers in the work of `path_graph`."""
         from opspan.analysis.meetings import meetings
 
         return meetings(self.collectives, self.path_graph.work)
@@ -297,7 +299,7 @@ class Analysis:
     @shared_property
     @by_cycle
     def path(self) -> pl.DataFrame:
-        """The critical path of each step, in pieces."""
+        """The critical path of each step, cut into pieces."""
         from opspan.analysis.busy import step_times
         from opspan.analysis.path import path
 
@@ -338,13 +340,13 @@ class Analysis:
 
     @shared_property
     def collectives(self) -> pl.DataFrame:
-        """A row for each collective of each rank, with the columns that match it with those of other ranks."""
+        """The rows of `own_collectives`, with columns that show which rows of other ranks are the same collective."""
         from opspan.analysis.over_ranks import matched
 
         return self.own_collectives.hstack(matched(self.own_collectives))
 
     def with_memory(self) -> Analysis:
-        """Returns an analysis whose ranges have the memory that each allocated and freed."""
+        """Returns an analysis whose ranges have columns for the memory that they allocated and freed."""
         from opspan.analysis.memory import memory
 
         trace = self.attributed
@@ -377,7 +379,7 @@ def _begin(pool: ThreadPoolExecutor | None, task: Callable[P, R], *args: P.args,
 
 
 def analyse(trace: T, step_pattern: str | None = None) -> T:
-    """Adds the columns of `attribute`, then modules, steps and phases."""
+    """Adds the columns of `attribute`, and then columns for modules, steps and phases."""
     return _in_context(attribute(trace), step_pattern)
 
 

@@ -22,8 +22,8 @@ from opspan.analysis.op_cost import MEAN, OutputSize, Sizes, Values
 class Mask(NamedTuple):
     """A mask with which query i sees the keys from i - left to i + right; None means no limit on that side.
 
-    If the numbers of queries and keys differ, `ends_meet` tells how they are aligned: if it is True, the last query
-    with the last key, otherwise the first query with the first key."""
+    If the numbers of queries and keys differ, `ends_meet` tells how they are aligned. If it is True, the last query is
+    aligned with the last key. Otherwise the first query is aligned with the first key."""
 
     left: int | None
     right: int | None
@@ -44,8 +44,7 @@ def pairs(queries: int, keys: int, mask: Mask) -> int:
 
 
 def _sum_clamped(first: int, many: int, most: int) -> int:
-    """Clips each of the `many` numbers first, first + 1, ... to at least 0 and at most `most`, and returns their
-    sum."""
+    """Returns the sum of `many` numbers: first, first + 1, and so on, each clipped to the range from 0 to `most`."""
     begin = min(max(0, -first), many)
     end = min(max(begin, most - first), many)
     return (end - begin) * (begin + end - 1) // 2 + first * (end - begin) + (many - end) * most
@@ -56,7 +55,7 @@ class _Shape(NamedTuple):
     queries: int
     keys: int
     heads: int
-    width: int  # of queries and keys
+    width: int  # the width of queries and keys
     value_width: int
 
 
@@ -67,10 +66,10 @@ class Attention:
     mask: Masks
     heads_first: bool = False
     is_backward: bool = False
-    first: int = 0  # the query; key and value follow
-    ends: tuple[int, int] | None = None  # the ends of packed queries and keys
-    longest: tuple[int, int] | None = None  # the lengths of the longest queries and keys
-    absent: tuple[int, ...] = ()  # arguments that must be absent: they change the lengths or the computation
+    first: int = 0  # position of the query; the next two arguments are key and value
+    ends: tuple[int, int] | None = None  # positions of the ends of packed queries and keys
+    longest: tuple[int, int] | None = None  # positions of the lengths of the longest queries and keys
+    absent: tuple[int, ...] = ()  # positions of arguments that must be absent because they change lengths or results
 
     def flops(self, sizes: Sizes, values: Values) -> int:
         shape = self._shape(sizes, values)
@@ -145,8 +144,8 @@ def causal_or_quantized(at: int, quantized: int) -> Masks:
 
 
 def causal_in_window(is_causal: int, *windows: int) -> Masks:
-    """Returns the mask of an op with a flag and a window. `windows` has a position for each overload: there the left
-    side of the window may be. The right side is the next argument."""
+    """Returns the mask of an op with a flag and a window. `windows` has the position of the window's left side in each
+    overload. The right side is the next argument."""
 
     def mask(values: Values) -> Mask:
         sides = [values[at : at + 2] for at in windows if any(map(_is_integer, values[at : at + 2]))]

@@ -24,7 +24,7 @@ NO_SEQ = "no seq"
 ROOT = "made by the backward itself"
 LINKS = pl.Enum([LINKED, BY_NESTING, SEVERAL_THREADS, USED_AGAIN, NO_FORWARD, NO_SEQ, ROOT])
 
-# native/columns/link.cpp has the same numbers.
+# The position of a link in this list is its number in native/columns/link.cpp.
 _NUMBERS = [None, LINKED, SEVERAL_THREADS, USED_AGAIN, NO_FORWARD, NO_SEQ, ROOT, BY_NESTING]
 _OF_NUMBER = pl.Series("link", _NUMBERS, dtype=LINKS)
 
@@ -40,8 +40,8 @@ _col = pl.col
 
 
 def within_backward(ranges: pl.DataFrame) -> pl.Series:
-    """Returns a row for each range: its own row if it is a backward range, otherwise that of the nearest backward range
-    around it."""
+    """Returns a row for each range: its own row if it is a backward range, otherwise the row of the nearest backward
+    range around it."""
     return nearest(ranges, ranges["kind"] == "backward")
 
 
@@ -89,8 +89,8 @@ def _columns(ranges: pl.DataFrame, is_backward: pl.Series) -> pl.DataFrame:
 
 
 def _names(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Returns a row of facts for the code of each name. `op` is equal for aten::native_layer_norm and
-    NativeLayerNormBackward0."""
+    """Returns facts about each distinct name, which `name` has as a number (`codes`). `op` is equal for
+    aten::native_layer_norm and NativeLayerNormBackward0."""
     text = _col("name").cast(pl.String)
     op = text.str.replace(r"^.*::", "").str.replace(r"Backward[0-9]*$", "").str.replace_all("_", "").str.to_lowercase()
     return (

@@ -9,12 +9,12 @@
         exposed_copying_ns            time in which a copy ran, and nothing computed or communicated
         work_ns, tensor_core_ns, unknown_core_ns
                                       time of all kernels, of kernels on tensor cores, and of kernels whose names do
-                                      not show whether they use these; a kernel counts in the step in which it begins
+                                      not show which cores they use; a kernel counts in the step in which it begins
         sm_ns                         time, weighted at each moment by the share of the multiprocessors (at most 1) that
                                       the running kernels have blocks for
         occupancy_ns, with_occupancy_ns  for the kernels with a known occupancy: the sum of time multiplied by
                                       occupancy, and the sum of time
-    use(devices) -> rank, pid, step, and for all devices of a process together, or for each with by=DEVICE
+    use(devices) -> rank, pid, step, and for all devices of a process together (with by=DEVICE, for each device)
         utilisation                   share of the time in which a kernel ran
         sm_efficiency                 sm_ns as a share of the time
         occupancy                     mean of the kernels' occupancy, weighted by their time
@@ -83,7 +83,8 @@ def devices(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False) ->
         "communicating_ns": _of_kinds(spans, "communicating"),
         "copying_ns": _of_kinds(spans, "copying", "filling"),
     }
-    # Each of the first four sets is a part of the set before it. If both have equally many rows, they are equal.
+    # The second, third and fourth set are contained in the set before them. If two such sets have the same number of
+    # rows, they are equal.
     covered: dict[str, pl.Series] = {}
     for (name, rows), before in zip(sets.items(), ("", *sets), strict=False):
         is_same = 0 < len(covered) < 4 and rows.height == sets[before].height
@@ -170,8 +171,8 @@ def busy_with(work: pl.DataFrame, *more: str) -> pl.DataFrame:
 
 
 def step_times(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False) -> pl.DataFrame:
-    """Returns the steps, and the whole time of processes without steps, or of all: rank, pid, step, start_ns,
-    end_ns."""
+    """Returns rank, pid, step, start_ns, end_ns of each step. Adds a row for the whole time of each process without
+    steps. If `with_wholes` is set, all processes get such a row."""
     columns = (*PROCESS, "step", "start_ns", "end_ns")
     wholes = whole_times(trace)
     if not with_wholes:
@@ -196,7 +197,7 @@ def within_part(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
 
 def whole_times(trace: Tables) -> pl.DataFrame:
     """Returns, for each process, the first and the last time of its ranges, calls and work. The profiler's own work
-    before and after does not count: `overhead_outside_ns` returns it."""
+    before and after does not count. `overhead_outside_ns` returns how long it took."""
     ends = [
         _ends(frame.select(*PROCESS, "start_ns", end_ns=pl.coalesce("end_ns", "start_ns")))
         for frame in (trace.ranges, trace.calls, own(trace.work))

@@ -1,8 +1,8 @@
 """Counts how often modules were called, and how many steps there were, for tables by module or by step.
 
-    calls_of(trace, "module") -> module, count: the number of ranges of kind module; if a module has none, of FSDP's
-        spans; if it has none of these, of calls in Python. Modules that occur only in DLProf's stacks of calls do not
-        have a count
+    calls_of(trace, "module") -> module, count: the number of ranges of kind module. If a module has no such ranges, it
+        is the number of FSDP's spans. If it has no spans either, it is the number of calls in Python. Modules that
+        occur only in DLProf's stacks of calls do not have a count
     calls_of(trace, "step") -> step, count: the ranges that are steps, for all ranks
 
 The trace must have gone through `analyse`.

@@ -17,14 +17,14 @@ from opspan.analysis.spans import length, within
 
 _col = pl.col
 _THREAD = ("pid", "tid")
-_SHORTEST = 1_000  # ns
-_LEFT = 0.1  # at most this share of the crossings may remain
+_SHORTEST = 1_000  # ns; shorter calls are not used
+_LEFT = 0.1  # if more than this share of the crossings would remain, the shift is 0
 
 
 def nesting_shift(calls: pl.DataFrame, ranges: pl.DataFrame, most_ns: int) -> int:
     """Returns the shift, up to `most_ns`, with which ranges cross the fewest calls, or 0 if too many crossings remain.
-    If several shifts are equally good, it chooses those with which most calls lie in a range, and the smallest of
-    these."""
+    If several shifts are equally good, the one with most calls inside ranges is returned. If there are still several,
+    the smallest one is returned."""
     calls, ranges = (rows.select(*_THREAD, "start_ns", "end_ns").drop_nulls() for rows in (calls, ranges))
     calls = _one_after_another(calls)
     near = calls.with_columns(start_ns=_col("start_ns") - most_ns, end_ns=_col("end_ns") + most_ns)
@@ -47,7 +47,7 @@ def nesting_shift(calls: pl.DataFrame, ranges: pl.DataFrame, most_ns: int) -> in
 
 def _one_after_another(calls: pl.DataFrame) -> pl.DataFrame:
     """Returns the calls that begin when all earlier calls of their thread are done. Leaves out very short calls, so
-    that few calls are close to each other."""
+    that few of the remaining calls are close to each other."""
     calls = calls.filter(length() >= _SHORTEST).sort(*_THREAD, "start_ns")
     done = _col("end_ns").cum_max().shift(1).over(_THREAD)
     return calls.filter((_col("start_ns") >= done).fill_null(value=True))

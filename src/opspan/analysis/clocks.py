@@ -27,7 +27,7 @@ from opspan.tables.window import without_lost_parents
 
 # Even on one clock, the times at which two devices end a collective differ by up to this much.
 LEAST_ERROR_NS = 20_000
-# The numbers of collectives that are needed to know an offset, and to know a drift.
+# The least number of collectives from which an offset can be computed, and the least number for a drift.
 LEAST, LEAST_OF_DRIFT = 4, 30
 _SURER = 2  # a drift is assumed only if it makes the error smaller by this factor
 
@@ -62,7 +62,7 @@ class ClockAlignment(NamedTuple):
 
     ranks: tuple[Metadata, ...]
     issues: pl.DataFrame
-    shifts: dict[int, Shift]  # of the ranks that must be moved
+    shifts: dict[int, Shift]  # by rank number, for the ranks that must be moved
 
 
 def align(
@@ -155,7 +155,7 @@ def _ends(rows: pl.DataFrame) -> pl.DataFrame:
     """Returns when each collective ended on each clock: match, place (the name of the clock), end_ns."""
     from opspan.analysis.over_ranks import matched  # imports numpy, which most traces do not need
 
-    # The match must not rely on clocks, because it serves to align them.
+    # The match must not rely on clocks, because the matched collectives are used to align the clocks.
     pairs = pl.concat([rows, matched(rows, trusts_clocks=False).select("match")], how="horizontal")
     is_timed = _col("kind").is_in(TOGETHER) & _col("time_ns").is_not_null() & _col("end_ns").is_not_null()
     return pairs.filter(is_timed, _col("match").is_not_null()).group_by("match", "place").agg(_col("end_ns").max())
@@ -208,6 +208,6 @@ def _median(values: pl.Series) -> int:
 
 
 def _error(apart: pl.Series) -> int:
-    """Returns the distance that nine in ten of the distances do not exceed."""
+    """Returns the 90th percentile of the distances."""
     nine_in_ten = (9 * len(apart) + 9) // 10
     return int(apart.abs().sort()[nine_in_ten - 1])

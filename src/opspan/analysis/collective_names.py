@@ -15,7 +15,7 @@ import polars as pl
 from opspan.element_types import NO_TENSOR, TENSOR_LIST, type_of
 
 _col = pl.col
-# Patterns in lower case names; the first one that fits counts.
+# Patterns for names in lower case. The first pattern that fits a name counts.
 KINDS = {
     "reduce_scatter": r"reduce_?scatter",
     "all_reduce": r"all_?reduce|cross_device_reduce",
@@ -31,9 +31,9 @@ KINDS = {
     "reduce": r"reduce",
 }
 # Bus bandwidth is algorithm bandwidth times a factor for a group of n ranks, as in NCCL's tests.
-BOTH_WAYS = ("all_reduce",)  # 2 (n - 1) / n
-ALL_BUT_OWN = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")  # (n - 1) / n
-WHOLE = ("broadcast", "reduce", "send", "recv")  # 1
+BOTH_WAYS = ("all_reduce",)  # the factor is 2 (n - 1) / n
+ALL_BUT_OWN = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")  # the factor is (n - 1) / n
+WHOLE = ("broadcast", "reduce", "send", "recv")  # the factor is 1
 # All ranks must begin one of these before any rank is done with it.
 TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 
@@ -107,7 +107,7 @@ def element_bytes(names: pl.Series) -> pl.Series:
 
 
 def bus_factor(kind: pl.Expr, size: pl.Expr) -> pl.Expr:
-    """Returns the factor from algorithm to bus bandwidth, for a group of `size` ranks."""
+    """Returns the number by which algorithm bandwidth is multiplied to get bus bandwidth, for `size` ranks."""
     others = pl.when(size > 0).then((size - 1) / size)
     factors = {BOTH_WAYS: 2 * others, ALL_BUT_OWN: others, WHOLE: pl.lit(1.0)}
     return pl.coalesce(pl.when(kind.is_in(names)).then(factor) for names, factor in factors.items())

@@ -65,7 +65,7 @@ SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "work": pl.UInt32,
     "range": pl.UInt32,
 }
-_MOST = 2**50  # elements or bytes of one collective; a larger number is damage
+_MOST = 2**50  # elements or bytes of one collective; only damaged files have more
 
 
 def _text(key: str) -> pl.Expr:
@@ -239,7 +239,8 @@ def _kernels(work: pl.DataFrame, root_of: pl.Series, ranges: pl.DataFrame, roots
 
 
 def _merge_kernels(rows: pl.DataFrame) -> pl.DataFrame:
-    """Merges the kernels that one range started on one stream, and those of a CUDA graph that one launch started."""
+    """Merges the kernels that one range started on one stream. Also merges the kernels of a CUDA graph that one launch
+    started."""
     rows = rows.with_columns(
         name_element="own_element",
         payload_kind=kinds(rows["collective"]),
@@ -277,7 +278,7 @@ def _without_kernels(roots: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame
 
 
 def _with_groups(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
-    """Completes groups: with the sizes of NCCL's communicators, and with the group of a run that has only one."""
+    """Fills unknown groups and their sizes, from NCCL's communicators and for ranks that have only one group."""
     if (inits := _communicators(trace.ranges)).height:
         rows = rows.join(inits, on="communicator", how="left", maintain_order="left")
     else:
@@ -301,7 +302,7 @@ def _with_groups(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
 
 
 def _member(column: str) -> pl.Expr:
-    """Returns the rank in the program of a rank in the group; null if the list of members is cut off with "..."."""
+    """Turns a rank in the group into a rank in the program. The result is null if the list of members ends in "..."."""
     members = _col("members").str.extract_all(r"\d+").list.get(_col(column), null_on_oob=True).cast(pl.Int64)
     is_whole = ~_col("members").str.contains("...", literal=True)
     return pl.when(_col("members").is_null()).then(column).when(is_whole).then(members)

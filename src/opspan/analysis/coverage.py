@@ -35,11 +35,11 @@ class Coverage:
     """How much of a trace could be attributed."""
 
     work_with_call: Share
-    work_in_range: Share  # without whole graphs: the range that launched a graph does not show the ops in it
-    work_in_whole_graphs: Share  # graphs that were launched in ranges, and traced as one row for each replay
+    work_in_range: Share  # without whole graphs, because a range that launches a graph does not show its ops
+    work_in_whole_graphs: Share  # graphs that were launched in ranges and have one row for each replay
     ambiguous_work: int  # work whose correlation id several calls used
     calls_in_range: Share
-    overlapping_ranges: int  # outside the tree because they partly overlap another range
+    overlapping_ranges: int  # ranges outside the tree, because they partly overlap another range
     links: dict[str, int]  # for each of autograd.LINKS, how many backward ranges have it
 
     @property

@@ -41,7 +41,7 @@ def with_device(host: Tables, parts: Sequence[Tables]) -> Tables:
         issues = Issues(part.metadata.paths[0])
         shift_ns, session = _clocks(part, host, issues)
         shift_ns += _nested_by(part, host, shift_ns)
-        # The ranges of the part are left out, so the references of its work to them are dropped.
+        # The ranges of the part are left out, so the references to these ranges are dropped from the work.
         work = causal(part.calls, part.work, session, issues)
         for name, rows in (("calls", part.calls), ("work", work)):
             there = moved(name, rows, {}, ids, shift_ns)
@@ -79,7 +79,7 @@ def _nested_by(part: Tables, host: Tables, shift_ns: int) -> int:
 
 
 def _times(session: Any) -> dict[str, list[int]] | None:
-    """Returns the times of a session. They come from a file, so they may be damaged; then the result is None."""
+    """Returns the times of a session. They come from a file. The result is None if they are damaged."""
     pairs = {}
     for name in ("monotonic_ns", "utc_ns"):
         pair = session.get(name) if isinstance(session, Mapping) else None

@@ -1,4 +1,4 @@
-"""Applies a function to each op of some names (once for equal ops), and finds which ranges lie inside other ranges."""
+"""Calls a function for the ops with given names, once for equal ops. Finds which ranges lie inside other ranges."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def of_each(
     compute: Callable[[str, str, str | None, str | None], Sequence[Any]],
     schema: Mapping[str, Any],
 ) -> pl.DataFrame:
-    """Returns `row` of each range that has one of these names and whose sizes are known, and the result of `compute`
-    for its name, sizes, inputs and types. Equal ranges are computed once."""
+    """Returns the rows of ranges that have one of these names and known sizes: `row`, and the result of `compute` for
+    the range's name, sizes, inputs and types. `compute` is called once for equal ranges."""
     chosen = ranges["name"].is_in(pl.Series([*names], dtype=NAME).implode()) & ranges["sizes"].is_not_null()
     some = ranges.select("name", "sizes", "inputs", "input_types").with_row_index("row").filter(chosen)
     distinct = some.drop("row").unique()

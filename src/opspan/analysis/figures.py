@@ -4,7 +4,8 @@
         .time    device or cpu: the kind of all times; device if ranges have any time of devices
         .rows    *KEYS[by], count, ns; and for what began in a step: step (ns, divided by the number of steps), and
                  usual, error and freedom (noise.py, over the steps of a process). Times and errors are means over
-                 processes. Errors do not shrink by this, because processes that wait for each other are slow together
+                 processes. The mean does not have a smaller error than its parts, because processes that wait for
+                 each other are slow together
         .steps   how many steps there were, how long they took until what they launched was done (`until_done`), and
                  whether there are enough steps to tell changes from noise
     several(run, ways, ...) -> Figures for each way; what several ways need is computed once
@@ -48,8 +49,8 @@ KEYS = {
 KEYS |= {"kernel": OF_WORK["kernel"], "place": ("name", "module", "place")}
 LEAST = 3  # with fewer steps of a process, the noise is unknown
 _USUAL = dict.fromkeys(Usual._fields, pl.Float64)
-_OF_TIMES = ("median", "usual", "error")  # averaged over processes, each weighted by its steps
-_AT_ONCE = 1 << 20  # number of times that are processed together; more would take more memory but not less time
+_OF_TIMES = ("median", "usual", "error")  # these are means over processes, weighted by the number of their steps
+_AT_ONCE = 1 << 20  # this many durations are processed together; more would take more memory, but not be faster
 
 
 class StepFigures(NamedTuple):
@@ -123,7 +124,7 @@ def together(parts: Parts, by: str) -> Figures:
         "count",
         "ns",
         step=(_col("step_ns") / max(steps.number, 1)).round().cast(pl.Int64),
-        # A sum over no steps is 0, but then the mean is unknown.
+        # If there are no steps, the sum is 0, but the mean is unknown.
         **{name: pl.when(_col("times") > 0).then(_col(name) / _col("times")) for name in ("usual", "error")},
         freedom="freedom",
     )
@@ -135,8 +136,8 @@ def step_figures(steps: pl.DataFrame) -> StepFigures:
 
 
 def _on_the_same_steps(rows: pl.DataFrame, typical: pl.DataFrame, steps: StepFigures) -> pl.DataFrame:
-    """Removes the places of ranks without steps if other ranks have steps, and the positions of all ranks except the
-    rank that has the typical step."""
+    """Removes the places of ranks without steps, if other ranks have steps. Keeps positions only for the rank that has
+    the typical step."""
     counts = _col("is_whole") == (steps.number == 0)
     rank = pl.lit(next(iter(typical.filter(counts)["rank"]), None), dtype=pl.Int32)
     return rows.with_columns(
@@ -172,8 +173,8 @@ def _parts_of_sums(sums: _Sums, by: str, time: str, steps: pl.DataFrame) -> Part
     numbers = ("count", "ns", "step_ns", "usual", "error", "freedom", "times")
     parts = {"rows": Part(rows.select(*key, *numbers), key, {"freedom": "least"})}
     if by == "place":
-        # Without steps, places are counted in the whole run, which `is_whole` marks. It is not known yet whether other
-        # ranks have steps.
+        # If there are no steps, places are counted in the whole run. `is_whole` marks these rows, because they are
+        # removed later if other ranks have steps.
         is_whole = pl.lit(not steps.height).alias("is_whole")
         rank = pl.lit(sums.typical, dtype=pl.Int32).alias("rank")
         rows = rows.select(*key, is_whole, *numbers, "position", pl.when(_col("position").is_not_null()).then(rank))
@@ -212,8 +213,9 @@ class _Sums(NamedTuple):
     """The sums of a run. `key` is the number of a row of `names`."""
 
     names: pl.DataFrame
-    whole: pl.DataFrame  # of the run: key, count, ns; by place, also the position in the typical step
-    groups: pl.DataFrame  # of each process: key, times (its number of steps), ns (sum over them), and Usual's columns
+    whole: pl.DataFrame  # sums over the run: key, count, ns; by place, also the position in the typical step
+    # for each key and process: key, times (number of steps), ns (sum over these steps), and the columns of Usual
+    groups: pl.DataFrame
     typical: int | None  # the rank that has the typical step
 
 

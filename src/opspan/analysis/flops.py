@@ -28,7 +28,7 @@ def _elements(sizes: Sizes, _: Values) -> int:
 
 
 def _conv2d(sizes: Sizes, values: Values) -> int:
-    """Counts as torch.profiler does. It also fails if the padding is a word ("same"), as torch.profiler does."""
+    """Counts as torch.profiler does. Like torch.profiler, it fails if the padding is a word ("same")."""
     batch, channels, height, width = sizes[0]
     out_channels, _, *kernel = sizes[1]
     stride, padding, dilation = (for_each(value, 2) for value in values[3:6])

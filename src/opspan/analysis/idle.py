@@ -2,8 +2,8 @@
 
     gaps(trace) -> rank, pid, device_id, start_ns, end_ns, next, tid, why, and in ns
         host_ns      time until the host began the call that launched the next work: the host was late
-        launch_ns    time from the begin of that call on: the launch took this time
-        queued_ns    time of the gap if the call had begun before it: the work waited for another stream, another rank
+        launch_ns    time from the begin of that call to the begin of the work: the launch took this time
+        queued_ns    time of the gap if the call began before the gap: the work waited for another stream, another rank
                      or the device
         unknown_ns   time of the gap if the call is not in the trace, or no work followed, or the process used more
                      devices than any machine has
@@ -55,8 +55,9 @@ if TYPE_CHECKING:
 _col = pl.col
 WHY = ("host", "launch", "queued", "unknown")
 REASON = pl.Enum(WHY)
-# Gaps of a process with more devices have the reason unknown. Each gap is cut by all ranges in it, so a crafted file
-# with many devices would take very long. Machines have at most 64 devices, the number of bits of a mask of devices.
+# If a process has more devices than this, the reason of its gaps is `unknown`. Each gap is cut by all ranges in it, so
+# a crafted file with many devices would take very long. Machines have at most 64 devices, the number of bits of a mask
+# of devices.
 _MOST_DEVICES = 256
 _GAP = ("start_ns", "end_ns", "next", "tid", "why", *(f"{name}_ns" for name in WHY))
 
@@ -159,7 +160,7 @@ def meanwhile(ranges: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _late(gaps: pl.DataFrame) -> pl.DataFrame:
-    """Returns the host's part of each gap."""
+    """Returns the first part of each gap, in which the device waited for the host."""
     late = gaps.with_row_index("gap").filter(_col("host_ns") > 0)
     return late.select("gap", *THREAD, "start_ns", end_ns=_col("start_ns") + _col("host_ns"))
 
@@ -180,7 +181,8 @@ def parts(trace: Tables, gaps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _rest(gaps: pl.DataFrame, owners: pl.Series) -> list[pl.DataFrame]:
-    """Returns the parts of each gap that are not the host's. `owners` has the range or function of each gap."""
+    """Returns the parts of each gap that have other reasons than the host. `owners` has the range or function of each
+    gap."""
     rows = gaps.with_columns(owners).with_row_index("gap")
     return [
         rows.filter(_col(f"{why}_ns") > 0).select(

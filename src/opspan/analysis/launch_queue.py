@@ -52,7 +52,8 @@ def rooms(
     rows = rows.with_columns(names.gather(rows["call"]).to_physical().alias("name"))
     joins = []
     for device in apart(rows, ("process", "device_id")).values():
-        # If a queue of one stream was full, each stream has its own queue; else all streams of a device may share one.
+        # If the queue of a single stream was full, each stream has its own queue. Otherwise all streams of a device may
+        # share a queue.
         busy = only(device, pl.len().over("stream") >= _FEWEST)  # there may be thousands of streams
         of_streams = [_joins_of_queue(queue, early) for queue in apart(busy, ("stream",)).values()]
         full = [queue_joins for queue_joins in of_streams if queue_joins is not None]
@@ -83,8 +84,8 @@ def _joins_of_queue(rows: pl.DataFrame, early: pl.DataFrame) -> pl.DataFrame | N
     usual = _usual(rows, is_full)
     if not _is_limit(returned - called, usual, is_full):
         return None
-    # A launch that waited had to wait for the last begin of work before it returned. A launch that did not wait would
-    # have had to wait for the begin of the work that was launched `limit` launches earlier.
+    # `releases` has the work whose begin made room for a launch. If the launch waited, this is the last work that began
+    # before the launch returned. Otherwise it is the work that was launched `limit` launches earlier.
     done = np.minimum(called + usual, returned)
     last = begins["start_ns"].to_numpy()[np.maximum(begun - 1, 0)]
     has_waited = is_full & (begun > 0) & (last > done)
@@ -99,7 +100,7 @@ def _joins_of_queue(rows: pl.DataFrame, early: pl.DataFrame) -> pl.DataFrame | N
         target_ns=by["start_ns"],
         work=by["work"],
         other=pl.lit(NONE, dtype=pl.Int64),
-        own_ns=pl.Series(np.minimum(done, returned - 1)),  # before the join, because a join cannot wait for itself
+        own_ns=pl.Series(np.minimum(done, returned - 1)),  # before time_ns, because a join cannot wait for itself
     )
     return joins.filter(pl.Series(is_bounded)).select(_col(name).cast(dtype) for name, dtype in JOINS.items())
 

@@ -85,8 +85,8 @@ def _captured_in(ranges: pl.DataFrame, work: pl.DataFrame, nodes: pl.DataFrame) 
     if not nodes.height or not work["graph_node_id"].count():
         return None
     nodes = nodes.sort("start_ns", "tid", "original_graph_node_id")
-    # A node that was created as a copy has two events: one for its creation, one that names its original. If two nodes
-    # had the same number, there are two events, too; then either of them may be used.
+    # A node that was created as a copy has two events: one for its creation, one that names its original. There are
+    # also two events if two nodes had the same number. In this case either event may be used.
     created = nodes.unique(_NODE, keep="first", maintain_order=True)
     copied = nodes.drop_nulls("original_graph_node_id").unique(_NODE, keep="first", maintain_order=True)
     roots = _roots(created, copied)
@@ -98,8 +98,8 @@ def _captured_in(ranges: pl.DataFrame, work: pl.DataFrame, nodes: pl.DataFrame) 
 
 
 def _roots(created: pl.DataFrame, copied: pl.DataFrame) -> pl.DataFrame:
-    """Returns _NODE and `root`. This is the last node of the chain from copy to original whose creation is in the
-    trace; it is null if the chain is a ring."""
+    """Returns _NODE and `root`. `root` is the last node of the chain from copy to original whose creation is in the
+    trace. It is null if the chain is a ring."""
     up = copied.select("rank", "pid", root="graph_node_id", above="original_graph_node_id")
     # The chain ends before an original that is missing in the trace, and at a node that is its own original.
     known = created.select("rank", "pid", above="graph_node_id")

@@ -28,8 +28,9 @@ def meetings(collectives: pl.DataFrame, work: pl.DataFrame) -> Meetings:
 
 @dataclass(frozen=True)
 class Meetings:
-    """The parts of collectives that wait for each other. `node` is the part's row in Graph.work, `row` its row in the
-    trace's work, `of` the number of the collective, `tail_ns` how long the part took after the last part had begun."""
+    """The parts of collectives that wait for each other. `node` is the part's row in Graph.work, and `row` is its row
+    in the trace's work. `of` is the number of the collective. `tail_ns` is how long the part went on after all parts
+    had begun."""
 
     parts: pl.DataFrame
 

@@ -36,8 +36,8 @@ def changes(events: pl.DataFrame) -> pl.DataFrame:
 
 def during(changed: pl.DataFrame, start_ns: pl.Series, end_ns: pl.Series, of: pl.Series | None = None) -> pl.DataFrame:
     """Returns, for each stretch of time, the sums of the changes from its begin to its end (inclusive); 0 if begin or
-    end is null. `of` is the number of the process of each stretch, as in the column `of` of `changed`; None if there is
-    one process."""
+    end is null. `of` has the process of each stretch, by its number in the column `of` of `changed`. It is None if
+    there is only one process."""
     if of is None:
         of = pl.zeros(len(start_ns), dtype=pl.UInt32, eager=True)
         changed = changed.with_columns(of=pl.lit(0, pl.UInt32))
@@ -64,7 +64,8 @@ def without_children(totals: pl.DataFrame, parent: pl.Series, is_child: pl.Serie
 
 
 def summed(values: pl.DataFrame, row: pl.Series, chosen: pl.Series) -> pl.DataFrame:
-    """Returns, for each row, the sums over the chosen rows that refer to it; `row` has the row that each refers to."""
+    """Adds each `chosen` row of `values` to another row, whose number is in `row`. Returns these sums for all rows. If
+    `row` is the parent of each range, for example, these are the sums over the children of each range."""
     sums = values.with_columns(row.alias("row")).filter(chosen).drop_nulls("row").group_by("row").agg(pl.all().sum())
     rows = pl.DataFrame({"row": pl.int_range(values.height, dtype=pl.UInt32, eager=True)})
     return rows.join(sums, on="row", how="left", maintain_order="left").drop("row").fill_null(0)

@@ -35,7 +35,7 @@ from opspan.analysis.spans import DEVICE
 SUMS = ("size_increase", "allocation_count", "allocation_bytes")
 COUNTED = ("event_count", "freed_bytes", "allocation_count", "allocation_bytes")
 SELF_SUMS, SELF_COUNTED = (tuple(f"self_{name}" for name in names) for names in (SUMS, COUNTED))
-# positions in the order of events: of the allocation of earlier blocks, and of the free of blocks that stayed
+# The position that an allocation before the first event gets, and the position that a missing free gets.
 _BEFORE, _NEVER = -1, 2**32
 _col = pl.col
 
@@ -77,8 +77,8 @@ def _curve(events: pl.DataFrame, blocks: pl.DataFrame, counters: pl.DataFrame | 
 
 
 def _changes(blocks: pl.DataFrame) -> pl.DataFrame:
-    """Returns by how many bytes each event changed the memory in use: `known` for blocks, `unpaired` for events that
-    cannot be paired."""
+    """Returns by how many bytes each event changed the memory in use. The bytes are in the column `unpaired` for events
+    that cannot be paired, otherwise in `known`."""
     known, unpaired = (blocks.filter(_col("address").is_null() == is_null) for is_null in (False, True))
     changes = pl.concat(
         [
@@ -171,7 +171,7 @@ def _around(ranges: pl.DataFrame, own: pl.DataFrame, keys: tuple[str, ...]) -> p
     few rows remain soon. Other algorithms take time in proportion to the number of devices times the number of ranges.
     The code uses numpy because a tree may be thousands of ranges deep.
     """
-    import numpy as np  # not at the top: this import takes longer than the findings of a small trace
+    import numpy as np  # imported here, because this takes longer than the findings of a small trace
 
     marked = outermost(ranges).alias("marked").to_frame()
     nearest = native.nearest(pl.concat([ranges.select("parent"), marked], how="horizontal")).cast(pl.Int64)

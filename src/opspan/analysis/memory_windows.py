@@ -1,4 +1,5 @@
-"""Sums the memory that ranges took and freed in pieces of time of equal length. A window is the sum of its pieces.
+"""Divides time into pieces of equal length, and sums the memory that ranges allocated and freed in each piece. The sums
+of a window of time are the sums over its pieces.
 
     Pieces.of(times, count) -> the pieces of equal length that these times lie in: first_ns, length_ns, count
     in_pieces(ranges, events, pieces) -> a row for each piece, device and name of a range, if ranges of this name took

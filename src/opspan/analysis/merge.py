@@ -53,7 +53,7 @@ def merge(one: Tables, other: Tables) -> Tables:
 
     ids = {name: id_count(frame) for name, frame in one.frames.items()}
     theirs = other.replace(ranges=second).frames
-    if not other.work.height:  # its correlation ids must not match the work of the first trace
+    if not other.work.height:  # correlation ids of `other` must not match work of `one`
         theirs["calls"] = theirs["calls"].with_columns(correlation_id=None)
     if not one.work.height:
         one = one.replace(calls=one.calls.with_columns(correlation_id=None))
@@ -161,8 +161,7 @@ def _same_ranges(first: pl.DataFrame, second: pl.DataFrame, pairs: pl.DataFrame,
     """Returns the ids of the ranges that both traces have: one, other."""
     if alignment.within_ns is None:
         return pairs.clear().select("one", "other")
-    # The code of the range ran inside both ranges, so they overlap, even if the thread was held up between the two
-    # begins.
+    # Both ranges contain the same code, so they overlap, even if the thread was held up between their begins.
     tolerance, shift = max(3 * alignment.within_ns, LEAST_TOLERANCE_NS), alignment.shift_ns
     overlap = (pl.col("start_ns_other") + shift <= pl.col("end_ns") + tolerance) & (
         pl.col("start_ns") <= pl.col("end_ns_other") + shift + tolerance

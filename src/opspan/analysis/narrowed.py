@@ -1,7 +1,8 @@
-"""Cuts a part out of a trace by numbers of steps. If ranges do not name the steps, finds the steps of all of it first.
+"""Cuts a part out of a trace by numbers of steps. If ranges do not name the steps, the steps of the whole trace are
+found first.
 
-narrowed(read, window) -> the result of `read(window)`, and None. If that result has no numbered steps: the part of
-    `read(None)`, and the steps in the part
+narrowed(read, window) -> the part, and the steps in it. If ranges name the steps, the part is the result of
+    `read(window)`, and the steps are None. Otherwise the part is cut out of `read(None)`
 steps_of_all(parts, steps, trace) -> the steps of parts that are put side by side
 """
 
@@ -57,7 +58,7 @@ def steps_of_all(parts: Sequence[Tables], steps_of_parts: Sequence[pl.DataFrame]
         steps = steps.with_columns(times(_TIMES, {before.rank: by_utc for before, _ in now}))
         steps = steps.with_columns(renumbered({before.rank: rank.rank for before, rank in now}))
         cycles = {rank.rank: cycle for _, rank, cycle in origins if cycle is not None}
-        if cycles and COLUMN not in steps.columns:  # a file that has several cycles itself has the column
+        if cycles and COLUMN not in steps.columns:  # a file with several cycles has the column already
             steps = steps.with_columns(
                 pl.col("rank").replace_strict(cycles, default=None, return_dtype=pl.Int32).alias(COLUMN)
             )

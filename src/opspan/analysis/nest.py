@@ -50,7 +50,7 @@ def trace_end_ns(*frames: pl.DataFrame) -> int:
 
 def nest(ranges: pl.DataFrame, end_ns: int | None = None) -> pl.DataFrame:
     """Nests the ranges. `end_ns` is the end of the trace, if it is later than the last time in the ranges."""
-    # If ranges were nested before, the ends and overlaps that `nest` added then do not count.
+    # Ranges may have been nested before. The ends and overlaps that `nest` added at that time are ignored.
     was_open, was_apart = (_col(name) if name in ranges.columns else pl.lit(False) for name in ("is_open", "overlaps"))
     again = "is_open" in ranges.columns
     columns = ranges.select(

@@ -19,9 +19,9 @@ from opspan.element_types import FLOAT, INT64, NO_TENSOR, TENSOR_LIST, ElementTy
 UNKNOWN = (ValueError, TypeError, IndexError, AttributeError, KeyError, ZeroDivisionError, OverflowError)
 
 ASSUMED = FLOAT
-# Types of outputs: sums of integers are int64; means are at least float32.
+# Types of outputs. A sum of integers has the type int64. A mean has at least float32.
 SUM, MEAN = "sum", "mean"
-Sizes = Sequence[Any]  # of each argument: a list of integers; for a list of tensors, a list of such lists
+Sizes = Sequence[Any]  # each argument has a list of integers; a list of tensors has a list of such lists
 Values = Sequence[Any]
 Formula = Callable[[Sizes, Values], "int | None"]
 # An output: the number of its elements, and their type (a name, the number of an argument that has the same type, or
@@ -41,7 +41,7 @@ class Cost(NamedTuple):
 @dataclass(frozen=True)
 class CostRule:
     flops: Formula
-    reads: Sequence[int]  # positions of arguments; the tensors among these are read completely
+    reads: Sequence[int]  # positions of arguments whose tensors are read completely
     writes: Writes
     is_product: bool = False
     # The type in which the op computes: the type of an argument, of several arguments if their types are equal, a named
@@ -160,7 +160,8 @@ def elements(size: Any, is_list: bool = False) -> int:
 
 
 def _or_none(compute: Callable[[], int | None]) -> int | None:
-    """Returns the number, or None if it cannot be computed or must be damage."""
+    """Returns the number. Returns None if it cannot be computed, or is negative or too large because of damaged
+    sizes."""
     try:
         number = compute()
     except UNKNOWN:

@@ -33,7 +33,7 @@ def _read(ranges: pl.DataFrame, unread: pl.Series) -> pl.DataFrame:
     kind = ranges["kind"]
     # Readers that do not look for a kind write unknown.
     columns["kind"] = _first(kind.set(kind == "unknown", None) if kind.count() else kind, guessed)
-    # In opspan's own labels, a missing forward thread means the main thread, and 0 means that it is unknown.
+    # In opspan's own labels, a missing forward thread means the main thread, and 0 means an unknown thread.
     forward = columns["forward_tid"]
     main = unread & (ranges["domain"] == _OWN_DOMAIN).fill_null(value=False)
     if main.any():

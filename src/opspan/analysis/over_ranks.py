@@ -6,7 +6,7 @@
         ranks        Int64    how many rows belong to the collective
         transfer_ns  Int64    the shortest time of its rows: the rank that comes last does not wait
         waiting_ns   Int64    the row's own time minus transfer_ns
-        is_last      Boolean  the row came last: it has the shortest time (of several such rows, the last to begin)
+        is_last      Boolean  the row came last: it has the shortest time (if several rows have it, the last to begin)
         unmatched    String   why the row has no match:
             alone            no other place has its group
             peers unknown    a send or a receive whose other side is unknown
@@ -39,7 +39,7 @@ _SIDES = ("send", "recv", "send_recv")
 _EQUAL = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 _MOST_SHIFTS = 4096
 _MOST_APART = 0.1
-_NEARER = 3  # a stretch is chosen by its times if it is nearer than any other by this factor
+_NEARER = 3  # clocks decide for a stretch only if all others are this many times farther away
 
 
 def matched(rows: pl.DataFrame, *, trusts_clocks: bool = True) -> pl.DataFrame:
@@ -71,8 +71,8 @@ def _match_in_cycles(rows: pl.DataFrame, trusts_clocks: bool) -> pl.DataFrame:
 
 
 def _add_keys(rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds `place`, `key`, `what` and `size`. Rows may match if their keys are equal; then `what` and `size` must be
-    equal, too."""
+    """Adds `place`, `key`, `what` and `size`. Rows can match only if all three of `key`, `what` and `size` are
+    equal."""
     is_side = _col("kind").is_in(_SIDES)
     rows = rows.with_row_index("row").with_columns(
         place=pl.struct(DEVICE).rank("dense").cast(pl.Int64),
@@ -155,7 +155,7 @@ def _by_order(rows: pl.DataFrame, trusts_clocks: bool) -> list[pl.DataFrame]:
 
 
 def _lay_along(rows: pl.DataFrame, base: int, trusts_clocks: bool) -> pl.DataFrame:
-    """Matches the rows of each place with the rows of the place that has most rows. `rows` have one key."""
+    """Matches the rows of each place with the rows of the place that has most rows. All `rows` have the same `key`."""
     parts = {place: some.sort("start_ns", "row") for (place,), some in rows.partition_by("place", as_dict=True).items()}
     longest = max(parts.values(), key=lambda some: (some.height, -int(some["place"][0])))
     matches = [longest.select("row", match=pl.int_range(pl.len(), dtype=pl.Int64) + base)]

@@ -23,10 +23,11 @@ from opspan.analysis.program_ranges import of_program
 from opspan.analysis.spans import PROCESS, THREAD, apart, only, within
 
 _col = pl.col
-_OPENING = 16  # number of names of the opening
-_LEAST = 4  # at least this many of the last ones must come in order; the first ones may belong to the end of a loop
-_AS_MUCH = 0.9  # at least this share of a usual step's ranges must follow
-_MANY = 0.5  # a step's logging has less than this share of a usual step's ranges
+_OPENING = 16  # the most names of an opening
+# At least this many of the last names must come in order. The first names may belong to the end of a loop.
+_LEAST = 4
+_AS_MUCH = 0.9  # from the opening on, there must be at least this share of a usual step's ranges
+_MANY = 0.5  # logging in a step has less than this share of a usual step's ranges
 
 
 def own_work(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:
@@ -72,7 +73,7 @@ def _own_begins(steps: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
         return begins
     usual = openings.filter(_col("key") == common["key"][0])
     opening, many = usual["opening"][0].to_list(), float(usual["many"].median())  # type: ignore[arg-type]  # of counts
-    if len(opening) < 2:  # one name alone may come anywhere
+    if len(opening) < 2:  # a single name may come anywhere in a step
         return begins
     odd = openings.filter(_col("key") != common["key"][0]).select("stretch", "many")
     left = rows.join(odd, on="stretch", maintain_order="left")

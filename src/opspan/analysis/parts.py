@@ -34,9 +34,9 @@ _COUNT = "values"
 class Part:
     rows: pl.DataFrame
     key: tuple[str, ...] | None = None
-    rules: Mapping[str, str] = field(default_factory=dict)  # the names in RULES of columns that are not summed
+    rules: Mapping[str, str] = field(default_factory=dict)  # column -> its rule in RULES; other columns are summed
     times: tuple[str, ...] = ()  # columns that are timestamps
-    value: str | None = None  # the column of values, if they were `count_values`
+    value: str | None = None  # the column whose values `count_values` has counted
 
 
 Parts = dict[str, Part]

@@ -102,7 +102,7 @@ def walk(graph: Graph) -> Walk:
     done = pl.max_horizontal("main_ns", "last_ns").fill_null(_col("start_ns"))
     columns = graph.processes.select("process", "start_ns", "end_ns", done, "main", "join", "last")
     for process, begin, end, at, thread, join, node in columns.iter_rows():
-        stretches.append((NONE, process, at, end))  # in this time only other threads still ran
+        stretches.append((NONE, process, at, end))  # from `at` to `end`, only threads other than the main thread ran
         while True:
             if node != NONE:
                 while node != NONE:

@@ -124,7 +124,7 @@ def timing_edges(work: pl.DataFrame) -> pl.DataFrame:
         work=pl.int_range(pl.len(), dtype=pl.Int64),
     )
     rows = rows.filter(_col("start_ns") - _col("since") > CLOSE).sort("start_ns")
-    ended = work if rows.height else work.clear()  # sorting all work takes long
+    ended = work if rows.height else work.clear()  # sorting takes long and is needed only if there are rows
     ended = ended.select("process", "end_ns", before=pl.int_range(pl.len(), dtype=pl.Int64)).sort("end_ns")
     rows = rows.join_asof(ended, left_on="start_ns", right_on="end_ns", by="process", check_sortedness=False)
     rows = rows.filter(_col("end_ns") > _col("since"), _col("start_ns") - _col("end_ns") <= CLOSE)
@@ -132,7 +132,8 @@ def timing_edges(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def last_ended(rows: pl.DataFrame, work: pl.DataFrame, by: tuple[str, ...]) -> pl.Series:
-    """Returns, for each row, the number of the work with equal `by` that ended last until the row's `until_ns`."""
+    """Returns, for each row, the number of the work that ended last, but not after the row's `until_ns`. Only work with
+    the same values in the columns `by` counts."""
     ended = work.select(*by, "end_ns", before=pl.int_range(pl.len(), dtype=pl.Int64)).sort("end_ns", "before")
     return _last(rows, "until_ns", ended, "end_ns", "before", by)
 

@@ -50,18 +50,27 @@ _WAITS_FOR_WORK = (SYNCHRONISE, COPY, ITEM)
 class Graph:
     """Processes, threads, work and joins, which refer to each other by number, or by NONE."""
 
-    processes: pl.DataFrame  # process, rank, pid, start_ns, end_ns, and
-    #   main, main_ns: its main thread, and when that was done; join: the last join of that thread
-    #   last, last_ns: the work that ended later than the main thread, and when
-    threads: pl.DataFrame  # thread, process, rank, pid, tid
-    work: pl.DataFrame  # in order of start_ns: process, row, range, start_ns, end_ns, what, and
-    #   launch_ns, thread: when it was launched, and by which thread; join: the last join of that thread before then
-    #   before: the work that it waited for longest
-    edges: pl.DataFrame  # work, before: each pair of work and work that it waited for
-    joins: pl.DataFrame  # in order of thread, time and reason: thread, process, time_ns, what (the reason), and
-    #   target_ns: when the wait was over, because work ended or began, or another thread was done
-    #   work: that work, or NONE; other, entry: the other thread, and the last join of that thread until target_ns
-    #   own_ns: when the thread had nothing else left to do; is_last: target_ns is later than own_ns
+    # The columns process, rank, pid, start_ns, end_ns, and
+    #   main, main_ns: the main thread, and the time when it was done
+    #   join: the last join of the main thread
+    #   last, last_ns: the work that ended later than the main thread, and the time when it ended
+    processes: pl.DataFrame
+    # The columns thread, process, rank, pid, tid.
+    threads: pl.DataFrame
+    # The columns process, row, range, start_ns, end_ns, what, and (rows are in order of start_ns)
+    #   launch_ns, thread: the time when the work was launched, and the thread that launched it
+    #   join: the last join of this thread before the launch
+    #   before: the other work that the work waited for longest
+    work: pl.DataFrame
+    # The columns work, before: a row for each pair of work and other work that it waited for.
+    edges: pl.DataFrame
+    # The columns thread, process, time_ns, what (the reason), and (rows are in order of thread, time and reason)
+    #   target_ns: the time when the wait was over, because work ended or began, or another thread was done
+    #   work: the work that ended or began, or NONE
+    #   other, entry: the other thread, or NONE, and the last join of the other thread until target_ns
+    #   own_ns: the time when the thread had nothing else left to do
+    #   is_last: whether target_ns is later than own_ns
+    joins: pl.DataFrame
 
     @cached_property
     def order(self) -> Order:
@@ -117,7 +126,7 @@ def _graph(
         join=at_or_before(launched.select("thread", time_ns="launch_ns"), joins, "thread").cast(pl.Int32),
         before=before.cast(pl.Int32),
     )
-    edges = edges.cast(pl.UInt32)  # there may be more edges than work
+    edges = edges.cast(pl.UInt32)  # saves memory: there may be more edges than work
     return Graph(_with_ends(processes, work, joins, done), threads, work, edges, _with_entries(joins))
 
 
@@ -153,7 +162,7 @@ def _threads(processes: pl.DataFrame, *frames: pl.DataFrame) -> pl.DataFrame:
 
 
 def _places(calls: pl.DataFrame, height: int) -> pl.Series:
-    """Returns the row in `calls` of each row of the table calls, which has `height` rows."""
+    """Returns, for each row of the trace's table calls, its row number in `calls`. The table has `height` rows."""
     if calls.height == height:
         return calls["call"]
     every = pl.Series([None], dtype=pl.UInt32).new_from_index(0, height)
@@ -234,7 +243,7 @@ def _before_on_stream(work: pl.DataFrame) -> pl.Series:
         every = np.argsort(streams.astype(np.uint16) if streams.max() < 1 << 16 else streams, kind="stable")
     bounds = np.flatnonzero(np.diff(streams[every])) + 1
     for mine in np.split(every, bounds):
-        if (start[mine[1:]] >= end[mine[:-1]]).all():  # the usual case: one work begins after the other ended
+        if (start[mine[1:]] >= end[mine[:-1]]).all():  # the usual case: each work begins after the work before it ended
             before[mine[1:]] = mine[:-1]
             continue
         ended = mine[np.argsort(end[mine], kind="stable")]
@@ -284,8 +293,8 @@ def _wait_joins(trace: Tables, waits: pl.DataFrame, calls: pl.DataFrame, work: p
 
 
 def _with_entries(joins: pl.DataFrame) -> pl.DataFrame:
-    """Adds `entry`: for a join with another thread, the last join of that thread until then. If that thread was done
-    and got new work at the same moment, the entry is its join before the new work."""
+    """Adds `entry`. For a join with another thread, this is the last join of the other thread until target_ns. If the
+    other thread was done and got new work at this very moment, it is the last join before the new work."""
     targets = joins.select(thread="other", time_ns="target_ns")
     any_of = at_or_before(targets, joins, "thread")
     numbered = joins.with_row_index("number").cast({"number": pl.Int64})

@@ -35,8 +35,8 @@ JOINS = dict.fromkeys("thread process time_ns what target_ns work other own_ns".
 
 
 def at_or_before(rows: pl.DataFrame, known: pl.DataFrame, by: str, *, strict: bool = False) -> pl.Series:
-    """Returns, for each row, the number of the last row of `known` with the same `by` and no later time_ns, or NONE.
-    `known` must be in order of `by` and time. With `strict` only earlier rows count."""
+    """Returns, for each row, the number of the last row of `known` that has the same value in `by` and is not later
+    (time_ns), or NONE. `known` must be in order of `by` and time. With `strict` only earlier rows count."""
     column = _col(by).fill_null(NONE).cast(pl.Int64).alias("by")
     return native.latest(
         rows.select(column, _col("time_ns").cast(pl.Int64)),
@@ -56,7 +56,7 @@ def is_driving(api: pl.Series) -> pl.Series:
 
 
 def thread_numbers(rows: pl.DataFrame, threads: pl.DataFrame, by: tuple[str, ...] = THREAD) -> npt.NDArray[np.int64]:
-    """Returns the number of each row's thread in `threads` (path_graph.Graph has them), or NONE."""
+    """Returns the number of each row's thread in `threads` (see path_graph.Graph), or NONE."""
     key = unlike(by, rows, threads)
     if not key:
         return np.zeros(rows.height, dtype=np.int64)

@@ -1,4 +1,4 @@
-"""The peaks of devices, as their makers publish them: operations a second for each type, and bytes a second.
+"""The peaks of devices, as their makers publish them: operations per second for each type, and bytes per second.
 
     TABLE -> patterns of device names, in upper or lower case, with their Peaks; the first pattern that fits counts
 
@@ -19,8 +19,8 @@ _T = 1e12
 @dataclass(frozen=True)
 class Peaks:
     name: str
-    flops: Mapping[str, float]  # by type, a second
-    bandwidth: float | None  # bytes a second
+    flops: Mapping[str, float]  # operations per second, for each type
+    bandwidth: float | None  # bytes per second
     source: str
     units: int | None = None  # number of multiprocessors, or of the maker's similar units
     may_be_part: bool = False  # a device of this name may be half of a card; then it has half of the units

@@ -2,7 +2,7 @@
 
     number_values(rows, keys) -> the distinct values of these columns, and for each row the number of its value
     placed(parts, steps, ranks) -> parts with
-        place      Int64  number of the range among those of the same name and module in the step, from 1, in order of
+        place      Int64  number of the range among ranges of the same name and module in the step, from 1, in order of
                           their begins; null outside of steps. Without steps it is the number in the process
         position   Int64  position in the typical step, thread after thread; null if the place is not in it
     partners(one, other) -> Int64, for each row of `other` the same place in `one`; null if `one` does not have it
@@ -75,8 +75,8 @@ def _steps_of(parts: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
 
 
 def _put(rows: pl.Series, values: pl.Series, height: int) -> pl.Series:
-    """Returns a column of that height with these values in these rows, and null elsewhere. Each row may be given only
-    once."""
+    """Returns a column of this height that has the given values in the given rows, and null in all other rows. A row
+    must not be given twice."""
     column = pl.Series([None], dtype=values.dtype).new_from_index(0, height)
     return column.scatter(rows, values) if len(rows) else column
 
@@ -155,7 +155,8 @@ def _alike(a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]) -> tuple[int, i
 
 def _longest(a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]) -> tuple[Numbers, Numbers]:
     """Returns the longest common subsequence; if there are several, one whose elements come early."""
-    long = np.zeros((len(a) + 1, len(b) + 1), dtype=np.uint16)  # [i, j]: the length for the first i of a and j of b
+    # long[i, j] is the length of the longest common subsequence of a[:i] and b[:j].
+    long = np.zeros((len(a) + 1, len(b) + 1), dtype=np.uint16)
     for row, token in enumerate(a):
         best = np.maximum(long[row, 1:], long[row, :-1] + (b == token))
         np.maximum.accumulate(best, out=long[row + 1, 1:])

@@ -231,7 +231,9 @@ _BACKWARD = "2 (pairs of query and key) (heads) (3 widths of keys + 2 widths of 
 
 def _attention(attention: Attention, reads: Sequence[int] | None = None) -> CostRule:
     first = attention.first
-    if reads is None:  # query, key and value; backward also the gradient before them, the result and its logarithms
+    # A forward reads query, key and value. A backward also reads the gradient before these arguments, and the result
+    # and its logarithms after them.
+    if reads is None:
         reads = range(6) if attention.is_backward else range(first, first + 3)
     says = _BACKWARD if attention.is_backward else _FORWARD
     return CostRule(attention.flops, reads, attention.writes, True, first, says, attention.masked)

@@ -31,11 +31,13 @@ _col = pl.col
 _STREAM = ("context_id", "stream_id")
 _LEAST = 3  # the fewest regular turns of a pattern
 _MOST_DEVICES = 16  # at most this many devices of a process are tried
-_REGULAR = 0.75  # the share of regular turns, and of their kernels, from the first regular turn to the last
-_SAME = 0.9  # the share of equal kernels in a regular turn
-_SHARE = 0.5  # the share of the device's busy time that a pattern must cover
-_UNEXPLAINED = 1 / 200  # if more kernels do not fit a period, a longer period may be right
-_WIDTHS = (1, 2, 4, 8, 16, 32, 64)  # numbers of kernels of a marker
+# From the first regular turn to the last, at least this share of the turns must be regular. At least the same share of
+# the kernels must fit the period.
+_REGULAR = 0.75
+_SAME = 0.9  # a regular turn has at least this share of its kernels at the same positions as a turn next to it
+_SHARE = 0.5  # a pattern must cover at least this share of the device's busy time
+_UNEXPLAINED = 1 / 200  # if more than this share of the kernels does not fit a period, a longer period may be right
+_WIDTHS = (1, 2, 4, 8, 16, 32, 64)  # the numbers of kernels that a marker may have
 # The period is found in this many kernels in the middle of the run. Then its turns are found in the whole run.
 _SAMPLE = 2**18
 _PERIODS = 16  # for each width, this many periods are tried: those that fit most kernels
@@ -134,8 +136,9 @@ class _Turns:
         return slice(self.begins[0], self.begins[-1] + self.period)
 
     def is_better(self, other: _Turns) -> bool:
-        """Returns whether these turns are better than the others. Turns that explain nearly all kernels are better than
-        turns that do not. If both do, the shorter period is better; if neither does, the longer period is better."""
+        """Returns whether these turns are better than those of `other`. Turns that explain nearly all kernels are
+        better than turns that do not. If both do, the shorter period is better; if neither does, the longer period is
+        better."""
         explains, others = (some.unexplained <= _UNEXPLAINED for some in (self, other))
         if explains != others:
             return explains
@@ -145,8 +148,8 @@ class _Turns:
 def period(codes: pl.Series, lengths: Numbers, pauses: Numbers | None = None) -> tuple[Numbers, int] | None:
     """Returns the begins of turns, and the number of kernels in a regular turn, which the last turn has, too.
 
-    Each argument has a number for each kernel, in order: `codes` a number (UInt64) for the kernel's name, `lengths` the
-    time that it took, and `pauses` the time before it in which nothing ran."""
+    Each argument has a number for each kernel, in order: `codes` has a number (UInt64) for the kernel's name. `lengths`
+    has the time that the kernel took, and `pauses` has the time before the kernel in which nothing ran."""
     if len(codes) < 2 * _LEAST:
         return None
     begin = max(0, (len(codes) - _SAMPLE) // 2)
@@ -221,11 +224,11 @@ def _where(flags: pl.Series) -> Numbers:
 
 
 def _turns(codes: Codes, at: Numbers, period: int) -> _Turns | None:
-    """Returns the turns that begin `at` these places; None if they cannot be a pattern."""
+    """Returns the turns that begin at the positions `at`; None if they cannot be a pattern."""
     edges = np.append(at, at[-1] + period) if at[-1] + period <= len(codes) else at
     gaps = np.diff(edges)
     as_long = gaps == period
-    # Counts the kernels of a turn that are in the same places of the next turn.
+    # A running count of the kernels that are equal to the kernel in the same place of the next turn.
     agree = np.concatenate([[0], np.cumsum(codes[:-period] == codes[period:])])
     pairs = np.flatnonzero(as_long[:-1] & as_long[1:])
     again = np.zeros(len(gaps) + 1, dtype=np.int64)

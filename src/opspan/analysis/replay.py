@@ -40,10 +40,10 @@ class Weights:
 
 @dataclass(frozen=True)
 class Replay:
-    begun: pl.Series  # of each work
-    end: pl.Series  # of each work
-    shift: pl.Series  # of each join: how much later the thread is than its clock; the last entry, 0, is for NONE
-    ends: pl.Series  # of each process
+    begun: pl.Series  # the begin of each work
+    end: pl.Series  # the end of each work
+    shift: pl.Series  # for each join: how much later the thread is than its clock; the last entry, 0, is for NONE
+    ends: pl.Series  # the end of each process
     weights: Weights
 
 

@@ -20,10 +20,11 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Order:
-    """Arrays that a replay needs. Those of work come first, then those of joins."""
+    """Arrays that a replay needs. From `bound` to `other` they have a value for each work, from `own_entry` on for each
+    join."""
 
-    bound: Ints  # path_threads.bound_by
-    delay_ns: Ints  # from the end or launch that the work waited for to its begin
+    bound: Ints  # the other work that the work waited for last (path_threads.bound_by)
+    delay_ns: Ints  # time from the end of `bound`, or else from the launch, to the begin of the work
     begun_ns: Ints  # when the process of the work began
     entered: Ints  # the last join of the launching thread before the launch
     is_launched: Flags  # whether the launch is known
@@ -33,9 +34,9 @@ class Order:
     other: Ints
     # other, next: a linked list for each work that waited for several others. The rows are numbered after all work.
     others: pl.DataFrame
-    own_entry: Ints  # the last join of the thread when it had nothing else left to do
-    joins: Ints  # numbers of the joins, each after all joins that it waited for
-    work_between: Ints  # for each of `joins`: how many pieces of work begin between the join before and this join
+    own_entry: Ints  # the last join of the thread until own_ns (see Graph.joins)
+    joins: Ints  # numbers of the joins; each join comes after all joins that it waited for
+    work_between: Ints  # for each of `joins`, how many pieces of work begin between it and the join before it
 
 
 def order_of(processes: pl.DataFrame, work: pl.DataFrame, edges: pl.DataFrame, joins: pl.DataFrame) -> Order:

@@ -31,7 +31,7 @@ from opspan.tables import Tables
 
 _col = pl.col
 _HOST = (None, None)
-Device = tuple["int | None", "int | None"]  # its rank and number
+Device = tuple["int | None", "int | None"]  # the rank and the number of a device
 
 
 @dataclass(frozen=True)

@@ -38,9 +38,14 @@ _STREAM = (*DEVICE, "stream_id")
 class Change:
     """A change of a run: stretches of threads and work that would take more or less time."""
 
-    # rank, pid, tid, start_ns, end_ns; factor of the stretch's time; is_free: the thread does not wait in the stretch
+    # The columns rank, pid, tid, start_ns, end_ns, and
+    #   factor: the stretch takes this many times as long
+    #   is_free: whether the thread goes on without waiting in the stretch
     stretches: pl.DataFrame
-    # row (of the trace's work); factor of its time; is_at_once: it begins as soon as the work that it waits for ends
+    # The columns
+    #   row: the row in the trace's work
+    #   factor: the work takes this many times as long
+    #   is_at_once: whether the work begins as soon as the work that it waits for ends
     work: pl.DataFrame
 
 
@@ -124,7 +129,8 @@ def with_guessed_launches(graph: Graph, trace: Tables, is_paced: pl.Series) -> G
 
 
 def _with_launches(graph: Graph) -> pl.DataFrame:
-    """Adds has_launches to the processes: whether the file has calls that launched their work; true without work."""
+    """Adds has_launches to the processes: whether the file has calls that launched their work. It is true if there is
+    no work."""
     known = graph.work.group_by("process").agg(has_launches=(_col("thread") != NONE).any())
     known = graph.processes.join(known, on="process", how="left", maintain_order="left")
     return known.with_columns(_col("has_launches").fill_null(value=True))

@@ -1,7 +1,7 @@
 """Computes how long stretches of time are, and how much time they cover together.
 
     difference(start, end) -> an expression: the time from start to end, negative if `end` is earlier
-    length(start, end)     -> the same, at least 0
+    length(start, end)     -> the time from start to end, or 0 if `end` is earlier
     union(rows, by, others=None) -> *by, start_ns, end_ns: the time that the rows (and others) cover together, as
         stretches in order that do not touch
     within(rows, time, spans, by) -> row, stretch: the pairs of `rows` and `spans` with the row's time inside the span
@@ -68,7 +68,7 @@ def time_in(rows: pl.DataFrame, spans: pl.DataFrame, by: Sequence[str]) -> pl.Se
 
 
 def grouped(by: Sequence[str], *frames: pl.DataFrame) -> list[pl.Expr]:
-    """Returns the columns that separate groups in native code: those of `by` that differ between rows."""
+    """Returns the columns of `by` whose values differ between rows. They separate groups in native code."""
     some = [frame for frame in frames if frame.height]
     key = unlike(by, *some) if some else []
     return [_col(name).cast(pl.Int64).alias(f"by{number}") for number, name in enumerate(key)]
@@ -86,8 +86,8 @@ def number_groups(by: Sequence[str], *frames: pl.DataFrame) -> list[pl.DataFrame
 
 
 def apart(rows: pl.DataFrame, by: Sequence[str]) -> dict[tuple[object, ...], pl.DataFrame]:
-    """Returns a dictionary from each value of `by` to its rows. Without rows, it has one entry. For example, the work
-    of each device can then be sorted and summed separately."""
+    """Returns a dictionary from each value of `by` to its rows. If there are no rows, the dictionary has one entry. It
+    is used, for example, to sort and sum the work of each device separately."""
     if not rows.height:
         return {(None,) * len(by): rows}
     key = unlike(by, rows)

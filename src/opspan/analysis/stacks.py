@@ -1,4 +1,5 @@
-"""Builds stacks for flame graphs: a tree of rows as lines `outer;inner weight`, and the tree of ranges and functions.
+"""Builds stacks for flame graphs. Writes a tree of rows as lines `outer;inner weight`, and nests ranges and functions
+in one tree.
 
     levels(rows, sums) -> the stacks of each level, with equal ones merged
     collapse(rows, roots) -> batches of lines, one for each stack

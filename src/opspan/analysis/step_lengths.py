@@ -29,8 +29,8 @@ _NS, _COUNTS = "step lengths", "step counts"
 
 class Lengths(NamedTuple):
     steps: int
-    processes: int  # the processes that have steps
-    are_alike: bool  # all these processes have equally many steps
+    processes: int  # the number of processes that have steps
+    are_alike: bool  # whether all these processes have the same number of steps
     median_ns: int | None  # None if there are no steps
     mean_ns: int | None
 

@@ -21,7 +21,7 @@ def side_by_side(traces: Sequence[Tables]) -> Tables:
         return trace  # the file was saved after its ranks were brought to one clock
     if len(traces) == 1 and len(trace.ranks) == 1:
         return trace
-    from opspan.analysis.clocks import one_clock  # not at the top: this imports everything about collectives
+    from opspan.analysis.clocks import one_clock  # imported here, because it loads many modules
 
     on_one_clock = one_clock(trace)
     return trace if len(traces) == 1 and on_one_clock is trace else analysed_like(on_one_clock, traces)
@@ -39,7 +39,7 @@ def analysed_like(trace: Tables, parts: Sequence[Tables]) -> Tables:
         # The pattern of the steps is unknown here, but their names are known.
         names = {name for frame in stepped for name in frame["step"].unique()} - {None}
         torch_names = {name for frame in stepped for name in torch_steps(frame)["name"]}
-        are_ranges = names <= set(ranges["name"].unique().to_list())  # if not, steps are the times between marks
+        are_ranges = names <= set(ranges["name"].unique().to_list())  # otherwise steps lie between marks
         named = pl.Series(sorted(names), dtype=pl.String)
         ranges = steps_named(ranges, named) if are_ranges and names != torch_names else steps(ranges)
     if any("phase" in part.ranges.columns for part in parts):

@@ -6,8 +6,8 @@
 A step is done at its end, or when the last work that was launched in it ends, whichever is later. Its time begins when
 the step before was done, or at its own begin if that is later. The step before is the step of the process that ended
 last before this step began. So the times of steps that follow each other add up to the time in which at least one of
-them was not done. If each step's work ends before the step, they are the times of the host. Work without a call counts
-as launched when it began. Work must be attributed (`launches`) first.
+them was not done. If each step's work ends before the step, these times are those of the host. Work without a call
+counts as launched when it began. Work must be attributed (`launches`) first.
 
 If a host runs ahead of its device, it is held up when the launch queue is full, and then long steps of the host do not
 cost anything. It also happens that the host does its part of a step quickly, and the device takes long. So an outlier

@@ -34,7 +34,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "hip(Device|Ctx|Stream|Event)Synchronize",
         "ze(CommandQueue|CommandList|Event|Fence)(Host)?Synchronize",
         "urQueueFinish|urEventWait|clFinish|clWaitForEvents",
-        "synchronize(Device|Stream|Event)?",  # of MTIA
+        "synchronize(Device|Stream|Event)?",  # calls of MTIA
     ),
     # Copies do not wait if both ends are memory of a device. cudaMemcpyPeer and cuMemcpyDtoD never wait.
     COPY: (

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from opspan.tables import Tables
 
 _col = pl.col
-_LONGEST = 2**53  # 104 days in ns; parts of longer times would not be exact
+_LONGEST = 2**53  # ns (104 days); for longer times, floats are not exact
 _KNOWN = pl.when(_col("before_ns") <= _LONGEST).then("after_ns")
 
 
@@ -37,8 +37,8 @@ _KNOWN = pl.when(_col("before_ns") <= _LONGEST).then("after_ns")
 class Times:
     """How long steps and processes took (before_ns), and would take (after_ns)."""
 
-    steps: pl.DataFrame  # with `number`, the row of the step in `times`
-    processes: pl.DataFrame  # with rank, pid
+    steps: pl.DataFrame  # the times of steps; `number` is the row of the step in `times`
+    processes: pl.DataFrame  # the times of processes (rank, pid)
 
 
 def what_if(
@@ -114,7 +114,7 @@ def _host(trace: Tables, waits: pl.DataFrame, graph: Graph, of_kind: dict[str, f
 def _predict(
     moments: pl.DataFrame, path: pl.DataFrame, graph: Graph, host: Host, replayed: Replay, meetings: Meetings
 ) -> pl.Series:
-    """Returns the times at which these moments of the path (process, time_ns) would be."""
+    """Returns, for each of these moments of the path (process, time_ns), the time at which it would come."""
     at = moments["time_ns"].to_numpy()
     begins = path.select("process", time_ns="start_ns")
     place = at_or_before(moments.select("process", "time_ns"), begins, "process", strict=True)
@@ -129,7 +129,7 @@ def _predict(
     waiting = start - scale(start_ns - at, delayed)
     # If ranks wait for each other, each rank goes on once the last rank has come.
     parts = dict(meetings.parts.select("node", "tail_ns").iter_rows())
-    tail = np.array([parts.get(one) for one in node.tolist()], dtype=np.float64)  # NaN if there is no collective
+    tail = np.array([parts.get(one) for one in node.tolist()], dtype=np.float64)  # NaN: no collective
     has_met = end_ns - at <= tail
     met = end - scale(end_ns - at, took)
     came = np.minimum(start + (at - start_ns), end - scale(np.nan_to_num(tail).astype(np.int64), took))
