@@ -1,14 +1,11 @@
-"""Handles files and folders that only this user may change: the cache, temporary folders, locks, and unfinished
-results.
+"""Handles files that only this user may change: the cache, temporary folders, locks, and unfinished results.
 
 If opspan itself chooses the name of a file, the file is written by this module, so that on a shared machine nobody can
 put a link, a pipe or a library where opspan is about to write or to load. docs/security.md has the promises.
 
-A temporary folder's name contains its process and cannot be guessed. The process holds a lock on the folder, and
-deletes the folder when it ends. The next use deletes folders of killed processes, if neither the process nor its lock
-exists. The process alone would not be enough, because processes of other containers are not visible here. The lock
-alone would not be enough, because a daemon may have closed its locks. No other user may access such a folder, so files
-and sockets in it may have any name.
+A temporary folder's name contains its process and cannot be guessed. The process locks the folder and deletes it at the
+end. The next use deletes folders of killed processes, if neither process nor lock exists. Both are checked, because
+processes of other containers are not visible here, and a daemon may have closed its locks.
 """
 
 from __future__ import annotations
@@ -54,8 +51,7 @@ def cache_folder() -> Path:
 
 
 def kept_folder(path: Path, mode: int = 0o755) -> Path:
-    """Makes the folder if it is missing, and returns its path without links. Raises PermissionError if others could
-    change its files."""
+    """Makes the folder if needed. Returns its path without links. Raises PermissionError if others could change it."""
     path = Path(os.path.realpath(path))
     missing = [folder for folder in path.parents if not folder.exists()]
     for folder in reversed(missing):
@@ -102,8 +98,7 @@ def path_of(descriptor: int, path: Path) -> str:
 
 @contextlib.contextmanager
 def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
-    """Holds a lock that only one process can have. The kernel releases the lock when the process ends, even if it is
-    killed."""
+    """Holds a lock that only one process can have. The kernel releases it when the process ends or is killed."""
     # The file's owner does not matter, because it has no contents.
     descriptor = _plain_file(path, os.O_RDWR | os.O_CREAT)
     try:
@@ -321,7 +316,6 @@ def folder(prefix: str) -> Path:
 
 
 def remove(path: Path) -> None:
-    """Deletes a folder that `folder` returned."""
     shutil.rmtree(path, ignore_errors=True)
     with contextlib.suppress(OSError):  # fails if the process has other folders
         path.parent.rmdir()
