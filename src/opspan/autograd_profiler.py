@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from opspan.events import KinetoStepTracker as KinetoStepTracker
     from opspan.events import MemRecordsAcc as MemRecordsAcc
     from opspan.events import StringTable as StringTable
+    from opspan.profiler import kineto_available as kineto_available
     from opspan.profiler.autograd import profile as profile
 
 # name -> "module:attribute"
@@ -41,6 +42,7 @@ _HOMES = {
     "StringTable": "opspan.events:StringTable",
     "emit_itt": "opspan:emit_itt",
     "emit_nvtx": "opspan:emit_nvtx",
+    "kineto_available": "opspan.profiler:kineto_available",
     "load_nvprof": "opspan:load_nvprof",
     "parse_nvprof_trace": "opspan:parse_nvprof_trace",
     "profile": "opspan.profiler.autograd:profile",

@@ -3,6 +3,9 @@
     OpspanError
     |-- UsageError              the call or the command line makes no sense
     |   |-- NoSuchColumn        a table has no such column to sort by (an AttributeError, as in torch)
+    |   |-- BadSchedule         numbers that make no schedule (a ValueError, and an AssertionError, as in torch)
+    |   |-- NotStarted          a profiler was asked before it recorded (a RuntimeError and an AssertionError)
+    |   |-- NothingToProfile    no activity is left to record (an AssertionError, as in torch)
     |   `-- NoSuchStep          steps were asked for that are not in the trace
     |       `-- NoNumberedSteps by number, and the trace has no ranges ProfilerStep#N
     |-- ReadError               a file could not be read
@@ -46,6 +49,19 @@ class UsageError(OpspanError):
 
 class NoSuchColumn(UsageError, AttributeError):
     """A table has no such column to sort by. torch raises AttributeError here, so this is an AttributeError too."""
+
+
+class BadSchedule(UsageError, ValueError, AssertionError):
+    """The numbers make no schedule; torch asserts here, so this is an AssertionError too."""
+
+
+class NotStarted(UsageError, RuntimeError, AssertionError):
+    """A profiler was asked for what it recorded before it recorded; torch asserts here, so this is an AssertionError
+    too."""
+
+
+class NothingToProfile(UsageError, AssertionError):
+    """No activity is left to record; torch asserts here, so this is an AssertionError too."""
 
 
 class NoSuchStep(UsageError):

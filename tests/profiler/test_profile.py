@@ -243,7 +243,7 @@ for early in (prof.events, prof.key_averages, lambda: prof.export_chrome_trace("
         found.append(str(error))
 prof.start()
 try:
-    prof.events()
+    prof.trace
 except RuntimeError as error:
     found.append(str(error))
 prof.stop()

@@ -6,14 +6,18 @@ Steps are numbered as in torch, from 0. `wait`, `warmup` and `active` steps foll
 from __future__ import annotations
 
 import enum
+import sys
 from collections.abc import Callable
+from typing import Any
+
+from opspan.errors import BadSchedule
 
 Schedule = Callable[[int], "ProfilerAction"]
 
 
 class ProfilerAction(enum.Enum):
     """The action of a step. Labels are written in RECORD, and in RECORD_AND_SAVE, which is the last active step of a
-    cycle."""
+    cycle. A member equals torch's member of the same name."""
 
     NONE = 0
     WARMUP = 1
@@ -21,11 +25,18 @@ class ProfilerAction(enum.Enum):
     RECORD_AND_SAVE = 3
     DEVICE_STOPPED = 4  # no schedule returns it: torch.profiler uses it internally
 
+    def __eq__(self, other: object) -> bool:
+        return type(other).__name__ == "ProfilerAction" and getattr(other, "name", None) == self.name
+
+    def __hash__(self) -> int:
+        return hash(self.name)  # as torch's, so that either finds the other in a dictionary
+
 
 def schedule(
     *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
 ) -> Schedule:
-    """Returns a schedule, which is a function from the number of a step to the step's action.
+    """Returns a schedule, which is a function from the number of a step to the step's action. The actions are torch's
+    own if torch was imported.
 
     Args:
         wait: how many steps of a cycle come first, without labels.
@@ -37,7 +48,7 @@ def schedule(
         skip_first_wait: whether the first cycle has no `wait`.
     """
     if wait < 0 or warmup < 0 or active <= 0 or repeat < 0 or skip_first < 0:
-        raise ValueError(
+        raise BadSchedule(
             f"a schedule needs wait, warmup, repeat and skip_first >= 0 and active > 0: "
             f"got wait={wait}, warmup={warmup}, active={active}, repeat={repeat}, skip_first={skip_first}"
         )
@@ -45,24 +56,31 @@ def schedule(
 
     def action_of(step: int) -> ProfilerAction:
         if step < 0:
-            raise ValueError(f"a step is counted from 0, got {step}")
+            raise BadSchedule(f"a step is counted from 0, got {step}")
+        actions: type[ProfilerAction] = _actions()
         if step < skip_first:
-            return ProfilerAction.NONE
+            return actions.NONE
         step += -skip_first + (wait if skip_first_wait else 0)
         if repeat > 0 and step >= repeat * cycle:
-            return ProfilerAction.NONE
+            return actions.NONE
         position = step % cycle
         if position < wait:
-            return ProfilerAction.NONE
+            return actions.NONE
         if position < wait + warmup:
-            return ProfilerAction.WARMUP
-        return ProfilerAction.RECORD if position < cycle - 1 else ProfilerAction.RECORD_AND_SAVE
+            return actions.WARMUP
+        return actions.RECORD if position < cycle - 1 else actions.RECORD_AND_SAVE
 
     return action_of
 
 
 def every_step(_: int) -> ProfilerAction:
     return ProfilerAction.RECORD
+
+
+def _actions() -> Any:
+    """Returns torch's enum if torch was imported, else opspan's; scripts compare actions with either, also by `is`."""
+    profiler = sys.modules.get("torch.profiler")
+    return ProfilerAction if profiler is None else profiler.ProfilerAction
 
 
 def is_active(action: object) -> bool:

@@ -46,7 +46,19 @@ def profiler_columns(trace: Tables) -> EventColumns:
     columns = event_columns(Tables(trace.ranks, **{**trace.frames, "ranges": ranges, "work": work}))
     is_python = pl.int_range(pl.len()) < before
     columns = _folded(columns._replace(cpu=columns.cpu.with_columns(is_python.alias("is_python"))))
-    return _with_memory(columns, memory, alone) if memory.height else columns
+    return _with_flows(_with_memory(columns, memory, alone) if memory.height else columns)
+
+
+def _with_flows(columns: EventColumns) -> EventColumns:
+    """Adds the arrows of a Chrome trace: an op and the backward ops that are linked to it have one number, all others
+    0. The thread of the forward op is 0 for all that have none, as in torch."""
+    cpu = columns.cpu.with_row_index("row")
+    ends = (_col("kind") == "backward").fill_null(value=False) & _col("forward").is_not_null()
+    begins = _col("row").is_in(cpu.filter(ends)["forward"].unique().implode())
+    number = pl.when(ends).then(_col("forward") + 1).when(begins).then(_col("row") + 1).otherwise(0)
+    linked = columns.cpu["tid"].gather(columns.cpu["forward"])
+    thread = pl.coalesce("forward_tid", linked, 0)
+    return columns._replace(cpu=cpu.with_columns(flow_id=number, flow_start=begins, forward_tid=thread).drop("row"))
 
 
 def _with_engine(ranges: pl.DataFrame) -> pl.DataFrame:

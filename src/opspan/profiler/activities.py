@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from opspan.emit import device
+from opspan.errors import NothingToProfile
 
 if TYPE_CHECKING:
     from torch.profiler import ProfilerActivity
@@ -28,6 +29,8 @@ def parse_activities(requested: Iterable[object] | None) -> set[ProfilerActivity
             if activity in flags:
                 raise ValueError(f"activities= has {activity} more than once")
             flags[activity] = names is None or len(names) > 0
+    if not flags:
+        raise NothingToProfile("activities= is empty; expected at least one ProfilerActivity")
     return {activity for activity, is_wanted in flags.items() if is_wanted}
 
 

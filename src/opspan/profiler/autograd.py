@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from torch.profiler import ProfilerActivity
 
     from opspan.events import EventList, FunctionEventAvg
+    from opspan.profiler.kineto_results import KinetoResults
     from opspan.trace import Trace
 
 _DEVICES = ("cuda", "xpu", "mtia", "hpu")
@@ -96,6 +97,16 @@ class profile:  # noqa: N801  # torch's name
         )
         self._began_ns = 0
         self._is_over = False
+
+    @classmethod
+    def over(cls, recorder: _KinetoProfile) -> profile:
+        """Returns the object of `prof.profiler`, over the last cycle of a profiler."""
+        device = recorder.use_device
+        profiler = cls(use_cpu=True, acc_events=recorder.acc_events)
+        for name in ("record_shapes", "with_flops", "profile_memory", "with_stack", "with_modules"):
+            setattr(profiler, name, getattr(recorder, name))
+        profiler.use_device, profiler._recorder, profiler.entered = device, recorder, True
+        return profiler
 
     def __enter__(self) -> profile | None:
         if not self.enabled:
@@ -193,8 +204,16 @@ class profile:  # noqa: N801  # torch's name
     def toggle_collection_dynamic(self, enabled: bool, activities: Iterable[ProfilerActivity]) -> None:
         self._recorder.toggle_collection_dynamic(enabled, activities)
 
+    @property
+    def kineto_results(self) -> KinetoResults:
+        from opspan.profiler.kineto_results import KinetoResults
+
+        recorder = self._ended()
+        origin_ns = recorder.trace.ranks[0].origin_utc_ns or 0
+        return KinetoResults(recorder.events(), origin_ns, recorder.began_utc_ns)
+
     def _has_ended(self) -> bool:
-        return self.enabled and self._is_over
+        return self.enabled and self.entered and not self._recorder.is_recording()
 
     def _ended(self) -> _KinetoProfile:
         if not self._has_ended():

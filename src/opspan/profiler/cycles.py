@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from opspan import forked
 from opspan.emit.ranks import distributed
 from opspan.emit.record import record
+from opspan.errors import NothingToProfile, NotStarted
 from opspan.profiler import experimental
 from opspan.profiler.activities import has_devices, parse_activities
 
@@ -49,6 +51,8 @@ class _KinetoProfile:
         post_processing_timeout_s: float | None = None,
         path: str | os.PathLike[str] | None = None,
     ) -> None:
+        if post_processing_timeout_s is not None and post_processing_timeout_s < 0:
+            raise ValueError(f"post_processing_timeout_s={post_processing_timeout_s}: it must be non-negative")
         self.activities = parse_activities(activities)
         self.record_shapes = record_shapes
         self.profile_memory = profile_memory
@@ -63,6 +67,7 @@ class _KinetoProfile:
         self.preset_metadata: dict[str, str] = {}
         self._path = path
         self._cycles = 0
+        self.began_utc_ns = 0
         self._cycle: record | None = None
         self._metadata: dict[str, Any] = {}
         self._trace: Trace | None = None
@@ -88,6 +93,9 @@ class _KinetoProfile:
         """Begins a new cycle. The recording of the previous cycle is deleted, unless `path` keeps it."""
         from torch.profiler import ProfilerActivity
 
+        has_cpu = ProfilerActivity.CPU in self.activities
+        if self.activities and not has_cpu and not self._has_devices:
+            raise NothingToProfile("No activities specified for the profiler: neither the CPU nor a device is left")
         self._end()  # ends the open cycle, if there is one
         self._cycle = record(
             self._path,
@@ -98,7 +106,7 @@ class _KinetoProfile:
             overloads="capture_overload_names" in self._experimental,
             modules=self.with_modules,
             device=self._has_devices,
-            enabled=ProfilerActivity.CPU in self.activities or self._has_devices,
+            enabled=has_cpu or self._has_devices,
         )
         if self.acc_events and self._events is not None:
             self._earlier = list(self._events)
@@ -111,6 +119,7 @@ class _KinetoProfile:
         cycle = self._prepared("starting")
         if self.execution_trace_observer is not None:
             self.execution_trace_observer.start()
+        self.began_utc_ns = time.time_ns()
         cycle.__enter__()
         if "record_python_gc_info" in self._experimental:
             self._collections = experimental.GarbageCollections()
@@ -140,6 +149,19 @@ class _KinetoProfile:
             self._cycle.turn(enable)
         self._cycle.turn_devices(enable, activities)
 
+    def is_recording(self) -> bool:
+        return self._cycle is not None and self._cycle._is_running()
+
+    @property
+    def use_device(self) -> str | None:
+        """torch's name for the kind of device that is recorded, or None."""
+        names = [activity.name.lower() for activity in self.activities if activity.name != "CPU"]
+        return names[0] if names and self._has_devices else None
+
+    @property
+    def mem_tl(self) -> NoReturn:
+        raise AttributeError("mem_tl is torch's own; prof.trace.memory and export_memory_timeline() say the same")
+
     def get_trace_id(self) -> str | None:
         return self._trace_id
 
@@ -162,8 +184,11 @@ class _KinetoProfile:
         if self._is_trace_only:
             raise RuntimeError("trace_only=True was asked for: there are no events, only export_chrome_trace()")
         if self._events is None:
-            from opspan.events import profiler_events_of
+            from opspan.events import EventList, profiler_events_of
 
+            self._prepared("asking for what it recorded")
+            if self.is_recording():
+                return EventList([])
             self._events = profiler_events_of(self.trace.analysed, self.with_flops)
             self._events.extend(self._earlier)
         return self._events
@@ -232,13 +257,13 @@ class _KinetoProfile:
 
     def _prepared(self, doing: str) -> record:
         if self._cycle is None:
-            raise RuntimeError(f"the profiler has not recorded anything: start it before {doing}")
+            raise NotStarted(f"the profiler has not recorded anything: start it before {doing}")
         return self._cycle
 
 
 @forked.elsewhere
 def _nothing() -> Trace:
-    """Returns the empty trace of a cycle in which the CPU was not recorded."""
+    """Returns the empty trace of a cycle for which `activities` asked for nothing of the CPU."""
     from opspan.tables import Metadata
     from opspan.trace import Trace
 

@@ -6,11 +6,13 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from opspan.emit import step_ends
 from opspan.emit.annotate import record_function
 from opspan.emit.schedule import ProfilerAction, every_step
+from opspan.profiler import autograd
 from opspan.profiler.activities import parse_activities
 from opspan.profiler.cycles import _KinetoProfile
 from opspan.profiler.transitions import INCORRECT, TRANSITIONS, action_of
@@ -72,6 +74,9 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
         self.on_trace_ready = on_trace_ready
         self.step_num = 0
         self.current_action = action_of(self.schedule(0))
+        self._profiler: autograd.profile | None = None
+        # torch's name; scripts look calls up in it, and replace some.
+        self.action_map = {pair: [partial(call, self) for call in calls] for pair, calls in TRANSITIONS.items()}
         self._step_range: AbstractContextManager[Any] | None = None
         self._speaking = ExitStack()
 
@@ -107,6 +112,24 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
         self._begin_step()
         step_ends.tell()
 
+    @property
+    def profiler(self) -> autograd.profile | None:
+        """The last cycle as an object of torch.autograd.profiler; None before the first cycle."""
+        if self._cycle is None:
+            return None
+        if self._profiler is None:
+            self._profiler = autograd.profile.over(self)
+        return self._profiler
+
+    def prepare_trace(self) -> None:
+        super().prepare_trace()
+        self._profiler = None
+
+    @property
+    def step_rec_fn(self) -> AbstractContextManager[Any] | None:
+        """The range of the step that is going on."""
+        return self._step_range
+
     def set_custom_trace_id_callback(self, callback: Callable[[], str] | None) -> None:
         """Sets the callback for later cycles."""
         self.custom_trace_id_callback = callback
@@ -114,8 +137,8 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
     def _go(self, last: ProfilerAction, following: ProfilerAction | None) -> None:
         if (last, following) in INCORRECT and following is not None:
             warnings.warn(f"Incorrect schedule: {last.name} followed by {following.name}", UserWarning, stacklevel=3)
-        for call in TRANSITIONS.get((last, following), ()):
-            call(self)
+        for call in self.action_map.get((last, following), ()):
+            call()
 
     def _trace_ready(self) -> None:
         if self.on_trace_ready is not None:

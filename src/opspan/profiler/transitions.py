@@ -38,15 +38,19 @@ def _ready(profiler: Cycles) -> None:
 
 # (the action of the last step, of the next one; None: the profiler stops) -> the calls in between
 TRANSITIONS: dict[tuple[ProfilerAction, ProfilerAction | None], tuple[Callable[[Cycles], None], ...]] = {
+    (NONE, NONE): (),
     (NONE, WARMUP): (_prepare,),
     (NONE, RECORD): (_prepare, _start),
     (NONE, SAVE): (_prepare, _start),
     (WARMUP, NONE): (_start, _stop),
+    (WARMUP, WARMUP): (),
     (WARMUP, RECORD): (_start,),
     (WARMUP, SAVE): (_start,),
     (WARMUP, None): (_start, _stop),
     (RECORD, NONE): (_stop,),
     (RECORD, WARMUP): (_stop,),
+    (RECORD, RECORD): (),
+    (RECORD, SAVE): (),
     (RECORD, None): (_stop, _ready),
     (SAVE, NONE): (_stop, _ready),
     (SAVE, WARMUP): (_stop, _ready, _prepare),
