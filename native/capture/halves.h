@@ -194,7 +194,8 @@ inline void write_like(Half* at, const Event& event, uint64_t model, uint32_t ex
               event.range.value, event.range.id);
 }
 
-// Writes a BriefRange as a Like. The model must give `extra` the same meaning as the BriefRange does.
+// Writes a BriefRange as a unit of the kind kLike, which refers to an earlier unit, the model. `extra` must mean the
+// same in the model and in the BriefRange.
 inline void write_like(Half* at, const BriefRange& range, uint64_t model) {
   write_range(at, Unit::kLike, range.flags & kValueMask, model & 0xffffffff, range.start_ns, range.extra, range.value,
               range.id);

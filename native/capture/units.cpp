@@ -69,7 +69,7 @@ Place Log::append(const Event& event) {
   return append(block_of(event.flags, memory.address, memory.time_ns, memory.bytes, memory.total));
 }
 
-// Appends a range that is small but not short.
+// Appends a range that fits a small unit but not a short one: it refers to an earlier unit, the model.
 Place Log::append_small(const Event& event, uint64_t* model) {
   SplitEvent parts = split(event);
   *model = model_for(parts.shared);

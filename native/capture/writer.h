@@ -1,5 +1,5 @@
-// Writes capture files (format.h). A process has one file for each session, in which every thread writes chunks of its
-// own. A process can write several files at the same time, each through its own writer.
+// Writes capture files (format.h). A process has one file, and one writer, for each session. Every thread writes chunks
+// of its own.
 //
 // The hot path is log() -> append() -> end_range(): no locks, no allocation, no system call. Steps that block (a new
 // chunk, a name not seen before) are rare, and need the one mutex of the process. The code is linked into two shared
@@ -43,7 +43,7 @@ inline constexpr uint32_t kWriters = 4;  // number of writers; the default is nu
 bool start(const char* folder, Producer producer, std::string* path, std::string* error, uint32_t writer = 0,
            const KeepLimits& keep = {});
 // Marks the file as closed; other threads may still be writing. Returns the number of units that were lost for lack of
-// space. It is also called when the process exits normally.
+// space. It is also called at a normal exit.
 uint64_t stop(uint32_t writer = 0);
 // For rolling recordings. step() counts a training step. No file is deleted while hold() is on.
 void step(uint32_t writer);
@@ -56,8 +56,7 @@ inline constinit thread_local Log* t_logs[kWriters] = {};            // a thread
 
 // Returns the number of the epoch, which changes with every start, fork and segment, and when the disk is full. 0: off.
 inline uint32_t epoch(uint32_t writer = 0) { return g_epochs[writer].load(std::memory_order_relaxed); }
-// Returns the number of the recording, which changes with every start, and with the first event of a forked process. 0:
-// off.
+// Returns the number of the recording, which changes with every start and the first event of a forked process; 0: off.
 inline uint32_t recording_id(uint32_t writer = 0) { return g_recordings[writer].load(std::memory_order_relaxed); }
 
 // A text that lives as long as the program (a registered string, a literal). Its id is looked up once for each file.

@@ -125,8 +125,8 @@ struct DrawnShapes : Shapes {
         is_crowded(frame.flags("is_crowded")),
         count(frame.rows()) {}
 
-  // Returns the exponent of the smallest power of two for which at most `most` shapes are at least that long. Returns
-  // -1 if there are at most `most` shapes in all.
+  // Returns the smallest n for which no more than `most` shapes have a length of 2**n or more. Returns -1 if there are
+  // no more than `most` shapes at all.
   int least_power(size_t most) const {
     std::array<size_t, 65> of_width{};
     size_t kept = 0;

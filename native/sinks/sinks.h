@@ -220,9 +220,8 @@ OPSPAN_EXPORT int opspan_session_adopt(int sink);
 // somebody copies them; each such call needs an opspan_capture_hold(sink, 0) once the copy is done.
 OPSPAN_EXPORT void opspan_capture_step(int sink);
 OPSPAN_EXPORT void opspan_capture_hold(int sink, int on);
-// Sets a function that a forked process calls when it sees that its session is over, after it has stopped its part: it
-// calls schedule(callback, sink). `schedule` is Python's Py_AddPendingCall, which calls callback(sink) as soon as it
-// can.
+// Sets `callback`. A forked process that finds its session over first stops its own part of the session, and then calls
+// schedule(callback, sink). `schedule` is Python's Py_AddPendingCall, which calls callback(sink) as soon as possible.
 typedef int (*opspan_callback)(void* sink);
 typedef int (*opspan_scheduler)(opspan_callback callback, void* sink);
 OPSPAN_EXPORT void opspan_tell_forks(opspan_scheduler schedule, opspan_callback callback);

@@ -47,7 +47,8 @@ def trials(programs: Sequence[Program], seed: int, recordings: Path | None = Non
 def _trial(program: Program, seed: int, recordings: Path | None) -> Trial:
     with tempfile.TemporaryDirectory() as folder:
         plain, planted = {}, {}
-        for number in range(TIMES):  # run plain and planted in turn, so that other work of the machine slows both
+        # The program without and with the fault run in turn, so that other work of the machine slows both.
+        for number in range(TIMES):
             plain[number] = seconds(program, f"{folder}/plain{number}", "plain")
             planted[number] = seconds(program, f"{folder}/planted{number}", "planted")
         middle = sorted(planted, key=planted.__getitem__)[TIMES // 2]

@@ -107,7 +107,7 @@ def what_if(seed: int) -> WhatIf:
 
 
 def _scale(programs: list[Program], name: str, factor: float) -> None:
-    """Scales the times of an op or a kind, by the rules for the path in docs/analysis.md.
+    """Scales the times of an op, or of a kind of time. docs/analysis.md has the rules, under the critical path.
 
     An op includes everything that runs inside it. "host" means code outside of calls. "call" means calls that do not
     wait.

@@ -71,7 +71,8 @@ NO_TENSOR_CORES = (
     r"dot_do_o|convert_d|combine|splitkreduce|reducesplitk",
     r"^triton_(poi|per|red|for)_",
 )
-# Families of products with ordinary units: cuBLAS', cuDNN's, Tensile's without a matrix instruction, vLLM's.
+# Kernels of matrix products that do not use tensor cores: of cuBLAS, cuDNN and vLLM, and of Tensile without a matrix
+# instruction.
 ORDINARY = (
     r"(^|[^a-z0-9])g?[sdchz]gemm|gemv|gemmk1|gemmsn_|scudnn|winograd|plicit_convolve|(dgrad|wgrad)\w*_engine",
     r"direct_kernel|depthwise|^cijk_|_dl_|wvsp?lt?k",

@@ -243,7 +243,8 @@ def _before_on_stream(work: pl.DataFrame) -> pl.Series:
         every = np.argsort(streams.astype(np.uint16) if streams.max() < 1 << 16 else streams, kind="stable")
     bounds = np.flatnonzero(np.diff(streams[every])) + 1
     for mine in np.split(every, bounds):
-        if (start[mine[1:]] >= end[mine[:-1]]).all():  # the usual case: each work begins after the work before it ended
+        # Usually, each piece of work begins after the previous one has ended.
+        if (start[mine[1:]] >= end[mine[:-1]]).all():
             before[mine[1:]] = mine[:-1]
             continue
         ended = mine[np.argsort(end[mine], kind="stable")]

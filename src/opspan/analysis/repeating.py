@@ -123,7 +123,7 @@ def _of_device(ran: pl.DataFrame) -> pl.DataFrame:
 
 @dataclass(frozen=True)
 class _Turns:
-    """The turns from the first regular one to the last."""
+    """The turns (repetitions of the pattern), from the first regular turn to the last regular turn."""
 
     begins: Numbers
     is_regular: Flags

@@ -94,7 +94,7 @@ def lateness(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _components(rows: pl.DataFrame) -> pl.Series:
-    """Returns the number of the component of each row's place."""
+    """Returns, for each row, the id of the connected component that contains the row's rank and device."""
     places = rows.select(place=pl.struct(DEVICE).rank("dense").cast(pl.Int64), match="match")
     # Link the places of each collective to the first of them.
     edges = places.drop_nulls().with_columns(first=_col("place").min().over("match")).select("place", "first").unique()

@@ -139,8 +139,9 @@ def of_steps(steps: Steps, numbers: pl.Series, starts: pl.Series, ends: pl.Serie
 
 
 def cut(trace: Tables, window: Window, stretch: Stretch | None = None) -> Tables:
-    """Returns the rows of a trace that overlap the window and, for steps, the work that they launched. References to
-    rows that were cut become null. `stretch`: the part of the trace, if it is known."""
+    """Returns the rows of a trace that overlap the window. If the window is given in steps, the work that these steps
+    launched is returned, too. References to rows that were cut become null. `stretch`: the part of the trace, if it is
+    known."""
     if stretch is None:
         stretch = _stretch(trace, window)
     frames: dict[str, pl.DataFrame] = {}

@@ -16,7 +16,7 @@ from pathlib import Path
 HEAD = "head.json"
 MOST_PAGES = 16  # the most pages to keep. A further page replaces the least recently used page
 AT_ONCE = 2  # the most processes that make pages at the same time
-_ERRORS = "said"  # the name of the file that gets the stderr of such a process
+_ERRORS = "said"  # the name of the file that gets the stderr of a process that makes pages
 
 Files = tuple[Path, ...]
 # The path, size and time of each file. An entry with an empty path comes before `others`.

@@ -37,7 +37,7 @@ from opspan.printable import as_utf8, path_text, shell_path
 from opspan.tables.window import Steps
 from opspan.views.diff import several_of
 
-SCHEMA = 3  # version 1 took the length of a step's range as the step's time; version 2 lacked the errors of times
+SCHEMA = 3  # version 1 took a step's time from its range alone; version 2 did not save how exact times are
 _MARK = "opspan_baseline"
 MOST_ROWS = 50_000  # rows for each kind of figures, so that the file stays small
 MOST_BYTES = 1 << 28

@@ -64,7 +64,7 @@ class InternedTexts:
         return _TEXT, column.cast(pl.String)
 
     def packets(self) -> bytes:
-        """Returns the packets that define the numbers of the batch, and forget those of earlier batches."""
+        """Returns packets that define the numbers of the batch. They also tell the reader to forget earlier numbers."""
         begin = pl.select(pl.lit(SEQUENCE).alias("10"), pl.lit(_CLEARED).alias("13"))
         return b"".join(native.protobuf(frame, PACKET) for frame in (begin, *self._interned()))
 

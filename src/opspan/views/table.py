@@ -51,7 +51,7 @@ NO_MEMORY = (
 )
 _SORTED_UP = ("name", "sizes", "stack", "device", "kind", "module", "step", "phase", "rank")
 _DEFAULT_SORT = ("self_device_ns", "device_ns", "self_cpu_ns")  # the first of these columns that has any time is used
-_COUNTED = {"step": "# of Steps"}  # title of the count; other tables count calls
+_COUNTED = {"step": "# of Steps"}  # the title of the count column, if it is not `# of Calls`
 _NTH = "nth"
 _FACTS = {name: pl.Boolean for name in Facts._fields if name.startswith("has_")}
 _TYPES: dict[str, Any] = {name: _FACTS.get(name, pl.Int64) for name in Facts._fields}

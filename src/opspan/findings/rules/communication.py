@@ -121,8 +121,8 @@ def _straggler(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _limit_to_others(run: Run, lost: pl.DataFrame, some: pl.DataFrame) -> int:
-    """Returns the largest loss in `lost` (component, ns). A loss is limited to what the waiting processes can gain,
-    because a waiting device costs nothing while its host is busy."""
+    """Returns the largest loss in `lost` (component, ns). A loss is at most the time that the waiting
+    processes would save. While the host of a waiting device is busy, the wait costs nothing."""
     others = run.lateness.select(*DEVICE, "component").unique().join(some, on=DEVICE, how="anti", nulls_equal=True)
     others = others.join(run.savings, on=PROCESS, how="left", nulls_equal=True)
     lost = lost.join(others.group_by("component").agg(_col("saves_ns").max()), on="component", how="left")
