@@ -92,7 +92,8 @@ class Json {
   const char *begin_, *at_, *end_;
 };
 
-// Appends text to `out` as a JSON string. Control characters become \u000a, or \n where they have a short form.
+// Appends text to `out` as a JSON string. Control characters are escaped by number (such as \u000a) or, with kShort, by
+// their short form (such as \n) if they have one.
 enum class Controls : uint8_t { kByNumber, kShort };
 void quote(std::string_view text, std::string& out, Controls controls = Controls::kByNumber);
 // Writes the same text as quote(), but without quotes, to memory with a size of room_escaped(bytes).

@@ -40,7 +40,7 @@ class TextColumn(NamedTuple):
     cells: Sequence[str]
     rank: int = 0  # columns with the highest rank are left out first; columns with rank 0 always stay
     least: int | None = None  # the least width after cutting, even if columns must be left out; None: uncut texts
-    cut_end: bool = False  # texts are cut at the end, otherwise in the middle
+    cut_end: bool = False  # if true, texts are cut at the end; if false, in the middle
     align: str = ">"
 
     @property

@@ -114,7 +114,8 @@ def _by_name(names: pl.Series) -> pl.Series:
 
 
 def _copies(work: pl.DataFrame) -> pl.DataFrame:
-    """Returns, for each call that copied, whether an end was pageable memory, and whether both ends were on devices."""
+    """Returns, for each call that copied, whether its source or target was pageable memory, and whether both were on
+    devices."""
     copied = work.filter(_col("kind") == "memcpy", _col("call").is_not_null())
     sides = [_col(name).cast(pl.String) for name in ("copy_from", "copy_to")]
     is_pageable, is_on_device = (

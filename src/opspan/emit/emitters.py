@@ -49,5 +49,5 @@ class Emitter(Session):
         return emitter
 
     def _torch_can(self) -> bool:
-        """Returns whether torch's emitter works without starting anything."""
+        """Returns whether torch's emitter works. The check starts nothing."""
         raise NotImplementedError

@@ -23,7 +23,7 @@ NO_STACKS = (
 )
 
 _observing = 0  # how many sessions label now
-_flag_before: bool | None = None  # torch's flag before the first session labelled
+_flag_before: bool | None = None  # the value of torch's flag before the first session began to label
 
 
 @dataclass(frozen=True)

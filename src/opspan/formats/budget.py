@@ -93,8 +93,8 @@ PAGE = Limit("bytes come out of a page of a table", always=64 << 20, per_byte=20
 
 
 class Meter:
-    """Counts how much of a limit is left while a file is read. Everything past the limit is left out, with one
-    issue."""
+    """Counts how much of a limit is left while a file is read. Everything past the limit is left out, which is
+    reported as one issue."""
 
     def __init__(self, limit: Limit, file_bytes: int, issues: Issues) -> None:
         self._limit, self._file_bytes, self._issues = limit, file_bytes, issues

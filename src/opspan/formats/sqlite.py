@@ -176,7 +176,7 @@ class SqliteFile:
     def _from_pages(
         self, table: str, columns: Mapping[str, Type], after: Sequence[Future[_Chunk | None]] = ()
     ) -> Callable[[], _Chunk | None]:
-        """Returns a function that reads all rows at once; it returns None if only SQLite can read the table."""
+        """Returns a function that reads all rows at once, or gives None if only SQLite can read the table."""
         try:
             layout = sqlite_pages.layout_of(self._connection, quoted(table), self._facts[table])
         except SQLITE_FAILURES:

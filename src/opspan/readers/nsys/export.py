@@ -124,7 +124,7 @@ class Export:
         return own or dict(fallback or {})
 
     def skip_the_rest(self) -> None:
-        """Counts the rows of tables that no translation has read, as an issue."""
+        """Reports as an issue how many rows are in tables that no translation has read."""
         skipped = {
             name: rows
             for name in self.source.tables

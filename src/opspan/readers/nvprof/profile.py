@@ -69,7 +69,7 @@ class Profile:
         )
 
     def skip_the_rest(self) -> None:
-        """Counts the rows of tables that no translation has read, as an issue."""
+        """Reports as an issue how many rows are in tables that no translation has read."""
         skipped = {
             name: rows
             for name in self._file.tables
