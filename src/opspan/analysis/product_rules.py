@@ -48,8 +48,7 @@ def _with_type(writes: Writes, at_: int) -> Writes:
 
 
 def _one_type_known(sizes: Sizes) -> bool:
-    """Returns whether there is one scale for the tensor or for each row. Packed types have a scale for each block
-    instead."""
+    """Returns whether the tensor, or each of its rows, has one scale. Packed types have a scale for each block."""
     return elements(sizes[2]) in (1, sizes[0][-2])
 
 
@@ -99,8 +98,7 @@ def _pair_of_products(sizes: Sizes, values: Values) -> int | None:
 
 
 def _linear_pointwise(sizes: Sizes, values: Values) -> int | None:
-    """Counts inputs times weights. The weights are argument 1 in the overload with six arguments, otherwise argument
-    2."""
+    """Counts inputs times weights. The weights are argument 1 if there are six arguments, otherwise argument 2."""
     return of.weights(0, 1 if len(sizes) == 6 else 2)(sizes, values)
 
 
