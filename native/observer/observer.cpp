@@ -19,7 +19,9 @@
 #include <mutex>
 #include <utility>
 
+#include "fast_ranges.h"
 #include "inputs.h"
+#include "keywords.h"
 #include "kineto.h"
 #include "memory.h"
 #include "stack.h"
@@ -88,6 +90,7 @@ void describe(const at::RecordFunction& fn, opspan_op& op) {
   op.forward_thread = fn.forwardThreadId();
   op.tensors = nullptr;
   op.tensor_count = 0;
+  op.keywords = nullptr;
 }
 
 template <int kInputs>
@@ -104,6 +107,11 @@ void begin_with(const opspan_sink& sink, const at::RecordFunction& fn, opspan_op
     op.values_count = inputs.any_value ? inputs.values.count() : 0;
     op.tensors = inputs.addresses.data();
     op.tensor_count = inputs.addresses.count();
+    std::string keywords;
+    if (kInputs == OPSPAN_INPUTS_ALL && opspan::t_in_fast_range) [[unlikely]] {
+      keywords = opspan::json_of(fn.kwinputs());
+      if (!keywords.empty()) op.keywords = keywords.c_str();
+    }
     sink.begin(&fn, &op);
   }
 }
@@ -182,6 +190,7 @@ constexpr std::array<Callback, sizeof...(kSinks)> callbacks(std::integer_sequenc
 constexpr auto kCallbacks = callbacks(std::make_integer_sequence<int, OPSPAN_SINK_COUNT>());
 
 std::mutex g_control;
+std::atomic<uint32_t> g_with_inputs{0};  // bits of the attached sinks that get inputs
 constexpr int kEmpty = OPSPAN_SINK_COUNT;
 at::CallbackHandle g_attached[OPSPAN_SINK_COUNT + 1];  // INVALID_CALLBACK_HANDLE (0): not attached
 
@@ -194,6 +203,7 @@ int attach(int slot, at::RecordFunctionCallback callback, int inputs) {
   } catch (...) {
     return -ENOMEM;
   }
+  if (inputs != OPSPAN_INPUTS_NONE) g_with_inputs |= 1u << slot;
   return 0;
 }
 
@@ -206,6 +216,7 @@ void detach(int slot) {
     // The callback is gone already, because somebody has cleared all callbacks.
   }
   g_attached[slot] = at::INVALID_CALLBACK_HANDLE;
+  g_with_inputs &= ~(1u << slot);
 }
 
 }  // namespace
@@ -250,6 +261,8 @@ int opspan_observer_memory(int sink, int on) {
 }
 
 void opspan_observer_threads(int on) { opspan::tell_kineto(on); }
+
+void* opspan_observer_enter_fast(void* callable) { return opspan::call_fast(callable, g_with_inputs != 0); }
 
 int opspan_observer_empty(int on) {
   detach(kEmpty);

@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define OPSPAN_OBSERVER_ABI 6
+#define OPSPAN_OBSERVER_ABI 7
 
 OPSPAN_EXPORT int opspan_observer_abi(void);
 // Takes what opspan_sink_of returns for each sink. Call it once, before anything else. Returns 0, or -errno.
@@ -32,6 +32,9 @@ OPSPAN_EXPORT int opspan_observer_memory(int sink, int on);
 // Starts (1) or stops (0) telling Kineto of every thread that runs an op. Torch uses Kineto to collect events of
 // devices.
 OPSPAN_EXPORT void opspan_observer_threads(int on);
+// Calls a Python callable, the __enter__ of a _RecordFunctionFast, so that it begins its range even if torch's own
+// profiler is off. Returns the result, a new reference; null if an exception was raised. The caller holds the GIL.
+OPSPAN_EXPORT void* opspan_observer_enter_fast(void* callable);
 // Sets callbacks that do nothing, as the lower bound of benchmarks: 1 sets them, 2 sets them and asks torch for the
 // inputs, and 0 removes them.
 OPSPAN_EXPORT int opspan_observer_empty(int on);

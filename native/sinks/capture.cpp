@@ -90,6 +90,8 @@ void begin(const void* key, const opspan_op* op) {
       range.start_ns = log->now();
       frame->place = log->append(range);
     }
+    if (op->keywords) [[unlikely]]
+      log->attribute_text(frame->place, log->intern("keywords"), log->intern(op->keywords));
     frame->where = kWritten;
     count_range(here, kSink<kWriter>);
   }

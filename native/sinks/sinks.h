@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-#define OPSPAN_SINKS_ABI 11
+#define OPSPAN_SINKS_ABI 12
 #define OPSPAN_EXPORT __attribute__((visibility("default")))
 
 // The sinks, one on each line, numbered in this order: OPSPAN_NVTX, OPSPAN_ITT, ... The second word names a sink's
@@ -139,6 +139,7 @@ typedef struct opspan_op {
   // fewer addresses than sizes: torch leaves out undefined tensors in lists.)
   const uintptr_t* tensors;
   size_t tensor_count;
+  const char* keywords;  // OPSPAN_INPUTS_ALL: the keyword values as a JSON object, ended by NUL; null: none
 } opspan_op;
 
 enum { OPSPAN_MEMORY_TAKEN = 0, OPSPAN_MEMORY_GIVEN_BACK = 1, OPSPAN_MEMORY_FAILED = 2 };

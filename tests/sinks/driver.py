@@ -34,6 +34,7 @@ class Op(ctypes.Structure):
         ("forward_thread", c_uint64),
         ("tensors", POINTER(c_size_t)),
         ("tensor_count", c_size_t),
+        ("keywords", c_char_p),
     )
 
 

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from opspan.emit import modules, notices, python_frames
+from opspan.emit import fast_ranges, modules, notices, python_frames
 from opspan.emit.fallback import TorchEmitter
 from opspan.emit.observer import Observer
 from opspan.emit.sink_list import IN_SESSION, Sink
@@ -104,6 +104,8 @@ class Labelling:
             undo.callback(by.overloads, number, on=False)
             by.overloads(number, on=True)
         by.attach(number, details.inputs)
+        undo.callback(fast_ranges.stop)
+        fast_ranges.start(by)
         if details.memory:
             undo.callback(by.memory, number, on=False)
             if not by.memory(number, on=True):

@@ -27,7 +27,7 @@ from opspan.emit.compiler import Compiler
 from opspan.emit.sink_list import SINKS
 from opspan.errors import BuildFailed, NoCompiler, ObserverError, TorchUnsupported
 
-ABI: Final = 6
+ABI: Final = 7
 OLDEST_TORCH: Final = (2, 4)
 NO_COMPILER: Final = (
     "and opspan builds its observer for torch once: install one (Debian, Ubuntu: apt-get install g++; "
@@ -98,6 +98,10 @@ class Observer:
             raise ObserverError(f"{path} refused to start (error number {failed})")
         self.path = path
         self._library: Any = library
+        # Calls the `__enter__` of a _RecordFunctionFast of torch, so that it works while torch's own profiler is off.
+        self.enter_fast: Any = ctypes.PyDLL(str(path), handle=library._handle).opspan_observer_enter_fast
+        self.enter_fast.argtypes = (ctypes.py_object,)
+        self.enter_fast.restype = ctypes.py_object
 
     def attach(self, sink: int, inputs: int) -> None:
         """Sends every op of every thread to this sink from now on."""

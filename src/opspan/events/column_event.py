@@ -29,6 +29,14 @@ def _texts(types: str | None) -> list[str]:
     return [str(text) for text in found] if isinstance(found, list) else []
 
 
+def _keywords(text: str | None) -> dict[str, Any]:
+    try:
+        values = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return values if isinstance(values, dict) else {}
+
+
 def _concrete(values: str | None, types: list[str]) -> list[Any]:
     """Returns a value for each argument. `values` is None if no argument has a known value."""
     return [None] * len(types) if values is None else values_of(values)
@@ -171,7 +179,7 @@ _ON_DEMAND: dict[str, Callable[[EventRows, int], Any]] = {
     "kernels": lambda rows, at: rows.columns.kernels(rows.first + at),
     "stack": lambda rows, at: rows.columns.stack(rows["function"][at]),
     "concrete_inputs": lambda rows, at: _concrete(rows["inputs"][at], _texts(rows["input_types"][at])),
-    "kwinputs": lambda rows, at: {},
+    "kwinputs": lambda rows, at: _keywords(rows["keywords"][at]),
     "structured_input_strides": lambda rows, at: structured_of(rows["input_strides"][at]),
     "input_dtypes": lambda rows, at: _texts(rows["input_types"][at]),
 }

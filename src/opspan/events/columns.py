@@ -65,6 +65,8 @@ DEVICE: Schema = {
 MEMORY: Schema = dict.fromkeys((*TOTALS, *SELF), pl.Int64)
 # A further column if flops are requested: the flops of the op, or 0 if they are not known.
 FLOPS: Schema = {"flops": pl.Int64}
+# A further column if ranges have keyword values: these values, as a JSON object.
+KEYWORDS: Schema = {"keywords": pl.String}
 FUNCTIONS: Schema = {"name": NAME, "parent": pl.UInt32}
 
 
@@ -127,7 +129,12 @@ def _cpu(ranges: pl.DataFrame) -> pl.DataFrame:
             columns[name] = pl.when(is_async).then(0).otherwise(pl.col(name).fill_null(0))
     if "forward" not in ranges.columns:
         columns["forward"] = pl.lit(None)
-    return _select(ranges, columns, {**CPU, **MEMORY} if set(MEMORY) <= set(ranges.columns) else CPU)
+    schema = {**CPU, **MEMORY} if set(MEMORY) <= set(ranges.columns) else CPU
+    has_keywords = pl.col("payload_json").str.contains('"keywords": "', literal=True)
+    if ranges.select(has_keywords.any()).item():
+        columns["keywords"] = pl.when(has_keywords).then(pl.col("payload_json").str.json_path_match("$.keywords"))
+        schema = {**schema, **KEYWORDS}
+    return _select(ranges, columns, schema)
 
 
 def _device(work: pl.DataFrame) -> pl.DataFrame:

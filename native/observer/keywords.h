@@ -1,0 +1,75 @@
+// Writes the keyword values of a range as a JSON object.
+#pragma once
+
+#include <ATen/core/ivalue.h>
+
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <string>
+#include <unordered_map>
+
+namespace opspan {
+
+inline void append_json(std::string& out, const std::string& text) {
+  out += '"';
+  for (char letter : text) {
+    if (letter == '"' || letter == '\\') out += '\\';
+    if (static_cast<unsigned char>(letter) >= 0x20) {
+      out += letter;
+      continue;
+    }
+    constexpr char kDigits[] = "0123456789abcdef";
+    out.append("\\u00").append(1, kDigits[letter >> 4]).append(1, kDigits[letter & 15]);
+  }
+  out += '"';
+}
+
+// Numbers that JSON does not have become texts that Python's float() can read, as among the inputs of ops.
+inline void append_json(std::string& out, double value) {
+  if (!std::isfinite(value)) {
+    out += std::isnan(value) ? "\"nan\"" : value < 0 ? "\"-inf\"" : "\"inf\"";
+    return;
+  }
+  char digits[32];
+  auto end = std::to_chars(digits, digits + sizeof(digits), value).ptr;
+  out.append(digits, end);
+  bool is_whole = std::string_view(digits, end - digits).find_first_not_of("-0123456789") == std::string_view::npos;
+  if (is_whole) out += ".0";
+}
+
+inline void append_json(std::string& out, const c10::IValue& value) {
+  if (value.isString()) {
+    append_json(out, value.toStringRef());
+  } else if (value.isBool()) {
+    out += value.toBool() ? "true" : "false";
+  } else if (value.isInt()) {
+    out += std::to_string(value.toInt());
+  } else if (value.isDouble()) {
+    append_json(out, value.toDouble());
+  } else if (value.isList()) {
+    const char* before = "[";
+    for (const c10::IValue& item : value.toListRef()) {
+      out += before;
+      append_json(out, item);
+      before = ", ";
+    }
+    out += *before == '[' ? "[]" : "]";
+  } else {
+    out += "null";
+  }
+}
+
+// The keys are sorted, because torch's map has no order.
+inline std::string json_of(const std::unordered_map<std::string, c10::IValue>& keywords) {
+  std::string out;
+  for (const auto& [key, value] : std::map<std::string, c10::IValue>(keywords.begin(), keywords.end())) {
+    out += out.empty() ? "{" : ", ";
+    append_json(out, key);
+    out += ": ";
+    append_json(out, value);
+  }
+  return out.empty() ? out : out + "}";
+}
+
+}  // namespace opspan

@@ -1,0 +1,122 @@
+"""Ranges that torch's own machinery makes are recorded as torch.profiler records them, with torch's profiler off."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from opspan import profiler, record  # noqa: E402
+
+HAS_COMPILER = pytest.mark.skipif(shutil.which("g++") is None, reason="inductor compiles with g++")
+
+
+def fast(*args: Any) -> Any:
+    return torch._C._profiler._RecordFunctionFast(*args)
+
+
+def rows(events: Any) -> list[Any]:
+    ordered = sorted(events, key=lambda event: (event.time_range.start, -event.time_range.end))
+    return [
+        (event.name, event.input_shapes, getattr(event, "kwinputs", None), event.is_user_annotation)
+        for event in ordered
+    ]
+
+
+def both(run: Callable[[], object], **options: Any) -> tuple[list[Any], list[Any]]:
+    """Returns what opspan and torch record of the same run, one after the other."""
+    with profiler.profile(**options) as ours:
+        run()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], **options) as theirs:
+        run()
+    return rows(ours.events()), rows(theirs.events())
+
+
+# torch warns about its own use of TorchScript when it imports its compiler.
+IGNORED = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+BACKENDS = ["eager", "aot_eager", pytest.param("inductor", marks=[HAS_COMPILER, pytest.mark.slow])]
+
+
+@IGNORED
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_compiled_model_has_the_events_that_torch_lists(backend: str) -> None:
+    torch._dynamo.reset()
+    net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.ReLU())
+    model, inputs = torch.compile(net, backend=backend), torch.ones(2, 4)
+    for _ in range(2):  # later runs compile nothing
+        model(inputs).sum().backward()
+
+    ours, theirs = both(lambda: model(inputs).sum().backward(), record_shapes=True)
+
+    assert ours == theirs
+    names = [name for name, *_ in ours]
+    assert "Torch-Compiled Region: 0/0" in names
+    if backend == "inductor" and torch.__version__ >= "2.13":
+        assert "AOTDispatcher Runtime Wrapper Prologue" in names
+        assert any(name.startswith("## Call CompiledFxGraph ") for name in names)
+
+
+@pytest.mark.parametrize("shapes", [False, True])
+def test_inputs_and_keyword_values(shapes: bool) -> None:
+    keywords = {"text": 'a "b" \\ é\n', "count": 3, "rate": 2.0, "is_on": True, "scope": "user_scope"}
+
+    def run() -> None:
+        with fast("plain"), fast("full", [torch.ones(2, 3), 4, "x"], keywords):
+            torch.ones(1)
+
+    ours, theirs = both(run, record_shapes=shapes)
+
+    assert ours == theirs
+
+
+def test_values_that_json_does_not_have() -> None:
+    with record(record_shapes=True) as recording, fast("odd", [], {"a": float("nan"), "b": float("-inf"), "c": -0.0}):
+        pass
+    assert recording.events()[0].kwinputs == {"a": "nan", "b": "-inf", "c": 0.0}
+    assert recording.trace.ranges["payload_json"].to_list() == [
+        json.dumps({"keywords": '{"a": "nan", "b": "-inf", "c": -0.0}'})
+    ]
+
+
+def test_the_class_is_torchs_outside_of_sessions() -> None:
+    theirs = torch._C._profiler._RecordFunctionFast
+    with record():
+        assert torch._C._profiler._RecordFunctionFast is not theirs
+        with record():
+            made = fast("made in a session")
+        assert torch._C._profiler._RecordFunctionFast is not theirs
+    assert torch._C._profiler._RecordFunctionFast is theirs
+    with made:  # it does nothing any more, as torch's
+        pass
+
+
+def test_a_class_that_somebody_else_put_there_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch._C._profiler, "_RecordFunctionFast", torch._C._profiler._RecordFunctionFast)
+    with record():
+        other = torch._C._profiler._RecordFunctionFast = type("Other", (), {})
+    assert torch._C._profiler._RecordFunctionFast is other
+
+
+def test_errors_are_torchs() -> None:
+    def message() -> str:
+        with pytest.raises(TypeError) as error:  # torch aborts the process for a name that is not text
+            fast()
+        return str(error.value)
+
+    theirs = message()
+    with record():
+        assert message() == theirs
+
+
+def test_torchs_profiler_starts_inside_of_a_range() -> None:
+    with record() as recording, fast("around"):
+        assert not torch.autograd._profiler_enabled()
+        with torch.profiler.profile() as theirs, fast("inside"):
+            torch.ones(1)
+    assert "inside" in [event.name for event in theirs.events()]
+    assert [event.name for event in recording.events()][:2] == ["around", "inside"]
