@@ -1,4 +1,5 @@
-"""Helps the readers of nsys, nvprof and VTune with lists of columns, CUPTI's names, and times that count from zero."""
+"""Holds helpers that the readers of nsys, nvprof and VTune share: types of columns, CUPTI's names of columns, and the
+shift of all times to zero."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ def first_ns(frames: Iterable[pl.DataFrame], default: int) -> int:
 
 
 def from_zero(zero_ns: int, frames: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-    """Returns the tables with times that count from `zero_ns`."""
+    """Returns the tables with `zero_ns` subtracted from all times."""
     return {table: frame.with_columns(_times(table, frame) - zero_ns) for table, frame in frames.items()}
 
 

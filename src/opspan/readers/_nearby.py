@@ -1,4 +1,5 @@
-"""Finds traces near a path that is not a trace: inside it, in the folders above it, and with a similar name."""
+"""Finds traces near a path that is not a trace: in the folder at this path, in the folders above the path, and traces
+with a similar name."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from pathlib import Path
 
 from opspan.printable import shell_path
 
-# The most levels of folders, entries of folders and opened files in a search. With these limits, the search ends soon
-# even in the root folder of a disk.
+# Limits of a search: the numbers of folder levels, of folder entries, and of opened files. With these limits, a search
+# ends soon even in the root folder of a disk.
 DEPTH = 3
 ENTRIES = 2_000
 OPENED = 100
@@ -26,8 +27,8 @@ def did_you_mean(paths: list[Path]) -> str:
 
 
 def inside(folder: Path, is_trace: Callable[[Path], bool]) -> list[Path]:
-    """Returns the traces in a folder, with the nearest first. Leaves out files within a trace, because they are its
-    parts."""
+    """Returns the traces below a folder, the nearest first. Does not search within a trace, because the files there are
+    parts of that trace."""
     traces: list[Path] = []
     level, seen, opened = [folder], 0, 0
     for _ in range(DEPTH):
@@ -47,8 +48,8 @@ def inside(folder: Path, is_trace: Callable[[Path], bool]) -> list[Path]:
 
 
 def around(path: Path, is_trace: Callable[[Path], bool]) -> list[Path]:
-    """Returns a list with the nearest folder above the path that is a trace. If no folder above the path is a trace,
-    the list is empty."""
+    """Returns the nearest folder above the path that is a trace, in a list. The list is empty if there is no such
+    folder."""
     parents = [parent for parent, _ in zip(path.absolute().parents, range(DEPTH), strict=False)]
     shown = [parent for parent, _ in zip(path.parents, range(DEPTH), strict=False)]
     named = shown + parents[len(shown) :]
@@ -56,8 +57,8 @@ def around(path: Path, is_trace: Callable[[Path], bool]) -> list[Path]:
 
 
 def like(path: Path) -> list[Path]:
-    """Returns paths in the same folder whose names are similar to that of a missing path."""
-    import difflib  # only needed for a misspelt path
+    """Returns existing paths whose names are similar to the name of a missing path, from the same folder."""
+    import difflib  # imported only here, because only a misspelt path needs it
 
     names = {entry.name: entry for entry in _entries(path.parent)}
     same = [name for name in names if Path(name).stem == path.stem or name.lower() == path.name.lower()]

@@ -1,7 +1,7 @@
 """Guesses the kind of a file that no reader knows, and suggests the next command to a user.
 
-The content decides if it shows the kind. Otherwise the name decides. The file is never run or unpickled, and only a few
-kilobytes are read.
+If the content does not show the kind, the file's name decides. The file is never run or unpickled, and only a few
+kilobytes of it are read.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from opspan.formats.compressed import COMPRESSED, FAILURES, opened
 from opspan.printable import listed, path_text, printable, python_text, shell_path
 
 LOOKED_AT = 4096
-# How many bytes at the end of a zip file are read, because the list of its members is there.
+# The number of bytes that are read at the end of a zip file, because the list of the members is there.
 TAIL_BYTES = 64 << 10
 
 
 class Guess(NamedTuple):
     what: str
-    todo: str = ""  # advice on the next step, in which FILE is replaced by the path
+    todo: str = ""  # advice on the next step; the word FILE in it is replaced by the path
 
     @property
     def may_be_part(self) -> bool:
-        """Whether the file may be a part of a folder that is a trace."""
+        """True if the file may be one of the files of a trace that consists of a folder."""
         return self.todo in ("", FOLDER)
 
 
@@ -36,7 +36,7 @@ MODEL = "to see what a program does with it: `opspan run --emit nvtx -o capture 
 NO_PICKLE = "opspan opens no pickles: they can run code"
 ROCPD = "record again with `rocprofv3 --output-format rocpd ...`, and load the *.db file"
 TO_LABEL = "`opspan run --emit nvtx -o capture -- {} FILE`, then `opspan table capture`"
-# Formats that opspan cannot read, but other tools can. Their advice does not contain FILE, because the advice is also
+# Formats that opspan cannot read, but other tools can. Their advice does not name the file, because the same advice is
 # shown for compressed files.
 RECORD = "for opspan use nsys, torch.profiler or `opspan run --emit nvtx -o capture -- python SCRIPT`"
 XPLANE = Guess("a profile of JAX or XLA (XSpace)", f"XProf reads it; if the program is PyTorch's, {RECORD}")
@@ -161,13 +161,14 @@ def _of_bytes(path: Path, head: bytes) -> Guess:
         return Guess("a log for TensorBoard", "its traces lie beside it as *.pt.trace.json")
     if head[8:10] == b'{"':
         return Guess("a model (safetensors)", MODEL)
-    # The last character may be cut, and a text may have a few unprintable characters.
+    # A text may have a few unprintable characters. Its last character may be incomplete, because only the first bytes
+    # of the file were read.
     text = head.decode("utf-8", "ignore")
     odd = sum(not char.isprintable() and char not in "\r\n\t\f\ufeff" for char in text)
     if b"\0" not in head and len(text.encode()) >= len(head) - 3 and odd <= len(text) // 50:
         return _of_text(text)
-    # A pickle begins with its protocol and an opcode. In a pickle with frames, this opcode begins a frame. In a pickle
-    # without frames, it is usually one of the others below.
+    # A pickle begins with its protocol and an opcode. Opcode 0x95 begins a frame. A pickle without frames usually
+    # begins with one of the other opcodes below.
     if head[:1] == b"\x80" and head[1:2] in b"\x02\x03\x04\x05" and head[2:3] in b"\x95}](\x8ac":
         return _of_pickle(head)
     # cProfile writes a dict with marshal. The dict's first key is a tuple of file, line and function.
@@ -192,7 +193,8 @@ def _of_protobuf(path: Path, head: bytes) -> Guess | None:
     return _by_name(path)
 
 
-# Suffixes of file names. They decide the kind of a file that has no magic bytes, or that Python cannot unpack.
+# Suffixes of file names. They decide the kind of a file that does not begin with known bytes, or that Python cannot
+# unpack.
 _NAMES = ((".xplane.pb", XPLANE), (".et", EXECUTION), (".pftrace", OF_ANY), (".perfetto-trace", OF_ANY))
 
 

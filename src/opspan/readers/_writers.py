@@ -1,8 +1,8 @@
 """Finds another program that still writes to a file, because the trace may then be incomplete or empty.
 
-SQLite's locks show a writer on any machine. For other files, Linux lists the processes that have the file open for
-writing, as far as this user may see them. To make this list takes milliseconds, so it is only made if the file changed
-recently or has an SQLite journal.
+A lock of SQLite shows a writer on any operating system. Without a lock, Linux still tells which of the user's processes
+have the file open for writing. This search takes milliseconds, so it is done only if the file changed recently or has
+an SQLite journal.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ _FLOCK = "hhqqi4x"
 
 
 def writer_of(path: Path) -> str | None:
-    """Returns 'python (process 4711)', or 'another program' if the process is unknown; None without a writer."""
+    """Returns the writer as text: 'python (process 4711)', or 'another program' if the process is unknown. Returns None
+    if no program writes to the file."""
     try:
         if not path.is_file():
             return None
@@ -41,7 +42,7 @@ def writer_of(path: Path) -> str | None:
         if not has_journal and time.time() - facts.st_mtime > LATELY_S:
             return None
     except OSError:
-        return None  # the later reading of the file raises the error
+        return None  # ignored, because the reader of the file will raise the error
     return _open_for_writing(facts)
 
 

@@ -1,4 +1,4 @@
-"""Finds the reader for a path: by content, never by the name of a file.
+"""Finds the reader for a path by the content of the file or folder, never by its name.
 
 A reader is a module of this package with the functions of `Reader`. A new reader needs a module and a line in
 opspan/sources.py.
@@ -35,9 +35,9 @@ HEAD_BYTES = 4096
 
 
 class Reader(Protocol):
-    """The functions of a module of readers/. Two more functions are optional. `read_part(path, window) -> Tables` reads
-    a part of a file without the memory for all of it. `is_report(path, head) -> bool` recognises files of the tool that
-    are not traces."""
+    """The functions that each module of readers/ has. A module may also have these two: `read_part` reads a part of a
+    file, and needs less memory than the whole file would. It has the form `(path, window) -> Tables`. `is_report(path,
+    head) -> bool` recognises files of the tool that are not traces."""
 
     def sniff(self, path: Path, head: bytes, /) -> bool: ...
     def read(self, path: Path, /) -> Tables: ...
@@ -52,13 +52,13 @@ def _read_part(source: Source) -> Callable[[Path, Window], Tables] | None:
     return getattr(reader_of(source), "read_part", None)
 
 
-# A trace in which all of these are empty has nothing to show.
+# A trace in which all of these tables are empty has nothing to show.
 _CONTENT = ("ranges", "calls", "work", "functions", "memory", "samples", "counters")
 
 
 def read_file(path: Path, source: str | None = None, window: Window | None = None) -> Tables:
-    """Reads a trace, or only its events that overlap the window. A file that certainly does not fit into memory is an
-    error. `source`: the name of the reader; by default the content decides."""
+    """Reads a trace, or only its events that overlap the window. Raises an error if the file certainly does not fit
+    into memory. `source`: the name of the reader; by default the content decides."""
     reader = source_for(path, source)
     with boundary(path):
         writer = writer_of(path)
@@ -88,7 +88,8 @@ def _read(source: Source, path: Path, window: Window | None) -> Tables:
 
 
 def _note_types(input_types: pl.Series, issues: Issues) -> None:
-    """Adds an issue for input types that opspan does not know. The column has texts such as ["float", "Scalar"]."""
+    """Adds an issue for types of op inputs that opspan does not know. The column holds lists as text, such as ["float",
+    "Scalar"]."""
     if not input_types.count():
         return
     unknown: Counter[str] = Counter()
@@ -100,7 +101,7 @@ def _note_types(input_types: pl.Series, issues: Issues) -> None:
 
 
 def source_for(path: Path, name: str | None = None) -> Source:
-    """Returns the source of that name, or by default the source whose reader recognises the content."""
+    """Returns the source with this name. Without a name, returns the source whose reader recognises the content."""
     with boundary(path):
         head = _head(path)
         if name is not None:
@@ -124,7 +125,7 @@ def named(name: str) -> Source:
 
 
 def sniffed(path: Path, name: str) -> bool:
-    """Returns whether the reader of that name recognises the file's content."""
+    """Returns whether the reader with this name recognises the file's content."""
     with boundary(path):
         return reader_of(named(name)).sniff(path, _head(path))
 
@@ -146,7 +147,8 @@ def _head(path: Path) -> bytes:
 
 
 def trace_source(path: Path) -> Source | None:
-    """Returns the source whose reader knows the content as a trace. Reads only the first bytes."""
+    """Returns the source whose reader recognises the path as a trace; None for anything else. Does not read the whole
+    file."""
     try:
         with boundary(path):
             source = _source_of(path, _head(path))
@@ -156,7 +158,7 @@ def trace_source(path: Path) -> Source | None:
 
 
 def is_report(path: Path, source: Source) -> bool:
-    """Returns whether the file is a report of the source's tool: printed sums, which are not a trace."""
+    """Returns whether the file is a report that the source's tool printed. A report has sums, and is not a trace."""
     knows_report = getattr(reader_of(source), "is_report", None)
     return knows_report is not None and bool(knows_report(path, _head(path)))
 
@@ -166,7 +168,7 @@ def _is_trace(path: Path) -> bool:
 
 
 def _not_a_trace(path: Path, head: bytes) -> str:
-    """Returns a sentence with the kind of the path, and the trace that the user probably meant."""
+    """Returns an error message: what kind of file or folder the path is, and which trace the user probably meant."""
     if path.is_dir():
         return _not_a_trace_folder(path)
     from opspan.readers import _unknown  # imported only here, because it compiles many patterns

@@ -1,5 +1,5 @@
-"""Reads attributes of ranges (ITT metadata, fields of a user's own range). Those of opspan become columns, others
-JSON."""
+"""Reads attributes of ranges: ITT metadata, and fields of ranges that the user made. Attributes that opspan wrote
+become columns. All other attributes become JSON."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opspan import json_columns
 from opspan.readers.capture.file import Bools, Ints, Texts, Units, distinct
 
 INT, UINT, DOUBLE, TEXT, BYTES = range(1, 6)
-VALUES = 5  # the most values of an attribute in one unit
+VALUES = 5  # the most values that one unit holds
 
 # The attributes of opspan's own ranges: key -> the types that its value may have.
 OWN = {
@@ -33,10 +33,10 @@ OWN = {
 
 @dataclass(frozen=True)
 class Attributes:
-    """The units that hold attributes of known ranges, in the order in which the program wrote these units."""
+    """Units of the file that hold attributes of ranges or of threads."""
 
     units: Units
-    rows: Ints  # the row of the range that each unit belongs to
+    rows: Ints  # for each unit, the row of its range or the id of its thread
     texts: Texts
 
     def where(self, mask: Bools) -> Attributes:
@@ -59,8 +59,8 @@ class Attributes:
 
 
 def own_columns(attributes: Attributes, count: int) -> dict[str, pl.Series]:
-    """Returns a column a_<key> for each key in OWN, with a row for each range. a_payload_type has the type of
-    a_payload."""
+    """Returns a column a_<key> for each key in OWN. Each column has `count` rows, one for each range. A further column,
+    a_payload_type, has the types of the values in a_payload."""
     columns = {}
     for number, (key, types) in enumerate(OWN.items()):
         some = attributes.where(attributes.own == number)
@@ -72,8 +72,8 @@ def own_columns(attributes: Attributes, count: int) -> dict[str, pl.Series]:
 
 
 def scatter(values: pl.Series, rows: Ints, count: int) -> pl.Series:
-    """Returns a column of `count` rows with the values at `rows`, and null elsewhere. If a row has several values, the
-    last counts."""
+    """Returns a column of `count` rows. Each value is put into the row that `rows` has for it; all other rows are null.
+    If a row gets several values, the last value counts."""
     if not len(values):
         return pl.Series([None], dtype=values.dtype).new_from_index(0, count)
     places = np.full(count, len(values), dtype=np.int64)
@@ -82,7 +82,8 @@ def scatter(values: pl.Series, rows: Ints, count: int) -> pl.Series:
 
 
 def json_members(attributes: Attributes) -> pl.DataFrame:
-    """Returns the columns row and members (`"key": value, "other": [1, 2]`), for ranges that have attributes."""
+    """Returns a frame with the columns row and members, for ranges that have attributes. `members` is a JSON object
+    without its braces: `"key": value, "other": [1, 2]`."""
     units, types, texts = attributes.units, attributes.types, attributes.texts
     single = np.isin(types, (TEXT, BYTES))
     counts = np.where(single, 1, np.clip(units.u32(5), 1, VALUES)).astype(np.int64)
@@ -97,7 +98,8 @@ def json_members(attributes: Attributes) -> pl.DataFrame:
     frame = pl.DataFrame({"row": attributes.rows[unit], "key": keys, "value": values.fill_null("null")})
     # Nearly every attribute has a single value and needs no list.
     if frame.select(pl.struct("row", "key").is_duplicated().any()).item():
-        # If an attribute has more values than fit into a unit, the rest is in the next unit under the same key.
+        # If an attribute has more values than fit into a unit, the other values are in the next unit, with the same
+        # key.
         lists = frame.group_by("row", "key", maintain_order=True).agg(
             pl.col("value").str.join(", "), pl.len().alias("count")
         )
@@ -108,14 +110,14 @@ def json_members(attributes: Attributes) -> pl.DataFrame:
 
 
 def join_members(members: pl.DataFrame) -> pl.DataFrame:
-    """Joins the members of the same range, in their order."""
+    """Joins the members of each range into one text, in their order."""
     if members["row"].n_unique() == members.height:
         return members
     return members.sort("row", maintain_order=True).group_by("row").agg(pl.col("members").str.join(", "))
 
 
 def _values(words: Ints, types: npt.NDArray[np.uint32], texts: Texts) -> pl.Series:
-    """Returns the words as JSON, by their types; null for bytes."""
+    """Returns each word as JSON, according to its type. A word of type BYTES becomes null."""
     numbers = pl.Series(words)
     named = texts.of(np.where(types == TEXT, words & 0xFFFFFFFF, 0))
     by_type = {

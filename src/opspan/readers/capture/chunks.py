@@ -1,5 +1,5 @@
-"""Reads the header, texts and units of a capture file. Units are read in pieces of at most PIECE_BYTES. The ranges of
-all pieces are never copied into one array.
+"""Reads the header, texts and units (64-byte records) of a capture file. Units are read in pieces of at most
+PIECE_BYTES. The ranges of all pieces are never copied into one array.
 
 Damaged parts are left out and become issues; only a file without a usable header is an error. The segments of a rolling
 recording are read as one file, because the numbers of units and texts go on from one segment to the next.
@@ -31,21 +31,22 @@ from opspan.tables.window import FOREVER, Steps, Stretch, Window, numbers_of, of
 PAGE = 4096
 CHUNK_MAGIC = 0x4B4E4843  # "CHNK"
 UNITS, STRINGS, HALVES = 1, 2, 3
-SIZES = {UNITS: layout.UNIT_BYTES, STRINGS: layout.UNIT_BYTES, HALVES: HALF_BYTES}  # bytes per unit number, by kind
+SIZES = {UNITS: layout.UNIT_BYTES, STRINGS: layout.UNIT_BYTES, HALVES: HALF_BYTES}  # bytes for one unit number
 CHUNK = struct.Struct("<2IQ2IQ16s16x")
 
-# The most memory for the units of one piece. A chunk needs less memory, and all ranges together need much more.
+# The most bytes of memory for the units that are read at once. A usual chunk needs less, and all ranges together need
+# much more.
 PIECE_BYTES = 16 << 20
 # The most bytes of the file in one block. In memory, the block may take twice as many bytes.
 BLOCK_BYTES = PIECE_BYTES * HALF_BYTES // layout.UNIT_BYTES
 MOST_UNITS = 1 << layout.NUMBER_BITS  # the most units of a log, because a unit's number has NUMBER_BITS bits
-BYTES_A_RANGE = 100  # the most bytes that the table ranges takes for each range
+BYTES_A_RANGE = 100  # the most bytes that one range takes in the table ranges
 
 
 @dataclass(frozen=True)
 class Chunk:
     source: CaptureBytes
-    goes_on: bool  # true from the second segment on, where earlier units of the thread may be gone
+    goes_on: bool  # true from the second segment on, because earlier segments may be deleted
     kind: int
     at: int  # offset of the chunk's contents in the file
     bytes: int  # size of the contents, without bytes past the end of the file
@@ -73,7 +74,8 @@ class UnitBlock:
 
 
 def read_file(paths: Sequence[Path], issues: Issues, stretch: Stretch | None = None) -> CaptureFile:
-    """Reads the file, or its segments in order. With a stretch, leaves out ranges that are certainly outside of it."""
+    """Reads the file, or its segments in order. With a stretch (a time interval), leaves out ranges that are certainly
+    outside of it."""
     with contextlib.ExitStack() as opened:
         sources = [opened.enter_context(source) for source in _sources(paths)]
         header = join_headers([source.header() for source in sources])
@@ -92,13 +94,13 @@ def _sources(paths: Sequence[Path]) -> Iterator[CaptureBytes]:
         try:
             yield CaptureBytes(path)
         except NotReadable:
-            # The segment may be missing, because a recording that still runs deletes its oldest segment.
+            # A segment may be missing, because a recording that still runs deletes its oldest segment.
             if path is paths[-1] or path.exists():
                 raise
 
 
 def stretch_of(paths: Sequence[Path], window: Window) -> Stretch:
-    """Returns the window in times of the captures' clock. All these captures are of one run."""
+    """Converts the window to a time interval on the captures' clock. All captures must be of one run."""
     opened, frames = [], [pl.DataFrame(schema={"step": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64})]
     for path in paths:
         try:
@@ -107,7 +109,7 @@ def stretch_of(paths: Sequence[Path], window: Window) -> Stretch:
                 if window.steps is not None:
                     with CaptureBytes(path) as source:
                         frames.append(_steps(source, window.steps))
-        except ReadError:  # read_file raises this error again
+        except ReadError:  # ignored here, because read_file will raise the same error
             continue
     if window.between is not None:
         begin = min(opened, default=0)
@@ -198,9 +200,9 @@ def _entries(content: bytes) -> tuple[Ints, Ints, Ints, bool]:
     """Returns the offsets, sizes and ids of the texts in a chunk, and whether the chunk is undamaged."""
     words = np.frombuffer(content, dtype=np.uint32, count=len(content) // 8 * 2).reshape(-1, 2).astype(np.int64)
     sizes, ids = words[:, 0] - 1, words[:, 1]
-    # An entry begins with a pair of words, its head. Computes for every pair where an entry with this head ends,
-    # although most pairs are not heads. The loop below only follows these positions, which costs little compared with
-    # unpacking each head.
+    # Each entry begins with a head of two words. The next line treats every pair of words as a head, and computes where
+    # the entry of this head would end. Most pairs are not heads, but this is still faster than unpacking each head in
+    # Python. The loop below goes from head to head.
     following = (np.arange(len(words)) + 1 + (sizes + 7) // 8).tolist()
     ends, heads, at = (sizes < 0).tolist(), [], 0
     while at < len(following) and not ends[at]:
@@ -239,7 +241,8 @@ def _logs(chunks: Iterable[Chunk], issues: Issues) -> tuple[tuple[Log, ...], lis
 
 
 def _read(blocks: list[UnitBlock], issues: Issues) -> Iterator[tuple[Units, mmap.mmap]]:
-    """Yields the units of several blocks together, each time in a new buffer. Units of kind 0 are empty."""
+    """Yields the units of several blocks at a time, and the buffer that holds these units. Each buffer is new. Units of
+    kind 0 are empty."""
     begin, models = 0, Models()
     while begin < len(blocks):
         end, size = begin + 1, blocks[begin].room
@@ -263,7 +266,7 @@ def _read(blocks: list[UnitBlock], issues: Issues) -> Iterator[tuple[Units, mmap
 
 
 def _units_of(block: UnitBlock, into: Ints, models: Models) -> Ints:
-    """Reads the block's units into `into`. Returns the number of each unit, minus the block's first number."""
+    """Reads the block's units into the array `into`. Returns the unit numbers, counted from the block's first unit."""
     if block.is_halves:
         raw = bytearray(block.bytes)
         block.source.read_into(memoryview(raw), block.at)
@@ -276,7 +279,8 @@ def _units_of(block: UnitBlock, into: Ints, models: Models) -> Ints:
 
 
 def _units(blocks: list[UnitBlock], stretch: Stretch | None, issues: Issues) -> tuple[Ranges, Units, int]:
-    """Returns the ranges, all other units, and how many ranges lie outside of the stretch."""
+    """Returns the ranges, all other units, and the number of ranges that were left out because they are outside of the
+    stretch."""
     pieces: list[Piece] = []
     others: list[Units] = []
     left_out = 0
@@ -303,7 +307,8 @@ def _units(blocks: list[UnitBlock], stretch: Stretch | None, issues: Issues) -> 
 
 
 def _compact(units: Units, wanted: Bools, buffer: mmap.mmap) -> tuple[Ints, Ints]:
-    """Moves the wanted units to the front of the buffer, frees the rest of it, and returns their words and keys."""
+    """Moves the wanted units to the front of the buffer, and frees the rest of the buffer. Returns the words and keys
+    of the wanted units."""
     if wanted.all():
         return units.words, units.keys
     count = int(np.count_nonzero(wanted))
@@ -315,16 +320,16 @@ def _compact(units: Units, wanted: Bools, buffer: mmap.mmap) -> tuple[Ints, Ints
 
 
 def _may_overlap(units: Units, stretch: Stretch) -> Bools:
-    """Returns which ranges may overlap the stretch. If a range's unit has no end, the end may be in another
-    unit, so the range may overlap."""
+    """Returns which ranges may overlap the stretch. A range without an end in its unit counts as endless, because its
+    end may be in another unit."""
     starts, ends = units.i64(1), units.i64(2)
     known = np.where(units.kinds == layout.MARK, starts, np.where(ends == 0, FOREVER, ends))
     return stretch.overlaps(starts, known)
 
 
 def _without_orphans(units: Units, ranges: Ranges, others: list[Units]) -> Units:
-    """Drops the data of ranges that are not in `ranges`. Keeps schemas, payloads of ends, and data that no range
-    owns."""
+    """Drops units that belong to ranges which are not in `ranges`. Keeps schemas, payloads of ends, and units that
+    belong to no range."""
     kinds, owners = units.kinds, units.owners
     owned = np.isin(kinds, (layout.ATTRIBUTE, layout.IDS, layout.BLOB)) & (units.i64(1) != layout.NO_OWNER)
     owned &= ~((kinds == layout.ATTRIBUTE) & (units.u16(1) & layout.OWNER_BY_ID != 0))

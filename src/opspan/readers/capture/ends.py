@@ -1,4 +1,5 @@
-"""Finds when ranges ended. Usually a range's unit has the end too. Other ends are separate units, on any thread."""
+"""Finds when ranges ended. Usually the unit of a range also holds the range's end. Other ends are separate units, which
+any thread may have written."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from opspan.tables import Issues
 
 @dataclass(frozen=True)
 class Ends:
-    """The ends that are separate units."""
+    """The ends that are stored as separate units."""
 
     rows: Ints  # rows of the ranges that these units ended, ascending
     times: Ints
@@ -46,7 +47,7 @@ def read(file: CaptureFile, issues: Issues) -> Ends:
     foreign = (ends.u16(1) & layout.FOREIGN_END) != 0
     by_unit, by_id = ends.where(foreign), ends.where(~foreign)
     nested = opened.units.kinds == layout.RANGE
-    pairs: list[tuple[Ints, Ints]] = []  # rows of ranges and of their end units; an end may occur twice
+    pairs: list[tuple[Ints, Ints]] = []  # rows of ranges, and of their ends; several ranges may have the same end
     for where, (rows, used) in (
         (np.flatnonzero(foreign), _by_unit(file, opened.where(nested), by_unit)),
         (np.flatnonzero(~foreign), _by_id(opened.where(~nested), by_id)),
@@ -85,7 +86,8 @@ def _open_ranges(file: CaptureFile) -> _OpenRanges:
 
 
 def _by_unit(file: CaptureFile, ranges: _OpenRanges, ends: Units) -> tuple[Ints, Ints]:
-    """Returns pairs of ranges and ends. Each of these ends names the thread and the number of its range's unit."""
+    """Pairs each end with the range whose thread and unit number the end names. Returns the rows of the ranges and the
+    rows of their ends."""
     if not len(ends) or not len(ranges.rows):
         return _nothing()
     opened = pl.DataFrame(
@@ -113,8 +115,8 @@ def _by_unit(file: CaptureFile, ranges: _OpenRanges, ends: Units) -> tuple[Ints,
 
 
 def _by_id(ranges: _OpenRanges, ends: Units) -> tuple[Ints, Ints]:
-    """Returns pairs of ranges and ends with the same id. A range gets the first end that has the range's id and is not
-    before the range's start."""
+    """Pairs each range with the first end that has the same id and is not before the range's start. Returns the rows of
+    the ranges and the rows of their ends."""
     open_rows = ranges.rows
     if not len(ends) or not len(open_rows):
         return _nothing()

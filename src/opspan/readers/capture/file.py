@@ -1,4 +1,5 @@
-"""A capture file as arrays: header, texts, 64-byte units. docs/formats/capture.md describes the bytes.
+"""Holds a capture file as arrays: the header, the texts, and the units (64-byte records). docs/formats/capture.md
+describes the bytes.
 
 chunks.py reads the bytes, and halves.py widens 32-byte units. ranges.py and tables.py interpret the units.
 """
@@ -102,7 +103,8 @@ class Units:
 
     @property
     def owners(self) -> Ints:
-        """The key of each unit's owner. Word 1 has the owner's number, and the owner is in the same log."""
+        """The keys of the units that own these units. Word 1 of a unit holds the number of its owner. The owner is in
+        the same log."""
         numbers = self.i64(1)
         known = (numbers >= 0) & (numbers < 1 << layout.NUMBER_BITS)
         return np.where(known, (self.logs << layout.NUMBER_BITS) | numbers, layout.NOWHERE)
@@ -130,7 +132,7 @@ class KeyRun:
 
 @dataclass(frozen=True)
 class Piece:
-    """Units of some of a file's ranges. Their keys are stored as runs, which take little memory."""
+    """The units of some ranges of a file. Their keys are stored as runs, which take little memory."""
 
     words: Ints
     runs: tuple[KeyRun, ...]
@@ -201,12 +203,11 @@ def _by_number(numbers: Ints) -> Iterator[tuple[int, Ints]]:
 
 @dataclass(frozen=True)
 class Texts:
-    """The file's texts by id. Row 0 of the column is null. It is the row of id 0 and of ids that are not in the
-    file."""
+    """The file's texts by id. Row 0 of the column is null. Id 0 and ids that are not in the file refer to row 0."""
 
     column: pl.Series
     ids: Ints  # the ids of rows 1, 2, ..., ascending
-    written: Meter  # limits the size of the texts of all rows
+    written: Meter  # limits the total size of the texts that `of` returns
 
     def rows(self, ids: npt.NDArray[np.uint32] | Ints) -> Ints:
         wanted = ids.astype(np.int64, copy=False)
@@ -219,7 +220,7 @@ class Texts:
         return self.written.gather(self.column, pl.Series(self.rows(ids)))
 
     def categories(self, ids: npt.NDArray[np.uint32] | Ints) -> pl.Series:
-        """Returns the texts of the ids as `of` does, but as a Categorical, which holds no other texts."""
+        """Returns the texts of the ids, as a Categorical that holds no other texts."""
         rows = self.rows(ids)
         used, places = distinct(rows, len(self.column))
         return self.column.gather(used).cast(pl.Categorical).gather(places)
@@ -231,7 +232,7 @@ class Texts:
 @dataclass(frozen=True)
 class CaptureFile:
     path: Path
-    written: Meter  # limits the size of payloads and attributes as text
+    written: Meter  # limits the total size of texts, and of payloads as JSON
     header: Header
     texts: Texts
     logs: tuple[Log, ...]
@@ -241,7 +242,7 @@ class CaptureFile:
 
     @property
     def is_part(self) -> bool:
-        """Whether units may refer to missing units, because only a part of the recording was read."""
+        """True if units may refer to missing units, because only a part of the recording was read."""
         return bool(self.left_out) or self.header.segment > 1
 
     @property
@@ -258,7 +259,8 @@ def find(sorted_keys: Ints | npt.NDArray[np.uint32], wanted: Ints) -> Ints:
 
 
 def distinct(rows: Ints, count: int) -> tuple[Ints, Ints]:
-    """Returns the distinct values of `rows`, which are below `count`, and the index of each row among these values."""
+    """Returns the distinct values of `rows`, and the index of each row's value among these values. All values must be
+    below `count`."""
     used = np.zeros(count, dtype=np.bool_)
     used[rows] = True
     return np.flatnonzero(used), (np.cumsum(used) - 1)[rows]

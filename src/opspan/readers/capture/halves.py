@@ -9,14 +9,14 @@ from opspan.readers.capture import layout
 from opspan.readers.capture.file import Bools, Ints
 
 HALF_BYTES = 32
-# The flags of a whole unit that the flag bits of a short unit (a kind of half unit) mean, from the lowest bit on.
+# A short unit (a kind of half unit) has four flag bits. From the lowest bit on, they mean these flags of a whole unit.
 FLAGS = (layout.VALUE_INT, layout.HAS_FORWARD, layout.HAS_STACK, layout.HAS_OVERLOAD)
 LOW = 0xFFFFFFFF
 KIND = 0xF
-AT_ONCE = 1 << 14  # how many half units fit into the CPU's caches; without this limit, widening takes 3x as long
+AT_ONCE = 1 << 14  # number of half units to widen at once; more do not fit into the CPU's caches, and take 3x as long
 HOST = -1 << 32  # the value of a whole unit's word 5 that means memory of the host
 
-# The lower half of a whole unit's first word, for each set of flags.
+# The lower 32 bits of a whole unit's first word, for each value of a short unit's flag bits.
 _BEGINS = np.array(
     [
         layout.RANGE | layout.TORCH << 8 | sum(flag for bit, flag in enumerate(FLAGS) if some >> bit & 1) << 16
@@ -35,7 +35,7 @@ class Models:
         self.missing = 0  # number of ranges, in all logs, whose model is not in the file
 
     def begin(self, log: int) -> None:
-        """Begins a log. Forgets the models of any other log."""
+        """Prepares for the units of a log: forgets the models of any other log."""
         if log != self.log:
             self.log = log
             self.numbers = np.empty(0, dtype=np.int64)
@@ -46,8 +46,8 @@ class Models:
         self.words = np.concatenate([self.words, words])
 
     def of(self, numbers: Ints, low: Ints) -> tuple[Ints, Bools]:
-        """Returns the words of the units' models, and for each unit whether its model is known. `low`: the lower bits
-        of the models' numbers."""
+        """Returns the words of the models that are known, and for each unit whether its model is known. `numbers`: the
+        numbers of the units. `low`: the lower 32 bits of the numbers of their models."""
         wanted = numbers - (numbers - low & LOW)
         rows = np.searchsorted(self.numbers, wanted)
         known = rows < len(self.numbers)
@@ -57,11 +57,11 @@ class Models:
 
 
 def widen_into(halves: Ints, into: Ints, first: int, models: Models) -> Ints:
-    """Writes the units in `halves` (rows of 4 words) to `into` (rows of 8 words). Returns the index of each unit's
-    first half.
+    """Writes the units in `halves` (rows of 4 words) to `into` (rows of 8 words). Returns for each unit the index of
+    its first row in `halves`.
 
-    A line of 64 bytes holds one whole unit, one half unit, or two half units. `first`: the number of the first half. A
-    range whose model is missing becomes a unit of kind 0, as if it was not written.
+    A line of 64 bytes holds one whole unit, one half unit, or two half units. `first`: the number of the first row. A
+    range whose model is missing becomes a unit of kind 0, which is empty.
     """
     kinds = halves.view(np.uint8)[:, 0]
     begins = kinds != 0

@@ -1,7 +1,7 @@
 """Resolves the ids of ITT tasks. Parents, relations and some attributes refer to tasks by these ids.
 
-An id is three words. A later task may have the same id, so an id means the last task with this id that began before the
-reference.
+An id is three words. A later task may have the same id. So an id means the last task with this id that began before the
+reference. If there is no such task, the id means the first task with this id that began after the reference.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from opspan.tables import Issues
 ID = ["a", "b", "c"]
 # The second word of the ids that opspan gives. The third word is 0 for an op, 1 for a user's own range.
 TAG = 0x6F7073
-# __itt_relation, by number
+# names of the values of __itt_relation, from 0 on
 _NAMES = """\
 is_unknown is_dependent_on is_sibling_of is_parent_of is_continuation_of is_child_of is_continued_by is_predecessor_to
 """
@@ -43,8 +43,8 @@ class TaskIds:
         self.unique = self.tasks.height == self.tasks.select(pl.struct(ID).n_unique()).item()
 
     def find(self, ids: pl.DataFrame, times: Ints | None) -> Ints:
-        """Returns for each id the row of the range that had the id at the time in `times`, or -1. If `times` is None,
-        all times are the end of the file."""
+        """Returns for each id the row of the range that had this id at the given time, or -1 without such a range.
+        `times`: a time for each id; None means the end of the file for all ids."""
         if not ids.height or not self.tasks.height:
             return np.full(ids.height, -1, dtype=np.int64)
         if self.unique:
@@ -59,7 +59,8 @@ class TaskIds:
         return rows.fill_null(-1).to_numpy()
 
     def of_units(self, keys: Ints) -> Ints:
-        """Returns the rows of the ranges whose ids are in the kIds units with these keys."""
+        """Returns for each key the row of the range whose id is in the kIds unit with this key, or -1 without such a
+        range."""
         at = find(self.units.keys, keys)
         rows = np.full(len(keys), -1, dtype=np.int64)
         rows[at >= 0] = self.find(_ids(self.units, 2)[at[at >= 0]], None)
@@ -84,8 +85,8 @@ class TaskIds:
 
 
 def _own_ops(file: CaptureFile) -> tuple[Ints, Ints]:
-    """Returns the rows of opspan's own ops that the ITT collector saw, and three words of each op: start, id, parent's
-    id."""
+    """Returns the rows of the ops that opspan itself reported through ITT, and three words of each op: its start, its
+    id, and its parent's id."""
     rows, words = [np.empty(0, dtype=np.int64)], [np.empty((0, 3), dtype=np.int64)]
     for first, units in file.ranges:
         ops = np.flatnonzero(
@@ -101,7 +102,7 @@ def _ids(units: Units, k: int) -> pl.DataFrame:
 
 
 def _of_ops(words: Ints) -> pl.DataFrame:
-    """Expands ids that opspan wrote as one word to three words; 0 means no id."""
+    """Expands ids that opspan wrote as one word to ids of three words. The word 0 means no id."""
     a, c = words & np.int64(2**63 - 1), (words < 0).astype(np.int64)
     return pl.DataFrame({"a": a, "b": np.where(words != 0, np.int64(TAG), 0), "c": c})
 

@@ -1,4 +1,5 @@
-"""Holds the numbers of the file format: kinds, sources and flags of units. docs/formats/capture.md explains them."""
+"""Holds the constants of the capture format: kinds, sources and flags of units (64-byte records).
+docs/formats/capture.md explains them."""
 
 from __future__ import annotations
 
@@ -21,4 +22,4 @@ NO_OWNER = -1  # the owner field of a unit without an owner; all bits are set
 # The low bits of a unit's key are the unit's number in its log. The other bits are the number of the log.
 NUMBER_BITS = 40
 NOWHERE = -1  # a key that no unit has
-FURTHEST = 1 << 14  # neighbouring keys of a KeyRun differ by less than this, so that 32 bits hold its steps
+FURTHEST = 1 << 14  # neighbouring keys of a KeyRun differ by less than this, so its steps fit into 32 bits

@@ -35,7 +35,8 @@ class ExtendedPayloads:
 
 
 def read(file: CaptureFile, ended: npt.NDArray[np.int64], issues: Issues) -> ExtendedPayloads:
-    """Reads the payloads. `ended` has for each end unit the row of its range, because ends may have payloads too."""
+    """Reads the payloads. `ended` has the row of the range for each end unit. It is needed because end units may have
+    payloads too."""
     blobs = file.units.of(layout.BLOB)
     payloads = _payloads(blobs)
     schemas = _schemas(file, blobs, payloads)
@@ -65,7 +66,7 @@ def read(file: CaptureFile, ended: npt.NDArray[np.int64], issues: Issues) -> Ext
             continue
         written, is_complete = Decoder(of_domain, file.texts.of, budget).members(int(number), raw)
         undecoded += 0 if is_complete else len(raw)
-        # The second payload of a range may have the same fields as the first.
+        # A second payload of a range may have the same fields as the first, so it becomes a nested JSON object.
         name = schema.name if schema is not None and schema.name else "payload"
         members.append(
             group.select("row", "place", members=written).with_columns(
@@ -80,11 +81,11 @@ def read(file: CaptureFile, ended: npt.NDArray[np.int64], issues: Issues) -> Ext
 
 
 def _payloads(blobs: Units) -> pl.DataFrame:
-    """Returns the columns owner, schema, first (row of the first kBlob unit), units (their number) and size. Each row
-    is a payload, in the order of the file."""
+    """Returns a frame with one row for each payload, in the order of the file. Its columns are owner, schema, first
+    (row of the first kBlob unit), units (number of kBlob units) and size."""
     owners, schemas, used = blobs.owners, blobs.u32(1), np.minimum(blobs.u16(1), BLOB_BYTES)
     begins = np.ones(len(blobs), dtype=np.bool_)
-    # Keys count half units, so the next whole unit is at most 2 further.
+    # Keys count 32-byte half units, so the keys of two adjacent whole units differ by at most 2.
     goes_on = (used[:-1] == BLOB_BYTES) & (np.diff(blobs.keys) <= 2)
     begins[1:] = ~(goes_on & (owners[1:] == owners[:-1]) & (schemas[1:] == schemas[:-1]))
     first = np.flatnonzero(begins)
@@ -104,7 +105,7 @@ def _bytes(blobs: Units, first: npt.NDArray[np.int64], count: int) -> npt.NDArra
 
 
 def _schemas(file: CaptureFile, blobs: Units, payloads: pl.DataFrame) -> dict[str | None, dict[int, Schema]]:
-    """Returns the schemas of each domain by their numbers."""
+    """Returns for each domain its schemas by number."""
     units = file.units.of(layout.SCHEMA)
     contents = {row["owner"]: row for row in payloads.filter(pl.col("owner").is_in(units.keys)).iter_rows(named=True)}
     names, domains = file.texts.of(units.u32(1)), file.texts.of(units.u32(4))
@@ -128,7 +129,8 @@ def _schemas(file: CaptureFile, blobs: Units, payloads: pl.DataFrame) -> dict[st
 
 
 def _own(schema: Schema, raw: npt.NDArray[np.uint8]) -> pl.DataFrame:
-    """Returns the fields of opspan's own payloads. Looks entries up by name, because a later version may add some."""
+    """Returns the fields of opspan's own payloads. Finds the entries by name, because later versions may add
+    entries."""
     offsets = {entry.name: entry.offset for entry in schema.entries}
     columns = {}
     for field, dtype in OWN_FIELDS.items():

@@ -2,8 +2,8 @@
 
 The columns are the same for every source of ranges. `record` writes a label into the unit itself. An NVTX range has its
 label in its text, 64-bit payload, category or extended payload. An ITT task has its label in its metadata.
-docs/labels.md lists the fields of each form. This module does not nest ranges or link backward to forward: the analysis
-does that.
+docs/labels.md lists the fields of each form. The analysis, not this module, nests ranges and links backward ops to
+forward ops.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ KINDS = pl.Series(KIND_NAMES, dtype=KIND)
 OWN_DOMAIN = "opspan"
 # In these domains and the default domain, a text may be a label of torch or opspan. In other domains it is only text.
 LABELLED_DOMAINS = (OWN_DOMAIN, "PyTorch", "pytorch")
-# In ranges of these kinds the 64-bit payload is the user's number. In all other ranges it is a sequence number.
+# In ranges of these kinds the 64-bit payload is a number that the user gave. In all other ranges of opspan it is a
+# sequence number.
 USERS_KINDS = (Kind.USER, Kind.MODULE, Kind.STEP)
 
 
 def read_ranges(file: CaptureFile, issues: Issues) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the tables ranges and relations. Frees the units of ranges meanwhile, because the columns need as much
-    memory."""
+    """Returns the tables ranges and relations. Frees the units of ranges as soon as they are translated, because the
+    columns need as much memory."""
     tasks = TaskIds(file, issues)
     ended = ends.read(file, issues)
     extras = _Extras(
@@ -125,8 +126,8 @@ def _raw(file: CaptureFile, units: Units, first: int) -> pl.DataFrame:
     name = np.where((unit == layout.FRAME) & (units.u32(1) == 0), domains, units.u32(1))
 
     def some(word: int, where: npt.NDArray[np.bool_]) -> pl.Series:
-        """Returns for each unit the text whose id is in word number `word`. `where`: the units that have a text there.
-        Most captures have none, and then nothing is looked up."""
+        """Returns for each unit the text whose id is in word number `word`. `where`: True for units that have such a
+        text. In most captures no unit has one, and then nothing is looked up."""
         if not where.any():
             return pl.Series([None], dtype=pl.Categorical).new_from_index(0, len(units))
         return texts.categories(np.where(where, units.u32(word), 0))
@@ -153,7 +154,7 @@ def _raw(file: CaptureFile, units: Units, first: int) -> pl.DataFrame:
             "has_label": (source == layout.TORCH)
             | (collected & (unit == layout.RANGE) & (flags & layout.HAS_LABEL != 0)),
             "labelled": collected & (domain.is_null() | domain.is_in(LABELLED_DOMAINS)).to_numpy(),
-            "number": units.u32(11),  # a Kind, or the tool's category
+            "number": units.u32(11),  # a Kind, or the number of the program's category
             "forward": units.u32(12),
             "raw_sizes": texts.categories(units.u32(13)),
             "inputs": some(10, has_inputs),
@@ -207,7 +208,7 @@ def _categories(file: CaptureFile, units: Units, known: Mapping[tuple[int, int],
 
 
 def _labels(file: CaptureFile, frame: pl.DataFrame, has_label: pl.Series, users: pl.Series) -> dict[str, pl.Series]:
-    """Returns columns p_<field> with the fields of texts that are labels. Parses each distinct text once.
+    """Parses texts that are labels, and returns a column p_<field> for each field. Parses each distinct text once.
 
     `users`: the user's own ranges. They have no sequence numbers of torch, so a text with such a number only looks like
     a label.
@@ -258,7 +259,8 @@ def _columns(pid: int, frame: pl.DataFrame) -> pl.DataFrame:
     is_kind = _is_kind("number")
     number = pl.when(is_kind).then("number")
     integer = col("value_type").is_in((layout.VALUE_INT, layout.VALUE_UINT))
-    # In the form PAYLOAD, the sequence number is in the 64-bit payload, and the kind is in the category.
+    # A label in the form PAYLOAD (docs/labels.md) has the sequence number in the 64-bit payload, and the kind in the
+    # category.
     has_seq = col("has_label") | (nvtx & col("own") & is_kind & ~col("number").is_in(USERS_KINDS))
     named = frame.with_columns(
         name=pl.coalesce(col("a_name").cast(pl.Categorical), "p_name", "raw_name"),
@@ -274,8 +276,9 @@ def _columns(pid: int, frame: pl.DataFrame) -> pl.DataFrame:
     carried = pl.when(torch | user | (nvtx & col("own"))).then(number)
     beside = [pl.when(_is_kind(column)).then(column) for column in ("x_kind", "a_kind")]
     named = named.with_columns(kind=pl.coalesce(carried, *beside, guessed, 0))
-    # A text label of opspan leaves out the forward thread if it is the main thread, so that there are fewer distinct
-    # names. In all other forms (extended payload, ITT metadata, opspan's units) a missing forward thread is unknown.
+    # In a text label of opspan, a missing forward thread means the main thread: labels leave it out so that there are
+    # fewer distinct names. In all other forms (extended payload, ITT metadata, opspan's units) a missing forward thread
+    # is unknown.
     has_place = col("has_label") | col("has_schema") | col("a_op_id").is_not_null()
     in_text = col("own") & ~has_place & (col("kind") == Kind.BACKWARD)
     forward = pl.coalesce(

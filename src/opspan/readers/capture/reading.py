@@ -1,4 +1,4 @@
-"""Puts the captures of a run together as the ranks of one trace.
+"""Joins the captures of a run into one trace, and finds the rank of each capture.
 
 Reads the undamaged parts of a truncated or damaged file, and adds an issue. Only a file that is not a capture is an
 error.
@@ -115,7 +115,7 @@ def _read_one(paths: Sequence[Path], stretch: Stretch | None, window: Window | N
         at = pl.col("time_ns")
         tables = {name: frame.filter(stretch.overlap(at, at)) for name, frame in tables.items()}
         read = ranges.height
-        # The end of a range may be in a later unit than the range itself.
+        # Only now the ends of all ranges are known, because an end may be in a later unit than its range.
         until = pl.when("is_mark").then("start_ns").otherwise("end_ns")
         ranges = without_lost_parents(ranges.filter(stretch.overlap(pl.col("start_ns"), until)))
         issues.add("outside_window", file.left_out + read - ranges.height)

@@ -19,8 +19,8 @@ RECORD = 1  # the header's `producer` in files of opspan.record
 
 def in_ranks(traces: Sequence[Tables], headers: Sequence[Header]) -> list[Metadata]:
     """Returns the metadata of each file with its rank. A forked process has its parent's rank. If the files name at
-    most one rank, all files get this rank. Otherwise a file without a rank gets a new rank after all others. If such a
-    file has no events, as that of a launcher, it gets the first rank."""
+    most one rank, all files get this rank. Otherwise a file without a rank gets the first rank if it has no events, as
+    the file of a launcher. A file without a rank that has events gets a new rank, which is higher than all others."""
     ranks = [trace.metadata for trace in traces]
     of_session = {
         header.session: rank.told for header, rank in zip(headers, ranks, strict=True) if rank.told.rank is not None
@@ -43,8 +43,9 @@ def in_ranks(traces: Sequence[Tables], headers: Sequence[Header]) -> list[Metada
 
 
 def in_cycles(ranks: Sequence[Metadata], headers: Sequence[Header]) -> list[Metadata]:
-    """Adds the number of each file's recording, counted per process, if every process of the folder made its recordings
-    one after the other. A forked process belongs to its parent's recording."""
+    """Numbers the recordings of each process from 1, and adds the numbers to the metadata of the files. Adds no numbers
+    if recordings of one process overlap in time, if each process has only one recording, or if a rank has several
+    processes. A forked process belongs to its parent's recording."""
     of_process: dict[tuple[str, int], dict[object, list[Header]]] = {}
     for process, session, header in zip(_processes(headers), _sessions(headers), headers, strict=True):
         of_process.setdefault(process, {}).setdefault(session, []).append(header)
@@ -61,8 +62,8 @@ def in_cycles(ranks: Sequence[Metadata], headers: Sequence[Header]) -> list[Meta
 
 
 def _sessions(headers: Sequence[Header]) -> list[object]:
-    """Returns the session of each file, or None for `opspan run`, because its processes are one run in several
-    sessions."""
+    """Returns the session of each file. Files of `opspan run` get None, because its processes are one run although each
+    has its own session."""
     return [header.session if header.producer == RECORD else None for header in headers]
 
 
@@ -74,7 +75,7 @@ def _processes(headers: Sequence[Header]) -> list[tuple[str, int]]:
 
 
 def header_of(path: Path) -> Header | None:
-    """Returns the header, or None if the file cannot be read. The later reading of the file raises the error."""
+    """Returns the header, or None if the file cannot be read. The reader of the file will raise the error."""
     try:
         with boundary(path):
             return read_header(path)

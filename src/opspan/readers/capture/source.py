@@ -1,7 +1,7 @@
 """Reads the bytes of a capture file, and its header.
 
-It does not map the file into memory, because SIGBUS would end the process if the file became shorter. Instead, missing
-units become an issue.
+Does not map the file into memory: if the file became shorter meanwhile, SIGBUS would end the process. Without a map,
+missing units only become an issue.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ HEADER = struct.Struct("<8s4I4q2IQ2I64s3072sq2I832s")
 
 
 class CaptureBytes:
-    """A file with its size at opening: bytes that a program appends later are ignored."""
+    """An open file, with the size that it had when it was opened. Bytes that a program appends later are ignored."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -50,7 +50,8 @@ class CaptureBytes:
         return bytes(buffer[: self.read_into(memoryview(buffer), at)])
 
     def read_into(self, buffer: memoryview, at: int) -> int:
-        """Reads bytes into the buffer, and returns their number. Missing bytes stay zero, and zeros are not a unit."""
+        """Reads bytes into the buffer, and returns their number. Bytes that the file lacks stay zero in the buffer.
+        Zeros are not a unit."""
         done, expected = 0, max(0, min(len(buffer), self.size - at))
         try:
             while done < expected and (some := os.preadv(self._file.fileno(), [buffer[done:expected]], at + done)):

@@ -57,7 +57,8 @@ def read_process(file: CaptureFile) -> pl.DataFrame:
 
 
 def read_counters(file: CaptureFile, issues: Issues) -> pl.DataFrame:
-    """Returns the table counters. The counter `collecting` says whether the program had paused collection."""
+    """Returns the table counters. The counter `collecting` is 0 from a pause of the collection on, and 1 again when the
+    program resumes it."""
     units = file.units.of(layout.COUNTER)
     words, types = units.i64(2), units.u16(1) & layout.VALUE_MASK
     values = words.astype(np.float64)

@@ -15,7 +15,7 @@ import polars as pl
 from opspan.readers.capture.file import Bools, Ints
 from opspan.tables import Issues
 
-# Marks have no end to compare. So two marks with the same name are a pair if they are at most this far apart.
+# Marks have no end to compare. So two marks with the same name are a pair if they are at most so many ns apart.
 MARKS_APART_NS = 1_000_000
 # The merged row takes these columns from NVTX. It takes the other columns from whichever of the two rows has a value.
 _OF_THE_ROW = ("id", "rank", "pid", "tid", "end_tid", "start_ns", "end_ns", "name", "kind", "source", "domain")
@@ -36,7 +36,7 @@ def merge_pairs(ranges: pl.DataFrame, relations: pl.DataFrame, issues: Issues) -
 
     stays = np.ones(ranges.height, dtype=np.bool_)
     stays[of_itt] = False
-    numbers = np.cumsum(stays) - 1  # the new id of every row
+    numbers = np.cumsum(stays) - 1  # the new id of each old row
     numbers[of_itt] = numbers[of_nvtx]
     renamed = pl.Series(numbers)
 
