@@ -1,4 +1,4 @@
-"""Finds the problems of a run, how much time each problem costs, and its remedy. Rules are data.
+"""Finds the problems of a run, how much time each problem costs, and its remedy.
 
     findings(analysis) -> the findings of a run, sorted by the time at stake, the longest first. Findings without a
         time come last
@@ -18,7 +18,7 @@ from opspan.findings.rule import Evidence, Finding, Rule
 from opspan.findings.rules import RULES
 from opspan.findings.run import Run
 
-_AT_ONCE = 2  # this many rules run in parallel, because a rule mostly uses only one processor
+_AT_ONCE = 2  # the number of rules that run in parallel; a rule mostly uses only one processor
 
 __all__ = ["RULES", "Evidence", "Finding", "Rule", "Run", "findings"]
 
@@ -37,7 +37,7 @@ def apply_rules(run: Run, rules: Iterable[Rule]) -> list[Finding]:
     for rule, evidences in zip(rules, results, strict=True):
         for evidence in evidences:
             ns = evidence.at_stake_ns
-            if ns is not None:  # a sum over threads may exceed the run's time, but not the saving
+            if ns is not None:  # a sum over threads may be longer than the run
                 ns = min(max(ns, 0), run.total_ns)
                 evidence = replace(evidence, at_stake_ns=ns)
             reported.append(Finding(rule, evidence, None if ns is None else run.share(ns), run.total_name))

@@ -1,8 +1,9 @@
-"""Finds the idle time that waits of the host explain: work was launched late because the host had waited before.
+"""Finds the idle time of devices that waits of the host explain: the host had waited, so it launched work late.
 
-    assign(pieces, amount, by, causes, cause) -> pieces. In each group of the columns `by`, up to `amount`
-        nanoseconds get another cause
-    after_waits(pieces, waits, steps, causes) -> pieces. Time that waits explain gets the cause `wait`
+    assign(pieces, amount, by, causes, cause) -> pieces (parts of idle time). In each group of the columns `by`, up to
+        `amount` nanoseconds with one of the `causes` get `cause` instead
+    after_waits(pieces, waits, steps, causes) -> pieces. Time with one of the `causes` that waits explain gets the cause
+        `wait` instead
 
 Without a wait the host would have been ahead of the device by the length of the wait, and late launches would have been
 in time. So a wait explains the idle time that follows it, in order of time, up to the length of the wait. If two waits
@@ -21,7 +22,7 @@ _col = pl.col
 
 
 def assign(pieces: pl.DataFrame, amount: str, by: tuple[str, ...], causes: tuple[str, ...], cause: str) -> pl.DataFrame:
-    """Gives `cause` to the earliest pieces of each group first, until the group's `amount` is used up."""
+    """Gives `cause` to up to `amount` nanoseconds of each group, to the earliest pieces first."""
     may_be = _col("cause").is_in(causes) & (_col(amount) > 0)
     some = pieces.filter(may_be).sort(*by, "at_ns", "gap", maintain_order=True)
     if not some.height:
@@ -44,9 +45,10 @@ def _split_part(some: pl.DataFrame, cause: str, **more: pl.Expr) -> pl.DataFrame
 def after_waits(
     pieces: pl.DataFrame, waits: pl.DataFrame, steps: pl.DataFrame, causes: tuple[str, ...]
 ) -> pl.DataFrame:
-    """Splits `pieces`. Their columns are DEVICE, gap, at_ns, ns, cause, launched_ns (when the work after the gap was
-    launched) and `wait`. At first `wait` is null. Then it gets the reason of the wait that explains the piece. The
-    columns of `waits` are PROCESS, start_ns, end_ns, wait_ns (may be 0), and `wait`, the reason."""
+    """Splits the pieces of idle time of which waits explain a part, and sets `wait` to the reason of the wait there.
+    The columns of `pieces` are DEVICE, gap, at_ns, ns, cause, launched_ns (when the work after the gap was launched)
+    and `wait`, which is null at first. The columns of `waits` are PROCESS, start_ns, end_ns, wait_ns (may be 0), and
+    `wait`, the reason."""
     if not waits.height:
         return pieces
     reasons = waits.group_by("wait").agg(_col("wait_ns").sum()).sort("wait_ns", "wait", descending=[True, False])
@@ -74,7 +76,7 @@ def _explained_ns(pieces: pl.DataFrame, waits: pl.DataFrame, steps: pl.DataFrame
     # At equal times waits come first, because a launch follows the end of a wait.
     both = both.sort("of", "time_ns", _col("piece").is_not_null(), "at_ns", "gap")
     both = both.with_columns(part=_col("is_new").cum_sum().over("of"))
-    # The unused time of the waits is a running sum that never falls below zero.
+    # Waits add to a running sum, and the idle time that they explain is subtracted. The sum never falls below zero.
     total = _col("change").cast(pl.Int128).cum_sum()  # times in damaged files may be as large as an integer allows
     both = both.with_columns(left=(total - total.cum_min().clip(upper_bound=0)).over("of", "part"))
     used = _col("left").shift(1, fill_value=0).over("of", "part") - _col("left")

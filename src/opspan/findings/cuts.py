@@ -1,7 +1,8 @@
 """Divides idle time among steps, because a gap that begins in one step may end in another, or after the last step.
 
-cut_at(steps, trace, gaps, idle) -> `idle` with `at_ns`. `idle` (gap, range, why, ns) has the parts of `gaps`. A gap is
-    cut where steps begin or end. Each piece of the gap gets its own parts, and `at_ns` is the begin of the piece
+cut_at(steps, trace, gaps, idle) -> `idle` with `at_ns`. `idle` (gap, range, why, ns) says for each gap how its time is
+    divided among ranges and reasons. A gap is cut where steps begin or end. Then the time of each piece of the gap is
+    divided, and `at_ns` is the time at which the piece begins
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def cut_at(steps: pl.DataFrame, trace: Tables, gaps: pl.DataFrame, idle: pl.Data
 
 
 def _cuts(steps: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
-    """Returns a row for each piece of the gaps that steps cut, with the number of the gap."""
+    """Returns the pieces of all gaps that contain the begin or the end of a step, each with the number of its gap."""
     ends = pl.concat(steps.select(*PROCESS, time_ns=name) for name in ("start_ns", "end_ns")).unique()
     inside = within(ends, "time_ns", gaps, PROCESS)
     times = pl.DataFrame({"gap": inside["stretch"], "at_ns": ends["time_ns"].gather(inside["row"])})
@@ -40,7 +41,7 @@ def _cuts(steps: pl.DataFrame, gaps: pl.DataFrame) -> pl.DataFrame:
     cut = cut.with_columns(start_ns="at_ns", end_ns=until)
     called_ns = pl.min_horizontal("end_ns", _col("begin_ns") + _col("host_ns"))
     cut = cut.with_columns(host=(called_ns - _col("start_ns")).clip(0))
-    # The time that the host caused is measured. The rest of a piece has a single other cause.
+    # `host` is the time that the host caused. All other time of a piece has one cause, the same as in the whole gap.
     rest = _col("end_ns") - _col("start_ns") - _col("host")
     others = [pl.when(_col(f"{why}_ns") > 0).then(rest).otherwise(0).alias(f"{why}_ns") for why in WHY[1:]]
     return cut.with_columns(*others, host_ns="host").select("gap", *gaps.columns)

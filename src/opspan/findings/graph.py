@@ -1,4 +1,4 @@
-"""graph_of(analysis) -> Graph: the dependencies of a run, in the form that analysis/sooner.py takes."""
+"""Builds the graph of a run that analysis/sooner.py replays: graph_of(analysis) -> Graph."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opspan.analysis.sooner import with_guessed_launches
 from opspan.analysis.spans import DEVICE, length, look_up, sum_by
 
 _col = pl.col
-_HARDLY = 0.1  # share of a device's busy time: if more time is idle for unknown reasons, the host may have set the pace
+_HARDLY = 0.1  # share of a device's busy time; a device that is idle for longer may have waited for a slow host
 
 
 def graph_of(analysis: Analysis) -> Graph:
@@ -26,8 +26,8 @@ def graph_of(analysis: Analysis) -> Graph:
 
 
 def _is_paced(analysis: Analysis, graph: Graph) -> pl.Series:
-    """Returns for each row of work whether its device was idle for unknown reasons, and for more than a little time. If
-    it was, the host may have set the pace."""
+    """Returns for each row of work whether its device was idle for unknown reasons for more than a little time. Such a
+    device may have waited for a slow host."""
     work = on_device(analysis.attributed.work.select(*DEVICE, "start_ns", "end_ns", "kind", "is_overhead"))
     busy = sum_by(work.drop_nulls(("start_ns", "end_ns")), DEVICE, busy_ns=length().sum())
     gaps = sum_by(analysis.gaps.drop_nulls("next"), DEVICE, ns=_col("unknown_ns").sum())

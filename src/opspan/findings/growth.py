@@ -1,4 +1,4 @@
-"""Finds what took longer in some steps than in usual ones: on threads of the host, and on devices.
+"""Finds the work that took longer in some steps than in usual steps, on threads of the host and on devices.
 
     growth_of(run, odd) -> Growth
 
@@ -32,8 +32,8 @@ from opspan.findings.run import Run
 _col = pl.col
 _STEP = (*PROCESS, "step")
 _WHAT = (*PROCESS, "what", "name")
-_LONG = 0.1  # share of a step's excess: shorter functions are reported as part of their caller
-_NO_OPS = ("module", "user", "step")  # kinds of ranges that say where a call is made, not why
+_LONG = 0.1  # share of a step's extra time; the time of a shorter function counts for the function's caller
+_NO_OPS = ("module", "user", "step")  # kinds of ranges in which a call of the driver keeps its own name
 DEVICES = ("computing", "copying", "filling")
 
 
@@ -45,12 +45,12 @@ class Growth:
 
 
 def growth_of(run: Run, odd: pl.DataFrame) -> Growth:
-    """Compares the steps `odd` (rank, pid, step, more_ns) with usual ones."""
+    """Compares the steps `odd` (rank, pid, step, more_ns) with usual steps."""
     marked = odd.select(*_STEP, is_odd=pl.lit(value=True))
     steps = run.steps.join(marked, on=_STEP, how="left", nulls_equal=True, maintain_order="left")
     steps = steps.with_columns(_col("is_odd").fill_null(value=False))
     steps = steps.join(odd.select(PROCESS).unique(), on=PROCESS, how="semi", nulls_equal=True, maintain_order="left")
-    # All other outliers are left out, because they are not usual steps.
+    # Outliers that are not in `odd` are left out, because they are not usual steps, either.
     outliers = run.step_times.filter("is_outlier").join(odd, on=_STEP, how="anti", nulls_equal=True)
     steps = steps.join(outliers, on=_STEP, how="anti", nulls_equal=True, maintain_order="left")
     least_ns = int(_LONG * int(odd["more_ns"].min() or 0))  # type: ignore[arg-type]  # a number
@@ -68,8 +68,9 @@ def growth_of(run: Run, odd: pl.DataFrame) -> Growth:
 
 
 def _excess(done: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
-    """Returns by how much each name grew. The growth is scaled so that its sum is the net growth of all threads, or of
-    all devices. So work that only got another name, for example as kernels of a graph, does not count as growth."""
+    """Returns how much longer the work of each name took than in usual steps. These times are scaled so that their sum
+    is the net increase of all threads, or of all devices. So work that only got another name, for example as kernels of
+    a graph, does not count."""
     counts = steps.group_by(PROCESS).agg(usual=(~_col("is_odd")).sum())
     usual = done.filter(~_col("is_odd")).group_by(_WHAT).agg(usual_ns=_col("ns").sum())
     usual = usual.join(counts, on=PROCESS, nulls_equal=True)
@@ -99,7 +100,8 @@ def _work(run: Run, steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _pieces(run: Run, steps: pl.DataFrame, least_ns: int) -> pl.DataFrame:
-    """Returns the work of threads in the steps: *THREAD, start_ns, end_ns, ns, step, is_odd, what and name."""
+    """Returns the times in which threads worked in the steps, as *THREAD, start_ns, end_ns, ns, step, is_odd, what and
+    name."""
     ranges = run.trace.ranges.with_columns(_called_names(run.trace.ranges))
     ranges = ranges.filter(~_col("is_mark").fill_null(value=False)).drop_nulls(("start_ns", "end_ns"))
     waits, calls, functions = _waits(run), _calls(run), _functions(run, least_ns)
@@ -128,7 +130,8 @@ def _pieces(run: Run, steps: pl.DataFrame, least_ns: int) -> pl.DataFrame:
     )  # fmt: skip
     name = pl.when(is_call).then("call").when("is_step").then("function").otherwise("range")
     pieces = pieces.with_columns(what=what, name=name, ns=length())
-    # Threads without work are idle. The main thread is kept, because it may run Python that no range shows.
+    # Outside of ranges and calls a thread counts as idle. The main thread counts as busy, because it may run Python
+    # code that no range shows.
     pieces = pieces.join(main.with_columns(is_main=pl.lit(value=True)), on=THREAD, how="left", nulls_equal=True)
     pieces = pieces.filter(
         ~_col("is_waiting"), _col("ns") > 0, _col("is_main").is_not_null() | (_col("what") != "other")
@@ -140,7 +143,7 @@ def _pieces(run: Run, steps: pl.DataFrame, least_ns: int) -> pl.DataFrame:
 
 
 def _called_names(ranges: pl.DataFrame) -> pl.Series:
-    """Returns for each range the name of the outermost op around it, or its own name outside of ops."""
+    """Returns for each range the name of the outermost op around it. A range that is in no op keeps its own name."""
     is_op = (ranges["kind"] == "op").fill_null(value=False)
     is_inner = nearest(ranges, is_op).gather(ranges["parent"]).is_not_null()
     op = ranges["name"].gather(nearest(ranges, is_op & ~is_inner)).cast(pl.String)
@@ -148,7 +151,7 @@ def _called_names(ranges: pl.DataFrame) -> pl.Series:
 
 
 def _pieces_between(frames: tuple[pl.DataFrame, ...], steps: pl.DataFrame) -> pl.DataFrame:
-    """Returns the time of threads in steps, cut wherever anything begins or ends."""
+    """Returns the time of each thread in the steps, cut at every begin and end of a row of `frames`."""
     times = [frame.select(*THREAD, time_ns=name) for frame in frames for name in ("start_ns", "end_ns")]
     moments = pl.concat(times).unique().sort(*THREAD, "time_ns")
     is_same = pl.all_horizontal(_col(name).eq_missing(_col(name).shift(-1)) for name in THREAD)
@@ -163,7 +166,7 @@ def _pieces_between(frames: tuple[pl.DataFrame, ...], steps: pl.DataFrame) -> pl
 def _waits(run: Run) -> pl.DataFrame:
     joins = run.graph.joins.filter(_col("what").is_in([FOR_WORK, FOR_ROOM, FOR_THREAD]), _col("is_last"))
     rows = joins.join(run.graph.threads.drop("process"), on="thread")
-    # A wait for another thread ends with the work of that thread. Then the waiting thread counts as busy again.
+    # A wait for another thread ends when that thread has done its work. After that the waiting thread counts as busy.
     until = pl.when(_col("what") == FOR_THREAD).then("target_ns").otherwise("time_ns")
     return _with_length(rows.select(*THREAD, start_ns="own_ns", end_ns=until))
 

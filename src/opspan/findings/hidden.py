@@ -14,7 +14,8 @@ A bucket of gradients can be sent when its part of the backward is done. If all 
 the last one stays exposed, because no computing is left to hide it. The first of n collectives could begin after 1/n of
 the backward. If the collectives take longer than the rest of the backward, the excess stays exposed, too.
 
-A run gains at most the time that its host waited for devices, because a host that never waits sets the pace.
+A run gains at most the time that its host waited for devices, because a faster device does not help a host that never
+waits.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from opspan.findings.lateness import waited_ns
 
 _col = pl.col
 _NEARLY = 0.9
-_HARDLY = 0.01  # share of a process's time: shorter waits in launches change no finding
-_LONG = 4  # launches that take this many times the usual time of their name are beyond the usual spread
+_HARDLY = 0.01  # share of a process's time: if launches waited for less than this in sum, no finding changes
+_LONG = 4  # a launch is unusually long if it takes more than this many times the usual time of its name
 
 
 def backward_ns(rows: pl.DataFrame, work: pl.DataFrame) -> pl.Series:
-    """`rows` has `at_ns`, the time at which the collective was launched. `work` has the computing kernels, with
-    `launched_ns`, `ns` and `phase`."""
+    """Takes collectives (`rows`) with `at_ns`, the time at which the collective was launched, and the computing kernels
+    (`work`) with `launched_ns`, `ns` and `phase`."""
     if not rows.height:
         return pl.Series("backward_ns", dtype=pl.Int64)
     work = work.drop_nulls("launched_ns").sort("launched_ns")
@@ -52,7 +53,7 @@ def backward_ns(rows: pl.DataFrame, work: pl.DataFrame) -> pl.Series:
 
 def unhidden(rows: pl.DataFrame) -> pl.DataFrame:
     """Returns only steps in which nearly all exposed time belongs to collectives that began after the whole backward.
-    In other steps the network is slow."""
+    In all other steps the reason is a slow network."""
     at = [*DEVICE, "step"]
     rows = rows.with_columns(ns=_col("exposed_ns") - waited_ns()).filter(_col("backward_ns") > 0, _col("ns") > 0)
     rows = rows.sort("start_ns").with_columns(all_ns=_col("ns").sum().over(at))
@@ -65,16 +66,16 @@ def unhidden(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def savings_of(analysis: Analysis) -> pl.DataFrame:
-    """Returns an upper bound: the time that hosts waited for devices. Launches that take far longer than usual ones of
-    their name may have waited for room in a full queue. Processes of files without any call that synchronises are left
-    out, because these files do not show when the host waited."""
+    """Returns an upper bound of what a process can save: the time that its host waited for devices. Launches that take
+    far longer than usual launches of the same name may have waited for room in a full queue. Processes of files without
+    any call that synchronises are left out, because these files do not show when the host waited."""
     none = pl.DataFrame(schema={"rank": pl.Int32, "pid": pl.Int64, "saves_ns": pl.Int64})
     if not on_device(analysis.complete.work.select("kind", "is_overhead")).height:
         return none
     trace, waits = analysis.attributed, analysis.waits
     drains = waits.filter(_col("why").is_in(DRAIN)).select(*PROCESS, "start_ns", "end_ns")
     calls, long = _launching(analysis)
-    ends = calls.group_by(PROCESS).agg(start_ns=_col("end_ns").max())  # the end of the last launch
+    ends = calls.group_by(PROCESS).agg(start_ns=_col("end_ns").max())  # start_ns is the end of the last launch
     done = trace.work.group_by(PROCESS).agg(_col("end_ns").max())
     tail = ends.join(done, on=PROCESS, nulls_equal=True).filter(length() > 0)
     columns = [*PROCESS, "start_ns", "end_ns"]
@@ -85,9 +86,9 @@ def savings_of(analysis: Analysis) -> pl.DataFrame:
 
 
 def _launching(analysis: Analysis) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the calls that launched work without waiting for the work. Calls that took far longer than usual calls of
-    their name are also returned in a second frame. In that frame, the start of a call is the time at which a usual call
-    would have ended."""
+    """Returns the calls that launched work without waiting for the work. Also returns, as a second frame, the calls
+    that took far longer than usual calls of the same name. In that frame, a call begins at the time at which a usual
+    call would have ended."""
     trace = analysis.attributed
     launched = trace.work["call"].drop_nulls().unique()
     calls = trace.calls.select(*PROCESS, "tid", "name", "start_ns", "end_ns").with_row_index("call")[launched]
@@ -98,7 +99,7 @@ def _launching(analysis: Analysis) -> tuple[pl.DataFrame, pl.DataFrame]:
 
 
 def knows_waits(analysis: Analysis, graph: Graph, known: pl.DataFrame, times: pl.DataFrame) -> bool:
-    """`known` is the result of `savings_of`; `times` has rank, pid and time_ns of the processes."""
+    """Takes the result of `savings_of` as `known`, and rank, pid and time_ns of the processes as `times`."""
     if known.height < times.select(PROCESS).n_unique():
         return False
     joins = graph.joins.filter(_col("what") == FOR_ROOM, "is_last").join(graph.threads.drop("process"), on="thread")

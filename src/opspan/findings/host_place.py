@@ -44,7 +44,7 @@ def _functions(run: Run, pieces: pl.DataFrame) -> str | None:
 
 
 def _frames(run: Run, pieces: pl.DataFrame) -> str | None:
-    """Returns the function in most samples of the threads that launched too late."""
+    """Returns the function that was innermost in most of the samples that threads have while they launch too late."""
     samples = run.analysis.tables.samples.drop_nulls(("time_ns", "stack"))
     if not samples.height:
         return None

@@ -15,8 +15,8 @@
 device of a process, or a process without devices. A component is a set of places that collectives connect.
 
 If all places of a component take part in the same collectives of a step, the step is equally long for all. The place
-with the least exposed time has most other work and waits for nobody. So the exposed time of other places beyond that
-time is waiting, too. This includes transfers that a place would have hidden if it had not waited before.
+with the least exposed time has the most other work and waits for nobody. If another place has more exposed time, it
+waited for the difference. This includes transfers that a place would have hidden if it had not waited before.
 
 In a pipeline each stage waits while the first stages fill the pipeline, and while the last stages drain it. Stages with
 the same work wait equally long for that. So a stage lost only the time by which its exposed time is above that of the
@@ -33,23 +33,25 @@ from opspan.analysis.spans import DEVICE, PROCESS
 
 _col = pl.col
 SIDES = ("send", "recv", "send_recv")
-_FEW = 2  # steps: if there are no more, the first step counts like the others
+_FEW = 2  # if a run has at most this many steps, the first step is treated like the others
 _OF_NORMAL = 1.4826  # factor from the median absolute deviation to the standard deviation of a normal distribution
-_MOSTLY = 0.5  # least sum of a place's lateness over all steps, as a share of the sum over its far late steps
-# Standard deviations that chance hardly reaches: for the sum of all steps (one in a thousand), and for a single step.
+_MOSTLY = 0.5  # share: a place must be late over all steps by this part of the time by which it was far late
+# These are numbers of standard deviations that chance hardly ever exceeds: for the sum of all steps (once in a
+# thousand), and for a single step.
 _STEADY, _FAR = 3, 6
 _PLACE = (*DEVICE, "component")
 _STEP = ("component", "step")
 
 
 def waited_ns() -> pl.Expr:
-    """Returns the exposed time of a collective that would be gone without waiting, because the transfer would begin
-    earlier and computing would hide it."""
+    """Returns how much shorter the exposed time of a collective would be without waiting, because the transfer would
+    begin earlier and computing would hide it."""
     return pl.min_horizontal("exposed_ns", _col("waiting_ns").fill_null(0))
 
 
 def add_held(rows: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
-    """`held` are the calls that hold up hosts, with wait_ns and step."""
+    """Adds held_ns, the time for which the calls `held` (with wait_ns and step) held up the row's host in the row's
+    step."""
     at = [*PROCESS, "step"]
     sums = held.group_by(at).agg(held_ns=_col("wait_ns").sum())
     rows = rows.join(sums, on=at, how="left", nulls_equal=True, maintain_order="left")
@@ -57,7 +59,7 @@ def add_held(rows: pl.DataFrame, held: pl.DataFrame) -> pl.DataFrame:
 
 
 def lateness(rows: pl.DataFrame) -> pl.DataFrame:
-    # Use one step for all ranks of a match, because the files of ranks may number steps differently.
+    # All ranks of one collective (`match`) get the same step, because their files may number steps differently.
     step = pl.when(_col("match").is_not_null()).then(_col("step").first().over("match")).otherwise("step")
     is_side = _col("kind").is_in(SIDES) & _col("match").is_not_null()
     rows = rows.with_columns(
@@ -85,8 +87,8 @@ def lateness(rows: pl.DataFrame) -> pl.DataFrame:
     uneven = (uneven - _col("held_ns")).clip(0)
     is_pipeline = _col("sides").sum().over("component") > 0
     sums = sums.with_columns(late_ns=pl.when(is_pipeline).then(uneven).otherwise("waited_ns"))
-    # In the first step, ranks begin at different times, and the pipeline fills without a drain before. Neither counts
-    # as lateness.
+    # In the first step, ranks wait because they begin at different times, and because the pipeline is still empty. This
+    # waiting does not count as lateness.
     is_first = (_col("start_ns") == _col("start_ns").min().over(_PLACE)) & (pl.len().over(_PLACE) > _FEW)
     most = _col("late_ns").filter(~is_first).max().over(_PLACE)
     sums = sums.with_columns(late_ns=pl.when(is_first).then(pl.min_horizontal("late_ns", most)).otherwise("late_ns"))
@@ -96,7 +98,7 @@ def lateness(rows: pl.DataFrame) -> pl.DataFrame:
 def _components(rows: pl.DataFrame) -> pl.Series:
     """Returns, for each row, the id of the connected component that contains the row's rank and device."""
     places = rows.select(place=pl.struct(DEVICE).rank("dense").cast(pl.Int64), match="match")
-    # Link the places of each collective to the first of them.
+    # Link all places of a collective to the place with the least number.
     edges = places.drop_nulls().with_columns(first=_col("place").min().over("match")).select("place", "first").unique()
     leader = {place: place for place in places["place"].unique().to_list()}
 
@@ -113,9 +115,9 @@ def _components(rows: pl.DataFrame) -> pl.Series:
 
 
 def stragglers(rows: pl.DataFrame, least_ns: float) -> pl.DataFrame:
-    """Returns the places that wait at least `least_ns` less than most places of their component. The difference is
-    either larger than chance over all steps, or very large in a few steps. If all places are late equally often, they
-    wait equally long, and none is returned."""
+    """Returns the places (devices, or processes without devices) that wait at least `least_ns` less than most places of
+    their component. The difference is larger than chance over all steps, or very large in a few steps. If all places
+    are late equally often, they wait equally long, so none of them is returned."""
     rows = _add_less(rows)
     sums = rows.group_by(_PLACE).agg(
         _col("late_ns").sum(),
@@ -134,8 +136,8 @@ def late_by_far(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _add_less(rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds `less_ns` and `is_far`. `less_ns` is how much less a place waits in a step than most places do. `is_far`
-    says whether that is far beyond the spread of the place's steps."""
+    """Adds `less_ns` and `is_far`. `less_ns` is how much less time a device waits in a step than most devices do.
+    `is_far` is true if `less_ns` is far outside the range that is usual for the device's steps."""
     rows = rows.with_columns(less_ns=_usual_ns().over(_STEP) - _col("late_ns"))
     apart = (_col("less_ns") - _col("less_ns").median().over(_PLACE)).abs()
     spread = _OF_NORMAL * apart.median().over(_PLACE)
@@ -143,13 +145,13 @@ def _add_less(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _usual_ns() -> pl.Expr:
-    """Returns the median of late_ns. For an even number of values it is the larger of the two middle values, because if
-    there are two ranks, the rank that waits is the usual one."""
+    """Returns the median of late_ns. For an even number of values, the median is the larger of the two middle values.
+    So if there are two ranks, the rank that waits longer counts as the usual rank."""
     return _col("late_ns").sort().get(pl.len() // 2)
 
 
 def loss_to(rows: pl.DataFrame, some: pl.DataFrame) -> pl.DataFrame:
-    """Returns component, step, ns: how much longer all other places waited than these places did."""
+    """Returns component, step, ns: all other places waited at least this much longer than the places `some`."""
     step = ["step"] if "step" in some.columns else []
     rows = rows.join(some.select("component", *step).unique(), on=["component", *step], how="semi", nulls_equal=True)
     others = rows.join(some, on=[*DEVICE, *step], how="anti", nulls_equal=True)

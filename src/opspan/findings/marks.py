@@ -1,4 +1,4 @@
-"""Recognises ranges whose names alone show a cause. Each function takes nested ranges.
+"""Recognises ranges whose names alone show a cause of idle time. Each function takes ranges with their parents.
 
 is_compiling(ranges) -> Boolean: whether a range is in a range in which torch compiles
 is_in_fallback(ranges) -> Boolean: whether a range is in an op that the host runs because a device lacks a kernel
@@ -23,11 +23,13 @@ _COMPILING = (
     r"^entire_backward_compile|inductor_compile|compile_fx|^create_aot_dispatcher_function"
 )
 # backend_compile_data: fn_name=OutputGraph.call_user_compiler, compile_id=0/2
-# A short mark at the begin of a compilation. Only torch's own profiler gets the other ranges from torch's Python.
+# Torch makes a short mark with such a name when a compilation begins. Only torch's own profiler also records the ranges
+# that torch's Python code opens.
 _MARK = r"^\w+_data: .*\bcompile_id=([^ ,]+)"
 _TIMES = (*PROCESS, "tid", "name", "start_ns", "end_ns", "module")
 _BACKWARD = "^entire_backward_compile"
-# Torch's fallback calls this op to move the inputs of another op to the host. The other op is the range around it.
+# If a device lacks a kernel for an op, torch runs the op on the host. The op then calls aten::_to_cpu to move its
+# inputs.
 _MOVES = "aten::_to_cpu"
 
 
@@ -56,8 +58,8 @@ def after_first_step(rows: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _spans_of_marks(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Returns the time from the first to the last mark of each compiled frame. The frame's backward may be compiled
-    later."""
+    """Returns the time from the first to the last mark of each compiled frame. The backward of a frame has a time of
+    its own, because it may be compiled later."""
     marks = ranges.select(_TIMES)
     marks = marks.filter(_is_named(ranges, _MARK)).drop_nulls(("start_ns", "end_ns"))
     name = _col("name").cast(pl.String)

@@ -1,4 +1,4 @@
-"""A memo for results that several rules of a run use, on any threads."""
+"""Keeps results that several rules of a run use, so that they are computed only once. It is safe for threads."""
 
 from __future__ import annotations
 

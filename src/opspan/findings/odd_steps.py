@@ -21,16 +21,16 @@ _col = pl.col
 THRESHOLD = 0.01  # share of the run's time: kinds with less time are not reported
 _KEY = "kinds of outliers"
 _STEP = (*PROCESS, "step")
-_MOST = 0.25  # share of the steps: if more are outliers, they are a usual kind of step
-_NEARLY = 0.5  # share of the largest growth in a step: any growth above this share also explains the outlier
+_MOST = 0.25  # share of the steps: if more steps are outliers of one kind, they count as usual steps
+_NEARLY = 0.5  # share of the largest growth in a step: growth of at least this share explains the outlier, too
 _KINDS = 3  # at most this many kinds of outliers are reported
 
 
 @dataclass(frozen=True)
 class OutlierKind:
-    steps: pl.DataFrame  # rows of Run.step_times, with more_ns and the process' usual_ns
+    steps: pl.DataFrame  # rows of Run.step_times, with more_ns and usual_ns, the usual time of a step of the process
     excess: pl.DataFrame  # the growth in these steps (growth.py)
-    change: Change  # the change after which all work that took longer takes its usual time
+    change: Change  # a change of the run: all work that took longer takes its usual time instead
     at_stake_ns: int
 
 
@@ -41,8 +41,8 @@ def outlier_kinds(run: Run) -> list[OutlierKind]:
 
 def rows_in_steps(run: Run, rows: pl.DataFrame, *, is_late: bool = False) -> pl.DataFrame:
     """Returns rows as Run.rows_in_usual_steps does. If usual steps have such rows, the rows of outliers are included.
-    If only outliers have such rows, these rows explain the outliers. So they are left out in outliers that a finding
-    reports."""
+    If only outliers have such rows, these rows explain the outliers. So the rows in those outliers that a finding
+    reports are left out."""
     if not rows.height:
         return rows.with_columns(step=pl.lit(None, dtype=run.steps.schema["step"]))
     inside = run.rows_in_usual_steps(rows, is_late=is_late, odd=True)
@@ -79,8 +79,8 @@ def _kinds(run: Run) -> Iterator[OutlierKind]:
 
 
 def _alike(excess: pl.DataFrame) -> pl.DataFrame:
-    """Returns the steps in which the name that grew most over all steps has the largest growth, or nearly the largest.
-    All calls of the driver count as one name."""
+    """Finds the name whose work took most extra time over all steps. Returns the steps in which this name has the most
+    extra time of all names, or nearly so. All calls of the driver count as one name."""
     what = pl.when(_col("what") != "calling").then("name")
     sums = excess.group_by(*_STEP, "what", name=what).agg(_col("more_ns").sum())
     most = sums.group_by("what", "name").agg(_col("more_ns").sum())

@@ -1,6 +1,6 @@
 """Describes changes of a run in which hosts do less between launches.
 
-    faster(run, processes) -> Change: launching takes no time; longer pauses stay
+    faster(run, processes) -> Change: the host needs no time from one launch to the next; longer pauses stay
     without_pauses(run, pieces) -> Change: the pauses around these pieces of idle time become as short as usual
 
 `processes` have rank, pid, apart_ns (findings/paces.py), and most_ns. Pauses longer than most_ns have other causes.
@@ -20,7 +20,7 @@ from opspan.findings.saved import scale
 
 _col = pl.col
 _TIMES = (*PROCESS, "start_ns", "end_ns")
-_ALIKE = 0.5  # share of the usual pause in a range: shorter pauses are not changed
+_ALIKE = 0.5  # share of the usual pause in a range: pauses shorter than this are not changed
 
 
 def faster(run: Run, processes: pl.DataFrame) -> Change:
@@ -61,8 +61,8 @@ def _pieces_between(run: Run, calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _other_times(run: Run) -> pl.DataFrame:
-    """Returns the times in which hosts compiled, ran ops instead of a device, loaded data, looped over parameters,
-    took memory or loaded code."""
+    """Returns the times in which hosts compiled, ran ops that a device has no kernel for, loaded data, stepped the
+    optimizer parameter by parameter, took memory from the driver or loaded code."""
     ranges = run.ranges
     phases = ["data", "optimizer"] if run.has_loop_in_optimizer else ["data"]
     is_other = _col("phase").is_in(phases).fill_null(value=False)
@@ -72,7 +72,7 @@ def _other_times(run: Run) -> pl.DataFrame:
 
 
 def _names(run: Run, rows: pl.DataFrame) -> pl.Series:
-    """Returns the innermost range in the middle of each row, null if that is a step or missing."""
+    """Returns the name of the innermost range at the middle of each row; null if there is none, or if it is a step."""
     ranges = run.trace.ranges
     middle = rows.select(*THREAD, time_ns=_col("start_ns") + length() // 2)
     is_step = is_step_range(ranges, run.steps).fill_null(value=False)
@@ -80,8 +80,8 @@ def _names(run: Run, rows: pl.DataFrame) -> pl.Series:
 
 
 def _thread_changes(calls: pl.DataFrame, rows: pl.DataFrame) -> Change:
-    """Returns the change for all launching threads. If a thread waits for other threads during a pause, this
-    wait becomes shorter by the same factor."""
+    """Returns the change in which the pauses `rows` become shorter on all launching threads. If a thread waits for
+    other threads during a pause, this wait becomes shorter by the same factor."""
     rows = rows.select(*_TIMES, factor=1 - _col("more_ns") / length())
     rows = rows.join(distinct(calls, THREAD), on=PROCESS, nulls_equal=True)
     return scale(rows, pl.DataFrame(schema={"work": pl.UInt32, "factor": pl.Float64}))

@@ -1,4 +1,4 @@
-"""Rules, and the findings that they give for a run. Rules and findings are data. Only `look` is code."""
+"""Defines rules, and the findings that rules give for a run. Both are plain records, except a rule's function `look`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import polars as pl
 
 from opspan.findings.run import Run, ranks_of, top
 
-# How sure the cause of a finding is. The trace proves the cause, or the cause fits the figures best, or it is one of
-# several possible causes.
+# How sure the cause of a finding is. certain: the trace proves the cause. likely: the cause fits the figures best.
+# possible: other causes are possible, too.
 Confidence = Literal["certain", "likely", "possible"]
 Severity = Literal["high", "medium", "low", "info"]
-# The least share of the run's time for each severity. To save a tenth of the time, people rewrite a program.
+# The least share of the run's time for each severity. People rewrite a program to save a tenth of its time, so this
+# severity is high.
 SEVERITIES: tuple[tuple[float, Severity], ...] = ((0.1, "high"), (0.03, "medium"), (0.0, "low"))
 _RANGES = pl.Schema({"rank": pl.Int32, "pid": pl.Int64, "start_ns": pl.Int64, "end_ns": pl.Int64})
 _MOST_RANGES = 10
@@ -23,9 +24,9 @@ _MOST_RANGES = 10
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence that a rule found. `figures` has numbers: the end of a number's name is its unit (_ns, _bytes,
-    _share); numbers without a unit are counts. `words` are names for the sentence. `ops`, `modules` and `steps` begin
-    with those that took most time."""
+    """The evidence that a rule found. `figures` has numbers. The end of a number's name is its unit (_ns, _bytes,
+    _share); a number without a unit is a count. `words` has texts that the sentence contains. `ops`, `modules` and
+    `steps` are sorted by their time, the longest first."""
 
     at_stake_ns: int | None  # time at stake in one process; None if the trace does not show it
     figures: Mapping[str, int | float] = field(default_factory=dict)
@@ -93,7 +94,7 @@ def ranges_of(rows: pl.DataFrame, once: str | None = None) -> pl.DataFrame:
     if once is not None and longest.height:
         count = int(rows[once].max()) + 1  # type: ignore[arg-type]  # a number
         ns = pl.Series([None], dtype=ns.dtype).new_from_index(0, count).scatter(rows[once], ns)
-    least = pl.lit(ns.top_k(_MOST_RANGES).min(), dtype=pl.Int64)  # null if no time is known
+    least = pl.lit(ns.top_k(_MOST_RANGES).min(), dtype=pl.Int64)  # `least` is null if no time is known
     longest = longest.filter((pl.col("ns") >= least).fill_null(value=True))
     if once is not None:
         longest = longest.unique(once, keep="first", maintain_order=True)

@@ -3,8 +3,8 @@
 An outlier is a step that took longer than the others. One rule reports outliers. Other rules do not count the time of
 outliers; otherwise several rules would report one pause of the machine, as idle time, launches, data loading and waits.
 
-Time at stake is how much sooner the run would have ended. Processes run side by side, so the process that lost most
-counts (`longest`). A sum over the devices of a process is divided by their number.
+Time at stake is how much sooner the run would have ended. Processes run side by side, so only the process that lost
+most time counts (`longest`). A sum over the devices of a process is divided by their number.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _col = pl.col
 # The causes of idle devices. If a piece of time has several causes, the first in this order counts.
 CAUSES = ("compile", "fallback", "data", "optimizer", "held", "wait", "host", "launch", "queued", "unknown")
 _CAUSE = pl.Enum(CAUSES)
-HOLD = ("allocation", "free", "module loading")  # reasons of waits that hold up the host itself
+HOLD = ("allocation", "free", "module loading")  # kinds of calls that hold up the host itself
 _TOP = 3
 _MOSTLY = 0.5
 
@@ -48,7 +48,7 @@ class Run:
 
     @shared_property
     def ranges(self) -> pl.DataFrame:
-        """Returns ranges without marks, with their row numbers (`row`) and only the columns that rules need."""
+        """Returns the ranges except marks, with their row numbers (`row`) and only the columns that rules need."""
         columns = ("name", "kind", "start_ns", "end_ns", "self_ns", "module", "phase", "sizes")
         rows = self.trace.ranges.select(*THREAD, *columns, "is_mark").with_row_index("row")
         return rows.filter(~_col("is_mark").fill_null(value=False)).drop("is_mark")
@@ -70,7 +70,8 @@ class Run:
 
     @shared_property
     def step_times(self) -> pl.DataFrame:
-        """Returns the steps, each from the end of the step before until all its work was done (`until_done`)."""
+        """Returns each step from the time at which the step before was done, or from its own begin if that is later,
+        until all its own work was done (analysis/until_done.py)."""
         steps = self.analysis.iterations_until_done
         rows = steps.with_columns(start_ns=_col("done_ns") - _col("took_ns"), end_ns="done_ns")
         return within_part(rows, self.trace).with_columns(took_ns=length())
@@ -102,7 +103,7 @@ class Run:
     @shared_property
     def begins(self) -> pl.DataFrame:
         """Returns the time of each process that used devices but has no steps. `begin_ns` is when the first work of a
-        device begins. It counts as the end of the program's start."""
+        device begins. Everything before it counts as the start of the program."""
         work = on_device(self.trace.work.select(*PROCESS, "start_ns", "kind", "is_overhead"))
         first = sum_by(work, PROCESS, begin_ns=_col("start_ns").min())
         times = within_part(whole_times(self.trace), self.trace)
@@ -179,7 +180,8 @@ class Run:
 
     @shared_property
     def kernels(self) -> pl.DataFrame:
-        """Returns the work that usual steps launched. The work may run in a later step, because the host runs ahead."""
+        """Returns the work that usual steps launched. The work itself may run during a later step, because the host
+        does not wait for it."""
         return self.rows_in_usual_steps(self.busy, self._launched)
 
     @shared_property
@@ -217,8 +219,8 @@ class Run:
 
     @shared_property
     def knows_waits(self) -> bool:
-        """Returns whether the waits of all hosts are known. The graph shows which process would end sooner only if they
-        are known."""
+        """Returns whether all waits of hosts for devices are known. If they are not, the graph does not show which
+        process would end sooner."""
         return knows_waits(self.analysis, self.graph, self.savings, self.times)
 
     @shared_property
@@ -278,9 +280,9 @@ class Run:
         return self.add_exposed(self.analysis.collectives)
 
     def add_exposed(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Adds the columns that `collectives` has. A collective counts for the step that launched it, because the host
-        runs ahead."""
-        # In a process with devices, another rule reports collectives of the host.
+        """Adds the columns that `collectives` has. A collective counts for the step that launched it, even if it runs
+        during a later step."""
+        # If the run uses devices, another rule reports collectives of the host.
         is_timed = _col("work").is_not_null() | (_col("time_ns").is_not_null() & ~pl.lit(self.has_devices))
         rows = rows.drop_nulls(("start_ns", "end_ns")).filter(is_timed)
         trace = self.analysis.attributed
@@ -294,7 +296,7 @@ class Run:
 
     @shared_property
     def lateness(self) -> pl.DataFrame:
-        """Returns what each place lost to others in each step."""
+        """Returns how long each device, or process without devices, waited for others in each step."""
         return lateness(self.collectives)
 
     @shared_property
@@ -307,7 +309,7 @@ class Run:
 
     @shared_property
     def idle(self) -> pl.DataFrame:
-        """Returns the parts of the gaps that are in usual steps: gap, range, ns, rank, pid, device_id, `cause`, `wait`
+        """Returns the idle time in usual steps, as parts of gaps: gap, range, ns, rank, pid, device_id, `cause`, `wait`
         (the reason), start_ns, end_ns and launched_ns of the gap, op, module, phase, step."""
         gaps = self._gaps
         pieces = cut_at(self.steps, self.analysis.attributed, self.analysis.gaps, self.analysis.idle)
@@ -329,14 +331,16 @@ class Run:
         hosts = _col("why").is_in(["host", "launch"])
         pieces = pieces.with_columns(cause=pl.when(hosts).then(cause).otherwise(why))
         pieces = assign(pieces, "held_ns", ("gap",), ("host", "launch"), "held")
-        # After a wait the device has no work, so even the loading of the next batch is exposed.
+        # After a wait the device has no work. So it also stays idle while the host loads the next batch, and the wait
+        # is the cause.
         pieces = after_waits(pieces, self.drains, self.steps, ("host", "launch", "data", "optimizer"))
         return pieces.drop("held_ns", "at_ns")
 
     @shared_property
     def _gaps(self) -> pl.DataFrame:
         """Returns the gaps. `is_start` says whether a gap is in the start of a program without steps. `launched_ns` is
-        when the late work was launched. `held_ns` is how long the host took memory or loaded code until that launch."""
+        when the work after the gap was launched, if it was launched late. `held_ns` is how long the host took memory or
+        loaded code until that launch."""
         held = self.holds.select(*THREAD, "start_ns", "end_ns")
         gaps = self.analysis.gaps.with_row_index("gap")
         launched = _col("start_ns") + _col("host_ns")
@@ -358,8 +362,9 @@ class Run:
     @shared_property
     def drains(self) -> pl.DataFrame:
         """Returns the waits of launching threads after which a device may be idle. `wait` is the reason of a wait, and
-        `wait_ns` is how long the wait held up the host. Leaves out waits in an op that the host runs instead of a
-        device (they count for that op) and, in a process without steps, waits before the first work of a device."""
+        `wait_ns` is how long the wait held up the host. Leaves out waits in an op that the host runs because a device
+        lacks a kernel (they count for that op) and, in a process without steps, waits before the first work of a
+        device."""
         waits = self.analysis.waits.with_columns(wait=_col("why").cast(pl.String))
         waits = waits.filter(~self.is_falling_back.gather(waits["range"]).fill_null(value=False))
         waits = waits.filter(_col("wait").is_in(DRAIN)).drop_nulls(("start_ns", "end_ns"))
@@ -378,7 +383,7 @@ class Run:
 
 
 def top(rows: pl.DataFrame, column: str, by: str) -> tuple[str, ...]:
-    """Returns the names that have most of a column, in descending order."""
+    """Returns the names in the column `by` with the largest sums of `column`, the largest first."""
     sums = rows.filter(_col(column) > 0).group_by(by).agg(_col(column).sum()).drop_nulls(by)
     return tuple(sums.sort(column, by, descending=[True, False]).head(_TOP)[by].cast(pl.String).to_list())
 

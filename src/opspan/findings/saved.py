@@ -27,7 +27,7 @@ from opspan.analysis.spans import PROCESS, THREAD, length, time_in, union, withi
 from opspan.findings.run import Run
 
 _col = pl.col
-_LONGEST = 2**53  # nanoseconds (104 days): a longer saving is cut to this
+_LONGEST = 2**53  # nanoseconds (104 days): savings are cut to at most this
 _TIMES = (*THREAD, "start_ns", "end_ns")
 
 
@@ -81,7 +81,7 @@ def reduce(run: Run, rows: pl.DataFrame, column: str) -> Change:
 
 
 def scale(stretches: pl.DataFrame, work: pl.DataFrame) -> Change:
-    # Work of overlapping steps is in `work` once for each step.
+    # If steps overlap, the same work is in `work` several times.
     work = work.group_by(row="work", maintain_order=True).agg(_col("factor").cast(pl.Float64).min())
     work = work.with_columns(is_at_once=pl.lit(value=False))
     return Change(stretches.select(*_TIMES, _col("factor").cast(pl.Float64), is_free=pl.lit(value=False)), work)
@@ -114,15 +114,15 @@ def _calls_of(run: Run, work: pl.Series) -> pl.DataFrame:
 
 
 def _own(run: Run, waits: pl.DataFrame) -> pl.DataFrame:
-    """Returns the waits without the time in which a device of their process worked. The rest is the time of the call
-    itself."""
+    """Returns the waits, shortened by the time in which a device of their process worked. The time that remains is that
+    of the call itself."""
     busy_ns = time_in(union(run.busy, PROCESS), waits, PROCESS)
     return waits.select(_TIMES).with_columns(factor=1 - busy_ns / length())
 
 
 def merge(run: Run, rows: pl.DataFrame) -> Change:
     trace = run.analysis.attributed
-    rows = rows.unique("work", keep="first", maintain_order=True)  # rows repeat if steps overlap
+    rows = rows.unique("work", keep="first", maintain_order=True)  # if steps overlap, a row is there several times
     calls = trace.work["call"].gather(rows["work"])
     rows = rows.select("of", "start_ns", "work").hstack(trace.calls.select(*THREAD, ended_ns="end_ns")[calls])
     rows = rows.sort("of", "start_ns").with_columns(is_first=_col("of").is_first_distinct())
@@ -132,7 +132,7 @@ def merge(run: Run, rows: pl.DataFrame) -> Change:
 
 
 def spans_around(run: Run, ranges: pl.DataFrame) -> pl.DataFrame:
-    """`ranges` have `range`, a row of the trace's ranges, and `of`."""
+    """Takes ranges with the columns `range`, the number of a row in the trace's ranges, and `of`."""
     ranges = ranges.drop_nulls().unique("range")
     rows = run.trace.ranges.select(_TIMES)[ranges["range"]].hstack([ranges["of"]])
     return rows.group_by(*THREAD, "of").agg(_col("start_ns").min(), _col("end_ns").max()).select(_TIMES)
