@@ -1,6 +1,6 @@
-"""A module for the answer of each verb (command), and for each output of `opspan export`.
+"""Has a module for the answer of each verb (each subcommand of opspan), and for each output of `opspan export`.
 
-The name of the file to write chooses the output. The output's module has `write(analysis, path) -> list[str]`. This
+The name of the file to write selects the output. The module of an output has `write(analysis, path) -> list[str]`. This
 function writes the whole output to `path`, which does not exist yet, and returns sentences on what was left out. A new
 output needs a module here and a line in opspan/outputs.py.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["check_output", "export", "output_for"]
 
 
-if not TYPE_CHECKING:  # with this `__getattr__`, type checkers would accept misspelt names
+if not TYPE_CHECKING:  # type checkers must not see `__getattr__`: with it they would accept misspelt names
     __getattr__ = finder(__name__, {name: f"opspan.views.registry:{name}" for name in __all__})
 
 

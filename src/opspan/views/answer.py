@@ -1,4 +1,4 @@
-"""An Answer is what a verb prints. Programs get its rows; people get some of the columns, and sentences.
+"""An Answer is the result of a verb. JSON and CSV have all its rows; text has only some columns, and sentences.
 
 All verbs share this code to print an answer as text, JSON or CSV.
 """
@@ -20,7 +20,7 @@ from opspan.views.footer import AnalysedRun
 
 SCHEMA = 1  # version of the JSON that docs/json.md describes
 ROWS_OF_TEXT = 100
-_ALL = 10_000  # characters: the width of a line if nothing limits it
+_ALL = 10_000  # the width of a line in characters if nothing limits the width
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,14 @@ class Answer:
     fields: Sequence[Field]
     notes: tuple[str, ...] = ()
     exit_code: int = 0
-    blocks: Callable[[pl.DataFrame, Layout], list[str]] | None = None  # prints rows that are not shown as a table
-    fitted_notes: Callable[[Layout], list[str]] | None = None  # notes that depend on the width of a line
+    # If given, prints the rows, which are then not a table.
+    blocks: Callable[[pl.DataFrame, Layout], list[str]] | None = None
+    fitted_notes: Callable[[Layout], list[str]] | None = None  # if given, makes the notes for a width of lines
     notes_in_json: ClassVar[bool] = True
-    lacking: tuple[str, ...] = ()  # sentences on what the trace lacks for a fuller answer; they go to standard error
+    lacking: tuple[str, ...] = ()  # sentences on data that the trace lacks; they are printed to standard error
 
     def lines(self, limit: int, layout: Layout) -> tuple[list[str], list[str]]:
-        """Returns the lines of the first `limit` rows (-1: all), and sentences on the columns that did not fit."""
+        """Returns the first `limit` rows (-1: all) as lines of text, and sentences on the columns that did not fit."""
         rows = limited(self.rows, limit)
         if self.blocks is not None:
             return self.blocks(rows, layout), []
@@ -46,7 +47,7 @@ class Answer:
         return lines, [*left_out, *shares_note(self.fields)]
 
     def document(self, runs: Sequence[AnalysedRun], limit: int) -> dict[str, Any]:
-        """Returns the answer in the form that is printed as JSON (docs/json.md)."""
+        """Returns the answer as the document that is printed as JSON (docs/json.md)."""
         rows = limited(self.rows, limit).to_dicts()
         return {
             "schema": SCHEMA,

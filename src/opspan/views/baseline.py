@@ -2,7 +2,7 @@
 
     {
      "opspan_baseline": 3,
-     "opspan": "0.1.0", "tools": "nsys 2026.2.1.210",             what wrote the file, and the trace
+     "opspan": "0.1.0", "tools": "nsys 2026.2.1.210",             versions: opspan, and the recording tool
      "steps": {"number": 8, "least": 8, "median": 12345.0, "usual": 12349.5, "error": 23.7, "freedom": 7.0},
      "op": {"time": "device", "columns": ["name", "count", "ns", "step", "usual", "error", "freedom"], "rows": [
       ["aten::mm", 96, 9120000, 1140000, 1140000.0, 1800.0, 7.0]
@@ -10,9 +10,9 @@
      "shape": ...
     }
 
-The columns are those of analysis/figures.py, so a comparison with the file gives the same digits as one with the trace.
-Each row is a line, sorted by name, so that a diff in a repository shows what changed in the run. Anyone may have edited
-the file, so each value is checked before it is used.
+The columns are those of analysis/figures.py, so a comparison with the file gives the same digits as a comparison with
+the trace. Each row is on a line of its own, and rows are sorted by name, so that `git diff` shows what changed in the
+run. Anyone may have edited the file, so each value is checked before it is used.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from opspan.printable import as_utf8, path_text, shell_path
 from opspan.tables.window import Steps
 from opspan.views.diff import several_of
 
-SCHEMA = 3  # version 1 took a step's time from its range alone; version 2 did not save how exact times are
+SCHEMA = 3  # in version 1 a step lasted as long as its range; version 2 lacked the errors of times
 _MARK = "opspan_baseline"
-MOST_ROWS = 50_000  # rows for each kind of figures, so that the file stays small
+MOST_ROWS = 50_000  # most rows for each kind of figures; the limit keeps the file small
 MOST_BYTES = 1 << 28
 _WHOLE, _REAL = pl.Int64, pl.Float64
 _NUMBERS = {"count": _WHOLE, "ns": _WHOLE, "step": _WHOLE, "usual": _REAL, "error": _REAL, "freedom": _REAL}
@@ -48,8 +48,8 @@ Columns = dict[str, Any]  # name of a column -> type of its values
 
 
 def save(analysis: Analysis, path: Path, step: Steps | None = None, process: int | None = None) -> list[str]:
-    """Writes a baseline. Replaces an existing file only if that file is a baseline. Returns a sentence for each kind of
-    figures that was left out because the kind has too many rows."""
+    """Writes a baseline. Replaces an existing file only if that file is a baseline. A kind of figures with too many
+    rows is left out: returns a sentence for each such kind."""
     figures = several_of(analysis, list(KEYS), step, process)
     too_large = [by for by, table in figures.items() if table.rows.height > MOST_ROWS]
     tools = dict.fromkeys(" ".join(filter(None, (rank.source, rank.tool_version))) for rank in analysis.tables.ranks)

@@ -2,11 +2,11 @@
 
     {"ph":"X","pid":7,"tid":7,"cat":"cpu_op","name":"aten::mm","ts":12.345,"dur":6.789,"args":{...}}
 
-Categories, arrows (`ac2g` from a call to its work, `fwdbwd` from an op to its backward) and the names of args are those
-of torch.profiler's own files, so tools for these files can also read ours. A device is written as a process, and each
-of its streams as a thread. Times are in microseconds since the whole microsecond in which the trace begins. The UTC
-time of that microsecond is `baseTimeNanoseconds`. opspan can read everything back except samples;
-tables/chrome_keys.py says which column has which key.
+The categories, the arrows and the names of args are those of torch.profiler's own files, so tools for these files can
+also read ours. An `ac2g` arrow goes from a call to the kernel or copy that it launched, a `fwdbwd` arrow from an op to
+its backward op. A device is written as a process, and each of its streams as a thread. Times are in microseconds. Time
+0 is the begin of the trace, rounded down to a whole microsecond, and `baseTimeNanoseconds` is the UTC time of time 0.
+opspan can read everything back except samples; tables/chrome_keys.py says which column has which key.
 """
 
 from __future__ import annotations
@@ -31,20 +31,22 @@ from opspan.views.chrome_tracks import ChromeTracks, tracks_of
 from opspan.views.drawn import text
 from opspan.views.pieces import Piece
 
-_BATCH = 50_000  # rows in a batch
+_BATCH = 50_000  # number of rows that are written together
 _col = pl.col
-# The members of a JSON object for each row, without nulls. native/columns/json_items.cpp says how types are written.
+# The keys of a JSON object, and for each key an expression that computes its value from a row. A key whose value is
+# null is left out. native/columns/json_items.cpp says how types are written.
 Members = Mapping[str, pl.Expr]
-Events = tuple[pl.DataFrame, Members, pl.Expr | None]  # rows, their events, and which rows have an event (None: all)
+# Rows, the members of the event of each row, and a condition for the rows that have an event (None: all rows).
+Events = tuple[pl.DataFrame, Members, pl.Expr | None]
 
-# Args that are not columns, for tools that read torch.profiler's files. One byte per nanosecond is one GB/s.
+# Args that are computed from columns, for tools that read torch.profiler's files. One byte per nanosecond is one GB/s.
 _TOOK = pl.when(_col("end_ns") > _col("start_ns")).then(_col("end_ns") - _col("start_ns"))
 _TORCH_ARGS = {
     "shared memory": _col("static_shared_bytes") + _col("dynamic_shared_bytes"),
     "memory bandwidth (GB/s)": pl.when(_col("kind").is_in(["memcpy", "memset"])).then(_col("bytes")) / _TOOK,
 }
-_AFTER_PROCESSES = 5_000_000  # sort index of the first device, as in torch.profiler's files
-_ENDS = ("process", "thread", "start_ns")  # columns that say where an arrow begins or ends
+_AFTER_PROCESSES = 5_000_000  # sort index of the first device; the same as in torch.profiler's files
+_ENDS = ("process", "thread", "start_ns")  # columns with the place and the time where an arrow begins or ends
 
 
 def write(analysis: Analysis, path: Path) -> list[str]:
@@ -55,7 +57,7 @@ def write(analysis: Analysis, path: Path) -> list[str]:
 
 def _pieces(trace: Tables) -> Iterator[Callable[[], Piece]]:
     zero_ns = drawn.zero_ns(trace)
-    zero_ns -= zero_ns % 1000  # HTA drops fractions of a microsecond, so zero must be at a whole one
+    zero_ns -= zero_ns % 1000  # HTA drops fractions of a microsecond, so time 0 must be a whole microsecond
     tracks = tracks_of(trace)
     beginning = json.dumps(head(trace, tracks, zero_ns))[:-1] + ', "traceEvents": [\n'
     yield beginning.encode
@@ -102,7 +104,7 @@ def _events(trace: Tables, tracks: ChromeTracks, zero_ns: int) -> Iterator[Event
     args = drawn.args(work, keys.EVENTS["work"])
     args |= {key: _json(drawn.sizes(of)) for of, key in keys.SIZES.items()}
     args = _with_torch_args(trace, "work", args)
-    # If there is no full name, the event's name is already the short name, so no arg is needed.
+    # The event is called by its full name if it has one. Only then the short name is needed as an arg.
     args[keys.WORK["name"]] = pl.when(_col("full_name").is_not_null()).then("name")
     if work["name"].null_count():
         args[keys.UNNAMED] = pl.when(_col("name").is_null()).then(1)
@@ -112,7 +114,7 @@ def _events(trace: Tables, tracks: ChromeTracks, zero_ns: int) -> Iterator[Event
     yield from _arrows("ac2g", calls.select(_ENDS)[launched["call"]], launched, launched["row"], at)
     linked = ranges.select(*_ENDS, "row", "forward", "link")
     linked = linked.filter(_col("forward").is_not_null(), _col("link") != BY_NESTING, began)
-    # Some viewers tell arrows apart only by id, so these ids begin after the ids of the `ac2g` arrows.
+    # Some viewers tell arrows apart only by id. So these ids begin after those of the `ac2g` arrows.
     yield from _arrows("fwdbwd", ranges.select(_ENDS)[linked["forward"]], linked, linked["row"] + work.height, at)
 
     at = _microseconds(_col("time_ns") - zero_ns)
@@ -126,7 +128,7 @@ def _events(trace: Tables, tracks: ChromeTracks, zero_ns: int) -> Iterator[Event
 
 
 def _names(tracks: ChromeTracks) -> Iterator[Events]:
-    """Yields the events that name processes and threads, and place the host above the devices."""
+    """Yields the events that name processes and threads, and that put the host above the devices."""
     for frame, what, labels in (
         (tracks.processes, "process", pl.lit("CPU")),
         (tracks.threads, "thread", None),
@@ -155,8 +157,9 @@ def _is_from_torch(trace: Tables) -> bool:
 
 
 def _with_torch_args(trace: Tables, table: str, args: dict[str, pl.Expr]) -> dict[str, pl.Expr]:
-    """Adds the args that tools look for by torch.profiler's keys. Traces of torch.profiler have one JSON text per event
-    with the args that are not columns of opspan. For other traces the args are computed from the columns."""
+    """Adds the args that other tools look for, under torch.profiler's keys. In a trace of torch.profiler, each event
+    has one JSON text with the args that are not columns of opspan. In other traces the args are computed from
+    columns."""
     if _is_from_torch(trace):
         ours = [*keys.EVENTS[table].values(), *keys.OTHERS]
         return {**dict.fromkeys(ours, pl.lit(None, pl.Int32)), **args, "...": _col("payload_json")}
@@ -181,8 +184,8 @@ def _json(text: pl.Expr) -> pl.Expr:
 
 
 def _ranges(trace: Tables, ranges: pl.DataFrame, at: pl.Expr, taken: pl.Expr, end: pl.Expr) -> Iterator[Events]:
-    """Yields ranges of the tree as spans. An async range becomes two events with an id, which viewers draw on a
-    separate line."""
+    """Yields ranges as spans, and marks as events without a duration. An async range becomes two events with the same
+    id, which viewers draw on a separate line."""
     is_mark, is_async = (_col(name).fill_null(value=False) for name in ("is_mark", "is_async"))
     began = _col("start_ns").is_not_null()
     name, category = drawn.name("name"), _category() if _is_from_torch(trace) else drawn.category(KIND, "user")
@@ -204,7 +207,8 @@ def _ranges(trace: Tables, ranges: pl.DataFrame, at: pl.Expr, taken: pl.Expr, en
 
 
 def _category() -> pl.Expr:
-    """Returns the category that torch.profiler wrote. If there is none, returns the one that it would write."""
+    """Returns the category that torch.profiler wrote or, if it wrote none, the category that it uses for such
+    ranges."""
     mark, op, other = (pl.lit(name, NAME) for name in ("cpu_instant_event", "cpu_op", "user_annotation"))
     return pl.coalesce("category", pl.when("is_mark").then(mark).when(_col("source") == "torch").then(op), other)
 

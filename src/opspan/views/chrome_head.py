@@ -1,5 +1,5 @@
-"""Writes the keys of a Chrome trace other than the events: torch.profiler's keys, and the tables that are not
-events."""
+"""Makes the keys of a Chrome trace other than its events: torch.profiler's keys, and the tables of the trace that are
+not written as events."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _user_metadata(rank: Metadata) -> Mapping[str, Any]:
 
 
 def _devices(devices: pl.DataFrame) -> Iterator[dict[str, Any]]:
-    """Yields devices with torch.profiler's keys, because other tools read the sizes of devices from there."""
+    """Yields the properties of devices under torch.profiler's keys, because other tools look for these keys."""
     for row in devices.filter(pl.col("device_id").is_not_null()).iter_rows(named=True):
         members = {key: row[column] for column, key in _OF_A_DEVICE.items() if row[column] is not None}
         major, _, minor = (row["capability"] or "").partition(".")
@@ -75,7 +75,7 @@ def _sound(value: Any) -> Any:
 
 
 def _columns(frame: pl.DataFrame) -> dict[str, list[Any]]:
-    """Returns as lists the columns that have any value. Numbers that JSON cannot hold become texts."""
+    """Returns a list for each column that has any value. Floats that JSON cannot express become texts."""
     columns: dict[str, list[Any]] = {}
     for column in frame.iter_columns():
         if column.dtype == pl.Float64:
@@ -89,6 +89,6 @@ def _columns(frame: pl.DataFrame) -> dict[str, list[Any]]:
 
 
 def series(counters: pl.DataFrame) -> pl.DataFrame:
-    """Returns the name, domain and device of each counter. They are not args of its events, because viewers show all
-    args of a counter as values."""
+    """Returns the name, domain and device of each counter. The events do not have them as args, because viewers show
+    all args of a counter as values."""
     return counters.select(SERIES).unique(maintain_order=True)

@@ -1,8 +1,8 @@
-"""The tracks of a Chrome trace. A process and a thread name a track, so a device is written as a process, and its
-streams as threads of that process.
+"""The tracks of a Chrome trace. In the file, each track has the number of a process and the number of a thread. So a
+device is written as a process, and its streams as threads of that process.
 
-Viewers drop a span that partly overlaps another span of its track. Work of one stream may overlap (waits, nodes of a
-graph). Work that overlaps other work is on an extra track beside the stream's track.
+Viewers drop a span that partly overlaps another span of its track. In one stream, waits and the nodes of a graph may
+overlap. A span that overlaps others of its stream is on an extra track beside the stream's track.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ _LANE = [*STREAM, "lane"]
 
 @dataclass(frozen=True)
 class ChromeTracks:
-    """A row for each track: the `process` and `thread` in the file, and the `title` that viewers show."""
+    """Holds a row for each track, with `process` and `thread`, the numbers in the file, and `title`, the text that
+    viewers show."""
 
     processes: pl.DataFrame
     threads: pl.DataFrame
     devices: pl.DataFrame
     streams: pl.DataFrame
-    lanes: pl.Series  # for each row of work: 0 for the track of the stream, 1 for the first extra track
-    no_thread: int  # the thread number that means "no thread"
+    lanes: pl.Series  # a number for each row of work: 0 for the stream's own track, 1 for the first extra track, ...
+    no_thread: int  # the thread number for rows whose thread is unknown
 
     @property
     def by_process(self) -> pl.DataFrame:
@@ -44,7 +45,7 @@ class ChromeTracks:
         return rows.with_columns(process, thread=_col("tid").fill_null(self.no_thread))
 
     def on_devices(self, work: pl.DataFrame) -> pl.DataFrame:
-        """Adds the tracks of all work. Work of the profiler itself on the host is drawn on the host's thread."""
+        """Adds the track of each row of work. The profiler's own activity on the host is on the track of its thread."""
         work = work.with_columns(lane=self.lanes)
         on_host = _col("device_id").is_null() & _col("tid").is_not_null()
         process, thread = (joined(work, self.streams, _LANE, name) for name in ("process", "thread"))
@@ -59,7 +60,8 @@ def tracks_of(trace: Tables) -> ChromeTracks:
     frames = [trace.ranges, trace.calls, trace.threads, trace.counters, trace.work, trace.functions, trace.memory]
     threads = unique(frames, THREAD)
     processes = unique([threads, trace.processes], PROCESS)
-    # Two machines may have equal pids, or pids so high that no numbers are left for the devices.
+    # Processes get new numbers if pids are not unique (two machines may have equal pids), or if pids are so high that
+    # no numbers are left for the devices.
     highest = processes["pid"].max()
     are_pids_usable = not processes["pid"].null_count() and processes["pid"].n_unique() == processes.height
     are_pids_usable &= not isinstance(highest, int) or highest < _HIGHEST
@@ -97,7 +99,7 @@ def tracks_of(trace: Tables) -> ChromeTracks:
 
 
 def unique(frames: list[pl.DataFrame], columns: list[str]) -> pl.DataFrame:
-    # Rows of one thread mostly follow each other, so it is faster to drop repeated rows before unique().
+    # Consecutive rows are mostly of the same thread, so it is faster to drop repeated rows before unique().
     is_first = pl.int_range(pl.len()) == 0
     for column in columns:
         is_first |= _col(column).ne_missing(_col(column).shift())
@@ -107,7 +109,7 @@ def unique(frames: list[pl.DataFrame], columns: list[str]) -> pl.DataFrame:
 
 def joined(rows: pl.DataFrame, tracks: pl.DataFrame, on: list[str], name: str) -> pl.Series:
     """Returns the column `name` of the track that each row is on."""
-    if tracks.height == 1:  # tracks are made from these rows, so all rows are on the only track
+    if tracks.height == 1:  # tracks are made from these rows, so with one track all rows are on it
         return pl.select(pl.repeat(tracks[name].item(), rows.height, dtype=tracks[name].dtype)).to_series().alias(name)
     columns = tracks.select(*on, name)
     return rows.select(on).join(columns, on=on, how="left", nulls_equal=True, maintain_order="left")[name]

@@ -29,7 +29,7 @@ _TABLES = {
     "metrics": ("metric of a report", "metrics of reports"),
 }
 _MOST_DOMAINS = 3
-# Groupings of tables. The first have sums over ranges, the others have sums over kernels and copies.
+# Groupings of `opspan table`: tables with sums over ranges, and tables with sums over kernels and copies.
 _OF_RANGES = ("module", "step", "phase")
 _OF_WORK = ("stream", "kernel")
 
@@ -71,7 +71,7 @@ def nothing_in(trace: Tables, name: str, shows: tuple[str, ...]) -> str:
 
 
 def _other_table(trace: Tables) -> str | None:
-    """Returns an option with which the table of this trace has rows."""
+    """Returns an option with which the table of this trace is not empty, or None."""
     if (~trace.ranges["is_mark"].fill_null(value=False) & trace.ranges["start_ns"].is_not_null()).any():
         return "--by name"
     return "--by kernel" if on_device(trace.work).height else None

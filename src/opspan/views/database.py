@@ -1,6 +1,6 @@
-"""The analysis database as data: its tables, columns, indexes, foreign keys and ready-made views.
+"""Declares the analysis database: its tables, columns, indexes, foreign keys and ready-made views.
 
-docs/sqlite.md and the table `about` of the database are made from this. sqlite.py writes the database.
+docs/sqlite.md and the table `about` of the database are made from these declarations. sqlite.py writes the database.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from opspan.views.summaries import SUMMARIES
 _DURATION = Column("duration_ns", I64, "end_ns less start_ns, at least 0.", "ns")
 _RANGE_ID = Column("range_id", I64, "The range it belongs to.", refers="ranges.id")
 
-# Columns that the analysis adds (docs/analysis.md), with ids instead of row numbers.
+# Columns that the analysis adds (docs/analysis.md). They refer to rows by id, not by row number.
 _ADDED: dict[str, tuple[Column, ...]] = {
     "ranges": (
         _DURATION,
@@ -136,6 +136,6 @@ def _table(name: str) -> DatabaseTable:
     return DatabaseTable(name, table.sentence, (*columns, *_ADDED.get(name, ())), key, _INDEXES.get(name, ()))
 
 
-# A table comes after the tables that it refers to.
+# In this order, each table comes after the tables that it refers to.
 TABLES_IN_ORDER = (RANKS, *(_table(name) for name in dict.fromkeys(("functions", *TABLES))), COVERAGE)
 VIEWS = SUMMARIES

@@ -36,12 +36,12 @@ def write(analysis: Analysis, path: Path) -> list[str]:
 
 
 def with_work(trace: Tables, rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds a row for each row of work to the tree `rows`, below the range of the work. Work without a range is below a
-    row of its process that is called (in no range)."""
-    before = rows.height - trace.ranges.height  # number of functions, which come before the ranges
+    """Adds each kernel and copy to the tree `rows`, as a child of its range. Kernels and copies without a range are
+    children of a row called (in no range), one for each process."""
+    before = rows.height - trace.ranges.height  # number of functions: in `rows` they come before the ranges
     work = on_device(trace.work).filter(_col("start_ns").is_not_null())
     owner = work["range"].cast(pl.UInt32) + before
-    # Async ranges are not in the tree. Their work goes to the nearest range around them that is in the tree.
+    # Async ranges are not in the tree. Their kernels and copies go to the nearest parent that is in the tree.
     for _ in range(rows.height):
         is_apart = rows["is_async"].gather(owner).fill_null(value=False)
         if not is_apart.any():

@@ -49,15 +49,15 @@ _col = pl.col
 
 
 def figures_of(analysis: Analysis, by: str = "op", step: Steps | None = None, process: int | None = None) -> Figures:
-    """Returns the figures of a run that are compared. `step` selects the steps to count, by number or by name.
-    `process` is the only process to count. `analysis` covers the whole run, because work may run after the step that
-    launched it."""
+    """Returns the figures of a run for a comparison. `step` selects the steps to count, by number or by name. `process`
+    is the only process to count. `analysis` covers the whole run, because a kernel may run after the step that launched
+    it."""
     return several_of(analysis, [by], step, process)[by]
 
 
 @in_lanes
 def parts(analysis: Analysis, options: Options) -> Parts:
-    """Returns the figures that are compared, for a run of many ranks."""
+    """Returns the figures for a comparison in a form that can be added up over ranks."""
     step = options.step
     return parts_of(analysis.complete, options.by, _chosen_steps(analysis, step), is_part=step is not None)
 
@@ -65,8 +65,8 @@ def parts(analysis: Analysis, options: Options) -> Parts:
 def several_of(
     analysis: Analysis, ways: Sequence[str], step: Steps | None = None, process: int | None = None
 ) -> dict[str, Figures]:
-    """Returns the figures grouped in each of several `ways`. This is faster than a call for each way."""
-    analysis = analysis.by_lane  # each file (cycle) of a process counts as a process
+    """Returns the figures in several groupings (`ways`). This is faster than a call for each grouping."""
+    analysis = analysis.by_lane  # each file (cycle) that a process wrote counts as a separate process
     return several(analysis.complete, ways, _chosen_steps(analysis, step), process, is_part=step is not None)
 
 
@@ -84,8 +84,8 @@ def _chosen_steps(analysis: Analysis, step: Steps | None) -> pl.DataFrame:
 
 
 def answer(before: Figures, after: Figures, fail_over: float | None = None) -> Answer:
-    """Compares two runs. The exit code is 1 if a step, or the run, takes longer by more than the share `fail_over`,
-    unless the difference is known to be noise."""
+    """Compares two runs. The exit code is 1 if the time of a step (without steps: of the run) grew by more than the
+    share `fail_over`, unless the growth is known to be noise."""
     by = before.by
     rows = compared(before, after)
     taken, sentence = total(before, after, rows)
@@ -106,12 +106,12 @@ def answer(before: Figures, after: Figures, fail_over: float | None = None) -> A
 
 
 def saved(path: Path, left_out: list[str]) -> Answer:
-    """Returns the answer to --save-baseline."""
+    """Returns the answer that --save-baseline prints."""
     return Answer("diff", pl.DataFrame(), (), (f"Wrote {printable(str(path))}", *left_out))
 
 
 def shown_keys(rows: pl.DataFrame, by: str) -> list[str]:
-    """Returns the key columns that people see. The module is left out if no row by place has a module."""
+    """Returns the key columns that people see. With --by place, the module is left out if no row has a module."""
     return [key for key in BY[by] if not (by == "place" and key == "module" and not rows["module"].count())]
 
 
@@ -123,7 +123,7 @@ def times_of(before: Figures, after: Figures) -> tuple[str, str]:
 
 
 def place_notes(before: Figures, after: Figures) -> list[str]:
-    """Returns notes for rows by place."""
+    """Returns the notes that only a comparison by place needs."""
     if before.by != "place":
         return []
     if not have_places(before, after):
@@ -137,8 +137,8 @@ def place_notes(before: Figures, after: Figures) -> list[str]:
 
 
 def total(before: Figures, after: Figures, rows: pl.DataFrame) -> tuple[StepChange, str]:
-    """Returns the times of a step in both runs, and a sentence on them. If a run has no steps, the times are the sums
-    of all `rows`, which are the result of `compared`."""
+    """Returns the time of a step in both runs, and a sentence on it. If a run has no steps, the time is the sum over
+    all `rows`, which are the result of `compared`."""
     of_step = step_change(before.steps, after.steps)
     taken = of_step or StepChange(int(rows["before_ns"].sum()), int(rows["after_ns"].sum()), None)
     if not rows.height and not of_step:

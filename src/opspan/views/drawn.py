@@ -1,4 +1,4 @@
-"""The names, categories and args of the rows of a trace, for timelines of every format."""
+"""Computes the names, categories and args that the rows of a trace have in a timeline, for all formats."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _MEMORY_NAMES = {"alloc": "[memory]", "free": "[memory]", "out_of_memory": "[Out
 
 
 def drawn(analysis: Analysis) -> Tables:
-    """Returns the analysed trace, each row with an id. Ranges have the modules that they run in, and the ends that were
-    recorded."""
+    """Returns the analysed trace, in which each span has an id. A range also has its modules, and its end is the
+    recorded end, which may be null."""
     trace = analysis.attributed
     frames = {name: _with_ids(trace.frames[name]) for name in SPANS}
     frames["ranges"] = frames["ranges"].with_columns(_as_reported(analysis.tables.ranges))
@@ -46,7 +46,7 @@ def drawn(analysis: Analysis) -> Tables:
 
 
 def _with_ids(frame: pl.DataFrame) -> pl.DataFrame:
-    """Gives a unique id to each row without one, because a row is recognised by its id when the file is read back."""
+    """Gives a unique id to each row without an id: when the file is read back, rows are recognised by their ids."""
     if not frame["id"].null_count():
         return frame
     highest = frame["id"].max()
@@ -55,8 +55,8 @@ def _with_ids(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _as_reported(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Returns the columns with the recorded values. Nesting had closed open ranges, and had taken overlapping ranges
-    out of the tree."""
+    """Returns the recorded values of columns that the analysis had changed: it had set the ends of open ranges, and had
+    made overlapping ranges async."""
     return ranges.select("end_ns", was_async=_col("is_async").fill_null(value=False))
 
 
@@ -79,7 +79,7 @@ def text(column: str) -> pl.Expr:
 
 
 def args(frame: pl.DataFrame, names: Mapping[str, str]) -> dict[str, pl.Expr]:
-    """Returns an arg for each column that has any value. More args mark events whose name or end is null."""
+    """Returns an arg for each column that has any value. Further args mark events without an end or without a name."""
     columns = {column: key for column, key in names.items() if frame[column].count() or not frame.height}
     exprs = {key: _col(column) for column, key in columns.items()}
     if "end_ns" in frame.columns and "end_ns" not in names and frame["end_ns"].null_count():

@@ -12,14 +12,14 @@ from opspan.events.times import format_memory, format_time
 from opspan.printable import printable
 from opspan.text_columns import TextColumn, cut
 
-_LEAST_NAME = 16  # least characters of a name that is cut; if there is less room, other columns are dropped
+_LEAST_NAME = 16  # a name is never cut to fewer characters; if there is less room, other columns are dropped
 
 
 @dataclass(frozen=True)
 class Field:
-    """A column of rows. `unit` says how values are written: UNITS has the units for text, src/page/format.ts has those
-    for pages. If there is little room, columns with the highest `rank` are dropped first; those with rank 0 always
-    stay."""
+    """A column that people see. `unit` says how values are written: UNITS has the units for text, src/page/format.ts
+    those for pages. If there is little room, columns with the highest `rank` are dropped first. Columns with rank 0
+    always stay."""
 
     name: str
     title: str
@@ -28,8 +28,8 @@ class Field:
     rank: int = 0
     of: str = ""  # for a share: the column whose value is 100 %; "" if the values are already shares
     total_title: str = ""  # for a share: a text that says what 100 % is, such as the title of the column `of`
-    none: str = ""  # the text for null
-    bar: bool = False  # whether cells on a page have a bar that shows their share of the column's sum
+    none: str = ""  # the text that is shown for null
+    bar: bool = False  # whether each cell on a page has a bar, which shows its share of the sum of the column
 
     def cells(self, rows: pl.DataFrame) -> list[str]:
         if self.of:
@@ -94,7 +94,8 @@ BLOCKS_PER_SM = Field(
     "blocks_per_sm", "Blocks per SM", "number", "Blocks of a launch for each multiprocessor, weighted by time"
 )
 TENSOR_CORES = Field("uses_tensor_cores", "Tensor cores", "text", "As far as the kernel's name says")
-# The columns that say where a row belongs. Views show those whose values differ among the rows.
+# The columns that say to which rank, process, device, context and stream a row belongs. Most views show only the
+# columns whose values differ.
 PLACES = (
     RANK,
     PID,
@@ -128,8 +129,8 @@ def varying_fields(fields: Iterable[Field], rows: pl.DataFrame, always: Sequence
 
 
 def shares_of_kinds(titles: dict[str, str], rows: pl.DataFrame, of: str, total_title: str) -> list[Field]:
-    """Returns a field for each kind of time that any row has. It shows the column KIND_ns as a share of the column
-    `of`."""
+    """Returns a field for each kind of time that is not 0 in all rows. The field shows the column KIND_ns as a share of
+    the column `of`."""
     kinds = [kind for kind in titles if rows[f"{kind}_ns"].sum()]
     return [share(f"{kind}_ns", titles[kind], of, total_title, rank) for rank, kind in enumerate(kinds, start=1)]
 

@@ -41,8 +41,8 @@ _NAME = 60  # most characters of a name in a sentence
 
 
 class Findings(pl.DataFrame):
-    """A frame of findings. A notebook shows only the columns that people read. Frames that are selected from it are
-    shown like any other frame."""
+    """A polars frame of findings. A notebook shows only the columns for people. A frame with other columns, such as a
+    selection, is shown like any other frame."""
 
     def _repr_html_(self, **options: Any) -> str:
         if self.schema != SCHEMA:
@@ -62,7 +62,8 @@ def _answer(rows: Findings) -> Answer:
 
 @in_lanes
 def parts(analysis: Analysis, options: Options) -> Parts:
-    """Returns the findings of rules that look at each rank by itself, and the figures that the other rules compare."""
+    """Returns the findings of the rules that look at one rank at a time, and the figures for the rules that compare
+    ranks."""
     run = Run(analysis)
     of_ranks = apply_rules(run, [rule for rule in RULES if not rule.is_over_ranks])
     return {
@@ -87,8 +88,8 @@ def rows(parts: Parts, options: Options) -> Findings:
 
 
 def _merged_row(group: pl.DataFrame, run: Run, number: int) -> dict[str, Any]:
-    """Returns one row for a finding of several ranks. The texts and the cost are those of the rank with most at stake.
-    Costs are not added up, because ranks run side by side."""
+    """Returns one row for a finding that several ranks have. Its texts and its cost are those of the rank with the
+    highest cost. The costs of ranks are not added up, because ranks run at the same time."""
     worst = group.sort("at_stake_ns", descending=True, nulls_last=True, maintain_order=True).row(0, named=True)
     at_stake = None if worst["at_stake_ns"] is None else int(worst["at_stake_ns"])
     ranks = group["ranks"].explode().drop_nulls().unique().sort().to_list()
@@ -104,12 +105,13 @@ def _merged_row(group: pl.DataFrame, run: Run, number: int) -> dict[str, Any]:
 
 
 def files_text(files: Sequence[File]) -> str:
-    """Returns the files as they are typed in a command. Several files become the first one and "..."."""
+    """Returns the files as they are typed in a command. If there are several, only the first is named, before "..."."""
     return " ".join(map(shell_path, files[:1])) + (" ..." if len(files) > 1 else "") or "FILE"
 
 
 def read_on(rule: Rule) -> str:
-    """Returns an address on the web or, because the docs of the repository are not installed, a command."""
+    """Returns where to read more: the rule's address on the web or, if it has none, a command that explains the
+    rule."""
     return rule.read if rule.read.startswith("https:") else f"opspan findings --explain {rule.id}"
 
 
@@ -137,7 +139,8 @@ def _explained(rule: Rule, width: int) -> list[str]:
 
 
 def texts_of(figures: Mapping[str, float], words: Mapping[str, str]) -> dict[str, str]:
-    """Returns figures as texts with units, and cuts long words. The end of a figure's name says its unit."""
+    """Returns the values of a finding as texts. A number gets the unit that the end of its name says. Long words are
+    cut."""
     return {name: _figure_text(name, value) for name, value in figures.items()} | {
         name: _short(word) for name, word in words.items()
     }

@@ -1,8 +1,9 @@
-"""A flame graph as one SVG: an icicle of host time, and one of device time if there is any.
+"""A flame graph as one SVG: a graph of host time, and a second graph if there is device time. The outermost frames are
+at the top.
 
-Any viewer of SVG shows it, without a script: the tooltip of a box says what the box is and how long it took. Each kind
-of box has a colour of the palette by Okabe and Ito, which colour-blind people can tell apart; the legend names the
-kinds. Each box is a separate <svg> element, so a text that is wider than the box in the viewer's font is cut off.
+Any viewer of SVG can show the file, because it has no script. The tooltip of a box says what the box is and how long it
+took. Each kind of box has a colour of the palette by Okabe and Ito, which colour-blind people can tell apart; the
+legend names the kinds. Each box is a separate <svg> element, so a text that is wider than its box is cut off.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from opspan.views.stacks import no_time
 WIDTH = 1200
 _MARGIN, _ROW, _LINE = 10, 18, 20  # pixels
 _INNER = WIDTH - 2 * _MARGIN
-_CHARACTER = 7.3  # pixels: in the widest usual monospaced font, a character's width is 0.602 of the font size
+_CHARACTER = 7.3  # width of a character in pixels: 0.602 of the font size in the widest common monospaced font
 _PADDING = 3
 _LONGEST_NAME = 500  # most characters of a name in a tooltip
-_LEAST_TEXT = 6  # characters: a name that is cut shorter is not recognisable
+_LEAST_TEXT = 6  # characters: a name that is cut to fewer cannot be recognised, so it is not shown
 _TIMES = {"Host time": ("host_ns", ".stacks"), "Device time": ("device_ns", ".device.stacks")}
 
 

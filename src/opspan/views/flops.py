@@ -22,7 +22,7 @@ from opspan.views.answer import Answer
 from opspan.views.fields import Field, short_number, varying_fields
 from opspan.views.step_words import number_text
 
-LITTLE = 0.1  # share of a peak: an op below this share of both peaks is bound by neither
+LITTLE = 0.1  # an op that reaches less than this share of both peaks is bound by neither
 _col = pl.col
 _PEAK = "the peak of the device in that type"
 _MFU = Field("mfu", "MFU", "share", total_title=_PEAK)
@@ -41,14 +41,14 @@ _BOUND = (
     replace(fields.BOUND, rank=1),
 )
 NAMED = 0.01  # an op without a cost is named if it took at least this share of the time
-# If a share would be above 100 %, it counts as unknown. The notes give the reason.
+# A share of a peak that would be above 100 % counts as unknown. These notes give the reason.
 _BEYOND = {
     "is_too_fast": "computed faster than the device can in the type that the trace or the kernel's name says, or than "
     "--peak: that share is not known",
     "is_cached": "moved bytes faster than the memory can (or --peak says), as a cache had some: "
     "that share is not known",
 }
-# Column that is not summed over ranks -> how the values of the ranks are combined.
+# Column whose values are not added up over ranks -> how they are combined instead.
 _RULES = dict.fromkeys(("types", "types_of_products"), "all of them")
 _RULES |= dict.fromkeys(("has_products", "is_assumed", "is_known", "has_bytes"), "any")
 _COLUMNS = (
@@ -128,7 +128,7 @@ def _parts(analysis: Analysis, by: str, spent: roofline.Roofline) -> Parts:
 
 
 def _step_parts(analysis: Analysis, spent: roofline.Roofline, *, with_steps: bool) -> Parts:
-    """Returns sums over the run and, on request, a row for each step."""
+    """Returns sums over the run and, if `with_steps` is set, a row for each step."""
     trace, rows = analysis.attributed, spent.rows
     spans = model_use.spans_of(trace, analysis.iterations)
     placed = model_use.in_spans(rows, trace.ranges, spans)
@@ -161,8 +161,9 @@ def _run_rows(parts: Parts) -> pl.DataFrame:
 
 
 def _mfu(time: pl.Expr) -> list[pl.Expr]:
-    """Returns the share of the devices' time that products would take at the peak; null if no product ran. `mfu_whole`
-    also counts operations that masks of attention hide."""
+    """Returns the model FLOPs utilization: the time that matrix products, convolutions and attention would take at the
+    peak, as a share of the devices' time; null if none of them ran. `mfu_whole` also counts operations that attention
+    masks hide."""
     ideal = _col("ideal_ns")
     known = pl.when(_col("is_known") & (ideal > 0) & (time > 0))
     return [known.then(ideal / time).alias("mfu"), known.then((ideal + _col("masked_ns")) / time).alias("mfu_whole")]
@@ -242,7 +243,7 @@ def _fields(rows: pl.DataFrame, by: str) -> list[Field]:
 
 
 def _parts_of_notes(analysis: Analysis, known: Costs, spent: roofline.Roofline) -> Parts:
-    """Returns the parts that the notes are made from."""
+    """Returns the data for the notes, in a form that can be added up over ranks."""
     peaks = [(peaks.name, peaks.source) for peaks in spent.peaks.values() if peaks is not None]
     rows = spent.rows
     missing = rows.filter(_col("flops").is_null())
@@ -348,7 +349,8 @@ def _unknown_notes(parts: Parts) -> list[str]:
 
 
 def _time_of(device_ns: int, total_ns: int) -> str:
-    """Returns what the times of all rows measure. Ranks without a device have the times of their host."""
+    """Returns the words for the time of all rows: device time or, for ranks without a device, time of ops on the
+    host."""
     if not device_ns:
         return "the ops' time on the host"
     return "the device time" if device_ns == total_ns else "the time of devices and, where a rank used none, of ops"

@@ -25,8 +25,8 @@ class AnalysedRun(Protocol):
 
 
 def footer_lines(run: AnalysedRun, name: str = "") -> list[str]:
-    """Returns sentences on the coverage, then a line for each of the worst issues. Each line begins with `name`. If two
-    runs are compared, `name` says which of the two runs the line is about."""
+    """Returns sentences on the coverage, then a line for each of the worst issues. If two runs are compared, `name` is
+    the name of the run, and each line begins with it."""
     lines = [*coverage_lines(run.coverage), *issue_lines(run.tables)]
     return [f"{name}: {line}" if name else line for line in lines]
 
@@ -50,7 +50,7 @@ def issue_lines(trace: Tables) -> list[str]:
 
 
 def _folded(issues: pl.DataFrame) -> pl.DataFrame:
-    """Merges equal issues of several files into one, which names the first file."""
+    """Merges equal issues of several files into one issue, which has the message and the path of the first file."""
     same = issues.group_by("code", "severity", "advice", maintain_order=True).agg(
         pl.col("message", "path").first(), files=pl.len()
     )

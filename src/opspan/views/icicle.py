@@ -1,5 +1,5 @@
-"""Places the boxes of a flame graph. The outermost boxes are at the top. A box is as wide as the time of its frame,
-which includes all frames inside.
+"""Places the boxes of a flame graph. The outermost boxes are at the top. The width of a box shows the time of its
+frame, with all frames inside it.
 
     icicle(tree, "host_ns") -> boxes: x and width as shares of the whole, the level, and the frame that the box shows
 
@@ -16,7 +16,7 @@ import polars as pl
 from opspan.analysis.stacks import totals
 from opspan.views.merged_stacks import StackTree
 
-LEAST_SHARE = 0.001  # share of the whole time: about a pixel
+LEAST_SHARE = 0.001  # share of the whole time: a box with this share is about a pixel wide
 MOST_BOXES = 10_000
 _col = pl.col
 
@@ -53,9 +53,9 @@ def icicle(stack_tree: StackTree, column: str) -> Icicle:
         least = int(tree["ns"].top_k(MOST_BOXES + 1).min()) + 1  # type: ignore[arg-type]
     shown = tree.filter(_col("ns") >= least)
     rest = tree.filter(_col("ns") < least).group_by("parent", maintain_order=True).agg(pl.len(), _col("ns").sum())
-    rest = rest.filter(_col("ns") >= whole_ns * LEAST_SHARE)  # merged boxes with this time have a parent that is shown
+    rest = rest.filter(_col("ns") >= whole_ns * LEAST_SHARE)  # a narrower merged box could not be seen
     boxes: list[Box] = []
-    # For each box, the x where the next box inside it begins, and the level of the box.
+    # For each box: the x where the next box inside it begins, and the level of the box.
     free: dict[int | None, tuple[float, int]] = {None: (0.0, -1)}
     for row in shown.sort("level", _col("ns"), descending=[False, True], maintain_order=True).iter_rows(named=True):
         x, above = free[row["parent"]]
@@ -71,8 +71,8 @@ def icicle(stack_tree: StackTree, column: str) -> Icicle:
 
 
 def _tree(stack_tree: StackTree, column: str) -> pl.DataFrame:
-    """Returns a row for each process, thread and stack: node, parent, level, frame, kind, count, and ns, which includes
-    all frames inside."""
+    """Returns a row for each process, thread and stack: node, parent, level, frame, kind, count and ns. `ns` includes
+    the time of all frames inside."""
     stacks = stack_tree.stacks.with_columns(totals(stack_tree.stacks["parent"], stack_tree.stacks[column]).alias("ns"))
     roots = stacks.filter(level=0).group_by("root", maintain_order=True).agg(_col("ns").sum())
     threads = stack_tree.roots.join(roots, on="root", how="left").with_columns(

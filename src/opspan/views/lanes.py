@@ -1,4 +1,5 @@
-"""Puts a span that overlaps another span of its track on a lane beside the track, for formats whose spans must nest."""
+"""Assigns lanes, for formats in which the spans of a track must nest: a span that overlaps another span of its track is
+on an extra lane beside the track."""
 
 from __future__ import annotations
 
@@ -7,12 +8,13 @@ import polars as pl
 from opspan import native
 from opspan.analysis.nest import trace_end_ns
 
-MOST = 16  # most lanes of a track, because any number of spans in a file may overlap
+MOST = 16  # most lanes of a track; without a limit, a file could need any number of lanes
 
 
 def lanes(spans: pl.DataFrame) -> pl.Series:
-    """Returns the lane of each span: 0 if it nests on its track, 1 if it nests on the first lane beside it, and so on.
-    Spans that overlap even on the last lane stay there. `spans`: track, start_ns, end_ns."""
+    """Returns the lane of each span: 0 if the span is on the track itself, 1 if it is on the first extra lane, and so
+    on. A span that overlaps others on all lanes is on the last lane. `spans` has the columns track, start_ns,
+    end_ns."""
     numbers = pl.zeros(spans.height, dtype=pl.UInt32, eager=True)
     end_ns = trace_end_ns(spans)
     left = columns_to_nest(spans).with_row_index("row")

@@ -17,7 +17,7 @@ from opspan.views import fields, of_ranges
 from opspan.views.answer import Answer
 from opspan.views.fields import Field, share, varying_fields
 
-FULL = 1000  # about the number of launches that fit into a stream's queue; a further launch waits
+FULL = 1000  # about this many launches fit into the queue of a stream; the next launch call waits
 _NONE = "No work of devices in this trace has a launch call"
 _NO_COPIES = "Nothing was copied of which size and time are known"
 _FIELDS = (
@@ -74,7 +74,7 @@ def parts(analysis: Analysis, options: Options) -> Parts:
         call_ns=trace.calls.select(took)["ns"].gather(rows["call"]),
         work_ns=trace.work.select(took)["ns"].gather(rows["work"]),
     )
-    # All work of one call counts as one launch. The launch's delay is the delay of the call's first work.
+    # If a call launches several kernels, this counts as one launch, and its delay is that of the first kernel.
     first = _col("is_first").fill_null(value=False)
     figures = {
         "launches": first.sum().cast(pl.Int64),
@@ -103,8 +103,8 @@ def parts(analysis: Analysis, options: Options) -> Parts:
 
 
 def _lengths(queues: pl.DataFrame) -> pl.DataFrame:
-    """Returns for each stream the largest length of its queue, and the two numbers whose ratio is the mean length: the
-    time from the first launch to the last, and the integral of the length over that time."""
+    """Returns for each stream the largest length of its queue, and two numbers whose ratio is the mean length: the
+    integral of the length over time, and the time from the first launch to the last."""
     lasted = difference(_col("time_ns"), _col("time_ns").shift(-1)).fill_null(0).cast(pl.Float64)
     return queues.group_by(STREAM, maintain_order=True).agg(
         longest_queue=_col("queued").max(), queued_ns=(_col("queued") * lasted).sum(), queue_ns=lasted.sum()
