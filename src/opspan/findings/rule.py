@@ -1,4 +1,4 @@
-"""Defines rules, and the findings that rules give for a run. Both are plain records, except a rule's function `look`."""
+"""Defines rules, and the findings that rules give for a run. Both are plain records, except a rule's function."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collectives that no other work hides."""
+"""Rules about the time in which a collective ran and nothing else did."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from opspan.findings.saved import in_time_ns, leave_out, saved_ns
 from opspan.printable import listed
 
 _col = pl.col
-_UNEXPLAINED = 0.1  # share of the exposed time: if more cannot be explained, the finding says so
-_MOST_OF = 0.5  # share of the time lost to a rank: a step with a larger share is named alone
+_UNEXPLAINED = 0.1  # share of the exposed time: if a larger share cannot be explained, another rule reports it
+_MOST_OF = 0.5  # if one step has more than this share of the time lost to a rank, the finding names the step
 _STRAGGLER = 0.03
 _SEVERAL = 2  # least number of late ranks, and least number of steps in which each of these ranks is late
 _OFTEN = 0.25  # share of the steps: if fewer steps have a late rank, chance may be the reason
-# A smaller collective takes little more than its latency of some ten microseconds. In that time a link carries a
-# megabyte.
+# A collective is small if it takes little more than its latency, about ten microseconds. A link transfers a megabyte in
+# that time.
 _SMALL_BYTES, _SMALL_NS = 1 << 20, 30_000
 _MANY = 10  # least number of small collectives per step
-_NEXT_NS = 500_000  # longest pause between two collectives on a host; longer pauses are work of the program
+_NEXT_NS = 500_000  # longest pause between two collectives on a host; in a longer pause the program does something else
 _HARDLY = 0.1  # share of the time of a collective: collectives with less exposed time are left out
 
 
@@ -71,8 +71,8 @@ def _exposed(*, is_explained: bool) -> Callable[[Run, float], Iterator[Evidence]
 
 
 def _least_ns(sums: pl.DataFrame) -> int:
-    """Returns the largest of the components' times. The time of a component is the least of its places' sums, because
-    all its places take at least that time."""
+    """Returns the largest time of a component (processes that share collectives). The time of a component is the least
+    `ns` of its processes, because each of them takes at least that time."""
     return int(sums.group_by("component").agg(_col("ns").min())["ns"].max() or 0)  # type: ignore[arg-type]
 
 
@@ -83,7 +83,7 @@ def _limit_to_savings(run: Run, sums: pl.DataFrame) -> pl.DataFrame:
 
 
 def _has_ranks(run: Run) -> bool:
-    """Returns whether several processes have collectives, because the devices of one process are not ranks."""
+    """Returns whether several processes have collectives. The devices of one process are not ranks."""
     return run.collectives.select(PROCESS).n_unique() >= _SEVERAL
 
 
@@ -121,8 +121,8 @@ def _straggler(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _limit_to_others(run: Run, lost: pl.DataFrame, some: pl.DataFrame) -> int:
-    """Returns the largest loss in `lost` (component, ns). A loss is at most the time that the waiting
-    processes would save. While the host of a waiting device is busy, the wait costs nothing."""
+    """Returns the largest loss in `lost` (component, ns). Each loss is limited to what the waiting processes could
+    save: while the host of a waiting device is busy, the waiting costs nothing."""
     others = run.lateness.select(*DEVICE, "component").unique().join(some, on=DEVICE, how="anti", nulls_equal=True)
     others = others.join(run.savings, on=PROCESS, how="left", nulls_equal=True)
     lost = lost.join(others.group_by("component").agg(_col("saves_ns").max()), on="component", how="left")
@@ -130,8 +130,8 @@ def _limit_to_others(run: Run, lost: pl.DataFrame, some: pl.DataFrame) -> int:
 
 
 def _uneven(run: Run, threshold: float) -> Iterator[Evidence]:
-    """Finds the waiting that would be gone if all ranks came at their mean time, without the time lost to
-    stragglers."""
+    """Finds the time that ranks would not wait if all of them came at the same, mean time. The time lost to stragglers
+    does not count."""
     if not _has_ranks(run):
         return
     yield from _in_turn(run, threshold)
@@ -159,8 +159,8 @@ def _uneven(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _in_turn(run: Run, threshold: float) -> Iterator[Evidence]:
-    """Finds the waiting of hosts that would be gone if no rank came far too late. Reports this only if several ranks
-    come far too late, in more steps than chance explains."""
+    """Finds the time that hosts would not wait if no rank came far too late. Reports this only if several ranks come
+    far too late, in more steps than chance explains."""
     places = run.lateness.filter(_col("device_id").is_null())
     some = stragglers(places, _STRAGGLER * run.total_ns)
     steps = late_by_far(places).join(some, on=DEVICE, how="anti", nulls_equal=True)
@@ -201,7 +201,7 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     bare_ns = _col("exposed_ns") - waited_ns()
     own_ns = pl.when(is_next).then(_col("exposed_ns") + _col("before_ns")).otherwise(bare_ns)
     own = rows.with_columns(own_ns=own_ns, bare_ns=bare_ns).sort("start_ns")
-    own = own.filter(_col("own_ns") > _HARDLY * _col("ns"))  # others are exposed only between two kernels
+    own = own.filter(_col("own_ns") > _HARDLY * _col("ns"))  # other collectives are only exposed between two kernels
     steps = own.group_by(*DEVICE, "step").agg(_col("own_ns", "bare_ns").sum(), last_ns=_col("own_ns").last())
     exposed_ns = run.per_process(steps, "bare_ns")
     # After merging, one collective would stay exposed.

@@ -15,8 +15,8 @@ from opspan.findings.saved import leave_out, saved_ns, work_launched_in
 
 _col = pl.col
 _HOST = ["pageable", "pinned", "host", "unknown host"]
-_MOSTLY = 0.5  # share of the copies of one size to the device that must carry data back
-_LEAST = 4096  # bytes: smaller copies are single values and sizes, and many are alike
+_MOSTLY = 0.5  # at least this share of the copies of one size to the device must bring back data from the device
+_LEAST = 4096  # bytes; smaller copies are single values and sizes, and many of them have equal numbers of bytes
 
 
 def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
@@ -25,7 +25,7 @@ def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = rows.filter(~is_fallback).with_columns(_col("copy_from", "copy_to").cast(pl.String))
     down = rows.filter(_col("copy_from") == "device", _col("copy_to").is_in(_HOST)).sort("end_ns")
     up = rows.filter(_col("copy_to") == "device", _col("copy_from").is_in(_HOST)).sort("start_ns")
-    # `number_groups` lets copies without a step match each other, because join_asof does not match nulls.
+    # join_asof does not match nulls. By the numbers of `number_groups`, copies without a step match each other, too.
     up, down = number_groups((*DEVICE, "bytes", "step"), up, down)
     back = up.join_asof(
         down.select("of", "end_ns", down_ns="start_ns", down="work"),

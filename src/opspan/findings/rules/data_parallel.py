@@ -24,7 +24,7 @@ def _data_parallel(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = rows.join(run.savings, on=PROCESS, how="left", nulls_equal=True)
     lost_ns = _col("idle_ns") + _col("exchange_ns") + _col("more_ns") - _col("left_ns")
     rows = rows.with_columns(ns=pl.min_horizontal(lost_ns, _col("saves_ns") + _col("others_ns")).cast(pl.Int64))
-    for first in rows.sort("ns", descending=True).head(1).rows(named=True):  # none if devices only copied
+    for first in rows.sort("ns", descending=True).head(1).rows(named=True):  # no row if devices only copied
         if run.matters(first["ns"], threshold):
             figures = {"calls": calls.height, **{name: first[name] for name in ("idle_ns", "exchange_ns", "more_ns")}}
             figures |= {"idle_share": run.share(first["idle_ns"])}
@@ -37,7 +37,7 @@ def _busiest(run: Run) -> pl.DataFrame:
     exchange_ns  time in which the device only exchanged data with other devices
     more_ns      time by which the device worked longer than the average device, without the optimizer, which runs
                  on one device
-    left_ns      time for adding up gradients in separate processes that the backward would not hide"""
+    left_ns      time for adding up gradients that the backward would not hide if each device had its own process"""
     is_exchange = (_col("what") == "communicating") | _col("name").cast(pl.String).str.contains("PtoP")
     own = only(run.all_kernels, ~is_exchange.fill_null(value=False))
     parts = {"busy_ns": run.all_kernels, "own_ns": own, "optimizer_ns": own.filter(_col("phase") == "optimizer")}

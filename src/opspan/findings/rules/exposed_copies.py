@@ -22,10 +22,10 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     is_one = (_col("kind") == "memcpy") & (sides[0] != sides[1]).fill_null(value=False)
     rows = only(run.kernels, is_one)
     most_devices = int(run.devices_used["devices"].max() or 0)  # type: ignore[arg-type]  # a number
-    # Each device may copy while the others are idle.
+    # Devices may copy one after another, so the sum over the devices of a process counts, not their mean.
     if not run.matters(run.per_process(rows, "ns") * most_devices, threshold):
         return  # in most runs copies take too little time
-    # The same copies also run in outliers, although they do not cause outliers, and in a validation between steps.
+    # Copies like those in `rows` also run in outliers, which they do not cause, and in a validation between steps.
     alike = only(run.busy, is_one).join(rows, on=_ALIKE, how="semi", nulls_equal=True)
     change = leave_out(run, work=alike["work"])
     at_stake = saved_ns(run, change)

@@ -13,10 +13,10 @@ from opspan.findings.run import Run, top
 _col = pl.col
 _LEAST_NS = 500_000  # Python code of an optimizer or a loader may run for some 300 us without an op
 _OPS = ("op", "script", "static_op", "static_model")
-# Ranges that compute without ops. Other nodes of the backward contain ops, or Python of the program.
+# Ranges that compute without calling ops. All other nodes of the backward contain ops, or Python code of the program.
 _COMPILED = r"^CompiledFunction|^Torch-Compiled Region|CompiledFxGraph"
 _WHERE = ("module", "user", "backward")
-_MANY = 0.25  # share of the steps: if fewer have such a pause, those steps are outliers
+_MANY = 0.25  # share of the steps: pauses at a place where fewer steps have one are left out
 _MOSTLY = 0.5  # a range must cover this share of a pause to be named
 
 
@@ -58,7 +58,7 @@ def _pauses(run: Run) -> pl.DataFrame:
     free = busy.select(*PROCESS, start_ns="end_ns", end_ns=pl.when(is_same).then(_col("start_ns").shift(-1)))
     free = free.with_columns(_col("end_ns").fill_null(MOST)).drop_nulls("start_ns")
     steps = run.usual_steps.select(*span, "step")
-    # A pause ends with its step. The rest of the pause counts for the next step.
+    # If a pause goes on after the end of its step, it is cut there, and the rest is a pause of the next step.
     begun = within(free, "start_ns", steps, PROCESS)
     parts = pl.concat(
         [free[begun["row"]], steps[begun["stretch"]].select(until_ns="end_ns", step="step")], how="horizontal"
@@ -101,7 +101,7 @@ def _add_places(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
 
 def _frequent_pauses(run: Run, pauses: pl.DataFrame) -> pl.DataFrame:
     """Returns only pauses whose `place` has pauses in many steps of the process, because a single pause may be caused
-    by the machine. `lost_ns` is the time extended to all steps, including outliers."""
+    by the machine. `lost_ns` is the time of a pause, scaled up from the usual steps to all steps."""
     steps = run.steps.group_by(PROCESS).agg(all=pl.len(), steps=(~_col("is_outlier").fill_null(value=False)).sum())
     pauses = pauses.join(steps, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
     pauses = pauses.with_columns(lost_ns=_col("ns") * _col("all") / _col("steps")).drop("all")

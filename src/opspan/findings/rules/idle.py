@@ -46,7 +46,7 @@ _OUTSIDE = ("start", "end", "unknown")
 def _look(run: Run, threshold: float) -> Iterator[Evidence]:
     devices = run.analysis.whole_devices
     time_ns, idle_ns = (run.per_process(devices, name) for name in ("time_ns", "idle_ns"))
-    if idle_ns <= 0 or time_ns <= 0:  # sums of absurd times may overflow
+    if idle_ns <= 0 or time_ns <= 0:  # absurd times in a damaged file may overflow
         return
     outside = _outside(run)
     inside = run.idle.join(outside, on="gap", how="anti")

@@ -18,15 +18,17 @@ _col = pl.col
 # A gap that is longer than this many usual times between launches is a pause, in which the host did something else.
 _PACES = 10
 _PART = 0.3  # share of the threshold: if less time is idle, pauses are not looked for
-_SEVERAL = 3  # least number of kernels of an op: two kernels may be a product and its sum
-# Names of ops of libraries. Ranges of compiled code are left out: they have many kernels because they have many ops.
+_SEVERAL = 3  # least number of kernels of an op; of two kernels, the second may sum up what the first multiplied
+# Matches names of library ops, such as aten::add. Ranges of compiled code are left out, because they have many kernels
+# for the reason that they have many ops.
 _OF_LIBRARY = r"^[A-Za-z_]\w*::"
 
 
 def _pieces(run: Run, is_bound: bool) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the idle time before and during launches, and the paces (findings/paces.py) of the processes that have
-    such time. With `is_bound`, returns only gaps that are as short as launching takes, in processes that launch more
-    slowly than their devices work. Otherwise returns all other gaps."""
+    """Returns the idle time before and during launches, and how fast the processes with such time launch
+    (findings/paces.py). With `is_bound`, returns only idle time in short gaps (at most _PACES times the usual time
+    between launches) of processes that launch more slowly than their devices work. Otherwise returns all other idle
+    time before and during launches."""
     rows = run.idle.filter(_col("cause").is_in(["host", "launch"]))
     paces = run.paces.with_columns(is_bound=_col("apart_ns") > _col("work_ns"))
     rows = look_up(rows, paces.select(*PROCESS, "is_bound", "apart_ns"), PROCESS)
@@ -57,7 +59,8 @@ def _bound(run: Run, threshold: float) -> Iterator[Evidence]:
 def _late(run: Run, threshold: float) -> Iterator[Evidence]:
     rows, _ = _pieces(run, is_bound=False)
     ns = run.per_process(rows, "ns")
-    # Pauses cost more than the idle time right after them, because they also use up the lead of the host.
+    # A pause may cost more than the idle time right after it, because afterwards the host is less far ahead of the
+    # device.
     if not run.matters(ns, _PART * threshold):
         return
     at_stake = saved_ns(run, without_pauses(run, rows), threshold)
@@ -81,7 +84,7 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = rows.filter(_col("op").cast(pl.String).str.contains(_OF_LIBRARY))
     (rows,) = number_groups((*DEVICE, "range"), rows)
     rows = rows.filter((pl.len() >= _SEVERAL).over("of"))
-    # The most that merging can save: the time between the launches, and between the kernels.
+    # Merging saves at most the time between the launches and between the kernels.
     spans = rows.group_by(*DEVICE, "of").agg(ns=_col("end_ns").max() - _col("launched_ns").min() - _col("ns").sum())
     if not run.matters(run.per_process(spans, "ns"), threshold):
         return
@@ -98,7 +101,8 @@ def _small(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _many_in_range(range_: pl.Series) -> pl.Series:
-    """Returns for each row whether its range has several rows, on any devices. This leaves few rows to group."""
+    """Returns for each row whether its range has at least _SEVERAL rows, on any devices. So only a few rows have to be
+    grouped."""
     numbers = range_.to_numpy()
     return pl.Series(np.bincount(numbers)[numbers] >= _SEVERAL) if numbers.size else pl.Series(dtype=pl.Boolean)
 

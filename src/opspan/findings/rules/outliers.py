@@ -1,4 +1,4 @@
-"""Steps that took longer than the others, by the work that took longer."""
+"""Steps that took longer than the others, grouped by the work that took longer."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _evidence(run: Run, odd: pl.DataFrame, excess: pl.DataFrame, at_stake: int) 
     if is_named:
         words["name"] = str(first["name"])
         figures |= {f"name_{column}": round(first[column] / odd.height) for column in ("ns", "usual_ns")}
-    # Smaller growth is left out: any two steps differ by less than a tenth of the largest growth.
+    # Growth of less than a tenth of the largest growth is left out, because any two steps differ by as much.
     named = names.filter(_col("more_ns") >= _col("more_ns").max() / 10).drop_nulls("name")
     named = named.unique("name", keep="first", maintain_order=True)
     return Evidence(

@@ -1,10 +1,10 @@
 """Forward ops that run again in the backward: checkpointing, which trades time for memory.
 
-An op with a `seq` in a backward is a forward op, which has a backward of its own. Without checkpointing, a backward
-does not contain such ops. With checkpoint(use_reentrant=True) the op's backward runs inside the same node,
-CheckpointFunctionBackward. With use_reentrant=False the first node that needs a dropped tensor runs the forward again,
-including the node's own forward op. Then the node computes its gradient with ops that have no seq. (If gradients are to
-be differentiated again, the ops that compute them have a seq, too.)
+Torch gives a sequence number (`seq`) to each op that will have a backward. Without checkpointing, no op inside a
+backward has such a number. With checkpoint(use_reentrant=True), a forward op that runs again and its backward are
+inside the same node, CheckpointFunctionBackward. With use_reentrant=False the first node that needs a dropped tensor
+runs the forward again, including the node's own forward op. After that, the node computes its gradient with ops that
+have no seq. (If gradients are to be differentiated again, the ops that compute them have a seq, too.)
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _again(run: Run) -> tuple[pl.Series, pl.DataFrame]:
     is_backward = (ranges["kind"] == "backward").fill_null(value=False)
     if not is_backward.any():
         return nothing
-    # Few runs have an op with a seq in a backward.
+    # Most runs have no op with a seq in a backward. They need nothing of what follows.
     node = nearest(ranges, is_backward | (ranges["kind"] == "engine").fill_null(value=False))
     has_seq = ranges["seq"].is_not_null() & (ranges["kind"] == "op").fill_null(value=False)
     has_seq &= (ranges["seq"] != 0) | ranges["op_id"].is_not_null()  # old torch wrote 0 for ops without a node
@@ -101,8 +101,8 @@ def _reentrant(ranges: pl.DataFrame, node: pl.Series) -> pl.DataFrame:
 def _unpacking(
     ranges: pl.DataFrame, is_backward: pl.Series, will_have: pl.DataFrame, own: pl.DataFrame
 ) -> pl.DataFrame:
-    """Returns the nodes that run their own forward op again, with the same sizes, and then compute gradients without a
-    seq. `own`: the ops that nodes call themselves."""
+    """Returns the nodes that run their own forward op again, with the same sizes, and then compute gradients with ops
+    that have no seq. `own`: the ops that nodes call themselves."""
     forward = ranges["forward"].gather(will_have["node"])
     same = ranges.select("name", "sizes")[forward.fill_null(0)]
     is_same = forward.is_not_null()

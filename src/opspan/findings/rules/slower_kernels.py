@@ -16,7 +16,7 @@ _SAME = (*DEVICE, "name", "full_name", "grid_x", "grid_y", "grid_z", "sizes")
 _LEAST = 32  # least number of runs of a kernel; fewer runs do not show a change
 _PARTS = 8  # a kernel's runs, in order of time, are divided into this many equal parts
 _LONGER = 1.1  # factor: smaller changes have many reasons
-_MIRRORED = 3  # factor of the loss after the quickest part over the loss before it; noise gives 1
+_MIRRORED = 3  # least ratio of the time lost after the quickest part to the time lost before it; chance gives 1
 _CHANCE = 2.33  # standard deviations: values in random order exceed this once in a hundred times
 _MOST = 0.8  # share of the compared kernels' time: if more is slower, the whole device got slower
 
@@ -58,16 +58,16 @@ def _look(run: Run, threshold: float) -> Iterator[Evidence]:
             "since": str(first["step"]) if first["step"] is not None else f"{since:.0%} of the run",
             "which": "the device as a whole" if is_whole else "some kernels alone",
         },
-        confidence="possible",  # clocks, heat, neighbours and data are not in the trace
+        confidence="possible",  # the trace shows no clocks, heat, other programs or data
         **place_of(later, "more_ns"),
     )
 
 
 def _comparable(run: Run) -> pl.DataFrame:
-    """Returns the kernels that ran alone, in order of time, with `of`, which is equal for runs of the same kernel. Runs
-    are of the same kernel if they have the same name and grid, and their ops have the same sizes. If sizes are unknown,
-    the n-th run of a name and grid in a step is compared with the n-th run in other steps, if these steps have as many
-    runs."""
+    """Returns the kernels that ran alone, in order of time, with `of`, a number that all runs of the same kernel share.
+    Runs are of the same kernel if they have the same name and grid, and their ops have the same sizes. If sizes are
+    unknown, the n-th run of a name and grid in a step is compared with the n-th run in other steps, if these steps have
+    the same number of runs."""
     if not run.steps.height and not run.trace.ranges["sizes"].count():
         return run.all_kernels.clear()
     columns = (*_SAME[:-1], "start_ns", "end_ns", "ns", "what", "kind", "work", "range", "step", "op", "module")
@@ -91,9 +91,9 @@ def _comparable(run: Run) -> pl.DataFrame:
 
 
 def _compare(rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds `more_ns` and `is_later`. `more_ns` is how much longer a run of a kernel took than a usual run in the
-    kernel's quickest part. It is null unless the part with the run is clearly slower than the quickest part. `is_later`
-    says whether the run came after the quickest part."""
+    """Divides the runs of each kernel into eight parts, in order of time, and adds `more_ns` and `is_later`. `more_ns`
+    is how much longer a run took than a usual run in the quickest part. It is null unless the part with the run is
+    clearly slower than the quickest part. `is_later` says whether the run came after the quickest part."""
     part = pl.int_range(pl.len()) * _PARTS // pl.len()
     rows = rows.with_columns(part=part.over("of").cast(pl.Int8))
     ns = _col("ns")
@@ -109,7 +109,7 @@ def _compare(rows: pl.DataFrame) -> pl.DataFrame:
 
 def _levels(rows: pl.DataFrame) -> pl.DataFrame:
     """Returns *DEVICE, start_ns, level, in order of time. `level` is how long kernels took in a step, as a multiple of
-    their usual time. If there are few steps, a level is for an eighth of the runs instead of a step."""
+    their usual time. If there are few steps, there is a level for each eighth of a kernel's runs instead."""
     rows = rows.with_columns(level=_col("ns") / _col("ns").median().over("of"))
     is_few = rows["step"].n_unique() < _PARTS or rows["step"].has_nulls()
     key = "part" if is_few else "step"
@@ -118,9 +118,9 @@ def _levels(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_in_order(rows: pl.DataFrame) -> bool:
-    """Returns whether, on some device, steps take about as long as the step before. If only the batches differ, all
-    kernels of one step are slow, but those of the next step are not. Von Neumann's test compares the squared
-    differences between neighbours with the squared differences from the mean."""
+    """Returns whether, on some device, steps take about as long as the step before. If only the batches differ, a slow
+    step is often followed by a quick one. Von Neumann's test compares the squared differences between neighbours with
+    the squared differences from the mean."""
     count, level = _col("level").len(), _col("level")
     ratio = (level.diff() ** 2).sum() / ((level - level.mean()) ** 2).sum()
     most = 2 * (1 - _CHANCE * ((count - 2) / (count**2 - 1)).sqrt())

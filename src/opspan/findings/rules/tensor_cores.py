@@ -20,15 +20,17 @@ from opspan.findings.saved import reduce, saved_ns
 from opspan.labels import parse_sizes
 
 _col = pl.col
-# Kernels that multiply matrices, among all kernels that ops of products launch.
+# Names of kernels that multiply. Ops that multiply also launch other kernels.
 _PRODUCT = r"(?i)gemm|conv|wgrad|dgrad|fprop|xmma|cutlass|implicit|nvjet|^cijk_"
-# Tensor cores do not help these. A product with a vector reads more than it multiplies. Complex numbers, transforms and
-# depthwise convolutions work differently. Kernels that prepare and sum up a product do not multiply.
+# Names of kernels that would not run faster on tensor cores. A product with a vector reads more than it multiplies.
+# Complex numbers, transforms and depthwise convolutions work differently. Kernels that prepare and sum up a product do
+# not multiply.
 _OTHERS = (
     r"(?i)gemv|gemmk1|gemmsn|dot_kernel|wvsplitk|[^a-z]g?[cz]gemm|winograd|fft|depthwise|grouped_direct|"
     r"splitkreduce|reducesplitk|im2col|^cijk_[a-z]+_[a-z]+_[cz]b_"
 )
-# Number types in kernel names: volta_fp16_sgemm_fp16_... multiplies half precision. Tensile writes HHS, BBS, SB.
+# The type of numbers in a kernel's name: volta_fp16_sgemm_fp16_... multiplies half precision. Tensile writes HHS, BBS
+# or SB.
 _HALF = r"(?i)hgemm|_f16|fp16|half|bf16|bfloat16|^cijk_[a-z]+_[a-z]+_(hb|hhs|hss|bb|bbs|bss)_"
 _SINGLE = (
     r"(?i)(^|[^a-z])sgemm|f32f32_f32f32|simt_f?32|scudnn|_fp?32_fp?32_fp?32|[dw]grad\w*_engine<float|"
@@ -37,7 +39,8 @@ _SINGLE = (
 _HALF_TYPES = r"(?i)half|bfloat16|BFloat16|float16"
 _AMD = r"(?i)amd|radeon|instinct|gfx"
 _AMD_KERNEL = r"(?i)^cijk_|miopen|_gtcx|ck_tile|\baiter::"
-# Architectures in kernel names, for devices without a capability. Code for an architecture does not run on older ones.
+# Architectures in kernel names, for devices without a capability. Code for an architecture does not run on older
+# architectures.
 _FROM_AMPERE_ON = r"(?i)ampere|hopper|blackwell|(sm|cutlass_)(8[0-9]|9[0-9]|1[0-9][0-9])_"
 _FROM_VOLTA_ON = rf"{_FROM_AMPERE_ON}|(?i)volta|turing|(sm|cutlass_)7[05]_"
 _HALF_OF_IT = 0.5  # on tensor cores, products are assumed to take this share of their time; no trace shows it
@@ -46,8 +49,9 @@ _LEAST_ROWS = 16  # products with fewer rows wait for memory on every device: at
 
 
 def _products(run: Run, which: pl.Series, threshold: float) -> pl.DataFrame:
-    """Returns the kernels among `which` that multiply, with `number` (half, single or another), if known. Returns no
-    rows if the kernels take too little time, or if it is unknown for too many kernels whether they use tensor cores."""
+    """Returns the kernels among `which` that multiply. Their column `number` is the type of the numbers (half, single
+    or another), null if unknown. Returns no rows if the kernels take too little time, or if it is unknown for too many
+    kernels whether they use tensor cores."""
     rows = run.computing
     ns = _col("ns").sum()
     is_known = rows.select(is_told(_col("ns").filter(_col("on_tensor_cores").is_null()).sum(), ns)).item()
@@ -76,7 +80,7 @@ def _matches(text: pl.Expr, pattern: str) -> pl.Expr:
 
 def _number() -> pl.Expr:
     types = _col("types").cast(pl.String)
-    is_product = _matches(_col("op").cast(pl.String), ELIGIBLE)  # inputs of another op may differ from the product's
+    is_product = _matches(_col("op").cast(pl.String), ELIGIBLE)  # another op may have inputs of other types
     patterns = (("half", _HALF_TYPES), ("single", '(?i)"float"'), ("another", '"(double|int|long)'))
     by_type = [pl.when(is_product & _matches(types, pattern)).then(pl.lit(number)) for number, pattern in patterns]
     names = (("half", _HALF), ("single", _SINGLE))
@@ -105,7 +109,8 @@ def _has_cores(run: Run, rows: pl.DataFrame, least: float, by_name: str, amd: st
 
 
 def _unused(number: str, least: float, by_name: str, amd: str) -> Callable[[Run, float], Iterator[Evidence]]:
-    """Finds products of this kind of numbers that do not use the tensor cores of their device (see _has_cores)."""
+    """Returns a function that finds products of this kind of numbers on devices whose tensor cores (see _has_cores)
+    they do not use."""
 
     def look(run: Run, threshold: float) -> Iterator[Evidence]:
         rows = _products(run, ~run.computing["on_tensor_cores"], threshold).filter(_col("number") == number)
@@ -144,7 +149,8 @@ def _odd(run: Run, threshold: float) -> Iterator[Evidence]:
     known = products.filter(_col("sizes").is_not_null(), _col("number") == "half")
     # A size of 1 makes the matrix a vector, for which other sizes do not help.
     rows = _rows_of_sizes(known, lambda numbers: any(one % 8 and one != 1 for one in numbers), unknown=False)
-    # Replays of a graph come without ops. Their kernels and grids match those of ops that ran before the capture.
+    # Kernels in replays of a CUDA graph have no op. Their names and grids match those of kernels that ops launched
+    # before the capture.
     same = rows.select(_SAME).unique().join(known.join(rows, on="work", how="anti"), on=_SAME, how="anti")
     rows = pl.concat([rows, products.filter(_col("sizes").is_null()).join(same, on=_SAME, how="semi")])
     yield from _evidence(run, rows.drop("step"), threshold, ("sizes", "sizes"), "possible")
