@@ -7,8 +7,8 @@
 {"ph": "X", "tid": 4294967295, "pid": 4294967295, "name": "gemm[SIMD32 {8; 1; 1} {256; 1; 1}]", "cat": "gpu_op",
  "ts": 1767189312000120, "dur": 9, "args": {"id": "12"}},
 
-An arrow has the id of the device's command. The arrow is written after the call at which it starts. If the program was
-killed, the file has no closing brackets.
+An arrow (phase s) has the id of the command that the device runs. The arrow is written after the call in which it
+starts. If the program was killed, the file has no closing brackets.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from opspan.tables.told import told
 
 HOST, PARTS, MARKS, DEVICE, ARROWS, NAMES = "host parts marks device arrows names".split()
 
-# The first pattern that matches a name gives the API of a call; a name without a match is a range.
+# The pattern that matches the name of a call gives its API. A name that matches no pattern is a range.
 _APIS = {"level_zero": r"^ze[stx]?[A-Z]", "sycl": r"^(ur|pi|piext)[A-Z]", "opencl": r"^cl[A-Z]", "mpi": r"^P?MPI_"}
-_FLOWS = ("Flow_H2D", "Flow_D2H", "CL_Flow_H2D", "CL_Flow_D2H")  # followed by the numbers of a command and a queue
+_FLOWS = ("Flow_H2D", "Flow_D2H", "CL_Flow_H2D", "CL_Flow_D2H")  # the numbers of a command and a queue follow
 _TASK = r"(?s)^([^:\s(<]+)::(.+)$"  # <domain>::<name>
 _HOST_NAME = r"HOST<([^>]*)>"
 _RANK = r"^RANK ([0-9]+) "
@@ -127,14 +127,14 @@ def read(path: Path) -> Tables:
 
 
 def _pair(parts: pl.DataFrame, issues: Issues) -> pl.DataFrame:
-    """Returns the spans of begin and end events. An end belongs to the last begin on its thread that has no other
-    end."""
+    """Pairs begin and end events, and returns the spans. An end event belongs to the last begin event on its thread
+    that has no end yet."""
     place = ["pid", "tid"]
     is_begin = _col("ph") == "B"
     ordered = parts.sort("ts_ns", "at").with_columns(
         level=pl.when(is_begin).then(1).otherwise(-1).cum_sum().over(place)
     )
-    # A begin and its end are adjacent among the events of the same level.
+    # Among the events of the same thread and nesting level, a begin and its end are adjacent.
     ordered = ordered.with_columns(level=pl.when(is_begin).then("level").otherwise(_col("level") + 1))
     next_is_end = (_col("ph").shift(-1) == "E").over(*place, "level")
     ended = _col("ts_ns").shift(-1).over(*place, "level")
@@ -151,7 +151,7 @@ def _in_order(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _api() -> pl.Expr:
-    """Returns the API of the call that a text names; null if the text is a range."""
+    """Returns an expression for the API of a call with the name `text`; null if the name is that of a range."""
     api = pl.lit(None, dtype=pl.String)
     for owner, pattern in _APIS.items():
         api = pl.when(_text.str.contains(pattern)).then(pl.lit(owner)).otherwise(api)
@@ -159,14 +159,14 @@ def _api() -> pl.Expr:
 
 
 def _parse_each(texts: pl.Series, columns: dict[str, pl.Expr]) -> pl.DataFrame:
-    """Returns the columns for each text. Parses each distinct text once."""
+    """Returns the given columns for each text. Computes them only once for each distinct text."""
     distinct = texts.unique()
     of_distinct = distinct.cast(pl.String).to_frame("text").select(**columns)
     return of_distinct[places(_codes(texts), _codes(distinct))]
 
 
 def _codes(texts: pl.Series) -> pl.DataFrame:
-    """Returns each text's number in the dictionary, or -1 for null."""
+    """Returns for each text its number among the categories of the column, or -1 for null."""
     return texts.to_physical().cast(pl.Int64).fill_null(-1).to_frame("text")
 
 
@@ -190,7 +190,7 @@ def _ranges(tasks: pl.DataFrame, marks: pl.DataFrame) -> pl.DataFrame:
     is_backward = _col("own_forward").is_not_null()  # only backward ops have a forward thread
     kind = pl.when(is_backward & (_col("kind") != "engine")).then(pl.lit("backward", KIND)).otherwise("kind")
     beside = pl.any_horizontal(_col(_NUMBERS).is_not_null())
-    # A text label of opspan leaves out the forward thread if it is the main thread. Thread 0 means unknown.
+    # In a text label of opspan, a missing forward thread means the main thread. Thread 0 means unknown.
     main = pl.when(_col("own") & (_col("kind") == "backward") & ~beside).then("pid")
     return numbered(
         frame.select(
@@ -231,11 +231,12 @@ def _calls(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _launches(calls: pl.DataFrame, arrows: pl.DataFrame) -> pl.DataFrame:
-    """Returns for each command its call and the call's process. The call began at the time where the command's arrow
-    starts. If several calls began then, the last call that is written before the arrow counts."""
+    """Returns for each command the call that launched it, and the process of the call. This call began at the time at
+    which the command's arrow starts. If several calls began at this time, it is the last call that was written before
+    the arrow."""
     place = ["pid", "tid", "ts_ns"]
     starts = arrows.filter(_col("ph") == "s").select(*place, command="id", arrow="at")
-    if ascends(calls["ts_ns"]):  # then at most one call began at each time
+    if ascends(calls["ts_ns"]):  # then no two calls began at the same time
         its = calls.select(*place, "call", "at")[places(starts.select("ts_ns"), calls.select("ts_ns"))]
         pairs = starts.hstack(its.select("call", "at")).filter(
             (its["pid"] == starts["pid"]) & (its["tid"] == starts["tid"])
@@ -307,7 +308,7 @@ def _metadata(path: Path, names: pl.DataFrame, *frames: pl.DataFrame) -> Metadat
     titles = names.filter(_col("name") == "process_name")["given"].cast(pl.String)
     host = titles.str.extract(_HOST_NAME).drop_nulls()
     rank = titles.str.extract(_RANK).drop_nulls().unique()
-    known = is_utc(*frames)  # with UNITRACE_SystemTime=1, times are of the monotonic clock
+    known = is_utc(*frames)  # with UNITRACE_SystemTime=1, unitrace uses the monotonic clock
     return Metadata(
         "unitrace",
         (str(path),),

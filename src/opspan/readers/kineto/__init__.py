@@ -43,7 +43,8 @@ def _read(path: Path) -> Tables:
         issues.add("truncated_file")
     labels = groups[events.NAMES].filter(_col("name") == "process_labels")
     devices = owners.devices_of_labels(labels)
-    # A group is popped when it is needed for the last time, so that its memory is freed as soon as possible.
+    # Each group is removed from `groups` when it is used for the last time, so that its memory is freed as soon as
+    # possible.
     others, called, launched = _split_others(groups.pop(events.OTHERS), devices["pid"])
     is_known = _col("cat").cast(pl.String).str.to_lowercase().is_in(events.ON_HOST)
     unknown = others.filter(~is_known.fill_null(value=False))
@@ -65,8 +66,8 @@ def _read(path: Path) -> Tables:
     work = work.with_columns(owners.named_ranges(work, calls, ranges))
     nobodys = work.filter(_col("pid").is_null(), ~_col("is_overhead")).height if threads.height else 0
     issues.add("unknown_process", nobodys, "work on devices")
-    # Kineto copies annotations to devices, and a copy spans the annotation's work. A copy is an issue only if its
-    # annotation is not in the file.
+    # For an annotation of the host, Kineto also writes an event on the device that spans the annotation's work there.
+    # Such an event is an issue only if the annotation itself is not in the file.
     windows = groups[events.WINDOWS].join(ranges.select("name").unique(), on="name", how="anti")
     issues.add("skipped_events", windows.height, "annotations of devices whose own events are not in the file")
     issues.add("dangling_relations", unlinked, "arrows from forward to backward")
@@ -89,7 +90,7 @@ def _read(path: Path) -> Tables:
 
 
 def _split_others(spans: pl.DataFrame, devices: pl.Series) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Splits complete events of unknown categories into ranges, calls and work."""
+    """Splits complete events (phase X) of unknown categories into ranges, calls, and work on devices."""
     is_work = spans["pid"].is_in(devices.implode()).fill_null(value=False)
     is_call = spans["correlation_id"].is_not_null() & ~is_work
     parts = ((events.RANGES, ~is_work & ~is_call), (events.CALLS, is_call), (events.WORK, is_work))
@@ -108,8 +109,8 @@ def _categories(spans: pl.DataFrame) -> str:
 
 
 def _device_kind(calls: pl.DataFrame, devices: pl.DataFrame) -> str:
-    """Returns the kind of the devices (xpu, mtia, ...) from the file's labels, or else from the library of the calls.
-    The kind is gpu for CUDA and HIP."""
+    """Returns the kind of the devices: gpu for CUDA and HIP, otherwise xpu, mtia, ... The kind is taken from the file's
+    labels, or else from the library whose functions were called."""
     kinds = devices["kind"].drop_nulls().unique()
     if len(kinds) == 1:
         return str(kinds[0])
@@ -120,7 +121,7 @@ def _device_kind(calls: pl.DataFrame, devices: pl.DataFrame) -> str:
 
 def _names(rows: pl.DataFrame) -> dict[str, pl.DataFrame]:
     text = _col("given").cast(pl.String)
-    # `thread 6583 (python)` is the thread called python.
+    # A text such as `thread 6583 (python)` names the thread python.
     name = pl.coalesce(text.str.extract(r"^thread -?[0-9]+ \((.*)\)$"), text).cast(pl.Categorical).alias("name")
     return {
         kind: rows.filter(_col("name") == kind).select("pid", "tid", name) for kind in ("thread_name", "process_name")

@@ -1,4 +1,4 @@
-"""Translates the work on devices, memory events, counters and the devices.
+"""Translates work on devices, memory events, counters, and descriptions of devices into tables.
 
 {"ph": "X", "cat": "kernel", "name": "void add<float>(float*)", "pid": 0, "tid": 7, "ts": 24.1, "dur": 3.0,
  "args": {"device": 0, "context": 1, "stream": 7, "correlation": 66, "grid": [8, 1, 1], "block": [256, 1, 1],
@@ -6,7 +6,7 @@
 {"ph": "X", "cat": "mtia_ccp_events", "name": "dma_request", "pid": 17, "tid": 3536, "ts": 24.1, "dur": 3.0,
  "args": {"correlation": 66, "stream": 101, "direction": "HOST_TO_DEVICE", "size": 4096, "sqid": 4}}
 
-Kineto writes the device into `pid`, the field of the process. owners.py finds the real process.
+Kineto writes the device's number into `pid`, the field for the process. owners.py finds the real process.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ from opspan.tables.schema import MEMORY_EVENT, WORK_KIND
 _col = pl.col
 _KINDS = {"kernel": "kernel", "gpu_memcpy": "memcpy", "memcpy": "memcpy", "gpu_memset": "memset", "memset": "memset"}
 _KINDS |= {"cuda_sync": "sync", "xpu_sync": "sync", "cuda_event": "sync", "overhead": "other"}
-# Categories of work on other kinds of devices. The name of the work gives its kind, and the default is a kernel. Events
-# of all other categories get the kind "other". They may not have used the device, because some are counters.
+# Categories of work on other kinds of devices. The name of such an event tells whether it is a copy, a fill or a wait;
+# otherwise it is a kernel. Events of all other categories get the kind "other". Some of them are counters, and did not
+# use the device.
 _OF_DEVICES = r"_ccp_events$|^mtia_workload|(^|_)kernels?$|(^|_)mem(cpy|set)$"
 _COPY = r"(?i)(^|_|\b)(dma|mem_?cpy|copy|h2d|d2h|d2d|dtoh|htod|dtod)(_|\b|$)|memcpy"
 _FILL = r"(?i)mem_?set|(^|_|\b)fill(_|\b|$)"
@@ -42,7 +43,7 @@ _MEMORY_BYTES, _MULTIPROCESSORS = "totalGlobalMem", ("numSms", "multiProcessorCo
 
 
 def work(spans: pl.DataFrame, issues: Issues) -> pl.DataFrame:
-    """Returns the table work, without the processes."""
+    """Returns the table work, without its column pid."""
     spans = _with_kinds(spans)
     is_transfer = _col("kind").is_in(["memcpy", "memset"])
     frame = spans.with_columns(
@@ -71,7 +72,7 @@ def work(spans: pl.DataFrame, issues: Issues) -> pl.DataFrame:
 
 
 def of_unknown_kind(spans: pl.DataFrame) -> pl.DataFrame:
-    """Selects the events of unknown categories on a device's track."""
+    """Returns the events whose category is not one of the known categories of work on devices."""
     is_known = _category().is_in(list(_KINDS)) | _category().str.contains(_OF_DEVICES)
     unknown = spans.select(_col("cat").unique()).filter(~is_known.fill_null(value=False))
     return spans.join(unknown, on="cat", nulls_equal=True) if unknown.height else spans.clear()
@@ -164,8 +165,8 @@ def _with_reserved() -> pl.Expr:
 
 
 def counters(events: pl.DataFrame) -> pl.DataFrame:
-    """Makes a counter of each number in the args of counter events. In a device's counters, the field of the process
-    has the device's number or its name (GPU 0 Counters)."""
+    """Makes a counter of each number in the args of counter events. In counters of a device, the field for the process
+    has the device's number, or a name such as GPU 0 Counters."""
     of_device = _category().is_in(COUNTERS_OF_DEVICES).fill_null(value=False)
     named = _col("pid_text").cast(pl.String).str.extract(r"^[A-Za-z]\w* ([0-9]{1,9}) [Cc]ounters$", 1).cast(pl.Int64)
     number = pl.coalesce("pid", named)
@@ -191,7 +192,7 @@ def counters(events: pl.DataFrame) -> pl.DataFrame:
 def _numbers(rest: str | None) -> Iterator[tuple[str, float]]:
     try:
         args = json.loads(rest or "{}")
-    except (ValueError, RecursionError):  # a number with thousands of digits, or brackets nested thousands deep
+    except (ValueError, RecursionError):  # thousands of digits in a number, or thousands of nested brackets
         return
     for key, value in args.items():
         if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -202,9 +203,9 @@ def _numbers(rest: str | None) -> Iterator[tuple[str, float]]:
 def devices(work: pl.DataFrame, properties: Any, kind: str) -> pl.DataFrame:
     """Returns the devices that work ran on, and those that the file describes.
 
-    On ROCm, work has the machine's number of its device, but the descriptions have the program's numbers. For example,
-    with HIP_VISIBLE_DEVICES=2 the file describes device 0, but work ran on device 2. So if no used device is described,
-    and all described devices are of one model, the used devices get that description.
+    On ROCm, work has the number that its device has in the machine, but a description has the number that the program
+    uses. For example, with HIP_VISIBLE_DEVICES=2 the file describes device 0, but work ran on device 2. So if no used
+    device is described, and all described devices are of one model, the used devices get that description.
     """
     described = {
         entry["id"]: entry

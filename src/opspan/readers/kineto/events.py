@@ -1,12 +1,13 @@
-"""Sorts the events of a Kineto trace into groups, by phase and category, in every dialect since torch 1.8.
+"""Sorts the events of a Kineto trace into groups, by phase and category. Torch has used these categories since version
+1.8:
 
     1.8 - 1.10    Operator, Runtime, Kernel, Memcpy, Memset, async
     1.11 - 1.13   cpu_op, cuda_runtime, Kernel, async_cpu_to_gpu
-    since         cpu_op, user_annotation, python_function, cuda_runtime, cuda_driver, kernel, gpu_memcpy, ac2g, fwdbwd
+    since then    cpu_op, user_annotation, python_function, cuda_runtime, cuda_driver, kernel, gpu_memcpy, ac2g, fwdbwd
 Other devices have the same categories with another prefix: xpu_runtime, privateuse1_driver, mtia_runtime. Work on other
 devices has unknown categories (such as mtia_ccp_events) and is recognised by its stream. Hardware counters are events
-of phase C (mtia_counters, hardware_counters, xpu_scope_profiler), or spans that only hold figures and took no time on a
-device.
+of phase C (mtia_counters, hardware_counters, xpu_scope_profiler), or spans that only hold counter values and took no
+time on a device.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ RANGES, CALLS, WORK, FUNCTIONS, FLOWS, MEMORY, MARKS, NAMES, COUNTERS, WINDOWS, 
 _col = pl.col
 _OPS = {"cpu_op", "operator", "user_annotation"}
 _WORK = {"kernel", "gpu_memcpy", "memcpy", "gpu_memset", "memset", "cuda_sync", "xpu_sync", "overhead"}
-# These categories have one event with hardware counters for each kernel. CUPTI's events have no real times, because
-# Kineto gives each event an equal part of the total time. Intel's events repeat kernels that are in the file.
+# An event of these categories holds the hardware counters of one kernel. The events from CUPTI have no real times,
+# because Kineto gives each event an equal part of the total time. The events from Intel repeat kernels that are in the
+# file.
 _FIGURES = {"cuda_profiler_range", "xpu_scope_profiler"}
 _FIGURES_OF_KERNEL = "metrics: "
 # Categories of ranges on the host that are not ops of torch.
@@ -33,7 +35,7 @@ ON_HOST = {"collective_comm", "hpu_op"}
 COUNTERS_OF_DEVICES = ("hardware_counters", "mtia_counters", "xpu_scope_profiler")
 _CALLS = ("runtime", "driver")  # suffixes of the categories of calls
 _MARKS = ("i", "I", "R", "n")
-# The profiler marks the begin and end of its window with these events. Their pid is a name, not a number.
+# The profiler marks the begin and the end of the recorded time with these events. Their pid is a name, not a number.
 _WINDOW_BEGINS, _WINDOW_ENDS = "Iteration Start: ", "Record Window End"
 _FLOWS = {"fwdbwd", "forward_backward", "ac2g", "async", "async_cpu_to_gpu", "async_gpu"}
 

@@ -1,7 +1,7 @@
 """Reads a Chrome trace that opspan exported. The trace has all tables except the samples.
 
-tables/chrome_keys.py maps args to columns. If another tool has rewritten the file without opspan's mark, the file is
-read like a trace of torch.profiler.
+tables/chrome_keys.py maps args to columns. If another tool has rewritten the file and dropped opspan's mark, the file
+is read like a trace of torch.profiler.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ _OTHER_ARGS = (
 
 
 def _arg_kind(table: str, column: str) -> int:
-    """Returns how to read a column. Lists, and numbers that do not fit into int64, are kept as they are in the file."""
+    """Returns how a column is read: as integer, as text, or (LIST) exactly as it is in the file. LIST is for lists, and
+    for numbers that may not fit into int64."""
     dtype = schema.TABLES[table].schema.get(column, pl.Int64)
     if dtype in (pl.UInt64, pl.Float64) or column == "payload_int" or column in keys.LISTS:
         return LIST
@@ -83,7 +84,7 @@ _GROUPS = Groups(
 
 
 def mark_of(path: Path) -> Mapping[str, Any] | None:
-    """Returns the file's mark (version, zero_ns, ...) if opspan exported the file."""
+    """Returns the mark (version, zero_ns, ...) that opspan writes into its exports; None for other files."""
     try:
         with open_file(path) as file:
             head = file.read(6)
@@ -137,7 +138,8 @@ def _number(mark: Mapping[str, Any], name: str) -> int:
 
 
 def _frame(columns: Any, dtypes: Mapping[str, schema.Dtype], issues: Issues) -> pl.DataFrame:
-    """Returns a table that the file holds as columns. Cells of a wrong type become null and an issue."""
+    """Returns a table that the file holds as columns. Cells of a wrong type become null, and are counted as an
+    issue."""
     columns = columns if isinstance(columns, dict) else {}
     columns = {name: values for name, values in columns.items() if name in dtypes and isinstance(values, list)}
     height = max(map(len, columns.values()), default=0)
@@ -156,7 +158,7 @@ def _frame(columns: Any, dtypes: Mapping[str, schema.Dtype], issues: Issues) -> 
 
 
 def _ranks(ranks: Any, path: Path) -> tuple[Metadata, ...]:
-    """Returns the metadata of the ranks as exported, but with this file as their path."""
+    """Returns the exported metadata of the ranks, but with this file as their path."""
     metadata = []
     for rank in ranks if isinstance(ranks, list) else []:
         rank = rank if isinstance(rank, dict) else {}

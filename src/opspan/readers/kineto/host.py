@@ -5,7 +5,8 @@
 {"ph": "s", "id": 1, "pid": 7, "tid": 7, "ts": 2.1, "cat": "fwdbwd", "name": "fwdbwd"}            the forward op's start
 {"ph": "f", "id": 1, "pid": 7, "tid": 9, "ts": 23.401, "cat": "fwdbwd", "name": "fwdbwd", "bp": "e"}   the backward's
 
-"Fwd thread id" is torch's number of a thread, 0 in a forward op; the arrows show which thread of the system it is.
+In a backward op, "Fwd thread id" is the number that torch gives the thread of the forward op. In a forward op it is 0.
+The arrows (phases s and f) show which thread of the operating system has this number.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ def link(ranges: pl.DataFrame, flows: pl.DataFrame) -> tuple[pl.DataFrame, pl.Da
         _col("ts_ns").alias("time_ns"),
     )
     threads = pairs.select("pid", "forward_thread", forward_tid="tid_forward").unique()
-    # A thread number that arrows link to two threads is ambiguous.
+    # A thread number of torch that arrows link to two threads is ambiguous, and is left out.
     threads = threads.filter(pl.len().over("pid", "forward_thread") == 1).drop_nulls("forward_thread")
     ranges = ranges.join(threads, on=["pid", "forward_thread"], how="left", nulls_equal=True, maintain_order="left")
     dangling = int((arrows["ph"] == "f").sum()) - relations.height

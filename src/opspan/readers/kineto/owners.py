@@ -1,8 +1,9 @@
-"""Finds the process of work on a device, and its op if the file has no call for it.
+"""Finds the process that started work on a device. If the file has no call for the work, finds the op that started it.
 
-Kineto writes the device into `pid`, the field of the process. So the process is taken from the call with the work's
-correlation id. In merged traces several processes may use the same id. Then the device decides. Some events have a pid
-that is not a process: 0 for a thread that Kineto did not know, a device for an action of its runtime.
+Kineto writes the device's number into `pid`, the field for the process. So the process is taken from the call with the
+work's correlation id. In merged traces several processes may use the same id. Then the process is taken whose other
+work ran on the same device. Some other events also have a pid that is not a process: 0 if Kineto did not know the
+thread, and the number of a device if the device's runtime did something.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import polars as pl
 
 _col = pl.col
-_DEVICE_LABEL = r"^([A-Za-z]\w*) ([0-9]+)$"  # matches GPU 0 and MTIA 17, but not CPU, the program's label
+_DEVICE_LABEL = r"^([A-Za-z]\w*) ([0-9]+)$"  # matches GPU 0 and MTIA 17, but not CPU, which is the label of the program
 _EXTERNAL = r'"[Ee]xternal id": (-?[0-9]+)'
 
 
@@ -23,7 +24,7 @@ def devices_of_labels(labels: pl.DataFrame) -> pl.DataFrame:
 
 
 def processes(work: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame, devices: pl.Series) -> pl.Series:
-    """Returns the pid of each work, null if unknown. `devices`: pids that may be numbers of devices."""
+    """Returns the pid of each row of `work`; null if it is unknown. `devices`: pids that may be numbers of devices."""
     with_ops = ranges["pid"].drop_nulls().unique()
     others = calls["pid"].drop_nulls().unique()
     others = others.filter(~others.is_in(with_ops.implode()))
@@ -46,7 +47,7 @@ def processes(work: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame, dev
         certain = _col("caller")
     frame = frame.with_columns(pid=certain)
     frame = _only(frame, frame.select("device_id", "pid"), "device_id", "user")
-    # Work without a call in the file belongs to the only process with calls.
+    # If only one process has calls, work without a call in the file belongs to that process.
     callers = calling["pid"].unique()
     only = callers[0] if len(callers) == 1 else None
     alone = pl.when(~_col("is_told")).then(pl.lit(only, pl.Int64))
@@ -61,19 +62,20 @@ def _only(frame: pl.DataFrame, owners: pl.DataFrame, key: str, name: str) -> pl.
 
 
 def external_ids(frame: pl.DataFrame) -> pl.Series:
-    """Returns the External id, with which torch's profiler pairs ops and work; null if it is missing."""
+    """Returns the External ids, with which torch's profiler pairs ops and work; null where there is none."""
     ids = frame["payload_json"].str.extract(_EXTERNAL).cast(pl.Int64, strict=False)
     return ids.set(ids <= 0, None).alias("external")
 
 
 def named_ranges(work: pl.DataFrame, calls: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:
-    """Returns the op with the work's External id, for work without a call in its process."""
+    """Returns for each row of `work` the op with the same External id; null if a call of the same process has the row's
+    correlation id."""
     nothing = pl.Series("named_range_id", [None], dtype=pl.Int64).new_from_index(0, work.height)
     key = ["pid", "correlation_id"]
     rows = work.select(*key, "payload_json").with_row_index("row")
     rows = rows.join(calls.select(key).drop_nulls().unique(), on=key, how="anti")
     rows = rows.with_columns(external_ids(rows))
-    # In old files the External id only repeats the correlation id.
+    # In old files the External id only repeats the correlation id, and says nothing about ops.
     rows = rows.filter(_col("external").is_not_null(), _col("external").ne_missing(_col("correlation_id")))
     if not rows.height:
         return nothing

@@ -2,7 +2,8 @@
 
     CUPTI_ACTIVITY_KIND_RUNTIME: start, end, eventClass 0, globalTid, correlationId 214, nameId 'cudaLaunchKernel_v7000'
 
-Any table with start, end, globalTid and nameId or textId is a table of calls, so tables of future tools are read too.
+Any table with the columns start, end, globalTid, and nameId or textId is a table of calls. So tables of future tools
+are read too.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from opspan.tables.schema import empty
 
 # CUDA's own tables come first, because they have the most rows.
 FIRST = (tables.RUNTIME, *tables.GRAPH_TABLES)
-# Maps the columns of graph nodes and graphs, and of their originals, to their names in the table `calls`.
+# Maps columns with ids of graphs and graph nodes to their names in the table `calls`. An original is the graph or node
+# that was cloned.
 GRAPH_NAMES = {
     "graphNodeId": "graph_node_id",
     "originalGraphNodeId": "original_graph_node_id",
@@ -53,7 +55,7 @@ def _holds_calls(export: Export, table: str) -> bool:
 
 def _runtime(export: Export, table: str) -> pl.DataFrame:
     frame = export.timed(table, tables.RUNTIME_COLUMNS)
-    # Removes the version that the program was compiled for: `cudaLaunchKernel_v7000`
+    # Removes the API version from names such as `cudaLaunchKernel_v7000`.
     names = export.strings.values.str.replace("_v[0-9]+$", "")
     is_backtrace = pl.col("eventClass").eq_missing(tables.BACKTRACES)
     correlation_id = pl.col("correlationId")
@@ -76,7 +78,7 @@ def _calls(export: Export, table: str) -> pl.DataFrame:
     graph = table in tables.GRAPH_TABLES
     columns: Columns = tables.GRAPH_COLUMNS if graph else {**tables.CALL_COLUMNS, **ints(f"{name} returnValue")}
     others = [] if graph else [column for column in have if column not in tables.CALL_KNOWN]
-    # Many tables have special columns: sizes, tags and ranks of MPI, ids of OpenMP's tasks.
+    # Many tables have special columns, such as sizes, tags and ranks of MPI, or ids of OpenMP's tasks.
     frame = export.timed(table, {**columns, **dict.fromkeys(others, "text")})
     return frame.select(
         *where(frame),

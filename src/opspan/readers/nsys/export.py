@@ -1,9 +1,9 @@
-"""Reads one nsys export from any kind of file: its tables by base name, its texts, times and ids.
+"""Reads one nsys export of any kind: its tables by their base names, and its texts, times and ids.
 
     globalTid = hardware id, 8 bits | VM id, 8 bits | pid, 24 bits | tid, 24 bits; globalPid: the same with tid 0
 
 `TableStore` hides whether the tables are in an SQLite file or in a folder of Parquet or Arrow files. `Export` replaces
-odd cells by null and counts them, so the other modules need not check cells.
+cells of a wrong type by null and counts them, so the other modules need not check cells.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Export:
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Names of the tables, without suffixes such as _V2 for newer layouts."""
+        """The names of the tables, without suffixes such as _V2, which marks a newer layout."""
         return tuple(self._names)
 
     def __contains__(self, table: str) -> bool:
@@ -92,7 +92,7 @@ class Export:
         return narrow(frame, table, dtypes, self.issues)
 
     def joined(self, readers: Mapping[str, Callable[[Export], pl.DataFrame]]) -> pl.DataFrame | None:
-        """Returns the rows of all these tables in one frame; None without rows."""
+        """Returns the rows of all tables in `readers` as one frame; None if there are no rows."""
         parts = [part for table, read in readers.items() if table in self and (part := read(self)).height]
         if len(parts) < 2:
             return parts[0] if parts else None
@@ -117,14 +117,14 @@ class Export:
         return {number: label.lower() for number, label in kinds.items()}
 
     def labels(self, enum: str, fallback: Mapping[int, str] | None = None) -> dict[int, str]:
-        """Returns an enumeration's labels from the file, or else the fallback."""
+        """Returns the labels of an enumeration by number. They are from the file, or else from `fallback`."""
         frame = self.frame(enum, {"id": "int", "name": "text", "label": "text"})
         rows = zip(frame["id"], frame["label"], frame["name"], strict=True)
         own = {number: label or name or str(number) for number, label, name in rows if number is not None}
         return own or dict(fallback or {})
 
     def skip_the_rest(self) -> None:
-        """Reports as an issue how many rows are in tables that no translation has read."""
+        """Adds an issue that counts the rows of tables which were not read."""
         skipped = {
             name: rows
             for name in self.source.tables

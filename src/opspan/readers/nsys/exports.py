@@ -1,8 +1,9 @@
-"""Manages the folder of exports made from reports: locks exports in use, and removes exports not used for long.
+"""Manages the folder of the exports that were made from reports: locks exports in use, and removes exports that were
+not used for long.
 
 An export is at least as large as its report. If an export was removed, nsys makes it again in seconds to minutes. Each
-use of an export sets its access time. The exports with the oldest access times are removed, until the rest is within
-the bounds.
+use of an export sets its access time. The exports with the oldest access times are removed, until the others are within
+the limits for size and age.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from opspan.errors import NotReadable
 
 MOST_BYTES = 10 << 30
 MOST_SECONDS = 30 * 24 * 3600
-UNFINISHED_SECONDS = 24 * 3600  # age from which an unfinished export counts as left by a killed process
+UNFINISHED_SECONDS = 24 * 3600  # an older unfinished export was left by a killed process
 
 
 def folder() -> Path:
@@ -36,7 +37,7 @@ def hold(export: Path, stack: ExitStack) -> bool:
         descriptor = private_files.opened(export)
         stack.callback(os.close, descriptor)
         fcntl.flock(descriptor, fcntl.LOCK_SH)
-        # Another process may have removed the export before this lock.
+        # Another process may have removed the export before this process locked it.
         facts = os.fstat(descriptor)
         if not os.path.samestat(facts, export.stat()):
             return False
@@ -48,8 +49,8 @@ def hold(export: Path, stack: ExitStack) -> bool:
 
 
 def remove_old(folder: Path) -> None:
-    """Removes old exports until the rest is within the bounds. Ignores errors, because they must not stop the reading
-    of a report."""
+    """Removes old exports until the others are within the limits for size and age. Ignores errors, because they must
+    not stop the reading of a report."""
     now = time.time()
     used: list[tuple[float, int, Path]] = []
     with suppress(OSError):

@@ -35,7 +35,7 @@ def is_folder(path: Path) -> bool:
 
 
 class Folder:
-    """A `TableStore` of export.py."""
+    """A `TableStore` (export.py) whose tables are the files of a folder."""
 
     def __init__(self, path: Path, issues: Issues) -> None:
         self._issues = issues
@@ -46,8 +46,8 @@ class Folder:
             raise NotReadable(f"cannot read {path}: {error.strerror}; expected a folder of nsys' tables") from error
         # If a folder has both kinds of files, they have the same tables, and one file of each table is used.
         self._files = {file.stem: file for file in files}
-        # Maps table -> column -> the column's value, for columns in which all rows have the same value. The file's
-        # statistics say so.
+        # Maps table -> column -> value, for columns in which all rows have the same value according to the file's
+        # statistics.
         self._same: dict[str, dict[str, pl.Series]] = {}
         self._thread = ThreadPoolExecutor(1)
         self._begun: dict[str, tuple[Sequence[str], Future[pl.DataFrame | BaseException]]] = {}
@@ -92,7 +92,7 @@ class Folder:
         frame = self._checked(file, differ, result)
         progress.add(frame.height)
         typed = {name: self._typed(table, frame[name], columns[name]) for name in differ if name in frame.columns}
-        # As a literal, a value that all rows share takes no memory.
+        # A value that all rows share becomes a literal, which takes no memory.
         literals = [pl.lit(cell[0], dtype=cell.dtype).alias(name) for name, cell in same.items()]
         return completed(pl.DataFrame(typed).with_columns(literals), dtypes_of(columns))
 
@@ -104,7 +104,7 @@ class Folder:
         for name in have:
             cell = self._same.get(table, {}).get(name)
             typed = None if cell is None else _cast(cell, columns[name])
-            # If the cell does not fit the type, the column is read in full, so that its odd cells are counted.
+            # If the shared value does not fit the type, the whole column is read, so that its wrong cells are counted.
             if cell is not None and typed is not None and typed.null_count() == cell.null_count():
                 same[name] = typed
         if have and len(same) == len(have):
@@ -157,7 +157,7 @@ def _cast(column: pl.Series, kind: Type) -> pl.Series:
         return column
     try:
         typed = column.cast(dtype, strict=False)
-    except pl.exceptions.PolarsError:  # bytes, a time, ...
+    except pl.exceptions.PolarsError:  # polars cannot cast bytes, times, ...
         typed = column
     if typed.dtype != dtype:  # for some lists and structs, polars casts only the elements
         typed = pl.Series(column.name, [None], dtype=dtype).new_from_index(0, len(column))
@@ -165,7 +165,8 @@ def _cast(column: pl.Series, kind: Type) -> pl.Series:
 
 
 def _attempt(file: Path, columns: Sequence[str]) -> pl.DataFrame | BaseException:
-    """Returns the columns, or the error, which the caller reports when it needs the columns."""
+    """Returns the columns. Returns an error instead of raising it, because the caller reports it only if it needs the
+    columns."""
     try:
         read: Callable[..., pl.DataFrame] = pl.read_parquet if file.suffix == ".parquet" else pl.read_ipc_stream
         with named_file(file) as name:

@@ -26,7 +26,7 @@ _IS_OWN = (pl.col("domain") == OWN_DOMAIN).fill_null(value=False)
 
 class Nvtx(NamedTuple):
     ranges: pl.DataFrame
-    threads: pl.DataFrame  # pid, tid, name given by the program
+    threads: pl.DataFrame  # columns: pid, tid, and name (given by the program)
 
 
 def read(export: Export) -> Nvtx:
@@ -41,7 +41,7 @@ def read(export: Export) -> Nvtx:
 
     def has_type(names: tuple[str, ...]) -> pl.Expr:
         numbers = {types[name] for name in names}
-        # The usual case: all events are ranges.
+        # Usually all events are ranges. Then the result is the same for all rows.
         if present <= numbers or (None not in present and present.isdisjoint(numbers)):
             return pl.lit(present <= numbers)
         return pl.col("eventType").is_in(list(numbers))
@@ -106,8 +106,8 @@ def _domains(events: pl.DataFrame, names: pl.DataFrame) -> pl.Series | pl.Expr:
 
 
 def _categories(events: pl.DataFrame, names: pl.DataFrame) -> pl.Series | pl.Expr:
-    """Returns each event's category: its name, or else its number. In opspan's own domain the first numbers are kinds,
-    not categories."""
+    """Returns the category of each event: the name of the category, or else its number. In opspan's own domain the
+    first numbers are kinds, not categories."""
     if "category" not in events.columns:
         return null("category_name", pl.Categorical)
     key = ["pid", "domainId", "category"]
@@ -163,7 +163,8 @@ def _ranges(export: Export, events: pl.DataFrame) -> pl.DataFrame:
 
     is_kind = col("own") & (col("category") > 0) & (col("category") < len(KIND_NAMES))
     kind = pl.when(is_kind).then(col("category").cast(pl.UInt8, strict=False))
-    # In the form PAYLOAD, the sequence number is in the 64-bit payload, and the kind is in the category.
+    # A label in the form PAYLOAD (docs/labels.md) has the sequence number in the 64-bit payload, and the kind in the
+    # category.
     has_seq = (is_kind & ~col("category").is_in(USERS_KINDS)).fill_null(value=False)
     number = pl.coalesce("payload_int", col("payload_uint").reinterpret(signed=True))
     frame = frame.with_columns(
@@ -172,8 +173,8 @@ def _ranges(export: Export, events: pl.DataFrame) -> pl.DataFrame:
         payload_int=pl.when(~has_seq).then("payload_int"),
         payload_uint=pl.when(~has_seq).then("payload_uint"),
     )
-    # A text label of opspan leaves out the forward thread if it is the main thread, so that there are fewer distinct
-    # names. An extended payload always has the forward thread, where 0 means unknown.
+    # In a text label of opspan, a missing forward thread means the main thread: labels leave it out so that there are
+    # fewer distinct names. An extended payload always has the forward thread, where 0 means unknown.
     main = pl.when(col("own") & (col("kind") == int(Kind.BACKWARD)) & col("x_forward_tid").is_null()).then("pid")
     frame = export.narrow(tables.NVTX, frame.with_columns(color=col("color") & 0xFFFFFFFF), {"color": pl.UInt32})
     return frame.select(

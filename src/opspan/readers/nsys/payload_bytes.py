@@ -64,7 +64,7 @@ def _as_bytes(raw: np.ndarray[tuple[int, int], np.dtype[np.uint8]]) -> pl.Series
 
 
 def _unhex(raw: pl.Series) -> pl.Series:
-    """Returns the bytes. Converts them from hex digits, which some exports write instead."""
+    """Returns the payloads as bytes. Some exports write hex digits instead of bytes, which are converted here."""
     try:
         texts = raw.cast(pl.String)
     except pl.exceptions.ComputeError:  # not UTF-8, so not hex digits

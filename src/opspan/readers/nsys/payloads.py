@@ -37,7 +37,8 @@ _NOTHING = {
 
 
 def read(export: Export, events: pl.DataFrame) -> pl.DataFrame:
-    """Returns payload_int, payload_uint, payload_float, payload_json and x_* (opspan's own payloads) of each event."""
+    """Returns payload_int, payload_uint, payload_float, payload_json and x_* (fields of opspan's own payloads) of each
+    event."""
     has = set(events.columns)
     if has.isdisjoint(tables.PAYLOADS):
         nothing = (null(name, dtype) for name, dtype in _NOTHING.items())
@@ -78,7 +79,7 @@ def _numbers(events: pl.DataFrame) -> dict[str, pl.Series]:
 
 
 def _own(events: pl.DataFrame, written: pl.Series) -> dict[str, pl.Expr]:
-    """Returns the fields of opspan's own payloads; -1 means no sequence number."""
+    """Returns the fields of opspan's own payloads. The sequence number -1 in a payload means none."""
     own = (events["domain"] == "opspan") & written.is_not_null() if written.count() else None
     if own is None or not own.any():
         return {
@@ -86,7 +87,8 @@ def _own(events: pl.DataFrame, written: pl.Series) -> dict[str, pl.Expr]:
             "x_sizes": pl.lit(None, dtype=pl.String),
         }
     text = pl.lit(written.zip_with(own.fill_null(value=False), pl.Series([None], dtype=pl.String)))
-    # A payload may be cut or not be JSON at all. So regular expressions extract the fields, because they never fail.
+    # A payload may be cut off, or may not be JSON at all. So the fields are found with regular expressions, which never
+    # fail.
     number = r"\s*:\s*(-?[0-9]{1,18})"
     fields = {column: text.str.extract(f'"{key}"{number}').cast(pl.Int64) for key, column in OWN_NUMBERS.items()}
     fields["x_seq"] = pl.when(fields["x_seq"] >= 0).then(fields["x_seq"])

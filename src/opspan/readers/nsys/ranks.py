@@ -63,8 +63,8 @@ def _of_mpi(export: Export) -> dict[int, Told]:
 
 
 def _of_nccl(ranges: pl.DataFrame) -> dict[int, Told]:
-    """Returns the ranks in the largest group, if every process that is in some group is in the largest group exactly
-    once."""
+    """Returns the ranks that the processes have in the largest group. Returns nothing if two groups are the largest, or
+    if a process that is in any group is not in the largest group exactly once."""
     is_init = ranges["name"].cat.starts_with("ncclCommInitRank")
     if not is_init.any():
         return {}

@@ -2,8 +2,8 @@
 
     NVIDIA Tegra Profiler Report 2026@1@2@63-261237296639v0\\n ...        an old one: NVIDIA Tegra Profiler Report 1.\\n
 
-The export goes into opspan's cache (exports.py), never into the report's folder. Its name is made from the report's
-identity.
+The export goes into opspan's cache (exports.py), never into the report's folder. Its name is a hash of the report's
+path, size and time, and of the version of nsys.
 """
 
 from __future__ import annotations
@@ -127,7 +127,8 @@ def _export(nsys: str, version: str, report: Path, folder: Path) -> Path:
             f"`QdstrmImporter -i {shell_path(report)}` (it is in the folder host-linux-x64 of Nsight Systems) and load "
             "the report that it writes"
         )
-    # Compares versions after any failure, because old versions of nsys have different messages for a newer report.
+    # The versions are compared after any failure, because the message for a newer report differs between versions of
+    # nsys.
     written_by = _written_by(report)
     if written_by and _release(written_by) > _release(version):
         raise TooNew(

@@ -23,7 +23,7 @@ def read_samples(export: Export) -> pl.DataFrame:
     samples = export.timed(tables.SAMPLES, tables.SAMPLE_COLUMNS)
     if not samples.height:
         return empty("samples")
-    # Names of C++ functions may contain the separator.
+    # Names of C++ functions may contain the separator, so it is replaced.
     symbols = export.strings.values.str.replace_all(FRAME_SEPARATOR, ",", literal=True)
     frames = export.frame(tables.SAMPLE_STACKS, tables.SAMPLE_STACK_COLUMNS)
     rows = export.strings.rows(frames["symbol"], tables.SAMPLE_STACKS)
@@ -51,11 +51,12 @@ def read_counters(export: Export) -> pl.DataFrame:
         return empty("counters")
     values = export.in_time(tables.METRICS, values)
     names = export.frame(tables.METRIC_NAMES, tables.METRIC_NAME_COLUMNS)
-    # Small exports have no type in one of the tables.
+    # In small exports, one of the two tables has no typeId.
     key = ["typeId", "metricId"] if names["typeId"].count() and values["typeId"].count() else ["metricId"]
     names = names.select(*key, name="metricName").unique(key, keep="first")
     values = values.join(names, on=key, how="left", maintain_order="left")
-    # Metrics number the GPUs differently. Newer exports list these numbers in pwGpuId.
+    # The metrics have other numbers for the GPUs than the other tables. Newer exports list the numbers of the metrics
+    # in pwGpuId.
     gpus = export.frame("TARGET_INFO_GPU", ints("id pwGpuId")).drop_nulls().unique("pwGpuId", keep="first")
     values = values.with_columns(pwGpuId=pl.col("typeId") & GPU_OF_TYPE).join(
         gpus, on="pwGpuId", how="left", maintain_order="left"

@@ -43,7 +43,7 @@ EVENT_TYPES = {
     "NvtxDomainCreate": 75,
     "NvtxDomainDestroy": 76,
 }
-# The program reports Nvtx events; Nvtxt events were imported from text files.
+# The program itself reported Nvtx events. Nvtxt events were imported from text files.
 RANGES = ("NvtxPushPopRange", "NvtxStartEndRange", "NvtxtPushPopRange", "NvtxtStartEndRange")
 ASYNC_RANGES = ("NvtxStartEndRange", "NvtxtStartEndRange")
 MARKS = ("NvtxMark", "NvtxtMark")
@@ -65,7 +65,7 @@ GRAPH_COLUMNS: Columns = ints(
     "start end globalTid nameId graphNodeId originalGraphNodeId graphId originalGraphId graphExecId"
 )
 
-# The first pattern that matches a table's name gives its API. "" means that the pattern's group is the API.
+# The first pattern that matches a table's name gives its API. "" means that the API is the text in the pattern's group.
 APIS = (
     ("CUPTI_ACTIVITY_KIND_RUNTIME", "cuda"),
     ("CUDA_GRAPH(_NODE)?_EVENTS", "cuda_graph"),

@@ -38,7 +38,7 @@ GPU_COLUMNS: Columns = {
     **ints("cuDevice pwGpuId"),
     **dict.fromkeys(("name", "busLocation", "uuid", "chipName"), "text"),
 }
-CUDA_GPUS = "TARGET_INFO_CUDA_GPU"  # 2019-2020
+CUDA_GPUS = "TARGET_INFO_CUDA_GPU"  # in files of 2019-2020
 CUDA_GPU_COLUMNS: Columns = {
     **ints("deviceId globalMemorySize coreClockRate numMultiprocessors computeCapabilityMajor computeCapabilityMinor"),
     "name": "text",
@@ -96,7 +96,7 @@ def _origin_utc_ns(export: Export, written: dict[str, str | None]) -> int | None
     starts = export.frame("TARGET_INFO_SESSION_START_TIME", {"utcEpochNs": "int"})["utcEpochNs"].drop_nulls()
     if not len(starts):
         return None
-    # The number that --ts-shift or --ts-normalize made the export add to every time.
+    # The export added this number of ns to every time, if it was made with --ts-shift or --ts-normalize.
     shift = written.get("EXPORT_CONFIG_TIME_SHIFT") or "0"
     return int(starts[0]) - (int(shift) if re.fullmatch("-?[0-9]{1,19}", shift) else 0)
 
@@ -125,7 +125,8 @@ def processes(export: Export, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
 
 
 def threads(export: Export, named_threads: pl.DataFrame, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Returns the threads in the file's list and in its rows. A name from the program (NVTX) replaces the system's."""
+    """Returns the threads in the file's list and in its rows. A name that the program gave (NVTX) replaces the name
+    from the operating system."""
     keys = {key for frame in frames if {"pid", "tid"} <= set(frame.columns) for key in _thread_keys(frame)} - {None}
     names = dict.fromkeys(keys)
     listed = export.frame("ThreadNames", {"nameId": "int", "globalTid": "int"})

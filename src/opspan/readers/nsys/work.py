@@ -3,8 +3,9 @@
     CUPTI_ACTIVITY_KIND_KERNEL: start, end, deviceId 0, contextId 1, streamId 7, correlationId 214, globalPid,
                                 demangledName -> StringIds, shortName -> StringIds, gridX ...
 
-One call may own many rows (a graph whose nodes are traced), and rows may have no call in the file. The analysis pairs
-work with calls. Rows of the profiler's overhead are flagged, so that they do not count as work of the program.
+One call may have started many rows (a graph whose nodes are traced), and the call of a row may be missing in the file.
+The analysis pairs the rows with their calls. Rows of the profiler's overhead are flagged, so that they do not count as
+work of the program.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Reads nvprof and the Visual Profiler: SQLite files (.nvvp, .prof, .nvprof, .sql, .sqlite) of every DB version.
 
-A file has CUPTI's activity records, a table for each kind (profile.py). Times are nanoseconds since 1970; the trace's
-times count from the first event. Sessions of the Visual Profiler without data, and nvprof's raw files, raise an error
-with an explanation. docs/formats/nvprof.md describes the tables.
+A file has CUPTI's activity records, a table for each kind (profile.py). The file's times are nanoseconds since 1970.
+The times of the trace count from the first event. Sessions of the Visual Profiler without data, and nvprof's raw files,
+raise an error with an explanation. docs/formats/nvprof.md describes the tables.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from opspan.readers.nvprof import calls, memory, ranges, target, work
 from opspan.readers.nvprof.profile import Profile
 from opspan.tables import Issues, Tables
 
-# nsys' exports share the names of CUPTI's tables, but have their texts in StringIds.
+# Only nvprof's files have this table. Exports of nsys have the same CUPTI tables, but their texts are in StringIds.
 OF_NVPROF = "StringTable"
 ACTIVITY = "CUPTI_ACTIVITY_KIND_"
 
@@ -47,7 +47,7 @@ def _is_profile(tables: frozenset[str] | tuple[str, ...]) -> bool:
 
 def _refuse_other_files(path: Path) -> None:
     if not path.is_file():
-        return  # the later reading of the file raises the error
+        return  # SqliteFile will raise the error
     with open_file(path) as file:
         head = file.read(256)
     advice = "write a database with `nvprof --export-profile FILE` and load that"

@@ -2,8 +2,8 @@
 
     RUNTIME: cbid 211, start, end, processId 29051, threadId -704661760, correlationId 4362, returnValue 0
 
-A call has a number instead of a name (cbids.py), and a signed thread id. The analysis pairs calls and work by
-correlation id and process, and ignores the call's number.
+A row has the number of a function instead of its name (cbids.py), and a signed thread id. The analysis pairs calls and
+GPU work by correlation id and process. It does not use the function's number.
 """
 
 from __future__ import annotations

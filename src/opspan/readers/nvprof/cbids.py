@@ -1,4 +1,4 @@
-"""Lists CUPTI's numbers of CUDA's functions ("cbid"): an nvprof file has these numbers instead of names.
+"""Lists the numbers that CUPTI gives to CUDA's functions ("cbid"). A file of nvprof has these numbers instead of names.
 
 Each line begins with a number. Its first name has this number, and the next names have the numbers after it. The
 numbers never change; new functions get new numbers. The list is complete up to CUDA 12.9, the last release with nvprof.

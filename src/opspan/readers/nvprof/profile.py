@@ -40,8 +40,8 @@ class Profile:
         return in_time(self.frame(table, columns), table, self.issues)
 
     def texts(self, ids: pl.Series, what: str) -> tuple[pl.Series, pl.Series]:
-        """Returns the distinct texts of a column of text numbers, and for each row the index of its text, or null
-        without a text."""
+        """Returns the distinct texts that `ids` refers to, and for each row the index of its text; null if it has no
+        text."""
         rows = self._strings.rows(ids.replace(0, None), what)  # 0 means no text
         used = rows.drop_nulls().unique().sort()
         if not len(used):
@@ -50,7 +50,7 @@ class Profile:
         return self._strings.values.gather(used), at
 
     def names(self, ids: pl.Series, what: str) -> pl.Series:
-        """Returns the texts of a column of text numbers as a Categorical."""
+        """Returns the texts that `ids` refers to, as a Categorical."""
         return self._strings.names(ids.replace(0, None), what)
 
     def owners(self, frame: pl.DataFrame, what: str) -> pl.DataFrame:
@@ -69,7 +69,7 @@ class Profile:
         )
 
     def skip_the_rest(self) -> None:
-        """Reports as an issue how many rows are in tables that no translation has read."""
+        """Adds an issue that counts the rows of tables which were not read."""
         skipped = {
             name: rows
             for name in self._file.tables

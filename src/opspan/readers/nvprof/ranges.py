@@ -1,4 +1,5 @@
-"""Reads MARKER and MARKER_DATA into the table ranges. A range is two rows with one id: start (with name) and end.
+"""Reads MARKER and MARKER_DATA into the table ranges. A range is two rows with the same id: its start (with the name)
+and its end.
 
     flags 2, timestamp 1583975501698746387, id 181132, objectKind 2, objectId x'7B7100004097EC4C00000000', name 7
     flags 4, timestamp 1583975501698801221, id 181132, objectKind 2, objectId x'7B7100004097EC4C00000000', name 0
@@ -119,7 +120,8 @@ def _with_types(labels: pl.DataFrame) -> pl.DataFrame:
 def _ranges(profile: Profile, frame: pl.DataFrame) -> pl.DataFrame:
     col = pl.col
     own = (col("domain") == OWN_DOMAIN).fill_null(value=False)
-    # In the form PAYLOAD, the sequence number is in the 64-bit payload, and the kind is in the category.
+    # A label in the form PAYLOAD (docs/labels.md) has the sequence number in the 64-bit payload, and the kind in the
+    # category.
     is_kind = own & (col("category") > 0) & (col("category") < len(KIND_NAMES))
     has_seq = (is_kind & ~col("category").is_in(USERS_KINDS)).fill_null(value=False)
     number = pl.coalesce("payload_int", col("payload_uint").reinterpret(signed=True))

@@ -30,7 +30,7 @@ OWNER_COLUMNS: Columns = {"objectKind": "int", "objectId": "bytes"}
 
 MARKER = activity("MARKER")
 MARKER_COLUMNS: Columns = {**ints("flags timestamp id name domain"), **OWNER_COLUMNS}
-MARK, START, END = 1, 2, 4  # bits of flags; bits 8 to 64 are for locks
+MARK, START, END = 1, 2, 4  # values of flags; the values 8 to 64 are for locks
 
 MARKER_DATA = activity("MARKER_DATA")
 MARKER_DATA_COLUMNS: Columns = {**ints("flags id payloadKind color category"), "payload": "bytes"}
@@ -102,5 +102,5 @@ STREAM_COLUMNS: Columns = ints("contextId streamId priority flag")
 NAME = activity("NAME")
 NAME_COLUMNS: Columns = {**OWNER_COLUMNS, "name": "int"}
 
-# Tables that describe the file and its machine: never counted as skipped.
+# Tables that describe the file and its machine. They never count as skipped.
 DESCRIPTIONS = frozenset({STRINGS, VERSION, activity("PCIE"), activity("NVLINK"), activity("DEVICE_ATTRIBUTE")})

@@ -78,7 +78,7 @@ def threads(names: pl.DataFrame, frames: Iterable[pl.DataFrame]) -> pl.DataFrame
 
 
 def contexts(profile: Profile) -> pl.DataFrame:
-    """Returns context_id, device_id, default_stream_id."""
+    """Returns the contexts, with the columns context_id, device_id and default_stream_id."""
     names = {"contextId": "context_id", "deviceId": "device_id", "nullStreamId": "default_stream_id"}
     return (
         profile.frame(tables.CONTEXT, tables.CONTEXT_COLUMNS)
@@ -103,8 +103,8 @@ def devices(profile: Profile, seen: pl.Series, contexts: pl.DataFrame) -> pl.Dat
         pl.col("globalMemorySize").alias("memory_bytes"),
         pl.col("numMultiprocessors").alias("multiprocessors"),
         (major + "." + minor).cast(pl.Categorical).alias("capability"),
-        (pl.col("coreClockRate") * 1000).alias("clock_hz"),  # from kHz
-        (pl.col("globalMemoryBandwidth") * 1000).alias("bandwidth_bytes_per_s"),  # from kB/s
+        (pl.col("coreClockRate") * 1000).alias("clock_hz"),  # the file has kHz
+        (pl.col("globalMemoryBandwidth") * 1000).alias("bandwidth_bytes_per_s"),  # the file has kB/s
     )
     frame = narrow(frame, tables.DEVICE, {"device_id": pl.Int32, "multiprocessors": pl.Int32}, profile.issues)
     frame = frame.drop_nulls("device_id")

@@ -2,9 +2,9 @@
 
     CONCURRENT_KERNEL: start, end, deviceId 0, contextId 1, streamId 7, correlationId 4362, name -> StringTable, ...
 
-Names of kernels are mangled, and are demangled here. A name that cannot be demangled stays as it is. Rows have no
-process, so they belong to the file's only process. The analysis pairs work with calls. Work may have no call in the
-file.
+Names of kernels are mangled in the file, and are demangled here. A name that cannot be demangled stays as it is. Rows
+have no process, so they belong to the file's only process. The analysis pairs the rows with their calls. The call of a
+row may be missing in the file.
 """
 
 from __future__ import annotations

@@ -13,15 +13,16 @@ from opspan.formats.sqlite import SqliteFile, Type
 from opspan.printable import listed_counts
 from opspan.tables import Issues
 
-# rocpd_region_00003fdc_92cb_72cb_9169_c7e541b1fcdf; some versions leave out the inner underscores
+# For example rocpd_region_00003fdc_92cb_72cb_9169_c7e541b1fcdf. Some versions leave out the underscores within the
+# suffix.
 _SUFFIXED = re.compile(r"(rocpd_[a-z_]+?)_([0-9a-f]{8}_?[0-9a-f]{4}_?[0-9a-f]{4}_?[0-9a-f]{4}_?[0-9a-f]{12})")
 
-# Tables that describe the run and its machine: never counted as skipped.
+# Tables that describe the run and its machine. They never count as skipped.
 DESCRIPTIONS = re.compile("rocpd_info_.*|rocpd_track|rocpd_metadata|sqlite_.*")
 
 
 def base_name(table: str) -> str:
-    """Returns the name without the suffix of the run. A file may have several runs."""
+    """Returns the table's name without the suffix, which names a run. A file may have tables of several runs."""
     match = _SUFFIXED.fullmatch(table)
     return match[1] if match else table
 
@@ -42,7 +43,7 @@ class RocpdDatabase:
             self._file.ahead(name, columns)
 
     def frame(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
-        """Returns the rows of all tables with that base name. Without such a table there are no rows."""
+        """Returns the rows of all tables with this base name; no rows if there is no such table."""
         self._read.add(table)
         parts = [self._file.frame(name, columns) for name in self._tables.get(table, [table])]
         return parts[0] if len(parts) == 1 else pl.concat(parts)
@@ -53,7 +54,7 @@ class RocpdDatabase:
         return in_time(self.frame(table, columns), table, self.issues)
 
     def skip_the_rest(self) -> None:
-        """Counts the rows of tables that no translation has read, as an issue."""
+        """Adds an issue that counts the rows of tables which were not read."""
         counts = {
             name: rows
             for base, names in self._tables.items()

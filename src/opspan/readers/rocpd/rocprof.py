@@ -2,7 +2,7 @@
 
     rocpd_region           an interval on a thread: a call, or a marker (roctx), as the category of its event says
     rocpd_kernel_dispatch, rocpd_memory_copy, rocpd_memory_allocate
-    rocpd_event            category and stack id for each of those rows. Work has the stack id of its call.
+    rocpd_event            category and stack id for each of those rows. GPU work has the stack id of its call.
 
 pid and tid are ids of rows in rocpd_info_process and rocpd_info_thread. The environment of a process is JSON:
 {"RANK": "3", "WORLD_SIZE": "8", ...}.
@@ -25,7 +25,7 @@ from opspan.tables.schema import WORK_KIND
 from opspan.tables.told import VARIABLES, from_environment
 
 _col = pl.col
-_MARKER = "MARKER"  # the beginning of categories such as MARKER_CORE_API
+_MARKER = "MARKER"  # categories of markers begin with this word, such as MARKER_CORE_API
 _WHERE: dict[str, Type] = {"guid": "text", "pid": "int", "tid": "int", "start": "int", "end": "int", "event_id": "int"}
 REGION: dict[str, Type] = {**_WHERE, "name_id": "int", "extdata": "text"}
 GRID = ("x", "y", "z")
@@ -45,7 +45,7 @@ def matches(tables: Iterable[str]) -> bool:
 
 
 class RunTables:
-    """The lookup tables of the file, each keyed by guid and id."""
+    """The tables that rows of other tables refer to by guid and id."""
 
     def __init__(self, database: RocpdDatabase) -> None:
         self.database = database
@@ -64,8 +64,8 @@ class RunTables:
         return self.database.frame(table, {**keys, **columns}).unique(["guid", "id"], keep="first", maintain_order=True)
 
     def rows(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
-        """Returns timed rows with the system's pid and tid, the category, and the stack id, which is the same for a
-        call and its work."""
+        """Returns the rows of a table with their times, the pid and tid of the operating system, the category, and the
+        stack id. A call and the work that it started have the same stack id."""
         frame = self.database.timed(table, columns)
         frame = self.look_up(frame, "event_id", self.events, {"category_id": "category_id", "stack_id": "stack_id"})
         frame = self.look_up(frame, "category_id", self.strings, {"string": "category"})
@@ -78,7 +78,8 @@ class RunTables:
         return self.database.written.join(frame, rows, ["guid", number])
 
     def gpu(self, frame: pl.DataFrame, number: str, name: str) -> pl.DataFrame:
-        """Adds the GPU's number, counted among GPUs only; null if the agent is not a GPU."""
+        """Adds the column `name` with the number of the agent, counted among GPUs only; null if the agent is not a
+        GPU."""
         gpus = self.agents.filter(_col("type") == "GPU").with_columns(_col("type_index").cast(pl.Int32, strict=False))
         return self.look_up(frame, number, gpus, {"type_index": name})
 

@@ -91,7 +91,8 @@ def _with_text(
 
 
 def _names(strings: pl.DataFrame, rows: pl.DataFrame, number: str, name: str) -> pl.DataFrame:
-    """Returns the column `number` with its distinct values, and the column `name` with their texts."""
+    """Returns a frame with the distinct values of the column `number`, and with the texts that have these numbers
+    (column `name`)."""
     used = rows_once(rows, number).to_series().drop_nulls().sort()
     at = places(used.to_frame("id"), strings.select("id"))
     return pl.DataFrame([used, strings["string"][at].cast(pl.Categorical).alias(name)])
@@ -116,7 +117,7 @@ def _calls(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _autograd_fields(database: RocpdDatabase, markers: pl.DataFrame, strings: pl.DataFrame) -> pl.DataFrame:
-    """Returns the fields of torch's markers from ext_autogradapi."""
+    """Returns the fields that the table ext_autogradapi has for torch's markers."""
     fields = database.frame("ext_autogradapi", AUTOGRAD)
     numbers = fields.select(_col(TEXT_NUMBERS).cast(pl.Int64, strict=False))
     filled = fields.select((_col(TEXT_NUMBERS) != "").sum()).row(0)
@@ -130,7 +131,7 @@ def _autograd_fields(database: RocpdDatabase, markers: pl.DataFrame, strings: pl
 
 def _ranges(markers: pl.DataFrame, fields: pl.DataFrame) -> pl.DataFrame:
     rows = looked_up(markers, "id", fields, "api_ptr_id")
-    has_ops = rows["op"].null_count() < rows.height  # few files have the table ext_autogradapi
+    has_ops = rows["op"].null_count() < rows.height  # true only if the file has ext_autogradapi, as few files do
     labels = labelled(rows.select(pl.coalesce("op", "args")).to_series() if has_ops else rows["args"])
     frame = pl.concat(
         [rows.select(pl.exclude(labels.columns)), rows.select(own_seq="seq", own_id="op_id"), labels], how="horizontal"
@@ -179,7 +180,7 @@ def _work(database: RocpdDatabase, api: pl.DataFrame, strings: pl.DataFrame) -> 
     frame = ops.with_columns(kind=kind, alone=_alone(ops["api_id"]))
     is_copy = _col("kind") == "memcpy"
     shown = pl.when(is_copy).then("type").otherwise(name)
-    # The call's sizes describe its only kernel or copy. They are not valid for the many ops of a graph.
+    # The sizes in the row of a call describe its only kernel or copy. They are wrong for the many ops of a graph.
     frame = frame.with_columns(shown=shown, of_kernel=(_col("kind") == "kernel") & _col("alone"))
     of_kernel = _col("of_kernel")
     short = kernel_names(frame["shown"].cast(pl.Categorical))
