@@ -1,4 +1,4 @@
-"""Checks that the sizes in a file in Arrow's stream format are true, before polars reads the file.
+"""Checks the sizes that a file in Arrow's stream format states, before polars reads the file.
 
 polars allocates as many bytes as a buffer says it has, and the process ends if there is not enough memory. So this
 module first checks the messages of the file. A message has a head, in Flatbuffers, and a body that the head describes.
@@ -19,8 +19,7 @@ from opspan.formats.counts import SAYS_MORE, within
 
 _CONTINUES: Final = b"\xff\xff\xff\xff"
 _DICTIONARY, _BATCH = 2, 3  # the kinds of messages that have a body
-# Field numbers of the format. The first line is for a message, the second for a batch, the third for a dictionary's
-# head.
+# Numbers of fields in the format: in a message, in a batch of rows, and in the head of a dictionary.
 _KIND, _HEADER, _BODY_BYTES = 1, 2, 3
 _ROWS, _NODES, _BUFFERS, _COMPRESSION, _VIEWED = 0, 1, 2, 3, 4
 _DATA = 1
@@ -54,7 +53,7 @@ def _messages(file: IO[bytes], size: int, path: Path) -> Iterator[tuple[_Table, 
     while at < size:
         file.seek(at)
         head = file.read(4)
-        if head == _CONTINUES:  # Arrow before 0.15 does not write this mark
+        if head == _CONTINUES:  # releases of Arrow before 0.15 do not write this mark
             head, at = file.read(4), at + 4
         (length,) = struct.unpack("<i", head)
         if length == 0:

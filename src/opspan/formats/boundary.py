@@ -26,7 +26,7 @@ def boundary(path: Path) -> Iterator[None]:
         raise TooLarge(
             f"{path_text(path)} needs more memory than there is; read a part of it, or record a shorter time"
         ) from error
-    except (Exception, PanicException) as error:  # a panic of polars is not an Exception
+    except (Exception, PanicException) as error:  # PanicException is not a subclass of Exception
         if isinstance(error, OSError) and error.strerror:
             raise NotReadable(f"cannot read {path_text(error.filename or path)}: {error.strerror}") from error
         why = " ".join(str(error).split())[:200]

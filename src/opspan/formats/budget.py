@@ -30,7 +30,8 @@ NO_LIMIT = 1 << 62
 
 
 class Limit(NamedTuple):
-    """The allowed amount of something: `always`, or `per_byte` times the bytes of the file if that is more."""
+    """The allowed amount of something: the larger of `always` and `per_byte` times the bytes of the file, at most
+    `most`."""
 
     what: str
     always: int
@@ -79,7 +80,7 @@ MEMBERS = Limit("names are in an archive", always=1_000_000)
 STEPS = Limit("steps are needed to open it", always=50_000_000, per_byte=1_000, most=2**31 - 1)
 # Schemas may refer to each other, so one payload may be decoded many times.
 FIELDS = Limit("fields are in payloads", always=100_000)
-# Every row may refer to the same text, or to the same name of a field, which the file has only once.
+# A text, or the name of a field, is in the file only once, but every row may refer to it.
 TEXTS = Limit("bytes of text come of the rows", always=64 << 20, per_byte=32)
 # Pages of a database may refer to the same pages, so the same text may be read many times.
 CELLS = Limit("bytes are in the texts of a table", always=64 << 20, per_byte=4)
@@ -110,7 +111,7 @@ class Meter:
         return False
 
     def gather(self, texts: pl.Series, rows: pl.Series) -> pl.Series:
-        """Returns the texts of the rows; those past the limit are null."""
+        """Returns the texts with the row numbers `rows`. Texts past the limit are null."""
         if not len(rows):
             return texts.clear()
         gathered = texts[rows]  # polars copies references, so this takes little memory, however long the texts are
@@ -191,7 +192,7 @@ def _of_groups() -> list[int]:
         else:
             continue
         group = root / place.strip("/")
-        # In a container this may be a path of the host. Then only the root of the groups is visible.
+        # In a container, this path may exist only outside of the container. Then only the root group is visible.
         for folder in (group, *group.parents):
             if root not in (folder, *folder.parents):
                 break

@@ -65,7 +65,7 @@ class Arg(NamedTuple):
 
 @dataclass(frozen=True)
 class _TextRows(Generic[T]):
-    """The rows that native code found in a text, and the result of `make` for its events."""
+    """The rows that native code found in a text, and the result of `make` for those rows that are events."""
 
     rows: int  # the number of events and other rows
     state: int = _START  # the parser's state after the text
@@ -87,7 +87,7 @@ class ChromeFile:
         self.is_open_ended = False  # whether the file ends after an event without closing its brackets
         self._issues = issues
         self._has_events = False
-        self._is_cut = False  # whether the file is cut off, so that an issue about it exists already
+        self._is_cut = False  # whether the file is known to be cut off, and an issue says so
 
     def pieces(
         self, args: Sequence[Arg], make: Callable[[pl.DataFrame], T], stems: tuple[str, ...] = ()
@@ -336,7 +336,7 @@ def times() -> tuple[pl.Expr, pl.Expr]:
 
 
 def is_utc(*frames: pl.DataFrame) -> bool:
-    """Returns whether the times of the tables can be UTC, because they are after 2001."""
+    """Returns whether the times in the tables can be UTC times: all of them are after September 2001."""
     firsts = (frame["start_ns"].min() for frame in frames)
     return min((first for first in firsts if isinstance(first, int)), default=0) > _SINCE_1970_NS
 

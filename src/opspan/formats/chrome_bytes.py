@@ -9,7 +9,8 @@ from typing import Final
 
 from opspan.formats.compressed import FAILURES, UnpackedStream
 
-# A piece is cut where an event begins. The begin is searched in this many bytes at the end of the piece.
+# A piece is cut where an event begins. The begin of an event is searched for in this many bytes at the end of the
+# piece.
 _NEAR_END: Final = 256 << 10
 _SPARE: Final = 1 << 20  # extra bytes of a buffer, so that a later piece that is slightly longer fits too
 _EVENT_BEGINS: Final = re.compile(rb'\{\s*"(?:ph|cat|name|pid|tid|ts|id|dur|args|s|bp)"')

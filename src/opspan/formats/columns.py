@@ -28,7 +28,7 @@ LABELLED_DOMAINS = (OWN_DOMAIN, "PyTorch", "pytorch")
 # Kinds of ranges whose 64-bit payload was set by the user. The payload of other kinds is a sequence number.
 USERS_KINDS = (int(Kind.USER), int(Kind.MODULE), int(Kind.STEP))
 
-# Columns of a kernel's grid and blocks.
+# Columns with the sizes of a kernel's grid and blocks.
 SIZES = tuple(f"{of}_{axis}" for of in ("grid", "block") for axis in "xyz")
 
 LABEL = ("name", "text", "kind", "seq", "op_id", "forward_tid", "class_name", "args", "sizes", "input_op_ids")

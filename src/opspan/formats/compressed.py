@@ -20,7 +20,7 @@ COMPRESSED: dict[bytes, Callable[[IO[bytes]], IO[bytes]]] = {
     b"BZh": lambda file: cast("IO[bytes]", bz2.BZ2File(file)),
     b"\xfd7zXZ": lambda file: cast("IO[bytes]", lzma.LZMAFile(file)),  # noqa: SIM115 - closed where it is used
 }
-# All errors that these modules raise for a damaged file.
+# All errors that gzip, bz2 and lzma raise for a damaged file.
 FAILURES = (zlib.error, lzma.LZMAError, EOFError, OSError, ValueError)
 
 PART = 1 << 20

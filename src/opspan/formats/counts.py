@@ -9,7 +9,7 @@ SAYS_MORE: Final = "it says more of itself than it holds"
 
 
 def within(value: int, most: int = LARGEST, least: int = 0) -> int:
-    """Returns the number itself; raises ValueError if it cannot be true."""
+    """Returns the number unchanged. Raises ValueError if the number is not between `least` and `most`."""
     if not least <= value <= most:
         raise ValueError(value)
     return value

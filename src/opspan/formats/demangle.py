@@ -39,7 +39,8 @@ def short_name(name: str) -> str:
         if depth == 0 and (char == " " or text.startswith("::", place)):
             begin = place + (1 if char == " " else 2)
     own = text[begin:] or name
-    # If the return type has a > that compares, as in std::enable_if<(8>0), void>::type f, a part of that type is left.
+    # In a return type such as std::enable_if<(8>0), void>::type, the first > is an operator. Then a part of the type is
+    # still in `own`.
     return own if "<" in own or "(" in own else own.rpartition(" ")[2].rpartition("::")[2]
 
 

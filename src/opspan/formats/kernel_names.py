@@ -3,7 +3,8 @@
 kernel_name(full) -> the kernel's own name: add of void ns::add<float>(float*). For a kernel that only starts another
     function, the name of that function: cutlass_80_tensorop_s1688gemm_64x64_32x4_tn_align1 instead of Kernel2
 kernel_names(full_names) -> kernel_name of each
-told_apart(names, full_names) -> a tool's names, in which kernel_name replaces kernels that start another function
+told_apart(names, full_names) -> `names` as a tool wrote them, with kernel_name instead for each kernel that starts
+    another function
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ _STARTERS = frozenset(
 _IN_NAMESPACE = frozenset({"kernel", "functor"})
 _SHAPE = re.compile(r"GemmShape<(?:\(int\))?(\d+), ?(?:\(int\))?(\d+), ?(?:\(int\))?(\d+)>")
 _INSTRUCTION = re.compile(r"MMA_(\d+x\d+x\d+_[A-Z0-9]+)")
-_DEEPEST = 4  # the most levels of kernels that start other functions; thrust has two
+_DEEPEST = 4  # a kernel may start a function that starts another one; at most this many are followed (thrust has two)
 _NUMBER = re.compile(r"(?:\([^()]*\))?-?\d+[ul]*|true|false")
 _MOST_NAMES = 64  # the most parts of a function's name, including its namespaces
 _LENGTH = re.compile(r"[0-9]{1,5}")
@@ -88,7 +89,7 @@ def _first_type(text: str, name: str) -> str | None:
 
 def _of_mangled(text: str) -> str:
     """Returns the name of a function that the compiler's library cannot demangle because its types are too new."""
-    is_nested = text.startswith("_ZN")  # otherwise types follow after one name
+    is_nested = text.startswith("_ZN")  # a mangled name without namespaces has one name, and types follow it
     name, past = _sources(text, len("_ZN" if is_nested else "_Z"), most=_MOST_NAMES if is_nested else 1)
     for _ in range(_DEEPEST):
         if name not in _STARTERS or (begin := _TYPE.search(text, past)) is None:
@@ -99,7 +100,8 @@ def _of_mangled(text: str) -> str:
 
 
 def _with_instruction(name: str, text: str) -> str:
-    """Adds the instruction to the name of a cutlass 3 GEMM, because it tells types and shapes apart."""
+    """Adds the instruction to the name of a cutlass 3 GEMM. The instruction shows the types and shapes of the
+    kernel."""
     instruction = _INSTRUCTION.search(text) if name == "GemmUniversal" else None
     return f"{name}_{instruction[1]}" if instruction else name
 

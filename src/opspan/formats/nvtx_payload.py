@@ -3,8 +3,8 @@
     entries: ("bytes", type 18 = uint64, offset 0), ("rank", type 15 = int32, offset 8)     payload: 00 10 00 ... 03 ...
     -> "bytes": 4096, "rank": 3
 
-It decodes whole columns: payloads of one schema and length are a matrix of bytes, and an entry is a slice of it. The
-readers know which bytes belong to which range.
+Whole columns are decoded at once: payloads with the same schema and length form a matrix of bytes, and an entry is a
+slice of the matrix. The readers know which bytes belong to which range.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NUMBERS = {
 }
 CHARACTERS = (1, 25)
 TEXT_IDS = (75, 76, 80)  # types whose value is the number of a text, which replaces the program's pointer or handle
-INLINE_TEXTS = (75, 76)  # with a length: the characters themselves
+INLINE_TEXTS = (75, 76)  # if such an entry has a length, its bytes are the text itself
 
 # NVTX_PAYLOAD_ENTRY_FLAG_*
 ELSEWHERE = 2 | 4 | 8
@@ -56,7 +56,7 @@ STATIC, ENUM = 1, 0x100  # types of schemas; opspan's captures add ENUM (format.
 class PayloadEntry:
     name: str
     type: int  # a type of NVTX, or the number of another schema
-    offset: int  # in the payload's bytes; for an enumeration, the entry's value instead
+    offset: int  # the entry's offset in the payload, in bytes; in an enumeration, the value with this name instead
     flags: int
     detail: int  # the length of an array or of inline text
 
@@ -170,7 +170,7 @@ def numbers(raw: Bytes, dtype: str, count: int) -> npt.NDArray[Any] | None:
 
 
 def _without_schema(number: int, size: int) -> Schema:
-    """Returns a schema for payloads without one, which are numbers or a text of one of NVTX's types."""
+    """Returns a schema for payloads that have none. They contain numbers, or a text, of the NVTX type `number`."""
     if number in NUMBERS:
         width = np.dtype(NUMBERS[number]).itemsize
         flags = FIXED_ARRAY if size > width else 0

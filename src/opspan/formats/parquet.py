@@ -1,4 +1,4 @@
-"""Checks that the sizes in a Parquet file are true, before polars reads the file.
+"""Checks the sizes that a Parquet file states, before polars reads the file.
 
 polars allocates as many elements as a list of the footer or a page says it has, and the process ends if there is not
 enough memory. A file of 2 KB may ask for any number of gigabytes. So this module first checks that the counts in the

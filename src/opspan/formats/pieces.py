@@ -84,7 +84,7 @@ class Columns:
 
 
 def _constant(part: pl.Series) -> tuple[bool, Any]:
-    """Returns whether all values are equal, and the first one if they are."""
+    """Returns whether all values are equal, and if they are, the first value."""
     if part.null_count() == len(part):
         return True, None
     first = part[0]

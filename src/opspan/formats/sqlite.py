@@ -140,8 +140,8 @@ class SqliteFile:
         return int(rows)
 
     def ahead(self, table: str, columns: Mapping[str, Type], after: str | None = None) -> None:
-        """Starts reading a table in the background, before the caller asks `frame` for it. `after`: a table whose
-        reading has started, and which is needed earlier."""
+        """Starts reading a table in the background, before the caller asks `frame` for it. `after`: another table,
+        which is needed earlier. If its reading has started, that ends first."""
         if have := self._have(table, columns):
             before = [self._begun[after][1]] if after in self._begun else []
             self._begun[table] = columns, self._threads.submit(self._from_pages(table, have, before))
@@ -219,7 +219,7 @@ class SqliteFile:
         return connection
 
     def _describe(self) -> dict[str, tuple[str, ...]]:
-        """Returns the columns that hold values, by table."""
+        """Returns, for each table, the names of the columns whose values are stored in the file."""
         try:
             names = self._connection.execute(TABLE_NAMES).fetchall()
             self._connection.set_progress_handler(None, 0)

@@ -19,8 +19,9 @@ DTYPES: dict[Type, type[pl.DataType]] = {
     "bytes": pl.Binary,
 }
 
-# The driver takes the type of a column from its first batch, and fails if a later batch has another. So each query
-# begins with a row of the wanted types, which is removed again. This also helps if the first batch has only NULLs.
+# The driver takes the type of a column from its first batch, and fails if the column has another type in a later batch.
+# So each query begins with a row of the wanted types, which is removed again. This also helps if the first batch has
+# only NULLs.
 FIRST: dict[Type, str] = {"int": "0", "int32": "0", "float": "0.5", "text": "''", "bytes": "x''"}
 
 # Casting to text costs nothing if the cell is text already.

@@ -24,20 +24,20 @@ from opspan.tables.schema import completed
 ROWID = "rowid"  # the row id, which callers request like a column
 _KINDS: dict[Type, int] = {"int": 0, "int32": 1, "float": 2, "text": 3, "bytes": 4}
 _NUMBER = -1  # used as the field number of a column that is the row id
-_REAL = "(?i)REAL|FLOA|DOUB"  # https://sqlite.org/datatype3.html
+_REAL = "(?i)REAL|FLOA|DOUB"  # declared types of columns with real numbers, see https://sqlite.org/datatype3.html
 _WHOLE = r"[+-]?\d{1,18}"
 _TEXT = r"'((?:[^']|'')*)'"
 
 
 class TableFacts(NamedTuple):
-    """The facts in SQLite's schema about the tables of one name."""
+    """The entries of SQLite's schema for the tables with one name."""
 
-    roots: Sequence[object]  # their root pages; usually there is one
+    roots: Sequence[object]  # the root pages of the tables; a sound file has one table of a name
     columns: Sequence[tuple[Any, ...]]  # rows of PRAGMA table_xinfo
 
 
 class TableLayout(NamedTuple):
-    """The root page of a table, and the field in a record for each column."""
+    """The root page of a table, and the number of the field that each column has in a record."""
 
     root: int
     fields: Mapping[str, int]
@@ -75,8 +75,8 @@ def opened(path: Path) -> Iterator[int]:
 def read(
     descriptor: int, layout: TableLayout, columns: Mapping[str, Type], threads: int, most_text: int
 ) -> tuple[pl.DataFrame, int] | str:
-    """Returns the columns and the bytes of their texts, or the reason why the table is declined. `most_text`: the most
-    bytes of texts."""
+    """Returns the columns and the bytes of their texts, or the reason why the table is declined. `most_text`: the
+    largest number of bytes that the texts may have."""
     if not columns.keys() <= layout.fields.keys():
         return "a column that is not there"
     if any(kind == "text" and name in layout.reals for name, kind in columns.items()):

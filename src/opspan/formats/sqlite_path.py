@@ -1,7 +1,13 @@
 """Opens an SQLite file without changing the file or its folder. If that is impossible, the error says why.
 
-bytes 0-15  'SQLite format 3\\0'      16-17 page size, 1: 65536      18, 19  1: journal, 2: write-ahead log
-24-27 changes      28-31 pages      92-95 changes when the number of pages was written
+The header of such a file has these bytes:
+
+0-15     'SQLite format 3\\0'
+16-17    the page size; 1 means 65536
+18, 19   1 if the file uses a rollback journal, 2 if it uses a write-ahead log
+24-27    the number of changes of the file so far
+28-31    the number of pages
+92-95    the number of changes at the time when the number of pages was written
 """
 
 from __future__ import annotations

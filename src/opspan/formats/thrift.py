@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-# The fields of a structure to read. A field's number has the field's name and, if the field is a structure, the fields
-# of that structure.
+# The fields to read from a structure. Each number of a field maps to the field's name and, if the field itself is a
+# structure, to the fields to read from that.
 Fields = Mapping[int, tuple[str, Any]]
 PLAIN: Final[Fields] = {}
 

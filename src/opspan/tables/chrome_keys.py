@@ -1,5 +1,5 @@
 """The keys that the columns of a trace have in the Chrome traces that opspan writes (views/chrome.py) and reads back
-(readers/kineto/exported.py). Where torch.profiler has a key for a column, that key is used.
+(readers/kineto/exported.py). If torch.profiler has a key for a column, that key is used.
 
     {"opspan": {"version": 1, "zero_ns": 5000}, "opspanTables": {"ranks": [...], "threads": {...}, ...},
      "traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "aten::mm", ..., "args": {"range": 12, ...}}, ...]}
@@ -20,7 +20,7 @@ OVERLAPS = "Overlaps"
 API = "API"  # the key of a call's column `api`, written if torch.profiler has another category for the call
 UNNAMED = "Unnamed"  # marks an event whose row has no name
 
-CYCLES = "cycles"  # a member next to the tables that says when each cycle began
+CYCLES = "cycles"  # a member of opspanTables, which says when each cycle began
 # Tables whose rows are not events. These tables are written as columns.
 WHOLE = ("relations", "threads", "processes", "devices", "metrics", "issues")
 
@@ -84,7 +84,7 @@ WORK = {
     "payload_json": "Data",
 }
 LISTS = ("sizes", "input_types", "input_strides", "inputs")  # columns of ranges whose texts are JSON lists
-SIZES = {"grid": "grid", "block": "block"}  # keys of work that hold three columns each
+SIZES = {"grid": "grid", "block": "block"}  # keys of work that each hold three columns, for x, y and z
 FUNCTIONS = {"id": "Python id", "parent_id": "Python parent id", "payload_json": "Data"}
 MEMORY = {
     "row": "memory",
@@ -110,7 +110,7 @@ _IN_THE_EVENT = {
     "functions": _PLACE,
     "memory": {"rank", "pid", "tid", "time_ns"},
 }
-# A payload must not have these keys, whichever table the event is a row of.
+# Payloads must not have these keys in any table, because opspan writes the keys itself.
 OTHERS = (ENDED, OVERLAPS, UNNAMED, API, "range", "call", "work", "memory", "Python id")
 
 

@@ -27,7 +27,8 @@ class Shift(NamedTuple):
 
 
 def shift_of(rank: Metadata) -> Shift:
-    """Returns the shift by which the rank was moved to agree with others on its collectives."""
+    """Returns the shift that was applied to the rank so that its collectives agree in time with those of other
+    ranks."""
     options: Any = rank.options.get(BY_COLLECTIVES)
     options = options if isinstance(options, Mapping) else {}
     return Shift(options.get("shift_ns", 0), options.get("drift", 0.0), options.get("since_ns", 0))

@@ -26,7 +26,8 @@ from opspan.tables.issues import Issues
 from opspan.tables.metadata import Metadata
 
 COLUMN = "cycle"
-# tensorboard_trace_handler's names: worker.time.pt.trace.json, where the worker is host_pid if nobody named it.
+# Files of tensorboard_trace_handler are named worker.time.pt.trace.json. The worker is host_pid if the program gave no
+# other name.
 HANDLED = re.compile(r"(?P<worker>.+?)(?:\.(?P<time>\d+))?\.pt\.trace\.json(?:\.gz)?")
 _col = pl.col
 _MANY = 2**20  # an upper bound of the number of cycles of a rank
@@ -58,7 +59,8 @@ class Lanes(NamedTuple):
         return {number: lane.cycle for number, lane in self.of.items()}
 
     def frames(self, frames: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
-        """Replaces the rank by the lane in all frames. Rows without a cycle, such as devices, go to every lane."""
+        """Replaces the rank by the lane in all frames. Rows of tables without cycles, such as devices, are repeated for
+        each lane of their rank, but issues and metrics go to the first lane only."""
         return {name: self._frame(frame, is_once=name in ("issues", "metrics")) for name, frame in frames.items()}
 
     def _frame(self, frame: pl.DataFrame, *, is_once: bool) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""All problems of a trace that do not keep it from being read, each with a code, a severity and advice.
+"""Lists all problems with which a trace can still be read, each with a code, a severity and advice.
 
 A reader collects the problems in an `Issues`. A Trace has them in its table `issues`.
 """

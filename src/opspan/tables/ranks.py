@@ -3,8 +3,9 @@
     decided(ranks, recordings) -> the metadata with rank numbers, and issues about the numbers. Files that one process
     wrote one after another become one rank, and get cycle numbers
 
-A wrong rank is worse than none, so a file's name counts only if it is almost certainly a rank. docs/ranks.md has the
-rules. This module reads no files, so code that keeps small results of many traces can call it with metadata alone.
+A wrong rank is worse than none, so a number in a file's name counts only if it is almost certainly a rank.
+docs/ranks.md has the rules. This module reads no files, so code that keeps small results of many traces can call it
+with metadata alone.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from opspan.tables.cycles import RecordingSpan
 from opspan.tables.issues import Issues
 from opspan.tables.metadata import NAME, ORDER, Metadata
 
-# Words before "rank" after which the number is not a rank of the whole run. local_rank3 and tp_rank3 are ranks in a
-# node or a group, and lora_rank16 is not a rank of a process.
+# If one of these words is before "rank", the number is not a rank of the whole run. local_rank3 and tp_rank3 are ranks
+# in a node or a group, and lora_rank16 is not a rank of a process.
 _OF_OTHERS = "local|node|host|group|lora|mp|tp|pp|dp|cp|ep|sp|model|data|tensor|pipeline|expert"
 _RANK = rf"(?i)(?:(?<![a-z])({_OF_OTHERS})[-_. ]?|(?<![a-z]))rank[-_. =]?([0-9]{{1,7}})(?![0-9])"
 _SHORT = r"(?i)(?<![a-z0-9])()r[-_]?([0-9]{1,7})(?![a-z0-9])"
@@ -158,7 +159,7 @@ def ranks_in_names(paths: Sequence[str | None]) -> list[int | None]:
     """Returns the rank named in each path, or None."""
     known = [PurePath(path) for path in paths if path is not None]
     ranks = [None if path is None else _named(PurePath(path).name) for path in paths]
-    # If all names have the same number, it does not tell the files apart.
+    # A number that is the same in all names does not tell the files apart.
     if len(ranks) > 1 and len(set(ranks)) == 1:
         ranks = [None] * len(paths)
     if len(paths) < 2 or len(known) < len(paths) or None not in ranks:

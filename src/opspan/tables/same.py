@@ -61,4 +61,4 @@ def rows_once(frame: pl.DataFrame, *names: str) -> pl.DataFrame:
     rows = frame.select(names)
     is_other = pl.DataFrame([column[1:].ne_missing(column[:-1]) for column in rows])
     changed = rows[1:].filter(is_other.select(pl.any_horizontal(pl.all())).to_series())
-    return pl.concat([rows.head(1), changed]).group_by(names).agg()  # takes a third of the time of unique()
+    return pl.concat([rows.head(1), changed]).group_by(names).agg()  # group_by takes a third of the time of unique()

@@ -24,7 +24,7 @@ SEVERITY = pl.Enum(["info", "warning", "error"])
 
 NAME = pl.Categorical
 RANK = "Rank in the program if it is known, else the number of the file or folder: docs/ranks.md."
-STEP = r"^ProfilerStep#([0-9]+)$"  # torch's numbered steps
+STEP = r"^ProfilerStep#([0-9]+)$"  # matches the names of torch's numbered steps
 I32, I64, U32, U64 = pl.Int32, pl.Int64, pl.UInt32, pl.UInt64
 Dtype = pl.DataType | type[pl.DataType]
 
@@ -34,7 +34,7 @@ class Column(NamedTuple):
     dtype: Dtype
     sentence: str
     unit: str = ""
-    # "table.column" whose values this column holds; both columns get the same offset when traces are joined
+    # the column ("table.id") whose values this column holds; both get the same offset when traces are joined
     refers: str = ""
 
 
@@ -331,7 +331,7 @@ TABLES: dict[str, TableSchema] = {
 IN_CYCLES = ("ranges", "relations", "calls", "work", "functions", "memory", "samples", "counters")
 
 # Columns that analyses add, by table. Some hold row numbers, which are valid only in the frames that were analysed.
-# Others hold sums or values that were computed by following these row numbers, so they are valid only there too.
+# Others hold sums or values that were computed by following these row numbers, so they are valid only there, too.
 ADDED: dict[str, frozenset[str]] = {
     "ranges": frozenset(
         "parent depth self_ns is_open overlaps forward link function module step phase device_ns self_device_ns "
@@ -374,7 +374,7 @@ def completed(frame: pl.DataFrame, dtypes: Mapping[str, Dtype]) -> pl.DataFrame:
     return frame.select(*(name if name in have else null(name, dtype) for name, dtype in dtypes.items()))
 
 
-@lru_cache(4096)  # limited, because names may come from files
+@lru_cache(4096)  # the cache is limited, because names may come from files
 def null(name: str, dtype: Dtype) -> pl.Expr:
     """Returns a column of nulls. As a literal it takes no memory, however many rows there are."""
     return pl.lit(None, dtype=dtype).alias(name)

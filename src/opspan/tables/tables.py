@@ -30,7 +30,7 @@ from opspan.tables.same import each_once, is_one
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# The key of a rank's options for the begin and the end of the part of the trace that was read, in ns.
+# The key under which a rank's options have the begin and the end, in ns, of the part of the trace that was read.
 STRETCH = "window_ns"
 # If the zeros of two clocks of one machine are at most this far apart, it is one clock, and the machine's UTC time was
 # adjusted between the two recordings.

@@ -23,7 +23,7 @@ class Told:
     by: str | None = None  # the source of the rank: RANK, distributedInfo, MPI_RANKS, NCCL communicator 0x...
     world_size: int | None = None
     local_rank: int | None = None  # the rank among the processes of its host
-    run: str | None = None  # `torchrun 1f2e`: who started it, and a name that is the same for all ranks of a run
+    run: str | None = None  # `torchrun 1f2e`: the launcher, and a name that is the same for all ranks of a run
 
 
 NOTHING = Told()
@@ -62,9 +62,9 @@ VARIABLES = frozenset(
 
 
 def from_environment(variables: Mapping[str, str]) -> Told:
-    """Returns the rank that a launcher gave to a process in its variables. If the launcher started only this process,
-    the launcher's values do not help, because the process may have started others itself. Without a world size a number
-    does not count, because a variable with such a common name may mean anything."""
+    """Returns the rank that a launcher gave to a process in its environment variables. The values of a launcher that
+    started only this process are ignored, because the process may have started other ranks itself. A rank without a
+    world size is ignored, too, because a variable with such a common name may mean anything."""
     for rank, size, local in _LAUNCHERS:
         process = told(rank, variables.get(rank), variables.get(size), variables.get(local), _run(variables))
         if process.rank is not None and (process.world_size or 0) > 1:

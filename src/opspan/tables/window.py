@@ -77,8 +77,8 @@ class Stretch(NamedTuple):
         return (start < self.end_ns) & ((start >= self.start_ns) | (end > self.start_ns))
 
     def overlap(self, start: pl.Expr, end: pl.Expr) -> pl.Expr:
-        """Returns `overlaps` as an expression. A row whose end is null never ends. A row whose start is null gives
-        False."""
+        """Returns an expression for the result of `overlaps`. If the end of a row is null, the row never ends. If the
+        start is null, the result is False."""
         known = end.fill_null(FOREVER)
         return ((start < self.end_ns) & ((start >= self.start_ns) | (known > self.start_ns))).fill_null(value=False)
 
@@ -115,8 +115,8 @@ def numbers_of(names: pl.Series, steps: Steps) -> pl.Series:
 
 
 def of_steps(steps: Steps, numbers: pl.Series, starts: pl.Series, ends: pl.Series) -> Stretch:
-    """Returns the stretch from the begin of the first step to the end of the last, over all processes. `numbers`: the
-    numbers of all steps in the trace; an unknown end is null."""
+    """Returns the stretch from the begin of the first step to the end of the last, over all processes. `numbers`,
+    `starts` and `ends` have a row for each step of the trace; an unknown end is null."""
     is_wanted = numbers.is_between(*steps) if isinstance(steps, tuple) else numbers.is_not_null()
     if not is_wanted.any():
         if isinstance(steps, str):
@@ -140,8 +140,8 @@ def of_steps(steps: Steps, numbers: pl.Series, starts: pl.Series, ends: pl.Serie
 
 def cut(trace: Tables, window: Window, stretch: Stretch | None = None) -> Tables:
     """Returns the rows of a trace that overlap the window. If the window is given in steps, the work that these steps
-    launched is returned, too. References to rows that were cut become null. `stretch`: the part of the trace, if it is
-    known."""
+    launched is returned, too. References to rows that were cut become null. `stretch`: the time span of the window, if
+    the caller knows it."""
     if stretch is None:
         stretch = _stretch(trace, window)
     frames: dict[str, pl.DataFrame] = {}
