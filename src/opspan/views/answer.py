@@ -1,4 +1,4 @@
-"""An Answer is the result of a verb. JSON and CSV have all its rows; text has only some columns, and sentences.
+"""An Answer is the result of a verb. JSON and CSV have all its columns; text has some of them, and sentences.
 
 All verbs share this code to print an answer as text, JSON or CSV.
 """
@@ -30,9 +30,9 @@ class Answer:
     fields: Sequence[Field]
     notes: tuple[str, ...] = ()
     exit_code: int = 0
-    # If given, prints the rows, which are then not a table.
+    # If given, prints the rows in another form than a table.
     blocks: Callable[[pl.DataFrame, Layout], list[str]] | None = None
-    fitted_notes: Callable[[Layout], list[str]] | None = None  # if given, makes the notes for a width of lines
+    fitted_notes: Callable[[Layout], list[str]] | None = None  # if given, makes notes that fit the width of a line
     notes_in_json: ClassVar[bool] = True
     lacking: tuple[str, ...] = ()  # sentences on data that the trace lacks; they are printed to standard error
 

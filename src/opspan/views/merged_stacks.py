@@ -1,4 +1,5 @@
-"""The stacks of .stacks and .device.stacks in one tree: each stack once, with its host time, device time and count.
+"""Merges the stacks of .stacks and .device.stacks into one tree, in which each stack is once, with its host time,
+device time and count.
 
     stack_tree(trace, only=None) -> .stacks: stack, parent (the stack around it), root, level, frame, kind, count,
         host_ns, device_ns; and .roots: the process and the thread of each root
@@ -20,11 +21,11 @@ from opspan.tables import Tables
 from opspan.views.device_stacks import with_work
 from opspan.views.stacks import NO_FUNCTIONS, stack_rows, tree
 
-FUNCTION = "function"  # the kind of Python's functions; other kinds are those of ranges and of work
+FUNCTION = "function"  # the kind of Python functions; the other kinds are those of ranges, kernels and copies
 _PLACE = ("rank", "pid", "tid", "name", "parent", "depth", "is_mark", "is_async")
 _SUMS = [
     pl.col("kind").first(),
-    pl.col("kind").count().cast(pl.Int64).alias("count"),  # (in no range) has a null kind and is not counted
+    pl.col("kind").count().cast(pl.Int64).alias("count"),  # the row (in no range) is not counted: its kind is null
     pl.col("host_ns").sum(),
     pl.col("device_ns").sum(),
 ]
@@ -33,13 +34,13 @@ _col = pl.col
 
 @dataclass(frozen=True)
 class StackTree:
-    stacks: pl.DataFrame  # a stack comes before the stacks inside it
-    roots: pl.DataFrame  # root, rank, pid, tid, process, thread
-    left_out: list[str]  # sentences
+    stacks: pl.DataFrame  # each stack comes before the stacks inside it
+    roots: pl.DataFrame  # columns: root, rank, pid, tid, process, thread
+    left_out: list[str]  # sentences on what was left out
 
 
 def stack_tree(trace: Tables, only: str | None = None) -> StackTree:
-    """Returns the stacks of a trace that has gone through `attribute`."""
+    """Returns the stacks of an attributed trace (`Analysis.attributed`)."""
     rows = tree(trace)
     is_function = pl.int_range(pl.len()) < trace.functions.height
     kind = _col("kind").cast(pl.String).fill_null("unknown")
@@ -57,8 +58,8 @@ def stack_tree(trace: Tables, only: str | None = None) -> StackTree:
 
 
 def _only(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
-    """Keeps the rows of one kind. The times of each other row are added to the nearest row of that kind around it.
-    Times outside of all rows of that kind become one row for each root."""
+    """Keeps the rows of one kind. The times of any other row are added to the nearest row of that kind around it. If
+    there is none, they are added to an extra row, one for each root."""
     place = pl.DataFrame({"row": rows["row"], "place": pl.int_range(rows.height, eager=True, dtype=pl.UInt32)})
     tree = rows.join(place, left_on="parent", right_on="row", how="left", maintain_order="left")
     is_kept = (rows["kind"].cast(pl.String) == kind).fill_null(value=False)

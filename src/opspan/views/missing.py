@@ -1,6 +1,6 @@
-"""Sentences on what the trace lacks (labels, sizes, steps, ...), each with the command that captures it.
+"""Sentences on what the trace lacks (labels, sizes, steps, ...), each with the command that records it.
 
-The command is for the tool that wrote the trace. The sentences are for people, and go to standard error.
+If possible, the command is one of the tool that wrote the trace. The sentences are printed to standard error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BY_TASK = "vtune -report hotspots -group-by task -format csv -r RESULT -report-
 
 
 def labelling_command(trace: Tables, options: str = "") -> str:
-    """Returns the command that captures the program with labels. It is for the tool that wrote this trace."""
+    """Returns the command that records the program with labels. It is a command of the tool that wrote this trace."""
     return (source_of(trace.ranks[0].source if trace.ranks else "") or _ANY).labelling(options)
 
 
@@ -39,13 +39,13 @@ def labelling(trace: Tables, options: str = "") -> str:
 
 
 def memory_command(trace: Tables) -> str:
-    """Returns the command that records memory, for the tool that wrote this trace."""
+    """Returns the command that records memory. It is a command of the tool that wrote this trace, or of opspan."""
     return _MEMORY.get(trace.ranks[0].source if trace.ranks else "", "opspan.record(memory=True)")
 
 
 def device_command(trace: Tables) -> str:
-    """Returns the command that records work of devices. It is for the tool that wrote this trace, if that tool can
-    record devices, and otherwise for any program."""
+    """Returns the command that records what devices do. It is a command of the tool that wrote this trace, if that tool
+    can record devices, and of opspan otherwise."""
     source = trace.ranks[0].source if trace.ranks else ""
     return labelling_command(trace) if source in _OF_DEVICES else "opspan.record(device=True)"
 
@@ -66,7 +66,7 @@ def without(trace: Tables, by: str) -> str:
 
 
 def lines(analysis: Analysis, by: str) -> list[str]:
-    """Returns sentences on what the trace lacks for any table, and for a table by phase or with metrics."""
+    """Returns sentences on what the trace lacks for a table that is grouped by `by`."""
     trace = analysis.attributed
     kinds = _kinds(trace)
     return _sentences(
@@ -86,12 +86,12 @@ def _sentences(*lines: str | None) -> list[str]:
     return [f"Missing: {line}" for line in lines if line]
 
 
-# There may be tens of millions of ranges. So columns are read one by one, and only the few distinct values become
-# texts.
+# There may be tens of millions of ranges. So columns are read one by one, and only their few distinct values are
+# converted to texts.
 
 
 def _of_ranges(trace: Tables, column: str) -> pl.Series:
-    """Returns a column of the ranges, without marks."""
+    """Returns a column of the ranges, without the rows that are marks."""
     is_mark = trace.ranges["is_mark"]
     values = trace.ranges[column]
     return values.filter(~is_mark.fill_null(value=False)) if is_mark.any() else values
@@ -110,7 +110,8 @@ def _kinds(trace: Tables) -> set[str]:
 
 
 def _labels(trace: Tables, kinds: set[str]) -> str | None:
-    if not kinds.isdisjoint(_OPS) or "no_tasks" in trace.issues["code"]:  # the issue `no_tasks` already reports it
+    # The issue `no_tasks` already says that labels are missing.
+    if not kinds.isdisjoint(_OPS) or "no_tasks" in trace.issues["code"]:
         return None
     names = pl.concat([_texts(_of_ranges(trace, column)) for column in ("name", "text")])
     if names.str.contains(_OP_NAMES).any():
@@ -119,7 +120,7 @@ def _labels(trace: Tables, kinds: set[str]) -> str | None:
     if not count:
         return f"the trace has no labels, so nothing can be attributed to an op; to label ops: {labelling(trace)}"
     if not on_device(trace.work).height and not trace.samples.height:
-        return None  # a program that has labels and does not use torch
+        return None  # probably a program that has labels and does not use torch
     return (
         f"none of the {plural(count, 'range')} is an op of torch, so nothing can be attributed to an op; to label ops: "
         f"{labelling(trace)}"
@@ -129,7 +130,7 @@ def _labels(trace: Tables, kinds: set[str]) -> str | None:
 def _backward(trace: Tables, kinds: set[str], by: str) -> str | None:
     if not kinds.isdisjoint(_BACKWARD):
         return None
-    # With gradients switched off, torch's ops have no numbers.
+    # If gradients are switched off, torch's ops have no sequence numbers, and no backward is missing.
     is_op = _of_ranges(trace, "kind") == "op"
     if by != "phase" and not (is_op & _of_ranges(trace, "seq").is_not_null()).any():
         return None

@@ -11,7 +11,7 @@ _PYTHON = r"^(?<file>.+?)\((?<line>[0-9]{1,9})\): "
 
 
 def frame_name() -> pl.Expr:
-    """The column `name`, with (no name) for null and empty names."""
+    """Returns the column `name`, with (no name) in place of null and empty names."""
     name = _col("name").cast(pl.String)
     return pl.when(name != "").then(name).otherwise(pl.lit("(no name)"))
 
@@ -33,7 +33,7 @@ def thread_names(trace: Tables, rows: pl.DataFrame) -> pl.Expr:
 
 
 def _known_names(named: pl.DataFrame, rows: pl.DataFrame, key: list[str]) -> pl.DataFrame:
-    """Returns the key of each row and the last name that was given to this key, or null."""
+    """Returns the key of each row, and the last of the names that `named` has for this key, or null."""
     names = named.select(*key, "name").unique(key, keep="last", maintain_order=True)
     return rows.select(key).join(names, on=key, how="left", nulls_equal=True, maintain_order="left")
 

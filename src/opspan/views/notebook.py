@@ -1,4 +1,5 @@
-"""Shows a Trace in a notebook: its source and size, and how much could be attributed. Tables have HTML of their own."""
+"""Shows a Trace in a notebook: its source and size, and how much could be attributed. Tables are not shown by this
+module: they make their own HTML."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ OF_RANGES = ("op", "module", "phase", "step", "function")
 
 
 def names(analysis: Analysis, by: str, ranges: pl.Series) -> pl.Series:
-    """Returns, for each of these rows of ranges, the name of its op, module, ..., or null. The names are not yet
-    strings, because callers convert only the few names that they show."""
+    """Returns the name of the op, module, ... (as `by` says) of each range, or null. `ranges` has row numbers of
+    ranges. The names stay categorical, because callers show only a few of them as strings."""
     trace = analysis.complete
     if by == "function":
         return trace.functions["name"].gather(trace.ranges["function"].gather(ranges)).alias(by)

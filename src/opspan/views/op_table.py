@@ -1,7 +1,7 @@
-"""The table of ops by name, shape or stack: the rows of torch's key_averages() as a frame, and as torch's text.
+"""The table of ops by name, shape or stack. It has the rows of torch's key_averages(), as a frame and as text.
 
-With rows for kernels the text is torch's table, character for character. Without these rows, the totals below the
-table, and the shares of these totals, are still those of the whole trace.
+With rows for kernels, the text equals torch's table in each character. Without rows for kernels, the totals below the
+table still include the kernels, and the shares are shares of these totals.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from opspan.printable import printable
 from opspan.text_columns import Layout, TextColumn, fitted
 from opspan.views.metric_columns import as_text, with_metrics
 
-OF_EVENTS = ("name", "shape", "stack")  # groupings whose tables have the rows that torch makes from events
-STACK_DEPTH = 5  # tables by stack compare this many of the innermost functions
+OF_EVENTS = ("name", "shape", "stack")  # groupings whose tables have the rows of torch's key_averages()
+STACK_DEPTH = 5  # number of functions, the innermost ones, that tables by stack compare
 
 # Name of our column -> name of the attribute of torch's averages.
 TORCH = {
@@ -69,7 +69,7 @@ _TEXTS = {"Name": 24, "Input Shapes": 24, "Source Location": 40}
 
 
 _KNOWN = tuple(dict.fromkeys(("name", "sizes", "stack", "device", "rank", "count", *TORCH)))
-HIDDEN = "is_async"  # only the text needs this column: torch prints no share of the total for such rows
+HIDDEN = "is_async"  # only the text needs this column: like torch, it has no share of the total for async rows
 
 
 def schema_of(by: str, has_memory: bool) -> dict[str, Any]:
@@ -85,8 +85,8 @@ def schema_of(by: str, has_memory: bool) -> dict[str, Any]:
 def op_rows(
     analysis: Analysis, events: EventFrames, by: str, names: Sequence[str] | None
 ) -> tuple[pl.DataFrame, Facts | None]:
-    """Returns the rows of ops and of kernels, and facts on them. If `names` is not None, only rows with these names are
-    returned; the facts are still those of all rows."""
+    """Returns the rows of ops and of kernels, and the totals and widths that torch's table needs (Facts). If `names` is
+    given, only rows with these names are returned, but the facts are those of all rows."""
     rows = average_rows(events, by == "shape", STACK_DEPTH if by == "stack" else 0)
     rows = rows.rename({name.removesuffix("_bytes"): name for name in _MEMORY}).with_columns(
         *((pl.col(f"{name}_ns") / pl.col("count")).alias(f"average_{name}_ns") for name in ("cpu", "device")),
@@ -130,7 +130,7 @@ class OpRows:
         is_cpu = rows["device"] == "cpu"
         self.facts = facts
         self.has_ops = has_ops or bool(is_cpu.any())
-        # If a tool saw only devices, all rows are those of kernels, so rows of kernels are shown.
+        # If a tool recorded only devices, all rows are kernels. Then they are shown, whatever `kernels` says.
         self.rows = rows if kernels or not self.has_ops else rows.filter(is_cpu)
         self._has_memory = "cpu_memory_bytes" in rows.columns
 
@@ -167,7 +167,8 @@ class OpRows:
         return self._columns(shown, facts, metrics), list(totals_of(facts, None))
 
     def _shown(self, limit: int, facts: Facts) -> tuple[list[Any], Facts, list[TextColumn]]:
-        """Returns the rows to show, the facts on all rows, and the columns that torch's table does not have."""
+        """Returns the rows to show, the facts that torch's table needs, and columns with metrics, which torch's table
+        lacks."""
         rows = self.rows if limit < 0 else self.rows.head(limit)
         facts = facts._replace(longest_name=_longest(self.rows["name"]))
         if "sizes" in rows.columns:
@@ -178,8 +179,8 @@ class OpRows:
         return shown, facts, as_text(metrics) if metrics.width else []
 
     def _columns(self, shown: Sequence[Any], facts: Facts, metrics: Sequence[TextColumn]) -> list[TextColumn]:
-        """Returns columns whose names are not cut. If there is little room, `rank` says which columns are dropped, and
-        `least` says how far texts may be cut."""
+        """Returns columns whose names are not cut. If there is little room, `rank` says which columns are dropped
+        first, and `least` says how many characters of a text must stay."""
         device = facts.use_device.upper() if facts.use_device else ""
         ranks = {title.format(device): rank for title, rank in _RANKS.items()}
         return [

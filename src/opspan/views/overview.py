@@ -13,7 +13,7 @@ from opspan.text_columns import Layout, TextColumn, fitted
 from opspan.views.table import table_of
 
 _OPS, _PAIRS = 8, 5  # rows
-_ALL = 1000  # characters: the width of a line if nothing limits it
+_ALL = 1000  # the width of a line in characters if nothing limits the width
 _col = pl.col
 
 

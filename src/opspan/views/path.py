@@ -1,4 +1,5 @@
-"""The critical path of a run, and how long the run would take if a part were faster: `opspan path`."""
+"""The critical path of a run, and how long the run would take if an op or a kind of time were faster or slower:
+`opspan path`."""
 
 from __future__ import annotations
 
@@ -45,8 +46,8 @@ _col = pl.col
 
 
 def parts(analysis: Analysis, options: Options) -> Parts:
-    """Returns the pieces of the critical path. If factors are given, also returns the steps, and how long each would
-    take."""
+    """Returns sums over the pieces of the critical path. If factors are given, returns the steps instead, and how long
+    each would take with these factors."""
     factors = options.factors
     if not factors:
         return _parts(analysis, options.by)
@@ -95,10 +96,10 @@ def rows(parts: Parts, options: Options) -> pl.DataFrame:
 
 
 def _sums(pieces: pl.DataFrame, key: pl.Series, by: str) -> pl.DataFrame:
-    """Sums the path by `key`, which has a value for each piece. The sums are in the order in which values first
-    occur."""
+    """Sums the time of pieces by `key`, which has a value for each piece. The sums are in the order in which values
+    first occur."""
     ns = _col("end_ns") - _col("start_ns")  # negative only if the difference overflowed
-    # Combine both keys in one number: grouping by one column is twice as fast as by two.
+    # Combine the name and the kind in one number: grouping by one column is twice as fast as by two.
     name = (pl.lit(key.to_physical()).cast(pl.UInt32) + 1).fill_null(0)
     number = name * len(KINDS) + _col("kind").to_physical()
     numbered = pieces.select(key.alias("key"), "kind", number=number, time_ns=pl.when(ns < 0).then(MOST).otherwise(ns))
@@ -154,8 +155,8 @@ def answer(parts: Parts, options: Options) -> Answer:
 
 
 def run_times(parts: Parts) -> tuple[int, int] | None:
-    """Returns how long the run took, and how long it would take, or None if unknown. The times are those of the slowest
-    process."""
+    """Returns how long the run took, and how long it would take, or None if this is unknown. The times are those of the
+    slowest process."""
     processes = parts["processes"].rows
     before, after = processes["before_ns"].max(), processes["after_ns"].max()
     if processes["after_ns"].null_count() or not before or _wait_unknown(parts):
@@ -164,7 +165,7 @@ def run_times(parts: Parts) -> tuple[int, int] | None:
 
 
 def _wait_unknown(parts: Parts) -> bool:
-    """Returns whether processes wait for each other at unknown points."""
+    """Returns whether processes wait for each other at unknown times, because some collectives could not be matched."""
     return parts["processes"].rows.height > 1 and parts["alone"].rows.height > 0
 
 

@@ -2,12 +2,12 @@
 
     TracePacket {timestamp: 12345, track_event {type: SLICE_BEGIN, track_uuid: 4, name_iid: 9, debug_annotations ...}}
 
-Names, categories and keys of args are those of our Chrome traces (views/chrome.py). Times are the trace's own, in
-nanoseconds. The slices of a thread nest. Slices that overlap others, or are async, are on tracks beside the thread.
-perfetto_tracks.py makes the tracks, and native/columns/timeline.cpp sorts the events.
+Names, categories and keys of args are those of our Chrome traces (views/chrome.py). Times are in nanoseconds of the
+trace's own clock. On the track of a thread, slices nest. Slices that overlap others, and async slices, are on extra
+tracks beside the thread's track. perfetto_tracks.py makes the tracks, and native/columns/timeline.cpp sorts the events.
 
-The file is made in batches of events, in order of time. Each batch defines its numbered texts again, so that batches
-can be made in parallel and only a few batches are in memory.
+The file is made in batches of events, in order of time. Events refer to texts by number. Each batch numbers its texts
+anew, so that batches can be made in parallel and only a few batches are in memory.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from opspan.views.perfetto_annotations import FLAGS, PACKET, SEQUENCE, InternedT
 from opspan.views.perfetto_tracks import PerfettoTracks
 from opspan.views.pieces import Bytes, Piece
 
-_BATCH = 100_000  # number of begins and ends in a batch
+_BATCH = 100_000  # number of events (begins and ends of slices) in a batch
 _BEGIN, _END, _INSTANT = 1, 2, 3  # types of a TrackEvent
-_TIME, _EVENT = "8", "11"  # numbers of fields of a TracePacket
-_TYPE, _TRACK, _NAME, _NAME_TEXT, _CATEGORY = "9", "11", "10", "23", "3"  # fields of a TrackEvent
+_TIME, _EVENT = "8", "11"  # field numbers of TracePacket
+_TYPE, _TRACK, _NAME, _NAME_TEXT, _CATEGORY = "9", "11", "10", "23", "3"  # field numbers of TrackEvent
 _FLOWS, _ENDED_FLOW = "47", "48"
 _CLOCKS, _BOOTTIME, _REALTIME = "6", 6, 1
 _col = pl.col
@@ -42,9 +42,9 @@ _col = pl.col
 
 @dataclass(frozen=True)
 class _Kind:
-    """Rows of a table that are slices or marks, with their names, categories and args."""
+    """A table of slices or marks, with their names, categories and args."""
 
-    rows: pl.DataFrame  # with track, start_ns, until_ns, is_mark, is_apart
+    rows: pl.DataFrame  # columns include track, start_ns, until_ns, is_mark, is_apart
     name: pl.Expr
     category: pl.Expr
     args: Mapping[str, pl.Expr]
@@ -60,7 +60,7 @@ def write(analysis: Analysis, path: Path) -> list[str]:
 
 
 def _pieces(analysis: Analysis, trace: Tables, arrows: _Arrows) -> Iterator[Callable[[], Piece]]:
-    shift = -min(drawn.zero_ns(trace), 0)  # Perfetto does not have times below 0
+    shift = -min(drawn.zero_ns(trace), 0)  # Perfetto has no negative times
     tracks = perfetto_tracks.tracks_of(trace)
     yield lambda: b"".join((_clocks(trace, shift), perfetto_tracks.descriptors(tracks)))
     kinds = _kinds(trace, tracks, arrows)
@@ -79,7 +79,7 @@ def _pieces(analysis: Analysis, trace: Tables, arrows: _Arrows) -> Iterator[Call
 
 
 def _clocks(trace: Tables, shift: int) -> Bytes:
-    """Returns a packet that says which UTC time is the zero of the trace's clock."""
+    """Returns a packet with the UTC time of time 0 of the trace's clock."""
     if trace.origin_utc_ns is None or trace.origin_utc_ns < 0:
         return b""
     clocks = {
@@ -91,7 +91,8 @@ def _clocks(trace: Tables, shift: int) -> Bytes:
 
 
 class _Arrows:
-    """The numbers of the flows that begin and end at each row: from calls to work, and from ops to their backward."""
+    """The numbers of the flows (arrows) that begin and end at each row. A flow leads from a call to what it launched,
+    or from an op to its backward op."""
 
     def __init__(self, trace: Tables) -> None:
         work = trace.work.select("call", "start_ns").with_row_index("to")
@@ -125,7 +126,8 @@ class _Arrows:
 
 
 def _kinds(trace: Tables, tracks: PerfettoTracks, arrows: _Arrows) -> list[_Kind]:
-    """Returns the kinds of rows, outer ones first: rows with equal times are written in this order."""
+    """Returns the tables of slices. If slices of several tables have equal times, the slice of the earlier table is the
+    outer one."""
     last_ns = trace_end_ns(*(trace.frames[name] for name in drawn.SPANS))
     functions, calls, work = trace.functions, trace.calls, trace.work
     ranges = drawn.with_lists(trace.ranges)
@@ -168,7 +170,8 @@ def _kinds(trace: Tables, tracks: PerfettoTracks, arrows: _Arrows) -> list[_Kind
 
 
 def _lanes(slices: pl.DataFrame, events: pl.DataFrame, first_free: int) -> pl.DataFrame:
-    """Numbers the lanes beside each track. The lanes of one track have consecutive numbers."""
+    """Returns a numbered track for each lane beside another track. The lanes beside one track have consecutive
+    numbers."""
     beside = events.filter(_col("lane") > 0, ~_col("is_end"))
     lanes = pl.DataFrame({"parent": slices["track"].gather(beside["row"]), "lane": beside["lane"]})
     lanes = lanes.unique().sort("parent", "lane")

@@ -1,7 +1,7 @@
 """The numbered texts of a Perfetto trace, and the args of events ("debug annotations").
 
-Each batch defines its repeated texts once, in separate packets. The number of a text is the one that polars uses for
-the text in a column of categories.
+Each batch defines its repeated texts once, in separate packets. The number of a text is its physical value in a
+categorical column of polars, plus 1.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ import polars as pl
 
 from opspan import native
 
-PACKET = 1  # number of the field for a packet in the file
+PACKET = 1  # field number of a packet in the file
 SEQUENCE = 1  # all packets belong to one sequence, as if one thread of a program had written them
-FLAGS = pl.lit(2).alias("13")  # the packet refers to texts by number
-_CLEARED = 1  # earlier numbers are forgotten
+FLAGS = pl.lit(2).alias("13")  # flag of a packet: it refers to texts by number
+_CLEARED = 1  # flag of a packet: earlier numbers are forgotten
 _INTERNED = "12"
-_NAMES, _CATEGORIES, _KEYS, _TEXTS = "2", "1", "3", "29"  # fields of InternedData
-_ANNOTATION = "4"  # field of a TrackEvent
-_KEY, _BOOL, _INTEGER, _REAL, _TEXT, _NUMBERED_TEXT = "1", "2", "4", "5", "6", "17"  # fields of a DebugAnnotation
+_NAMES, _CATEGORIES, _KEYS, _TEXTS = "2", "1", "3", "29"  # field numbers of InternedData
+_ANNOTATION = "4"  # field number of TrackEvent
+_KEY, _BOOL, _INTEGER, _REAL, _TEXT, _NUMBERED_TEXT = "1", "2", "4", "5", "6", "17"  # field numbers of DebugAnnotation
 
 
 class InternedTexts:
-    """Collects the texts of a batch, which its packets refer to by number."""
+    """Collects the texts of a batch. The packets of the batch refer to these texts by number."""
 
     def __init__(self) -> None:
         self._known: dict[str, list[pl.Series]] = {_NAMES: [], _CATEGORIES: [], _TEXTS: []}
@@ -57,7 +57,7 @@ class InternedTexts:
             return _BOOL, column
         if column.dtype.is_float():
             return _REAL, column.cast(pl.Float64)
-        if column.dtype == pl.UInt64:  # the bits stay the same, but Perfetto shows a signed number
+        if column.dtype == pl.UInt64:  # Perfetto reads the same bits as a signed number
             return _INTEGER, column.reinterpret(signed=True)
         if column.dtype.is_integer():
             return _INTEGER, column.cast(pl.Int64)

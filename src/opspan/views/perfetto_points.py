@@ -1,4 +1,4 @@
-"""The events of a Perfetto trace that have no duration: counters, and memory that is taken and given back.
+"""The events of a Perfetto trace that have no duration: values of counters, and memory that is allocated or freed.
 
 There are three kinds of counters: those of the trace, the memory in use (if events have it), and the number of launches
 that wait for each stream.
@@ -23,7 +23,7 @@ from opspan.views.perfetto_tracks import SERIES, PerfettoTracks
 from opspan.views.pieces import Piece
 
 _BATCH = 200_000
-_INSTANT, _COUNTER = 3, 4  # TrackEvent's types
+_INSTANT, _COUNTER = 3, 4  # types of TrackEvent
 _IN_USE, _WAITING, _EVENTS = "bytes in use", "launches waiting", "memory"
 _col = pl.col
 Makers = Iterator[Callable[[], Piece]]
@@ -57,7 +57,8 @@ def left_out(trace: Tables) -> list[str]:
 def _with_tracks(
     rows: pl.DataFrame, key: list[str], title: pl.Expr, owner: Callable[[pl.DataFrame], pl.Series]
 ) -> pl.DataFrame:
-    """Returns time_ns, value, the track of the owner, and a number that tells series with the same title apart."""
+    """Returns the columns time_ns, value, parent (the track of the owner), title, and series: a number that tells apart
+    series with the same title."""
     rows = rows.with_columns(owner(rows).alias("parent"), title=title)
     series = pl.struct(key).rank("dense") if rows.height else pl.lit(None)
     return rows.select("time_ns", "value", "parent", "title", series=series.cast(pl.UInt32))
@@ -65,7 +66,7 @@ def _with_tracks(
 
 def _counter_rows(trace: Tables) -> pl.DataFrame:
     rows = trace.counters.filter(_col("time_ns").is_not_null(), _col("value").is_finite())
-    # A counter of a device is on the track of the device, whichever thread reported it.
+    # A counter of a device is on the track of the device, no matter which thread reported it.
     return rows.with_columns(tid=pl.when(_col("device_id").is_null()).then("tid"))
 
 

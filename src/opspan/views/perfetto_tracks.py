@@ -22,13 +22,13 @@ from opspan.views.perfetto_annotations import PACKET
 _col = pl.col
 SERIES = [*THREAD, "device_id", "name", "domain"]
 _HIGHEST = (1 << 31) - 1
-_BYTES = 3  # a unit of CounterDescriptor
-_DESCRIPTOR = "60"  # field of a TracePacket
+_BYTES = 3  # the number of the unit bytes in CounterDescriptor
+_DESCRIPTOR = "60"  # field number of TracePacket
 
 
 @dataclass(frozen=True)
 class PerfettoTracks:
-    """Holds the tracks of each kind of place, and looks up the `track` of rows."""
+    """Holds the tracks of processes, threads, devices and streams, and looks up the `track` of rows."""
 
     processes: pl.DataFrame
     threads: pl.DataFrame
@@ -40,7 +40,8 @@ class PerfettoTracks:
         return joined(rows, self.threads, THREAD, "track")
 
     def of_work(self, work: pl.DataFrame) -> pl.Series:
-        """Returns the tracks of work. Work of the profiler itself on the host is on the host's thread."""
+        """Returns the track of each row of work. The profiler's own activity on the host is on the track of its
+        thread."""
         on_host = is_on_host(work)
         stream = joined(work, self.streams, STREAM, "track")
         if not on_host.any():
@@ -48,7 +49,7 @@ class PerfettoTracks:
         return self.of_thread(work).zip_with(on_host, stream)
 
     def of_owner(self, rows: pl.DataFrame) -> pl.Series:
-        """Returns the track of the device or, without a device, of the thread or the process."""
+        """Returns the track of each row: the track of its device, or else of its thread, or else of its process."""
         device, process = joined(rows, self.devices, DEVICE, "track"), joined(rows, self.processes, PROCESS, "track")
         host = self.of_thread(rows).zip_with(rows["tid"].is_not_null(), process)
         return device.zip_with(rows["device_id"].is_not_null(), host)
@@ -91,7 +92,7 @@ def _is_number(column: str) -> pl.Expr:
 
 
 def descriptors(tracks: PerfettoTracks) -> bytes:
-    # Viewers add the number of a process or thread to its name.
+    # Viewers add the number of a process or thread to its name, so the number is removed here.
     name = _col("title").str.strip_suffix(pl.format(" {}", "pid"))
     process = pl.struct(_col("pid").alias("1"), name.alias("6"))
     name = _col("title").str.strip_prefix(pl.format("thread {}", "tid")).str.strip_chars_start()
@@ -114,13 +115,13 @@ def descriptors(tracks: PerfettoTracks) -> bytes:
 
 
 def beside(tracks: pl.DataFrame) -> memoryview:
-    """Returns the packets of tracks, each below its `parent`. Viewers merge tracks that have the same name and
-    parent."""
+    """Returns the packets that define these tracks, each below its `parent`. Viewers merge tracks that have the same
+    name and parent."""
     return native.protobuf(_track(tracks, {"2": _col("title"), "5": _col("parent")}), PACKET)
 
 
 def series(tracks: pl.DataFrame) -> memoryview:
-    """Returns the packets of tracks that show counters."""
+    """Returns the packets that define tracks of counters."""
     unit = pl.when(_col("title").str.contains(r"\bbytes\b")).then(_BYTES)
     return native.protobuf(
         _track(tracks, {"2": _col("title"), "5": _col("parent"), "8": pl.struct(unit.alias("3"))}), PACKET

@@ -1,4 +1,4 @@
-"""Writes a file in pieces that several threads make in parallel. The file is gzipped if its name ends with .gz.
+"""Writes a file in pieces, which several threads make in parallel. The file is gzipped if its name ends with .gz.
 
 A piece may be an iterator of bytes; each item is valid only until the next item is requested. Only the pieces that are
 being made are in memory. A gzipped file is one stream, because some viewers read only the first of several streams.

@@ -1,7 +1,7 @@
 """A profile for pprof (`go tool pprof` and other readers of its files), gzipped: a sample for each stack.
 
 A sample has the count, the host time and the device time of a stack, without the stacks inside it. Its labels are the
-process, the thread, and the kind of op, range or work of the innermost frame.
+process, the thread, and the kind of the innermost frame, such as op or kernel.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ MOST_FRAMES = 5_000_000  # most frames in all stacks together
 _VALUES = (("count", "count", "count"), ("host", "nanoseconds", "host_ns"), ("device", "nanoseconds", "device_ns"))
 _COLUMNS = [column for _, _, column in _VALUES]
 _SMALLER = "(stacks that take less)"
-_MAPPING = 1  # pprof shows the mapping's name as that of the program, and does not look for symbols in the mapping
+_MAPPING = 1  # number of the only mapping: pprof shows its file name as the program, and looks for no symbols in it
 _col = pl.col
 
 
 class _Strings:
-    """The texts of a profile, each once. Other fields refer to them by number."""
+    """Numbers the texts of a profile. The profile stores each text once, and its other fields refer to the text by
+    number."""
 
     def __init__(self) -> None:
         self.numbers = {"": 0}
@@ -46,8 +47,8 @@ def write(analysis: Analysis, path: Path) -> list[str]:
 
 
 def profile_of(analysis: Analysis, only: str | None = None, begin_utc_ns: int | None = None) -> tuple[bytes, list[str]]:
-    """Returns the profile, and sentences on what is left out. `only` is passed to `stack_tree`; `begin_utc_ns` replaces
-    the time of the trace."""
+    """Returns the profile, and sentences on what is left out. `only` is passed to `stack_tree`. If `begin_utc_ns` is
+    given, it is the time of the profile, instead of the time in the trace."""
     if find_spec("google") is None or find_spec("google.protobuf") is None:
         raise MissingPackage("a profile for pprof needs protobuf: pip install 'opspan[pprof]'")
     trace = analysis.attributed
@@ -70,8 +71,8 @@ def profile_of(analysis: Analysis, only: str | None = None, begin_utc_ns: int | 
 
 
 def _bounded(stacks: pl.DataFrame) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the stacks to write, and the tree of all stacks. The stacks with most time are written. For each thread,
-    the other stacks are summed in one more stack, which is also added to the tree."""
+    """Returns the stacks to write, and the tree of all stacks. If there are too many stacks, those with the most time
+    are written. For each thread, the other stacks are merged into one extra stack, which is also in the tree."""
     frames = _col("level").cast(pl.Int64) + 1
     if stacks.select(frames.sum()).item() <= MOST_FRAMES:
         return stacks, stacks
@@ -122,7 +123,7 @@ def _add_samples(
 def _add_head(profile: Any, trace: Tables, samples: pl.DataFrame, strings: _Strings, notes: list[str]) -> None:
     for name, unit, _ in _VALUES:
         profile.sample_type.add(type=strings(name), unit=strings(unit))
-    # Times are sums, not samples, so a period is one nanosecond. Servers require a period.
+    # Servers require a sampling period. It is one nanosecond, because times are sums, not numbers of samples.
     profile.period_type.type, profile.period_type.unit, profile.period = strings("host"), strings("nanoseconds"), 1
     program = Path(trace.paths[0]).name if trace.paths else ""
     profile.mapping.add(id=_MAPPING, filename=strings(program), has_functions=True)

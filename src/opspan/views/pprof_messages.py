@@ -1,4 +1,4 @@
-"""The protobuf messages of pprof's profiles, built at run time, with the fields that opspan writes.
+"""Builds the protobuf messages of pprof's profiles at run time, with only the fields that opspan writes.
 
 The format is https://github.com/google/pprof/blob/main/proto/profile.proto. Only the numbers and types of its fields
 are repeated here.

@@ -1,4 +1,5 @@
-"""Writes an output completely or not at all, and never over a source file. opspan/outputs.py lists the outputs."""
+"""Writes an output completely or not at all, and never replaces a file that the trace was read from. opspan/outputs.py
+lists the outputs."""
 
 from __future__ import annotations
 
@@ -23,8 +24,8 @@ from opspan.views.contents import nothing_in, parts
 
 
 def output_for(out: Path) -> Output:
-    """Returns the output whose pattern matches the name. If none matches, returns the output with the longest suffix
-    that the name has."""
+    """Returns the output whose pattern matches the name of the file. If there is none, returns the output with the
+    longest suffix that the name ends with."""
     for output in outputs.OUTPUTS:
         if output.pattern and fnmatchcase(out.name.lower(), output.pattern):
             return output
@@ -50,9 +51,9 @@ def export(
     name: str | None = None,
     write: Callable[[Analysis, Path], list[str]] | None = None,
 ) -> list[str]:
-    """Writes the trace to `out`. The suffix of `out` chooses the output. If `name` is given, `name` chooses the output.
-    Returns a sentence for each thing that the format cannot hold. If the output needs more than the trace, pass a
-    function `write`. It is called instead of the function `write` in the output's module."""
+    """Writes the trace to `out`. The name of `out` selects the output, unless `name` names one. Returns a sentence for
+    each thing that the format cannot hold. If the output needs more than the trace, pass a function `write`. It is
+    called instead of the function `write` in the output's module."""
     output = output_for(out) if name is None else _named(name)
     sources = [recorded_file(path) for path in analysis.tables.paths]
     _check(out, sources, output, overwrite=overwrite)
@@ -77,7 +78,7 @@ def check_output(out: Path, sources: Sequence[File], *, overwrite: bool) -> None
 
 
 def check_named(name: str, out: Path, sources: Sequence[File], *, overwrite: bool) -> None:
-    """Raises WriteError like `check_output`, for the output called `name`, whatever the file is called."""
+    """Raises WriteError like `check_output`. `name` names the output; the name of the file does not matter."""
     _check(out, sources, _named(name), overwrite=overwrite)
 
 
@@ -86,7 +87,7 @@ def _named(name: str) -> Output:
 
 
 def _check(out: Path, sources: Sequence[File], output: Output, *, overwrite: bool) -> None:
-    # Path.resolve would raise if links lead in a circle.
+    # os.path.realpath is used because Path.resolve raises an error if links form a circle.
     target = Path(os.path.realpath(check_local(out)))
     for source in (Path(os.path.realpath(path)) for path in sources if isinstance(path, Path)):
         if _is_same_file(target, source) or (source in target.parents and exists(target)):
@@ -107,7 +108,7 @@ def _check(out: Path, sources: Sequence[File], output: Output, *, overwrite: boo
 
 
 def _is_stream(out: Path) -> bool:
-    """Returns whether `out` is a stream. Writing to a stream replaces no file, so `overwrite` is not needed."""
+    """Returns whether `out` is a stream. Writing to a stream replaces no file, so it does not need `overwrite`."""
     try:
         return private_files.is_stream(out)
     except OSError as error:
@@ -119,6 +120,6 @@ def _exists(out: Path) -> str:
 
 
 def _is_same_file(one: Path, other: Path) -> bool:
-    """Returns whether both paths lead to one file, even by hard links or on a file system that ignores case. Paths are
-    compared as UTF-8, because a trace has the paths of its sources as UTF-8."""
+    """Returns whether both paths lead to the same file, even by hard links or on a file system that ignores case. Paths
+    are compared as UTF-8, because a trace has the paths of its sources as UTF-8."""
     return as_utf8(str(one)) == as_utf8(str(other)) or (exists(one) and exists(other) and one.samefile(other))

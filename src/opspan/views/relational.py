@@ -1,6 +1,6 @@
-"""An analysed trace as tables of a relational database: row numbers become ids, and rows have their duration.
+"""An analysed trace as tables of a relational database. Row numbers are replaced by ids, and durations are added.
 
-    relational(analysis) -> frames by name: ranks, the trace's own tables, coverage
+    relational(analysis) -> frames by name: ranks, the tables of the trace, coverage
 
 database.py says what each column means.
 """
@@ -19,7 +19,7 @@ from opspan.tables import TABLES, Tables
 from opspan.tables.tables import ids_of
 from opspan.views.database import COVERAGE, RANKS
 
-# Column with row numbers -> the table that has these rows, and the name of the column with their ids.
+# Column that has row numbers of a table -> this table, and the name of the new column with ids.
 _ROWS = {
     "ranges": {
         "parent": ("ranges", "parent_id"),
@@ -35,7 +35,7 @@ _ROWS = {
     "functions": {},
 }
 _RENAMED = {
-    "ranges": {"parent_id": "stated_parent_id"},  # the name parent_id is used for the parent that the analysis found
+    "ranges": {"parent_id": "stated_parent_id"},  # parent_id is the column with the parent that the analysis found
     "work": {"ambiguous": "is_ambiguous"},
 }
 
@@ -78,7 +78,7 @@ def _ranks(trace: Tables) -> pl.DataFrame:
 
 
 def _coverage(coverage: Coverage) -> pl.DataFrame:
-    """Returns a row for each figure: shares have counts and times, other figures only a count."""
+    """Returns a row for each figure. A share has counts and times; any other figure has only a count."""
     rows: list[tuple[str, int, int | None, int | None, int | None]] = []
     for field in dataclasses.fields(coverage):
         value = getattr(coverage, field.name)

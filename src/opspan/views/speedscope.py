@@ -1,4 +1,4 @@
-"""A file of speedscope, https://www.speedscope.app: a profile for each thread and for each stream of a device.
+"""A file for speedscope, https://www.speedscope.app: a profile for each thread and for each stream of a device.
 
     {"type":"O","frame":3,"at":1200},{"type":"O","frame":7,"at":1250},{"type":"C","frame":7,"at":1900},...
 
@@ -29,7 +29,7 @@ from opspan.views.names import frame_name, python_file, python_line
 from opspan.views.pieces import Piece
 from opspan.views.stacks import tree
 
-MOST_SPANS = 1_000_000  # with two events of about 30 bytes each, a browser still shows the file without trouble
+MOST_SPANS = 1_000_000  # a browser shows such a file without trouble; each span has two events of about 30 bytes
 _SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 _BATCH = 50_000
 _TRACK = ["process", "thread", "lane"]
@@ -46,7 +46,8 @@ def write(analysis: Analysis, path: Path) -> list[str]:
         spans = spans.filter(~_col("overlaps"))
     if (more := spans.height - MOST_SPANS) > 0:
         took = _col("end_ns") - _col("start_ns")
-        # Spans around a span are at least as long, so all spans around a kept span are kept, too.
+        # Outer spans are at least as long as the spans inside them. So if a span is kept, all spans around it are kept,
+        # too.
         spans = spans.sort(took, "depth", descending=[True, False]).head(MOST_SPANS)
         longest = spans.select(took.min()).item()
         notes.append(
@@ -62,8 +63,8 @@ def write(analysis: Analysis, path: Path) -> list[str]:
 
 
 def _spans(trace: Tables) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns spans (track, name, start_ns, end_ns), and tracks (track, len, title): functions and ranges are on the
-    track of their thread, work is on that of its stream."""
+    """Returns spans (track, name, start_ns, end_ns) and tracks (track, len, title). Functions and ranges are on the
+    track of their thread; kernels and copies are on the track of their stream."""
     places = tracks_of(trace)
     rows = places.on_threads(tree(trace).filter(~_col("is_mark").fill_null(value=False)))
     is_apart = rows["is_async"].fill_null(value=False)
@@ -88,7 +89,7 @@ def _with_titles(tracks: pl.DataFrame, places: ChromeTracks) -> pl.DataFrame:
     threads = pl.concat([hosts, streams], how="vertical_relaxed").unique(["process", "thread"], keep="first")
     titled = tracks.join(first, on="process", how="left", maintain_order="left")
     titled = titled.join(threads, on=["process", "thread"], how="left", maintain_order="left")
-    # The title of a stream already names the lane.
+    # The title of a stream already contains the lane.
     beside = pl.when(_col("beside") & (_col("lane") > 0)).then(pl.format(", overlapping {}", "lane"))
     return titled.select("track", "len", title=pl.concat_str("first", pl.lit(", "), "second", beside.fill_null("")))
 
@@ -123,9 +124,9 @@ def _items(rows: pl.DataFrame) -> Iterator[Callable[[], Piece]]:
 
 
 def _events(spans: pl.DataFrame, begin: int) -> pl.DataFrame:
-    """Returns the open and close events of all frames, in the order of a stack. At equal times open frames close first,
-    the innermost before the others. Then new frames open, the outermost first. A frame without duration closes before
-    the next frame opens."""
+    """Returns an open event and a close event for each frame, in an order in which frames nest. At equal times, open
+    frames close first, the innermost before the others. Then new frames open, the outermost first. A frame without
+    duration closes before the next frame opens."""
     spans = spans.sort("start_ns", -_col("end_ns"), "depth", maintain_order=True)
     order, takes_time = pl.int_range(pl.len(), dtype=pl.Int64) * 2, _col("end_ns") > _col("start_ns")
     spans = spans.with_columns(order=order, takes_time=takes_time)

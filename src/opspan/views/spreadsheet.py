@@ -1,7 +1,7 @@
-"""Writes rows as CSV that a spreadsheet shows and does not run.
+"""Writes rows as CSV in which a spreadsheet finds no formulas.
 
 Excel and similar programs read a cell as a formula if it begins with one of = + - @, even if the cell is quoted. A
-formula can send the cells around it elsewhere, or start a program. The name of a range can be any text. So a text that
+formula can send other cells to a server, or start a program. The name of a range can be any text. So a text that
 begins with one of these characters gets an apostrophe in front, and a spreadsheet shows it as text. If a text has
 apostrophes before such a character, it gets one more apostrophe. So removing one apostrophe always gives back the
 original (docs/security.md). Numbers stay as they are, even if they are written as texts.

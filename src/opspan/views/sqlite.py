@@ -31,7 +31,7 @@ def write(analysis: Analysis, path: Path) -> list[str]:
     tables = (*TABLES_IN_ORDER, ABOUT)
     database = sqlite_utils.Database(path)
     with closing(database):
-        # An unfinished file is thrown away, so a journal is not needed.
+        # If writing fails, the file is deleted. So SQLite's journal is not needed.
         database.execute("PRAGMA journal_mode = OFF")
         for table in tables:
             _create(database, table)
@@ -69,7 +69,7 @@ def _is_text(column: Column) -> bool:
 
 
 def _stored(frame: pl.DataFrame, table: DatabaseTable) -> pl.LazyFrame:
-    """Selects the columns of the table, in its order, with types that SQLite has."""
+    """Returns the columns of the table in the table's order, with types that SQLite has."""
     types = {str: pl.String, int: pl.Int64, float: pl.Float64}
     return frame.lazy().select(pl.col(column.name).cast(types[_python_type(column)]) for column in table.columns)
 

@@ -3,7 +3,7 @@
     process 100;thread 100 main;train.py(3): <module>;step;aten::linear;aten::addmm 12345
 
 A stack consists of Python functions, if the tool traced them, and of nested ranges on a thread, the outermost first.
-The number is the time in the last frame itself, without frames inside it, summed over all rows with the same stack.
+The number is the time of the last frame without the frames inside it. It is a sum over all rows with the same stack.
 Async ranges are not in the tree and are left out.
 """
 
@@ -44,17 +44,17 @@ def no_time(trace: Tables) -> str:
 
 
 def tree(trace: Tables) -> pl.DataFrame:
-    """Returns the functions, then the ranges, in one tree."""
+    """Returns the functions and the ranges as rows of one tree, the functions first."""
     return with_functions(trace) if trace.functions.height else trace.ranges
 
 
 @dataclass(frozen=True)
 class StackRows:
-    """Rows of a tree as analysis/stacks.py takes them, and the process and thread of each root."""
+    """The rows of a tree in the form that analysis/stacks.py needs, and the process and thread of each root."""
 
     rows: pl.DataFrame
-    roots: pl.DataFrame  # root, rank, pid, tid, process, thread
-    left_out: list[str]  # sentences
+    roots: pl.DataFrame  # columns: root, rank, pid, tid, process, thread
+    left_out: list[str]  # sentences on what was left out
 
 
 def stack_rows(trace: Tables, rows: pl.DataFrame) -> StackRows:
@@ -77,7 +77,7 @@ def stack_rows(trace: Tables, rows: pl.DataFrame) -> StackRows:
 
 
 def write_stacks(trace: Tables, rows: pl.DataFrame, path: Path) -> list[str]:
-    """Writes `rows`, a tree with weights. Returns sentences on what is left out."""
+    """Writes the stacks of a tree: `rows` with weights. Returns sentences on what is left out."""
     in_tree = stack_rows(trace, rows.select(_USED))
     roots = in_tree.roots.select("root", text=pl.concat_str(safe(_col("process")), pl.lit(";"), safe(_col("thread"))))
     with path.open("w", encoding="utf-8") as file:

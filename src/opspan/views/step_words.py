@@ -1,6 +1,6 @@
 """Sentences on steps: their number and length, the time outside of them, and patterns that repeat.
 
-All outputs take their words from here and the figures from `analysis`, so that they agree.
+All outputs use these sentences and the figures of `analysis`, so that outputs do not contradict each other.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from opspan.views.fields import short_name, time_text
 
 _col = pl.col
 _OUTSIDE, _BETWEEN, _PATTERNS = "outside", "between steps", "patterns"
-_LITTLE = 0.01  # share of the time of the run: less time is not mentioned
+_LITTLE = 0.01  # a time below this share of the run's time is not mentioned
 _MOST_NAMES = 3
 _MOST_PATTERNS = 2
 _NAME = 40  # most characters of a name
 
 
 def parts(analysis: Analysis, steps: pl.DataFrame | None = None) -> Parts:
-    """Returns the figures that the sentences of this module are made from, in a form that adds up over ranks (Parts).
-    If `steps` is given, it replaces the steps of the trace."""
+    """Returns the figures for the sentences of this module, in a form that can be added up over ranks (Parts). If
+    `steps` is given, it replaces the steps of the trace."""
     lengths, trace = parts_of_lengths(analysis, steps), analysis.complete
     steps = analysis.iterations if steps is None else steps
     times = outside(within_part(whole_times(trace), trace), within_part(steps, trace))
@@ -39,7 +39,7 @@ def parts(analysis: Analysis, steps: pl.DataFrame | None = None) -> Parts:
 
 
 def columns(parts: Parts) -> dict[str, int | None]:
-    """Returns columns for JSON. Values are null if there are no steps, or if nothing repeats."""
+    """Returns columns for JSON. A value is null if there are no steps, or if nothing repeats."""
     times = parts[_OUTSIDE].rows.row(0, named=True)
     repeats = _longest_first(parts)
     return {
@@ -67,7 +67,8 @@ def lengths_text(lengths: Lengths) -> str:
 
 
 def outside_texts(parts: Parts) -> list[str]:
-    """Returns the times outside of steps, each with its share of the run's time."""
+    """Returns texts with the times before, between and after steps, each with its share of the run's time. Small shares
+    are left out."""
     times = parts[_OUTSIDE].rows.row(0, named=True)
     run_ns = times["whole_ns"] or 0
     times_outside = {

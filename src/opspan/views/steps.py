@@ -64,7 +64,7 @@ def parts(analysis: Analysis, options: Options) -> Parts:
 
 
 def steps_of(analysis: Analysis, step: Steps | None = None) -> pl.DataFrame:
-    """Returns the steps of the trace or, if `step` is a pattern of names, the ranges that it names."""
+    """Returns the steps of the trace or, if `step` is a pattern, the ranges whose names match it."""
     if not isinstance(step, str):
         return analysis.iterations
     ranges = analysis.complete.ranges
@@ -103,7 +103,7 @@ def _notes(rows: pl.DataFrame) -> list[str]:
 
 
 def _patterns_of(names: pl.Series) -> str:
-    """Returns up to three of the names, with * in place of numbers."""
+    """Returns up to three different names of steps, with * in place of numbers."""
     called = names.str.replace(" #[0-9]+$", "").str.replace_all("[0-9]+", "*")
     return ", ".join(called.unique(maintain_order=True).head(3))
 

@@ -1,7 +1,7 @@
-"""The ready-made views of the analysis database: SQL, with a sentence for each.
+"""The ready-made views of the analysis database: for each view its SQL, and a sentence on what it shows.
 
-They agree with opspan's averages, because the SQL is written from the same definitions: ranges without marks, device
-time without waits and the profiler's own activity.
+The views have the same figures as opspan's averages, because the SQL is made from the same definitions: marks do not
+count as ranges, and device time includes neither waits nor the profiler's own activity.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _sums(of: Sequence[Measure]) -> list[str]:
 
 
 def _spread(what: str, *aggregates: str) -> list[str]:
-    """Returns columns with average, least and largest duration."""
+    """Returns SQL columns with the average, least or largest duration."""
     sql = {"average": "sum(duration_ns) / count(duration_ns)", "min": "min(duration_ns)", "max": "max(duration_ns)"}
     return [f"{sql[name]} AS {name}_{what}_ns" for name in aggregates]
 

@@ -1,6 +1,6 @@
 """The source of a trace, its times, and the command to type next, on one screen: `opspan summary`.
 
-Every line is a short form of the answer of another verb, with the same figures.
+Each line is a short form of the answer of another verb, with the same figures.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ _MOST = 20  # most names on a line
 _WIDTH = 80  # the width of a line if nothing limits it, and of the notes in JSON
 _ALL = 10_000
 _TOP = {"Top ops": "name", "Top modules": "module"}
-_MUCH_OVERHEAD = 0.01  # share of the time of the run: less overhead is not mentioned
-_LITTLE = 0.01  # share of the time of devices: less idle time before their first work is not mentioned
-_LABEL = 13  # characters in front of a line
+_MUCH_OVERHEAD = 0.01  # overhead below this share of the run's time is not mentioned
+_LITTLE = 0.01  # devices are idle before their first work; below this share of their time it is not mentioned
+_LABEL = 13  # width in characters of the label at the begin of a line
 
 
 @dataclass(frozen=True)
 class _Room:
-    """The limits of a line, in characters. A wide terminal shows more names, and longer names."""
+    """The limits of a line, in characters. A wide terminal shows more and longer names."""
 
     width: int = _WIDTH
     name: int = 24
@@ -72,10 +72,11 @@ class _Room:
 @dataclass(frozen=True)
 class _Facts:
     row: dict[str, Any]
-    idle: tuple[str, float, str | None] | None  # the main reason, its share of the idle time, and the op
+    # The main reason, its share of the idle time, and the op that ran on the host.
+    idle: tuple[str, float, str | None] | None
     times: dict[str, list[tuple[str, int]]]  # title of the line -> names with their times, the longest first
     costs: list[tuple[str, float, str, str | None]]  # findings: id, share, share_of, condition; largest first
-    steps: list[str]  # lines about steps
+    steps: list[str]  # the lines about steps
     issues: int
     next: str
     see: str  # command that writes a report; "" if the report would be empty
@@ -123,7 +124,7 @@ def _answer(parts: Parts, findings: pl.DataFrame, files: Sequence[File]) -> Answ
 
 
 def about(analysis: Analysis) -> str:
-    """Returns a line on what the trace is."""
+    """Returns the line that describes the trace: tool, ranks, processes, devices, ranges and time."""
     return _about(_head(analysis), _Room())
 
 
@@ -145,7 +146,7 @@ def _parts(analysis: Analysis) -> Parts:
     sums |= {"sized": ops["sizes"].count(), "ops": ops.height, "in_modules": trace.ranges["module"].count()}
     sums |= {"outliers": int(steps["is_outlier"].sum())}
     sums |= {"issues": int(analysis.tables.issues.filter(_col("severity") != "info")["count"].sum())}
-    # `_next` needs to know whether a table has rows, and whether the trace holds anything.
+    # `_next` needs these two: whether a table has rows, and whether the trace holds anything.
     is_mark = _col("is_mark").fill_null(value=False)
     sums["lasting"] = trace.ranges.select((~is_mark & _col("start_ns").is_not_null()).sum()).item()
     sums["held"] = len(contents.parts(trace))
@@ -166,7 +167,7 @@ def _parts(analysis: Analysis) -> Parts:
     }
 
 
-_FINDINGS = "findings: "  # prefix of the names of the parts of findings
+_FINDINGS = "findings: "  # prefix for the names of parts that belong to findings
 _ALONE = ("exposed_communicating", "exposed_copying")
 _OF_DEVICES = ("busy", "computing", "communicating", "copying", *_ALONE, "idle")
 _OF_HOST = ("calling", "loading", "ops", "other")
@@ -258,7 +259,7 @@ def _lines(facts: _Facts, room: _Room) -> list[str]:
 def _device(facts: _Facts, room: _Room) -> list[str]:
     row = facts.row
     busy = row["busy_ns"]
-    # These times add up, because each moment counts only for the first kind that is active.
+    # The times do not overlap: at each moment only the first of these kinds that is active counts.
     titles = zip(("computing", *_ALONE), ("computing", "collectives", "copies"), strict=True)
     times = {title: row[f"{name}_ns"] for name, title in titles}
     times["other"] = busy - sum(times.values())
@@ -314,8 +315,8 @@ def _steps(parts: Parts, row: dict[str, Any]) -> list[str]:
 
 
 def top(analysis: Analysis, by: str) -> pl.DataFrame:
-    """Returns the ops (by name) or modules that have self time, with that time, the longest first. The time is that on
-    devices or, if no row has any, that on the host."""
+    """Returns the ops (by name) or modules that have self time, the longest first, with that time. It is the time on
+    devices or, if no row has any, the time on the host."""
     return _most(_sums(analysis, by))
 
 
@@ -361,7 +362,7 @@ def _findings(costs: list[tuple[str, float, str, str | None]], room: _Room) -> l
 
 
 def _next(parts: Parts, row: dict[str, Any], files: Sequence[File]) -> str:
-    """Returns a command that has something to show for this trace."""
+    """Returns a command whose output is not empty for this trace."""
     name, sums = files_text(files), parts["sums"].rows.row(0, named=True)
     if row["findings"]:
         return f"opspan findings {name}"

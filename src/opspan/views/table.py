@@ -1,9 +1,8 @@
 """The table of a trace, or of many ranks, grouped by one of BY["table"]: `opspan table`. docs/json.md describes the
 columns.
 
-Tables by name, shape and stack have the rows of torch's key_averages(), separately for each rank, and are printed like
-torch's table. The other tables have sums over all ranks, and are printed in the same style. Times are integer
-nanoseconds.
+Tables by name, shape and stack have the rows of torch's key_averages() for each rank, and are printed like torch's
+table. The other tables have sums over all ranks, and are printed in the same style. Times are integer nanoseconds.
 """
 
 from __future__ import annotations
@@ -37,20 +36,21 @@ from opspan.views.text_table import SumRows
 
 __all__ = ["SCHEMA", "Table", "lean", "table_of"]
 
-SCHEMA = 1  # version of the JSON: raised when a name, or its meaning, changes
+SCHEMA = 1  # version of the JSON; it grows when a name, or the meaning of a name, changes
 _CONTEXTS = ("module", "step", "phase")
 _OF_WORK = ("stream", "kernel")
 _col = pl.col
 _OF_TORCH = {attribute: column for column, attribute in TORCH.items()}
 _LISTS = ("sizes", "stack")  # columns whose texts are JSON
-# Tables that may have only one group -> the key column, and its value outside of all groups.
+# Grouping -> the key column, and its value in rows that have no module, step, shape or stack.
 _WITHOUT = {"module": ("module", "[]"), "step": ("step", "[]"), "shape": ("sizes", "[]"), "stack": ("stack", "[]")}
 NO_MEMORY = (
     "No memory was recorded: torch.profiler.profile(profile_memory=True) records it, and nsys profile "
     "--cuda-memory-usage=true"
 )
 _SORTED_UP = ("name", "sizes", "stack", "device", "kind", "module", "step", "phase", "rank")
-_DEFAULT_SORT = ("self_device_ns", "device_ns", "self_cpu_ns")  # the first of these columns that has any time is used
+# The table is sorted by the first of these columns that is not all 0.
+_DEFAULT_SORT = ("self_device_ns", "device_ns", "self_cpu_ns")
 _COUNTED = {"step": "# of Steps"}  # the title of the count column, if it is not `# of Calls`
 _NTH = "nth"
 _FACTS = {name: pl.Boolean for name in Facts._fields if name.startswith("has_")}
@@ -125,16 +125,18 @@ _UNSEEN = (
 def lean(trace: Tables) -> Tables:
     """Drops columns that a table does not need. They take a third of the memory of a large trace."""
     ranges = trace.ranges.drop(_UNSEEN)
-    if not trace.work["named_range_id"].count():  # ids are needed only if work refers to them
+    if not trace.work["named_range_id"].count():  # ids are needed only if kernels or copies refer to them
         ranges = ranges.drop("id")
-    # The analysis only tests whether op_id is null, and only if the sequence number is 0.
+    # The analysis uses op_id only to test for null, and only in ranges whose sequence number is 0. If none is null
+    # there, op_id need not be kept.
     if not ranges.select((pl.col("op_id").is_null() & (pl.col("seq") == 0)).any()).item():
         ranges = ranges.with_columns(op_id=pl.lit(0, dtype=pl.Int64))
     return trace.replace(ranges=ranges)
 
 
 def table_of(analysis: Analysis, options: Options, events: EventFrames | None = None) -> Table:
-    """Returns the table of one trace. `events` are those of the trace, if the caller makes several tables from them."""
+    """Returns the table of one trace. A caller that makes several tables passes the `events` of the trace, so that they
+    are made only once."""
     options = QUESTION.checked(options)
     if forked.is_cut_off():
         return _far_table(analysis, options)
@@ -142,7 +144,7 @@ def table_of(analysis: Analysis, options: Options, events: EventFrames | None = 
 
 
 def _far_table(analysis: Analysis, options: Options) -> Table:
-    """Returns a table that another process makes (forked.py). That process is asked again for each text."""
+    """Returns a table that another process makes (forked.py). Each printed text is made by another process, too."""
     rows, notes = forked.ask(_rows_and_notes, analysis, options)
     return Table(name="table", rows=rows, fields=(), notes=notes, by=options.by, printer=_FarRows(analysis, options))
 
@@ -242,9 +244,9 @@ def _nothing_text(trace: Tables, options: Options) -> str:
 
 
 def _of_ops(rows: pl.DataFrame, by: str) -> Part:
-    """Returns rows that can be summed over the cycles (files) of a rank. In a cycle several rows may have the same
-    name, such as those of an op and a range. The n-th row of that name is summed with the n-th row in the other
-    cycles."""
+    """Returns rows that can be summed over the cycles (files) of a rank. Within a cycle, several rows may have the same
+    name, such as the row of an op and the row of a range. The n-th row with a name is summed with the n-th row with
+    this name in each other cycle."""
     key = ("rank", "name", "device", *(name for name in ("sizes", "stack") if name in rows.columns))
     numbers = schema_of(by, has_memory=True)
     rules = {name: "first" for name in rows.columns if name not in numbers}
@@ -256,7 +258,7 @@ def _texts(texts: list[str]) -> Part:
 
 
 def _averaged(trace: Tables, options: Options, names: Sequence[str] | None) -> Part:
-    """Returns sums that add up over ranks."""
+    """Returns sums that can be added up over ranks."""
     by = options.by
     if by == "kernel":
         sums = kernel_use.sums(kernel_use.launched(launched_in(trace.ranges, trace.work, names), trace.devices))
@@ -311,7 +313,7 @@ def _sum_table(parts: Parts, options: Options, is_xpu: bool) -> Table:
     if by == "kernel":
         rows = kernel_use.figures_of(rows)
     else:
-        # Rows with equal values in the sorted column stay in this order.
+        # If rows have equal values in the column to sort by, they stay in this order.
         order = WORK_ORDER if by == "stream" else (*RANGE_ORDER[:2], "ranges" if "ranges" in rows.columns else "count")
         rows = rows.sort(*order, *key, descending=[True] * len(order) + [False] * len(key))
     rows = rows.with_columns(_col(name).fill_null(0) for name in rows.columns if name.startswith("backward_"))
@@ -331,7 +333,7 @@ def _sum_table(parts: Parts, options: Options, is_xpu: bool) -> Table:
 
 
 def _is_one_group(table: Table) -> bool:
-    """Returns whether all rows are outside of groups."""
+    """Returns whether no row has a module (or step, shape or stack, if the table groups by that)."""
     column, none = _WITHOUT.get(table.by, ("", None))
     return bool(column) and bool((table.rows[column].fill_null("[]") == none).all())
 
@@ -342,7 +344,7 @@ def _sort_column(rows: pl.DataFrame, by: str, wanted: str | None) -> str:
         return next(with_time, "count" if "count" in rows.columns else "ranges")
     column = _OF_TORCH.get(sort_attribute(wanted), wanted)
     if column not in rows.columns:
-        column = column.removeprefix("self_")  # rows of work have total times only
+        column = column.removeprefix("self_")  # rows of kernels and copies have no self times
     if column not in rows.columns:
         raise UsageError(
             f"the table by {by} has no column {wanted!r} to sort by; expected one of {listed(rows.columns)} "

@@ -1,4 +1,4 @@
-"""Prints a frame of sums in the style of torch's table: times, their shares of the total, and totals below."""
+"""Prints sums in the style of torch's table: times, their shares of the total, and lines with the totals."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from opspan.views.footer import printable_names
 
 _NAME_WIDTH = 55  # as in torch's table
 _WIDTH = 12
-_LEAST_NAME = 24  # least characters of a name that is cut; if there is less room, other columns are dropped
+_LEAST_NAME = 24  # a name is never cut to fewer characters; if there is less room, other columns are dropped
 _KEYS = (MODULE, STEP, replace(PHASE, unit="text"), KIND, NAME, *PLACES)
-# In a title, {} is replaced by the device.
+# {} in a title is replaced by the name of the device.
 _TIMES = (
     Field("self_cpu_ns", "Self CPU", "ns", rank=2),
     Field("cpu_ns", "CPU total", "ns", rank=3),
@@ -73,7 +73,7 @@ class SumRows:
 
 
 def _at_least_as_torch(columns: list[TextColumn], whole_names: bool) -> list[str]:
-    """Prints columns at least as wide as torch's, with the ends of long names cut."""
+    """Prints columns that are at least as wide as torch's. The ends of long names are cut."""
     if not whole_names:
         columns = [column if column.least is None else _shortened(column) for column in columns]
     return as_torch(columns, [max(_WIDTH, column.width) for column in columns])

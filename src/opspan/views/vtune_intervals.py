@@ -20,7 +20,7 @@ from opspan.printable import plural
 from opspan.tables import Tables
 
 NAME = re.compile(r".+-hostname-(?P<host>.+)\.csv", re.IGNORECASE)
-# VTune accepts times of this clock. Times of traces with another clock are written as UTC, if UTC is known.
+# VTune accepts times of this clock. If the trace has another clock, times are written as UTC, if UTC is known.
 MONOTONIC = "CLOCK_MONOTONIC_RAW"
 _col = pl.col
 
@@ -39,7 +39,7 @@ def write(analysis: Analysis, path: Path) -> list[str]:
             "VTune needs UTC times, and this trace has none; expected one that has. To write an ordinary .csv file, "
             "choose a name without -hostname-"
         )
-    # A thread id means nothing without its process.
+    # Without a process, a thread id identifies nothing, so it is left out.
     tid = pl.when(_col("pid").is_not_null()).then("tid")
     name = pl.coalesce("text", _col("name").cast(pl.String)).fill_null("")
     rows.select(

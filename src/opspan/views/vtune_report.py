@@ -9,7 +9,7 @@ from opspan.views.fields import Field
 
 
 def answer(rows: pl.DataFrame) -> Answer:
-    """Treats the first column as names. On a narrow terminal the last columns are dropped first."""
+    """Returns an answer whose first column has names. On a narrow terminal the last columns are dropped first."""
     first, *others = rows.columns
     numbers = [Field(name, name, "text", rank=place) for place, name in enumerate(others)]
     return Answer("vtune_report", rows, [Field(first, first, "name"), *numbers])

@@ -17,7 +17,7 @@ _CALL = (Field("call", "Call", "name"), IN)
 _WAITED = Field("wait_ns", "Waited", "ns")
 _BUSY = share("busy_ns", "Device busy", "wait_ns", "Waited", 1)
 _WAITS = Field("count", "Waits", "count", rank=5)
-_REASONS = {why.replace(" ", "_"): why for why in WHY.categories}  # prefix of a column's name -> the reason
+_REASONS = {why.replace(" ", "_"): why for why in WHY.categories}  # prefix of a column's name -> the reason for waiting
 _col = pl.col
 
 

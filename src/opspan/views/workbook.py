@@ -1,7 +1,7 @@
 """An Excel workbook: a sheet for the answer of each verb, with the names of columns that docs/json.md describes.
 
-Texts stay texts, whatever they begin with, and never become formulas, links or numbers. Excel's numbers are doubles, so
-an integer that a double cannot hold is a text, and times count from the begin of the trace.
+Texts stay texts: Excel does not read them as formulas, links or numbers. Excel's numbers are doubles. So a column with
+integers that a double cannot hold is written as text, and times count from the begin of the trace.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from opspan.views.table import table_of
 if TYPE_CHECKING:
     from xlsxwriter import Workbook
 
-MOST_ROWS = 100_000  # rows in a sheet: Excel allows 1,048,576, but these take minutes to write and to open
+MOST_ROWS = 100_000  # rows in a sheet: Excel allows 1,048,576, but so many rows take minutes to write and to open
 MOST_CHARACTERS = 32_767  # characters in a cell, in UTF-16 units
 _LONGEST_TITLE = 200
 _EXACT = 2**53
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _WIDE, _NARROW = 320, 110  # widths of columns in pixels
-# Texts stay texts: Excel would run formulas, and turn other texts into links or numbers.
+# Without these options, xlsxwriter would write some texts as formulas, links or numbers.
 _OPTIONS = {"strings_to_formulas": False, "strings_to_urls": False, "strings_to_numbers": False, "in_memory": True}
-# xlsxwriter would write such a text unchanged, as XML, so the text gets a space in front.
+# xlsxwriter writes a text of this form as raw XML. A space in front prevents this.
 _XML = r"(?s)^<r>.*</r>$"
 _col = pl.col
 
@@ -47,7 +47,7 @@ def _table(by: str) -> Callable[[Analysis], pl.DataFrame]:
         rows = table_of(analysis, Options(by, memory=has_memory)).rows
         key = {"shape": "sizes"}.get(by, by)
         is_known = key not in rows.columns or rows[key].count()
-        return rows if is_known else rows.clear()  # no row has a module (or a step)
+        return rows if is_known else rows.clear()  # no row has a module (or a step), so the sheet would be useless
 
     return rows_of
 
@@ -95,7 +95,7 @@ def write(analysis: Analysis, path: Path) -> list[str]:
 
 
 def _recording_time(trace: Tables) -> datetime:
-    """Returns the time of the trace. The file gets it as the time of creation, so that equal traces make equal
+    """Returns the time of the recording. The workbook gets it as its time of creation, so that equal traces make equal
     files."""
     since = timedelta(microseconds=(trace.origin_utc_ns or 0) // 1000)
     return (_EPOCH + max(since, timedelta(days=3653))).replace(tzinfo=None)
@@ -168,8 +168,8 @@ def _cut(rows: pl.DataFrame) -> tuple[pl.DataFrame, int]:
 
 
 def _titles(names: list[str]) -> list[str]:
-    """Returns titles without control characters. The titles differ even if case is ignored. Only titles that come from
-    reports can change."""
+    """Returns titles without control characters, which differ even if case is ignored. Only the titles of columns that
+    come from reports ever change."""
     titles: dict[str, str] = {}
     for name in names:
         title = shown = re.sub(_XML, r" \g<0>", printable(shortened(name, _LONGEST_TITLE)))
