@@ -1,5 +1,5 @@
-"""Reads VTune's results and interval CSVs. The path of a result is its folder, its .vtune or .amplxe file, its
-database, or a zip or tar file of it.
+"""Reads VTune's results and interval CSVs. A result may be given as its folder, its .vtune or .amplxe file, its
+database, or a zip or tar file of the result.
 
 A finalised result is an SQLite database (database.py) with files around it (result_files.py). intervals.py reads the
 CSVs that opspan exports for VTune. The sums that `vtune -report` prints are not traces: reports.py reads them.
@@ -104,7 +104,7 @@ def _translate(database: ResultDatabase, files: ResultFiles, issues: Issues) -> 
         events, making = ranges.begin(database, beside)
         counters_of_all = pl.concat([counters.read(database), counted], how="diagonal")
         frames = {"ranges": events, "counters": counters_of_all, "samples": sampled}
-        # If the result has no clock of the machine, times count from the first event.
+        # If the result does not tell a clock of the machine, times count from the first event.
         clock = database.clock() or ResultClock(None, first_ns(frames.values(), EPOCH_NS))
         is_task = ~pl.col("is_mark") & ~pl.col("is_async")
         target.note_no_tasks(database, files, int(events.select(is_task.sum()).item()))
@@ -119,7 +119,8 @@ def _translate(database: ResultDatabase, files: ResultFiles, issues: Issues) -> 
 
 
 def _count_containers(files: ResultFiles, issues: Issues) -> None:
-    """Counts the rows of unread containers of events, as an issue. Containers whose names begin with _ are caches."""
+    """Adds an issue that counts the rows of containers (tables outside SQLite) which were not read. Leaves out
+    containers whose names begin with _, because they are caches."""
     names = {folder.name: folder for folder in files.containers if not folder.name.startswith("_")}
     skipped = {
         name: rows

@@ -1,8 +1,8 @@
 """Unpacks the needed files of a result in a zip or tar file into a temporary folder.
 
-Only members with known paths within a result are unpacked, and to the same paths. So an archive cannot choose where a
-file is written. Links are never followed. formats/budget.py limits the unpacked bytes, the skipped bytes of a
-compressed tar, and the numbers of results and members.
+Only members with paths that a result is known to have are unpacked, and to the same relative paths. So an archive
+cannot choose where a file is written. Links are never followed. formats/budget.py limits the unpacked bytes, the
+skipped bytes of a compressed tar, and the numbers of results and members.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ FAILURES = (
     zipfile.BadZipFile,
     struct.error,
     OverflowError,
-    RuntimeError,  # an encrypted zip, or an unknown compression (NotImplementedError, a subclass)
+    RuntimeError,  # for an encrypted zip, or an unknown compression (NotImplementedError, a subclass)
 )
 Member = tuple[str, IO[bytes]]
 
@@ -63,7 +63,7 @@ def holds_result(path: Path, head: bytes) -> bool:
         with closing(_names(path, head)) as names:
             return any(INSIDE.search(name) for name, _ in zip(names, range(SNIFFED_MEMBERS), strict=False))
     except TooLarge:
-        return head.startswith(ZIP)  # no other reader takes zip files; the later reading raises the error
+        return head.startswith(ZIP)  # no other reader takes zip files, so `unpack` will raise the error
     except FAILURES:
         return False
 
@@ -91,7 +91,7 @@ def unpack(path: Path, head: bytes, folder: Path) -> Path:
         raise ReadError(f"{path} is an archive that cannot be read ({why}); copy or pack it again") from error
     results = {name: root for name, root in roots.items() if (root / IN_DATABASE).is_file()}
     if not results and len(roots) == 1:
-        results = roots  # not finalised: the later search for the database raises the error
+        results = roots  # it is not finalised; the search for its database will raise the error
     if len(results) != 1:
         listed = printable.listed([name.rstrip("/") or "." for name in sorted(results or roots)], most=3)
         has = f"{len(results)} results ({listed})" if results else "no result of VTune with a database"
@@ -139,8 +139,8 @@ def _zip(path: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def _unpack_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]:
-    """Returns a stream that unpacks only as much of the member as is read. Python's own zipfile does not do this for
-    bzip2 and LZMA, and may unpack gigabytes from some kilobytes of input."""
+    """Returns a stream that unpacks only as much of the member as the caller reads. Python's own zipfile does not do
+    this for bzip2 and LZMA, and may unpack some kilobytes of input to gigabytes."""
     if info.compress_type not in (zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
         return archive.open(info)
     stored = copy.copy(info)  # a copy that is marked as uncompressed gives the member's raw bytes
@@ -149,7 +149,8 @@ def _unpack_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> IO[bytes]
     raw = archive.open(stored)
     if info.compress_type == zipfile.ZIP_BZIP2:
         return cast("IO[bytes]", bz2.BZ2File(raw))
-    # version, 2 bytes; length of the properties, 2 bytes; properties, 5 bytes. A .lzma file begins with the properties.
+    # The member begins with a version (2 bytes), the length of the properties (2 bytes), and the properties (5 bytes).
+    # A .lzma file begins with the properties.
     head = raw.read(9)
     alone = io.BytesIO(head[4:] + struct.pack("<Q", info.file_size))
     return cast("IO[bytes]", lzma.LZMAFile(cast("IO[bytes]", _StreamChain(alone, raw)), format=lzma.FORMAT_ALONE))

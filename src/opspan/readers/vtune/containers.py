@@ -4,7 +4,7 @@
     pmu_data/end_tsc/0            the entry's own value, u64; index fields, i32 each; int64Fields; doubleFields
 
 A record is padded to a multiple of eight bytes. Index fields are row ids; 0 means none. An entry is not read if its
-size does not match the length of its files.
+number of rows (size) does not match the length of its files.
 """
 
 from __future__ import annotations

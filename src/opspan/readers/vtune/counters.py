@@ -45,7 +45,8 @@ def _processors(database: ResultDatabase) -> pl.DataFrame:
 
 
 def _collecting(database: ResultDatabase) -> pl.DataFrame:
-    """Returns 0 at the begin and 1 at the end of each pause. Joins overlapping pauses of several collectors."""
+    """Returns the counter `collecting`, which is 0 from the begin of each pause on, and 1 from its end on. Joins
+    overlapping pauses of several collectors."""
     pauses = timed(database.frame(tables.PAUSED, tables.PAUSED_COLUMNS), tables.PAUSED, database.issues)
     database.issues.add("collection_paused", pauses.height)
     pauses = pauses.drop_nulls().sort("start_ns")

@@ -1,13 +1,13 @@
-"""Gives access to the database of a result: its tables, its clock, the process and thread of a row. Counts unread
-tables.
+"""Gives access to the database of a result: its tables, its clock, the process and thread of a row. Counts the rows of
+unread tables.
 
 Times are ticks of 100 picoseconds since the beginning of 2008, UTC, on any processor:
 
     start_tsc 4041035591946616600 -> 1603249159.194661660 s since 1970
 
-dd_marker_info has one moment on two clocks: utc_time 16032491590365820 (in units of 100 ns since 1970), sys_tsc
-4016591910821464 (in units of 1 / sys_frequency s). On Linux sys_tsc is CLOCK_MONOTONIC_RAW in ns, and the trace uses
-this clock. Otherwise times count from the first event.
+dd_marker_info has the time of one moment on two clocks: utc_time 16032491590365820 (in units of 100 ns since 1970),
+sys_tsc 4016591910821464 (in units of 1 / sys_frequency s). On Linux sys_tsc is CLOCK_MONOTONIC_RAW in ns, and the trace
+uses this clock. Otherwise times count from the first event.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class ResultDatabase:
         self.written = Meter(TEXTS, file.bytes, issues)
         self._file = file
         self._read: set[str] = set()
-        self._domains: tuple[pl.DataFrame, pl.DataFrame] | None = None  # one with the file's names, one with shown ones
+        self._domains: tuple[pl.DataFrame, pl.DataFrame] | None = None  # names in the file, names to show
         # Cache of small tables that were read without an issue.
         self._sound: dict[str, tuple[Columns, pl.DataFrame]] = {}
         for table, columns in ((tables.TASKS, tables.INSTANCE_COLUMNS), (tables.TASK, tables.DETAILS_COLUMNS)):
@@ -84,16 +84,16 @@ class ResultDatabase:
         return once(frame.drop_nulls(ROWID) if frame[ROWID].null_count() else frame, ROWID)
 
     def target(self, of: str, column: str, *known: str) -> str:
-        """Returns the table that a column refers to. The file's list names it; otherwise it is the first of `known`
-        with rows."""
+        """Returns the table that the column `column` of the table `of` refers to. If the file's list of references does
+        not name it, it is the first table of `known` that has rows."""
         stated = self._stated.get(f"{of}.{column}")
         return stated or next((table for table in known if self._file.count(table)), known[0])
 
     def follow(
         self, frame: pl.DataFrame, of: str, column: str, columns: Columns, *known: str, named: str | None = None
     ) -> pl.DataFrame:
-        """Adds columns of the table that the frame's column refers to. `of` and `named`: the table and name of that
-        column in the file."""
+        """Adds columns of the table that the frame's column refers to. In the file, this column belongs to the table
+        `of` and has the name `named`."""
         to = self.target(of, named or column, *known)
         rows = self.rows(to, columns)
         if not (set(columns) - {ROWID}) & set(self._file.columns(to)):
@@ -121,8 +121,8 @@ class ResultDatabase:
         return events.hstack(self.owners(bands, table))
 
     def aggregates(self, view: str) -> pl.DataFrame:
-        """Returns attr, count, duration, pid, tid and times of a view's rows. Joins the view's two tables itself,
-        because the view would join every row with every other row if a band is damaged."""
+        """Returns attr, count, duration, pid, tid and times of a view's rows. Does not read the view, but joins its two
+        tables (data and bands) itself. If a band is damaged, the view may join every row with every other row."""
         of_data, of_bands = tables.data(view), tables.bands(view)
         self._read.add(view)
         data = self.rows(of_data, tables.DATA_COLUMNS).sort(ROWID)
@@ -171,7 +171,8 @@ class ResultDatabase:
         return self._domains[1]
 
     def in_domain(self, frame: pl.DataFrame, of: str) -> pl.DataFrame:
-        """Adds domain_name for the frame's column domain, which comes from the table `of`."""
+        """Adds the column domain_name with the names that the frame's column domain refers to. This column is from the
+        table `of`."""
         return self.look_up(frame, "domain", self.domains(), f"{of}.domain", tables.DOMAIN)
 
     def clock(self) -> ResultClock | None:
@@ -191,8 +192,8 @@ class ResultDatabase:
         return {column: table for column, table in stated if self.has(table)}
 
     def _events(self) -> list[str]:
-        """Returns the tables of events: those in the file's list, and others whose names do not look like descriptions
-        or left-overs of VTune's own work."""
+        """Returns the tables of events: tables in the file's list, and other tables whose names look like tables of
+        events."""
         listed = set(self.frame(tables.INSTANCES, tables.INSTANCES_COLUMNS)["name"].drop_nulls())
         return sorted(
             name
@@ -203,13 +204,13 @@ class ResultDatabase:
     # --- the rest
 
     def skip_the_rest(self) -> None:
-        """Counts the rows of tables of events that no translation has read, as an issue."""
+        """Adds an issue that counts the rows of tables of events which were not read."""
         skipped = {}
         for name in self._events():
             if name in self._read or name in tables.ELAPSED:
                 continue
-            # A table of bands only has times and threads of events. The events are rows of its table of data, which is
-            # counted.
+            # A table of bands only has the times and threads of events. The events themselves are rows of the view's
+            # table of data, which is counted instead.
             if name.endswith(tables.bands("")) and self._file.count(tables.data(name.removesuffix(tables.bands("")))):
                 continue
             if rows := self._file.count(name):
@@ -231,5 +232,5 @@ def utc_ns(column: str) -> pl.Expr:
 
 
 def builtin(column: str) -> pl.Expr:
-    """Returns a name without the prefix of VTune's own names."""
+    """Removes the prefix that VTune's own names have."""
     return pl.col(column).str.strip_prefix(tables.BUILTIN)

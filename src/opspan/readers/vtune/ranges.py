@@ -38,7 +38,7 @@ def begin(database: ResultDatabase, beside: Executor) -> tuple[pl.DataFrame, Fut
     """Returns the ranges with unparsed labels, and a future of the table ranges. The executor `beside` makes this table
     in the background."""
     tasks = _cast(_of_types(database, tables.TASKS, tables.TASK, tables.TASK_TYPE))
-    fields = beside.submit(_label_fields, tasks)  # most ranges are tasks
+    fields = beside.submit(_label_fields, tasks)  # started first, because most ranges are tasks
     parts = [_frames(database), _regions(database), *(_markers(database, table) for table in tables.MARKERS)]
     others = pl.concat([_cast(part) for part in parts])
     events = pl.concat([tasks, others]) if others.height else tasks
@@ -55,7 +55,8 @@ def _cast(part: pl.DataFrame) -> pl.DataFrame:
 
 
 def _of_types(database: ResultDatabase, table: str, details: str, types: str) -> pl.DataFrame:
-    """Returns tasks or markers: each row refers to its details, and the details to their type, which has the name."""
+    """Returns tasks or markers. A row of `table` refers to a row of `details`, and this row refers to a row of `types`,
+    which has the name."""
     rows = database.follow(database.instances(table), table, "attr", tables.DETAILS_COLUMNS, details)
     rows = database.follow(rows, details, "type", tables.NAME_IN_DOMAIN_COLUMNS, types)
     rows = database.in_domain(rows, types)
@@ -103,7 +104,7 @@ def _markers(database: ResultDatabase, table: str) -> pl.DataFrame:
 
 
 def _part(rows: pl.DataFrame, label: str, **others: pl.Expr | str) -> pl.DataFrame:
-    """Returns the columns of _PART. `label` is the column of `rows` that has the label."""
+    """Returns a frame with the columns of _PART. `label` is the column of `rows` that has the label."""
     nothing = {name: pl.lit(None) for name in ("category", "parameter", "payload_json")}
     return rows.select(
         *("pid", "tid", "start_ns", "end_ns"),
@@ -145,13 +146,13 @@ def _label_fields(frame: pl.DataFrame) -> pl.DataFrame:
     labels = parse_labels(frame["label"] if may_be.all() else frame["label"].zip_with(may_be, _NOTHING))
     kind = labels["kind"].fill_null(0)
     plain = frame["label"].cast(pl.Categorical)
-    # If the parameter has the label, the name is not parsed, even if it looks like a label. The range's kind is still
-    # guessed from the name.
+    # If the parameter has the label, the name is not used as a label, even if it looks like one. The range's kind is
+    # still guessed from the name.
     if beside.any():
         of_others = pl.when(~pl.lit(beside)).then(pl.all())
         labels = labels.clear(1) if beside.all() else labels.with_columns(of_others)
-    # A text label of opspan leaves out the forward thread if it is the main thread, so that there are fewer distinct
-    # names.
+    # In a text label of opspan, a missing forward thread means the main thread: labels leave it out so that there are
+    # fewer distinct names.
     is_main = is_own & (kind == int(Kind.BACKWARD)) & ~beside
     main = frame["pid"].zip_with(is_main, _NOTHING.cast(pl.Int64)) if is_main.any() else None
     payload = native.json_objects(parameters, THREADS)

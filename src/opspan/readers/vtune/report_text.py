@@ -1,4 +1,4 @@
-"""Parses the text of a report line by line into tables, figures and notes.
+"""Parses the text of a report line by line into tables, figures (a name with a value) and notes.
 
     Elapsed Time: 9.094s                                 a figure
     Effective CPU Utilization: 18.6%                     a figure
@@ -72,7 +72,7 @@ def parse(lines: list[str]) -> Text:
 
 
 class _Columns:
-    """The positions of a table's columns, from the dashes under their titles."""
+    """The positions of a table's columns. The dashes under the titles show them."""
 
     def __init__(self, rule: str) -> None:
         self.spans = [match.span() for match in re.finditer(r"-+", rule)]
@@ -136,7 +136,7 @@ class _Parser:
         )
 
     def _is_table(self, place: int, in_summary: bool | None = None) -> bool:
-        """Returns whether this line has titles, and the next line has their dashes."""
+        """Returns whether a table begins at this line: the line has titles, and the next line has dashes below them."""
         if not self._is_rule(place + 1) or self._is_rule(place):
             return False
         columns = _Columns(self._lines[place + 1])
@@ -156,14 +156,14 @@ class _Parser:
         while (place := self._next_row(columns)) is not None:
             between = [line for line in self._lines[self._at : place] if line]
             if table.rows and self._is_summary:
-                table.rows[-1][-1] = "\n".join([table.rows[-1][-1], *between])  # a cell of several lines
+                table.rows[-1][-1] = "\n".join([table.rows[-1][-1], *between])  # the last cell has several lines
             else:
                 self._text.notes += between
             table.rows.append(columns.cells(self._lines[place]) or [])
             self._at = place + 1
         if (
             titles[0] == PARAMETER and len(titles) == 2
-        ):  # a table of figures, as in versions before 2019; its second title is the result's name
+        ):  # versions before 2019 print figures as a table, and the second title is the result's name
             self._text.facts += [Fact(table.section, name.strip(), text or None) for name, text in table.rows]
         else:
             self._text.tables.append(table)
@@ -234,7 +234,7 @@ class _Parser:
             self._at = following
 
     def _system(self, value: str) -> str:
-        """Returns a value that begins with a line of os-release, together with the lines after it."""
+        """Returns the value together with the lines of /etc/os-release that follow it."""
         lines = [value]
         while True:
             place = self._at + 1

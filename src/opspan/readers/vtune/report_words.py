@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-# Titles of the first column: the groupings of VTune.
+# Titles that the first column may have. They are the names of VTune's groupings.
 _KEYS = """\
 Task Type, Task Domain, Task Duration Type, Host Task, Computing Task, Source Computing Task, Computing Task Purpose,
 Offload Region, Function Stack, Function Range, Function, Source Function Stack, Source Function, Call Stack,
@@ -25,7 +25,7 @@ Type, Simultaneously Utilized Logical CPUs, Simultaneously Running Threads, Inde
 """
 KEYS = tuple(_KEYS.replace("\n", " ").strip().split(", "))
 KEY = "|".join(re.escape(key) for key in sorted(KEYS, key=len, reverse=True))
-# Metrics that other programs print too. They count only together with one of the keys.
+# Metrics that other programs print too. They count only together with one of KEYS.
 SHARED = re.compile(
     r"(?:CPU|Elapsed|Wait|Idle|Task|Frame|Total|Self|Average|Instance|Overhead|Execution) Time\b|Time:Self|Time:Total"
     r"|(?:Task|Wait|Frame|Instance|Event|Sample|Call) Count\b|Count:|% of |Frame Rate|Utilization|Loads$|Stores$"
@@ -68,5 +68,5 @@ def is_vtunes(titles: Sequence[str], *, is_tools: bool = False) -> bool:
 
 
 def is_summary(names: Sequence[str]) -> bool:
-    """Returns whether one of the names of figures and titles only occurs in a summary."""
+    """Returns whether one of the names (of figures or titles) occurs only in summaries."""
     return any(FIGURES.match(name) for name in names)

@@ -43,8 +43,8 @@ HEADER = re.compile(
 )
 ONE_COLUMN = re.compile(rf'"?(?:{KEY})"?\s*')
 OTHER_DELIMITERS = "\t;|^,"
-LINE_END = re.compile(r"\r\n|\r|\n")  # without Unicode's other line ends, because names may contain them
-# A terminal overwrites VTune's progress. In a file, the progress remains in front of the next output.
+LINE_END = re.compile(r"\r\n|\r|\n")  # Unicode has more line ends, but names may contain them
+# On a terminal, VTune overwrites its progress. In a file, the progress remains in front of the next output.
 PROGRESS = re.compile(
     r"(?:(?:vtune|amplxe(?:-cl)?): )?Executing actions +\d+ %(?: \S+)*(?: {2,}|[ \t]*$)", re.MULTILINE
 )
@@ -200,7 +200,7 @@ def _is_long(frame: pl.DataFrame) -> bool:
 
 
 def _headers(lines: list[str], is_tools: bool) -> Iterator[tuple[int, str]]:
-    """Yields the lines of titles, each with its delimiter."""
+    """Yields the index of each line of titles, and the delimiter of this line."""
     seen = False
     for place, line in enumerate(lines):
         match = HEADER.match(line)

@@ -1,7 +1,7 @@
 """Finds the files of a result: its database, its descriptor, the collector's options, its containers.
 
 r000hs/  r000hs.vtune (r000hs.amplxe before 2018)      XML: product, host, times
-         config/runss.options                          one option a line; after `--` the program and its arguments
+         config/runss.options                          one option on each line; after `--` the program and its arguments
          sqlite-db/dicer.db                            written by `vtune -finalize`
          sqlite-db/pmu_data/container.metadata         a table with rows outside SQLite
 """
@@ -25,7 +25,7 @@ from opspan.tables import Issues
 SUFFIXES = (".vtune", ".amplxe")
 DATABASE = Path("sqlite-db", "dicer.db")
 CONTAINER = "container.metadata"
-PROGRAM = "--"  # the options after it are the program and its arguments
+PROGRAM = "--"  # the program and its arguments follow this option
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class ResultFiles:
     facts: Mapping[str, str] = field(default_factory=dict)  # tag -> text, from the descriptor
     options: tuple[str, ...] = ()  # the collector's options
     command: tuple[str, ...] = ()  # the program and its arguments
-    containers: tuple[Path, ...] = ()  # the folders of containers
+    containers: tuple[Path, ...] = ()  # the folders of tables with rows outside SQLite
 
     @property
     def command_line(self) -> str | None:
@@ -102,8 +102,8 @@ def _facts(folder: Path, issues: Issues) -> dict[str, str]:
         return {}
     raw = _text(file)
     try:
-        # VTune writes no XML declarations. A file with declarations is not read, because entities can make a small file
-        # huge.
+        # VTune writes no declarations (<!...>). A file with declarations is not read, because entities can make a small
+        # file huge.
         if "<!" in raw.replace("<!--", ""):
             raise ElementTree.ParseError("it has declarations")
         root = ElementTree.fromstring(raw)

@@ -92,7 +92,7 @@ def _stacks(database: ResultDatabase, used: pl.Series) -> pl.DataFrame:
             break
         levels.append(at.with_columns(depth=pl.lit(depth, dtype=pl.Int32)))
         at = at.join(parents, on="at", how="left").select(ROWID, pl.col("up").alias("at"))
-    # Callsites in a cycle, or deeper than any stack, get no stack.
+    # Callsites in a cycle, or with more than DEEPEST frames, get no stack.
     endless = at.filter(pl.col("at").is_not_null())[ROWID].unique()
     database.issues.add("damaged_file", len(endless), f"{tables.CALLSITE}, callsites without an end")
     if not levels:
@@ -118,7 +118,7 @@ def _functions(database: ResultDatabase, sites: pl.DataFrame) -> pl.DataFrame:
     return sites.select(
         ROWID,
         parent.alias("parent"),
-        # Names of C++ functions may contain the separator.
+        # Names of C++ functions may contain the separator, so it is replaced.
         pl.col("name").str.replace_all(SEPARATOR, ",", literal=True).fill_null("?").alias("function"),
         (is_loop & parent.is_not_null()).alias("is_hidden"),
     )

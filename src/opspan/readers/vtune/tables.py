@@ -14,7 +14,7 @@ from opspan.readers._databases import Columns, ints
 
 # --- the file's lists of references and event tables
 
-REFERENCES = "_schema_refs"  # ('region_data.attr', 'dd_region')
+REFERENCES = "_schema_refs"  # a row is, for example, ('region_data.attr', 'dd_region')
 REFERENCES_COLUMNS: Columns = {"path": "text", "ref": "text"}
 INSTANCES = "_schema_instance_tables"  # the file's list of the tables of events
 INSTANCES_COLUMNS: Columns = {"name": "text"}
@@ -121,11 +121,11 @@ NODE_COLUMNS: Columns = {"machine_name": "text"}
 SYSTEM = "dd_os_info"
 SYSTEM_COLUMNS: Columns = {"name": "text", "kernel_release": "text"}
 
-# These tables hold events although they are named like dimensions. No known file refers to them. Their rows count as
-# skipped.
+# These tables hold events, although their names begin with dd_ like those of descriptions. No known file refers to
+# them. Their rows count as skipped.
 UNREAD_DIMENSIONS = frozenset({"dd_compute_task"})
-# How names of tables without events begin or end. Such tables are derived from other tables, left over from VTune's
-# work, or descriptions.
+# The names of tables without events begin or end like this. These tables are derived from other tables, left over from
+# VTune's work, or descriptions.
 DERIVED_PREFIXES = ("_", "sqlite_", "temp")
 DERIVED_SUFFIX = "TempTable"
 DIMENSIONS = "dd_"
