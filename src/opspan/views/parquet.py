@@ -1,7 +1,7 @@
-"""The trace's own tables as a folder of Parquet files, as Trace.save writes them.
+"""The tables of a trace as a folder of Parquet files, like those that Trace.save writes.
 
-The columns that the analysis adds are not written: they are quick to compute again, and they hold row numbers, which
-change when traces are put together.
+The columns that the analysis adds are not written: they are quick to compute again, and they contain row numbers, which
+change when several traces are merged.
 """
 
 from __future__ import annotations

@@ -362,7 +362,7 @@ def _findings(costs: list[tuple[str, float, str, str | None]], room: _Room) -> l
 
 
 def _next(parts: Parts, row: dict[str, Any], files: Sequence[File]) -> str:
-    """Returns a command whose output is not empty for this trace."""
+    """Returns a command whose output is not empty for this trace. If there is none, says how to record again."""
     name, sums = files_text(files), parts["sums"].rows.row(0, named=True)
     if row["findings"]:
         return f"opspan findings {name}"

@@ -47,7 +47,7 @@ def _table(by: str) -> Callable[[Analysis], pl.DataFrame]:
         rows = table_of(analysis, Options(by, memory=has_memory)).rows
         key = {"shape": "sizes"}.get(by, by)
         is_known = key not in rows.columns or rows[key].count()
-        return rows if is_known else rows.clear()  # no row has a module (or a step), so the sheet would be useless
+        return rows if is_known else rows.clear()  # no row has a module (or a step), so there is no sheet
 
     return rows_of
 

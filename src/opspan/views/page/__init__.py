@@ -1,4 +1,4 @@
-"""The report: the results of opspan as one page of HTML that any browser opens. docs/page.md describes its parts.
+"""The report: the results of opspan as one page of HTML that any browser opens. docs/page.md describes the page.
 
 Figures come from analysis and findings, and the page's own program (src/page) draws them. In this folder, a file for
 each section chooses what the section shows, and turns it into JSON.

@@ -1,4 +1,4 @@
-"""Turns frames into the tables of a page: columns with a title and a unit, and values by column."""
+"""Turns frames into the data of tables in a page: the title, the unit and the values of each column."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from opspan.printable import printable, shortened
 from opspan.views.fields import Field
 
 MOST_ROWS = 2_000
-LONGEST_TEXT = 1_000  # characters; some names have 10 kB, which would make the page slow
+LONGEST_TEXT = 1_000  # in characters; some names have 10 kB, which would make the page slow
 
 
 def table(rows: pl.DataFrame, columns: Sequence[Field], notes: Sequence[str] = ()) -> dict[str, Any]:
-    """Returns the data of src/page/table.ts: the first rows, and a sentence on the others. Columns that `rows` does not
-    have are left out."""
+    """Returns the data for src/page/table.ts: the first rows, and a sentence that says how many more there are. Columns
+    that `rows` does not have are left out."""
     known = [column for column in columns if column.name in rows.columns]
     shown = rows.head(MOST_ROWS)
     if more := rows.height - shown.height:
@@ -60,15 +60,15 @@ def numbered(column: pl.Series) -> tuple[pl.Series, pl.Series]:
 
 
 def sizes(tree: pl.DataFrame, measures: Sequence[str]) -> pl.Series:
-    """Returns the size of each row of a tree. Each measure of a row is a share of the sum over the roots; the size is
-    the largest of these shares."""
+    """Returns the size of each row of a tree, from 0 to 1. Each measure of a row is divided by the sum of the measure
+    over the roots; the size is the largest of these shares."""
     shares = [pl.col(measure) / pl.col(measure).filter(pl.col("parent").is_null()).sum() for measure in measures]
     return tree.select(size=pl.max_horizontal(shares).fill_nan(0).fill_null(0))["size"]
 
 
 def renumbered(rows: pl.DataFrame) -> pl.DataFrame:
-    """Sorts some rows of a tree by `row`. In `rows`, `parent` is the `row` of the parent. In the result, it is the
-    index of the parent among the returned rows. So all ancestors of a row must be in `rows`."""
+    """Sorts some rows of a tree by `row`, and numbers them anew. In `rows`, `parent` is the `row` of the parent. In the
+    result, `parent` is the index of the parent in the result. So `rows` must have all ancestors of its rows."""
     rows = rows.sort("row")
     places = rows.select("row").with_row_index("place")
     return rows.rename({"parent": "above"}).join(

@@ -1,4 +1,4 @@
-"""The differences between this run and the one before: the rows of `opspan diff`, in each of its groupings."""
+"""The differences between this run and an earlier run: the rows of `opspan diff`, in each of its groupings."""
 
 from __future__ import annotations
 
@@ -145,7 +145,8 @@ def _steps(before: Analysis, after: Analysis) -> tuple[dict[str, Any], str]:
 
 
 def _names(before: Sequence[File], after: Sequence[File]) -> tuple[str, str]:
-    """Returns the names of the files of both runs, with the parts of their paths that tell the runs apart."""
+    """Returns a name for each of the two runs: the ends of the paths of its files, long enough to tell the runs
+    apart."""
     depth = 1
     while depth < 8 and {_end(path, depth) for path in before} & {_end(path, depth) for path in after}:
         depth += 1

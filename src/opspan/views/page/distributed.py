@@ -21,8 +21,8 @@ from opspan.views.page.section import Section, Subject
 
 _BY = {"kind": "kind", "group": "group", "size": "size", "op": "op"}
 _MOST_BARS = 20_000
-_MOST_PLACES = 64  # at most this many places have separate tables
-_MOST_OF = 0.5  # share of all waiting: a rank for which others waited longer than this is a straggler
+_MOST_PLACES = 64  # most devices (or processes without a device) that have tables of their own
+_MOST_OF = 0.5  # one rank is named as the cause if the others waited for it longer than this share of all waiting
 _col = pl.col
 _KINDS = {
     "computing": "Computation alone",
@@ -144,7 +144,7 @@ def _load(analysis: Analysis, where: pl.DataFrame) -> dict[str, Any]:
 
 
 def _straggler_text(rows: pl.DataFrame) -> list[str]:
-    """Returns sentences on the rank that others waited for most."""
+    """Returns sentences on the rank for which the others waited longest."""
     timed = rows.drop_nulls("waited_for_ns").sort("waited_for_ns", descending=True, maintain_order=True)
     if not timed.height:
         return []
@@ -171,7 +171,7 @@ def _ranks(rows: pl.DataFrame) -> dict[str, Any]:
 
 
 def _table(analysis: Analysis, by: str, calls: pl.DataFrame, where: pl.DataFrame) -> dict[str, Any]:
-    """Returns a table for all places together, and one for each place."""
+    """Returns a table for the whole run, and one for each device (or process without a device)."""
     several = _with_places(rows_of_places(analysis, by), where)
     parts = {"everywhere": _with_longest(QUESTION.rows_of(analysis, Options(by)), calls, KEYS.get(by, (by,)))}
     if where.height > 1:
@@ -190,7 +190,7 @@ def _table(analysis: Analysis, by: str, calls: pl.DataFrame, where: pl.DataFrame
 
 
 def _with_longest(rows: pl.DataFrame, calls: pl.DataFrame, key: Sequence[str]) -> pl.DataFrame:
-    """Adds to each row the time and the rank of the row's longest collective. `calls` are the collectives, the longest
+    """Adds to each row the times and the rank of the row's longest collective. `calls` are the collectives, the longest
     first."""
     first = calls.unique(key, keep="first", maintain_order=True).select(*key, "start_ns", "end_ns", found_on="rank")
     return rows.join(first, on=list(key), how="left", nulls_equal=True, maintain_order="left").with_columns(
@@ -199,8 +199,8 @@ def _with_longest(rows: pl.DataFrame, calls: pl.DataFrame, key: Sequence[str]) -
 
 
 def _linked_table(rows: pl.DataFrame, columns: Sequence[Field]) -> dict[str, Any]:
-    """Returns a table, and for each row the stretch of time that a click shows. Times are texts, because numbers in
-    a page have 53 bits."""
+    """Returns a table, and for each row the period of time that the page shows after a click. Times are texts, because
+    numbers in a page are exact only up to 53 bits."""
     names = {"kind": "(not known)", "group": "(not told)", "op": "(in none)"}
     shown = rows.with_columns(_col(name).fill_null(none) for name, none in names.items() if name in rows.columns)
     part = table(shown, columns)

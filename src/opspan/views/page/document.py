@@ -1,6 +1,7 @@
 """A page as one file of HTML: its program, its style, and the data of each section.
 
-The page does not fetch anything: the policy in its head allows only its own program, by its hash, and forbids requests.
+The page does not fetch anything. The Content-Security-Policy in its head forbids requests, and allows only the page's
+own program, by its hash.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _POLICY = "default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; s
 
 
 def page_parts(subject: Subject) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Returns the head of a page and the data of its sections, for a server that sends them one by one."""
+    """Returns the head of a page and the data of its sections, for a server that sends the sections one by one."""
     sections = _sections(subject)
     return head_of(subject, sections), {name: part.data for name, part in sections.items() if part.data is not None}
 
@@ -53,7 +54,8 @@ def _sections(subject: Subject) -> dict[str, Section]:
 
 
 def document(subject: Subject) -> str:
-    program = asset("page.js").replace("</script", "<\\/script")  # first, because the file may be missing
+    # First, because asset() raises an error if the file is missing.
+    program = asset("page.js").replace("</script", "<\\/script")
     sections = _sections(subject)
     head = head_of(subject, sections)
     program_hash = base64.b64encode(hashlib.sha256(program.encode()).digest()).decode()
@@ -88,7 +90,7 @@ def head_of(subject: Subject, sections: dict[str, Section]) -> dict[str, Any]:
 
 
 def in_script(data: Any) -> str:
-    """Writes JSON for a script element. "<" is escaped, because a text could end the element."""
+    """Writes JSON for a script element. "<" is escaped, because a text with </script> would end the element."""
     return as_json(data).replace("<", "\\u003c")
 
 

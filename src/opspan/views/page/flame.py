@@ -1,5 +1,5 @@
-"""The data of a flame graph for src/page/flame.ts. It has the largest frames; the other frames are merged in each
-parent."""
+"""The data of a flame graph for src/page/flame.ts. Only the largest frames are kept. The other frames in a kept frame
+are merged into one frame."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ _col = pl.col
 
 
 def flame(nodes: pl.DataFrame) -> dict[str, Any]:
-    """Returns the graph of `nodes`: parent (an earlier row), name, kind, and the self times cpu_ns and device_ns."""
+    """Returns the flame graph of the tree `nodes`. Its columns are parent (the number of an earlier row), name, kind,
+    and the self times cpu_ns and device_ns."""
     measures = [measure for measure in MEASURES if nodes[measure].sum()]
     if not measures:
         return {"names": [], "kinds": [], "frames": {"name": [], "kind": [], "parent": []}, "own": {}, "notes": []}
     inclusive = nodes.select(
         "parent", *(totals(nodes["parent"], nodes[measure]).alias(measure) for measure in measures)
     )
-    # Parents are at least as large as their children, and come first. So head() never keeps a frame without its parent.
+    # A parent is at least as large as its children, and comes first. So head() never keeps a frame without its parent.
     shown = (
         nodes.select("name", "kind", "parent", *measures).with_row_index("row").with_columns(sizes(inclusive, measures))
     )
@@ -48,7 +49,8 @@ def flame(nodes: pl.DataFrame) -> dict[str, Any]:
 
 
 def _rest(inclusive: pl.DataFrame, places: pl.DataFrame, measures: list[str]) -> pl.DataFrame:
-    """Returns a frame for the root and for each kept frame. It sums up the frames inside that were not kept."""
+    """Sums the frames that were not kept: returns one frame for each kept frame that they are in, and one for the
+    root."""
     lost = inclusive.join(places, on="row", how="anti").filter(pl.any_horizontal(_col(name) > 0 for name in measures))
     first = lost.join(lost.select(parent="row"), on="parent", how="anti", nulls_equal=False)
     within = totals(inclusive["parent"], inclusive["row"].is_in(lost["row"].implode()).cast(pl.Int64))

@@ -1,4 +1,4 @@
-"""The work of devices: kernels by name or by launch, with the ops that launched them, and separately copies and
+"""What ran on devices: kernels by name or by launch, with the ops that launched them, and separately copies and
 fills."""
 
 from __future__ import annotations
@@ -118,13 +118,13 @@ def _launches(work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _table(rows: pl.DataFrame, columns: tuple[Field, ...]) -> dict[str, Any]:
-    """Leaves empty columns out, because the notes already say what the source lacks."""
+    """Returns a table without empty columns, because the notes already say what the source lacks."""
     rows = rows.with_columns(share=(_col("device_ns") / _col("device_ns").sum()).fill_nan(0.0))
     return table(rows, with_values(columns, rows))
 
 
 def _ops(launches: pl.DataFrame, kernels: pl.DataFrame) -> list[dict[str, Any]]:
-    """Returns, for each kernel by name, its full names and the ops that launched it, the op with most time first."""
+    """Returns the full names of each kernel, and the ops that launched the kernel, the op with the most time first."""
     by = ("kind", "name", "op")
     by_op = in_order(launches.group_by(by).agg(_col(WORK_ORDER).sum()), WORK_ORDER, by)
     by_op = by_op.group_by("kind", "name", maintain_order=True).agg(

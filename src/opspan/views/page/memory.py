@@ -1,8 +1,8 @@
 """Memory in use over time, the ops that took it, and the blocks in use at the peak.
 
-Times in this section's JSON count from the begin of the trace, because times of the clock may be too large for a
-browser's numbers. The time is divided into equal pieces. A window that a user chooses consists of whole pieces, so the
-figures of a window are sums over its pieces.
+Times in this section's JSON count from the begin of the trace, because times of the trace's clock may be too large for
+numbers in a browser. Time is divided into pieces of equal length. A window of time that a user chooses consists of
+whole pieces, so the figures of a window are sums over its pieces.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from opspan.views.page.columns import table, text, values
 from opspan.views.page.section import Section, Subject
 
 _col = pl.col
-PIECES = 400  # number of pieces of time: about the number of pixels of a curve on a screen
+PIECES = 400  # number of pieces of time: about the number of pixels that a curve on a screen is wide
 MOST_PLACES = 64
-MOST_CELLS = 60_000  # a cell has the figures of an op in a piece; if there are more cells, pieces are joined
-MOST_NAMES = 200  # most ops for each place
-MOST_BLOCKS = 2_000  # most blocks for each place; all places together have at most twice this number
+MOST_CELLS = 60_000  # a cell has the figures of one op in one piece of time; if there are more, pieces are joined
+MOST_NAMES = 200  # most ops for each device or host
+MOST_BLOCKS = 2_000  # most blocks for each device or host; all together have at most twice this number
 _FIGURES = ("calls", *SUMS, *(f"self_{name}" for name in SUMS))
 _BLOCKS = (
     Field("op", "Taken in", "name"),
@@ -54,7 +54,7 @@ def section(subject: Subject) -> Section:
         return Section("Memory", None, why, memory_command(analysis.tables))
     pieces = Pieces.of(analysis.memory_curve["time_ns"], PIECES)
     first = whole_times(analysis.attributed)["start_ns"].min()
-    begin_ns = first if isinstance(first, int) else pieces.first_ns  # only memory was recorded
+    begin_ns = first if isinstance(first, int) else pieces.first_ns  # the trace has times of memory events only
     peaks = memory.QUESTION.rows_of(analysis, Options("device")).sort(
         "allocated_bytes", descending=True, maintain_order=True
     )
@@ -92,7 +92,7 @@ def section(subject: Subject) -> Section:
 
 
 def _at_places(rows: pl.DataFrame, places: pl.DataFrame, keys: tuple[str, ...]) -> pl.DataFrame:
-    """Returns only the rows of these places. There may be many thousands of other places, which are not shown."""
+    """Returns only the rows of the devices and hosts that are shown. There may be many thousands of others."""
     return rows.join(places.select(keys), on=keys, how="semi", nulls_equal=True, maintain_order="left")
 
 
@@ -110,8 +110,8 @@ def _titles(subject: Subject, places: pl.DataFrame) -> list[str]:
 
 
 def _curve(rows: pl.DataFrame, pieces: Pieces, begin_ns: int) -> dict[str, list[Any]]:
-    """Returns a few moments of each piece: the first, the last, and those with the least and the most memory in use. A
-    screen cannot show more."""
+    """Returns a few points of the curve for each piece of time: the first, the last, and those with the least and the
+    most memory in use. A screen cannot show more."""
     if rows.height > PIECES:
         at, allocated, reserved = _col("at"), _col("allocated_bytes"), _col("reserved_bytes")
         moments = (
@@ -138,11 +138,11 @@ def reserved_known(rows: pl.DataFrame) -> bool:
 
 
 def _cells(subject: Subject, pieces: Pieces, places: pl.DataFrame) -> tuple[dict[Any, pl.DataFrame], int]:
-    """Returns the figures of each op in each piece, by place, and how many pieces were joined into one. Pieces are
-    joined to limit the number of cells."""
+    """Returns the figures of each op in each piece of time, for each device or host. Also returns how many pieces were
+    joined into one: pieces are joined until there are few enough cells."""
     analysis = subject.analysis
-    # The events are those of all processes that use the device. If any process took memory in an op, `calls` counts the
-    # calls of this op in all these processes.
+    # The events of all processes that use these devices are needed. If an op took memory in one of the processes,
+    # `calls` counts its calls in all of them.
     events = _at_places(analysis.tables.memory, places, ("rank", "device_id"))
     cells = _at_places(in_pieces(analysis.attributed.ranges, events, pieces), places, DEVICE)
     most = cells.group_by(*DEVICE, "name", maintain_order=True).agg(_col("allocation_bytes", "allocation_count").sum())
@@ -167,8 +167,8 @@ def _ops(cells: pl.DataFrame | None) -> dict[str, Any]:
 
 
 def _blocks(subject: Subject, blocks: pl.DataFrame, most: int, begin_ns: int) -> dict[str, Any]:
-    """Returns the largest blocks. The range of a block is the one that was open on the block's thread when the block
-    was taken."""
+    """Returns the largest blocks. The range of a block is the innermost range that its thread was in when it took the
+    block."""
     ranges = subject.analysis.attributed.ranges
     known = blocks.filter(pl.coalesce("alloc_ns", "free_ns").is_not_null())
     rows = known.sort("bytes", descending=True, nulls_last=True, maintain_order=True).head(most)
@@ -189,7 +189,7 @@ def _at_peak(blocks: pl.DataFrame | None) -> list[dict[str, Any]]:
     tables = []
     for by, title in _BY.items():
         if blocks is None or (by != "op" and not blocks[by].count()):
-            continue  # no blocks are known, or none is in a module (or phase)
+            continue  # no blocks are known, or no block is in a module (or phase)
         sums = blocks.group_by(name=by, maintain_order=True).agg(blocks=pl.len(), bytes=_col("bytes").sum())
         sums = sums.sort("bytes", "blocks", descending=True, maintain_order=True)
         sums = sums.with_columns(_col("name").fill_null("(in none)"))

@@ -46,9 +46,9 @@ def section(subject: Subject) -> Section:
 
 
 def _tree(tree: pl.DataFrame, measures: list[str], ranges: pl.Series) -> dict[str, Any]:
-    """Returns the largest modules. The parents of these modules are included, because a parent is at least as large as
-    its children and comes first. `ranges` are the modules whose calls are ranges: the timeline can show only these
-    modules."""
+    """Returns the largest modules. Their parents are always included, because a parent is at least as large as its
+    children and comes first. `ranges` are the modules whose calls are ranges of the trace: the timeline can show only
+    these."""
     tree = tree.with_row_index("row").with_columns(sizes(tree, measures))
     largest = renumbered(tree.sort("size", descending=True, maintain_order=True).head(MOST_ROWS))
     more = tree.height - largest.height
@@ -69,7 +69,7 @@ def _tree(tree: pl.DataFrame, measures: list[str], ranges: pl.Series) -> dict[st
     notes = [f"{more:,} more modules are not in this page: `opspan table --by module` shows all"] if more else []
     shown_rows = table(largest, with_values(shown, tree), notes)
     for head in shown_rows["columns"]:
-        if "of" in head:  # a sum over the column would count a module again in each module around it
+        if "of" in head:  # not the sum of the column, which would count a module again in each module around it
             head["of"] = tree.filter(_col("parent").is_null())[head["name"]].sum()
             head["whole"] = "the outermost rows"
     return {

@@ -31,7 +31,7 @@ _BY = {
     "phase": "phase",
     "step": "step",
 }
-# Table -> the grouping of `opspan flops` with the same rows, and its key columns -> those of the table.
+# Table -> the grouping of `opspan flops` with the same rows, and how its key columns are called in the table.
 _COST = {
     "name": ("op", {"op": "name"}),
     "shape": ("shape", {"op": "name", "sizes": "sizes"}),
@@ -77,12 +77,12 @@ def section(subject: Subject) -> Section:
     events = event_frames(analysis)
     tables = {by: table_of(analysis, Options(by), events) for by in _BY}
     ops = tables["name"].rows
-    if tables["name"].notes:  # the trace has no ops, or only kernels
+    if tables["name"].notes:  # the notes say that the trace has no ops, or only kernels
         return Section("Operators", None, _NONE, labelling_command(analysis.tables))
     has_device = bool(ops["self_device_ns"].sum())
     shown: list[dict[str, Any]] = []
     for by, by_table in tables.items():
-        if by_table.notes:  # the table would be a single group
+        if by_table.notes:  # the notes say that all rows would be in a single group
             shown.append({"by": by, "title": _BY[by], "why": by_table.notes[0]})
             continue
         rows = _with_cost(by, _with_backward(analysis, by, by_table.rows), costs)
@@ -109,8 +109,8 @@ def section(subject: Subject) -> Section:
 
 
 def _with_backward(analysis: Analysis, by: str, rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds the times of the backward, which torch's table lacks. A table with a row per rank does not get these
-    times."""
+    """Adds the times of the backward of each op, which torch's table lacks. If the table has a row for each rank,
+    nothing is added."""
     if by not in _OF_OPS or "rank" in rows.columns:
         return rows
     sums = averages(analysis.attributed.ranges, analysis.attributed.work, by)

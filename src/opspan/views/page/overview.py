@@ -87,7 +87,7 @@ def section(subject: Subject) -> Section:
 
 
 def _cards(subject: Subject) -> list[dict[str, Any]]:
-    """Returns the figures at the top of the page."""
+    """Returns the figures that are shown at the top of the page."""
     analysis = subject.analysis
     devices, steps = analysis.whole_devices, lengths(analysis)
     time = int(devices["time_ns"].sum())
@@ -153,7 +153,7 @@ def _devices(subject: Subject) -> dict[str, Any]:
 
 
 def _idle(subject: Subject) -> dict[str, Any] | None:
-    """Returns how long devices were idle, the reasons, and the ops that the host was in meanwhile."""
+    """Returns how long devices were idle, the reasons, and the ops that ran on the host meanwhile."""
     parts = idle.parts(subject.analysis, Options("device"))
     rows = idle.rows(parts, Options("device"))
     if not rows.height:

@@ -1,4 +1,4 @@
-"""The findings. Each finding comes with the ops, modules, ranks and ranges of the page that the finding is about."""
+"""The findings. Each comes with the ops, modules, ranks and ranges that it is about, so that the page can show them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _finding(row: dict[str, Any], several: bool) -> dict[str, Any]:
 
 
 def _section(command: str) -> str:
-    """Returns the section that shows what the command prints, or ""."""
+    """Returns the name of the section that shows what the command prints, or "" if there is none."""
     if command.startswith("opspan table") and "--by kernel" in command:
         return "kernels"
     verb = re.match(r"opspan (\w+)", command)

@@ -14,7 +14,7 @@ from opspan.questions import Options
 from opspan.views.page.columns import text, values
 from opspan.views.steps import QUESTION
 
-MOST_BARS = 200  # bars for each process: on a small screen, more bars would be thinner than a pixel
+MOST_BARS = 200  # most bars for each process: on a small screen, more bars would be thinner than a pixel
 MOST_OF_ALL = 4_000
 MOST_PROCESSES = 64
 _col = pl.col
@@ -38,7 +38,7 @@ def steps(analysis: Analysis) -> dict[str, Any]:
     shown = list(processes.items())[:MOST_PROCESSES]
     most = max(min(MOST_BARS, MOST_OF_ALL // max(len(shown), 1)), 1)
     several = [name for name in PROCESS if rows[name].n_unique() > 1]
-    if rows["rank"].n_unique() == len(processes):  # each process has a different rank
+    if rows["rank"].n_unique() == len(processes):  # each process has a rank of its own, so its pid is not shown
         several = several[:1]
     notes = [text(note) for note in steps_answer.notes]
     if len(processes) > len(shown):

@@ -1,4 +1,4 @@
-"""The places of a run: its files, hosts, processes and devices."""
+"""The places of a run: devices, and processes without a device. Also says on which host each place is."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _COLUMNS = (
 
 def places(analysis: Analysis) -> pl.DataFrame:
     """Returns rank, pid, device_id, place, at: a row for each device of a process, and for each process without a
-    device. `place` is a name with only the words that are needed to tell the rows apart. `at` is the number of the row,
-    from 0."""
+    device. `place` is a name for people, with only the words that are needed to tell the rows apart. `at` is the number
+    of the row, from 0."""
     process = analysis.whole_breakdown.select(PROCESS).join(
         analysis.whole_devices, on=PROCESS, how="anti", nulls_equal=True
     )
@@ -38,7 +38,8 @@ def places(analysis: Analysis) -> pl.DataFrame:
     rows = pl.concat(frames).unique().sort(DEVICE, nulls_last=True)
     words = {"rank": "rank {}", "pid": "process {}", "device_id": "device {}"}
     named = [name for name in DEVICE if rows[name].n_unique() > 1] or ["rank"]
-    # Leave out the device if each process has only one device, and the process if each rank has only one process.
+    # Names do not need the device if each process has only one device, nor the process if each rank has only one
+    # process.
     for more, key in (("device_id", PROCESS), ("pid", ("rank",))):
         if len(named) > 1 and more in named and rows.select(key).n_unique() == rows.height:
             named.remove(more)
@@ -67,5 +68,5 @@ def hosts(analysis: Analysis, where: pl.DataFrame) -> dict[str, Any]:
 
 
 def world_size(analysis: Analysis) -> int | None:
-    """Returns how many ranks the program has, if any file tells."""
+    """Returns the number of ranks of the program, or None if no file says it."""
     return max((rank.told.world_size for rank in analysis.tables.ranks if rank.told.world_size), default=None)

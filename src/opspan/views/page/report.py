@@ -1,4 +1,4 @@
-"""The page as a file, and as the output of a notebook cell."""
+"""The page as a file, and as the result of a notebook cell."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def check(out: Path, sources: Sequence[File], *, overwrite: bool) -> None:
 
 
 def write(subject: Subject, out: Path, *, overwrite: bool) -> str:
-    """Writes the page to `out`, completely or not at all, and returns its text."""
+    """Writes the page to `out`, completely or not at all. Returns the HTML of the page."""
     check(out, [*subject.files, *subject.other_files], overwrite=overwrite)
     page = document(subject)
 

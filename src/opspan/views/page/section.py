@@ -26,19 +26,19 @@ class Subject:
     files: tuple[File, ...] = ()
     other: Analysis | None = None
     other_files: tuple[File, ...] = ()
-    editor: str = EDITOR  # template for the address of a source line in an editor
+    editor: str = EDITOR  # template for a link that opens a source line in an editor
 
     @property
     def typed(self) -> str:
-        """The files as they are typed after a command."""
+        """The files as they are typed in a command."""
         return files_text(self.files)
 
 
 @dataclass(frozen=True)
 class Section:
-    """`data` is JSON for src/page/sections/NAME.ts. If there is no data, `why` is a sentence with the reason, and
-    `command` is a command that would provide the data. `packed` is the data in the form that the page has. `packed` is
-    set if the section had to measure the size of this form."""
+    """A section of a page. `data` becomes the JSON for src/page/sections/NAME.ts. If there is no data, `why` is a
+    sentence with the reason, and `command` is a command that would provide the data. `packed` is the data as it is
+    stored in the page; it is set only if the section had to measure its size."""
 
     title: str
     data: dict[str, Any] | None

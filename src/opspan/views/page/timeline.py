@@ -1,7 +1,7 @@
 """The timeline: a lane for each thread and stream, counters, and arrows from launches and forward ops.
 
-Neighbours that are too small to be drawn one by one become a block. Shapes are ordered by lane, row and time, so the
-lane and the row of a shape need not be written.
+A shape is what is drawn for a range, call, kernel, gap, ... Neighbouring shapes that are too small to be drawn one by
+one become a block. Shapes are ordered by lane, row and time, so that their lanes and rows need not be written.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from opspan.views.page.timeline_lanes import TABLES, TimelineLanes, lanes_of
 from opspan.views.page.timeline_looks import FORMS, KINDS, forms, kinds
 
 MOST_SHAPES = 250_000
-MOST_ROWS = 96  # rows in a lane: about as many as the levels to which Python functions nest
+MOST_ROWS = 96  # most rows in a lane: about as many as the levels to which Python functions nest
 MOST_BYTES = 4_000_000  # most bytes of this section in the page
 _MOST_STEPS = 5_000
 # Number of names inside blocks that are counted: 100 or, if that is more, one for every 50 shapes.
 _LEAST_HIDDEN, _SHAPES_OF_HIDDEN = 100, 50
-_OF_NUMBER = 7  # most bytes that a packed number takes
+_OF_NUMBER = 7  # most bytes that a number takes when it is packed
 _col = pl.col
 
 
@@ -50,8 +50,8 @@ def section(subject: Subject) -> Section:
 
 
 def _at_most(data: Any) -> int:
-    """Returns an upper bound of the packed size in bytes without reading each number. A number of ten digits and a
-    comma deflates to at most _OF_NUMBER bytes."""
+    """Returns an upper bound of the packed size in bytes, without looking at each number. A number of ten digits and a
+    comma take at most _OF_NUMBER bytes."""
     if isinstance(data, dict):
         return sum(map(_at_most, data.values()))
     if isinstance(data, str):
@@ -111,7 +111,8 @@ def _data(subject: Subject, lanes: TimelineLanes, placed: pl.DataFrame, most: in
 
 
 def _drawn_shapes(analysis: Analysis, lanes: TimelineLanes, placed: pl.DataFrame, blocks: pl.DataFrame) -> pl.DataFrame:
-    """Returns a row for each shape that is drawn. A block looks like the longest shape in it."""
+    """Returns a row for each shape that is drawn. A block has the name and the kind of its longest shape, and the form
+    of its first shape."""
     first = lanes.shapes.select("table", "row")[placed["shape"].gather(blocks["first"])]
     longest = lanes.shapes.select("table", "row", "name")[placed["shape"].gather(blocks["longest"])]
     return longest.with_columns(
@@ -126,15 +127,15 @@ def _drawn_shapes(analysis: Analysis, lanes: TimelineLanes, placed: pl.DataFrame
 
 
 def _block_of(placed: pl.DataFrame, blocks: pl.DataFrame) -> pl.Series:
-    """Returns the number of the block of each placed shape. The shapes of a block follow each other."""
+    """Returns the number of the block that each placed shape is in. The shapes of a block follow each other."""
     return pl.zeros(placed.height, pl.UInt32, eager=True).scatter(blocks["first"][1:], 1).cum_sum().alias("block")
 
 
 def _names(
     lanes: TimelineLanes, placed: pl.DataFrame, shapes: pl.DataFrame, block: pl.Series, most: int
 ) -> tuple[pl.Series, pl.DataFrame]:
-    """Returns the names of shapes, followed by the frequent names inside blocks. Also returns how often each frequent
-    name is inside blocks."""
+    """Returns the names of drawn shapes, followed by the most frequent names of shapes inside blocks. Also returns how
+    often each of these names occurs in blocks."""
     together = placed["shape"].filter((shapes["count"] > 1).gather(block))
     inside = lanes.shapes["name"].gather(together).value_counts(sort=True).drop_nulls().head(most)
     return pl.concat([shapes["name"], inside["name"]]), inside
@@ -183,7 +184,8 @@ def _blocks(shapes: pl.DataFrame, is_block: pl.Series) -> dict[str, Any]:
 def _arrows(
     analysis: Analysis, lanes: TimelineLanes, placed: pl.DataFrame, block: pl.Series, is_block: pl.Series
 ) -> dict[str, Any]:
-    """Returns pairs of shapes, from launches to work and from forward to backward ops, unless both are in blocks."""
+    """Returns arrows as pairs of shapes: from launches to kernels and copies, and from forward to backward ops. Arrows
+    from a block to a block are left out."""
     work = analysis.complete.work.select(_from="call", to=pl.int_range(pl.len(), dtype=pl.UInt32))
     ranges = analysis.complete.ranges
     linked = ranges.select(_from="forward", to=pl.int_range(pl.len(), dtype=pl.UInt32)).filter(

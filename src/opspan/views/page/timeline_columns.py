@@ -1,4 +1,4 @@
-"""Writes columns as short JSON: each number as the difference from the number before, and each distinct text once."""
+"""Writes columns as short JSON: each number as the difference from the previous number, and each distinct text once."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import polars as pl
 from opspan.views.page.columns import LONGEST_TEXT, numbered, text
 
 _col = pl.col
-# Limits for the characters of a text: the first limit with which all texts together fit is used.
+# The most characters of a text. The first of these limits with which all texts together are short enough is used.
 _LENGTHS = (LONGEST_TEXT, 200, 60)
 _EXACT = 2**53
 MOST_CHARACTERS = 1_000_000
 
 
 def deltas(numbers: pl.Series) -> pl.Series | dict[str, pl.Series]:
-    """Returns the difference of each number from the one before, which the page adds up again. `numbers` must not have
-    nulls. A run of equal differences is written as a count, so a column that is constant, or counts up, takes only two
-    numbers."""
+    """Returns the difference of each number from the previous number; the page adds the differences up again. `numbers`
+    must not have nulls. If many neighbouring differences are equal, returns each difference only once, with the number
+    of times that it is repeated."""
     number = _col("number").cast(pl.Int64)
     changes = numbers.to_frame("number").select(number.diff().fill_null(number.first())).to_series()
     runs = changes.rle().struct.unnest()
@@ -36,14 +36,14 @@ def shown(texts: pl.Series) -> list[str]:
 
 
 def of_texts(name: str, title: str, column: pl.Series) -> dict[str, Any]:
-    """Returns a column of details, in which -1 means null."""
+    """Returns a column of details that are texts. In `at`, the numbers of the texts, -1 stands for null."""
     texts, numbers = numbered(column)
     return {"name": name, "title": title, "unit": "text", "texts": shown(texts), "at": deltas(numbers.fill_null(-1))}
 
 
 def of_numbers(name: str, title: str, unit: str, column: pl.Series) -> dict[str, Any]:
-    """Returns a column of details, in which `missing` means null. Numbers that are too large for the page's
-    program become texts."""
+    """Returns a column of details that are numbers, in which `missing` stands for null. Numbers that are too large for
+    the page's program become texts."""
     least, most = column.min(), column.max()
     if not (isinstance(least, int) and isinstance(most, int) and least > -_EXACT and most < _EXACT):
         return of_texts(name, title, column.cast(pl.String))

@@ -1,8 +1,8 @@
 """Values over time that are drawn as lanes: how busy each device is, how long its queues are, memory, and the program's
 own counters.
 
-A lane has only as many points as a screen can show. For each stretch of the trace it has the highest value, so that
-peaks are shown, and the last value.
+A lane has only as many points as a screen can show. The trace is divided into short periods of equal length. For each
+period a lane has the highest value, so that peaks are shown, and the last value.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _UNITS = {"utilisation": "share", "queue": "count", "memory": "bytes", "counter"
 
 
 def _series_by(rows: pl.DataFrame, keys: tuple[str, ...]) -> tuple[list[pl.DataFrame], int]:
-    """Returns the rows of each of the keys that have most values, beginning with the key that has most. Also returns
-    the number of other keys."""
+    """Splits the rows by `keys` into series. Returns the series with the most values, the longest first, and the number
+    of the other series."""
     rows = rows.select("time_ns", "value", *keys).drop_nulls(("time_ns", "value"))
     if rows.schema["value"].is_float():
         rows = rows.filter(_col("value").is_finite())
@@ -65,7 +65,8 @@ def _series_by(rows: pl.DataFrame, keys: tuple[str, ...]) -> tuple[list[pl.DataF
 
 
 def _utilisation(analysis: Analysis, begin_ns: int, length_ns: int) -> tuple[list[pl.DataFrame], int]:
-    """Returns, for each device, the share of each stretch in which any work ran, and how many devices are left out."""
+    """Returns for each device its share of busy time in each period of the trace. Also returns how many devices are
+    left out."""
     work = on_device(analysis.complete.work.select(*_DEVICE, "start_ns", "end_ns", "kind", "is_overhead"))
     all_devices = distinct(work, _DEVICE).sort(_DEVICE)
     devices = all_devices.head(_MOST_LANES)

@@ -1,5 +1,5 @@
-"""The details of a shape that a user chooses, in addition to its name and times. Each detail is a column that has a row
-for each shape except blocks."""
+"""The details of a shape that the page shows when a user chooses the shape, in addition to its name and times. Each
+detail is a column that has a row for each shape except blocks."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ _COLUMNS = {"ranges": _RANGES, "calls": _CALLS, "work": _WORK, "gaps": _GAPS, "f
 
 
 def details(analysis: Analysis, table: str, rows: pl.Series) -> list[dict[str, Any]]:
-    """Returns the columns of details of `rows`, which are in the order of their shapes. Empty columns are left out."""
+    """Returns the columns of details for the rows `rows`, in the order of `rows`. Empty columns are left out."""
     frame = _FRAMES[table](analysis, rows)
     columns = []
     for name, title, unit in _COLUMNS[table]:
@@ -77,7 +77,7 @@ def details(analysis: Analysis, table: str, rows: pl.Series) -> list[dict[str, A
 
 
 def self_times(analysis: Analysis, rows: pl.Series) -> pl.Series:
-    """Returns how much time of each range is inside its inner ranges; null if unknown."""
+    """Returns for each range how much of its time it spends in the ranges directly inside it; null if unknown."""
     ranges = analysis.complete.ranges.select("start_ns", "end_ns", "self_ns")[rows]
     return ranges.select(inner=_col("end_ns") - _col("start_ns") - _col("self_ns"))["inner"]
 

@@ -1,5 +1,5 @@
-"""The lanes of the timeline, and the shapes on each: ranges, calls and functions are on lanes of their thread, work is
-on lanes of its stream, gaps are on lanes of their device.
+"""The lanes of the timeline, and the shapes on each. Ranges, calls and functions are on lanes of their thread, kernels
+and copies are on lanes of their stream, and gaps are on lanes of their device.
 
     lanes_of(analysis) -> TimelineLanes
         shapes   a row for each row of the tables that has a start: table, row, lane, start_ns (from the begin of the
@@ -56,7 +56,7 @@ class TimelineLanes:
 
 
 def lanes_of(analysis: Analysis) -> TimelineLanes | None:
-    """Returns None if the trace has no times at all."""
+    """Returns the lanes with their shapes, or None if the trace has no times at all."""
     trace = analysis.complete
     names_of_gaps = analysis.gaps["why"].replace_strict(IDLE, return_dtype=pl.String).cast(pl.Categorical)
     all_frames = {
@@ -108,7 +108,7 @@ def _spans(frame: pl.DataFrame, *more: str) -> pl.DataFrame:
 
 
 def _keys(frames: dict[str, pl.DataFrame]) -> pl.DataFrame:
-    """Returns the key columns of lanes: a row for each lane of each table, with the number of its shapes."""
+    """Returns a row with the key columns of each lane of each table, and with the number of the lane's shapes."""
     keys = [
         sum_by(frame, _key_of(frame), count=pl.len()).with_columns(table=pl.lit(table, TABLE))
         for table, frame in frames.items()
@@ -122,8 +122,8 @@ def _key_of(frame: pl.DataFrame) -> list[str]:
 
 
 def _shapes(table: str, frame: pl.DataFrame, keys: pl.DataFrame, begin_ns: int, close_ns: int) -> pl.DataFrame:
-    """Returns the shapes of a table, with times since the begin of the run. Rows without an end, except marks, last
-    until the end of the run."""
+    """Returns the shapes of a table, with times since the begin of the run. A row without an end lasts until the end of
+    the run, unless it is a mark."""
     key = _key_of(frame)
     frame = look_up(frame, keys.filter(_col("table") == table).select(*key, "lane"), key)
     frame = only(frame, frame["lane"].is_not_null())
@@ -141,8 +141,8 @@ def _shapes(table: str, frame: pl.DataFrame, keys: pl.DataFrame, begin_ns: int, 
 
 
 def _named(keys: pl.DataFrame, trace: Tables) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Returns the lanes in the order in which they are drawn, and the groups. For each rank, the threads come before
-    the devices."""
+    """Returns the lanes in the order in which they are drawn, and the groups of lanes. In each rank, the threads come
+    before the devices."""
     is_host = _col("table").is_in(["functions", "ranges", "calls"]) | (
         _col("device_id").is_null() & _col("tid").is_not_null()
     )
@@ -173,7 +173,7 @@ def _named(keys: pl.DataFrame, trace: Tables) -> tuple[pl.DataFrame, pl.DataFram
         .otherwise(pl.concat_str(device_name(), of_process.fill_null(""))),
         group_title=pl.when("is_host").then(process).otherwise(device_names(trace)),
         is_main=_col("tid") == _col("pid"),
-        # Sorts processes by pid, and devices by device_id.
+        # Processes are sorted by pid, and devices by device_id.
         whose=pl.when("is_host").then("pid").otherwise("device_id"),
     )
     order = "rank is_host whose is_quiet is_main tid pid table context_id stream_id".split()
@@ -187,8 +187,8 @@ def _named(keys: pl.DataFrame, trace: Tables) -> tuple[pl.DataFrame, pl.DataFram
 
 
 def _is_quiet(keys: pl.DataFrame, trace: Tables) -> pl.Series:
-    """Returns for each lane whether its thread has neither ranges nor launches. A process may have dozens of such
-    threads, which only wait."""
+    """Returns for each lane whether its thread has neither ranges nor launches, and is not the main thread. A process
+    may have dozens of such threads, which only wait."""
     thread = ["rank", "pid", "tid"]
     with_ranges = keys.filter(_col("table").is_in(["functions", "ranges"])).select(thread)
     threads, launching_calls = trace.calls.select(thread), trace.work["call"].drop_nulls()

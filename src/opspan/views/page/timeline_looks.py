@@ -1,5 +1,5 @@
-"""The looks of shapes of the timeline: their kind, which is a colour of src/page/colors.ts, and their form. They are
-worked out only for shapes that are drawn, because most shapes of a long trace are not.
+"""Computes how shapes of the timeline look: their kind, which selects a colour of src/page/colors.ts, and their form.
+This is done only for the shapes that are drawn, because most shapes of a long trace are not drawn.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ KINDS = (
 _KIND = pl.Enum(KINDS)
 FORMS = ("", "mark", "open", "backwards")  # backwards: the end is before the begin
 _FORM = pl.Enum(FORMS)
-_NO_KIND = ("script", "static_op", "op", "dtype", "lite")  # drawn as "ops" if their phase is unknown
+# Ranges of these kinds are drawn as "ops" if their phase is unknown.
+_NO_KIND = ("script", "static_op", "op", "dtype", "lite")
 _PHASES = {"forward": "forward", "backward": "backward", "optimizer": "optimizer", "data": "loading"}
 
 
@@ -84,7 +85,8 @@ def _form(analysis: Analysis, table: str, rows: pl.Series) -> pl.Series:
         return times.select(form=_first_of(open=is_open, backwards=is_back))["form"]
     is_mark, was_open = (_col(name).fill_null(value=False) for name in ("is_mark", "is_open"))
     times = frame.select("start_ns", "end_ns", "is_mark", "is_open")[rows]
-    recorded = pl.lit(analysis.tables.ranges["end_ns"].gather(rows))  # the analysis may change ends
+    # The end as it was recorded, because the analysis may change it.
+    recorded = pl.lit(analysis.tables.ranges["end_ns"].gather(rows))
     is_back = is_back | (recorded < _col("start_ns"))
     return times.select(form=_first_of(mark=is_mark, open=is_open | was_open, backwards=is_back))["form"]
 
