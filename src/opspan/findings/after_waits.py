@@ -45,10 +45,10 @@ def _split_part(some: pl.DataFrame, cause: str, **more: pl.Expr) -> pl.DataFrame
 def after_waits(
     pieces: pl.DataFrame, waits: pl.DataFrame, steps: pl.DataFrame, causes: tuple[str, ...]
 ) -> pl.DataFrame:
-    """Splits the pieces of idle time of which waits explain a part, and sets `wait` to the reason of the wait there.
-    The columns of `pieces` are DEVICE, gap, at_ns, ns, cause, launched_ns (when the work after the gap was launched)
-    and `wait`, which is null at first. The columns of `waits` are PROCESS, start_ns, end_ns, wait_ns (may be 0), and
-    `wait`, the reason."""
+    """Splits pieces of idle time if waits explain a part of them, and sets `wait` in that part to the reason of the
+    wait. The columns of `pieces` are DEVICE, gap, at_ns, ns, cause, launched_ns (when the work after the gap was
+    launched) and `wait`, which is null at first. The columns of `waits` are PROCESS, start_ns, end_ns, wait_ns (may be
+    0), and `wait`, the reason."""
     if not waits.height:
         return pieces
     reasons = waits.group_by("wait").agg(_col("wait_ns").sum()).sort("wait_ns", "wait", descending=[True, False])

@@ -35,7 +35,7 @@ _col = pl.col
 SIDES = ("send", "recv", "send_recv")
 _FEW = 2  # if a run has at most this many steps, the first step is treated like the others
 _OF_NORMAL = 1.4826  # factor from the median absolute deviation to the standard deviation of a normal distribution
-_MOSTLY = 0.5  # share: a place must be late over all steps by this part of the time by which it was far late
+_MOSTLY = 0.5  # share: over all steps, a place must be late by this part of its lateness in its very late steps
 # These are numbers of standard deviations that chance hardly ever exceeds: for the sum of all steps (once in a
 # thousand), and for a single step.
 _STEADY, _FAR = 3, 6
@@ -151,7 +151,7 @@ def _usual_ns() -> pl.Expr:
 
 
 def loss_to(rows: pl.DataFrame, some: pl.DataFrame) -> pl.DataFrame:
-    """Returns component, step, ns: all other places waited at least this much longer than the places `some`."""
+    """Returns component, step and ns. Each of the other places waited at least `ns` longer than the places `some`."""
     step = ["step"] if "step" in some.columns else []
     rows = rows.join(some.select("component", *step).unique(), on=["component", *step], how="semi", nulls_equal=True)
     others = rows.join(some, on=[*DEVICE, *step], how="anti", nulls_equal=True)

@@ -1,4 +1,4 @@
-"""Divides outliers (steps that took longer than the others) into kinds, by the work that grew most (growth.py).
+"""Divides outliers (steps that took longer than the others) into kinds, by the work whose time grew most.
 
 outlier_kinds(run) -> [OutlierKind]; each becomes a finding
 rows_in_steps(run, rows) -> the rows that begin in steps, and those of processes without steps
@@ -18,7 +18,7 @@ from opspan.findings.run import Run
 from opspan.findings.saved import saved_ns, scale
 
 _col = pl.col
-THRESHOLD = 0.01  # share of the run's time: kinds with less time are not reported
+THRESHOLD = 0.01  # share of the run's time: kinds of outliers that cost less are not reported
 _KEY = "kinds of outliers"
 _STEP = (*PROCESS, "step")
 _MOST = 0.25  # share of the steps: if more steps are outliers of one kind, they count as usual steps
@@ -79,8 +79,8 @@ def _kinds(run: Run) -> Iterator[OutlierKind]:
 
 
 def _alike(excess: pl.DataFrame) -> pl.DataFrame:
-    """Finds the name whose work took most extra time over all steps. Returns the steps in which this name has the most
-    extra time of all names, or nearly so. All calls of the driver count as one name."""
+    """Finds the name whose work took the most extra time over all steps. Returns the steps in which this name has the
+    most extra time of all names, or nearly so. All calls of the driver count as one name."""
     what = pl.when(_col("what") != "calling").then("name")
     sums = excess.group_by(*_STEP, "what", name=what).agg(_col("more_ns").sum())
     most = sums.group_by("what", "name").agg(_col("more_ns").sum())

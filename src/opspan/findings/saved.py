@@ -27,7 +27,7 @@ from opspan.analysis.spans import PROCESS, THREAD, length, time_in, union, withi
 from opspan.findings.run import Run
 
 _col = pl.col
-_LONGEST = 2**53  # nanoseconds (104 days): savings are cut to at most this
+_LONGEST = 2**53  # nanoseconds (104 days): longer savings are cut to this
 _TIMES = (*THREAD, "start_ns", "end_ns")
 
 

@@ -4,9 +4,9 @@
     cycle_numbers(groups, recordings)                    -> by index, the file's cycle number, from 1
     lanes(ranks)                                         -> Lanes, which replaces each cycle by a rank, and back
 
-All cycles of a process have its rank, and the column `cycle` tells them apart. Two cycles may use equal ids of calls,
-Python threads and forward ops, and nothing was recorded between them. So each cycle is analysed as if it were a rank,
-and no analysis looks up, attributes or sums anything across files. docs/ranks.md has the rules.
+All cycles of a process have the rank of the process, and the column `cycle` tells them apart. Two cycles may use equal
+ids of calls, Python threads and forward ops, and nothing was recorded between them. So each cycle is analysed as if it
+were a rank, and no analysis looks up, attributes or sums anything across files. docs/ranks.md has the rules.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Casts: copies that only convert numbers to another type.
+"""A rule about casts, which are copies that only convert numbers to another type.
 
 The input types of aten::copy_ show casts. If the file has no types, the names of torch's kernels show casts.
 """

@@ -1,4 +1,4 @@
-"""Programs under torch.compile: repeated compiling, and graphs that break."""
+"""Rules about programs under torch.compile: repeated compiling, and graph breaks."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _breaks(run: Run, threshold: float) -> Iterator[Evidence]:
     yield Evidence(
         at_stake,
         {"frames": len(frames), "ns": ns, "ns_share": run.share(ns), "calls": rows.height},
-        confidence="possible",  # graphs that break look like separately compiled parts
+        confidence="possible",  # parts that are compiled separately on purpose look the same
         ops=tuple(rows["name"].cast(pl.String).unique().sort().head(3)),
         ranks=ranks_of(rows),
         ranges=ranges_of(lookups),

@@ -1,4 +1,4 @@
-"""Needless copies: to the host and back, or to the host because a device lacks a kernel."""
+"""Rules about needless copies: to the host and back, or to the host because a device lacks a kernel."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _there_and_back(run: Run, threshold: float) -> Iterator[Evidence]:
     rows = rows.filter(~is_fallback).with_columns(_col("copy_from", "copy_to").cast(pl.String))
     down = rows.filter(_col("copy_from") == "device", _col("copy_to").is_in(_HOST)).sort("end_ns")
     up = rows.filter(_col("copy_to") == "device", _col("copy_from").is_in(_HOST)).sort("start_ns")
-    # join_asof does not match nulls. By the numbers of `number_groups`, copies without a step match each other, too.
+    # join_asof does not match nulls. With the numbers of `number_groups`, copies without a step match each other, too.
     up, down = number_groups((*DEVICE, "bytes", "step"), up, down)
     back = up.join_asof(
         down.select("of", "end_ns", down_ns="start_ns", down="work"),

@@ -1,4 +1,4 @@
-"""Waiting for the next batch."""
+"""A rule about the time in which a program waits for its next batch."""
 
 from __future__ import annotations
 

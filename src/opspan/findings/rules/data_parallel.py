@@ -1,4 +1,5 @@
-"""nn.DataParallel, with which one process drives several devices. A process for each device would be faster."""
+"""A rule about nn.DataParallel, with which one process drives several devices. A process for each device would be
+faster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Copies between host and device that no computing hides."""
+"""A rule about copies between host and device that do not overlap with computing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Time in which the host of a program without devices runs no op."""
+"""A rule about programs without devices: the time in which the host runs no op."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The main cause of idle devices, if no other rule reports it, so that idle time is always explained."""
+"""A rule that reports the main cause of idle devices if no other rule does, so that idle time is always explained."""
 
 from __future__ import annotations
 

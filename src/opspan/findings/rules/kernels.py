@@ -1,4 +1,4 @@
-"""Kernels that are too small for the device, and a kernel that takes most of the time."""
+"""Rules about kernels that are too small for the device, and about a kernel that takes most of the time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Idle devices by cause, except loading of data and waits, which have rules of their own."""
+"""Rules about idle devices: slow or late launches, ops with many small kernels, and launched work that does not
+begin."""
 
 from __future__ import annotations
 
@@ -17,10 +18,10 @@ from opspan.findings.saved import merge, saved_ns
 _col = pl.col
 # A gap that is longer than this many usual times between launches is a pause, in which the host did something else.
 _PACES = 10
-_PART = 0.3  # share of the threshold: if less time is idle, pauses are not looked for
+_PART = 0.3  # share of the threshold: if less time is idle, the rule does not look for pauses
 _SEVERAL = 3  # least number of kernels of an op; of two kernels, the second may sum up what the first multiplied
-# Matches names of library ops, such as aten::add. Ranges of compiled code are left out, because they have many kernels
-# for the reason that they have many ops.
+# Matches names of library ops, such as aten::add. Ranges of compiled code are left out: they have many kernels only
+# because they contain many ops.
 _OF_LIBRARY = r"^[A-Za-z_]\w*::"
 
 

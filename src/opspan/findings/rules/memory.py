@@ -1,4 +1,4 @@
-"""Memory that grows from step to step, and memory that the allocator holds in blocks that are too small."""
+"""Rules about memory that grows from step to step, and about free memory in pieces that are too small to use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _col = pl.col
 _WARM_UP = 2  # number of steps at the begin that do not count, because optimizers create their state and caches fill
 _LEAST_STEPS = 5  # least number of steps after the warm-up
 _EVEN = 0.5  # each step must have at least this share of the usual growth, because a leak is the same in all steps
-_LARGE = 1 << 20  # bytes; torch's allocator takes smaller blocks from other segments
+_LARGE = 1 << 20  # bytes; torch's allocator takes smaller blocks from separate segments
 
 
 def _grows(run: Run, threshold: float) -> Iterator[Evidence]:

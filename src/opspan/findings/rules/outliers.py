@@ -1,4 +1,4 @@
-"""Steps that took longer than the others, grouped by the work that took longer."""
+"""A rule about steps that took longer than the others, grouped by the work that took longer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forward ops that run again in the backward: checkpointing, which trades time for memory.
+"""A rule about forward ops that run again in the backward. Checkpointing does so, because it takes less memory.
 
 Torch gives a sequence number (`seq`) to each op that will have a backward. Without checkpointing, no op inside a
 backward has such a number. With checkpoint(use_reentrant=True), a forward op that runs again and its backward are
@@ -59,7 +59,7 @@ def _again(run: Run) -> tuple[pl.Series, pl.DataFrame]:
     is_backward = (ranges["kind"] == "backward").fill_null(value=False)
     if not is_backward.any():
         return nothing
-    # Most runs have no op with a seq in a backward. They need nothing of what follows.
+    # In most runs no op in a backward has a seq, and the function returns early.
     node = nearest(ranges, is_backward | (ranges["kind"] == "engine").fill_null(value=False))
     has_seq = ranges["seq"].is_not_null() & (ranges["kind"] == "op").fill_null(value=False)
     has_seq &= (ranges["seq"] != 0) | ranges["op_id"].is_not_null()  # old torch wrote 0 for ops without a node

@@ -1,4 +1,4 @@
-"""The recording itself: the cost of the profiler, memory near its limit, and missing information."""
+"""Rules about the recording itself: the cost of the profiler, memory near its limit, and missing information."""
 
 from __future__ import annotations
 

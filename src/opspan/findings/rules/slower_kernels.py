@@ -1,4 +1,4 @@
-"""Kernels that take longer later in a run than the same kernels before."""
+"""A rule about kernels that take longer later in a run than the same kernels before."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _col = pl.col
 _SAME = (*DEVICE, "name", "full_name", "grid_x", "grid_y", "grid_z", "sizes")
 _LEAST = 32  # least number of runs of a kernel; fewer runs do not show a change
 _PARTS = 8  # a kernel's runs, in order of time, are divided into this many equal parts
-_LONGER = 1.1  # factor: smaller changes have many reasons
+_LONGER = 1.1  # least factor by which a kernel got slower; smaller changes have many reasons
 _MIRRORED = 3  # least ratio of the time lost after the quickest part to the time lost before it; chance gives 1
-_CHANCE = 2.33  # standard deviations: values in random order exceed this once in a hundred times
+_CHANCE = 2.33  # number of standard deviations that values in random order exceed once in a hundred times
 _MOST = 0.8  # share of the compared kernels' time: if more is slower, the whole device got slower
 
 

@@ -1,4 +1,4 @@
-"""Matrix products and convolutions that do not run on tensor cores, and products whose sizes do not fit tensor cores.
+"""Rules about matrix products and convolutions that do not run on tensor cores, or whose sizes do not fit tensor cores.
 
 The kernel's name shows whether work is a product. The types of its op show which type of numbers it multiplies. If the
 types are unknown, or the op is not a product, the kernel's name shows the type of the numbers, too.
@@ -100,7 +100,7 @@ def _has_cores(run: Run, rows: pl.DataFrame, least: float, by_name: str, amd: st
     return rows.select(
         pl.when(is_amd)
         .then(text.str.contains(amd))
-        .when(text.str.contains("GTX 16"))  # devices of Turing that lack these cores
+        .when(text.str.contains("GTX 16"))  # devices of the Turing generation that have no tensor cores
         .then(pl.lit(value=False))
         .otherwise(pl.coalesce(capability >= least, _matches(_col("full"), by_name)))
         .fill_null(value=False)

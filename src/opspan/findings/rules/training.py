@@ -1,4 +1,5 @@
-"""Training loops: the optimizer, and a backward that takes far longer than its forward."""
+"""Rules about training loops: an optimizer that steps parameter by parameter, and a backward that takes far longer than
+its forward."""
 
 from __future__ import annotations
 

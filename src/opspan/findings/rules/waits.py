@@ -1,4 +1,4 @@
-"""Calls inside a step that let the device run out of work, or hold up the host each time."""
+"""Rules about calls inside a step that let the device run out of work, or hold up the host each time."""
 
 from __future__ import annotations
 
