@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["check_output", "export", "output_for"]
 
 
-if not TYPE_CHECKING:  # type checkers must not see `__getattr__`: with it they would accept misspelt names
+if not TYPE_CHECKING:  # hidden from type checkers: with `__getattr__` they would accept misspelt names
     __getattr__ = finder(__name__, {name: f"opspan.views.registry:{name}" for name in __all__})
 
 

@@ -1,4 +1,4 @@
-"""An Answer is the result of a verb. JSON and CSV have all its columns; text has some of them, and sentences.
+"""An Answer is the result of a verb (a subcommand). JSON and CSV have all its columns; text has some, and sentences.
 
 All verbs share this code to print an answer as text, JSON or CSV.
 """

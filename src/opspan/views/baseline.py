@@ -39,7 +39,7 @@ from opspan.views.diff import several_of
 
 SCHEMA = 3  # in version 1 a step lasted as long as its range; version 2 lacked the errors of times
 _MARK = "opspan_baseline"
-MOST_ROWS = 50_000  # most rows for each kind of figures; the limit keeps the file small
+MOST_ROWS = 50_000  # most rows for each grouping (op, kernel, ...); the limit keeps the file small
 MOST_BYTES = 1 << 28
 _WHOLE, _REAL = pl.Int64, pl.Float64
 _NUMBERS = {"count": _WHOLE, "ns": _WHOLE, "step": _WHOLE, "usual": _REAL, "error": _REAL, "freedom": _REAL}
@@ -48,8 +48,8 @@ Columns = dict[str, Any]  # name of a column -> type of its values
 
 
 def save(analysis: Analysis, path: Path, step: Steps | None = None, process: int | None = None) -> list[str]:
-    """Writes a baseline. Replaces an existing file only if that file is a baseline. A kind of figures with too many
-    rows is left out: returns a sentence for each such kind."""
+    """Writes a baseline. Replaces an existing file only if that file is a baseline. The figures of a grouping (op,
+    kernel, ...) with too many rows are left out: returns a sentence for each such grouping."""
     figures = several_of(analysis, list(KEYS), step, process)
     too_large = [by for by, table in figures.items() if table.rows.height > MOST_ROWS]
     tools = dict.fromkeys(" ".join(filter(None, (rank.source, rank.tool_version))) for rank in analysis.tables.ranks)

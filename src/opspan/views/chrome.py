@@ -46,7 +46,7 @@ _TORCH_ARGS = {
     "memory bandwidth (GB/s)": pl.when(_col("kind").is_in(["memcpy", "memset"])).then(_col("bytes")) / _TOOK,
 }
 _AFTER_PROCESSES = 5_000_000  # sort index of the first device; the same as in torch.profiler's files
-_ENDS = ("process", "thread", "start_ns")  # columns with the place and the time where an arrow begins or ends
+_ENDS = ("process", "thread", "start_ns")  # columns with the track and the time where an arrow begins or ends
 
 
 def write(analysis: Analysis, path: Path) -> list[str]:
@@ -144,7 +144,7 @@ def _names(tracks: ChromeTracks) -> Iterator[Events]:
 
 
 def _event(phase: str, **values: pl.Expr) -> dict[str, pl.Expr]:
-    """Returns the members of an event. None of the values may be null."""
+    """Returns the members of an event. `values` must not be null."""
     return {"ph": pl.lit(phase), "pid": _col("process"), "tid": _col("thread"), **values}
 
 

@@ -78,7 +78,7 @@ def _chosen_steps(analysis: Analysis, step: Steps | None) -> pl.DataFrame:
     if step is not None:
         number = pl.lit(0, dtype=pl.Int64) if isinstance(step, str) else numbers_of(steps["step"], step)
         steps = steps.with_columns(number=number).drop_nulls("number")
-        of_steps(step, steps["number"], steps["start_ns"], steps["end_ns"])  # raises if no step matches
+        of_steps(step, steps["number"], steps["start_ns"], steps["end_ns"])  # raises an error if no step matches
         steps = steps.filter(_col("number").is_between(*step)) if isinstance(step, tuple) else steps
     return steps
 

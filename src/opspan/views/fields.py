@@ -129,8 +129,8 @@ def varying_fields(fields: Iterable[Field], rows: pl.DataFrame, always: Sequence
 
 
 def shares_of_kinds(titles: dict[str, str], rows: pl.DataFrame, of: str, total_title: str) -> list[Field]:
-    """Returns a field for each kind of time that is not 0 in all rows. The field shows the column KIND_ns as a share of
-    the column `of`."""
+    """Returns a field for each kind of time that is above 0 in any row. The field shows the column KIND_ns as a share
+    of the column `of`."""
     kinds = [kind for kind in titles if rows[f"{kind}_ns"].sum()]
     return [share(f"{kind}_ns", titles[kind], of, total_title, rank) for rank, kind in enumerate(kinds, start=1)]
 

@@ -105,7 +105,7 @@ def _merged_row(group: pl.DataFrame, run: Run, number: int) -> dict[str, Any]:
 
 
 def files_text(files: Sequence[File]) -> str:
-    """Returns the files as they are typed in a command. If there are several, only the first is named, before "..."."""
+    """Returns the files as they are typed in a command. If there are several, returns the first file and "..."."""
     return " ".join(map(shell_path, files[:1])) + (" ..." if len(files) > 1 else "") or "FILE"
 
 

@@ -1,4 +1,4 @@
-"""The cost of ops: operations and bytes, their rates, and the nearest bound of the device: `opspan flops`."""
+"""The cost of ops: operations and bytes, their rates, and whether computing or memory limits an op: `opspan flops`."""
 
 from __future__ import annotations
 

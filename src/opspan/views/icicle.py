@@ -27,7 +27,7 @@ class Box:
     width: float
     level: int
     frame: str
-    kind: str | None  # kind of a range or of work; null for processes, threads and the box (in no range)
+    kind: str | None  # kind of the range, kernel or copy; null for processes, threads and the box (in no range)
     ns: int
     count: int  # how often the frame ran; 0 if unknown
     merged: int = 0  # number of boxes that were merged into this box; 0 if it shows a frame

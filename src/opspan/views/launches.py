@@ -1,4 +1,5 @@
-"""How far launches run ahead of the devices, and how long work waits for the devices: `opspan launches`."""
+"""How far launches run ahead of the devices, and how long launched kernels and copies wait for them: `opspan
+launches`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Adds columns to the table by name: the figures that reports have for each name (the table `metrics` of a trace)."""
+"""Adds columns to the table by name: the metrics that reports have for each name (the table `metrics` of a trace)."""
 
 from __future__ import annotations
 

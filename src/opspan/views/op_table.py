@@ -25,7 +25,7 @@ from opspan.text_columns import Layout, TextColumn, fitted
 from opspan.views.metric_columns import as_text, with_metrics
 
 OF_EVENTS = ("name", "shape", "stack")  # groupings whose tables have the rows of torch's key_averages()
-STACK_DEPTH = 5  # number of functions, the innermost ones, that tables by stack compare
+STACK_DEPTH = 5  # how many of the innermost functions tables by stack compare
 
 # Name of our column -> name of the attribute of torch's averages.
 TORCH = {

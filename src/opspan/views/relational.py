@@ -35,7 +35,7 @@ _ROWS = {
     "functions": {},
 }
 _RENAMED = {
-    "ranges": {"parent_id": "stated_parent_id"},  # parent_id is the column with the parent that the analysis found
+    "ranges": {"parent_id": "stated_parent_id"},  # parent_id is now the parent that the analysis found
     "work": {"ambiguous": "is_ambiguous"},
 }
 

@@ -42,7 +42,7 @@ _WIDTH = 80  # the width of a line if nothing limits it, and of the notes in JSO
 _ALL = 10_000
 _TOP = {"Top ops": "name", "Top modules": "module"}
 _MUCH_OVERHEAD = 0.01  # overhead below this share of the run's time is not mentioned
-_LITTLE = 0.01  # devices are idle before their first work; below this share of their time it is not mentioned
+_LITTLE = 0.01  # idle time before the first kernel is not mentioned below this share of the devices' time
 _LABEL = 13  # width in characters of the label at the begin of a line
 
 

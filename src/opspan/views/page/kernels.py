@@ -1,5 +1,4 @@
-"""What ran on devices: kernels by name or by launch, with the ops that launched them, and separately copies and
-fills."""
+"""The kernels by name or by launch, with the ops that launched them, and separately copies and fills."""
 
 from __future__ import annotations
 

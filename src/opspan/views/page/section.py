@@ -48,7 +48,7 @@ class Section:
 
 
 def as_json(data: Any) -> str:
-    """Returns `data` as JSON. A column of numbers may be a value of a dict, or of a dict in a list."""
+    """Returns `data` as JSON. A polars column of numbers may be a value of a dict, or of a dict in a list."""
     if isinstance(data, pl.Series):
         return data.alias("").implode().to_frame().write_json().removeprefix('[{"":').removesuffix("}]")
     if isinstance(data, dict):

@@ -25,12 +25,12 @@ _PHASES = {"forward": "forward", "backward": "backward", "optimizer": "optimizer
 
 
 def kinds(analysis: Analysis, shapes: pl.DataFrame) -> pl.Series:
-    """Returns the kind of each of the `shapes` (table, row)."""
+    """Returns the kind of each shape. `shapes` has the columns table and row."""
     return _looked_up(shapes, lambda table, rows: _KIND_OF[table](analysis, rows), _KIND)
 
 
 def forms(analysis: Analysis, shapes: pl.DataFrame) -> pl.Series:
-    """Returns the form of each of the `shapes` (table, row)."""
+    """Returns the form of each shape. `shapes` has the columns table and row."""
     return _looked_up(shapes, lambda table, rows: _form(analysis, table, rows), _FORM)
 
 
