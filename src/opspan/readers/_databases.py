@@ -12,7 +12,7 @@ from opspan.tables.schema import TABLES
 
 Columns = Mapping[str, Type]
 
-# Maps the columns of CUPTI's tables to their names in the table `work`.
+# Maps the columns of CUPTI's tables to their names in opspan's table `work`.
 WORK_NAMES = {
     "deviceId": "device_id",
     "contextId": "context_id",
@@ -38,7 +38,7 @@ def ints(names: str) -> dict[str, Type]:
 
 
 def enumeration(names: str) -> dict[int, str]:
-    """Numbers the names of a list ("a, b, c") from 0."""
+    """Returns the names in a text such as "a, b, c" by number, from 0 on."""
     return dict(enumerate(names.split(", ")))
 
 

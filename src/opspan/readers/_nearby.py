@@ -1,5 +1,4 @@
-"""Finds traces near a path that is not a trace: in the folder at this path, in the folders above the path, and traces
-with a similar name."""
+"""Finds traces near a path that is not a trace: below it, above it, or beside it with a similar name."""
 
 from __future__ import annotations
 

@@ -142,9 +142,8 @@ def guess(path: Path, head: bytes) -> Guess:
 def shown(file_kind: Guess, path: Path) -> str:
     """Returns a sentence with the kind of the file, and advice."""
     todo = file_kind.todo or "expected the output of a profiler: `opspan table --help` lists which"
-    todo = todo.replace("'FILE'", python_text(path)).replace(
-        "FILE", shell_path(path)
-    )  # quoted for Python, or for a shell
+    # The path is quoted for Python or for a shell.
+    todo = todo.replace("'FILE'", python_text(path)).replace("FILE", shell_path(path))
     return f"{path_text(path)} is {file_kind.what}; {todo}"
 
 
@@ -246,7 +245,8 @@ def _of_compressed(path: Path, head: bytes) -> Guess:
     if inside.startswith(b"SQLite format 3\0"):
         return Guess(f"{what} of a SQLite database", f"{UNPACK} (`{command} FILE`)")
     content = _of_bytes(path.with_suffix(""), inside)
-    needs_unpacking = "FILE" in content.todo and "opspan.load(" not in content.todo  # opspan.load unpacks the file
+    # If the advice is to use opspan.load, the user need not unpack the file, because opspan.load does.
+    needs_unpacking = "FILE" in content.todo and "opspan.load(" not in content.todo
     return Guess(f"{what} of {content.what}", f"{UNPACK} (`{command} FILE`)" if needs_unpacking else content.todo)
 
 

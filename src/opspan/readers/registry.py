@@ -35,9 +35,11 @@ HEAD_BYTES = 4096
 
 
 class Reader(Protocol):
-    """The functions that each module of readers/ has. A module may also have these two: `read_part` reads a part of a
-    file, and needs less memory than the whole file would. It has the form `(path, window) -> Tables`. `is_report(path,
-    head) -> bool` recognises files of the tool that are not traces."""
+    """The functions that each module of readers/ has.
+
+    A module may have two more functions. `read_part(path, window) -> Tables` reads a part of a file, and needs less
+    memory than the whole file would. `is_report(path, head) -> bool` recognises files of the tool that are not traces.
+    """
 
     def sniff(self, path: Path, head: bytes, /) -> bool: ...
     def read(self, path: Path, /) -> Tables: ...

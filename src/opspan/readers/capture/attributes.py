@@ -14,7 +14,7 @@ from opspan import json_columns
 from opspan.readers.capture.file import Bools, Ints, Texts, Units, distinct
 
 INT, UINT, DOUBLE, TEXT, BYTES = range(1, 6)
-VALUES = 5  # the most values that one unit holds
+VALUES = 5  # the most values of an attribute that fit into one unit
 
 # The attributes of opspan's own ranges: key -> the types that its value may have.
 OWN = {
@@ -33,7 +33,7 @@ OWN = {
 
 @dataclass(frozen=True)
 class Attributes:
-    """Units of the file that hold attributes of ranges or of threads."""
+    """The units (64-byte records) that hold attributes of ranges or of threads."""
 
     units: Units
     rows: Ints  # for each unit, the row of its range or the id of its thread

@@ -31,7 +31,8 @@ from opspan.tables.window import FOREVER, Steps, Stretch, Window, numbers_of, of
 PAGE = 4096
 CHUNK_MAGIC = 0x4B4E4843  # "CHNK"
 UNITS, STRINGS, HALVES = 1, 2, 3
-SIZES = {UNITS: layout.UNIT_BYTES, STRINGS: layout.UNIT_BYTES, HALVES: HALF_BYTES}  # bytes for one unit number
+# Kind of chunk -> number of bytes for each unit number.
+SIZES = {UNITS: layout.UNIT_BYTES, STRINGS: layout.UNIT_BYTES, HALVES: HALF_BYTES}
 CHUNK = struct.Struct("<2IQ2IQ16s16x")
 
 # The most bytes of memory for the units that are read at once. A usual chunk needs less, and all ranges together need
@@ -58,7 +59,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class UnitBlock:
-    """Units of one log that are consecutive in the file."""
+    """Units of one log (the units of a thread) that are consecutive in the file."""
 
     source: CaptureBytes
     log: int
@@ -249,8 +250,8 @@ def _read(blocks: list[UnitBlock], issues: Issues) -> Iterator[tuple[Units, mmap
         while end < len(blocks) and size + blocks[end].room <= PIECE_BYTES:
             size += blocks[end].room
             end += 1
-        # All memory of a freed mmap goes back to the system. Memory of a freed numpy array may not, if other memory was
-        # allocated meanwhile.
+        # All memory of a freed mmap goes back to the system. Memory of a freed numpy array may stay in the process if
+        # other memory was allocated meanwhile.
         buffer = mmap.mmap(-1, max(size, 1))
         words = np.frombuffer(buffer, dtype=np.int64, count=size // 8).reshape(-1, 8)
         count, keys = 0, [np.empty(0, dtype=np.int64)]

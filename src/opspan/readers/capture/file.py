@@ -103,8 +103,8 @@ class Units:
 
     @property
     def owners(self) -> Ints:
-        """The keys of the units that own these units. Word 1 of a unit holds the number of its owner. The owner is in
-        the same log."""
+        """For each unit, the key of the unit that it belongs to (its owner). Word 1 holds the owner's number. The owner
+        is in the same log."""
         numbers = self.i64(1)
         known = (numbers >= 0) & (numbers < 1 << layout.NUMBER_BITS)
         return np.where(known, (self.logs << layout.NUMBER_BITS) | numbers, layout.NOWHERE)

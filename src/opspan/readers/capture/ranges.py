@@ -154,7 +154,7 @@ def _raw(file: CaptureFile, units: Units, first: int) -> pl.DataFrame:
             "has_label": (source == layout.TORCH)
             | (collected & (unit == layout.RANGE) & (flags & layout.HAS_LABEL != 0)),
             "labelled": collected & (domain.is_null() | domain.is_in(LABELLED_DOMAINS)).to_numpy(),
-            "number": units.u32(11),  # a Kind, or the number of the program's category
+            "number": units.u32(11),  # a Kind, an NVTX category, or the scope of an ITT marker
             "forward": units.u32(12),
             "raw_sizes": texts.categories(units.u32(13)),
             "inputs": some(10, has_inputs),

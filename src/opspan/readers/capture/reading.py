@@ -115,7 +115,7 @@ def _read_one(paths: Sequence[Path], stretch: Stretch | None, window: Window | N
         at = pl.col("time_ns")
         tables = {name: frame.filter(stretch.overlap(at, at)) for name, frame in tables.items()}
         read = ranges.height
-        # Only now the ends of all ranges are known, because an end may be in a later unit than its range.
+        # Checks the ranges again, because the end of a range may have been in a later unit than the range itself.
         until = pl.when("is_mark").then("start_ns").otherwise("end_ns")
         ranges = without_lost_parents(ranges.filter(stretch.overlap(pl.col("start_ns"), until)))
         issues.add("outside_window", file.left_out + read - ranges.height)

@@ -1,6 +1,6 @@
 """Reads the bytes of a capture file, and its header.
 
-Does not map the file into memory: if the file became shorter meanwhile, SIGBUS would end the process. Without a map,
+Reads the file instead of mapping it into memory: if a mapped file became shorter, SIGBUS would end the process. Here,
 missing units only become an issue.
 """
 

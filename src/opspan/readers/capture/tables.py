@@ -17,7 +17,7 @@ from opspan.tables.schema import MEMORY_EVENT
 STEPPED_NS = 1_000_000_000
 EXACT = 1 << 53  # a float holds every integer up to this one exactly
 
-MEMORY_EVENTS = pl.Series(["alloc", "free", "out_of_memory", None], dtype=MEMORY_EVENT)  # indexed by the unit's flags
+MEMORY_EVENTS = pl.Series(["alloc", "free", "out_of_memory", None], dtype=MEMORY_EVENT)  # a unit's flags are the index
 _NO_DEVICE = pl.Series([None], dtype=pl.Int32)
 THREAD_NAME = 1  # the type of a kName unit that names a thread
 

@@ -15,7 +15,8 @@ import polars as pl
 from opspan.readers.capture.file import Bools, Ints
 from opspan.tables import Issues
 
-# Marks have no end to compare. So two marks with the same name are a pair if they are at most so many ns apart.
+# Marks have no end to compare. So two marks with the same name are a pair if the time between them is at most this
+# long.
 MARKS_APART_NS = 1_000_000
 # The merged row takes these columns from NVTX. It takes the other columns from whichever of the two rows has a value.
 _OF_THE_ROW = ("id", "rank", "pid", "tid", "end_tid", "start_ns", "end_ns", "name", "kind", "source", "domain")

@@ -94,7 +94,7 @@ def _with_kinds(spans: pl.DataFrame) -> pl.DataFrame:
     parsed = distinct.with_columns(
         kind=kind.replace_strict(_KINDS, default=guessed, return_dtype=pl.String).cast(WORK_KIND),
         short=label.map_elements(kernel_name, return_dtype=pl.String),
-        # The text in brackets of "Memcpy HtoD (Pageable -> Device)" and "Memset (Device)"
+        # Extracts the text in brackets from "Memcpy HtoD (Pageable -> Device)" and "Memset (Device)".
         where=label.str.extract(r"\(([^()]*)\)$"),
     )
     is_kernel, is_copy, is_fill = (_col("kind") == kind for kind in ("kernel", "memcpy", "memset"))

@@ -105,7 +105,7 @@ def _origin_utc_ns(export: Export, written: dict[str, str | None]) -> int | None
 
 
 def processes(export: Export, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Returns the processes in the file's list, and processes that occur only in its rows."""
+    """Returns the processes in the file's list, and processes that only occur in events."""
     pids = {pid for frame in frames if "pid" in frame.columns for pid in each_once(frame, "pid")} - {None}
     names: dict[int, str | None] = {}
     keys_of: dict[int, set[int]] = {}
@@ -125,8 +125,8 @@ def processes(export: Export, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
 
 
 def threads(export: Export, named_threads: pl.DataFrame, frames: Iterable[pl.DataFrame]) -> pl.DataFrame:
-    """Returns the threads in the file's list and in its rows. A name that the program gave (NVTX) replaces the name
-    from the operating system."""
+    """Returns the threads in the file's list, and threads that only occur in events. A name that the program gave
+    (NVTX) replaces the name from the operating system."""
     keys = {key for frame in frames if {"pid", "tid"} <= set(frame.columns) for key in _thread_keys(frame)} - {None}
     names = dict.fromkeys(keys)
     listed = export.frame("ThreadNames", {"nameId": "int", "globalTid": "int"})
@@ -162,7 +162,7 @@ def _thread_keys(frame: pl.DataFrame) -> pl.Series:
 
 
 def devices(export: Export, seen: pl.Series) -> pl.DataFrame:
-    """Returns the GPUs that the file describes, and GPUs that occur only in its rows."""
+    """Returns the GPUs that the file describes, and GPUs that only occur in events."""
     others = pl.DataFrame({"device_id": seen.drop_nulls().unique().sort()}).with_columns(
         rank=pl.lit(0, dtype=pl.Int32), kind=pl.lit("gpu", dtype=pl.Categorical)
     )

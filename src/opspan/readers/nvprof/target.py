@@ -89,7 +89,7 @@ def contexts(profile: Profile) -> pl.DataFrame:
 
 
 def devices(profile: Profile, seen: pl.Series, contexts: pl.DataFrame) -> pl.DataFrame:
-    """Returns the GPUs that the file describes, and GPUs that occur only in its rows."""
+    """Returns the GPUs that the file describes, and GPUs that only occur in events."""
     frame = profile.frame(tables.DEVICE, tables.DEVICE_COLUMNS)
     frame = frame.with_columns(profile.names(frame["name"], tables.DEVICE).alias("name"))
     frame = frame.drop_nulls("id").unique("id", keep="first")

@@ -104,7 +104,7 @@ def _translate(database: ResultDatabase, files: ResultFiles, issues: Issues) -> 
         events, making = ranges.begin(database, beside)
         counters_of_all = pl.concat([counters.read(database), counted], how="diagonal")
         frames = {"ranges": events, "counters": counters_of_all, "samples": sampled}
-        # If the result does not tell a clock of the machine, times count from the first event.
+        # If the machine's clock is not in the result, times count from the first event.
         clock = database.clock() or ResultClock(None, first_ns(frames.values(), EPOCH_NS))
         is_task = ~pl.col("is_mark") & ~pl.col("is_async")
         target.note_no_tasks(database, files, int(events.select(is_task.sum()).item()))
