@@ -24,6 +24,7 @@
 #include "keywords.h"
 #include "kineto.h"
 #include "memory.h"
+#include "other_listeners.h"
 #include "stack.h"
 
 namespace {
@@ -152,6 +153,8 @@ void begin_at(int sink, const at::RecordFunction& fn) {
 
 template <int kSink, int kInputs>
 std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& fn) {
+  if (fn.scope() == at::RecordScope::USER_SCOPE && opspan::t_is_silent) [[unlikely]]
+    return nullptr;
   begin_at<kInputs>(kSink, fn);
   return nullptr;
 }
@@ -188,6 +191,18 @@ constexpr std::array<Callback, sizeof...(kSinks)> callbacks(std::integer_sequenc
   return {callback<kSinks>...};
 }
 constexpr auto kCallbacks = callbacks(std::make_integer_sequence<int, OPSPAN_SINK_COUNT>());
+
+bool is_ours(at::RecordFunctionCallback::StartCallback start) {
+  static const auto starts = [] {
+    std::array<at::RecordFunctionCallback::StartCallback, OPSPAN_SINK_COUNT*(OPSPAN_INPUTS_ALL + 1)> all;
+    auto* next = all.data();
+    for (Callback make : kCallbacks) {
+      for (int inputs = OPSPAN_INPUTS_NONE; inputs <= OPSPAN_INPUTS_ALL; ++inputs) *next++ = make(inputs).start();
+    }
+    return all;
+  }();
+  return std::find(starts.begin(), starts.end(), start) != starts.end();
+}
 
 std::mutex g_control;
 std::atomic<uint32_t> g_with_inputs{0};  // bits of the attached sinks that get inputs
@@ -261,6 +276,10 @@ int opspan_observer_memory(int sink, int on) {
 }
 
 void opspan_observer_threads(int on) { opspan::tell_kineto(on); }
+
+void* opspan_observer_enter_silent(void* callable) { return opspan::call_silent(callable); }
+
+int opspan_observer_others(void) { return opspan::others_listen(is_ours); }
 
 void* opspan_observer_enter_fast(void* callable) { return opspan::call_fast(callable, g_with_inputs != 0); }
 

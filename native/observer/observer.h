@@ -35,6 +35,10 @@ OPSPAN_EXPORT void opspan_observer_threads(int on);
 // Calls a Python callable, the __enter__ of a _RecordFunctionFast, so that it begins its range even if torch's own
 // profiler is off. Returns the result, a new reference; null if an exception was raised. The caller holds the GIL.
 OPSPAN_EXPORT void* opspan_observer_enter_fast(void* callable);
+// Calls a Python callable in the same way; ranges of USER_SCOPE that begin meanwhile do not reach the sinks.
+OPSPAN_EXPORT void* opspan_observer_enter_silent(void* callable);
+// Returns 1 if anybody but opspan gets ranges of USER_SCOPE that begin on this thread, else 0.
+OPSPAN_EXPORT int opspan_observer_others(void);
 // Sets callbacks that do nothing, as the lower bound of benchmarks: 1 sets them, 2 sets them and asks torch for the
 // inputs, and 0 removes them.
 OPSPAN_EXPORT int opspan_observer_empty(int on);

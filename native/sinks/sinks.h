@@ -257,6 +257,10 @@ OPSPAN_EXPORT int opspan_push(const opspan_range* range, uint32_t to);
 // with the same `to`. Returns the zero-based depth of the ended range at the first sink that had taken it; -1 if none
 // was open. A range ends at every sink to which it was pushed, even if the session has stopped since.
 OPSPAN_EXPORT int opspan_pop(uint32_t to);
+// Takes this thread's innermost range off the ranges that opspan_pop ends: it lasts until opspan_end_detached is called
+// with the returned number and `thread`, on any thread. Returns 0 if no range is open.
+OPSPAN_EXPORT uint64_t opspan_detach(uint32_t to, uint64_t* thread);
+OPSPAN_EXPORT void opspan_end_detached(uint64_t number, uint64_t thread, uint32_t to);
 OPSPAN_EXPORT void opspan_mark(const opspan_range* range, uint32_t to);
 // Starts a range that may end on any thread. Returns its id; 0: nobody listens.
 OPSPAN_EXPORT uint64_t opspan_range_start(const opspan_range* range, uint32_t to);

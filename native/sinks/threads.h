@@ -148,6 +148,14 @@ std::mutex& slow_lock();
 opspan_stats totals(int sink);
 void subtract(opspan_stats* from, const opspan_stats& what);
 
+// Ends a range of another thread.
+template <class EndOutOfOrder>
+void end_elsewhere(Thread& here, int sink, Frame& frame, EndOutOfOrder&& end_out_of_order) {
+  end_out_of_order(frame);
+  frame.end.store(End::kElsewhere, std::memory_order_release);
+  here.counters[sink].late_ends.add();
+}
+
 // Ends a range that is not the innermost of this thread, or may not be.
 template <class Pop, class EndOutOfOrder>
 [[gnu::cold, gnu::noinline]] void end_range_out_of_order(Thread& here, int sink, const void* key, uint64_t id,
@@ -160,11 +168,7 @@ template <class Pop, class EndOutOfOrder>
     deeper->end.store(End::kHere, std::memory_order_relaxed);
     frames.pop_ended(pop_at_sink);
   } else if (Thread* owner = thread_of(number); owner && owner != &here) {
-    if (Frame* theirs = owner->frames[sink].find(key, id)) {
-      end_out_of_order(*theirs);
-      theirs->end.store(End::kElsewhere, std::memory_order_release);
-      here.counters[sink].late_ends.add();
-    }
+    if (Frame* theirs = owner->frames[sink].find(key, id)) end_elsewhere(here, sink, *theirs, end_out_of_order);
   }
 }
 

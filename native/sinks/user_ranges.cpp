@@ -50,6 +50,9 @@ uint32_t listening_sinks(uint32_t to) {
   return listening;
 }
 
+// The key of detached ranges. opspan_pop ends only ranges without a key.
+constexpr char kDetached = 0;
+
 uint32_t used_sinks(uint32_t to) { return to & g_used_sinks.load(std::memory_order_relaxed); }
 
 }  // namespace
@@ -101,6 +104,32 @@ int opspan_pop(uint32_t to) {
     end_range(here, number, nullptr, frame->id.load(std::memory_order_relaxed), 0, sink.pop, sink.end_out_of_order);
   });
   return depth;
+}
+
+uint64_t opspan_detach(uint32_t to, uint64_t* thread) {
+  uint64_t number = 0;
+  Thread& here = Thread::here();
+  for_each_sink(used_sinks(to), [&](int sink, const UserRangeSink&) {
+    Frame* frame = here.frames[sink].innermost_user_range();
+    if (!frame) return;
+    --here.user_depth[sink];
+    number = frame->id.load(std::memory_order_relaxed);
+    frame->key.store(&kDetached, std::memory_order_relaxed);
+  });
+  *thread = reinterpret_cast<uintptr_t>(&here);
+  return number;
+}
+
+void opspan_end_detached(uint64_t number, uint64_t thread, uint32_t to) {
+  Thread& here = Thread::here();
+  auto* owner = reinterpret_cast<Thread*>(static_cast<uintptr_t>(thread));  // threads are never freed
+  for_each_sink(used_sinks(to), [&](int at, const UserRangeSink& sink) {
+    if (owner == &here) {
+      end_range(here, at, &kDetached, number, 0, sink.pop, sink.end_out_of_order);
+    } else if (Frame* frame = owner->frames[at].find(&kDetached, number)) {
+      end_elsewhere(here, at, *frame, sink.end_out_of_order);
+    }
+  });
 }
 
 void opspan_mark(const opspan_range* range, uint32_t to) {

@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from opspan.analysis.costs import register_flops as register_flops
     from opspan.emit.annotate import annotate as annotate
     from opspan.emit.annotate import mark as mark
-    from opspan.emit.annotate import record_function as record_function
     from opspan.emit.itt import emit_itt as emit_itt
     from opspan.emit.listening import listen as listen
     from opspan.emit.nvtx import emit_nvtx as emit_nvtx
     from opspan.emit.pyroscope import emit_pyroscope as emit_pyroscope
     from opspan.emit.record import record as record
+    from opspan.emit.record_function import record_function as record_function
     from opspan.emit.schedule import ProfilerAction as ProfilerAction
     from opspan.emit.schedule import schedule as schedule
     from opspan.errors import OpspanError as OpspanError
@@ -79,7 +79,7 @@ _HOMES = {
     "parse_nvprof_trace": "opspan.loading:parse_nvprof_trace",
     "profiler": "opspan.profiler",
     "record": "opspan.emit.record:record",
-    "record_function": "opspan.emit.annotate:record_function",
+    "record_function": "opspan.emit.record_function:record_function",
     "register_flops": "opspan.analysis.costs:register_flops",
     "schedule": "opspan.emit.schedule:schedule",
     "views": "opspan.views",

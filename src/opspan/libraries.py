@@ -34,6 +34,7 @@ OBSERVER_SOURCES = (
     "keywords.h",
     "kineto.h",
     "memory.h",
+    "other_listeners.h",
     "python_frames.h",
     "sinks.h",
     "stack.h",

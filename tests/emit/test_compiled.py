@@ -211,7 +211,7 @@ print(traced(x), "annotate" in str(traced.graph), "profiler" in str(traced.graph
     assert done.stdout.splitlines() == [
         "tensor([4.]) tensor([4.])",
         "['a', 'b', 'a']",
-        "tensor([4.]) False False",
+        "tensor([4.]) False True",
     ], done.stderr
 
 

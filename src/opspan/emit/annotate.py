@@ -1,4 +1,4 @@
-"""annotate, mark and record_function: a user's own ranges, for every tool that listens. `sessions` labels torch's ops.
+"""annotate and mark: a user's own ranges, for every tool that listens. `sessions` labels torch's ops.
 
 A range around plain code is pushed and popped on its thread, so that it nests with the ops inside. A coroutine or a
 generator may pause while other code runs on its thread. So its range is not on the thread's stack, and is ended by its
@@ -43,6 +43,10 @@ COLORS = {
 }
 
 
+def _pop_one(_: int) -> None:
+    ranges.pop()
+
+
 class Annotation:
     """A range to enter with `with` or `async with`, any number of times, or to put on a function with `@`.
 
@@ -67,20 +71,27 @@ class Annotation:
         self._ref: Ref = None  # created when somebody listens
         # For each thread, the result of the innermost push, and the entry of the push around it. A thread without an
         # entry has pushed nothing, because nobody listened, and pops nothing.
-        self._pushed: dict[int, tuple[int, Any]] = {}
+        self._pushed: dict[int, tuple[Any, Any]] = {}
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Copies and pickles leave out open ranges, because these ranges do not belong to the copy. They also leave out
         # C structures, which cannot be copied.
         return _again, (self.name, self._color, self._category, self.args, self._payload)
 
+    # record_function has its own versions of these five. Here they are the functions themselves, which costs least.
+    _listening: Callable[[], object] = staticmethod(ranges.listening)
+    _push: Callable[[Ref], Any] = staticmethod(ranges.push)  # returns -1 if nobody listens
+    _pop: Callable[[Any], None] = staticmethod(_pop_one)
+    _start: Callable[[Ref], Any] = staticmethod(ranges.range_start)
+    _finish: Callable[[Any], None] = staticmethod(ranges.range_end)
+
     def __enter__(self) -> Annotation:
         if compiling():
             return self
         # Inside an open block, an entry is needed even if nobody listens any more. Otherwise the end of this block
         # would end the range of the open block.
-        if ranges.listening() or self._pushed or self.name is None:
-            pushed, thread = ranges.push(self._ref or self._ensure_ref()), get_ident()
+        if self._listening() or self._pushed or self.name is None:
+            pushed, thread = self._push(self._ref or self._ensure_ref()), get_ident()
             self._pushed[thread] = (pushed, self._pushed.get(thread))
         return self
 
@@ -94,17 +105,17 @@ class Annotation:
         pushed, around = innermost
         if around is not None:
             self._pushed[thread] = around
-        if pushed >= 0:
-            ranges.pop()
+        if pushed != -1:
+            self._pop(pushed)
 
     async def __aenter__(self) -> Annotation:
-        if not compiling() and (ranges.listening() or uses.are_open() or self.name is None):
-            uses.note_begin(self, ranges.range_start(self._ref or self._ensure_ref()))
+        if not compiling() and (self._listening() or uses.are_open() or self.name is None):
+            uses.note_begin(self, self._start(self._ref or self._ensure_ref()))
         return self
 
     async def __aexit__(self, *_: object) -> None:
         if not compiling():
-            ranges.range_end(uses.note_end(self))
+            self._finish(uses.note_end(self))
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
         if compiling():
@@ -112,7 +123,7 @@ class Annotation:
         if inspect.isclass(function) or not callable(function):
             raise TypeError(f"annotate decorates functions, not {function!r}: decorate the class' methods")
         name = self.name if self.name is not None else getattr(function, "__qualname__", repr(function))
-        return _wrap(function, self._ensure_ref(name))
+        return _wrap(function, self, self._ensure_ref(name))
 
     def _ensure_ref(self, name: str | None = None) -> Ref:
         name = name if name is not None else self.name
@@ -166,18 +177,6 @@ def annotate(
     return kind(name, color_of(color), category, None, payload_of(payload))
 
 
-def record_function(name: str, args: str | None = None) -> Annotation:
-    """Put a range around a `with` block or a function, as torch.profiler.record_function does, for every tool.
-
-    Args:
-        name: what the range is called.
-        args: a text that is shown with the range.
-    """
-    if compiling():
-        return cast(Annotation, torchs_range(name, args))
-    return of_torch(Annotation)(ranges.text_of(name), args=None if args is None else str(args))
-
-
 def mark(name: str) -> None:
     """Set a point in time on the timeline of whichever tool is listening.
 
@@ -192,7 +191,6 @@ def mark(name: str) -> None:
 
 
 annotate.__prepare_scriptable__ = for_torchscript("annotate")  # type: ignore[attr-defined]
-record_function.__prepare_scriptable__ = for_torchscript("record_function")  # type: ignore[attr-defined]
 
 
 def _again(*args: Any) -> Annotation:
@@ -217,65 +215,76 @@ def color_of(color: int | str | None) -> int:
     return number if number > 0xFFFFFF else number | 0xFF000000
 
 
-def _wrap(function: Callable[..., Any], ref: Ref) -> Callable[..., Any]:
+def _wrap(function: Callable[..., Any], annotation: Annotation, ref: Ref) -> Callable[..., Any]:
+    # The wrappers below call these functions and have no `ref`, because torch.compile inspects all variables in a
+    # method's closure, even unused ones, and `ref` is a C structure.
+    def push() -> Any:
+        return annotation._push(ref)
+
+    def start() -> Any:
+        return annotation._start(ref)
+
     if inspect.isasyncgenfunction(function):
-        return _wrap_async_generator(function, ref)
+        return _wrap_async_generator(function, start, annotation._finish)
     if inspect.iscoroutinefunction(function):
-        return _wrap_coroutine(function, ref)
+        return _wrap_coroutine(function, start, annotation._finish)
     if inspect.isgeneratorfunction(function):
-        return _wrap_generator(function, ref)
+        return _wrap_generator(function, start, annotation._finish)
 
-    def push() -> int:
-        return ranges.push(ref)
+    listening, pop = annotation._listening, annotation._pop
 
-    # `plain` calls `push` and not ranges.push(ref), because torch.compile inspects all variables in a method's closure,
-    # even unused ones, and `ref` is a C structure.
     @functools.wraps(function)
     def plain(*args: Any, **kwargs: Any) -> Any:
-        if compiling() or not ranges.listening():
+        if compiling() or not listening():
             return function(*args, **kwargs)
         pushed = push()
         try:
             return function(*args, **kwargs)
         finally:
-            if pushed >= 0:
-                ranges.pop()
+            if pushed != -1:
+                pop(pushed)
 
     return plain
 
 
-def _wrap_coroutine(function: Callable[..., Any], ref: Ref) -> Callable[..., Any]:
+def _wrap_coroutine(
+    function: Callable[..., Any], start: Callable[[], Any], finish: Callable[[Any], None]
+) -> Callable[..., Any]:
     @functools.wraps(function)
     async def coroutine(*args: Any, **kwargs: Any) -> Any:
         if compiling():
             return await function(*args, **kwargs)
-        started = ranges.range_start(ref)
+        started = start()
         try:
             return await function(*args, **kwargs)
         finally:
-            ranges.range_end(started)
+            finish(started)
 
     return coroutine
 
 
-def _wrap_generator(function: Callable[..., Any], ref: Ref) -> Callable[..., Any]:
+def _wrap_generator(
+    function: Callable[..., Any], start: Callable[[], Any], finish: Callable[[Any], None]
+) -> Callable[..., Any]:
     @functools.wraps(function)
     def generator(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
         if compiling():
             return (yield from function(*args, **kwargs))
-        started = ranges.range_start(ref)
+        started = start()
         try:
             return (yield from function(*args, **kwargs))
         finally:
-            ranges.range_end(started)
+            finish(started)
 
     return generator
 
 
-def _wrap_async_generator(function: Callable[..., Any], ref: Ref) -> Callable[..., Any]:
+def _wrap_async_generator(
+    function: Callable[..., Any], start: Callable[[], Any], finish: Callable[[Any], None]
+) -> Callable[..., Any]:
     @functools.wraps(function)
     async def generator(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        started = ranges.range_start(ref)
+        started = start()
         inner = function(*args, **kwargs)
         try:
             # Async generators have no `yield from`. This loop does the same: values and errors go on to the inner
@@ -294,6 +303,6 @@ def _wrap_async_generator(function: Callable[..., Any], ref: Ref) -> Callable[..
             return
         finally:
             await inner.aclose()
-            ranges.range_end(started)
+            finish(started)
 
     return generator

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+emitters_on = 0  # how many of torch's emitters are on. They get torch's ranges, and tools get ours
+
 
 class TorchEmitter:
     """torch.autograd.profiler.emit_nvtx or emit_itt, created anew each time it is turned on."""
@@ -19,11 +21,14 @@ class TorchEmitter:
         return hasattr(torch.autograd.profiler, self._name)
 
     def turn(self, on: bool) -> None:
+        global emitters_on
         import torch
 
         if on:
             self._on = getattr(torch.autograd.profiler, self._name)(record_shapes=self._record_shapes)
             self._on.__enter__()
+            emitters_on += 1
         elif self._on is not None:
+            emitters_on -= 1
             self._on.__exit__(None, None, None)
             self._on = None

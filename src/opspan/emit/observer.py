@@ -98,10 +98,14 @@ class Observer:
             raise ObserverError(f"{path} refused to start (error number {failed})")
         self.path = path
         self._library: Any = library
-        # Calls the `__enter__` of a _RecordFunctionFast of torch, so that it works while torch's own profiler is off.
-        self.enter_fast: Any = ctypes.PyDLL(str(path), handle=library._handle).opspan_observer_enter_fast
-        self.enter_fast.argtypes = (ctypes.py_object,)
-        self.enter_fast.restype = ctypes.py_object
+        quick = ctypes.PyDLL(str(path), handle=library._handle)
+        # enter_fast calls the `__enter__` of a _RecordFunctionFast of torch. It works even if torch's own profiler is
+        # off. enter_silent calls a function that begins a range for other listeners than opspan.
+        self.enter_fast: Any = quick.opspan_observer_enter_fast
+        self.enter_silent: Any = quick.opspan_observer_enter_silent
+        for call in (self.enter_fast, self.enter_silent):
+            call.argtypes, call.restype = (ctypes.py_object,), ctypes.py_object
+        self.others_listen: Any = quick.opspan_observer_others  # returns whether anybody else gets a user's ranges
 
     def attach(self, sink: int, inputs: int) -> None:
         """Sends every op of every thread to this sink from now on."""
@@ -143,6 +147,9 @@ def load() -> Observer:
         if _loaded is None:
             native = sinks.require()
             _loaded = _load(Torch.here(), native)
+            from opspan.emit import torch_listeners  # it imports torch
+
+            torch_listeners.use_observer(_loaded.others_listen, _loaded.enter_silent)
         return _loaded
 
 

@@ -49,6 +49,18 @@ def pop(to: int = TO_ALL) -> int:
     return _pop(to)
 
 
+def detach() -> Callable[[], None]:
+    """Takes the innermost range off this thread's stack. Returns a function that ends it, on any thread. Without the
+    native library, the range ends now."""
+    native = sinks.load()
+    if native is None:
+        pop()
+        return lambda: None
+    thread = ctypes.c_uint64()
+    number = native.detach(TO_ALL, ctypes.byref(thread))
+    return functools.partial(native.end_detached, number, thread.value, TO_ALL)
+
+
 def mark(ref: Ref, to: int = TO_ALL) -> None:
     if (_to if _to != _UNKNOWN else refresh()) & to:
         _mark(ref, to)

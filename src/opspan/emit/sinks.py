@@ -129,6 +129,11 @@ class Sinks:
         # time.
         self.push: Any = quick.opspan_push
         self.pop: Any = quick.opspan_pop
+        self.detach: Any = quick.opspan_detach
+        self.detach.restype = ctypes.c_uint64
+        self.end_detached: Any = quick.opspan_end_detached
+        self.end_detached.argtypes = (ctypes.c_uint64, ctypes.c_uint64, ctypes.c_uint32)
+        self.end_detached.restype = None
         self.mark: Any = quick.opspan_mark
         self.mark.restype = None
         self.range_start: Any = quick.opspan_range_start

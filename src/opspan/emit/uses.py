@@ -10,9 +10,10 @@ import contextlib
 import sys
 import threading
 from types import FrameType
+from typing import Any
 
 # (the object, the thread or task that entered, the frame) -> the ranges that it began, the innermost last
-_open: dict[tuple[int, int, int], list[int]] = {}
+_open: dict[tuple[int, int, int], list[Any]] = {}
 
 _CONTEXTLIB = vars(contextlib)
 
@@ -23,12 +24,12 @@ def are_open() -> bool:
     return bool(_open)
 
 
-def note_begin(owner: object, range_id: int) -> None:
+def note_begin(owner: object, begun: Any) -> None:
     """Notes a range. `__aenter__` must call it directly."""
-    _open.setdefault((id(owner), _task(), _caller()), []).append(range_id)
+    _open.setdefault((id(owner), _task(), _caller()), []).append(begun)
 
 
-def note_end(owner: object) -> int:
+def note_end(owner: object) -> Any:
     """Returns the range that ends, or 0 if nobody listened. `__aexit__` must call it directly."""
     if not _open:
         return 0
@@ -37,10 +38,10 @@ def note_end(owner: object) -> int:
     if key is None:
         return 0
     ids = _open[key]
-    range_id = ids.pop()
+    begun = ids.pop()
     if not ids:
         del _open[key]
-    return range_id
+    return begun
 
 
 def _elsewhere(owner: int, task: int, frame: int) -> tuple[int, int, int] | None:

@@ -29,8 +29,8 @@ def profiler_columns(trace: Tables) -> EventColumns:
     # outermost, then comes the op, then the call into a library.
     before = trace.functions.height
     spans = [trace.functions.select(_SPAN), trace.ranges, trace.calls.select(_SPAN)]
-    ranges = pl.concat(spans, how="diagonal").with_columns(
-        pl.lit(value=False).alias("is_async"),
+    ranges = _with_args(pl.concat(spans, how="diagonal")).with_columns(
+        (_col("end_tid") != _col("tid")).fill_null(value=False).alias("is_async"),  # torch's rule
         (_col("is_mark") | _col("name").is_in(_UNLISTED)).fill_null(value=False).alias("is_mark"),
     )
     ranges = ranges.with_columns(end_ns=pl.max_horizontal("start_ns", "end_ns"), forward=_col("forward") + before)
@@ -47,6 +47,18 @@ def profiler_columns(trace: Tables) -> EventColumns:
     is_python = pl.int_range(pl.len()) < before
     columns = _folded(columns._replace(cpu=columns.cpu.with_columns(is_python.alias("is_python"))))
     return _with_flows(_with_memory(columns, memory, alone) if memory.height else columns)
+
+
+def _with_args(ranges: pl.DataFrame) -> pl.DataFrame:
+    """Lists the argument of a record_function, which is a text, as an input without sizes. As in torch, it is listed
+    only if sizes were recorded."""
+    has_args = _col("args").is_not_null() & _col("sizes").is_null()
+    if not ranges["args"].count() or not ranges["sizes"].count():
+        return ranges
+    places = {"sizes": "[[]]", "input_strides": "[[]]", "input_types": '[""]'}
+    return ranges.with_columns(
+        pl.when(has_args).then(pl.lit(place, dtype=NAME)).otherwise(name).alias(name) for name, place in places.items()
+    )
 
 
 def _with_flows(columns: EventColumns) -> EventColumns:

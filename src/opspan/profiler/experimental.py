@@ -9,7 +9,7 @@ import warnings
 from typing import Any, Literal
 
 from opspan.emit import unharmed
-from opspan.emit.annotate import record_function
+from opspan.emit.record_function import record_function
 
 # Fields that change nothing here, because opspan always does what they ask for, or because they need a device.
 _ALWAYS = ("verbose", "profile_all_threads", "disable_external_correlation")

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from opspan.emit import step_ends
-from opspan.emit.annotate import record_function
+from opspan.emit.record_function import record_function
 from opspan.emit.schedule import ProfilerAction, every_step
 from opspan.profiler import autograd
 from opspan.profiler.activities import parse_activities

@@ -1,0 +1,58 @@
+"""Tells whether somebody else than opspan gets torch's own ranges: its profilers, or an ExecutionTraceObserver."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from opspan.emit import fallback
+
+_HAS_CALLBACKS = "_ZN2at12hasCallbacksEv"  # at::hasCallbacks()
+
+_tracing_state: Callable[[], Any] = torch._C._get_tracing_state
+_modes: Callable[[], int] = torch._C._len_torch_dispatch_stack
+
+
+def _never_known() -> bool:
+    return True
+
+
+def _probe() -> Callable[[], int]:
+    """Returns torch's function that says whether anybody gets its ranges. If there is no such function, torch's range
+    is always begun."""
+    try:
+        library = ctypes.PyDLL(str(Path(torch.__file__).parent / "lib" / "libtorch_cpu.so"))
+        has_callbacks = getattr(library, _HAS_CALLBACKS)
+    except (OSError, AttributeError):
+        return _never_known
+    has_callbacks.restype = ctypes.c_bool
+    has_callbacks.argtypes = ()
+    probe: Callable[[], int] = has_callbacks
+    return probe
+
+
+_others: Callable[[], int] = _probe()
+_enter_silent: Callable[[Callable[[], Any]], Any] | None = None
+
+
+def use_observer(others: Callable[[], int], enter_silent: Callable[[Callable[[], Any]], Any]) -> None:
+    """Takes the functions of the observer, whose callbacks are torch's listeners from now on, but not others."""
+    global _others, _enter_silent
+    _others, _enter_silent = others, enter_silent
+
+
+def listen() -> bool:
+    """Returns whether a range of torch's own has to begin. torch.jit.trace and dispatch modes see the calls that begin
+    and end it."""
+    if _others() and not fallback.emitters_on:
+        return True
+    return _tracing_state() is not None or _modes() > 0
+
+
+def begin_silently(enter: Callable[[], Any]) -> Any:
+    """Returns the result of `enter`, which begins a range of torch's own. opspan's sinks do not get this range."""
+    return enter() if _enter_silent is None else _enter_silent(enter)
