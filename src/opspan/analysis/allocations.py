@@ -1,12 +1,12 @@
 """Pairs allocations with frees: each block of memory has a row from its allocation to its free.
 
-    allocations(events) -> a row for each block, in order of time, with
-        rank, pid, device_id, address, bytes
-        alloc_row     UInt32  row of its allocation in the table memory; null if that was before the trace began
-        free_row      UInt32  row of its free; null if it was never freed
-        alloc_ns, free_ns     the times of its allocation and its free
-        tid           Int64   the thread that allocated it
-        replaced_row  UInt32  row of the next allocation at its address, if the free in between was lost
+    allocations(events) -> a row for each block, in order of time, with:
+        rank, pid, device_id, address, bytes.
+        alloc_row (UInt32): row of its allocation in the table memory; null if that was before the trace began.
+        free_row (UInt32): row of its free; null if it was never freed.
+        alloc_ns, free_ns: the times of its allocation and its free.
+        tid (Int64): the thread that allocated it.
+        replaced_row (UInt32): row of the next allocation at its address, if the free in between was lost.
 
 An event without an address or a time cannot be paired, so it gets a block of its own. docs/analysis.md, "Allocations",
 has the rules.

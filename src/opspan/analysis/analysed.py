@@ -1,11 +1,11 @@
 """Analysis: the tables of a trace and the results of their analysis. Each result is computed once, on its first use.
 
-Code that needs more than the tables themselves (events, views, findings) takes an Analysis, so it does not have to look
-at the columns to see which parts of the analysis were done already.
+Code that needs more than the tables themselves (events, views, findings) takes an Analysis. So it need not check which
+columns the tables have already.
 
 If a process was recorded in several cycles, each cycle is analysed separately, as if it were a rank. Such a rank is
-called a lane. So rows of different files are never looked up, attributed or summed together, and the time between two
-cycles belongs to neither cycle. In the results, the ranks of the processes replace the lanes.
+called a lane. So nothing is looked up, attributed or summed across cycles, and the time between two cycles belongs to
+neither cycle. The results have the rank of the process again, not the lane.
 
 Modules that a table of ops does not need are imported late, because importing numpy alone takes long.
 """
@@ -44,11 +44,11 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound="Tables")
 R = TypeVar("R")
 
-FEW_ROWS = 50_000  # with fewer rows, handing work to a thread takes longer than doing it
+FEW_ROWS = 50_000  # with fewer rows, starting a second thread takes more time than it saves
 
 
 def by_cycle(compute: Callable[[Analysis], pl.DataFrame]) -> Callable[[Analysis], pl.DataFrame]:
-    """Decorates a result that is computed separately for each cycle."""
+    """Decorates a method of Analysis, so that its result is computed separately for each cycle of a process."""
 
     @wraps(compute)
     def rows(analysis: Analysis) -> pl.DataFrame:
@@ -96,8 +96,8 @@ class Analysis:
         return _in_context(self.attributed) if self.lanes is None else self._back(self.by_lane.complete)
 
     def _back(self, by_lane: Tables) -> Tables:
-        """Returns the tables with the columns that were added to the tables of lanes. Ranks are those of the
-        processes."""
+        """Returns the tables with the columns that the analysis added to `by_lane`, but with ranks of processes instead
+        of lanes."""
         own = self.tables
         places = {name: own.frames[name].select("rank", cycles.COLUMN) for name in schema.ADDED}
         frames = {name: by_lane.frames[name].with_columns(rows) for name, rows in places.items()}
@@ -116,7 +116,8 @@ class Analysis:
 
     @shared_property
     def _own_until_done(self) -> pl.DataFrame:
-        """The steps that these tables show, with the columns of `iterations_until_done`."""
+        """The steps that are found in these tables, without `_known_iterations`. They have the columns of
+        `iterations_until_done`."""
         from opspan.analysis.iterations import iterations
         from opspan.analysis.until_done import until_done, with_outliers
 
@@ -126,7 +127,7 @@ class Analysis:
     @shared_property
     @by_cycle
     def patterns(self) -> pl.DataFrame:
-        """How often the kernels of processes without steps repeat, and how long one repetition takes."""
+        """For each process without steps: how often its kernels repeat, and how long one repetition takes."""
         from opspan.analysis.repeating import patterns
         from opspan.analysis.spans import PROCESS
 
@@ -138,7 +139,7 @@ class Analysis:
     @shared_property
     @by_cycle
     def iterations_until_done(self) -> pl.DataFrame:
-        """The steps, with the time that each took until all that it launched was done."""
+        """The steps, and how long each step took until all work that it launched was done."""
         from opspan.analysis.until_done import until_done
 
         if self._known_iterations is None:
@@ -176,7 +177,8 @@ class Analysis:
 
         return together([Part(rows, key)], again=True).rows
 
-    # Rows of iterations and of whole processes are computed together, because both need nearly the same work.
+    # The rows for iterations and the rows for whole processes are computed together, because most of the computation is
+    # the same.
 
     @shared_property
     @by_cycle
@@ -193,7 +195,7 @@ class Analysis:
         return devices(self.complete, self.iterations, with_wholes=True)
 
     def _without_wholes(self, rows: pl.DataFrame) -> pl.DataFrame:
-        """Removes the rows of the whole time of processes that have iterations."""
+        """Removes the row for the whole time of each process that has iterations."""
         from opspan.analysis.spans import PROCESS, distinct
 
         wholes = distinct(self.iterations, PROCESS).join(rows.select("step").clear(1), how="cross")
@@ -282,7 +284,7 @@ class Analysis:
 
     @shared_property
     def path_graph(self) -> Graph:
-        """The graph of what waited for what."""
+        """The graph that shows which work, calls and threads waited for which others."""
         from opspan.analysis.path_graph import graph
 
         if self.lanes is not None:
@@ -291,7 +293,7 @@ class Analysis:
 
     @shared_property
     def meetings(self) -> Meetings:
-        """The collectives in which ranks wait for each other, with their row numbers in the work of `path_graph`."""
+        """The collectives in which ranks wait for each other. Their kernels have row numbers of `path_graph.work`."""
         from opspan.analysis.meetings import meetings
 
         return meetings(self.collectives, self.path_graph.work)
@@ -299,7 +301,7 @@ class Analysis:
     @shared_property
     @by_cycle
     def path(self) -> pl.DataFrame:
-        """The critical path of each step, cut into pieces."""
+        """The critical path of each step, as pieces that follow each other."""
         from opspan.analysis.busy import step_times
         from opspan.analysis.path import path
 
@@ -309,7 +311,7 @@ class Analysis:
     @shared_property
     @by_cycle
     def delays(self) -> pl.DataFrame:
-        """A row for each piece of work that has a call, with the time from the call to the begin of the work."""
+        """A row for each kernel or copy whose launch call is known, with the time from the call until it began."""
         from opspan.analysis.launched import delays
 
         return delays(self.attributed.calls, self.attributed.work)
@@ -317,14 +319,14 @@ class Analysis:
     @shared_property
     @by_cycle
     def queues(self) -> pl.DataFrame:
-        """The length of each stream's queue over time: how many launches had not begun."""
+        """The length of each stream's launch queue over time: how many calls had begun, while their work had not."""
         from opspan.analysis.launched import queues
 
         return queues(self.attributed.calls, self.attributed.work)
 
     @shared_property
     def copies(self) -> pl.DataFrame:
-        """The bytes that were copied, and how fast, by direction."""
+        """How many bytes were copied in each direction, and how fast."""
         from opspan.analysis.copies import copies
 
         return copies(self.tables.work)
@@ -379,7 +381,7 @@ def _begin(pool: ThreadPoolExecutor | None, task: Callable[P, R], *args: P.args,
 
 
 def analyse(trace: T, step_pattern: str | None = None) -> T:
-    """Adds the columns of `attribute`, and then columns for modules, steps and phases."""
+    """Adds the columns that `attribute` adds, and the columns module, step and phase."""
     return _in_context(attribute(trace), step_pattern)
 
 

@@ -1,7 +1,7 @@
 """Counts the operations of attention: of all pairs of a query and a key, and of the pairs that a mask hides.
 
-    Attention(...).flops    operations of all pairs, as torch's FlopCounterMode counts
-    Attention(...).masked   operations of the pairs that a causal mask or a window hides: kernels may skip them
+    Attention(...).flops: operations of all pairs, as torch's FlopCounterMode counts.
+    Attention(...).masked: operations of the pairs that a causal mask or a window hides: kernels may skip them.
 
 Queries and keys are [batch, heads, tokens, width] or [batch, tokens, heads, width]. Sequences of different lengths are
 packed one after the other as [tokens, heads, width], and a further tensor has the end of each sequence. A trace does
@@ -69,7 +69,8 @@ class Attention:
     first: int = 0  # position of the query; the next two arguments are key and value
     ends: tuple[int, int] | None = None  # positions of the ends of packed queries and keys
     longest: tuple[int, int] | None = None  # positions of the lengths of the longest queries and keys
-    absent: tuple[int, ...] = ()  # positions of arguments that must be absent because they change lengths or results
+    # positions of arguments that change lengths or results; if one is given, the cost is unknown
+    absent: tuple[int, ...] = ()
 
     def flops(self, sizes: Sizes, values: Values) -> int:
         shape = self._shape(sizes, values)
@@ -80,8 +81,8 @@ class Attention:
         return self._of_pairs(shape, shape.queries * shape.keys - pairs(shape.queries, shape.keys, mask))
 
     def writes(self, sizes: Sizes, _: Values) -> list[OutputSize]:
-        """Returns the sizes of the outputs. A forward has the result and the logarithms of sums of exponentials, a
-        backward has three gradients."""
+        """Returns the sizes of the outputs. A forward writes the result and, for each query, the logarithm of a sum of
+        exponentials. A backward writes three gradients."""
         query, key, value = sizes[self.first : self.first + 3]
         if self.is_backward:
             return [(prod(one), None) for one in (query, key, value)]
@@ -115,8 +116,8 @@ class Attention:
     def _lengths(
         self, ends: tuple[int, int], sizes: Sizes, values: Values, batch: int, queries: int, keys: int
     ) -> tuple[int, int, int]:
-        """Returns the number of packed sequences, and the lengths of their queries and keys, which must all be
-        equal."""
+        """Returns the number of packed sequences, and the number of queries and of keys in each. All sequences must be
+        equally long."""
         many = sizes[ends[0]][0] - 1
         if batch != 1 or (sizes[ends[1]] or sizes[ends[0]]) != sizes[ends[0]]:
             raise ValueError("ends that do not fit each other")
@@ -130,7 +131,7 @@ class Attention:
         return many, longest[0], longest[1]
 
 
-# --- the masks of ops, read from their values
+# --- the masks of ops, read from the values of their arguments
 
 
 def causal(at: int, mask: Mask = CAUSAL) -> Masks:
@@ -138,14 +139,14 @@ def causal(at: int, mask: Mask = CAUSAL) -> Masks:
 
 
 def causal_or_quantized(at: int, quantized: int) -> Masks:
-    """Returns the mask of an op with two overloads. One overload has three more arguments (scales), so its flag comes
-    later, at position `quantized`."""
+    """Returns the mask of an op that has two overloads. One overload has three more arguments (scales) before the
+    causal flag, so its flag is at position `quantized` instead of `at`."""
     return lambda values: CAUSAL if _flag(values[at] if values[at] is not None else values[quantized]) else ALL
 
 
 def causal_in_window(is_causal: int, *windows: int) -> Masks:
-    """Returns the mask of an op with a flag and a window. `windows` has the position of the window's left side in each
-    overload. The right side is the next argument."""
+    """Returns the mask of an op that has a causal flag and a window. `windows` has, for each overload, the position of
+    the window's left side. The next argument is the right side."""
 
     def mask(values: Values) -> Mask:
         sides = [values[at : at + 2] for at in windows if any(map(_is_integer, values[at : at + 2]))]
@@ -159,8 +160,8 @@ def causal_in_list(is_causal: int, window: int) -> Masks:
 
 
 def in_window(values: Values) -> Mask:
-    """Returns the mask of FlashAttention and similar libraries: a bool and two integers that follow each other. Their
-    position depends on the version."""
+    """Returns the mask of an op of FlashAttention or a similar library. The mask is in three arguments that follow each
+    other: a bool (is it causal?) and two integers (the window). Their position depends on the version."""
     for is_causal, left, right in zip(values, values[1:], values[2:], strict=False):
         if isinstance(is_causal, bool) and _is_integer(left) and _is_integer(right):
             return _window(is_causal, left, right)
@@ -177,7 +178,7 @@ def custom_mask(at: int, window: int) -> Masks:
 
 
 def _window(is_causal: bool, left: int | None, right: int | None) -> Mask:
-    """Returns the mask of a window; a negative side means no limit."""
+    """Returns the mask of a window. A negative number means no limit on that side."""
     left = None if left is None or left < 0 else left
     right = 0 if is_causal else None if right is None or right < 0 else right
     return Mask(left, right, ends_meet=True)

@@ -1,8 +1,8 @@
 """Links backward ranges to the forward op whose node they run. The rules are in docs/analysis.md, "autograd".
 
-    autograd(ranges) -> ranges with
-        forward  UInt32  row of the forward op, or null
-        link     Enum    how certain that is, one of LINKS; null for ranges that are not backward or engine ranges
+    autograd(ranges) -> ranges with:
+        forward (UInt32): row of the forward op, or null.
+        link (Enum): how certain that is, one of LINKS; null for ranges that are not backward or engine ranges.
 
 Ranges must be nested (`nest`) and their labels read (`ops`) first. Ranges inside a backward range (its aten ops) are
 not linked themselves: `within_backward` gives the backward range around them.
@@ -33,7 +33,7 @@ _NO_NODE = (
     r"^(aten::)?((new_)?(empty|zeros|ones|full|rand|randn|randint)(_like|_strided)?|arange|linspace|scalar_tensor|eye"
     r"|detach_?|item|_local_scalar_dense|is_floating_point|is_complex|is_nonzero|result_type|resize_)$"
 )
-# The first node of the engine. Its seq does not belong to an op.
+# Torch's GraphRoot, the node at which the engine starts a backward. Its seq does not belong to an op.
 _ROOTS = r"^(torch::autograd::|N5torch8autograd9)GraphRootE?$"
 
 _col = pl.col
@@ -46,11 +46,11 @@ def within_backward(ranges: pl.DataFrame) -> pl.Series:
 
 
 def inherit_from_forward(ranges: pl.DataFrame, values: pl.Series) -> pl.Series:
-    """Fills nulls: a range without a value that runs in a backward gets the value of its forward op."""
+    """Fills nulls. A range that runs in a backward and has no value gets the value of the forward op."""
     if "forward" not in ranges.columns or not ranges["forward"].count():
         return values
     inherited = values.gather(ranges["forward"].gather(within_backward(ranges)))
-    # Ranges of the engine contain the backward range and are not inside it, so they use their own link.
+    # A range of the engine is around a backward range and not inside it. So it uses its own link to the forward op.
     inherited = inherited.zip_with(inherited.is_not_null(), values.gather(ranges["forward"]))
     return values.zip_with(values.is_not_null(), inherited)
 
@@ -89,8 +89,9 @@ def _columns(ranges: pl.DataFrame, is_backward: pl.Series) -> pl.DataFrame:
 
 
 def _names(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Returns facts about each distinct name, which `name` has as a number (`codes`). `op` is equal for
-    aten::native_layer_norm and NativeLayerNormBackward0."""
+    """Returns facts about each distinct name of a range. The column `name` has the name as a number (`codes`). The
+    column `op` has the same number for all names of an op, such as aten::native_layer_norm and
+    NativeLayerNormBackward0."""
     text = _col("name").cast(pl.String)
     op = text.str.replace(r"^.*::", "").str.replace(r"Backward[0-9]*$", "").str.replace_all("_", "").str.to_lowercase()
     return (

@@ -1,15 +1,15 @@
 """Computes sums by name, shape, module, step, phase, stream or kernel, and the device time of each range.
 
-    device_time(ranges, work) -> ranges with
-        self_device_ns  Int64  time of the work that belongs to the range itself
-        device_ns       Int64  time of the work of the range and of all ranges inside it: each work counts once
+    device_time(ranges, work) -> ranges with:
+        self_device_ns (Int64): time of the work that belongs to the range itself.
+        device_ns (Int64): time of the work of the range and of all ranges inside it. Each piece of work counts once.
 
     averages(ranges, work, by="name", names=None) -> the keys, count, and sums over each group. For ranges:
-        cpu_ns, self_cpu_ns, device_ns, self_device_ns
-        backward_cpu_ns, backward_device_ns     the time of their backward, if `autograd` was called before
-        self_cpu_memory, self_device_memory     if `memory` was called before
+        cpu_ns, self_cpu_ns, device_ns, self_device_ns.
+        backward_cpu_ns, backward_device_ns: the time of their backward, if `autograd` was called before.
+        self_cpu_memory, self_device_memory: their own memory, if `memory` was called before.
     and for work, by stream and by kernel:
-        count, device_ns
+        count, device_ns.
 
 With `names`, only ranges with these names count. Sums by stream and by kernel then have only work that was launched in
 these ranges.
@@ -70,7 +70,8 @@ def averages(
 
 
 def launched_in(ranges: pl.DataFrame, work: pl.DataFrame, names: Sequence[str] | None) -> pl.DataFrame:
-    """Returns the work that ranges with these names, or ranges inside them, launched; with None, all work."""
+    """Returns the work that was launched in ranges with these names, or in ranges inside them. If `names` is None,
+    returns all work."""
     if names is None:
         return work
     return work.filter(nearest(ranges, _is_named(ranges, names)).gather(work["range"]).is_not_null())
@@ -84,7 +85,8 @@ def _of_ranges(ranges: pl.DataFrame, keys: list[str], wanted: pl.Series | None) 
     is_range = ~_col("is_mark").fill_null(value=False)
     rows = ranges if wanted is None else ranges.filter(wanted)
     rows = rows.filter(is_range) if rows["is_mark"].any() else rows
-    # The streaming engine takes half of the time of the default engine and less memory, but loses the order.
+    # The streaming engine takes half the time of the default engine and less memory, but does not keep the order of
+    # rows.
     totals = sum_expressions((*RANGE_SUMS, *MEMORY_SUMS), rows.columns)
     grouped = rows.lazy().group_by(keys).agg(totals).collect(engine="streaming")
     if "forward" in ranges.columns and ranges["forward"].count():

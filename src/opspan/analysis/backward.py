@@ -1,10 +1,10 @@
 """Compares forward ops with their backward.
 
-    pairs(ranges) -> a row for each op with its sizes and its linked backward op, the largest first
-        op, sizes, backward, count
-        forward_ns           time of the forward ops
-        backward_ns          time of the backward ops
-        backward_device_ns   device time of the backward ops and all ranges inside
+    pairs(ranges) -> a row for each op with its sizes and its linked backward op, the largest first:
+        op, sizes, backward, count.
+        forward_ns: time of the forward ops.
+        backward_ns: time of the backward ops.
+        backward_device_ns: device time of the backward ops and all ranges inside.
 
 Ranges must be linked (`autograd`) and have their device time.
 """

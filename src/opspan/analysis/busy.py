@@ -1,27 +1,26 @@
 """Divides the time of a step: on each device, and in the process as a whole.
 
-    devices(trace, steps) -> rank, pid, device_id, step, and in ns
-        time_ns, busy_ns, idle_ns     time of the step; time in which work ran on the device; time without work
-        kernel_ns                     time in which a kernel ran
-        computing_ns                  time in which a kernel ran that is not a collective
-        communicating_ns, copying_ns  time in which a collective ran; time in which a copy or a fill ran
-        exposed_communicating_ns      time in which a collective ran and nothing computed
-        exposed_copying_ns            time in which a copy ran, and nothing computed or communicated
-        work_ns, tensor_core_ns, unknown_core_ns
-                                      time of all kernels, of kernels on tensor cores, and of kernels whose names do
-                                      not show which cores they use; a kernel counts in the step in which it begins
-        sm_ns                         time, weighted at each moment by the share of the multiprocessors (at most 1) that
-                                      the running kernels have blocks for
-        occupancy_ns, with_occupancy_ns  for the kernels with a known occupancy: the sum of time multiplied by
-                                      occupancy, and the sum of time
-    use(devices) -> rank, pid, step, and for all devices of a process together (with by=DEVICE, for each device)
-        utilisation                   share of the time in which a kernel ran
-        sm_efficiency                 sm_ns as a share of the time
-        occupancy                     mean of the kernels' occupancy, weighted by their time
-        tensor_core_share             share of tensor core kernels in the kernels' time
-    breakdown(trace, steps) -> rank, pid, step, time_ns, and a column <kind>_ns for each of KINDS: each moment of a step
-        counts for the first kind that runs, so the kinds add up to time_ns; collectives that the host itself does
-        count only when no other kind runs
+    devices(trace, steps) -> rank, pid, device_id, step, and these columns in ns:
+        time_ns, busy_ns, idle_ns: time of the step; time in which work ran on the device; time without work.
+        kernel_ns: time in which a kernel ran.
+        computing_ns: time in which a kernel ran that is not a collective.
+        communicating_ns, copying_ns: time in which a collective ran; time in which a copy or a fill ran.
+        exposed_communicating_ns: time in which a collective ran and nothing computed.
+        exposed_copying_ns: time in which a copy ran, and nothing computed or communicated.
+        work_ns, tensor_core_ns, unknown_core_ns: time of all kernels, of kernels on tensor cores, and of kernels whose
+            names do not show which cores they use. A kernel counts in the step in which it begins.
+        sm_ns: time, weighted at each moment by the share of the multiprocessors (at most 1) that the running kernels
+            have blocks for.
+        occupancy_ns, with_occupancy_ns: for the kernels with a known occupancy: the sum of time multiplied by
+            occupancy, and the sum of time.
+    use(devices) -> rank, pid, step, and for all devices of a process together (with by=DEVICE, for each device):
+        utilisation: share of the time in which a kernel ran.
+        sm_efficiency: sm_ns as a share of the time.
+        occupancy: mean of the kernels' occupancy, weighted by their time.
+        tensor_core_share: share of tensor core kernels in the kernels' time.
+    breakdown(trace, steps) -> rank, pid, step, time_ns, and a column <kind>_ns for each of KINDS. Each moment of a step
+        counts for one kind only: the first of KINDS that runs at that moment. So the kinds add up to time_ns.
+        Collectives that the host itself runs count only when no other kind runs.
 
 `trace` must have phases; `steps` come from `iterations`. A process without steps has one row, with a null step, for its
 whole time: from the first to the last of its ranges, calls and work, without the profiler's own work. With
@@ -61,9 +60,9 @@ if TYPE_CHECKING:
     from opspan.tables import Tables
 
 _col = pl.col
-# A moment counts for the first of these kinds that runs.
+# If several kinds run at the same moment, the moment counts for the first of them in this list.
 KINDS = ("computing", "copying", "filling", "communicating", "calling", "loading", "ops", "other")
-WHAT = pl.Enum(["copying", "filling", "communicating", "computing"])  # the kinds of work
+WHAT = pl.Enum(["copying", "filling", "communicating", "computing"])  # the kinds of work on a device
 OPS = ("op", "backward", "engine", "script", "static_op", "static_model")
 # Libraries whose calls drive a device.
 APIS = "^(cuda|hip|hsa|level_zero|ze|sycl|opencl|musa|runtime|driver)"
@@ -83,8 +82,8 @@ def devices(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False) ->
         "communicating_ns": _of_kinds(spans, "communicating"),
         "copying_ns": _of_kinds(spans, "copying", "filling"),
     }
-    # The second, third and fourth set are contained in the set before them. If two such sets have the same number of
-    # rows, they are equal.
+    # The second, third and fourth set are each a subset of the set before. If such a set has as many rows as the set
+    # before, both sets are equal.
     covered: dict[str, pl.Series] = {}
     for (name, rows), before in zip(sets.items(), ("", *sets), strict=False):
         is_same = 0 < len(covered) < 4 and rows.height == sets[before].height
@@ -137,8 +136,8 @@ def breakdown(trace: Tables, steps: pl.DataFrame, *, with_wholes: bool = False) 
     spans["loading"] = nested.filter(_col("phase") == "data")
     spans["ops"] = nested.filter(_col("kind").is_in(OPS))
     rows = step_times(trace, steps, with_wholes=with_wholes).with_columns(together=pl.lit(0, dtype=pl.Int64))
-    # The time of a kind is a difference: the time that this kind and all kinds before it cover together, minus the time
-    # that the kinds before it cover together.
+    # The time of a kind is the time that this kind and all kinds before it cover together, minus the time that the
+    # kinds before it cover together.
     together = work.clear().select(*PROCESS, "start_ns", "end_ns")
     for name, spans_of_kind in spans.items():
         before = rows["together"]
@@ -197,7 +196,7 @@ def within_part(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
 
 def whole_times(trace: Tables) -> pl.DataFrame:
     """Returns, for each process, the first and the last time of its ranges, calls and work. The profiler's own work
-    before and after does not count. `overhead_outside_ns` returns how long it took."""
+    does not count. `overhead_outside_ns` returns how long the profiler worked before and after."""
     ends = [
         _ends(frame.select(*PROCESS, "start_ns", end_ns=pl.coalesce("end_ns", "start_ns")))
         for frame in (trace.ranges, trace.calls, own(trace.work))
@@ -206,7 +205,7 @@ def whole_times(trace: Tables) -> pl.DataFrame:
 
 
 def within_whole(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
-    """Clips rows to the time of their process, and leaves out rows outside of it."""
+    """Clips rows to the time of their process (`whole_times`), and removes rows outside of it."""
     wholes = whole_times(trace).select(*PROCESS, from_ns="start_ns", to_ns="end_ns")
     rows = rows.join(wholes, on=PROCESS, nulls_equal=True, maintain_order="left")
     start, end = pl.max_horizontal("start_ns", "from_ns"), pl.min_horizontal("end_ns", "to_ns")
@@ -237,8 +236,8 @@ def _with_shape(kernels: pl.DataFrame, trace: Tables) -> pl.DataFrame:
 
 
 def _sm_ns(kernels: pl.DataFrame, used: pl.DataFrame) -> pl.Series:
-    """Returns an integral over time for each device and step. The integrand is the sum of the shares of the kernels
-    that run, but at most 1. The integral is null if no share is known."""
+    """Returns, for each device and step, the integral over time of the share of multiprocessors that are in use. This
+    share is the sum of the shares of the running kernels, but at most 1. The integral is null if no share is known."""
     some = kernels.filter(_col("sm_share").is_not_null())
     some, steps = number_groups(DEVICE, some, used)
     begins = some.select("of", time_ns="start_ns", change="sm_share")
@@ -255,8 +254,8 @@ def _sm_ns(kernels: pl.DataFrame, used: pl.DataFrame) -> pl.Series:
 
 
 def _until(at: pl.DataFrame, times: pl.DataFrame) -> pl.Series:
-    """Returns the integral up to each time. `at` has times, the share after each of them, and the integral up to each
-    of them."""
+    """Returns the integral of `_sm_ns` up to each of `times`. `at` has times, the share after each of these times, and
+    the integral up to each of them."""
     rows = times.with_row_index("row").sort("time_ns")
     since = at.rename({"time_ns": "since_ns"}).sort("since_ns")
     rows = rows.join_asof(since, left_on="time_ns", right_on="since_ns", by="of", check_sortedness=False)

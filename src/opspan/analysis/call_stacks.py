@@ -1,9 +1,10 @@
 """Lists the call stacks of ops: each op has a row for each distinct stack of functions.
 
-    call_stacks(ranges, calls_of_functions) -> CallStacks
-        frames   name (train.py(12): forward), parent (a row): a stack is a frame and all frames above it
-        rows     name, frame (the innermost), count, cpu_ns, self_cpu_ns, device_ns, self_device_ns
-    stack_texts(ranges, calls_of_functions, rows) -> the stack of each of these rows of ranges, as text
+    call_stacks(ranges, calls_of_functions) -> CallStacks:
+        frames: the columns name, such as train.py(12): forward, and parent (a row). A stack is a frame and all frames
+            above it.
+        rows: the columns name, frame (the innermost), count, cpu_ns, self_cpu_ns, device_ns, self_device_ns.
+    stack_texts(ranges, calls_of_functions, rows) -> for each of these rows of ranges, its stack as text.
 
 Ranges must have gone through `attribute`. Ranges in a backward have the stack of their forward op. Stacks deeper than
 DEEPEST keep only their outermost functions.
@@ -57,7 +58,7 @@ def stack_texts(ranges: pl.DataFrame, calls: pl.DataFrame, rows: pl.Series) -> p
 
 
 def _merge(ranges: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
-    """Returns the tree, in which equal stacks share nodes, and the column `node`, the node of each range."""
+    """Returns the tree of functions, in which equal stacks share a node. Also returns the node of each range."""
     if ranges["stack"].count():
         function, tree = frames(ranges)
     else:

@@ -1,6 +1,6 @@
 """Builds the tree of a flame graph: ranges inside the functions that they ran in, merged by name.
 
-    call_tree(trace) -> nodes, each after its parent: parent, name, kind, cpu_ns, device_ns (sums of self times)
+    call_tree(trace) -> nodes, each after its parent: parent, name, kind, cpu_ns, device_ns (sums of self times).
 
 `kind` is function, module, step, the phase of a range, or other. Threads, ranks and steps are merged. Async ranges,
 which are outside the tree, and rows deeper than DEEPEST are left out. The trace must have gone through `analyse`.

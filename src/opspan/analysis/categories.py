@@ -1,11 +1,12 @@
-"""Finds the purpose of memory by the ranges that took it: torch.profiler's categories without following each tensor.
+"""Finds the purpose of memory by the ranges that allocated it: torch.profiler's categories, without following each
+tensor.
 
     categories(ranges, events) -> a category for each row of the table memory, or null:
-        temporary        taken in an op, and given back before the outermost op around it ended
-        autograd_detail  taken in a backward, and given back in a backward
-        gradient         taken in a backward, and given back outside of it, or not at all
-        activation       taken in an op of the forward that a backward was recorded for
-        optimizer_state  taken in an optimizer's step, and not given back in it
+        temporary: allocated in an op, and freed before the outermost op around it ended.
+        autograd_detail: allocated in a backward, and freed in a backward.
+        gradient: allocated in a backward, and freed outside of any backward, or not at all.
+        activation: allocated in a forward op whose backward was recorded.
+        optimizer_state: allocated in an optimizer's step, and not freed in it.
 
 A free has the category of its allocation. docs/profiler.md says which categories are left out, and
 tests/profiler/test_categories.py compares with torch. Ranges must be nested, and linked (`autograd`), first.
@@ -33,8 +34,9 @@ def categories(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.Series:
 
 
 def _taken(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
-    """Returns the allocations with an address: row, and range (the innermost range around the allocation). The columns
-    next_row, next_time_ns and next_range have row, time and range of the free; they are null if there is no free."""
+    """Returns a row for each allocation with an address. The columns row and range have the row of the allocation and
+    the innermost range around it. The columns next_row, next_time_ns and next_range have row, time and range of the
+    free. They are null if there is no free."""
     inside = innermost(ranges, events)
     blocks = allocations(events).drop_nulls(["alloc_row", "alloc_ns", "address"])
     return blocks.select(
@@ -47,11 +49,12 @@ def _taken(ranges: pl.DataFrame, events: pl.DataFrame) -> pl.DataFrame:
 
 
 def _around(ranges: pl.DataFrame, taken: pl.DataFrame) -> list[pl.Series]:
-    """Returns facts about the ranges in which memory was taken and given back, for `_rule`."""
+    """Returns facts about the ranges in which memory was allocated and freed. `_rule` uses these facts."""
     at, next_at = taken["range"], taken["next_range"]
     name, end_ns = ranges["name"].cast(pl.String), ranges["end_ns"]
     is_backward = ranges["kind"].is_in(["backward", "engine"])
-    # Ops have a namespace. Calls of a torch.autograd.Function have none, so the ops in them count as the outermost.
+    # The name of an op has a namespace (aten::). The name of a torch.autograd.Function has none, so the ops in it count
+    # as the outermost ops.
     is_op = (ranges["kind"] == "backward") | ((ranges["kind"] == "op") & name.str.contains("::", literal=True))
     outermost = nearest(ranges, is_op & nearest(ranges, is_op).gather(ranges["parent"]).is_null())
     is_forward = pl.Series([False]).new_from_index(0, ranges.height).scatter(ranges["forward"].drop_nulls(), True)
@@ -75,13 +78,14 @@ def _rule() -> pl.Expr:
         (_col("next_time_ns") <= _col(name)).fill_null(value=False) for name in ("op_end_ns", "step_end_ns")
     )
     return (
-        # A tensor that is resized was created somewhere else.
+        # A tensor that aten::resize_ enlarges was created elsewhere, so its category is unknown.
         pl.when(_col("is_resized"))
         .then(None)
         .when(gone_in_op)
         .then(pl.lit("temporary", dtype=CATEGORY))
-        # A backward that is itself differentiated, or runs a forward again, is a forward, too. Memory that
-        # AccumulateGrad takes or frees may be a gradient, or something that was added to a gradient.
+        # The category is unknown in two cases. First, a backward that is itself differentiated, or that runs a forward
+        # again, is a forward, too. Second, memory that AccumulateGrad allocates or frees may be a gradient, or
+        # something that was added to a gradient.
         .when(in_backward & (is_forward | _col("accumulates")))
         .then(None)
         .when(in_backward & _col("next_in_backward"))

@@ -1,6 +1,6 @@
 """Finds the shift that makes calls nest in the ranges of their thread.
 
-    nesting_shift(calls, ranges, most_ns) -> ns to add to the times of all calls
+    nesting_shift(calls, ranges, most_ns) -> ns to add to the times of all calls.
 
 While a thread is in a call it cannot begin or end a range. So if a range begins or ends inside a call, the clocks of
 ranges and calls differ. Tools convert the times of calls from a counter of the processor, sometimes with an error of
@@ -31,7 +31,8 @@ def nesting_shift(calls: pl.DataFrame, ranges: pl.DataFrame, most_ns: int) -> in
     crossings = pl.concat(_crossings(calls, ranges, near, time) for time in ("start_ns", "end_ns"))
     if not crossings.height or not crossings.select(((_col("since") < 0) & (_col("until") > 0)).any()).item():
         return 0
-    # With a move equal to `since` or `until` the call touches the begin or end of the range, and does not cross it.
+    # A call that is moved by exactly `since` or `until` touches the begin or end of the range, but the range does not
+    # cross it.
     moves = pl.concat([crossings["since"], crossings["until"], pl.Series([0])]).unique()
     moves = moves.filter(moves.is_between(-most_ns, most_ns))
     begun = crossings["since"].sort().search_sorted(moves, side="left").cast(pl.Int64)
@@ -54,7 +55,7 @@ def _one_after_another(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _inside(calls: pl.DataFrame, ranges: pl.DataFrame, move: int) -> int:
-    """Returns how many calls lie in a range if all calls are moved."""
+    """Returns how many calls lie in a range after all calls are moved by `move` ns."""
     moved = calls.with_columns(_col("start_ns", "end_ns") + move)
     pairs = within(moved, "start_ns", ranges, _THREAD)
     ends = moved["end_ns"].gather(pairs["row"]) <= ranges["end_ns"].gather(pairs["stretch"])

@@ -1,11 +1,11 @@
 """Aligns the clocks of several hosts by collectives, because all ranks are done with a collective at the same time.
 
-    one_clock(trace)      -> the trace, with ranks moved in time (and a new issue) if their clocks differed
-    clocks(rows, ranks)   -> how much the clocks differ, computed only from collectives
-    collectives_of(trace) -> the collectives, for a trace that need not be analysed
+    one_clock(trace) -> the trace, with ranks moved in time (and a new issue) if their clocks differed.
+    clocks(rows, ranks) -> how much the clocks differ, computed only from collectives.
+    collectives_of(trace) -> the collectives, for a trace that need not be analysed.
 
-`rows` come from `collectives`, for all files, with ranks numbered as in `ranks` and each on its own clock. Ranks that
-read the same clock of a host are moved together. docs/ranks.md says when this is done.
+`rows` are the collectives of all files. Their ranks are numbered as in `ranks`, and their times are on the clock of
+their own rank. Ranks that read the same clock of a host are moved together. docs/ranks.md says when this is done.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from opspan.tables.ranks import runs_of
 from opspan.tables.tables import STRETCH
 from opspan.tables.window import without_lost_parents
 
-# Even on one clock, the times at which two devices end a collective differ by up to this much.
+# Even if two devices have one clock, the times at which they end a collective differ by up to this much.
 LEAST_ERROR_NS = 20_000
 # The least number of collectives from which an offset can be computed, and the least number for a drift.
 LEAST, LEAST_OF_DRIFT = 4, 30
@@ -35,7 +35,8 @@ _col = pl.col
 
 
 class Clock(NamedTuple):
-    """A rank's clock: the shift of its times to the clock of the first rank, and how certain that shift is."""
+    """The clock of a rank: the shift that moves its times to the clock of the first rank, and how accurate that shift
+    is."""
 
     shift: Shift
     collectives: int  # how many collectives the shift was computed from
@@ -68,7 +69,8 @@ class ClockAlignment(NamedTuple):
 def align(
     ranks: Sequence[Metadata], issues_before: pl.DataFrame, rows: Callable[[], pl.DataFrame]
 ) -> ClockAlignment | None:
-    """Aligns the clocks of ranks. Returns None if no change is needed. `rows` returns the collectives."""
+    """Aligns the clocks of ranks. Returns None if no change is needed. `rows` is a function that returns the
+    collectives."""
     places, first = _places(ranks), ranks[0]
     has_several_runs = (issues_before["code"] == "doubled_rank").any() or bool(runs_of(ranks))
     if len(set(places.values())) < 2 or has_several_runs:
@@ -82,7 +84,7 @@ def align(
     hosts = {rank.host for rank in lost if None not in (rank.host, first.host)} - {first.host}
     unaligned = issues_before["code"] == "clocks_not_aligned"
     issues.add("clocks_of_hosts", 0 if unaligned.any() else len(hosts))
-    # The issue that files have no UTC time is solved if all these files are aligned now.
+    # If all files without a UTC time are aligned now, the issue clocks_not_aligned is removed.
     is_solved = all(rank not in lost for rank in ranks if None in (rank.origin_utc_ns, first.origin_utc_ns))
     remaining = issues_before.filter(~unaligned) if is_solved and known else issues_before
     if not known and not len(issues):
@@ -101,7 +103,7 @@ def _move(rank: Metadata, known: Mapping[int, Clock], apart: Mapping[int, Clock]
     facts = {"shift_ns": shift.ns, "drift": shift.drift, "since_ns": shift.since_ns}
     facts |= {"collectives": clock.collectives, "within_ns": clock.within_ns}
     options = {**rank.options, BY_COLLECTIVES: facts}
-    if STRETCH in options:  # the part of the trace that was read
+    if STRETCH in options:  # begin and end of the part of the trace that was read
         options[STRETCH] = [shift.of(time) for time in options[STRETCH]]
     cycles = tuple(_move(replace(one, rank=rank.rank), known, apart) for one in rank.cycles)
     return replace(rank, options=options, cycles=cycles)
@@ -125,7 +127,7 @@ def _places(ranks: Sequence[Metadata]) -> dict[int, str]:
 
 
 def collectives_of(trace: Tables) -> pl.DataFrame:
-    """Returns the collectives. Only the rows that they need are analysed, which is a small part of a trace."""
+    """Returns the collectives. Analyses only the rows that show collectives, which are a small part of a trace."""
     names = trace.work["name"].unique().to_frame().filter(is_communication(_col("name")))["name"]
     work = trace.work.filter(_col("name").is_in(names.implode()))
     collectives = ranges_named(trace.ranges["name"])["name"]
@@ -152,7 +154,8 @@ def clocks(rows: pl.DataFrame, ranks: Sequence[Metadata]) -> dict[int, Clock]:
 
 
 def _ends(rows: pl.DataFrame) -> pl.DataFrame:
-    """Returns when each collective ended on each clock: match, place (the name of the clock), end_ns."""
+    """Returns when each collective ended on each clock. The columns are match (the collective), place (the name of the
+    clock) and end_ns."""
     from opspan.analysis.over_ranks import matched  # imports numpy, which most traces do not need
 
     # The match must not rely on clocks, because the matched collectives are used to align the clocks.
@@ -183,8 +186,9 @@ def _next(ended: pl.DataFrame, known: Mapping[str, Clock]) -> dict[str, Clock]:
 
 
 def _clock(rows: pl.DataFrame, before_ns: int) -> Clock:
-    """Returns the clock that fits best. `rows` have end_ns and apart_ns of each collective, sorted by time. `before_ns`
-    is the error of the clocks with which this clock is compared."""
+    """Returns the clock that fits best. `rows` are collectives, sorted by time: end_ns is their end on this clock, and
+    apart_ns is how much must be added to get their end on the known clocks. `before_ns` is the error of the known
+    clocks."""
     middle = _median(rows["apart_ns"])
     shift, error = Shift(middle), _error(rows["apart_ns"] - middle)
     drifted = 0
@@ -208,6 +212,6 @@ def _median(values: pl.Series) -> int:
 
 
 def _error(apart: pl.Series) -> int:
-    """Returns the 90th percentile of the distances."""
+    """Returns the 90th percentile of the absolute values."""
     nine_in_ten = (9 * len(apart) + 9) // 10
     return int(apart.abs().sort()[nine_in_ten - 1])

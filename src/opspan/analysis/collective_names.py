@@ -1,7 +1,8 @@
 """Reads names and payloads of collectives: the kind, the algorithm and protocol, the type of the elements.
 
 The names are those of kernels (NCCL, RCCL, kernels of language model servers), of torch's ops and records (c10d, nccl:,
-gloo:), of ranges of NCCL and MPI, and the name in torch's payload. A word means the same kind in all these names.
+gloo:), of ranges of NCCL and MPI, and the name in torch's payload. The same word means the same kind of collective in
+all these names.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ KINDS = {
     "scatter": r"scatter",
     "reduce": r"reduce",
 }
-# Bus bandwidth is algorithm bandwidth times a factor for a group of n ranks, as in NCCL's tests.
-BOTH_WAYS = ("all_reduce",)  # the factor is 2 (n - 1) / n
-ALL_BUT_OWN = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")  # the factor is (n - 1) / n
-WHOLE = ("broadcast", "reduce", "send", "recv")  # the factor is 1
-# All ranks must begin one of these before any rank is done with it.
+# Bus bandwidth is algorithm bandwidth times a factor that depends on the number n of ranks, as in NCCL's tests.
+BOTH_WAYS = ("all_reduce",)  # kinds with the factor 2 (n - 1) / n
+ALL_BUT_OWN = ("all_gather", "reduce_scatter", "all_to_all", "gather", "scatter")  # kinds with the factor (n - 1) / n
+WHOLE = ("broadcast", "reduce", "send", "recv")  # kinds with the factor 1.
+# All ranks must begin a collective of these kinds before any rank is done with it.
 TOGETHER = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "barrier")
 
 # Names of ranges that end when their collective is done.
@@ -76,12 +77,12 @@ def ranges_named(names: pl.Series) -> pl.DataFrame:
     fits = (is_done | text.str.contains(STARTED_IN)) & ~text.str.contains(_NO_COLLECTIVE)
     known = names.unique().drop_nulls().alias("name").to_frame().filter(fits)
     known = known.select("name", _kind(text).alias("name_kind"), is_done.alias("is_done"))
-    # record_param_comms has the kind of its collective in its payload.
+    # The name record_param_comms does not show the kind of the collective. The payload of the range has it.
     return known.filter(_col("name_kind").is_not_null() | (text == "record_param_comms"))
 
 
 def collectives_done(names: pl.Series) -> pl.Series:
-    """Returns the names of ranges that end when their collective ends, because the host itself does it."""
+    """Returns the names of ranges that end when their collective ends, because the host itself runs the collective."""
     return ranges_named(names).filter("is_done")["name"]
 
 
@@ -107,7 +108,8 @@ def element_bytes(names: pl.Series) -> pl.Series:
 
 
 def bus_factor(kind: pl.Expr, size: pl.Expr) -> pl.Expr:
-    """Returns the number by which algorithm bandwidth is multiplied to get bus bandwidth, for `size` ranks."""
+    """Returns the factor of each kind of collective: bus bandwidth is algorithm bandwidth times this factor, for `size`
+    ranks."""
     others = pl.when(size > 0).then((size - 1) / size)
     factors = {BOTH_WAYS: 2 * others, ALL_BUT_OWN: others, WHOLE: pl.lit(1.0)}
     return pl.coalesce(pl.when(kind.is_in(names)).then(factor) for names, factor in factors.items())

@@ -1,16 +1,16 @@
 """Lists each collective of a trace once, whether a kernel, a range around it or torch's record shows it.
 
-    collectives(trace) -> a row for each collective on each device, or in each process if it used no device
+    collectives(trace) -> a row for each collective on each device, or in each process if it used no device:
         rank, pid, device_id, stream_id, tid, start_ns, end_ns, name    of the kernel, or of the range
-        time_ns     Int64   how long it took; null if only its start is in the trace
-        kind        String  all_reduce, all_gather, ... (collective_names.py); null if it is unknown
-        bytes       Int64   as NCCL's tests count: the whole output of all_gather, the whole input of reduce_scatter
-        element, algorithm, protocol    String, null if they are unknown
+        time_ns (Int64): how long it took; null if only its start is in the trace.
+        kind (String): all_reduce, all_gather, ... (collective_names.py); null if it is unknown.
+        bytes (Int64): as NCCL's tests count: the whole output of all_gather, the whole input of reduce_scatter.
+        element, algorithm, protocol: String, null if they are unknown.
         group, group_size, members, seq name and size of the group, its ranks, and the number that torch counts
-        own_rank, source, target        ranks in the program: the row's own, and those of a send and a receive
-                    (ranks in the group, if its members are unknown)
-        work        UInt32  row of the kernel, or of the first of several; null for a range
-        range       UInt32  row of the range that started it
+        own_rank, source, target: ranks in the program: the row's own, and those of a send and a receive (ranks in the
+            group, if its members are unknown).
+        work (UInt32): row of the kernel, or of the first of several; null for a range.
+        range (UInt32): row of the range that started it.
 
 Kernels that one range started on one stream are one collective, from the first begin to the last end. docs/analysis.md,
 "communication", says what counts. `trace` must be attributed.

@@ -1,22 +1,22 @@
 """Compares two runs name by name: which names take more time in the second run, and is the change more than noise?
 
-    compare(one, other, by="op", steps=None) -> a row for each name, the largest change first
+    compare(one, other, by="op", steps=None) -> a row for each name, the largest change first:
         name; name, sizes; module; phase; kind, name   String  by op, shape, module, phase, kernel
-        name, module                  String   by place; with them
-        place_before, place_after     Int64    counts the ranges of that name and module in a step; null if missing
-        state                         String   same, new (only in the second run), gone (only in the first)
-        time_of                       String   device or cpu: the kind of all times in the row
-        count_before, count_after     Int64    number of ranges or kernels in the run
-        before_ns, after_ns           Int64    self time in the run; by kernel, all of its time
-        step_before_ns, step_after_ns Int64    the time of rows that began in a step, divided by the number of steps;
-                                               null if a run has no steps
-        share_before, share_after     Float64  share of the time of all rows, in a step if there are steps, else in the
-                                               run; null if no row took any time
-        change_ns                     Int64    after minus before: in a step if there are steps, else in the run
-        change                        Float64  change_ns as a share of before; null if before is 0
-        is_real                       Boolean  the change is more than noise; null if there are too few steps to know
-    compared(figures(one), figures(other)) -> the same rows, from the figures of two runs (figures.py)
-    step_change(step_figures(steps), step_figures(other_steps)) -> StepChange: how the time of a step changed
+        name, module (String): by place; with them.
+        place_before, place_after (Int64): counts the ranges of that name and module in a step; null if missing.
+        state (String): same, new (only in the second run), gone (only in the first).
+        time_of (String): device or cpu: the kind of all times in the row.
+        count_before, count_after (Int64): number of ranges or kernels in the run.
+        before_ns, after_ns (Int64): self time in the run; by kernel, all of its time.
+        step_before_ns, step_after_ns (Int64): the time of rows that began in a step, divided by the number of steps;
+            null if a run has no steps.
+        share_before, share_after (Float64): share of the time of all rows, in a step if there are steps, else in the
+            run; null if no row took any time.
+        change_ns (Int64): after minus before: in a step if there are steps, else in the run.
+        change (Float64): change_ns as a share of before; null if before is 0.
+        is_real (Boolean): the change is more than noise; null if there are too few steps to know.
+    compared(figures(one), figures(other)) -> the same rows, from the figures of two runs (figures.py).
+    step_change(step_figures(steps), step_figures(other_steps)) -> StepChange: how the time of a step changed.
 
 `one` and `other` must be complete (`Analysis.complete`); `steps` come from `iterations`. The time is that of devices if
 the ranges of either run have any, else that of CPUs.

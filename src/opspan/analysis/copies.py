@@ -1,12 +1,12 @@
 """Sums the bytes of copies and computes their speed, by direction.
 
-    copies(work) -> a row for each direction
-        rank, device_id, peer_device_id, copy_from, copy_to    for a copy between two devices, peer_device_id is the
-                              other device
-        count        Int64    number of copies
-        bytes        Int64    bytes that they copied
-        ns           Int64    how long they took together
-        bytes_per_s  Float64
+    copies(work) -> a row for each direction:
+        rank, device_id, peer_device_id, copy_from, copy_to: for a copy between two devices, peer_device_id is the other
+            device.
+        count (Int64): number of copies.
+        bytes (Int64): bytes that they copied.
+        ns (Int64): how long they took together.
+        bytes_per_s: Float64.
 
 A copy does not count if its size or its duration is unknown or 0.
 """

@@ -1,16 +1,16 @@
 """Computes the operations and bytes of the ops of a trace.
 
-    costs(ranges) -> Costs, with `rows`: one for each range with a known cost that is not inside another such range
-        range        UInt32
-        flops        Int64    operations; a multiplication and an addition are two
-        bytes        Int64    bytes that the op read and wrote; null if unknown
-        type         String   the type in which it computed: fp64, fp32, bf16, fp16, fp8, int8; null for others
-        is_product   Boolean  a product of matrices, a convolution or attention, which count as the model's own work
-        is_assumed   Boolean  a type was not in the trace, and was taken to be float32
-        masked_flops Int64    the part of `flops` that a causal mask or a window hides; null if the mask is unknown
+    costs(ranges) -> Costs, with `rows`: one for each range with a known cost that is not inside another such range:
+        range: UInt32.
+        flops (Int64): operations; a multiplication and an addition are two.
+        bytes (Int64): bytes that the op read and wrote; null if unknown.
+        type (String): the type in which it computed: fp64, fp32, bf16, fp16, fp8, int8; null for others.
+        is_product (Boolean): a product of matrices, a convolution or attention, which count as the model's own work.
+        is_assumed (Boolean): a type was not in the trace, and was taken to be float32.
+        masked_flops (Int64): the part of `flops` that a causal mask or a window hides; null if the mask is unknown.
     and `failed`: a sentence for each formula of the user that failed
 
-    register_flops(name, formula) -> a user's formula for an op
+    register_flops(name, formula) -> a user's formula for an op.
 
 docs/analysis.md, "costs", has the rules. Ranges must be nested.
 """

@@ -1,7 +1,7 @@
 """Joins the work of devices, which torch's own collection recorded, with the trace of the host that opspan recorded.
 
-    with_device(host, parts) -> Tables, on the clock of `host`: its ranges, with the calls and the work of the parts
-    causal(calls, work, session, issues) -> the work, without impossible times
+    with_device(host, parts) -> Tables, on the clock of `host`: its ranges, with the calls and the work of the parts.
+    causal(calls, work, session, issues) -> the work, without impossible times.
 
 Calls have their process and thread, so `launches` attributes them and their work by time, as for any tool. Times of
 devices are sometimes wrong, mostly if a process collects more than once. Work with an impossible time keeps its row and

@@ -1,8 +1,8 @@
 """Computes the exposed time of collectives, in which nothing else ran. It is their cost, as one rank sees it.
 
-    exposed_ns(rows, trace) -> ns for each row, in order; 0 if a time is unknown
+    exposed_ns(rows, trace) -> ns for each row, in order; 0 if a time is unknown.
     bare_before(rows, trace) -> for each row of the host, ns since the collective before it, if nothing else ran in
-        between
+        between.
 
 `rows` come from `collectives`; `trace` must be attributed. On a device nothing else runs when no kernel computes. On
 the host, where gloo has threads of its own, nothing else runs when no thread of the process is in an op, except ops

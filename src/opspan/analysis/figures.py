@@ -1,17 +1,17 @@
 """Computes the figures of a run for a comparison: a row for each name, small enough to save without the trace.
 
-    figures(run, by="op", steps=None, process=None, is_part=False) -> Figures
-        .time    device or cpu: the kind of all times; device if ranges have any time of devices
-        .rows    *KEYS[by], count, ns; and for what began in a step: step (ns, divided by the number of steps), and
-                 usual, error and freedom (noise.py, over the steps of a process). Times and errors are means over
-                 processes. The mean does not have a smaller error than its parts, because processes that wait for
-                 each other are slow together
-        .steps   how many steps there were, how long they took until what they launched was done (`until_done`), and
-                 whether there are enough steps to tell changes from noise
-    several(run, ways, ...) -> Figures for each way; what several ways need is computed once
+    figures(run, by="op", steps=None, process=None, is_part=False) -> Figures:
+        .time: device or cpu: the kind of all times; device if ranges have any time of devices.
+        .rows: *KEYS[by], count, ns; and for what began in a step: step (ns, divided by the number of steps), and usual,
+            error and freedom (noise.py, over the steps of a process). Times and errors are means over processes. The
+            mean does not have a smaller error than its parts, because processes that wait for each other are slow
+            together.
+        .steps: how many steps there were, how long they took until what they launched was done (`until_done`), and
+            whether there are enough steps to tell changes from noise.
+    several(run, ways, ...) -> Figures for each way; what several ways need is computed once.
     parts_of(run, by, steps) -> parts, which can be merged for any number of ranks; `together(parts, by)` computes the
-        figures from them
-    step_figures(steps) -> StepFigures, as in .steps
+        figures from them.
+    step_figures(steps) -> StepFigures, as in .steps.
 
 `run` must be complete (`Analysis.complete`). `steps` come from `until_done`, or from `iterations`. `process` is a pid,
 if only that process counts. With `is_part`, only what began in a step counts. ProfilerStep#N is one name for all N,

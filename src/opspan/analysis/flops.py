@@ -1,6 +1,6 @@
 """Counts the floating-point operations of each op, as torch.profiler shows them with `with_flops`.
 
-    flops(ranges) -> a column, null if the number is unknown
+    flops(ranges) -> a column, null if the number is unknown.
 
 The formulas in TORCH are those of torch.profiler, for the same ops. FURTHER has the other products of product_rules.py.
 An op of FURTHER counts only if no op around it counts, and no op of TORCH inside it counts. For example, aten::conv2d

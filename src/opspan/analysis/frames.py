@@ -1,6 +1,6 @@
 """Turns the column `stack`, the Python functions that ops were called in, into a tree.
 
-    frames(ranges) -> for each range, the row of its innermost function in the tree; and the tree: name, parent (a row)
+    frames(ranges) -> for each range, the row of its innermost function in the tree; and the tree: name, parent (a row).
 
 Ranges in a backward have the functions of their forward op, because their own stack shows only the function that
 started the backward. Ranges must be nested and linked (`autograd`) first.
@@ -36,7 +36,7 @@ def frames(ranges: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
 def _of_forward(ranges: pl.DataFrame, own: pl.Series) -> pl.Series:
     if "forward" not in ranges.columns or not ranges["forward"].count():
         return own
-    # Ranges of the engine contain the backward range and are not inside it, so they use their own link.
+    # A range of the engine is around a backward range and not inside it. So it uses its own link to the forward op.
     forward = ranges["forward"].gather(within_backward(ranges))
     forward = forward.zip_with(forward.is_not_null(), ranges["forward"])
     functions = own

@@ -1,9 +1,10 @@
 """Finds the functions of the program that ranges run in, if the tool traced them (torch.profiler does for Python).
 
     functions(ranges, calls_of_functions) -> ranges with function, UInt32: row of the innermost call that was open on
-        the range's thread when the range began; ranges in a backward have the function of their forward op
-    parents(calls_of_functions) -> for each call, the row of the call around it
-    module_paths(calls_of_functions) -> the modules that each call is in: Net_0.Linear_1 for torch's nn.Module: Linear_1
+        the range's thread when the range began; ranges in a backward have the function of their forward op.
+    parents(calls_of_functions) -> for each call, the row of the call around it.
+    module_paths(calls_of_functions) -> the modules that each call is in: Net_0.Linear_1 for torch's `nn.Module:
+        Linear_1`.
 
 Ranges must be nested, and linked (`autograd`), first.
 """

@@ -2,7 +2,7 @@
 
     TOP(Net)::forward.layers(Sequential)::forward.0(Linear)::forward.
 
-    hierarchy(ranges) -> a text for each range, null outside of modules with a known class; None if no class is known
+    hierarchy(ranges) -> a text for each range, null outside of modules with a known class; None if no class is known.
 
 `modules` finds the module of a range. The modules around that module come from its name: each prefix of the name counts
 if a module with this name was called. Lists of modules are never called. Ranges must be nested and linked (`autograd`)

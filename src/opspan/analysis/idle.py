@@ -1,21 +1,21 @@
 """Finds the gaps in which a device was idle, their reasons, and the ranges that the host was in meanwhile.
 
-    gaps(trace) -> rank, pid, device_id, start_ns, end_ns, next, tid, why, and in ns
-        host_ns      time until the host began the call that launched the next work: the host was late
-        launch_ns    time from the begin of that call to the begin of the work: the launch took this time
-        queued_ns    time of the gap if the call began before the gap: the work waited for another stream, another rank
-                     or the device
-        unknown_ns   time of the gap if the call is not in the trace, or no work followed, or the process used more
-                     devices than any machine has
-    gaps_of_streams(trace) -> the gaps of each stream: rank, pid, device_id, context_id, stream_id, ..., and
-        elsewhere_ns  how much of the gap another stream of the device was busy
+    gaps(trace) -> rank, pid, device_id, start_ns, end_ns, next, tid, why, and in ns:
+        host_ns: time until the host began the call that launched the next work: the host was late.
+        launch_ns: time from the begin of that call to the begin of the work: the launch took this time.
+        queued_ns: time of the gap if the call began before the gap: the work waited for another stream, another rank or
+            the device.
+        unknown_ns: time of the gap if the call is not in the trace, or no work followed, or the process used more
+            devices than any machine has.
+    gaps_of_streams(trace) -> the gaps of each stream: rank, pid, device_id, context_id, stream_id, ..., and:
+        elsewhere_ns: how much of the gap another stream of the device was busy.
 
     meanwhile(ranges, gaps) -> gap, range, ns: host_ns of each gap, divided among the innermost ranges that the
-        launching thread was in (null outside of ranges)
+        launching thread was in (null outside of ranges).
     parts(trace, gaps) -> gap, range, why, ns: the time of each gap. host_ns is divided as in `meanwhile`; the rest
-        belongs to the range that launched the next work
+        belongs to the range that launched the next work.
     in_functions(trace, gaps) -> gap, function, why, ns: the time of each gap, divided among functions (rows of the
-        table functions) instead of ranges. The host need not be in a range
+        table functions) instead of ranges. The host need not be in a range.
 
 A gap is a stretch of time in which a process ran nothing on a device that it used, so the gaps of a device add up to
 its idle time. `next` is the row of the work that ended the gap, null at the end; `tid` is the thread that launched that

@@ -1,6 +1,6 @@
 """Lists kernels, and copies on request, each with its op, module, step and stack.
 
-    kernel_rows(trace, copies) -> COLUMNS, a row for each work of a device, in the order in which it began
+    kernel_rows(trace, copies) -> COLUMNS, a row for each work of a device, in the order in which it began.
 
 Nothing is attributed here: the columns that `launches`, `modules`, `steps` and `phases` add are only looked up.
 """

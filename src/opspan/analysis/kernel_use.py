@@ -1,13 +1,13 @@
 """Sums the time of kernels, and how much of their device they could use, by name, by launch, or by further columns.
 
-    launched(work, devices) -> the work that kept a device busy, with
+    launched(work, devices) -> the work that kept a device busy, with:
         duration_ns
-        shared_bytes                shared memory of a block
-        blocks_per_sm, occupancy    see analysis/occupancy.py
-    figures(rows, by) -> the columns `by`, which include kind and name; and for each group, in descending order of time
-        count, device_ns, average_device_ns, least_device_ns, most_device_ns
-        blocks_per_sm, occupancy    their means, weighted by the kernels' time
-        uses_tensor_cores           yes, no or unknown, by the names; null for copies and fills
+        shared_bytes: shared memory of a block.
+        blocks_per_sm, occupancy: see analysis/occupancy.py.
+    figures(rows, by) -> the columns `by`, which include kind and name; and for each group, in descending order of time:
+        count, device_ns, average_device_ns, least_device_ns, most_device_ns.
+        blocks_per_sm, occupancy: their means, weighted by the kernels' time.
+        uses_tensor_cores: yes, no or unknown, by the names; null for copies and fills.
 
 Columns that the source does not have are null.
 """

@@ -1,11 +1,11 @@
 """Reads names of kernels: which kernels are collectives, and which use tensor cores. Names of vendors are data here.
 
-    with_facts(work) -> work with
-        is_communication  Boolean
-        on_tensor_cores   Boolean  null if the name does not show it
-        rounds_to_tf32    Boolean  the kernel rounds float32 products to tf32
-    is_told(unknown, total) -> whether so little time is unknown that a share can be stated
-    product_type(name) -> the type that a product on tensor cores multiplies; null if the name does not show it
+    with_facts(work) -> work with:
+        is_communication: Boolean.
+        on_tensor_cores (Boolean): null if the name does not show it.
+        rounds_to_tf32 (Boolean): the kernel rounds float32 products to tf32.
+    is_told(unknown, total) -> whether so little time is unknown that a share can be stated.
+    product_type(name) -> the type that a product on tensor cores multiplies; null if the name does not show it.
 
 Names are the only thing that every source has: the full name, with template arguments, if the source has it. Names of
 products that Triton compiles do not show which instructions they use. A full name in C++ without a word for products

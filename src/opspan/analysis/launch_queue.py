@@ -1,6 +1,6 @@
 """Finds the launches that had to wait for room in a full launch queue, and the work that made room by beginning.
 
-    rooms(calls, place, names, work, waits) -> joins, as path_graph has them, with the reason FOR_ROOM
+    rooms(calls, place, names, work, waits) -> joins, as path_graph has them, with the reason FOR_ROOM.
 
 A driver keeps a limited number of launches whose work has not begun. A launch that finds the queue full does not return
 before the work of an earlier launch begins. The limit is not in a trace, but one can see when it was reached: while the

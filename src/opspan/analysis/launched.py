@@ -1,18 +1,18 @@
 """Measures the time from calls to their work on devices, how far the host is ahead, and the queues of streams.
 
-    delays(calls, work) -> a row for each piece of work of a device that has a call, in the order of the work
-        work      UInt32   row of the work
-        call      UInt32   row of its call
-        is_first  Boolean  no other work of the call began earlier
-        delay_ns  Int64    from the end of the call to the begin of the work; negative if the work began before that
-        ahead_ns  Int64    from the begin of the call to the begin of the work: how far the host is ahead of the device
-        is_short  Boolean  all work of the call together took less time than the call
+    delays(calls, work) -> a row for each piece of work of a device that has a call, in the order of the work:
+        work (UInt32): row of the work.
+        call (UInt32): row of its call.
+        is_first (Boolean): no other work of the call began earlier.
+        delay_ns (Int64): from the end of the call to the begin of the work; negative if the work began before that.
+        ahead_ns (Int64): from the begin of the call to the begin of the work: how far the host is ahead of the device.
+        is_short (Boolean): all work of the call together took less time than the call.
 
-    queues(calls, work) -> a row for each time at which the length of a queue changed
-        rank, pid, device_id, context_id, stream_id    the stream
-        time_ns   Int64
-        queued    Int64    from this time on, the number of calls that have begun but whose work on this stream has not
-                           begun
+    queues(calls, work) -> a row for each time at which the length of a queue changed:
+        rank, pid, device_id, context_id, stream_id: the stream.
+        time_ns: Int64.
+        queued (Int64): from this time on, the number of calls that have begun but whose work on this stream has not
+            begun.
 
 docs/analysis.md, "launched", has the rules. Work must be attributed (`launches`) first.
 """

@@ -1,14 +1,12 @@
 """Attributes calls and work to ranges: finds the range that a call was made in, and the call and range of work.
 
-    launches(ranges, calls, work) -> Launches: calls and work in the same order, with
-        calls.range        UInt32   row of the innermost range on the call's thread when the call began
-        work.call          UInt32   row of the call, by process and correlation id; one call may launch much work
-        work.ambiguous     Boolean  several calls of the process have that id, and the last one before the work was
-                                    taken
-        work.launch_range  UInt32   the range of the call; if there is no call, the range that the tool itself names
-        work.range         UInt32   the range that the work belongs to. This is launch_range, except for nodes of a
-                                    CUDA graph whose creation is in the trace: such a node belongs to the range in
-                                    which it was captured
+    launches(ranges, calls, work) -> Launches: calls and work in the same order, with:
+        calls.range (UInt32): row of the innermost range on the call's thread when the call began.
+        work.call (UInt32): row of the call, by process and correlation id; one call may launch much work.
+        work.ambiguous (Boolean): several calls of the process have that id, and the last one before the work was taken.
+        work.launch_range (UInt32): the range of the call; if there is no call, the range that the tool itself names.
+        work.range (UInt32): the range that the work belongs to. This is launch_range, except for nodes of a CUDA graph
+            whose creation is in the trace: such a node belongs to the range in which it was captured.
 
 Ranges must be nested (`nest`) first. Rows of different processes are never joined.
 """

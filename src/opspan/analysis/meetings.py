@@ -1,6 +1,6 @@
 """Finds the collectives in which ranks wait for each other: all parts are in the trace, and all began before any ended.
 
-    meetings(collectives, work) -> Meetings
+    meetings(collectives, work) -> Meetings.
 
 When the graph of `path` is walked forward, such a collective goes on once its last part has begun.
 """

@@ -1,8 +1,8 @@
 """Adds to ranges the memory that was allocated while they lasted, minus what was freed.
 
-    memory(ranges, events) -> ranges with
-        cpu_memory, device_memory            Int64  bytes: the change while the range lasted, on any thread
-        self_cpu_memory, self_device_memory  Int64  bytes: the range's change minus the changes of its children
+    memory(ranges, events) -> ranges with:
+        cpu_memory, device_memory (Int64): bytes: the change while the range lasted, on any thread.
+        self_cpu_memory, self_device_memory (Int64): bytes: the range's change minus the changes of its children.
 
 This is how torch.profiler counts: if two ranges of a process are open at the same time, both count what was allocated
 then. Ranges must be nested (`nest`) first.

@@ -1,24 +1,23 @@
 """Computes the memory in use over time, which ranges took it, and which blocks existed at the peak.
 
-    curve(events, counters) -> a row for each allocation and free, in order of time, and one before the first of each
-    rank, process and device:
-        rank, pid, device_id, time_ns
-        row              UInt32  row of the event in the table memory; null for the state before the first event
-        allocated_bytes  Int64   bytes of the blocks that existed after the event
-        total_bytes      Int64   bytes in use after the event, as recorded by the tool
-        reserved_bytes   Int64   bytes that torch's allocator held, by the last record of the tool
+    curve(events, counters) -> a row for each allocation and free, in order of time, and one row before the first event
+    of each rank, process and device: rank, pid, device_id, time_ns.
+        row (UInt32): row of the event in the table memory; null for the state before the first event.
+        allocated_bytes (Int64): bytes of the blocks that existed after the event.
+        total_bytes (Int64): bytes in use after the event, as recorded by the tool.
+        reserved_bytes (Int64): bytes that torch's allocator held, by the last record of the tool.
 
-    peaks(events, counters) -> for each rank, process and device, the first row of the curve with most allocated bytes
+    peaks(events, counters) -> for each rank, process and device, the first row of the curve with most allocated bytes.
 
-    operators(ranges, events) -> a row for each rank, device and name of a range; the name is null outside of ranges
-        rank, device_id, name, calls
-        size_increase, allocation_count, allocation_bytes               in these ranges and all ranges inside them
-        self_size_increase, self_allocation_count, self_allocation_bytes  in the ranges themselves
+    operators(ranges, events) -> a row for each rank, device and name of a range; the name is null outside of ranges:
+        rank, device_id, name, calls.
+        size_increase, allocation_count, allocation_bytes: in these ranges and all ranges inside them.
+        self_size_increase, self_allocation_count, self_allocation_bytes: in the ranges themselves.
 
     at_peak(ranges, events) -> the blocks that existed at the peaks, the largest first:
-        rank, pid, device_id, peak_ns, peak_bytes, address, bytes, alloc_row, alloc_ns, tid
-        range            UInt32  the innermost range that was open on the thread when it took the block
-        name, module, phase      of that range, if the ranges have these columns
+        rank, pid, device_id, peak_ns, peak_bytes, address, bytes, alloc_row, alloc_ns, tid.
+        range (UInt32): the innermost range that was open on the thread when it took the block.
+        name, module, phase: of that range, if the ranges have these columns.
 
 The rules are in docs/analysis.md, "Memory in use". Ranges must be nested (`nest`) first.
 """

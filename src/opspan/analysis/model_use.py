@@ -1,15 +1,16 @@
 """Computes the model's use of devices (MFU): the share of their peak that products used while devices worked for it.
 
-    spans_of(trace, steps) -> rank, pid, step, start_ns, end_ns: the steps, or the whole time of a process without steps
-    in_spans(rows, ranges, spans) -> the rows of `roofline.parts` whose ranges begin in a span, with its number, `span`
-    on_devices(trace, spans, owner) -> the same spans, moved to the times when devices worked on them
-    use(placed, spans, work) -> for each span, its process and
-        wall_ns   Int64    how long it is
-        ideal_ns  Float64  the least time that its products take
-        masked_ns Float64  the additional time for the operations that the masks of attention hide
-        is_known  Boolean  whether the peaks are known for at least 99 % of the products' time
-        devices   UInt32   how many devices its process used
-    use_of_run(placed, spans, work) -> these sums for each process; where spans overlap, time and products count once
+    spans_of(trace, steps) -> rank, pid, step, start_ns, end_ns: the steps, or the whole time of a process without
+        steps.
+    in_spans(rows, ranges, spans) -> the rows of `roofline.parts` whose ranges begin in a span, with its number, `span`.
+    on_devices(trace, spans, owner) -> the same spans, moved to the times when devices worked on them.
+    use(placed, spans, work) -> for each span, its process and:
+        wall_ns (Int64): how long it is.
+        ideal_ns (Float64): the least time that its products take.
+        masked_ns (Float64): the additional time for the operations that the masks of attention hide.
+        is_known (Boolean): whether the peaks are known for at least 99 % of the products' time.
+        devices (UInt32): how many devices its process used.
+    use_of_run(placed, spans, work) -> these sums for each process; where spans overlap, time and products count once.
 
 A host that runs ahead of its devices ends a step long before the devices do. So times of the host do not show how much
 devices were used.

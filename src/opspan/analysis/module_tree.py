@@ -1,16 +1,16 @@
 """Builds a tree of the modules of a model by their names, with the time of each module and of all modules inside.
 
-    module_tree(trace) -> a row for each module, after its parent; the last row stands for time outside of modules
-        module          its full name, such as layers.0.linear; null outside of modules
-        name, parent    the last part of the name; the row of the parent
-        class_name      null if the trace does not have it
-        count           how often it was called; null if never, such as for a list of modules
-        self_cpu_ns, self_device_ns     time of its ranges
-        cpu_ns, device_ns               time of its ranges and those of all modules inside
-        PHASE_cpu_ns, PHASE_device_ns   the part of cpu_ns and device_ns that is forward, backward, ...
+    module_tree(trace) -> a row for each module, after its parent; the last row stands for time outside of modules:
+        module: its full name, such as layers.0.linear; null outside of modules.
+        name, parent: the last part of the name; the row of the parent.
+        class_name: null if the trace does not have it.
+        count: how often it was called; null if never, such as for a list of modules.
+        self_cpu_ns, self_device_ns: time of its ranges.
+        cpu_ns, device_ns: time of its ranges and those of all modules inside.
+        PHASE_cpu_ns, PHASE_device_ns: the part of cpu_ns and device_ns that is forward, backward, ...
 
-    module_frames(trace, tree) -> the tree with the ops of each module below it, for flame graphs
-        parent, name, kind (module, or the phase of the op), cpu_ns, device_ns (self times)
+    module_frames(trace, tree) -> the tree with the ops of each module below it, for flame graphs. Columns: parent,
+        name, kind (module, or the phase of the op), cpu_ns, device_ns (self times).
 
 A backward op belongs to the module of its forward op. The trace must have gone through `analyse`.
 """

@@ -1,13 +1,13 @@
 """Nests ranges as a tree for each thread: parent, depth, self time. The rules are in docs/analysis.md, "nest".
 
-    nest(ranges) -> ranges with
-        parent    UInt32   row of the innermost range of the thread that contains this one; null at the root
-        depth     UInt32   how many ranges contain it
-        self_ns   Int64    its time minus that of its children; null for marks and async ranges
-        end_ns    Int64    an open range ends with the trace, or with the range around it in its stack
-        is_open   Boolean  its end was not in the trace
-        is_async  Boolean  it is outside the tree, and is never a parent
-        overlaps  Boolean  it is async because it begins inside a range of its thread and ends after that range
+    nest(ranges) -> ranges with:
+        parent (UInt32): row of the innermost range of the thread that contains this one; null at the root.
+        depth (UInt32): how many ranges contain it.
+        self_ns (Int64): its time minus that of its children; null for marks and async ranges.
+        end_ns (Int64): an open range ends with the trace, or with the range around it in its stack.
+        is_open (Boolean): its end was not in the trace.
+        is_async (Boolean): it is outside the tree, and is never a parent.
+        overlaps (Boolean): it is async because it begins inside a range of its thread and ends after that range.
 
 Row numbers refer to the frame that was passed in. The meaning of ranges does not matter here.
 """

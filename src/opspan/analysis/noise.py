@@ -1,11 +1,11 @@
 """Computes the usual time of a step, its error, and whether two runs differ by more than the noise of their steps.
 
-    usual(times) -> Usual, with a value for each row of `times` (ns; a column for each step, in order of time)
-        .usual    the mean of the steps, without the fifth that took least and the fifth that took most
-        .error    its standard error
-        .freedom  degrees of freedom: the number of independent differences between steps that the error comes from
+    usual(times) -> Usual, with a value for each row of `times` (ns; a column for each step, in order of time):
+        .usual: the mean of the steps, without the fifth that took least and the fifth that took most.
+        .error: its standard error.
+        .freedom: degrees of freedom: the number of independent differences between steps that the error comes from.
     is_real(count) -> an expression: whether usual_before and usual_after differ by more than noise. It uses the columns
-        error_before, error_after, freedom_before and freedom_after; `count` is the number of compared rows
+        error_before, error_after, freedom_before and freedom_after; `count` is the number of compared rows.
 
 This is the test of Welch and Yuen, whose error shrinks with the number of steps, with two changes. First, steps that
 follow each other are alike, for example because a clock slows down or another program uses the memory. Such steps tell

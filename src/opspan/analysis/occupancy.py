@@ -1,7 +1,7 @@
 """Estimates how much of a device a kernel can use, from the shape of its launch.
 
-    blocks_per_sm(kernels, devices) -> Float64, blocks of the launch for each multiprocessor
-    occupancy(kernels, devices)     -> Float64, the largest share of a multiprocessor's threads that the kernel can use
+    blocks_per_sm(kernels, devices) -> Float64, blocks of the launch for each multiprocessor.
+    occupancy(kernels, devices) -> Float64, the largest share of a multiprocessor's threads that the kernel can use.
 
 Occupancy is what the TensorBoard plugin calls estimated achieved occupancy. It is the number of blocks on a
 multiprocessor, times the threads of a block, divided by the threads that the multiprocessor can have. The number of

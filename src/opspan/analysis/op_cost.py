@@ -1,6 +1,6 @@
 """Computes the cost of one op (operations, and bytes read and written) from sizes, values and types of its inputs.
 
-    cost(rule, sizes, values, types) -> Cost
+    cost(rule, sizes, values, types) -> Cost.
 
 Bytes are those of the op's inputs and outputs, each counted once, as if a device cached nothing between two ops.
 The rules are in formulas.py.

@@ -1,8 +1,8 @@
 """Parses the labels that no reader has parsed, and gives names to PyProf's markers.
 
 ops(ranges) -> ranges with parsed labels if they have a text and no name; and with
-    {'mod': 'torch', 'op': 'cat', 'args': [...]}  named torch.cat, with its args and the sizes of its tensors
-    {'traceMarker': ['train.py:14', ...], ...}    named train.py:14, with the rest in args
+    {'mod': 'torch', 'op': 'cat', 'args': [...]}: named torch.cat, with its args and the sizes of its tensors.
+    {'traceMarker': ['train.py:14', ...], ...}: named train.py:14, with the rest in args.
     The marker itself stays in text. Values that a column already has stay.
 """
 

@@ -1,19 +1,19 @@
 """Matches collectives over ranks: which rows are one collective, how long it took, and which rank waited for which.
 
-    matched(rows) -> a row for each of `rows`, in order
-        number       Int64    counts the rows of the same group, kind and place from 0; null if the begin is unknown
-        match        Int64    equal for all rows of one collective; null if no other row belongs to it
-        ranks        Int64    how many rows belong to the collective
-        transfer_ns  Int64    the shortest time of its rows: the rank that comes last does not wait
-        waiting_ns   Int64    the row's own time minus transfer_ns
-        is_last      Boolean  the row came last: it has the shortest time (if several rows have it, the last to begin)
-        unmatched    String   why the row has no match:
-            alone            no other place has its group
-            peers unknown    a send or a receive whose other side is unknown
-            groups unknown   there are several groups, and the trace does not show the group of each row
-            counts differ    places have different numbers of rows, and these fit nowhere or in several ways
-            at other times   the rows that would match do not overlap in time
-            unknown          its begin or its kind is unknown
+    matched(rows) -> a row for each of `rows`, in order:
+        number (Int64): counts the rows of the same group, kind and place from 0; null if the begin is unknown.
+        match (Int64): equal for all rows of one collective; null if no other row belongs to it.
+        ranks (Int64): how many rows belong to the collective.
+        transfer_ns (Int64): the shortest time of its rows: the rank that comes last does not wait.
+        waiting_ns (Int64): the row's own time minus transfer_ns.
+        is_last (Boolean): the row came last: it has the shortest time (if several rows have it, the last to begin).
+        unmatched (String): why the row has no match:
+            alone: no other place has its group.
+            peers unknown: a send or a receive whose other side is unknown.
+            groups unknown: there are several groups, and the trace does not show the group of each row.
+            counts differ: places have different numbers of rows, and these fit nowhere or in several ways.
+            at other times: the rows that would match do not overlap in time.
+            unknown: its begin or its kind is unknown.
 
 `rows` come from `collectives`. A place is a device of a process, or a process. Rows of one group are matched in one of
 three ways. First, by the number that torch counts. This is not used for sends and receives, because each rank counts

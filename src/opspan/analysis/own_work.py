@@ -1,6 +1,7 @@
 """Finds when each step begins its own work, for steps of which only the ends are known.
 
-    own_work(steps, ranges) -> for each of `steps` (rank, pid, tid, start_ns, end_ns, is_first), when its own work began
+    own_work(steps, ranges) -> for each of `steps` (rank, pid, tid, start_ns, end_ns, is_first), when its own work
+        began.
 
 Such a step begins at the end of the step before, and the first step begins when the process begins. So start-up,
 evaluations and checkpoints would count as parts of steps. Most steps have the same *opening*: the names of the first

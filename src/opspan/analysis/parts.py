@@ -1,13 +1,12 @@
 """Defines the parts of an answer: small frames of one rank that can be put together with those of other ranks.
 
-    Part(rows)                            rows of several ranks are concatenated
-    Part(rows, key)                       rows with equal keys become one row; numbers are summed if `rules` has no
-                                          other rule
-    together(parts) -> Part               puts the parts of several ranks together, in their order
-    move(part, ranks, shift_ns) -> Part  gives ranks other numbers, and moves times to another clock
-    shift_times(part, shifts) -> Part         moves the times of each rank by a shift of its own
-    count_values(rows, key, value) -> Part     replaces the values by how often each value occurs
-    medians(part, key, name)              the medians of values that were counted
+    Part(rows): rows of several ranks are concatenated.
+    Part(rows, key): rows with equal keys become one row; numbers are summed if `rules` has no other rule.
+    together(parts) -> Part puts the parts of several ranks together, in their order.
+    move(part, ranks, shift_ns) -> Part gives ranks other numbers, and moves times to another clock.
+    shift_times(part, shifts) -> Part moves the times of each rank by a shift of its own.
+    count_values(rows, key, value) -> Part replaces the values by how often each value occurs.
+    medians(part, key, name): the medians of values that were counted.
 
 A file in views/ computes its answer with two functions, `parts` and `rows`. `rows` gets the parts of one trace, or the
 parts of many files, put together. So one definition is enough for one file and for many.

@@ -1,7 +1,7 @@
 """Finds the critical path: for each moment of a run, the work, call or delay that everything else waited for.
 
-    path(trace, times, waits, graph) -> rank, pid, number, start_ns, end_ns, kind, range, work
-    walk(graph)               -> Walk: the path of each process, from its end back to its begin
+    path(trace, times, waits, graph) -> rank, pid, number, start_ns, end_ns, kind, range, work.
+    walk(graph) -> Walk: the path of each process, from its end back to its begin.
 
 A row is a piece of the path. The pieces of a step follow each other without a gap and add up to its time. `number` is
 the row of `times`, `kind` is one of path_cuts.KINDS, `range` is the row of the range that the piece belongs to. `work`

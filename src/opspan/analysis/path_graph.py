@@ -1,6 +1,6 @@
 """Builds the graph of what waited for what. `path` walks it back, `what_if` forward. docs/analysis.md, "path".
 
-    graph(trace, steps, waits) -> Graph
+    graph(trace, steps, waits) -> Graph.
 
 Work waits for the call that launched it, for the work before it on its stream, for events and for the nodes of its CUDA
 graph. A thread does one thing after the other. At a *join* it also waits for something else: for the work that a call

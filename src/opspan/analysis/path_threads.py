@@ -1,9 +1,9 @@
 """Finds the main thread of each process, and when threads of the host wait for each other.
 
-    main_threads(processes, threads, ranges, calls, steps) -> process, main
-    handovers(processes, threads, ranges, calls) -> joins, as path_graph has them
-    at_or_before(rows, known, by) -> for each row, the last row of `known` that is not later
-    bound_by(work) -> for each work, the work that it waited for last
+    main_threads(processes, threads, ranges, calls, steps) -> process, main.
+    handovers(processes, threads, ranges, calls) -> joins, as path_graph has them.
+    at_or_before(rows, known, by) -> for each row, the last row of `known` that is not later.
+    bound_by(work) -> for each work, the work that it waited for last.
 
 These rules are assumed: if a thread other than the main thread begins to do something after it was idle, the main
 thread gave it that work. If the other thread runs autograd or launches work, the main thread waits for it while the

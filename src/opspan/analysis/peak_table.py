@@ -1,6 +1,6 @@
 """The peaks of devices, as their makers publish them: operations per second for each type, and bytes per second.
 
-    TABLE -> patterns of device names, in upper or lower case, with their Peaks; the first pattern that fits counts
+    TABLE -> patterns of device names, in upper or lower case, with their Peaks; the first pattern that fits counts.
 
 All figures are for dense products (data sheets give twice as much with structured sparsity), at the highest clock rate,
 with sums in fp32 if these are slower. fp64 and fp32 are figures of matrix units if the maker has them. A type is left

@@ -1,7 +1,7 @@
 """Finds the peaks of each device that a run used: in the table of makers' figures, in the trace, or from the user.
 
-    of_devices(devices, used, user_peaks) -> the Peaks of each device that was used, or None if they are unknown
-    parse_peaks(texts) -> UserPeaks, from "bf16=989e12", "bandwidth=3.35e12", or a device of TABLE ("H100 SXM")
+    of_devices(devices, used, user_peaks) -> the Peaks of each device that was used, or None if they are unknown.
+    parse_peaks(texts) -> UserPeaks, from "bf16=989e12", "bandwidth=3.35e12", or a device of TABLE ("H100 SXM").
 
 Devices that are not in the table have no shares of a peak unless the user gives the peak. If the file shows that a
 device is only a part of a card (a slice of MIG, a partition), its operations are that part of the card's operations, by

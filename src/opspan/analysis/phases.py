@@ -1,6 +1,6 @@
 """Finds the phase of training of each range: forward, backward, optimizer or data.
 
-    phases(ranges) -> ranges with phase, Enum, or null
+    phases(ranges) -> ranges with phase, Enum, or null.
 
 Some ranges state a phase: backward and engine ranges state backward, torch's Optimizer.step#... and
 enumerate(DataLoader)#... state optimizer and data, and ranges that the program named after a phase state that phase. A

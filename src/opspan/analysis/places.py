@@ -1,12 +1,12 @@
 """Finds places in a step, such as the third aten::mm of its module, and the same places in the steps of another run.
 
-    number_values(rows, keys) -> the distinct values of these columns, and for each row the number of its value
-    placed(parts, steps, ranks) -> parts with
-        place      Int64  number of the range among ranges of the same name and module in the step, from 1, in order of
-                          their begins; null outside of steps. Without steps it is the number in the process
-        position   Int64  position in the typical step, thread after thread; null if the place is not in it
-    partners(one, other) -> Int64, for each row of `other` the same place in `one`; null if `one` does not have it
-    is_too_long(one, other) -> whether the steps are too long to be aligned by `partners`
+    number_values(rows, keys) -> the distinct values of these columns, and for each row the number of its value.
+    placed(parts, steps, ranks) -> parts with:
+        place (Int64): number of the range among ranges of the same name and module in the step, from 1, in order of
+            their begins; null outside of steps. Without steps it is the number in the process.
+        position (Int64): position in the typical step, thread after thread; null if the place is not in it.
+    partners(one, other) -> Int64, for each row of `other` the same place in `one`; null if `one` does not have it.
+    is_too_long(one, other) -> whether the steps are too long to be aligned by `partners`.
 
 The typical step belongs to the first process that has steps (`ranks` is their order). It is the first step with as many
 ranges as the median step. The typical steps of two runs are aligned by the longest sequence of names and modules that

@@ -3,10 +3,10 @@
 A *turn* is one repetition of a pattern. It may be a step, a layer or a part of these, so turns never count as steps.
 
     patterns(work) -> rank, pid, turns, turn_ns: how often the kernels of each process repeat, and the median time of a
-        turn
+        turn.
     repeating(work) -> rank, pid, start_ns, end_ns: the turns of each process, on the busiest of its devices on which
-        anything repeats (at most 16 devices are tried)
-    period(codes, lengths) -> the begins of turns, and how many kernels a regular turn has; None if nothing repeats
+        anything repeats (at most 16 devices are tried).
+    period(codes, lengths) -> the begins of turns, and how many kernels a regular turn has; None if nothing repeats.
 
 Only the order of kernels (and whole graphs) on the busiest stream counts. A *marker* is a kernel, or a sequence of a
 few kernels, that mostly comes again after the same number of kernels. This number is the *period*. A turn goes from one

@@ -1,8 +1,8 @@
 """Walks the graph of `path` forward with other times, and finds when work and processes would begin and end.
 
-    replay(weights, host, graph, is_free, meetings) -> Replay
-    Weights     the factors by which the times and delays of work change
-    Host        the clock of each thread, as if the thread never waited; factors make it slower or faster
+    replay(weights, host, graph, is_free, meetings) -> Replay.
+    Weights: the factors by which the times and delays of work change.
+    Host: the clock of each thread, as if the thread never waited; factors make it slower or faster.
 
 docs/analysis.md, "path", has the rules.
 """

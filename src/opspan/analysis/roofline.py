@@ -1,12 +1,12 @@
 """Compares how long ops took with the least time that their costs take on the devices that they ran on.
 
-    parts(trace, costs, user_peaks) -> Roofline, with `rows`: one for each part of the time
-        range        UInt32   the range whose time it is; null for work that belongs to no range
-        time_ns      Int64    the time of work of devices, or of the host if no device was used
-        compute_ns   Float64  the time for its operations at the peak of their type, or null
-        masked_ns    Float64  the time for operations that a mask hides; compute_ns does not include this time
-        memory_ns    Float64  the time for its bytes at the bandwidth of the memory, or null
-        is_too_fast, is_cached  Boolean  compute_ns or memory_ns would be more than time_ns, and so is null
+    parts(trace, costs, user_peaks) -> Roofline, with `rows`: one for each part of the time:
+        range (UInt32): the range whose time it is; null for work that belongs to no range.
+        time_ns (Int64): the time of work of devices, or of the host if no device was used.
+        compute_ns (Float64): the time for its operations at the peak of their type, or null.
+        masked_ns (Float64): the time for operations that a mask hides; compute_ns does not include this time.
+        memory_ns (Float64): the time for its bytes at the bandwidth of the memory, or null.
+        is_too_fast, is_cached (Boolean): compute_ns or memory_ns would be more than time_ns, and so is null.
         and the columns of `costs`, null if the cost of the op is unknown
     `peaks`: the peaks of each device that was used; `owner`: for each range, the range of `costs` that it is part of;
     `has_devices`: whether times are those of devices

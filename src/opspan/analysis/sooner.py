@@ -1,7 +1,7 @@
 """Computes how much sooner processes would have been done after a change, by replaying the graph of `path`.
 
-    sooner(graph, change, meetings) -> rank, pid, ns: the time that each process would save
-    with_guessed_launches(graph, trace, is_paced) -> the graph that `sooner` takes
+    sooner(graph, change, meetings) -> rank, pid, ns: the time that each process would save.
+    with_guessed_launches(graph, trace, is_paced) -> the graph that `sooner` takes.
 
 The launch of some work is not in the file. Unless such work begins within path_events.CLOSE of the end of other work,
 it is assumed that the main thread launched it when it began.

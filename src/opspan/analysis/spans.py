@@ -1,11 +1,11 @@
 """Computes how long stretches of time are, and how much time they cover together.
 
-    difference(start, end) -> an expression: the time from start to end, negative if `end` is earlier
-    length(start, end)     -> the time from start to end, or 0 if `end` is earlier
+    difference(start, end) -> an expression: the time from start to end, negative if `end` is earlier.
+    length(start, end) -> the time from start to end, or 0 if `end` is earlier.
     union(rows, by, others=None) -> *by, start_ns, end_ns: the time that the rows (and others) cover together, as
-        stretches in order that do not touch
-    within(rows, time, spans, by) -> row, stretch: the pairs of `rows` and `spans` with the row's time inside the span
-    time_in(rows, spans, by) -> for each of `spans`, how much of it `rows` cover together
+        stretches in order that do not touch.
+    within(rows, time, spans, by) -> row, stretch: the pairs of `rows` and `spans` with the row's time inside the span.
+    time_in(rows, spans, by) -> for each of `spans`, how much of it `rows` cover together.
 
 A time of more than 292 years becomes the largest number. If a time is null, so is all that is computed from it. Rows
 without a begin, an end or a length cover nothing. `by` are the columns that separate timelines, such as those of a

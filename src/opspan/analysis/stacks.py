@@ -1,11 +1,11 @@
 """Builds stacks for flame graphs. Writes a tree of rows as lines `outer;inner weight`, and nests ranges and functions
 in one tree.
 
-    levels(rows, sums) -> the stacks of each level, with equal ones merged
-    collapse(rows, roots) -> batches of lines, one for each stack
-    merge_stacks(rows, keys, sums) -> the stacks as nodes of one tree
-    totals(parent, own) -> for each node, the sum of its own value and the values of all nodes below it
-    with_functions(trace) -> the rows of trace.functions, then those of trace.ranges, nested in one another
+    levels(rows, sums) -> the stacks of each level, with equal ones merged.
+    collapse(rows, roots) -> batches of lines, one for each stack.
+    merge_stacks(rows, keys, sums) -> the stacks as nodes of one tree.
+    totals(parent, own) -> for each node, the sum of its own value and the values of all nodes below it.
+    with_functions(trace) -> the rows of trace.functions, then those of trace.ranges, nested in one another.
 
 flamegraph.pl, inferno and speedscope read the lines. So frames must not have characters that separate frames or lines.
 """

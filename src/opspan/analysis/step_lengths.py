@@ -1,8 +1,8 @@
 """Computes the number of steps of a run and how long they took. Every output takes these figures from here.
 
-    parts(analysis) -> the parts of one trace for `lengths_of`, which can be put together with those of others
-    lengths_of(parts) -> Lengths
-    lengths(analysis) -> the Lengths of one trace
+    parts(analysis) -> the parts of one trace for `lengths_of`, which can be put together with those of others.
+    lengths_of(parts) -> Lengths.
+    lengths(analysis) -> the Lengths of one trace.
 
 The length of a step is the length of its stretch of time, cut to the part of the trace that was read, as in `opspan
 steps`. The time until all that a step launched was done is another figure, which `diff` compares (`until_done`). The

@@ -1,7 +1,8 @@
 """Finds the training step that each range is in.
 
-    steps(ranges) -> ranges with step, Categorical: the name of the step's range (ProfilerStep#3), null outside of steps
-    torch_steps(ranges) -> rank, pid, name, start_ns, end_ns, is_async of the steps of a profiler or a session
+    steps(ranges) -> ranges with step, Categorical: the name of the step's range (ProfilerStep#3), null outside of
+        steps.
+    torch_steps(ranges) -> rank, pid, name, start_ns, end_ns, is_async of the steps of a profiler or a session.
 
 A step is a range whose name matches. Ranges that begin while a step is open in their process are in that step, on any
 thread, because the backward of a step runs on another thread. If several steps are open, the last to begin counts.

@@ -1,13 +1,13 @@
 """Finds the calls that make the host wait: they do not return before a device, or the driver, has done something.
 
-    waits(ranges, calls, work) -> a row for each waiting call, in the order of the calls
-        call                  UInt32  row of the call
-        rank, pid, tid        its thread
-        start_ns, end_ns      Int64
-        wait_ns               Int64   how long the call took; null if the call did not return
-        why                   WHY     the kind of wait
-        range                 UInt32  row of the range that the call was made in
-        busy_ns               Int64   how much of the wait a device ran work of the call's process
+    waits(ranges, calls, work) -> a row for each waiting call, in the order of the calls:
+        call (UInt32): row of the call.
+        rank, pid, tid: its thread.
+        start_ns, end_ns: Int64.
+        wait_ns (Int64): how long the call took; null if the call did not return.
+        why (WHY): the kind of wait.
+        range (UInt32): row of the range that the call was made in.
+        busy_ns (Int64): how much of the wait a device ran work of the call's process.
 
 docs/analysis.md, "waits", has the rules. Work must be attributed (`launches`) first.
 """

@@ -1,6 +1,6 @@
 """Computes how long a run would take if ops or kinds of time were faster, by replaying the graph of `path`.
 
-    what_if(trace, times, waits, graph, factors, meetings) -> Times
+    what_if(trace, times, waits, graph, factors, meetings) -> Times.
 
 `factors` has a factor for each name of an op or kind of time (path_cuts.KINDS). docs/analysis.md, "path", has the
 rules.
