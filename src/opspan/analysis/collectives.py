@@ -1,14 +1,14 @@
 """Lists each collective of a trace once, whether a kernel, a range around it or torch's record shows it.
 
     collectives(trace) -> a row for each collective on each device, or in each process if it used no device:
-        rank, pid, device_id, stream_id, tid, start_ns, end_ns, name    of the kernel, or of the range
+        rank, pid, device_id, stream_id, tid, start_ns, end_ns, name: of the kernel, or of the range.
         time_ns (Int64): how long it took; null if only its start is in the trace.
         kind (String): all_reduce, all_gather, ... (collective_names.py); null if it is unknown.
         bytes (Int64): as NCCL's tests count: the whole output of all_gather, the whole input of reduce_scatter.
         element, algorithm, protocol: String, null if they are unknown.
-        group, group_size, members, seq name and size of the group, its ranks, and the number that torch counts
-        own_rank, source, target: ranks in the program: the row's own, and those of a send and a receive (ranks in the
-            group, if its members are unknown).
+        group, group_size, members, seq: name and size of the group, its ranks, and torch's sequence number.
+        own_rank, source, target: the row's own rank, and the two ranks of a send or a receive. They are numbered as in
+            the program, or as in the group if its members are unknown.
         work (UInt32): row of the kernel, or of the first of several; null for a range.
         range (UInt32): row of the range that started it.
 
@@ -77,7 +77,7 @@ def _number(key: str) -> pl.Expr:
     return pl.when(number < _MOST).then(number)
 
 
-# Fields of torch's records and of its kernels' payloads, and of NCCL's own ranges.
+# The fields in the payloads of torch's records, of torch's kernels and of NCCL's own ranges.
 FIELDS = {
     "collective": _text("Collective name"),
     "element": _text("dtype"),
@@ -94,7 +94,8 @@ FIELDS = {
 # Ranges of torch's backends name both ranks by their numbers in the group. The rank of the range itself comes first:
 # "nccl:send 0->1", "nccl:recv 1<-0".
 _PEERS = r"^\w+:(?:send|recv) (\d+)(?:->|<-)(\d+)$"
-# For these, the rank in torch's record is the root, or the peer of a send or a receive.
+# For these kinds, the field Rank of torch's record is not the row's own rank. It is the root of the collective, or the
+# peer of a send or a receive.
 _OF_ANOTHER = ("broadcast", "reduce", "gather", "scatter", "send", "recv", "send_recv")
 _COMMUNICATOR = _col("payload_json").str.extract('"NCCL communicator ID": ?"?([^",}]+)')
 _MESSAGE = _number("Message size [bytes]")
@@ -115,8 +116,8 @@ def collectives(trace: Tables) -> pl.DataFrame:
 
 
 def _collective_ranges(ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
-    """Returns the ranges of collectives, and for every range of the trace the root around it. The root is the outermost
-    of the nested ranges that belong to one collective."""
+    """Returns the ranges of collectives. Also returns the root of every range of the trace. A root is the outermost of
+    the nested ranges that belong to one collective."""
     names = ranges_named(ranges["name"])
     is_named = ranges["name"].is_in(names["name"].implode()).fill_null(value=False)
     columns = (*PROCESS, "tid", "name", "start_ns", "end_ns", "sizes", "input_types", "payload_json", "overlaps")
@@ -132,8 +133,8 @@ def _collective_ranges(ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
 
 
 def _with_overlapping(rows: pl.DataFrame) -> pl.DataFrame:
-    """Finds ranges that began inside another range and ended after it, and gives them the root of that other range.
-    They are work that goes on after torch's op has returned."""
+    """Finds roots that began inside another root and ended after it. Gives their ranges that other root, because they
+    show a collective that goes on after torch's op has returned."""
     is_root, at = _col("range") == _col("root"), (*PROCESS, "tid")
     overlap = _col("overlaps").fill_null(value=False)
     later = rows.filter(is_root, overlap).select("root", *at, "start_ns").sort("start_ns")
@@ -161,7 +162,7 @@ def _roots(ranges: pl.DataFrame) -> pl.DataFrame:
         torch_kind=kinds(rows["collective"]),
         sent=pl.when(is_library & (_col("name_kind") == "send")).then("message"),
     )
-    # Torch also records waits and the setup of groups.
+    # Torch also records waits and the setup of groups, which are not collectives.
     is_other = _col("collective").is_not_null() & _col("torch_kind").is_null()
     rows = rows.with_columns(is_other=is_other).sort("range")
     done = ("is_done", "start_ns", "end_ns", "tid", "name")
@@ -186,8 +187,8 @@ def _roots(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _inputs(rows: pl.DataFrame) -> pl.Series:
-    """Returns the bytes and element type of the input tensors. Ranges of backends may have any number of tensors, other
-    ops must have one."""
+    """Returns the bytes and element type of the input tensors. A range of a backend may have any number of tensors.
+    Another op must have exactly one."""
     dtype = pl.Struct({"bytes": pl.Int64, "element": pl.String, "untyped": pl.Int64})
     key = ("sizes", "input_types", "is_backend")
     is_backend = _col("name").cast(pl.String).str.contains("^(nccl|xccl|gloo|mpi|ucc):")
@@ -215,10 +216,10 @@ def _kernels(work: pl.DataFrame, root_of: pl.Series, ranges: pl.DataFrame, roots
     rows = work.select(*PROCESS, *_OF_KERNELS, "kind", "is_overhead").with_row_index("work")
     rows = on_device(rows.filter(work["name"].is_in(names.implode()), _col("kind").is_in(["kernel", "graph"])))
     rows = rows.join(kernels_named(rows["name"]), on="name", how="left", maintain_order="left").drop("kind")
-    moved = ranges.select(_col("range").alias("in_root"), "root")  # an overlapping range has another range's root
+    moved = ranges.select(_col("range").alias("in_root"), "root")  # the root of an overlapping range is another range
     rows = rows.with_columns(root_of.gather(rows["range"]).alias("in_root"))
     rows = rows.join(moved, on="in_root", how="left", maintain_order="left")
-    # If a range started several kinds of kernels, its fields are not used for any of them.
+    # If the kernels of a root are several kinds of collectives, the fields of its ranges are not used for any of them.
     several = _col("own_kind").n_unique().over("root") > 1
     rows = rows.with_columns(root=pl.when(~several).then("root"), **FIELDS)
     rows = _merge_kernels(rows)
@@ -239,8 +240,8 @@ def _kernels(work: pl.DataFrame, root_of: pl.Series, ranges: pl.DataFrame, roots
 
 
 def _merge_kernels(rows: pl.DataFrame) -> pl.DataFrame:
-    """Merges the kernels that one range started on one stream. Also merges the kernels of a CUDA graph that one launch
-    started."""
+    """Merges the kernels that one range started on one stream. Kernels of a CUDA graph are merged only if one launch of
+    the graph started them, because all launches of a graph have the same range."""
     rows = rows.with_columns(
         name_element="own_element",
         payload_kind=kinds(rows["collective"]),
@@ -278,7 +279,8 @@ def _without_kernels(roots: pl.DataFrame, kernels: pl.DataFrame) -> pl.DataFrame
 
 
 def _with_groups(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
-    """Fills unknown groups and their sizes, from NCCL's communicators and for ranks that have only one group."""
+    """Fills unknown groups and their sizes: from NCCL's communicators, or from the rank's group if the rank has only
+    one."""
     if (inits := _communicators(trace.ranges)).height:
         rows = rows.join(inits, on="communicator", how="left", maintain_order="left")
     else:
@@ -302,7 +304,8 @@ def _with_groups(rows: pl.DataFrame, trace: Tables) -> pl.DataFrame:
 
 
 def _member(column: str) -> pl.Expr:
-    """Turns a rank in the group into a rank in the program. The result is null if the list of members ends in "..."."""
+    """Turns a rank in the group into a rank in the program. The result is null if the list of members was cut off
+    ("...")."""
     members = _col("members").str.extract_all(r"\d+").list.get(_col(column), null_on_oob=True).cast(pl.Int64)
     is_whole = ~_col("members").str.contains("...", literal=True)
     return pl.when(_col("members").is_null()).then(column).when(is_whole).then(members)

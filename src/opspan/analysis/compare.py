@@ -1,29 +1,31 @@
 """Compares two runs name by name: which names take more time in the second run, and is the change more than noise?
 
     compare(one, other, by="op", steps=None) -> a row for each name, the largest change first:
-        name; name, sizes; module; phase; kind, name   String  by op, shape, module, phase, kernel
-        name, module (String): by place; with them.
-        place_before, place_after (Int64): counts the ranges of that name and module in a step; null if missing.
+        name; name and sizes; module; phase; kind and name (String): what identifies the row by op, by shape, by module,
+            by phase and by kernel.
+        name, module (String): what identifies the row by place, together with:
+        place_before, place_after (Int64): number of the range among the ranges of its name and module in the step; null
+            if the run does not have it.
         state (String): same, new (only in the second run), gone (only in the first).
         time_of (String): device or cpu: the kind of all times in the row.
         count_before, count_after (Int64): number of ranges or kernels in the run.
-        before_ns, after_ns (Int64): self time in the run; by kernel, all of its time.
+        before_ns, after_ns (Int64): self time in the run, or the whole time of kernels.
         step_before_ns, step_after_ns (Int64): the time of rows that began in a step, divided by the number of steps;
             null if a run has no steps.
         share_before, share_after (Float64): share of the time of all rows, in a step if there are steps, else in the
             run; null if no row took any time.
-        change_ns (Int64): after minus before: in a step if there are steps, else in the run.
+        change_ns (Int64): time after minus time before, for a step if there are steps, else for the run.
         change (Float64): change_ns as a share of before; null if before is 0.
-        is_real (Boolean): the change is more than noise; null if there are too few steps to know.
+        is_real (Boolean): whether the change is more than noise; null if there are too few steps to know.
     compared(figures(one), figures(other)) -> the same rows, from the figures of two runs (figures.py).
     step_change(step_figures(steps), step_figures(other_steps)) -> StepChange: how the time of a step changed.
 
 `one` and `other` must be complete (`Analysis.complete`); `steps` come from `iterations`. The time is that of devices if
 the ranges of either run have any, else that of CPUs.
 
-A change is real if three things are true. The usual times of steps (noise.py) differ by more than a hundredth of the
-larger time. So large a difference, in the step or in any of the rows, would be seen in only one of a hundred
-comparisons of equal runs. The shown times change in the same direction as the usual times. If there are several
+A change is real if three things are true. First, the usual times of steps (noise.py) differ by more than a hundredth of
+the larger time. Second, if equal runs are compared, only one of a hundred comparisons shows such a large difference in
+the step or in any row. Third, the shown times change in the same direction as the usual times. If there are several
 processes, the mean of their usual times counts. Each process must have three steps; with fewer, is_real is null.
 """
 
@@ -48,11 +50,11 @@ _NUMBERS = ("count", "ns", "step", "usual", "error", "freedom")
 
 
 class StepChange(NamedTuple):
-    """The medians of how long a step took in both runs."""
+    """The median time of a step in each run, and whether the change is more than noise."""
 
     before_ns: int
     after_ns: int
-    is_real: bool | None  # None if unknown
+    is_real: bool | None  # None if there are too few steps to know
 
 
 def compare(
@@ -115,13 +117,14 @@ def step_change(one: StepFigures, other: StepFigures) -> StepChange | None:
 
 
 def have_places(one: Figures, other: Figures) -> bool:
-    """Returns whether places of the two runs can be matched. For this, both runs must have steps, or neither."""
+    """Returns whether places (places.py) of the two runs can be matched. They can if both runs have steps, or if
+    neither has."""
     return (one.steps.number > 0) == (other.steps.number > 0)
 
 
 def _of_time(side: Figures, time: str, suffix: str) -> pl.DataFrame:
-    """Returns the rows of a run, with the suffix in the names of its figures. `time` is the kind of times that is
-    compared; if the run has the other kind, its times become 0."""
+    """Returns the rows of a run, and adds the suffix to the names of its figures. `time` is the kind of times that is
+    compared, device or cpu. If the run has the other kind, its times become 0."""
     rows = side.rows
     if side.time != time:
         rows = rows.with_columns(_col(name) * 0 for name in ("ns", "step", "usual", "error"))
@@ -131,9 +134,9 @@ def _of_time(side: Figures, time: str, suffix: str) -> pl.DataFrame:
 def _slots(
     one: Figures, other: Figures, before: pl.DataFrame, after: pl.DataFrame
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Adds `slot`, by which the rows of the two runs are joined. Matching places have equal slots. If places can be
-    matched, slots are 0 outside of steps. A place that only one run has gets a slot that the other run does not
-    have."""
+    """Adds `slot`, a number by which the rows of the two runs are joined. Two places that match get equal slots. A
+    place that only one run has gets a slot that the other run does not have. If places can be matched, the slot of rows
+    outside of steps is 0."""
     place = _col("place")
     if have_places(one, other):
         slot_before, slot_after = place.fill_null(0), pl.coalesce(partners(one.rows, other.rows), -place, 0)

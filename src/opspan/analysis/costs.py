@@ -1,14 +1,15 @@
 """Computes the operations and bytes of the ops of a trace.
 
     costs(ranges) -> Costs, with `rows`: one for each range with a known cost that is not inside another such range:
-        range: UInt32.
+        range (UInt32): row of the range.
         flops (Int64): operations; a multiplication and an addition are two.
         bytes (Int64): bytes that the op read and wrote; null if unknown.
         type (String): the type in which it computed: fp64, fp32, bf16, fp16, fp8, int8; null for others.
-        is_product (Boolean): a product of matrices, a convolution or attention, which count as the model's own work.
-        is_assumed (Boolean): a type was not in the trace, and was taken to be float32.
+        is_product (Boolean): whether the op is a product of matrices, a convolution or attention. These count as the
+            model's own work.
+        is_assumed (Boolean): whether a type was not in the trace and float32 was assumed.
         masked_flops (Int64): the part of `flops` that a causal mask or a window hides; null if the mask is unknown.
-    and `failed`: a sentence for each formula of the user that failed
+    and `failed`: a sentence for each formula of the user that failed.
 
     register_flops(name, formula) -> a user's formula for an op.
 
@@ -60,7 +61,7 @@ _registered: dict[str, _UserRule] = {}
 
 
 def register_flops(name: str, formula: UserFormula | None, *, is_product: bool = True) -> None:
-    """Give the op of this name a formula, which replaces the one that opspan has.
+    """Sets a formula for the op of this name. It replaces opspan's own formula.
 
     The formula is called as formula(sizes, inputs). `sizes` has an entry for each argument: a list of integers for a
     tensor, a list of such lists for a list of tensors, [] for any other argument. `inputs` has the value of each
@@ -107,7 +108,7 @@ def costs(ranges: pl.DataFrame) -> Costs:
         return (*_of_rule(rule, sizes, inputs, types), rule.is_product)
 
     rows = of_each(ranges, {**RULES, **_registered}, cost_of, _COLUMNS)
-    # An op without operations counts only if its bytes are known.
+    # A range with 0 operations counts only if its bytes are known.
     rows = rows.filter(pl.col("flops").is_not_null() & ((pl.col("flops") > 0) | pl.col("bytes").is_not_null()))
     marked = pl.Series([False]).new_from_index(0, ranges.height)
     marked = marked.scatter(rows["row"], values=True) if rows.height else marked
@@ -118,7 +119,7 @@ def costs(ranges: pl.DataFrame) -> Costs:
 
 def _of_rule(rule: CostRule, sizes: str, inputs: str | None, types: str | None) -> Cost:
     if types is not None and types.startswith('[""'):
-        return Cost(None, None, None, is_assumed=False)  # for example a nested tensor, whose sizes are not recorded
+        return Cost(None, None, None, is_assumed=False)  # such as for a nested tensor, whose sizes are not recorded
     try:
         return cost(rule, parse_sizes(sizes), values_of(inputs), _types(types))
     except ValueError:

@@ -15,7 +15,8 @@ from opspan.printable import plural
 
 @dataclass(frozen=True)
 class Share:
-    """A share of some rows: `count` of `of` rows, which took `ns` of the time `of_ns`."""
+    """A share of some rows: `count` of the `of` rows. These took `ns` of the `of_ns` nanoseconds that all the rows
+    took."""
 
     count: int
     of: int
@@ -35,9 +36,9 @@ class Coverage:
     """How much of a trace could be attributed."""
 
     work_with_call: Share
-    work_in_range: Share  # without whole graphs, because a range that launches a graph does not show its ops
-    work_in_whole_graphs: Share  # graphs that were launched in ranges and have one row for each replay
-    ambiguous_work: int  # work whose correlation id several calls used
+    work_in_range: Share  # leaves out whole graphs, because the range that launches a graph does not show its ops
+    work_in_whole_graphs: Share  # CUDA graphs that have one row for each replay and were launched in a range
+    ambiguous_work: int  # rows of work whose correlation id several calls used
     calls_in_range: Share
     overlapping_ranges: int  # ranges outside the tree, because they partly overlap another range
     links: dict[str, int]  # for each of autograd.LINKS, how many backward ranges have it

@@ -1,6 +1,7 @@
 """Joins the work of devices, which torch's own collection recorded, with the trace of the host that opspan recorded.
 
-    with_device(host, parts) -> Tables, on the clock of `host`: its ranges, with the calls and the work of the parts.
+    with_device(host, parts) -> Tables on the clock of `host`: the ranges of `host`, and the calls and the work of
+        `parts`.
     causal(calls, work, session, issues) -> the work, without impossible times.
 
 Calls have their process and thread, so `launches` attributes them and their work by time, as for any tool. Times of
@@ -24,17 +25,19 @@ from opspan.tables.tables import moved
 
 # The clocks of a device and its host may differ by this much after the tool has aligned them.
 TOLERANCE_NS = 5_000
-# The tool may have converted the times of the host's calls with this error: 23 us were seen on a busy machine.
+# The largest error that the tool is assumed to make when it converts the times of calls. On a busy machine 23 us were
+# seen.
 _MOST_WRONG_NS = 100_000
-# If the distance between the two clocks of the host changes by more than this, one of them was set meanwhile.
+# If the difference between the two clocks of the host changes by more than this during a collection, one of the clocks
+# was set.
 MOST_APART_NS = 1_000_000
 
 _col = pl.col
 
 
 def with_device(host: Tables, parts: Sequence[Tables]) -> Tables:
-    """Joins host and devices. Devices may have been collected several times while `host` was recorded; each time gave
-    one of the `parts`."""
+    """Joins host and devices. Torch may have collected several times while `host` was recorded. Each element of `parts`
+    is one collection."""
     frames = {name: [host.frames[name]] for name in ("calls", "work", "devices", "issues")}
     ids = {name: host.frames[name].height for name in ("calls", "work")} | {"ranges": 0}
     for part in parts:
@@ -55,7 +58,8 @@ def with_device(host: Tables, parts: Sequence[Tables]) -> Tables:
 
 
 def _clocks(part: Tables, host: Tables, issues: Issues) -> tuple[int, tuple[int, int] | None]:
-    """Returns the number to add to the part's times, and begin and end of its collection on the clock of the part."""
+    """Returns the number of ns to add to the times of the part. Also returns begin and end of its collection on the
+    clock of the part, or None if these are unknown."""
     times = _times(part.metadata.options.get(SESSION))
     origin = part.origin_utc_ns or 0
     if times is None:
@@ -79,7 +83,7 @@ def _nested_by(part: Tables, host: Tables, shift_ns: int) -> int:
 
 
 def _times(session: Any) -> dict[str, list[int]] | None:
-    """Returns the times of a session. They come from a file. The result is None if they are damaged."""
+    """Returns the times of a session, which come from a file. Returns None if they are damaged."""
     pairs = {}
     for name in ("monotonic_ns", "utc_ns"):
         pair = session.get(name) if isinstance(session, Mapping) else None
@@ -115,7 +119,7 @@ def causal(calls: pl.DataFrame, work: pl.DataFrame, session: tuple[int, int] | N
 
 
 def _add_calls(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """Adds called_ns and returned_ns of the call that launched each work."""
+    """Adds called_ns and returned_ns: begin and end of the call that launched the work."""
     key = ["pid", "correlation_id"]
     # If several calls have the same id, it is unknown which of them launched the work.
     once = calls.select(*key, called_ns="start_ns", returned_ns="end_ns").drop_nulls().unique(key, keep="none")
@@ -124,8 +128,8 @@ def _add_calls(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_latest(rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds latest_ns. It is the latest begin of work on the same stream whose call had returned before the row's call
-    began."""
+    """Adds latest_ns. For this, all work on the row's stream counts whose call had returned before the row's call
+    began. latest_ns is the time at which the last of this work began."""
     known = rows.drop_nulls(["start_ns", "called_ns"])
     possible = known.filter(~pl.any_horizontal("too_early", "outside").fill_null(value=False))
     before = possible.sort("returned_ns").select(

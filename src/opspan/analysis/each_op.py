@@ -1,4 +1,5 @@
-"""Calls a function for the ops with given names, once for equal ops. Finds which ranges lie inside other ranges."""
+"""Calls a function for the ops with given names, but only once for ops that are equal. Finds which ranges lie inside
+other ranges."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ def of_each(
     compute: Callable[[str, str, str | None, str | None], Sequence[Any]],
     schema: Mapping[str, Any],
 ) -> pl.DataFrame:
-    """Returns the rows of ranges that have one of these names and known sizes: `row`, and the result of `compute` for
-    the range's name, sizes, inputs and types. `compute` is called once for equal ranges."""
+    """Returns a row for each range that has one of these names and known sizes: `row`, and the results of `compute`.
+    `compute` is called with name, sizes, inputs and types of the range, once for each distinct combination of these."""
     chosen = ranges["name"].is_in(pl.Series([*names], dtype=NAME).implode()) & ranges["sizes"].is_not_null()
     some = ranges.select("name", "sizes", "inputs", "input_types").with_row_index("row").filter(chosen)
     distinct = some.drop("row").unique()
@@ -29,12 +30,12 @@ def of_each(
 
 
 def is_inside(ranges: pl.DataFrame, marked: pl.Series) -> pl.Series:
-    """Returns, for each range, whether it lies in a marked range."""
+    """Returns, for each range, whether it lies inside a marked range."""
     return nearest(ranges, marked).gather(ranges["parent"]).is_not_null()
 
 
 def are_around(ranges: pl.DataFrame, marked: pl.Series, rows: pl.Series) -> pl.Series:
-    """Returns, for each range, whether it is marked and has one of `rows` inside."""
+    """Returns, for each range, whether it is marked and contains one of the ranges `rows`."""
     flags = marked.new_from_index(0, 0) if not len(marked) else marked & False
     while len(rows):
         rows = nearest(ranges, marked).gather(ranges["parent"].gather(rows)).drop_nulls().unique()

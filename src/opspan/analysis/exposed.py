@@ -1,4 +1,5 @@
-"""Computes the exposed time of collectives, in which nothing else ran. It is their cost, as one rank sees it.
+"""Computes the exposed time of collectives: the time in which nothing else ran. It is what they cost, as one rank sees
+it.
 
     exposed_ns(rows, trace) -> ns for each row, in order; 0 if a time is unknown.
     bare_before(rows, trace) -> for each row of the host, ns since the collective before it, if nothing else ran in
@@ -47,7 +48,8 @@ def exposed_ns(rows: pl.DataFrame, trace: Tables) -> pl.Series:
 
 
 def bare_before(rows: pl.DataFrame, trace: Tables) -> pl.Series:
-    """Returns null if something else ran, for the first collective of a process, and for collectives of devices."""
+    """Returns, for each row, the ns since the collective before it. This is null if something else ran in between, for
+    the first collective of a process, and for collectives of devices."""
     spans = rows.select(*PROCESS, "start_ns", "end_ns", "work").with_row_index("row").filter(_col("work").is_null())
     spans = spans.sort("start_ns", "row").with_columns(ended_ns=_col("end_ns").cum_max().shift(1).over(PROCESS))
     gaps = spans.drop_nulls("ended_ns")

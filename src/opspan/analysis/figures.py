@@ -2,20 +2,20 @@
 
     figures(run, by="op", steps=None, process=None, is_part=False) -> Figures:
         .time: device or cpu: the kind of all times; device if ranges have any time of devices.
-        .rows: *KEYS[by], count, ns; and for what began in a step: step (ns, divided by the number of steps), and usual,
-            error and freedom (noise.py, over the steps of a process). Times and errors are means over processes. The
-            mean does not have a smaller error than its parts, because processes that wait for each other are slow
-            together.
+        .rows: the columns KEYS[by], count and ns. Further columns are only about ranges or kernels that began in a
+            step: step (ns, divided by the number of steps), and usual, error and freedom (noise.py, over the steps of a
+            process). Times and errors are means over processes. The error of the mean is the mean of the errors,
+            because processes that wait for each other are slow together.
         .steps: how many steps there were, how long they took until what they launched was done (`until_done`), and
             whether there are enough steps to tell changes from noise.
-    several(run, ways, ...) -> Figures for each way; what several ways need is computed once.
+    several(run, ways, ...) -> Figures for each way to compare. Sums that several ways need are computed once.
     parts_of(run, by, steps) -> parts, which can be merged for any number of ranks; `together(parts, by)` computes the
         figures from them.
     step_figures(steps) -> StepFigures, as in .steps.
 
 `run` must be complete (`Analysis.complete`). `steps` come from `until_done`, or from `iterations`. `process` is a pid,
-if only that process counts. With `is_part`, only what began in a step counts. ProfilerStep#N is one name for all N,
-because runs are recorded at different steps. docs/analysis.md, "compare", has the rules.
+if only that process counts. With `is_part`, only ranges and kernels that began in a step count. ProfilerStep#N is one
+name for all N, because runs are recorded at different steps. docs/analysis.md, "compare", has the rules.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _AT_ONCE = 1 << 20  # this many durations are processed together; more would tak
 
 
 class StepFigures(NamedTuple):
-    """The number of steps, and how long a step took until it was done."""
+    """The number of steps, and figures of how long a step took until its work was done."""
 
     number: int
     least: int  # the smallest number of steps that a process has
@@ -137,7 +137,7 @@ def step_figures(steps: pl.DataFrame) -> StepFigures:
 
 def _on_the_same_steps(rows: pl.DataFrame, typical: pl.DataFrame, steps: StepFigures) -> pl.DataFrame:
     """Removes the places of ranks without steps, if other ranks have steps. Keeps positions only for the rank that has
-    the typical step."""
+    the typical step (places.py)."""
     counts = _col("is_whole") == (steps.number == 0)
     rank = pl.lit(next(iter(typical.filter(counts)["rank"]), None), dtype=pl.Int32)
     return rows.with_columns(
@@ -210,11 +210,11 @@ def _step_figures(parts: Parts) -> StepFigures:
 
 
 class _Sums(NamedTuple):
-    """The sums of a run. `key` is the number of a row of `names`."""
+    """The sums of a run. The column `key` is a row number of `names`."""
 
     names: pl.DataFrame
-    whole: pl.DataFrame  # sums over the run: key, count, ns; by place, also the position in the typical step
-    # for each key and process: key, times (number of steps), ns (sum over these steps), and the columns of Usual
+    whole: pl.DataFrame  # sums over the run: key, count, ns; by place, also the position in the typical step.
+    # A row for each key and process: key, times (number of steps), ns (sum over these steps), and the columns of Usual.
     groups: pl.DataFrame
     typical: int | None  # the rank that has the typical step
 
@@ -268,8 +268,9 @@ def _kernels(trace: Tables) -> pl.DataFrame:
 
 
 def _sums(parts: pl.DataFrame, keys_of: dict[str, list[str]], steps: pl.DataFrame) -> Iterator[tuple[str, _Sums]]:
-    """Yields each way to compare, and its sums. `keys_of` has the keys of each way."""
-    more = ("position",) if "position" in parts.columns else ()  # equal for all rows of a place, or null
+    """Yields each way to compare, and its sums. `keys_of` has the key columns of each way."""
+    # the position is equal for all rows of a place, or null
+    more = ("position",) if "position" in parts.columns else ()
     typical = parts.filter(_col("position").is_not_null()).select(_col("rank").max()).item() if more else None
     names, which = number_values(parts, _keys(keys_of))
     parts = parts.select(*more, *PROCESS, "start_ns", "ns", key=which)
@@ -295,7 +296,8 @@ def _sums(parts: pl.DataFrame, keys_of: dict[str, list[str]], steps: pl.DataFram
 
 
 def _of_steps(inside: pl.DataFrame) -> pl.DataFrame:
-    """Returns the time of each key in each step in which it occurs: key, stretch, ns."""
+    """Returns the time of each key in each step in which it occurs. The columns are key, stretch (the row of the step)
+    and ns."""
     code = _col("key").cast(pl.UInt64) * 2**32 + _col("stretch")
     sums = inside.group_by(code.alias("code")).agg(_col("ns").sum())
     return sums.select(
@@ -306,7 +308,7 @@ def _of_steps(inside: pl.DataFrame) -> pl.DataFrame:
 def _in_steps(sums: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """Returns `_Sums.groups`: figures of the times of each key over all steps of a process. The time is 0 in a step
     without the key. `sums` come from `_of_steps`."""
-    # The place of each step among the steps of its process, and the number of these steps.
+    # For each step: its number among the steps of its process (`nth`), and how many steps the process has (`many`).
     numbers = steps.select(process=pl.struct(PROCESS).rank("dense").cast(pl.UInt32))
     numbers = numbers.with_columns(
         nth=pl.int_range(pl.len()).over("process"), many=pl.len().cast(pl.Int64).over("process")

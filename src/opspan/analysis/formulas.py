@@ -54,12 +54,13 @@ def _of_list(size: Any) -> int:
 
 
 def _likes(*arguments: int) -> Writes:
-    """Returns outputs that are like each of these arguments."""
+    """Returns one output for each of these arguments, with the same size."""
     return lambda sizes, _: [(prod(sizes[at]), None) for at in arguments]
 
 
 def _layer_norm_out(many: int) -> Writes:
-    """Returns the output of a norm, and `many` statistics for each row. A row has as many elements as the weights."""
+    """Returns the outputs of a norm: the result, and `many` statistics for each row. A row has as many elements as the
+    weights."""
 
     def writes(sizes: Sizes, values: Values) -> list[OutputSize]:
         own = values[1] if len(values) > 1 and values[1] else sizes[2]
@@ -71,8 +72,7 @@ def _layer_norm_out(many: int) -> Writes:
 
 
 def _with_weights(at: int, weight: int) -> Writes:
-    """Returns a gradient of the size of the input and, if there is a weight, two gradients of the size of the
-    weight."""
+    """Returns the gradients: one of the size of the input and, if there is a weight, two of the size of the weight."""
     return lambda sizes, _: [(prod(sizes[at]), None), (2 * elements(sizes[weight]) if sizes[weight] else 0, None)]
 
 
@@ -110,7 +110,8 @@ def _reduced(dim: int, of: int, type_: str | None = None) -> Writes:
 
 
 def _embedding_out(sizes: Sizes, _: Values) -> list[OutputSize]:
-    """Returns twice the size of the rows that were looked up, because they are read and written."""
+    """Returns twice the size of the rows that were looked up, because each is read from the table and written to the
+    output."""
     return [(2 * prod(sizes[1]) * sizes[0][-1], 0)]
 
 
@@ -199,12 +200,14 @@ RULES: dict[str, CostRule] = {
     **_elementwise(2, "eq ne lt le gt ge logical_and logical_or logical_xor", "bool"),
     **_elementwise(1, "isnan isinf isfinite logical_not", "bool"),
     **_elementwise(3, "addcmul addcdiv lerp mse_loss_backward"),
-    # The condition of `where` has the weakest type, bool, which never decides the type of the result.
+    # The condition of `where` is an input, too. Its type, bool, is the weakest type, so it never decides the type of
+    # the result.
     "aten::where": _broadcast_each((0, 1, 2), _like(0, 1, 2)),
     "aten::masked_fill_": _each(0, (0, 1), _like(0)),
     "aten::native_dropout": _each(2, (0,), lambda sizes, _: [(prod(sizes[0]), None), (prod(sizes[0]), "bool")]),
     "aten::native_dropout_backward": _each(2, (0, 1), _like(0)),
-    # mean, difference, its square, the sum of squares, division by the deviation, weight, bias
+    # A norm takes 7 operations: mean, difference from the mean, its square, the sum of squares, division by the
+    # deviation, weight, bias.
     "aten::native_layer_norm": _each(7, (0, 2, 3), _layer_norm_out(2), 0),
     "aten::native_layer_norm_backward": _each(13, (0, 1, 3, 4, 5), _with_weights(1, 5), 0),
     "aten::_fused_rms_norm": _each(4, (0, 2), _layer_norm_out(1), 0),
@@ -225,7 +228,7 @@ RULES: dict[str, CostRule] = {
         f"aten::{whose}_batch_norm_backward": _each(13, (0, 1, 2, 5, 6), _with_weights(0, 2), 0)
         for whose in ("cudnn", "miopen")
     },
-    # maximum, difference to it, exp, sum, quotient
+    # A softmax takes 5 operations: maximum, difference from the maximum, exp, sum, quotient.
     "aten::_softmax": _each(5, (0,), _softmax_out),
     "aten::_log_softmax": _each(5, (0,), _softmax_out),
     "aten::_softmax_backward_data": _each(4, (0, 1), _like(0)),
@@ -255,7 +258,8 @@ RULES: dict[str, CostRule] = {
         for name in ("add", "sub", "mul", "div", "addcmul", "addcdiv", "lerp", "sqrt", "neg", "exp", "maximum", "pow")
         for end in ("", "_")
     },
-    # These read parameters, gradients, and averages of gradients and of their squares. They write all but gradients.
+    # These optimizers read parameters, gradients and the state of the optimizer. They write all of these except the
+    # gradients.
     "aten::_fused_adam_": _each_of_list(13, range(5), _lists(0, 2, 3, 4)),
     "aten::_fused_adamw_": _each_of_list(15, range(5), _lists(0, 2, 3, 4)),
     "aten::_fused_sgd_": _each_of_list(4, range(3), _lists(0, 2)),

@@ -40,7 +40,7 @@ def _of_forward(ranges: pl.DataFrame, own: pl.Series) -> pl.Series:
     forward = ranges["forward"].gather(within_backward(ranges))
     forward = forward.zip_with(forward.is_not_null(), ranges["forward"])
     functions = own
-    for _ in range(2):  # a forward op may run in a backward itself
+    for _ in range(2):  # twice, because a forward op may itself run in a backward
         inherited = functions.gather(forward)
         functions = inherited.zip_with(inherited.is_not_null(), own)
     return functions

@@ -3,8 +3,8 @@
     functions(ranges, calls_of_functions) -> ranges with function, UInt32: row of the innermost call that was open on
         the range's thread when the range began; ranges in a backward have the function of their forward op.
     parents(calls_of_functions) -> for each call, the row of the call around it.
-    module_paths(calls_of_functions) -> the modules that each call is in: Net_0.Linear_1 for torch's `nn.Module:
-        Linear_1`.
+    module_paths(calls_of_functions) -> for each call, the path of the modules that it is in: Net_0.Linear_1 for the
+        call nn.Module: Linear_1 inside nn.Module: Net_0.
 
 Ranges must be nested, and linked (`autograd`), first.
 """
@@ -29,7 +29,7 @@ def functions(ranges: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def spans_of(calls: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
-    """Returns the calls as `innermost` takes them. A call that did not return ends with the trace."""
+    """Returns the columns of the calls that `innermost` needs. A call that did not return ends with the trace."""
     end_ns = trace_end_ns(ranges, calls)
     times = calls.select("rank", "pid", "tid", "start_ns", "end_ns", is_async=pl.lit(value=False))
     return times.with_columns(_col("end_ns").fill_null(end_ns))

@@ -1,4 +1,4 @@
-"""Writes the modules around a range as one text, the outermost first, in torch.profiler's form for TorchScript.
+"""Writes the modules around a range as one text, the outermost first, in torch.profiler's form for TorchScript:
 
     TOP(Net)::forward.layers(Sequential)::forward.0(Linear)::forward.
 

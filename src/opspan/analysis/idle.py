@@ -56,8 +56,7 @@ _col = pl.col
 WHY = ("host", "launch", "queued", "unknown")
 REASON = pl.Enum(WHY)
 # If a process has more devices than this, the reason of its gaps is `unknown`. Each gap is cut by all ranges in it, so
-# a crafted file with many devices would take very long. Machines have at most 64 devices, the number of bits of a mask
-# of devices.
+# a crafted file with many devices would take very long. Real machines have at most 64 devices.
 _MOST_DEVICES = 256
 _GAP = ("start_ns", "end_ns", "next", "tid", "why", *(f"{name}_ns" for name in WHY))
 
@@ -70,7 +69,7 @@ def gaps(trace: Tables) -> pl.DataFrame:
     calls = trace.calls.select("tid", call_ns="start_ns")
     called = calls[work["call"]] if calls.height else calls.clear(work.height)
     work = work.select(*DEVICE, "start_ns", "end_ns", "row").hstack(called)
-    # A device was used even if its work has no length because of a coarse clock: then all of its time is idle.
+    # If a coarse clock gives all work of a device the length 0, the device counts as used, and all of its time as idle.
     used = distinct(work, DEVICE).join(wholes, on=PROCESS, nulls_equal=True).sort(DEVICE)
     used, busy, work = number_groups(DEVICE, used, busy, work)
     # A gap begins when the process begins or when work ends. It ends when work begins or when the process ends.
@@ -112,7 +111,7 @@ def gaps_of_streams(trace: Tables) -> pl.DataFrame:
         _col("end_ns") > _col("begin_ns"), _col("start_ns") < _col("close_ns")
     )
     rows = pl.concat([begins, ran.drop("begin_ns", "close_ns"), closes])
-    # If several pieces of work begin together, the one that was launched first ended the gap.
+    # If several kernels or copies begin at the same time, the one that was launched first ended the gap.
     rows = rows.sort("stream", "start_ns", "call_ns", "row", nulls_last=True)
     until = _col("end_ns").cum_max().over("stream").shift(1)
     is_same = _col("stream") == _col("stream").shift(1)
@@ -141,8 +140,8 @@ def _with_reasons(gaps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_next(gaps: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """Adds the work that ended each gap of a device. If several pieces of work begin when a gap ends, the one that was
-    launched first is added. `of` is the number of the device."""
+    """Adds the work that ended each gap of a device. If several kernels or copies begin when a gap ends, the one that
+    was launched first is added. `of` is the number of the device."""
     ran = only(work, length() > 0)
     moments = gaps.select("of", start_ns="end_ns", end_ns=_col("end_ns") + 1)
     pairs = within(ran, "start_ns", moments, ("of",))
@@ -181,8 +180,7 @@ def parts(trace: Tables, gaps: pl.DataFrame) -> pl.DataFrame:
 
 
 def _rest(gaps: pl.DataFrame, owners: pl.Series) -> list[pl.DataFrame]:
-    """Returns the parts of each gap that have other reasons than the host. `owners` has the range or function of each
-    gap."""
+    """Returns the parts of each gap whose reason is not the host. `owners` has the range or function of each gap."""
     rows = gaps.with_columns(owners).with_row_index("gap")
     return [
         rows.filter(_col(f"{why}_ns") > 0).select(
@@ -197,7 +195,7 @@ def in_functions(trace: Tables, gaps: pl.DataFrame) -> pl.DataFrame:
     cuts = functions.select(*THREAD_KEY, "start_ns", "end_ns", is_async=pl.lit(False), kind=pl.lit(0, dtype=pl.UInt8))
     pieces = _pieces(_late(gaps), pl.concat([openings(ranges), cuts]))
     range_, function = pieces["range"], innermost(functions, pieces)
-    # A range may lie inside or around a function: the host was in the one that began last.
+    # A range may lie inside a function or around it. The innermost of the two is the one that began last.
     is_inside = functions["start_ns"].gather(function) > ranges["start_ns"].gather(range_)
     function = function.zip_with(is_inside | range_.is_null(), ranges["function"].gather(range_))
     host = pieces.select("gap", function.alias("function"), pl.lit("host", dtype=REASON).alias("why"), "ns")

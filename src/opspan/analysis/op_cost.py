@@ -34,7 +34,7 @@ class Cost(NamedTuple):
     flops: int | None
     bytes: int | None
     type: str | None  # the type in which the op computes: fp32, bf16, ...
-    is_assumed: bool  # a type was not in the trace, and was taken to be float32
+    is_assumed: bool  # whether a type was not in the trace and float32 was assumed
     masked: int | None = 0  # operations that a mask hides, which kernels may skip; None if the mask is unknown
 
 
