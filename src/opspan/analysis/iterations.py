@@ -2,17 +2,17 @@
 
     iterations(ranges, names=None) -> rank, pid, step, start_ns, end_ns, how, is_outlier
 
-A process may have several of these. The first in the list counts:
+Iterations are found in one of these ways, which the column `how` names. If several ways find some in a process, the
+first way in the list counts:
 
-    how         the iterations are
-    named       the ranges of `names`, if the caller names some
-    step        the ranges ProfilerStep#N, or the times between the marks of a session's step() (`steps`)
-    repeats     at least three outermost ranges of the program with one name (except for numbers in it) that contain
-                the training: three in four of all optimizer steps are in such ranges, and three in four of the ranges
-                contain an optimizer step. If there are no optimizer steps, backwards count instead. If there are no
-                backwards, the ranges must take half of the time of the process; both times are computed without the
-                longest range, which may be a start-up. If several names fit, the name with most time counts
-    optimizer   the times between the ends of the ranges Optimizer.step#...
+    named: the ranges of `names`, if the caller names some.
+    step: the ranges ProfilerStep#N, or the times between the marks of a session's step() (`steps`).
+    repeats: ranges of the program that contain the training. They are outermost ranges, and at least three of them have
+        the same name (except for numbers in it). Three in four of all optimizer steps are in such ranges, and three in
+        four of the ranges contain an optimizer step. If there are no optimizer steps, backwards count instead. If there
+        are no backwards, the ranges must take half of the time of the process; both times are computed without the
+        longest range, which may be a start-up. If several names fit, the name with most time counts.
+    optimizer: the times between the ends of the ranges Optimizer.step#...
 
 Other repetitions are not steps, such as kernels (`repeating`), modules or calls of a DataLoader. If only the ends of
 steps are known (by marks or optimizers), a step does not include the time before its own work (`own_work`).
@@ -35,10 +35,10 @@ from opspan.analysis.steps import matching, torch_steps
 
 _col = pl.col
 _OPTIMIZER = r"^Optimizer\.step#"
-_LEAST = 3  # least number of ranges that repeat
+_LEAST = 3  # the smallest number of ranges that count as iterations
 _SHARE = 0.5
 _MOST = 0.75
-_DEVIATIONS = 3 * 1.4826  # a difference of more median deviations is more than noise
+_DEVIATIONS = 3 * 1.4826  # the time of an outlier is above the median by more median deviations than this
 COLUMNS = (*PROCESS, "step", "start_ns", "end_ns", "how", "is_outlier")
 _RANGE = (*PROCESS, "tid", "name", "start_ns", "end_ns", "kind", "depth", "parent", "is_async", "is_mark")
 
@@ -90,7 +90,7 @@ def _program_steps(ranges: pl.DataFrame, optimizers: pl.DataFrame) -> pl.DataFra
 def _count_training(outside: pl.DataFrame, ranges: pl.DataFrame, optimizers: pl.DataFrame) -> pl.DataFrame:
     """Counts optimizer steps, or backwards if there are no optimizer steps. Returns for each name: `of`, their number
     in the process; `inside`, their number inside ranges of the name; `busy`, the number of ranges of the name that
-    contain any."""
+    contain at least one."""
     moments = only(ranges, _col("kind") == "backward").select(*PROCESS, "start_ns")
     many = optimizers.filter(pl.len().over(PROCESS) >= _LEAST).select(*PROCESS, "start_ns")
     moments = pl.concat([many, moments.join(many, on=PROCESS, how="anti", nulls_equal=True)])
@@ -107,7 +107,8 @@ def _count_training(outside: pl.DataFrame, ranges: pl.DataFrame, optimizers: pl.
 def _optimizer_steps(optimizers: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
     if not optimizers.height:
         return _number_steps(optimizers, "optimizer")
-    # With several optimizers, those that are called most often count; an iteration ends with the last of these.
+    # If a process has several optimizers, iterations end with the one that is called most often. If several are called
+    # equally often, it is the one whose last call ends last.
     often = optimizers.group_by(*PROCESS, "tid", "name").agg(count=pl.len(), last_ns=_col("end_ns").max())
     last = often.sort("count", "last_ns", descending=True).unique(PROCESS, keep="first", maintain_order=True)
     ends = optimizers.join(last, on=[*PROCESS, "tid", "name"], how="semi", nulls_equal=True)

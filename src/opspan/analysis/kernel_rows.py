@@ -1,6 +1,7 @@
 """Lists kernels, and copies on request, each with its op, module, step and stack.
 
-    kernel_rows(trace, copies) -> COLUMNS, a row for each work of a device, in the order in which it began.
+    kernel_rows(trace, copies) -> the columns COLUMNS, with a row for each kernel (or copy), in the order in which they
+        began.
 
 Nothing is attributed here: the columns that `launches`, `modules`, `steps` and `phases` add are only looked up.
 """
@@ -43,13 +44,13 @@ COLUMNS = (
     Column("call_id", I64, "The call.", refers="calls.id"),
 )
 _COPIES = ("memcpy", "memset")
-# column of ranges -> its name in COLUMNS
+# Columns of ranges, and the names that they have in COLUMNS.
 _OF_RANGE = {"name": "op", "sizes": "shape", "module": "module", "phase": "phase"}
 _col = pl.col
 
 
 def kernel_rows(trace: Tables, copies: bool = False) -> pl.DataFrame:
-    """The trace must have gone through `analyse`."""
+    """Returns the rows. The trace must have gone through `analyse`."""
     ranges, calls, work = trace.ranges, trace.calls, trace.work.with_columns(ids_of(trace.work))
     work = on_device(work)
     if not copies:

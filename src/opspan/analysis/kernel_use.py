@@ -7,7 +7,7 @@
     figures(rows, by) -> the columns `by`, which include kind and name; and for each group, in descending order of time:
         count, device_ns, average_device_ns, least_device_ns, most_device_ns.
         blocks_per_sm, occupancy: their means, weighted by the kernels' time.
-        uses_tensor_cores: yes, no or unknown, by the names; null for copies and fills.
+        uses_tensor_cores: yes, no or unknown, as the kernels' names show; null for copies and fills.
 
 Columns that the source does not have are null.
 """
@@ -42,7 +42,8 @@ def figures(rows: pl.DataFrame, by: Sequence[str] = OF_WORK["kernel"]) -> pl.Dat
 
 
 def sums(rows: pl.DataFrame, by: Sequence[str] = OF_WORK["kernel"]) -> pl.DataFrame:
-    """Returns the sums and bounds from which figures are computed. The sums of parts of a run can be added up."""
+    """Returns the sums, and the shortest and longest times, from which `figures_of` computes figures. The sums of
+    several parts of a run can be added up."""
     ns = _col("duration_ns")
     rows = rows.with_columns(
         **{f"{name}_ns": pl.when(_col(name).is_not_null()).then(ns).otherwise(0) for name in MEANS},

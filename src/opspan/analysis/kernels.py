@@ -1,9 +1,10 @@
-"""Reads names of kernels: which kernels are collectives, and which use tensor cores. Names of vendors are data here.
+"""Reads names of kernels: which kernels are collectives, and which use tensor cores. The patterns for names that
+vendors chose are data in this file.
 
     with_facts(work) -> work with:
-        is_communication: Boolean.
-        on_tensor_cores (Boolean): null if the name does not show it.
-        rounds_to_tf32 (Boolean): the kernel rounds float32 products to tf32.
+        is_communication (Boolean): whether the kernel is a collective.
+        on_tensor_cores (Boolean): whether the kernel uses tensor cores; null if the name does not show it.
+        rounds_to_tf32 (Boolean): whether the kernel rounds float32 products to tf32.
     is_told(unknown, total) -> whether so little time is unknown that a share can be stated.
     product_type(name) -> the type that a product on tensor cores multiplies; null if the name does not show it.
 
@@ -57,7 +58,8 @@ TENSOR_CORES = (
     r"nvjet",
     r"flash_(fwd|bwd)_\w*kernel|flashattn(fwd|bwd)sm[0-9]|fmha|sdpa_sm[0-9]+_flash",
     r"deep_gemm::|\bmarlin",
-    # TensorRT-LLM's kernels for Blackwell, and Triton's for mixture of experts with types of at most 16 bits
+    # TensorRT-LLM's kernels for Blackwell, and Triton's kernels for a mixture of experts, if their type has at most 16
+    # bits.
     r"^(bmm|gemm)_\w+_sm1[0-9][0-9]",
     r"^_matmul_ogs_\w*(bf16|fp16|fp8|fp4|e4m3|e5m2)",
     *MATRIX_CORES,
@@ -77,7 +79,7 @@ ORDINARY = (
     r"(^|[^a-z0-9])g?[sdchz]gemm|gemv|gemmk1|gemmsn_|scudnn|winograd|plicit_convolve|(dgrad|wgrad)\w*_engine",
     r"direct_kernel|depthwise|^cijk_|_dl_|wvsp?lt?k",
 )
-# Words in short names of products, and (below) words of kernels that run before or after products.
+# PRODUCT has words in short names of products. _AROUND has words in names of kernels that run before or after products.
 PRODUCT = (
     r"gemm|matmul|attention|attn|convolution|[dw]grad|fprop|mlp|triton_tem|_mm_|nvfuser_(none|matmul)",
     r"(^|_)(mm|bmm|addmm|dot|mla|moe|conv[123]?d?|sdpa)(_|$)|flash(_|$)",
@@ -86,7 +88,8 @@ _AROUND = (
     r"reduce|cache|rout(e|ing)|finali[sz]e|align|topk|scatter|gather",
     r"permute|offset|pointer|norm|softmax|copy|index|prepare|workspace|repack",
 )
-# Names in C of kernels without products: MIOpen's, ROCm's, and words for other work than products.
+# Patterns for names in C of kernels that do not compute products: names of MIOpen and of ROCm, and words for what else
+# kernels do.
 ORDINARY_IN_C = (
     r"subtensorop|^im2d2col|^col2im|^__amd_rocclr_|^batched_transpose_",
     r"(^|_)(fill|memset|memcpy|transpose|cast|dropout|embedding|rotary|adamw?|sort)(_|$)",
@@ -102,7 +105,7 @@ PRODUCT_TYPES = (
     ("int8", r"int8|imma|_i8|s8s8"),
 )
 _WHOLE = pl.coalesce("full_name", "name").alias("whole")
-_MOST_UNKNOWN = 0.1  # a larger unknown share of the time would hide most differences between two programs
+_MOST_UNKNOWN = 0.1  # if a larger share of the time is unknown, it hides most differences between two programs
 
 
 def is_communication(name: pl.Expr) -> pl.Expr:
@@ -110,13 +113,15 @@ def is_communication(name: pl.Expr) -> pl.Expr:
 
 
 def on_tensor_cores(full: pl.Expr, short: pl.Expr) -> pl.Expr:
-    """Returns whether kernels use tensor cores, or null. `full` is null if only the short name is known."""
+    """Returns whether kernels use tensor cores, or null if their names do not show it. `full` is null if only the short
+    name is known."""
     name = pl.coalesce(full, short)
     is_around = _any(short, _AROUND)
     in_c = _any(full, (r"^\w+$",)) & ~_any(full, (r"^_Z",))
     is_known = is_around | _any(name, (*COMMUNICATION, *ORDINARY_IN_C))
     return (
-        # Kernels around a product have the product's types in their template, so only their own name counts.
+        # The template of a kernel that runs before or after a product contains the product's types, so only the
+        # kernel's short name counts.
         pl.when(_any(name, NO_TENSOR_CORES) | (is_around & ~_any(short, TENSOR_CORES)))
         .then(pl.lit(value=False))
         .when(_any(name, TENSOR_CORES))

@@ -1,7 +1,7 @@
 """Turns each cycle of a process into a lane (a separate rank) for the analysis, and lanes back into ranks for answers.
 
-in_lanes(parts)          -> a function that computes the parts of an answer for each cycle, and puts them together
-as_ranks(parts, lanes)   -> the parts with the ranks of the lanes; parts of lanes of one rank are put together
+in_lanes(parts) -> a function that computes the parts of an answer for each cycle, and puts them together.
+as_ranks(parts, lanes) -> the parts, with ranks in place of lanes. Rows of several lanes of one rank are put together.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 
 def in_lanes(parts: Callable[Concatenate[Analysis, P], Parts]) -> Callable[Concatenate[Analysis, P], Parts]:
-    """Decorates the function `parts` of an answer. Without cycles it changes nothing."""
+    """Decorates the function `parts` of an answer, so that it treats each cycle separately. Changes nothing if there
+    are no cycles."""
 
     @wraps(parts)
     def parts_of_ranks(analysis: Analysis, /, *args: P.args, **kwargs: P.kwargs) -> Parts:

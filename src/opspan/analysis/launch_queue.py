@@ -23,19 +23,20 @@ Flags = npt.NDArray[np.bool_]
 # CUDA makes a launch wait if 1,017 to 1,021 launches of its stream have not begun; it makes room for several launches
 # at once. On an H100 (CUDA 13.0) the limit is 1,021, also for copies, fills and graphs; launches on other streams do
 # not wait.
-_NEAR = 50  # a queue counts as full if its depth is less than a fiftieth below its largest depth
+_NEAR = 50  # a queue counts as full if its depth is at most a fiftieth below its largest depth
 _LEAST_DEPTH = 8
-_LONG = 4  # a launch of more than 4 times the usual time of its name is long
+_LONG = 4  # a launch is long if it takes more than 4 times the usual time of launches of its name
 _LEAST_WAITS = 8  # at least this many launches at a full queue must be long
 _FEWEST = _LEAST_DEPTH + _LEAST_WAITS  # a queue with fewer launches cannot be judged
-_MORE_OFTEN = 5  # long launches must be 5 times as frequent at a full queue, because they have other causes, too
+# long launches must be 5 times as frequent at a full queue as elsewhere, because they have other causes, too
+_MORE_OFTEN = 5
 
 
 def rooms(
     calls: pl.DataFrame, place: pl.Series, names: pl.Series, work: pl.DataFrame, waits: pl.DataFrame
 ) -> pl.DataFrame:
-    """Returns the joins of all full queues. `calls`, `place` and `work` come from path_graph; `names` are the names of
-    all calls. Calls in `waits` are left out because they have joins already."""
+    """Returns the joins (waits of threads, see path_graph) for all full queues. `calls`, `place` and `work` come from
+    path_graph; `names` are the names of all calls. Calls in `waits` are left out because they have joins already."""
     every = work.select(
         "process", "call", "device_id", "stream", "start_ns", work=pl.int_range(pl.len(), dtype=pl.Int64)
     )
@@ -54,7 +55,8 @@ def rooms(
     for device in apart(rows, ("process", "device_id")).values():
         # If the queue of a single stream was full, each stream has its own queue. Otherwise all streams of a device may
         # share a queue.
-        busy = only(device, pl.len().over("stream") >= _FEWEST)  # there may be thousands of streams
+        # leaves out streams with few launches, because there may be thousands of streams
+        busy = only(device, pl.len().over("stream") >= _FEWEST)
         of_streams = [_joins_of_queue(queue, early) for queue in apart(busy, ("stream",)).values()]
         full = [queue_joins for queue_joins in of_streams if queue_joins is not None]
         if not full and device["stream"].n_unique() > 1 and (shared := _joins_of_queue(device, early)) is not None:
@@ -64,7 +66,7 @@ def rooms(
 
 
 def _joins_of_queue(rows: pl.DataFrame, early: pl.DataFrame) -> pl.DataFrame | None:
-    """Returns the joins of one queue; None if the queue was never full. `early` is work without a call. If it began
+    """Returns the joins for one queue; None if the queue was never full. `early` is work without a call. If it began
     before all other work of the queue, it was launched before the recording."""
     if rows.height < _FEWEST:
         return None
@@ -100,7 +102,8 @@ def _joins_of_queue(rows: pl.DataFrame, early: pl.DataFrame) -> pl.DataFrame | N
         target_ns=by["start_ns"],
         work=by["work"],
         other=pl.lit(NONE, dtype=pl.Int64),
-        own_ns=pl.Series(np.minimum(done, returned - 1)),  # before time_ns, because a join cannot wait for itself
+        # own_ns must be before time_ns, because a join cannot wait for itself
+        own_ns=pl.Series(np.minimum(done, returned - 1)),
     )
     return joins.filter(pl.Series(is_bounded)).select(_col(name).cast(dtype) for name, dtype in JOINS.items())
 

@@ -1,16 +1,17 @@
 """Measures the time from calls to their work on devices, how far the host is ahead, and the queues of streams.
 
-    delays(calls, work) -> a row for each piece of work of a device that has a call, in the order of the work:
+    delays(calls, work) -> a row for each kernel, copy or fill (a row of work) whose launch call is known, in the order
+        of the work:
         work (UInt32): row of the work.
         call (UInt32): row of its call.
-        is_first (Boolean): no other work of the call began earlier.
+        is_first (Boolean): whether no other work of the call began earlier.
         delay_ns (Int64): from the end of the call to the begin of the work; negative if the work began before that.
         ahead_ns (Int64): from the begin of the call to the begin of the work: how far the host is ahead of the device.
-        is_short (Boolean): all work of the call together took less time than the call.
+        is_short (Boolean): whether all work of the call together took less time than the call.
 
     queues(calls, work) -> a row for each time at which the length of a queue changed:
         rank, pid, device_id, context_id, stream_id: the stream.
-        time_ns: Int64.
+        time_ns (Int64): the time of the change.
         queued (Int64): from this time on, the number of calls that have begun but whose work on this stream has not
             begun.
 
@@ -31,7 +32,7 @@ STREAM = ("rank", "pid", "device_id", "context_id", "stream_id")
 def delays(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     rows = _with_calls(calls, work)
     took = length()
-    if rows["call"].n_unique() == rows.height:  # no graphs: a call has one work
+    if rows["call"].n_unique() == rows.height:  # without CUDA graphs, each call launched one row of work
         all_took, first = took, _col("work")
     else:
         all_took = bounded(pl.when(took.is_not_null().all()).then(took.cast(pl.Int128).sum())).over("call")
@@ -80,7 +81,7 @@ def _queues(waiting: pl.DataFrame, *, is_one: bool) -> pl.DataFrame:
 
 
 def _with_calls(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """Returns the work of devices that has a call, with the begin and end of the call."""
+    """Returns the work whose launch call is known, with the begin and end of the call."""
     columns = work.select("kind", "is_overhead", *STREAM, "start_ns", "end_ns", "call").with_row_index("work")
     rows = on_device(columns).filter(_col("call").is_not_null())
     return rows.with_columns(

@@ -2,8 +2,10 @@
 
     launches(ranges, calls, work) -> Launches: calls and work in the same order, with:
         calls.range (UInt32): row of the innermost range on the call's thread when the call began.
-        work.call (UInt32): row of the call, by process and correlation id; one call may launch much work.
-        work.ambiguous (Boolean): several calls of the process have that id, and the last one before the work was taken.
+        work.call (UInt32): row of the call, which has the same process and correlation id. One call may launch many
+            rows of work.
+        work.ambiguous (Boolean): whether several calls of the process have that id. Then work.call is the last of them
+            before the work.
         work.launch_range (UInt32): the range of the call; if there is no call, the range that the tool itself names.
         work.range (UInt32): the range that the work belongs to. This is launch_range, except for nodes of a CUDA graph
             whose creation is in the trace: such a node belongs to the range in which it was captured.
@@ -55,7 +57,7 @@ def launches(
 
 
 def matches(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """Returns `call` and `ambiguous` of each work, which do not depend on ranges."""
+    """Returns the columns `call` and `ambiguous` of work. They do not depend on ranges."""
     *process, _ = thread_key(calls, work)
     id_columns = (*process, pl.col("correlation_id"), pl.col("start_ns"))
     return native.match(calls.select(id_columns), work.select(id_columns))
@@ -79,7 +81,8 @@ def graph_nodes(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _captured_in(ranges: pl.DataFrame, work: pl.DataFrame, nodes: pl.DataFrame) -> pl.Series | None:
-    """Returns, for each work, the range in which its graph node was first created; None if no work has a known node."""
+    """Returns, for each row of work, the range in which its graph node was first created; None if no work has a known
+    node."""
     if not nodes.height or not work["graph_node_id"].count():
         return None
     nodes = nodes.sort("start_ns", "tid", "original_graph_node_id")
@@ -96,8 +99,8 @@ def _captured_in(ranges: pl.DataFrame, work: pl.DataFrame, nodes: pl.DataFrame) 
 
 
 def _roots(created: pl.DataFrame, copied: pl.DataFrame) -> pl.DataFrame:
-    """Returns _NODE and `root`. `root` is the last node of the chain from copy to original whose creation is in the
-    trace. It is null if the chain is a ring."""
+    """Returns a row for each created node: the columns _NODE, and `root`. `root` is the last node of the chain from
+    copy to original whose creation is in the trace. It is null if the chain is a ring."""
     up = copied.select("rank", "pid", root="graph_node_id", above="original_graph_node_id")
     # The chain ends before an original that is missing in the trace, and at a node that is its own original.
     known = created.select("rank", "pid", above="graph_node_id")

@@ -1,8 +1,9 @@
-"""Finds the collectives in which ranks wait for each other: all parts are in the trace, and all began before any ended.
+"""Finds the collectives in which ranks wait for each other. In these, the trace has the kernel of each rank, and all of
+the kernels began before any of them ended.
 
     meetings(collectives, work) -> Meetings.
 
-When the graph of `path` is walked forward, such a collective goes on once its last part has begun.
+When the graph of `path` is replayed, such a collective goes on once its last kernel has begun.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ def meetings(collectives: pl.DataFrame, work: pl.DataFrame) -> Meetings:
 
 @dataclass(frozen=True)
 class Meetings:
-    """The parts of collectives that wait for each other. `node` is the part's row in Graph.work, and `row` is its row
-    in the trace's work. `of` is the number of the collective. `tail_ns` is how long the part went on after all parts
-    had begun."""
+    """The kernels of collectives in which ranks wait for each other. `node` is the row of the kernel in Graph.work, and
+    `row` is its row in the trace's work. `of` is the number of the collective. `tail_ns` is how long the kernel went on
+    after all kernels of the collective had begun."""
 
     parts: pl.DataFrame
 
     def without(self, rows: pl.Series) -> Meetings:
-        """Returns the meetings without the parts that are these rows of the trace's work."""
+        """Returns the meetings without the kernels in these rows of the trace's work."""
         return Meetings(self.parts.filter(~_col("row").is_in(rows.implode())))

@@ -1,8 +1,8 @@
 """Adds to ranges the memory that was allocated while they lasted, minus what was freed.
 
     memory(ranges, events) -> ranges with:
-        cpu_memory, device_memory (Int64): bytes: the change while the range lasted, on any thread.
-        self_cpu_memory, self_device_memory (Int64): bytes: the range's change minus the changes of its children.
+        cpu_memory, device_memory (Int64): the change in bytes while the range lasted, on any thread.
+        self_cpu_memory, self_device_memory (Int64): the range's change in bytes, minus the changes of its children.
 
 This is how torch.profiler counts: if two ranges of a process are open at the same time, both count what was allocated
 then. Ranges must be nested (`nest`) first.
@@ -36,8 +36,8 @@ def changes(events: pl.DataFrame) -> pl.DataFrame:
 
 def during(changed: pl.DataFrame, start_ns: pl.Series, end_ns: pl.Series, of: pl.Series | None = None) -> pl.DataFrame:
     """Returns, for each stretch of time, the sums of the changes from its begin to its end (inclusive); 0 if begin or
-    end is null. `of` has the process of each stretch, by its number in the column `of` of `changed`. It is None if
-    there is only one process."""
+    end is null. `of` has the number of each stretch's process, as in the column `of` of `changed`. It is None if there
+    is only one process."""
     if of is None:
         of = pl.zeros(len(start_ns), dtype=pl.UInt32, eager=True)
         changed = changed.with_columns(of=pl.lit(0, pl.UInt32))

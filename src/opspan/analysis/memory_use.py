@@ -17,7 +17,7 @@
     at_peak(ranges, events) -> the blocks that existed at the peaks, the largest first:
         rank, pid, device_id, peak_ns, peak_bytes, address, bytes, alloc_row, alloc_ns, tid.
         range (UInt32): the innermost range that was open on the thread when it took the block.
-        name, module, phase: of that range, if the ranges have these columns.
+        name, module, phase: those of that range, if ranges have these columns.
 
 The rules are in docs/analysis.md, "Memory in use". Ranges must be nested (`nest`) first.
 """
@@ -109,7 +109,7 @@ def _with_reserved(rows: pl.DataFrame, counters: pl.DataFrame) -> pl.DataFrame:
     is_reserved = (_col("name") == "reserved bytes") & (_col("domain") == "torch allocator")
     values = counters.filter(is_reserved, _col("time_ns").is_not_null())
     values = values.select(*DEVICE, "time_ns", reserved_bytes=_col("value").cast(pl.Int64, strict=False))
-    # A counter with the time of an event gives the state after the event.
+    # If a counter has the same time as an event, its value is the state after the event.
     both = pl.concat([values.with_columns(is_counter=True), rows], how="diagonal").sort("time_ns", maintain_order=True)
     return both.with_columns(_col("reserved_bytes").forward_fill().over(DEVICE)).filter(_col("is_counter").is_null())
 
@@ -170,7 +170,7 @@ def _around(ranges: pl.DataFrame, own: pl.DataFrame, keys: tuple[str, ...]) -> p
     few rows remain soon. Other algorithms take time in proportion to the number of devices times the number of ranges.
     The code uses numpy because a tree may be thousands of ranges deep.
     """
-    import numpy as np  # imported here, because this takes longer than the findings of a small trace
+    import numpy as np  # imported here, because importing numpy takes longer than the findings of a small trace
 
     marked = outermost(ranges).alias("marked").to_frame()
     nearest = native.nearest(pl.concat([ranges.select("parent"), marked], how="horizontal")).cast(pl.Int64)

@@ -18,7 +18,8 @@ from opspan.printable import LONGEST_LINE, listed, plural
 from opspan.tables import Issues, Metadata, Tables
 from opspan.tables.tables import clock_shift_ns, id_count, moved
 
-# The two starts of a range that both tools recorded differ only by the time that the tools themselves take.
+# The two tools may record starts of the same range that differ by up to this much, because the tools themselves take
+# time.
 MOST_APART_NS = 1_000_000
 # If at least this many ranges can be paired, the pairs align the clocks. Otherwise the clocks that the files name are
 # used.
@@ -32,9 +33,11 @@ _ONE_A_ROW = {"threads": ["pid", "tid"], "processes": ["pid"], "devices": ["devi
 
 @dataclass(frozen=True)
 class Alignment:
-    """The way in which the times of the other trace were brought to the clock of the first."""
+    """How the times of the other trace were moved to the clock of the first trace."""
 
-    by: str  # ranges: by ranges that both recorded; clock: both read the same clock; UTC: both files have UTC times
+    # ranges (by ranges that both tools recorded), clock (both tools read the same clock) or UTC (both files have UTC
+    # times)
+    by: str
     shift_ns: int  # the shift that was added to the times of the other trace
     pairs: int  # number of ranges that both recorded
     within_ns: int | None  # nine in ten pairs are at most this far apart; None if there were too few pairs
@@ -194,7 +197,8 @@ def _ranges(ours: pl.DataFrame, theirs: pl.DataFrame, same: pl.DataFrame) -> pl.
 
 
 def _rename_references(frame: pl.DataFrame, same: pl.DataFrame, *columns: str) -> pl.DataFrame:
-    """Replaces references to ranges of the other trace if the first trace has the same range."""
+    """Replaces references to ranges of the other trace by references to the same ranges of the first trace, if it has
+    them."""
     return frame.with_columns(pl.col(name).replace(same["other"], same["one"]) for name in columns)
 
 

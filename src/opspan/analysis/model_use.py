@@ -1,11 +1,12 @@
-"""Computes the model's use of devices (MFU): the share of their peak that products used while devices worked for it.
+"""Computes the model's use of devices (MFU): the speed of its products, as a share of the peak of the devices.
 
     spans_of(trace, steps) -> rank, pid, step, start_ns, end_ns: the steps, or the whole time of a process without
         steps.
-    in_spans(rows, ranges, spans) -> the rows of `roofline.parts` whose ranges begin in a span, with its number, `span`.
+    in_spans(rows, ranges, spans) -> the rows of `roofline.parts` whose ranges begin in a span. `span` is the number of
+        the span.
     on_devices(trace, spans, owner) -> the same spans, moved to the times when devices worked on them.
     use(placed, spans, work) -> for each span, its process and:
-        wall_ns (Int64): how long it is.
+        wall_ns (Int64): how long the span is.
         ideal_ns (Float64): the least time that its products take.
         masked_ns (Float64): the additional time for the operations that the masks of attention hide.
         is_known (Boolean): whether the peaks are known for at least 99 % of the products' time.
@@ -26,7 +27,7 @@ from opspan.analysis.spans import PROCESS, bounded, length, number_groups, union
 from opspan.tables import Tables
 
 _col = pl.col
-_LITTLE = 0.01  # the MFUs of two equal runs differ by about this much
+_LITTLE = 0.01  # at most this share of the time may be unknown: the MFUs of two equal runs differ by about as much
 
 
 def spans_of(trace: Tables, steps: pl.DataFrame) -> pl.DataFrame:
@@ -121,7 +122,7 @@ def _use(placed: pl.DataFrame, times: pl.DataFrame, work: pl.DataFrame) -> pl.Da
     rows = times.with_row_index("span").join(ideal, on="span", how="left", maintain_order="left")
     rows = rows.with_columns(_col("ideal_ns", "masked_ns").fill_null(0), _col("is_known").fill_null(value=True))
     used = on_device(work).group_by(PROCESS).agg(devices=_col("device_id").n_unique())
-    if not used.height:  # without a device, the host counts as one
+    if not used.height:  # if no device was used, the host counts as one device
         return rows.with_columns(devices=pl.lit(1, dtype=pl.UInt32))
     rows = rows.join(used, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
     return rows.with_columns(_col("devices").fill_null(0))

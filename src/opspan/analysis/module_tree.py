@@ -3,7 +3,7 @@
     module_tree(trace) -> a row for each module, after its parent; the last row stands for time outside of modules:
         module: its full name, such as layers.0.linear; null outside of modules.
         name, parent: the last part of the name; the row of the parent.
-        class_name: null if the trace does not have it.
+        class_name: its class; null if the trace does not have it.
         count: how often it was called; null if never, such as for a list of modules.
         self_cpu_ns, self_device_ns: time of its ranges.
         cpu_ns, device_ns: time of its ranges and those of all modules inside.

@@ -4,11 +4,11 @@
 
 A module is recognised by
 
-    a range of kind module                      its name, which is qualified: MLP.layers.0
-    FSDP::pre_forward (blocks.3)                blocks.3, from there to its FSDP::post_forward on the same thread, but
-                                                not inside a range of the same module with the kind module
-    {'traceMarker': ..., 'funcStack': '...'}    DLProf's stack of calls: Net::forward/Conv2d::forward is Net.Conv2d
-    a Python call, nn.Module: Linear_1          Net_0.Linear_1, with the modules that it was called from
+    a range of kind module: its name is the full name of the module, such as MLP.layers.0.
+    FSDP::pre_forward (blocks.3): the module is blocks.3, from there to its FSDP::post_forward on the same thread, but
+        not inside a range of the same module with the kind module.
+    {'traceMarker': ..., 'funcStack': '...'}: DLProf's stack of calls. Net::forward/Conv2d::forward is Net.Conv2d.
+    a Python call: nn.Module: Linear_1 is Net_0.Linear_1, where Net_0 is the module that it was called from.
 
 A range inside a backward belongs to the module of its forward op. Ranges must be nested first. Call `autograd` first if
 ranges in the backward should have modules.
@@ -39,7 +39,7 @@ def modules(ranges: pl.DataFrame, calls: pl.DataFrame | None = None) -> pl.DataF
     spans = fsdp_spans(ranges)
     if spans.height:
         inside = innermost(spans, ranges.rename({"start_ns": "time_ns"}))
-        # If a module's range and a span both lie around a range, the later of them is the inner one.
+        # If a module's range and an FSDP span are both around a range, the one that began later is the inner one.
         inner = spans["start_ns"].gather(inside) > ranges["start_ns"].gather(around)
         module = spans["module"].gather(inside).zip_with(inside.is_not_null() & inner.fill_null(value=True), module)
     if calls is not None and calls.height and "function" in ranges.columns:
@@ -48,7 +48,7 @@ def modules(ranges: pl.DataFrame, calls: pl.DataFrame | None = None) -> pl.DataF
 
 
 def _own(ranges: pl.DataFrame) -> pl.Series:
-    """Returns the module of ranges that are themselves the call of a module."""
+    """Returns the module of each range that is itself a call of a module, and null for all other ranges."""
     is_module = (ranges["kind"] == "module").fill_null(value=False)
     own = ranges["name"].zip_with(is_module, pl.Series([None], dtype=pl.Categorical))
     has_stack = ranges["text"].str.contains("funcStack", literal=True) if ranges["text"].count() else None

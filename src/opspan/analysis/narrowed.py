@@ -2,8 +2,8 @@
 found first.
 
 narrowed(read, window) -> the part, and the steps in it. If ranges name the steps, the part is the result of
-    `read(window)`, and the steps are None. Otherwise the part is cut out of `read(None)`
-steps_of_all(parts, steps, trace) -> the steps of parts that are put side by side
+    `read(window)`, and the steps are None. Otherwise the part is cut out of `read(None)`.
+steps_of_all(parts, steps, trace) -> the steps of all parts, for `trace`, which was made of these parts.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def steps_of_all(parts: Sequence[Tables], steps_of_parts: Sequence[pl.DataFrame]
         steps = steps.with_columns(times(_TIMES, {before.rank: by_utc for before, _ in now}))
         steps = steps.with_columns(renumbered({before.rank: rank.rank for before, rank in now}))
         cycles = {rank.rank: cycle for _, rank, cycle in origins if cycle is not None}
-        if cycles and COLUMN not in steps.columns:  # a file with several cycles has the column already
+        if cycles and COLUMN not in steps.columns:  # steps of a file with several cycles have the column already
             steps = steps.with_columns(
                 pl.col("rank").replace_strict(cycles, default=None, return_dtype=pl.Int32).alias(COLUMN)
             )

@@ -4,10 +4,11 @@
         parent (UInt32): row of the innermost range of the thread that contains this one; null at the root.
         depth (UInt32): how many ranges contain it.
         self_ns (Int64): its time minus that of its children; null for marks and async ranges.
-        end_ns (Int64): an open range ends with the trace, or with the range around it in its stack.
-        is_open (Boolean): its end was not in the trace.
-        is_async (Boolean): it is outside the tree, and is never a parent.
-        overlaps (Boolean): it is async because it begins inside a range of its thread and ends after that range.
+        end_ns (Int64): its end. An open range ends with the trace, or with the range around it in its stack.
+        is_open (Boolean): whether its end was not in the trace.
+        is_async (Boolean): whether it is outside the tree. Such a range is never a parent.
+        overlaps (Boolean): whether it is async because it begins inside a range of its thread and ends after that
+            range.
 
 Row numbers refer to the frame that was passed in. The meaning of ranges does not matter here.
 """
@@ -86,8 +87,8 @@ def innermost(ranges: pl.DataFrame, points: pl.DataFrame) -> pl.Series:
 
 
 def openings(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Returns the ranges of a nested frame as native.cut takes them, row for row. Marks get a null thread because they
-    do not open anything. Ranges that were reported as async count only if no other range is open."""
+    """Returns the columns that native.cut needs, with a row for each range of a nested frame. Marks get a null thread
+    because they do not open anything. Ranges that were reported as async count only if no other range is open."""
     is_apart = (_col("is_async") & ~_col("overlaps")).fill_null(value=False)
     tid = pl.when(~_col("is_mark").fill_null(value=False)).then("tid").cast(pl.Int64).alias("tid")
     kind = pl.lit(None, dtype=pl.UInt8)
@@ -95,15 +96,15 @@ def openings(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def nearest(ranges: pl.DataFrame, marked: pl.Series) -> pl.Series:
-    """Returns, for each range, the row of the nearest marked range: itself, or the next marked range up the tree, or
-    null."""
+    """Returns, for each range, the row of the nearest marked range: the range itself if it is marked, else the
+    innermost marked range around it, else null."""
     return native.nearest(ranges.select("parent", marked.fill_null(value=False).alias("marked")))
 
 
 def enclose(ranges: pl.DataFrame) -> pl.DataFrame:
-    """Adds parent and self_ns of the tree that torch.profiler builds. In it, a range that overlaps an earlier range
-    closes that range for later ranges. The time of both is subtracted from the range around them, so the overlap is
-    subtracted twice. Ends must be known; marks are not in the tree."""
+    """Adds parent and self_ns of the tree that torch.profiler builds. In that tree, if a range overlaps an earlier
+    range, later ranges are not inside the earlier range. The times of both ranges are subtracted from the range around
+    them, so the overlap is subtracted twice. Ends must be known; marks are not in the tree."""
     columns = ranges.select(
         *thread_key(ranges), "start_ns", pl.when(~_col("is_mark").fill_null(value=False)).then("end_ns").alias("end_ns")
     )

@@ -26,7 +26,7 @@ _REGISTER_UNIT = 256  # a warp gets a multiple of this number of registers
 _BLOCK = ("block_x", "block_y", "block_z")
 _GRID = ("grid_x", "grid_y", "grid_z")
 _LAUNCH = (*_GRID, *_BLOCK, "registers", "static_shared_bytes", "dynamic_shared_bytes")
-SHAPE = (*_LAUNCH, "payload_json")  # columns of kernels that are needed in addition to rank and device_id
+SHAPE = (*_LAUNCH, "payload_json")  # columns of kernels that are needed in addition to rank and device_id.
 # Limits of one multiprocessor: blocks, warps, registers, KiB of shared memory, the unit in which shared memory is
 # allocated, the bytes of shared memory that the driver takes for each block, and the number of parts that the registers
 # are divided into.
@@ -51,7 +51,7 @@ LIMITS = (
 _FILE_OCCUPANCY = r'"est\. achieved occupancy %":\s*([0-9.]+)'
 _FILE_BLOCKS = r'"blocks per SM":\s*([0-9.]+)'
 _FILE_SHARED = r'"shared memory":\s*([0-9]+)'
-_OTHER_MAKERS = r"(?i)amd|radeon|instinct|gfx"  # the capabilities of these devices look like NVIDIA's
+_OTHER_MAKERS = r"(?i)amd|radeon|instinct|gfx"  # the capabilities of these makers' devices look like NVIDIA's
 
 
 def blocks_per_sm(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.Series:
@@ -71,7 +71,7 @@ def occupancy(kernels: pl.DataFrame, devices: pl.DataFrame) -> pl.Series:
     alike = distinct(rows.filter(_col("in_file").is_null() | (_col("in_file") == 0)), key)
     limited = alike.join(_limits(devices), on=["rank", "device_id"], nulls_equal=True)
     rows = look_up(rows, limited.select(*key, computed=_compute()), key)
-    is_small = _col("shared") <= _COMMON_SHARED  # if so, 0 in the file means an occupancy below 0.5 %
+    is_small = _col("shared") <= _COMMON_SHARED  # for these, 0 in the file means an occupancy below 0.5 %
     either = pl.coalesce(pl.when(_col("in_file") > 0).then("in_file"), "computed", pl.when(is_small).then("in_file"))
     return rows.select(occupancy=either)["occupancy"]
 
@@ -83,7 +83,7 @@ def shared_bytes() -> pl.Expr:
     return pl.coalesce(of_launch, in_file).alias("shared_bytes")
 
 
-_COMMON_SHARED = 48 * 1024  # a kernel gets more only by a call that torch.profiler does not see
+_COMMON_SHARED = 48 * 1024  # a kernel gets more shared memory only by a call that torch.profiler does not see
 
 
 def _limits(devices: pl.DataFrame) -> pl.DataFrame:

@@ -21,7 +21,7 @@ UNKNOWN = (ValueError, TypeError, IndexError, AttributeError, KeyError, ZeroDivi
 ASSUMED = FLOAT
 # Types of outputs. A sum of integers has the type int64. A mean has at least float32.
 SUM, MEAN = "sum", "mean"
-Sizes = Sequence[Any]  # each argument has a list of integers; a list of tensors has a list of such lists
+Sizes = Sequence[Any]  # for each argument, a list of integers; for a list of tensors, a list of such lists
 Values = Sequence[Any]
 Formula = Callable[[Sizes, Values], "int | None"]
 # An output: the number of its elements, and their type (a name, the number of an argument that has the same type, or
@@ -44,11 +44,12 @@ class CostRule:
     reads: Sequence[int]  # positions of arguments whose tensors are read completely
     writes: Writes
     is_product: bool = False
-    # The type in which the op computes: the type of an argument, of several arguments if their types are equal, a named
-    # type, or (None) the strongest type of all arguments that it reads.
+    # The type in which the op computes. A number is an argument that has this type. A tuple has several arguments; if
+    # their types differ, the type is unknown. A text is the name of the type. None means the strongest type of all
+    # arguments that are read.
     computes_as: int | tuple[int, ...] | str | None = None
     says: str = ""  # the formula in words, for docs/costs.md
-    masked: Formula | None = None  # the operations that a mask hides
+    masked: Formula | None = None  # the operations that a mask hides.
     # Tells from the sizes whether an element of the first argument may hold two values. If so, the cost is unknown in a
     # trace without types.
     may_be_packed: Callable[[Sizes], bool] | None = None
@@ -84,8 +85,8 @@ class _Types:
 
     def is_tensor(self, at: int) -> bool:
         if self.types is None or at >= len(self.types):
-            return bool(self.sizes[at])  # an argument without dimensions may be a scalar
-        # torch's names of types, such as Double, also stand for scalars. An argument with dimensions is a tensor.
+            return bool(self.sizes[at])  # an argument without dimensions may be a scalar.
+        # Torch also writes names of types, such as Double, for scalars. An argument with dimensions is a tensor.
         return self.types[at] not in NO_TENSOR or (bool(self.sizes[at]) and type_of(self.types[at]) is not None)
 
     def is_list(self, at: int) -> bool:
@@ -123,7 +124,7 @@ def _operations(
     if rule.may_be_packed is not None and not types.is_known(0) and rule.may_be_packed(sizes):
         return None
     count = formula(sizes, values)
-    # An element may hold two values, and both are multiplied.
+    # An element of a packed type has two values, and both are multiplied.
     return count * own.values if count is not None and own is not None and rule.is_product else count
 
 

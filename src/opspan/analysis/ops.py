@@ -1,9 +1,9 @@
 """Parses the labels that no reader has parsed, and gives names to PyProf's markers.
 
-ops(ranges) -> ranges with parsed labels if they have a text and no name; and with
-    {'mod': 'torch', 'op': 'cat', 'args': [...]}: named torch.cat, with its args and the sizes of its tensors.
-    {'traceMarker': ['train.py:14', ...], ...}: named train.py:14, with the rest in args.
-    The marker itself stays in text. Values that a column already has stay.
+ops(ranges) -> ranges, with parsed labels if they have a text and no name. Ranges whose name is a marker get a new name:
+    {'mod': 'torch', 'op': 'cat', 'args': [...]} is named torch.cat, with its args and the sizes of its tensors.
+    {'traceMarker': ['train.py:14', ...], ...} is named train.py:14, with the list of lines in args.
+    The marker itself is kept in text. Values that a column already has are kept.
 """
 
 from __future__ import annotations

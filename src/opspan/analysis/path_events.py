@@ -1,11 +1,11 @@
 """Finds the work of other streams that work waited for: from the file, or guessed from calls for events and times.
 
-    event_edges(trace, rows, work, calls)  -> work, before (numbers of Graph.work): as the file says
-    wait_call_edges(trace, work, threads)  -> work, before: for files that have calls such as cudaStreamWaitEvent but do
-        not say which work these wait for (as most files)
-    timing_edges(work)                     -> work, before: guessed from times
-    sync_rows(trace, work)                 -> the waits that the tool recorded
-    last_ended(rows, work, by)             -> for each row, the work that ended last before it
+    event_edges(trace, rows, work, calls) -> work, before (row numbers of Graph.work): pairs that the file states.
+    wait_call_edges(trace, work, threads) -> work, before: pairs for files that have calls such as cudaStreamWaitEvent
+        but do not say which work these calls wait for. Most files are like this.
+    timing_edges(work) -> work, before: pairs that are guessed from times.
+    sync_rows(trace, work) -> the waits that the tool recorded.
+    last_ended(rows, work, by) -> for each row, the work that ended last before it.
 
 wait_call_edges assumes this: after a thread has told a stream to wait, the next work that it launches waits for the
 work that was launched last on another stream. timing_edges assumes that work waited for other work of its process if

@@ -1,6 +1,6 @@
 """Finds the ranges whose names come from the program, not from torch or another library or from lines of code.
 
-of_program(ranges) -> for each range, whether the program chose its name
+of_program(ranges) -> for each range, whether the program chose its name.
 """
 
 from __future__ import annotations

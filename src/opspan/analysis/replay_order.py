@@ -1,6 +1,6 @@
 """Computes the part of a replay that is the same for every change: the order of joins and work, the measured delays.
 
-order_of(processes, work, edges, joins) -> Order    from the frames of a path_graph.Graph
+order_of(processes, work, edges, joins) -> Order, from the frames of a path_graph.Graph.
 """
 
 from __future__ import annotations
