@@ -1,26 +1,28 @@
 """Matches collectives over ranks: which rows are one collective, how long it took, and which rank waited for which.
 
     matched(rows) -> a row for each of `rows`, in order:
-        number (Int64): counts the rows of the same group, kind and place from 0; null if the begin is unknown.
+        number (Int64): number of the row among the rows of the same group, kind and place, from 0; null if its begin is
+            unknown.
         match (Int64): equal for all rows of one collective; null if no other row belongs to it.
         ranks (Int64): how many rows belong to the collective.
         transfer_ns (Int64): the shortest time of its rows: the rank that comes last does not wait.
         waiting_ns (Int64): the row's own time minus transfer_ns.
-        is_last (Boolean): the row came last: it has the shortest time (if several rows have it, the last to begin).
+        is_last (Boolean): whether the row came last: it has the shortest time. If several rows have the shortest time,
+            the last to begin came last.
         unmatched (String): why the row has no match:
             alone: no other place has its group.
             peers unknown: a send or a receive whose other side is unknown.
             groups unknown: there are several groups, and the trace does not show the group of each row.
-            counts differ: places have different numbers of rows, and these fit nowhere or in several ways.
+            counts differ: places have different numbers of rows, and the sequences fit nowhere or at several positions.
             at other times: the rows that would match do not overlap in time.
             unknown: its begin or its kind is unknown.
 
 `rows` come from `collectives`. A place is a device of a process, or a process. Rows of one group are matched in one of
-three ways. First, by the number that torch counts. This is not used for sends and receives, because each rank counts
+three ways. First, by torch's sequence number. This number is not used for sends and receives, because each rank counts
 its own. Second, if all places have the same number of rows of each kind and size, the n-th rows of each kind and size
 belong together; kinds that some place does not have are ignored. Third, each place is compared with the place that has
-most rows, because files may be cut at different times. The two sequences of kinds and sizes are matched where the
-longest stretch agrees. If several stretches agree, the clocks decide.
+most rows, because files may be cut at different times. Their two sequences of kinds and sizes are shifted so that they
+agree where they overlap, and overlap as much as possible. If several shifts agree, the clocks decide.
 """
 
 from __future__ import annotations
@@ -39,11 +41,11 @@ _SIDES = ("send", "recv", "send_recv")
 _EQUAL = ("all_reduce", "all_gather", "reduce_scatter", "broadcast", "reduce")
 _MOST_SHIFTS = 4096
 _MOST_APART = 0.1
-_NEARER = 3  # clocks decide for a stretch only if all others are this many times farther away
+_NEARER = 3  # the clocks decide for a shift only if every other shift leaves the ends this many times farther apart
 
 
 def matched(rows: pl.DataFrame, *, trusts_clocks: bool = True) -> pl.DataFrame:
-    """Returns the matches. `trusts_clocks` says whether times of different places may be compared."""
+    """Returns the matches. `trusts_clocks` tells whether times of different places may be compared."""
     if COLUMN in rows.columns:
         return _match_in_cycles(rows, trusts_clocks)
     keyed = _add_keys(rows)
@@ -71,8 +73,8 @@ def _match_in_cycles(rows: pl.DataFrame, trusts_clocks: bool) -> pl.DataFrame:
 
 
 def _add_keys(rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds `place`, `key`, `what` and `size`. Rows can match only if all three of `key`, `what` and `size` are
-    equal."""
+    """Adds numbers: `place`; `key`, which includes the group; `what`, for the kind; and `size`. Rows can match only if
+    `key` and `what` are equal. `size` is -1 if it is unknown or may differ between ranks."""
     is_side = _col("kind").is_in(_SIDES)
     rows = rows.with_row_index("row").with_columns(
         place=pl.struct(DEVICE).rank("dense").cast(pl.Int64),
@@ -82,7 +84,8 @@ def _add_keys(rows: pl.DataFrame) -> pl.DataFrame:
     )
     is_known = _col("start_ns").is_not_null() & _col("kind").is_not_null()
     is_pair = (_col("source") != _col("target")).fill_null(value=False)
-    # Groups without a name are separated by streams, which a program creates in the same order on all ranks.
+    # Groups without a name are told apart by their streams, because a program creates streams in the same order on all
+    # ranks.
     stream = _col("stream_id").rank("dense").over("place", _col("group").is_null())
     key = pl.struct(
         "group",
@@ -122,7 +125,7 @@ def _is_apart() -> pl.Expr:
 
 
 def _by_seq(rows: pl.DataFrame) -> pl.DataFrame:
-    """Matches rows by the number that torch counts, in groups in which all rows have such a number."""
+    """Matches rows by torch's sequence number, in groups in which all rows have one."""
     same = pl.struct("key", "what", "seq").rank("dense").cast(pl.Int64)
     return rows.filter("can").filter(_is_counted()).select("row", match=same * 2)
 
@@ -176,7 +179,7 @@ def _columns(rows: pl.DataFrame) -> tuple[pl.Series, pl.Series, pl.Series]:
 
 def offset(long: Any, short: Any, *, trusts_clocks: bool = True) -> int | None:
     """Returns the position in `long` that matches the first row of `short`. It is negative if `short` begins before
-    `long`, and None if it is unknown. `long` and `short` are (what, size, end)."""
+    `long`, and None if it is unknown. `long` and `short` each have the columns what, size and end."""
     (what, size, end), (other_what, other_size, other_end) = long, short
     many, few = len(what), len(other_what)
     least = (few + 1) // 2
@@ -217,7 +220,7 @@ def _apart(end: pl.Series, other_end: pl.Series, shift: int) -> float:
 
 def _with_times(rows: pl.DataFrame) -> pl.DataFrame:
     is_matched = _col("match").is_not_null()
-    # The row that came last has the shortest time. If several rows have it, the one that began last came last.
+    # The row that came last has the shortest time. If several rows have the shortest time, the last to begin came last.
     shortest = _col("time_ns").min().over("match")
     is_shortest = (_col("time_ns") == shortest).fill_null(value=False)
     rows = rows.with_columns(is_shortest=is_shortest, order=pl.struct("start_ns", "row").rank("ordinal"))

@@ -24,7 +24,7 @@ from opspan.analysis.program_ranges import of_program
 from opspan.analysis.spans import PROCESS, THREAD, apart, only, within
 
 _col = pl.col
-_OPENING = 16  # the most names of an opening
+_OPENING = 16  # the most names of an opening.
 # At least this many of the last names must come in order. The first names may belong to the end of a loop.
 _LEAST = 4
 _AS_MUCH = 0.9  # from the opening on, there must be at least this share of a usual step's ranges

@@ -2,10 +2,10 @@
 
     Part(rows): rows of several ranks are concatenated.
     Part(rows, key): rows with equal keys become one row; numbers are summed if `rules` has no other rule.
-    together(parts) -> Part puts the parts of several ranks together, in their order.
-    move(part, ranks, shift_ns) -> Part gives ranks other numbers, and moves times to another clock.
-    shift_times(part, shifts) -> Part moves the times of each rank by a shift of its own.
-    count_values(rows, key, value) -> Part replaces the values by how often each value occurs.
+    together(parts) -> Part: puts the parts of several ranks together, in their order.
+    move(part, ranks, shift_ns) -> Part: gives ranks other numbers, and moves times to another clock.
+    shift_times(part, shifts) -> Part: moves the times of each rank by a shift of its own.
+    count_values(rows, key, value) -> Part: replaces the values by how often each value occurs.
     medians(part, key, name): the medians of values that were counted.
 
 A file in views/ computes its answer with two functions, `parts` and `rows`. `rows` gets the parts of one trace, or the
@@ -23,7 +23,7 @@ from opspan.analysis.spans import bounded
 from opspan.tables.clocks import Shift, times
 
 _col = pl.col
-MOST_VALUES = 100_000  # if a part has more values, they are rounded to three digits, which limits the memory
+MOST_VALUES = 100_000  # if a part has more counted values, they are rounded to three digits, which limits the memory
 _DIGITS = 3
 COLLECTIVES = "collectives"  # name of the part that has a row for each collective of each rank
 _COUNT = "values"
@@ -33,14 +33,15 @@ _COUNT = "values"
 class Part:
     rows: pl.DataFrame
     key: tuple[str, ...] | None = None
-    rules: Mapping[str, str] = field(default_factory=dict)  # column -> its rule in RULES; other columns are summed
+    # names of columns, and their rules in RULES; other columns are summed
+    rules: Mapping[str, str] = field(default_factory=dict)
     times: tuple[str, ...] = ()  # columns that are timestamps
     value: str | None = None  # the column whose values `count_values` has counted
 
 
 Parts = dict[str, Part]
 
-# A sum is unknown, and not 0, if all its values are unknown.
+# If all values are unknown, their sum is unknown, not 0.
 _SUM = "sum"
 RULES: dict[str, Callable[[str], pl.Expr]] = {
     _SUM: lambda name: pl.when(_col(name).is_not_null().any()).then(_col(name).sum()),
@@ -54,8 +55,8 @@ RULES: dict[str, Callable[[str], pl.Expr]] = {
 
 
 def together(parts: Sequence[Part], *, again: bool = False) -> Part:
-    """Puts parts together. Groups are in the order in which they occur first, rank after rank. With `again` even the
-    rows of a single part may have equal keys."""
+    """Puts parts together. Groups keep the order in which they first occur, rank after rank. With `again`, the rows of
+    a single part are merged, too, if they have equal keys."""
     first = parts[0]
     if len(parts) == 1 and not again:
         return first
@@ -92,7 +93,7 @@ def move(part: Part, ranks: Mapping[int, int], shift_ns: int = 0) -> Part:
     is_other = any(before != after for before, after in ranks.items())
     changes = [number(_col("rank"))] if is_other and "rank" in part.rows.columns else []
     changes += [_col(name) + shift_ns for name in part.times] if shift_ns else []
-    # Findings have lists of ranks and ranges.
+    # Rows of findings have a list of ranks and a list of ranges. These change, too.
     if is_other and part.rows.schema.get("ranks") == pl.List(pl.Int32):
         changes.append(_col("ranks").list.eval(number(pl.element())))
     if (is_other or shift_ns) and isinstance(part.rows.schema.get("ranges"), pl.List):
@@ -118,7 +119,8 @@ def count_values(rows: pl.DataFrame, key: Sequence[str], value: str) -> Part:
 
 
 def medians(part: Part, key: Sequence[str], name: str) -> pl.DataFrame:
-    """Returns the key, and the median as a column called `name`."""
+    """Returns a row for each group: the columns of the key, and the median of the counted values in a column called
+    `name`."""
     value = str(part.value)
     rows = part.rows.sort(value)
     over = _col(_COUNT).cum_sum().over(key) if key else _col(_COUNT).cum_sum()

@@ -4,9 +4,9 @@
     walk(graph) -> Walk: the path of each process, from its end back to its begin.
 
 A row is a piece of the path. The pieces of a step follow each other without a gap and add up to its time. `number` is
-the row of `times`, `kind` is one of path_cuts.KINDS, `range` is the row of the range that the piece belongs to. `work`
-is the row of the work that runs in the piece, or is delayed in it. `graph` comes from path_graph.graph for `trace`,
-which must be attributed.
+the row of the step in `times`, `kind` is one of path_cuts.KINDS, `range` is the row of the range that the piece belongs
+to. `work` is the row of the work that runs in the piece, or is delayed in it. `graph` comes from path_graph.graph for
+`trace`, which must be attributed.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def path(trace: Tables, times: pl.DataFrame, waits: pl.DataFrame, graph: Graph) 
 
 def _by_step(pieces: pl.DataFrame, bounds: npt.NDArray[np.int64], steps: pl.DataFrame) -> pl.DataFrame:
     """Returns the pieces that lie in each step. The pieces were cut at the begin and end of each step, so every piece
-    lies inside or outside of a step. `bounds` has the first piece of each process, then the number of pieces."""
+    lies inside or outside of a step. `bounds` has the row of the first piece of each process, and then the number of
+    all pieces."""
     mine = steps.drop_nulls("process")
     processes = np.repeat(np.arange(bounds.size - 1), np.diff(bounds))
     known = pieces.select("start_ns", "end_ns", process=pl.Series(processes))
@@ -73,7 +74,8 @@ def _by_step(pieces: pl.DataFrame, bounds: npt.NDArray[np.int64], steps: pl.Data
     number = mine["number"].cast(pl.Int64).to_numpy()
     in_order = np.argsort(number, kind="stable")
     first, count, number = first[in_order], count[in_order], number[in_order]
-    if (first[1:] == first[:-1] + count[:-1]).all():  # each step follows the step before it, so no rows are copied
+    # the steps follow each other without a gap, so a slice has their rows
+    if (first[1:] == first[:-1] + count[:-1]).all():
         rows = pieces.slice(int(first[0]) if first.size else 0, int(count.sum()))
     else:
         rows = pieces[np.arange(count.sum()) + np.repeat(first - np.cumsum(count) + count, count)]
@@ -132,7 +134,8 @@ def walk(graph: Graph) -> Walk:
 
 
 def _last_that_bound(joins: pl.DataFrame) -> npt.NDArray[np.int64]:
-    """Returns, for each join, the last join of its thread, up to this one, at which the thread really waited."""
+    """Returns, for each join, the last join of its thread at which the thread really waited. It may be the join itself,
+    but not a later one."""
     bound = joins.select("thread", "is_last").with_row_index("number")
     bound = bound.with_columns(pl.when("is_last").then("number").cast(pl.Int64))
     return bound.select(_col("number").forward_fill().over("thread").fill_null(NONE)).to_series().to_numpy()

@@ -1,7 +1,7 @@
 """Cuts the critical path into pieces: wherever a range, a call or a wait begins or ends on the thread of the path.
 
     cut(path, trace, waits, graph, at) -> the pieces, with start_ns, end_ns, kind, range, work; and an array with the
-        first piece of each process, then the number of all pieces.
+        row of the first piece of each process, and then the number of all pieces.
 
 `path` comes from path.on_path. `at` (process, time_ns) has further moments at which to cut the path.
 """

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 _col = pl.col
 ON_STREAM = ("process", "device_id", "stream_id")
 _WAIT_EVENT = r"^(cuda|cu|hip)StreamWaitEvent"
-CLOSE = 20_000  # ns; work that waits for an event of another stream begins about 10 us after the event
+# ns; longer than usual: work that waits for an event of another stream begins about 10 us after the event
+CLOSE = 20_000
 
 
 def event_edges(trace: Tables, rows: pl.DataFrame, work: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
@@ -78,7 +79,8 @@ def sync_rows(trace: Tables, work: pl.DataFrame) -> pl.DataFrame:
 
 
 def wait_call_edges(trace: Tables, work: pl.DataFrame, threads: pl.DataFrame) -> pl.DataFrame:
-    """Returns no rows if the file itself says what streams wait for. `work` has process, stream, launch_ns, thread."""
+    """Returns pairs of work and of other work that it is assumed to have waited for. Returns none if the file itself
+    states what streams wait for. `work` has process, stream, launch_ns, thread."""
     nothing = pl.DataFrame(schema={"work": pl.Int64, "before": pl.Int64})
     if (trace.work["kind"] == "sync").any():
         return nothing
@@ -147,8 +149,9 @@ def _last(
     by: tuple[str, ...],
     strategy: Literal["backward", "forward"] = "backward",
 ) -> pl.Series:
-    """Returns, for each row, the value of the nearest row of `known`, which is sorted by `time`; null if nothing is
-    near."""
+    """Returns, for each row, the value of the last row of `known` that is not later, or with `forward` of the first
+    that is not earlier. The columns `by` must be equal. The value is null if there is no such row. `known` is sorted by
+    `time`."""
     if not rows.height or not known.height:
         return pl.Series(value, [None] * rows.height, dtype=known.schema[value])
     if len(by) == 1:

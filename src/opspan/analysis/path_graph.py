@@ -1,4 +1,5 @@
-"""Builds the graph of what waited for what. `path` walks it back, `what_if` forward. docs/analysis.md, "path".
+"""Builds the graph that shows what waited for what. `path` walks it from the end back, `what_if` walks it forward.
+docs/analysis.md, "path", has the rules.
 
     graph(trace, steps, waits) -> Graph.
 
@@ -48,28 +49,28 @@ _WAITS_FOR_WORK = (SYNCHRONISE, COPY, ITEM)
 
 @dataclass(frozen=True)
 class Graph:
-    """Processes, threads, work and joins, which refer to each other by number, or by NONE."""
+    """Processes, threads, work and joins. They refer to each other by row number, or NONE."""
 
-    # The columns process, rank, pid, start_ns, end_ns, and
-    #   main, main_ns: the main thread, and the time when it was done
-    #   join: the last join of the main thread
-    #   last, last_ns: the work that ended later than the main thread, and the time when it ended
+    # The columns process, rank, pid, start_ns, end_ns, and:
+    #   main, main_ns: the main thread, and the time when it was done.
+    #   join: the last join of the main thread.
+    #   last, last_ns: the work that ended later than the main thread, and the time when it ended.
     processes: pl.DataFrame
     # The columns thread, process, rank, pid, tid.
     threads: pl.DataFrame
-    # The columns process, row, range, start_ns, end_ns, what, and (rows are in order of start_ns)
-    #   launch_ns, thread: the time when the work was launched, and the thread that launched it
-    #   join: the last join of this thread before the launch
-    #   before: the other work that the work waited for longest
+    # Rows are in order of start_ns. The columns are process, row, range, start_ns, end_ns, what, and:
+    #   launch_ns, thread: the time when the work was launched, and the thread that launched it.
+    #   join: the last join of this thread before the launch.
+    #   before: the other work that the work waited for longest.
     work: pl.DataFrame
     # The columns work, before: a row for each pair of work and other work that it waited for.
     edges: pl.DataFrame
-    # The columns thread, process, time_ns, what (the reason), and (rows are in order of thread, time and reason)
-    #   target_ns: the time when the wait was over, because work ended or began, or another thread was done
-    #   work: the work that ended or began, or NONE
-    #   other, entry: the other thread, or NONE, and the last join of the other thread until target_ns
-    #   own_ns: the time when the thread had nothing else left to do
-    #   is_last: whether target_ns is later than own_ns
+    # Rows are in order of thread, time and reason. The columns are thread, process, time_ns, what (the reason), and:
+    #   target_ns: the time when the wait was over, because work ended or began, or another thread was done.
+    #   work: the work that ended or began, or NONE.
+    #   other, entry: the other thread, and the last join of the other thread until target_ns; or NONE.
+    #   own_ns: the time when the thread had nothing else left to do.
+    #   is_last: whether target_ns is later than own_ns, so that the thread really waited.
     joins: pl.DataFrame
 
     @cached_property
@@ -208,7 +209,8 @@ def _edges(trace: Tables, work: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.D
     more = [event_edges(trace, rows, work, calls)]
     called = work["call"].drop_nulls()
     if called.len() and int((counts := np.bincount(called.to_numpy())).max()) > 1:
-        # A call with several pieces of work launched a CUDA graph, whose nodes wait for each other on any stream.
+        # If a call launched several pieces of work, these are nodes of a CUDA graph. Nodes wait for each other on any
+        # stream.
         launches = pl.Series(np.flatnonzero(counts > 1), dtype=pl.UInt32)
         nodes = rows.filter(_col("call").is_in(launches.implode()))
         more.append(nodes.select("work", last_ended(nodes, work, ("process", "call")).alias("before")))
@@ -295,7 +297,7 @@ def _wait_joins(trace: Tables, waits: pl.DataFrame, calls: pl.DataFrame, work: p
 
 def _with_entries(joins: pl.DataFrame) -> pl.DataFrame:
     """Adds `entry`. For a join with another thread, this is the last join of the other thread until target_ns. If the
-    other thread was done and got new work at this very moment, it is the last join before the new work."""
+    other thread was done at target_ns and got new work at the same moment, it is the last join before the new work."""
     targets = joins.select(thread="other", time_ns="target_ns")
     any_of = at_or_before(targets, joins, "thread")
     numbered = joins.with_row_index("number").cast({"number": pl.Int64})

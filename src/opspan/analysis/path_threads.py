@@ -46,7 +46,7 @@ def at_or_before(rows: pl.DataFrame, known: pl.DataFrame, by: str, *, strict: bo
 
 
 def driving(calls: pl.DataFrame) -> pl.DataFrame:
-    """Returns the calls into the libraries of devices."""
+    """Returns the calls of libraries that drive devices, such as CUDA."""
     return only(calls.select(*THREAD, "start_ns", "end_ns", "api"), is_driving(calls["api"]))
 
 

@@ -3,9 +3,9 @@
     of_devices(devices, used, user_peaks) -> the Peaks of each device that was used, or None if they are unknown.
     parse_peaks(texts) -> UserPeaks, from "bf16=989e12", "bandwidth=3.35e12", or a device of TABLE ("H100 SXM").
 
-Devices that are not in the table have no shares of a peak unless the user gives the peak. If the file shows that a
-device is only a part of a card (a slice of MIG, a partition), its operations are that part of the card's operations, by
-the number of multiprocessors. The bandwidth of such a part is unknown because files do not have it.
+No share of a peak is computed for devices that are not in the table, unless the user gives the peak. If the file shows
+that a device is only a part of a card (a slice of MIG, a partition), its peak of operations is the card's peak times
+the share of the multiprocessors. The bandwidth of such a part is unknown because files do not have it.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def _by_name(row: Mapping[str, object]) -> Peaks | None:
         return None
     is_part = _is_slice(row) or (peaks.may_be_part and units != peaks.units)
     if isinstance(units, int) and peaks.units and 0 < units < peaks.units:
-        # The number of units of an AMD partition divides that of the card. Other differences arise because units are
-        # counted in different ways.
+        # A device with fewer units is a partition of an AMD card if its number of units divides the card's number.
+        # Other differences arise because units are counted in different ways.
         is_share = is_part or peaks.units % units == 0
         return _part(peaks, units, peaks.units) if is_share else peaks
     return None if is_part else peaks

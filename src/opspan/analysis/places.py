@@ -4,15 +4,16 @@
     placed(parts, steps, ranks) -> parts with:
         place (Int64): number of the range among ranges of the same name and module in the step, from 1, in order of
             their begins; null outside of steps. Without steps it is the number in the process.
-        position (Int64): position in the typical step, thread after thread; null if the place is not in it.
-    partners(one, other) -> Int64, for each row of `other` the same place in `one`; null if `one` does not have it.
+        position (Int64): position in the typical step, thread after thread; null if the row is not in the typical step.
+    partners(one, other) -> Int64, for each row of `other` the number of the same place in `one`; null if `one` does not
+        have it.
     is_too_long(one, other) -> whether the steps are too long to be aligned by `partners`.
 
 The typical step belongs to the first process that has steps (`ranks` is their order). It is the first step with as many
 ranges as the median step. The typical steps of two runs are aligned by the longest sequence of names and modules that
-both have, so ranges that come after a new one keep their partners. Ranges without a partner in this sequence are
-partners if their names, modules and places are equal. If steps are too long to be aligned, this rule is used for all
-ranges.
+both have, so if a run has a new range, the ranges after it keep their partners. Ranges without a partner in this
+sequence are partners if their names, modules and places are equal. If steps are too long to be aligned, this rule is
+used for all ranges.
 """
 
 from __future__ import annotations

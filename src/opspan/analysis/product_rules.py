@@ -16,7 +16,7 @@ from opspan.analysis.attention import Attention
 from opspan.analysis.op_cost import CostRule, Formula, OutputSize, Sizes, Values, Writes, elements
 from opspan.analysis.products import Convolution
 
-# The types by torch's numbers. If an op takes a type as an argument, the value is such a number.
+# Torch's numbers of types. If an op takes a type as an argument, the value is such a number.
 _NUMBERED = {5: "half", 6: "float", 7: "double", 15: "bfloat16", 23: "float8_e5m2", 24: "float8_e4m3fn"}
 _FP4 = "float4_e2m1fn_x2"
 
@@ -48,7 +48,8 @@ def _with_type(writes: Writes, at_: int) -> Writes:
 
 
 def _one_type_known(sizes: Sizes) -> bool:
-    """Returns whether the tensor, or each of its rows, has one scale. Packed types have a scale for each block."""
+    """Returns whether there is one scale, or one for each row. If so, the type is not packed, because packed types have
+    a scale for each block."""
     return elements(sizes[2]) in (1, sizes[0][-2])
 
 
@@ -311,7 +312,7 @@ _ATTENTIONS: dict[str, CostRule] = {
 
 
 def _marlin(sizes: Sizes, values: Values) -> int:
-    """Finds the values M, N, K, which follow each other and of which [M, K] are the sizes of the input. Returns N."""
+    """Returns N, the middle one of three values M, N, K that follow each other. The input has the sizes [M, K]."""
     rows, inner = prod(sizes[0][:-1]), sizes[0][-1]
     for one, columns, other in zip(values, values[1:], values[2:], strict=False):
         if (one, other) == (rows, inner) and isinstance(columns, int) and not isinstance(columns, bool):
@@ -328,7 +329,7 @@ def _experts(sizes: Sizes, _: Values) -> int:
         raise ValueError("experts that are elsewhere: how many tokens are for those here is in a tensor")
     if tokens[-1] != width or chosen[0] != tokens[0] or width not in (first[2], 2 * first[2]):
         raise ValueError("sizes that do not fit each other")
-    inner = second[2] * (width // first[2])  # two values in a byte
+    inner = second[2] * (width // first[2])  # a packed byte has two values
     return 2 * int(prod(chosen) * width * (first[1] + inner))
 
 

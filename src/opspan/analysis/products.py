@@ -146,7 +146,7 @@ class Convolution:
 
 def convolution_gradients(transposed: int | None, mask: int) -> Formula:
     """Returns the formula of a backward with the arguments gradient, input, weight, ... The gradient of the input takes
-    as many operations as the forward. The gradient of the weight takes as many again."""
+    as many operations as the forward. The gradient of the weight takes the same number."""
 
     def formula(sizes: Sizes, values: Values) -> int:
         gradient, inputs, weight = sizes[:3]
@@ -224,7 +224,7 @@ def transform(per_point: float, last: int | None = None) -> Formula:
 def transform_out(last: int | None = None, of_real: bool = False) -> Writes:
     def writes(sizes: Sizes, values: Values) -> list[OutputSize]:
         own = list(sizes[0])
-        # The elements count in the type of the input: a complex number is two real ones.
+        # Elements are counted in the type of the input: a complex number is two real numbers.
         if last is not None:
             own[values[1][-1]] = values[last]
             return [(prod(own) / 2, None)]

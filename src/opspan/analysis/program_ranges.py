@@ -16,8 +16,8 @@ _OF_LIBRARIES = (
     r"|CompiledFunction|AOTDispatcher|Inductor|Pregraph bytecode|triton_|PyTorch Profiler|Iteration Start: )"
     rf"|^{END_OF_STEP}"
 )
-_LINE_OF_CODE = r"\.py(\(|:)[0-9]+"  # PyProf's name for the calls of a line
-_DATA = r"^[\[{]"  # PyProf's arguments
+_LINE_OF_CODE = r"\.py(\(|:)[0-9]+"  # names that PyProf gives to the calls of a line of code
+_DATA = r"^[\[{]"  # names that are arguments, written by PyProf
 
 
 def of_program(ranges: pl.DataFrame) -> pl.Series:

@@ -30,14 +30,14 @@ from opspan.tables.same import is_one
 _col = pl.col
 _STREAM = ("context_id", "stream_id")
 _LEAST = 3  # the fewest regular turns of a pattern
-_MOST_DEVICES = 16  # at most this many devices of a process are tried
+_MOST_DEVICES = 16  # at most this many devices of a process are tried.
 # From the first regular turn to the last, at least this share of the turns must be regular. At least the same share of
 # the kernels must fit the period.
 _REGULAR = 0.75
 _SAME = 0.9  # a regular turn has at least this share of its kernels at the same positions as a turn next to it
 _SHARE = 0.5  # a pattern must cover at least this share of the device's busy time
-_UNEXPLAINED = 1 / 200  # if more than this share of the kernels does not fit a period, a longer period may be right
-_WIDTHS = (1, 2, 4, 8, 16, 32, 64)  # the numbers of kernels that a marker may have
+_UNEXPLAINED = 1 / 200  # if more than this share of the kernels does not fit a period, a longer period may fit better
+_WIDTHS = (1, 2, 4, 8, 16, 32, 64)  # the numbers of kernels that a marker may have.
 # The period is found in this many kernels in the middle of the run. Then its turns are found in the whole run.
 _SAMPLE = 2**18
 _PERIODS = 16  # for each width, this many periods are tried: those that fit most kernels
@@ -184,7 +184,7 @@ def period(codes: pl.Series, lengths: Numbers, pauses: Numbers | None = None) ->
 
 
 def _markers(codes: pl.Series) -> Iterator[tuple[int, pl.Series]]:
-    """Yields each width, and a number for each position: it depends on the `width` kernels from this position on."""
+    """Yields each width, and for each position a hash of the `width` kernels that begin at this position."""
     markers = codes
     for width in _WIDTHS:
         if width > 1:
@@ -228,7 +228,7 @@ def _turns(codes: Codes, at: Numbers, period: int) -> _Turns | None:
     edges = np.append(at, at[-1] + period) if at[-1] + period <= len(codes) else at
     gaps = np.diff(edges)
     as_long = gaps == period
-    # A running count of the kernels that are equal to the kernel in the same place of the next turn.
+    # A running count of the kernels that are equal to the kernel at the same position of the next turn.
     agree = np.concatenate([[0], np.cumsum(codes[:-period] == codes[period:])])
     pairs = np.flatnonzero(as_long[:-1] & as_long[1:])
     again = np.zeros(len(gaps) + 1, dtype=np.int64)
@@ -248,7 +248,7 @@ def _turns(codes: Codes, at: Numbers, period: int) -> _Turns | None:
 
 
 def _from_the_longest_pause(codes: Codes, turns: _Turns, pauses: Numbers) -> _Turns:
-    """Moves the begin of turns to the place at which the device usually paused longest."""
+    """Moves the begin of turns to the kernel before which the device usually paused longest."""
     regular = turns.begins[turns.is_regular]
     some = regular[: max(_LEAST, _SAMPLE // turns.period)]
     later = int(np.median(pauses[some[:, None] + np.arange(turns.period)], axis=0).argmax())

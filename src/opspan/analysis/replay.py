@@ -31,7 +31,8 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Weights:
-    """The factors by which the time and the delay of each work change; a single number is the factor of all work."""
+    """The factors by which the time and the delay of each kernel or copy change. A single number is the factor for all
+    work."""
 
     took: npt.NDArray[np.float64] | float
     delayed: npt.NDArray[np.float64] | float
@@ -40,8 +41,8 @@ class Weights:
 
 @dataclass(frozen=True)
 class Replay:
-    begun: pl.Series  # the begin of each work
-    end: pl.Series  # the end of each work
+    begun: pl.Series  # the begin of each row of work
+    end: pl.Series  # the end of each row of work
     shift: pl.Series  # for each join: how much later the thread is than its clock; the last entry, 0, is for NONE
     ends: pl.Series  # the end of each process
     weights: Weights
@@ -63,7 +64,7 @@ class Host:
         length = cuts.select((_col("time_ns").shift(-1) - _col("time_ns")).over("thread").fill_null(0)).to_series()
         saved = length.to_numpy() - scale(length.to_numpy(), cuts["factor"].to_numpy())
         cuts = cuts.with_columns(saved=pl.lit(pl.Series("saved", saved, dtype=pl.Int64)))
-        # `saved` becomes the time that was saved until each cut.
+        # `saved` was the time saved between a cut and the next. Now it becomes the time saved until each cut.
         self.cuts = cuts.with_columns(saved=(_col("saved").cum_sum() - _col("saved")).over("thread"))
         # The last entry is for NONE: times before the first cut.
         self._time, self._saved = (np.append(self.cuts[name].to_numpy(), 0) for name in ("time_ns", "saved"))
@@ -87,7 +88,7 @@ class Host:
 def replay(
     weights: Weights, host: Host, graph: Graph, is_free: pl.Series | None = None, meetings: Meetings | None = None
 ) -> Replay:
-    """Replays the graph. `is_free` says for each join whether its thread goes on without waiting."""
+    """Replays the graph. `is_free` tells for each join whether its thread goes on without waiting."""
     count = graph.work.height
     joins = _joins(host, graph, is_free)
     work, joins = (rows.cast({integer(): pl.Int64}) for rows in (_work(weights, host, graph, meetings), joins))
@@ -99,8 +100,8 @@ def replay(
 
 
 def _work(weights: Weights, host: Host, graph: Graph, meetings: Meetings | None) -> pl.DataFrame:
-    """Returns the work as native.replay takes it. If work waited for several others, it has further rows after the rows
-    of all work."""
+    """Returns the columns of the work that native.replay needs. Work that waited for several other kernels has further
+    rows, after the rows of all work."""
     work, order = graph.work, graph.order
     took = scale((work["end_ns"] - work["start_ns"]).to_numpy(), weights.took)
     launched = np.where(order.is_launched, host.clock(work["thread"], work["launch_ns"]), order.begun_ns)
@@ -124,8 +125,8 @@ def _work(weights: Weights, host: Host, graph: Graph, meetings: Meetings | None)
 
 
 def _meeting_columns(weights: Weights, count: int, meetings: Meetings | None) -> dict[str, pl.Series]:
-    """Returns, for each work, the number of its collective, and how long the work takes after the last part of the
-    collective has begun."""
+    """Returns, for each row of work, the number of its collective, and how long the work goes on after all kernels of
+    the collective have begun."""
     of, tail = pl.Series([None], dtype=pl.Int64).new_from_index(0, count), pl.Series([0]).new_from_index(0, count)
     if meetings is not None:
         parts = meetings.parts
@@ -136,7 +137,8 @@ def _meeting_columns(weights: Weights, count: int, meetings: Meetings | None) ->
 
 
 def _joins(host: Host, graph: Graph, is_free: pl.Series | None) -> pl.DataFrame:
-    """Returns the joins as native.replay takes them: sorted by thread, with the order in which to walk them."""
+    """Returns the columns of the joins that native.replay needs. Rows are sorted by thread, and `in_order` is the order
+    in which to walk them."""
     joins, order = graph.joins, graph.order
     free = pl.lit(value=False) if is_free is None else pl.lit(is_free)
     clock = host.clock(joins["thread"], joins["time_ns"])

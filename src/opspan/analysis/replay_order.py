@@ -20,19 +20,20 @@ Flags = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Order:
-    """Arrays that a replay needs. From `bound` to `other` they have a value for each work, from `own_entry` on for each
-    join."""
+    """Arrays that a replay needs. The arrays from `bound` to `other` have a value for each row of work. The arrays from
+    `own_entry` on have a value for each join."""
 
     bound: Ints  # the other work that the work waited for last (path_threads.bound_by)
-    delay_ns: Ints  # time from the end of `bound`, or else from the launch, to the begin of the work
+    delay_ns: Ints  # time from the end of `bound` to the begin of the work; without `bound`, time from the launch
     begun_ns: Ints  # when the process of the work began
     entered: Ints  # the last join of the launching thread before the launch
     is_launched: Flags  # whether the launch is known
-    is_alone: Flags  # whether the launch is unknown, but other work that the work waited for is known
+    is_alone: Flags  # whether the launch is unknown, but other work that the work waited for is known.
     # The other work, not `bound`, that the work waited for, or NONE. If there are several others, this is a negative
     # number: the number of the first row in `others`, multiplied by -1.
     other: Ints
-    # other, next: a linked list for each work that waited for several others. The rows are numbered after all work.
+    # The columns other, next: a linked list for each row of work that waited for several others. Row numbers begin
+    # after the last row of work.
     others: pl.DataFrame
     own_entry: Ints  # the last join of the thread until own_ns (see Graph.joins)
     joins: Ints  # numbers of the joins; each join comes after all joins that it waited for
@@ -47,11 +48,11 @@ def order_of(processes: pl.DataFrame, work: pl.DataFrame, edges: pl.DataFrame, j
     is_launched = work["launch_ns"].is_not_null().to_numpy()
     since_ns = np.where(~is_launched & (bound == NONE), begun_ns, since.to_numpy())
     other, others = _others(edges, bound)
-    # At the same moment joins come before work, in the order of their reasons.
+    # If joins and work have the same time, joins come first, in the order of their reasons.
     in_order = joins.select("time_ns", "what", "work", node=pl.int_range(pl.len(), dtype=pl.Int64))
     in_order = in_order.sort("time_ns", "what", "node")
     until = np.searchsorted(start_ns, in_order["time_ns"].to_numpy(), side="left")
-    # Work that made room may have begun at the very moment of the join.
+    # Work that made room may have begun at the very moment of the join. It must come before the join.
     made_room = np.where((in_order["what"] == FOR_ROOM).to_numpy(), in_order["work"].to_numpy() + 1, 0)
     until = np.maximum.accumulate(np.maximum(until, made_room))
     return Order(

@@ -6,7 +6,8 @@
         compute_ns (Float64): the time for its operations at the peak of their type, or null.
         masked_ns (Float64): the time for operations that a mask hides; compute_ns does not include this time.
         memory_ns (Float64): the time for its bytes at the bandwidth of the memory, or null.
-        is_too_fast, is_cached (Boolean): compute_ns or memory_ns would be more than time_ns, and so is null.
+        is_too_fast, is_cached (Boolean): whether compute_ns, or memory_ns, would be more than time_ns. If so, it is
+            null.
         and the columns of `costs`, null if the cost of the op is unknown
     `peaks`: the peaks of each device that was used; `owner`: for each range, the range of `costs` that it is part of;
     `has_devices`: whether times are those of devices
@@ -71,8 +72,8 @@ def _outside_ranges(work: pl.DataFrame) -> pl.DataFrame:
 
 def _in_tensor_cores(known: pl.DataFrame, work: pl.DataFrame, owner: pl.Series) -> pl.DataFrame:
     """Corrects the type of fp32 products on tensor cores, because tensor cores compute these in another type. If the
-    name of the kernel has a type, it is that type, because the op may contain casts; otherwise it is tf32 on NVIDIA's
-    devices. If neither the trace nor the name has a type, the type is unknown."""
+    name of the kernel has a type, that is the new type, because the op may contain casts. Otherwise the new type is
+    tf32 on NVIDIA's devices. If neither the trace nor the name has a type, the type is unknown."""
     may_be = _col("is_product") & (_col("type") == "fp32")
     if not work.height or not known.select(may_be.any()).item():
         return known
@@ -100,7 +101,8 @@ def _rate(
 ) -> pl.DataFrame:
     one, *others = peaks.values()
     if any(other != one for other in others):
-        # Rates each op by the device that it ran on. If there are several, the first counts.
+        # Each op is compared with the peaks of the device that it ran on. If it ran on several devices, the first
+        # counts.
         first = work.select("rank", "device_id", range=owner.gather(work["range"])).drop_nulls("range")
         known = known.join(first.unique("range", keep="first"), on="range", how="left", maintain_order="left")
     else:

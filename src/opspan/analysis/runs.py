@@ -1,4 +1,4 @@
-"""Finds the runs of a trace as emit_pyroscope named them: a mark in the trace has the label run_id of the run."""
+"""Finds the runs of a trace, which emit_pyroscope named: for each run, a mark in the trace has its label run_id."""
 
 from __future__ import annotations
 

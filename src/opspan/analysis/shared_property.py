@@ -17,8 +17,8 @@ T_co = TypeVar("T_co", covariant=True)
 class shared_property(cached_property[T_co]):  # noqa: N801  # stands beside property
     """A cached property. If two threads need it at once, the second waits for the first.
 
-    cached_property does not do this. Until Python 3.12 it had one lock for all objects of a class. Since then it has no
-    lock, and two threads compute the same value."""
+    cached_property does not do this. Before Python 3.12 it had one lock for all objects of a class. Since then it has
+    no lock, and two threads may compute the same value twice."""
 
     @overload
     def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...

@@ -8,7 +8,7 @@ it is assumed that the main thread launched it when it began.
 
 All other waits remain. A late host does not delay a device that has work in its queue. A host that need not wait for
 its device runs ahead of the device, up to the limit of the launch queue if this is known. If all parts of a collective
-are known, it goes on once its last rank has come. Other collectives take as long as they did.
+are known, the collective goes on once the last rank has reached it. Other collectives take as long as they did.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _STREAM = (*DEVICE, "stream_id")
 
 @dataclass(frozen=True)
 class Change:
-    """A change of a run: stretches of threads and work that would take more or less time."""
+    """A change of a run: stretches of threads, and work, that would take more or less time."""
 
-    # The columns rank, pid, tid, start_ns, end_ns, and
-    #   factor: the stretch takes this many times as long
-    #   is_free: whether the thread goes on without waiting in the stretch
+    # The columns rank, pid, tid, start_ns, end_ns, and:
+    #   factor: the stretch takes this many times as long.
+    #   is_free: whether the thread does not wait in the stretch.
     stretches: pl.DataFrame
-    # The columns
-    #   row: the row in the trace's work
-    #   factor: the work takes this many times as long
-    #   is_at_once: whether the work begins as soon as the work that it waits for ends
+    # The columns:
+    #   row: the row in the trace's work.
+    #   factor: the work takes this many times as long.
+    #   is_at_once: whether the work begins as soon as the work that it waits for ends.
     work: pl.DataFrame
 
 
@@ -58,7 +58,8 @@ def sooner(graph: Graph, change: Change, meetings: Meetings | None = None) -> pl
     ends = graph.processes.with_columns(ended_ns=pl.lit(replayed.ends)).join(
         ends.group_by("process").max(), on="process", how="left", maintain_order="left"
     )
-    # Without launches, waits of the host are unknown, too. Then the end of the host is unrelated to its devices.
+    # If the file has no launches, it is unknown when the host waits for its devices. So the end of the host says
+    # nothing about its devices.
     of_work, of_process = _col("last_ns") - _col("after_ns"), _col("end_ns") - _col("ended_ns")
     ns = pl.when("has_launches").then(of_process).otherwise(pl.coalesce(of_work, of_process))
     return ends.select(*PROCESS, ns=ns)
@@ -110,7 +111,7 @@ def _is_free(stretches: pl.DataFrame, graph: Graph) -> pl.Series:
 def with_guessed_launches(graph: Graph, trace: Tables, is_paced: pl.Series) -> Graph:
     """Returns the graph with guessed launches for work whose launch is not in the file.
 
-    `is_paced` says for each row of Graph.work whether the host may have set the pace of its device. If so, work with an
+    `is_paced` tells for each row of Graph.work whether its device may have waited for the host. If so, work with an
     unknown launch is assumed to be launched when it began, and not before."""
     work = graph.work
     ends = pl.lit(work["end_ns"].gather(work["before"].set(work["before"] == NONE, None)))

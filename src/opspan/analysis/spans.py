@@ -86,8 +86,8 @@ def number_groups(by: Sequence[str], *frames: pl.DataFrame) -> list[pl.DataFrame
 
 
 def apart(rows: pl.DataFrame, by: Sequence[str]) -> dict[tuple[object, ...], pl.DataFrame]:
-    """Returns a dictionary from each value of `by` to its rows. If there are no rows, the dictionary has one entry. It
-    is used, for example, to sort and sum the work of each device separately."""
+    """Returns a dictionary from each value of `by` to its rows. If there are no rows, the dictionary still has one
+    entry. It is used, for example, to sort and sum the work of each device separately."""
     if not rows.height:
         return {(None,) * len(by): rows}
     key = unlike(by, rows)
@@ -107,7 +107,7 @@ def sum_by(rows: pl.DataFrame, by: Sequence[str], **sums: pl.Expr) -> pl.DataFra
 
 
 def over(expr: pl.Expr, rows: pl.DataFrame, by: Sequence[str]) -> pl.Expr:
-    """Returns the expression over `by`, using only columns that differ between rows."""
+    """Returns the expression as a window expression over `by`. Uses only columns that differ between rows."""
     key = unlike(by, rows)
     return expr.over(key) if key else expr
 
@@ -142,7 +142,7 @@ def in_order(rows: pl.DataFrame, by: str) -> pl.DataFrame:
 
 
 def within(rows: pl.DataFrame, time: str, spans: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """Returns pairs of row numbers. The rows of a stretch are in order of `time`. If stretches overlap, a row is in
-    several pairs."""
+    """Returns pairs of row numbers: a row and a stretch that its time is in. The rows of a stretch are in order of
+    `time`. If stretches overlap, a row is in several pairs."""
     groups = grouped(by, rows, spans)
     return native.within(rows.select(_col(time).alias("time_ns"), *groups), spans.select("start_ns", "end_ns", *groups))

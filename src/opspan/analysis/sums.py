@@ -1,4 +1,4 @@
-"""Defines, once for all sums, which columns of ranges or work are summed, and by which columns rows are grouped.
+"""Defines which columns of ranges and work are summed, and by which columns rows are grouped.
 
 `averages` sums columns by these definitions, `events` sums the figures of torch's averages, and the SQL of the views in
 the analysis database is made from them.

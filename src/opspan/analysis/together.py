@@ -28,7 +28,7 @@ def side_by_side(traces: Sequence[Tables]) -> Tables:
 
 
 def analysed_like(trace: Tables, parts: Sequence[Tables]) -> Tables:
-    """Analyses `trace`, which was put together from `parts`, as far as any of them was analysed."""
+    """Analyses `trace`, which was put together from `parts`. Adds what the analysis added to any of the parts."""
     if not any(part.is_analysed for part in parts):
         return trace
     attributed = Analysis(trace).attributed
@@ -39,7 +39,7 @@ def analysed_like(trace: Tables, parts: Sequence[Tables]) -> Tables:
         # The pattern of the steps is unknown here, but their names are known.
         names = {name for frame in stepped for name in frame["step"].unique()} - {None}
         torch_names = {name for frame in stepped for name in torch_steps(frame)["name"]}
-        are_ranges = names <= set(ranges["name"].unique().to_list())  # otherwise steps lie between marks
+        are_ranges = names <= set(ranges["name"].unique().to_list())  # otherwise steps are the times between marks
         named = pl.Series(sorted(names), dtype=pl.String)
         ranges = steps_named(ranges, named) if are_ranges and names != torch_names else steps(ranges)
     if any("phase" in part.ranges.columns for part in parts):

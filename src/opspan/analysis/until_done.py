@@ -10,9 +10,9 @@ them was not done. If each step's work ends before the step, these times are tho
 counts as launched when it began. Work must be attributed (`launches`) first.
 
 If a host runs ahead of its device, it is held up when the launch queue is full, and then long steps of the host do not
-cost anything. It also happens that the host does its part of a step quickly, and the device takes long. So an outlier
-is a step that took long until it was done. If a step began when devices had nothing left to do, its time includes the
-host's time until its first launch, which other steps hide. Then the host's step must be long, too.
+cost anything. And a step may be short for the host and long for the device. So an outlier is a step that took long
+until it was done. If a step began when devices had nothing left to do, its time includes the host's time until its
+first launch. In other steps, devices work during that time. So for such a step, the time of the host must be long, too.
 """
 
 from __future__ import annotations

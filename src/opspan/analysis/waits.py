@@ -3,7 +3,7 @@
     waits(ranges, calls, work) -> a row for each waiting call, in the order of the calls:
         call (UInt32): row of the call.
         rank, pid, tid: its thread.
-        start_ns, end_ns: Int64.
+        start_ns, end_ns (Int64): begin and end of the call.
         wait_ns (Int64): how long the call took; null if the call did not return.
         why (WHY): the kind of wait.
         range (UInt32): row of the range that the call was made in.
@@ -34,7 +34,7 @@ NAMES: dict[str, tuple[str, ...]] = {
         "hip(Device|Ctx|Stream|Event)Synchronize",
         "ze(CommandQueue|CommandList|Event|Fence)(Host)?Synchronize",
         "urQueueFinish|urEventWait|clFinish|clWaitForEvents",
-        "synchronize(Device|Stream|Event)?",  # calls of MTIA
+        "synchronize(Device|Stream|Event)?",  # functions of MTIA's library
     ),
     # Copies do not wait if both ends are memory of a device. cudaMemcpyPeer and cuMemcpyDtoD never wait.
     COPY: (

@@ -35,7 +35,7 @@ _KNOWN = pl.when(_col("before_ns") <= _LONGEST).then("after_ns")
 
 @dataclass(frozen=True)
 class Times:
-    """How long steps and processes took (before_ns), and would take (after_ns)."""
+    """How long steps and processes took (before_ns), and would take after the change (after_ns)."""
 
     steps: pl.DataFrame  # the times of steps; `number` is the row of the step in `times`
     processes: pl.DataFrame  # the times of processes (rank, pid)
@@ -114,22 +114,24 @@ def _host(trace: Tables, waits: pl.DataFrame, graph: Graph, of_kind: dict[str, f
 def _predict(
     moments: pl.DataFrame, path: pl.DataFrame, graph: Graph, host: Host, replayed: Replay, meetings: Meetings
 ) -> pl.Series:
-    """Returns, for each of these moments of the path (process, time_ns), the time at which it would come."""
+    """Returns, for each of these moments of the path (process, time_ns), the time that it would have after the
+    change."""
     at = moments["time_ns"].to_numpy()
     begins = path.select("process", time_ns="start_ns")
     place = at_or_before(moments.select("process", "time_ns"), begins, "process", strict=True)
     on = path[place.set(place == NONE, None).cast(pl.UInt32)].with_columns(time_ns=moments["time_ns"])
     node = on["node"].fill_null(NONE).to_numpy()
-    start, end, start_ns, end_ns = (  # the last entry is for NONE
+    start, end, start_ns, end_ns = (  # the last entry is for moments without work (NONE)
         np.append(times.to_numpy(), 0)[node]
         for times in (replayed.begun, replayed.end, graph.work["start_ns"], graph.work["end_ns"])
     )
     took, delayed = (np.append(some, 1.0)[node] for some in (replayed.weights.took, replayed.weights.delayed))
     working = start + scale(at - start_ns, took)
     waiting = start - scale(start_ns - at, delayed)
-    # If ranks wait for each other, each rank goes on once the last rank has come.
+    # If ranks wait for each other in a collective, each rank goes on once the last rank has reached it.
     parts = dict(meetings.parts.select("node", "tail_ns").iter_rows())
-    tail = np.array([parts.get(one) for one in node.tolist()], dtype=np.float64)  # NaN: no collective
+    # NaN if ranks do not wait for each other
+    tail = np.array([parts.get(one) for one in node.tolist()], dtype=np.float64)
     has_met = end_ns - at <= tail
     met = end - scale(end_ns - at, took)
     came = np.minimum(start + (at - start_ns), end - scale(np.nan_to_num(tail).astype(np.int64), took))
