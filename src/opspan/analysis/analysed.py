@@ -268,7 +268,7 @@ class Analysis:
     @shared_property
     @by_cycle
     def idle(self) -> pl.DataFrame:
-        """The gaps, cut into parts that each belong to one range."""
+        """The gaps in which devices were idle, cut into parts that each belong to one range."""
         from opspan.analysis.idle import parts
 
         return parts(self.attributed, self.gaps)

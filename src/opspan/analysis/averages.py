@@ -6,10 +6,9 @@
 
     averages(ranges, work, by="name", names=None) -> the keys, count, and sums over each group. For ranges:
         cpu_ns, self_cpu_ns, device_ns, self_device_ns.
-        backward_cpu_ns, backward_device_ns: the time of their backward, if `autograd` was called before.
-        self_cpu_memory, self_device_memory: their own memory, if `memory` was called before.
-    and for work, by stream and by kernel:
-        count, device_ns.
+        backward_cpu_ns, backward_device_ns: the time of the ranges' backward, if `autograd` was called before.
+        self_cpu_memory, self_device_memory: the ranges' own memory, if `memory` was called before.
+    For work, by stream and by kernel: count, device_ns.
 
 With `names`, only ranges with these names count. Sums by stream and by kernel then have only work that was launched in
 these ranges.

@@ -1,7 +1,7 @@
 """Compares forward ops with their backward.
 
     pairs(ranges) -> a row for each op with its sizes and its linked backward op, the largest first:
-        op, sizes, backward, count.
+        op, sizes, backward, count: name and input sizes of the op, name of its backward op, and how often they occur.
         forward_ns: time of the forward ops.
         backward_ns: time of the backward ops.
         backward_device_ns: device time of the backward ops and all ranges inside.

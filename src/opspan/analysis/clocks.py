@@ -63,7 +63,7 @@ class ClockAlignment(NamedTuple):
 
     ranks: tuple[Metadata, ...]
     issues: pl.DataFrame
-    shifts: dict[int, Shift]  # by rank number, for the ranks that must be moved
+    shifts: dict[int, Shift]  # the shift of each rank that must be moved, by rank number
 
 
 def align(
@@ -156,7 +156,8 @@ def clocks(rows: pl.DataFrame, ranks: Sequence[Metadata]) -> dict[int, Clock]:
 def _ends(rows: pl.DataFrame) -> pl.DataFrame:
     """Returns when each collective ended on each clock. The columns are match (the collective), place (the name of the
     clock) and end_ns."""
-    from opspan.analysis.over_ranks import matched  # imports numpy, which most traces do not need
+    # imported here, because it imports numpy, which most traces do not need
+    from opspan.analysis.over_ranks import matched
 
     # The match must not rely on clocks, because the matched collectives are used to align the clocks.
     pairs = pl.concat([rows, matched(rows, trusts_clocks=False).select("match")], how="horizontal")

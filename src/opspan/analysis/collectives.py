@@ -5,7 +5,7 @@
         time_ns (Int64): how long it took; null if only its start is in the trace.
         kind (String): all_reduce, all_gather, ... (collective_names.py); null if it is unknown.
         bytes (Int64): as NCCL's tests count: the whole output of all_gather, the whole input of reduce_scatter.
-        element, algorithm, protocol: String, null if they are unknown.
+        element, algorithm, protocol (String): null if they are unknown.
         group, group_size, members, seq: name and size of the group, its ranks, and torch's sequence number.
         own_rank, source, target: the row's own rank, and the two ranks of a send or a receive. They are numbered as in
             the program, or as in the group if its members are unknown.

@@ -119,7 +119,8 @@ def costs(ranges: pl.DataFrame) -> Costs:
 
 def _of_rule(rule: CostRule, sizes: str, inputs: str | None, types: str | None) -> Cost:
     if types is not None and types.startswith('[""'):
-        return Cost(None, None, None, is_assumed=False)  # such as for a nested tensor, whose sizes are not recorded
+        # the type is empty for a nested tensor, for example, whose sizes are not recorded
+        return Cost(None, None, None, is_assumed=False)
     try:
         return cost(rule, parse_sizes(sizes), values_of(inputs), _types(types))
     except ValueError:

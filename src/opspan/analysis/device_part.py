@@ -128,8 +128,8 @@ def _add_calls(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_latest(rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds latest_ns. For this, all work on the row's stream counts whose call had returned before the row's call
-    began. latest_ns is the time at which the last of this work began."""
+    """Adds latest_ns: the latest begin among all work on the same stream that was launched earlier (its call returned
+    before the row's call began)."""
     known = rows.drop_nulls(["start_ns", "called_ns"])
     possible = known.filter(~pl.any_horizontal("too_early", "outside").fill_null(value=False))
     before = possible.sort("returned_ns").select(

@@ -64,7 +64,7 @@ def flops(ranges: pl.DataFrame) -> pl.Series:
 
 def _count(name: str, sizes: str, inputs: str | None, types: str | None) -> int | None:
     if types is not None and types.startswith('[""'):
-        return None  # such as for a nested tensor, whose sizes are not recorded
+        return None  # the type is empty for a nested tensor, for example, whose sizes are not recorded
     try:
         known, values = parse_sizes(sizes), values_of(inputs)
         if name in TORCH:

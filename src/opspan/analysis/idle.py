@@ -1,6 +1,6 @@
 """Finds the gaps in which a device was idle, their reasons, and the ranges that the host was in meanwhile.
 
-    gaps(trace) -> rank, pid, device_id, start_ns, end_ns, next, tid, why, and in ns:
+    gaps(trace) -> rank, pid, device_id, start_ns, end_ns, next, tid, why, and these columns in ns:
         host_ns: time until the host began the call that launched the next work: the host was late.
         launch_ns: time from the begin of that call to the begin of the work: the launch took this time.
         queued_ns: time of the gap if the call began before the gap: the work waited for another stream, another rank or
@@ -15,7 +15,7 @@
     parts(trace, gaps) -> gap, range, why, ns: the time of each gap. host_ns is divided as in `meanwhile`; the rest
         belongs to the range that launched the next work.
     in_functions(trace, gaps) -> gap, function, why, ns: the time of each gap, divided among functions (rows of the
-        table functions) instead of ranges. The host need not be in a range.
+        table functions) instead of ranges. This also works if the host is in no range.
 
 A gap is a stretch of time in which a process ran nothing on a device that it used, so the gaps of a device add up to
 its idle time. `next` is the row of the work that ended the gap, null at the end; `tid` is the thread that launched that

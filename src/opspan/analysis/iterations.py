@@ -1,6 +1,6 @@
 """Finds the steps of a run as the program marks them: by a profiler's step(), by its own ranges or by its optimizer.
 
-    iterations(ranges, names=None) -> rank, pid, step, start_ns, end_ns, how, is_outlier
+    iterations(ranges, names=None) -> rank, pid, step, start_ns, end_ns, how, is_outlier.
 
 Iterations are found in one of these ways, which the column `how` names. If several ways find some in a process, the
 first way in the list counts:

@@ -1,7 +1,7 @@
 """Sums the time of kernels, and how much of their device they could use, by name, by launch, or by further columns.
 
     launched(work, devices) -> the work that kept a device busy, with:
-        duration_ns
+        duration_ns: how long it took.
         shared_bytes: shared memory of a block.
         blocks_per_sm, occupancy: see analysis/occupancy.py.
     figures(rows, by) -> the columns `by`, which include kind and name; and for each group, in descending order of time:

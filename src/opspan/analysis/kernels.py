@@ -8,7 +8,7 @@ vendors chose are data in this file.
     is_told(unknown, total) -> whether so little time is unknown that a share can be stated.
     product_type(name) -> the type that a product on tensor cores multiplies; null if the name does not show it.
 
-Names are the only thing that every source has: the full name, with template arguments, if the source has it. Names of
+Names are the only thing that every source has. Some sources have the full name, with template arguments. Names of
 products that Triton compiles do not show which instructions they use. A full name in C++ without a word for products
 belongs to a kernel that computes with ordinary units. A full name in C (a plain identifier, also in Triton) was chosen
 freely by the author of the kernel. So such a name is used only if it is of a known family, or has a word for something

@@ -1,6 +1,6 @@
-"""Finds the launches that had to wait for room in a full launch queue, and the work that made room by beginning.
+"""Finds the launches that had to wait for room in a full launch queue, and the work whose begin made room.
 
-    rooms(calls, place, names, work, waits) -> joins, as path_graph has them, with the reason FOR_ROOM.
+    rooms(calls, place, names, work, waits) -> joins (see path_graph) with the reason FOR_ROOM.
 
 A driver keeps a limited number of launches whose work has not begun. A launch that finds the queue full does not return
 before the work of an earlier launch begins. The limit is not in a trace, but one can see when it was reached: while the
@@ -27,8 +27,8 @@ _NEAR = 50  # a queue counts as full if its depth is at most a fiftieth below it
 _LEAST_DEPTH = 8
 _LONG = 4  # a launch is long if it takes more than 4 times the usual time of launches of its name
 _LEAST_WAITS = 8  # at least this many launches at a full queue must be long
-_FEWEST = _LEAST_DEPTH + _LEAST_WAITS  # a queue with fewer launches cannot be judged
-# long launches must be 5 times as frequent at a full queue as elsewhere, because they have other causes, too
+_FEWEST = _LEAST_DEPTH + _LEAST_WAITS  # a queue with fewer launches cannot be judged.
+# Long launches must be 5 times as frequent at a full queue as elsewhere, because they have other causes, too.
 _MORE_OFTEN = 5
 
 
@@ -55,7 +55,7 @@ def rooms(
     for device in apart(rows, ("process", "device_id")).values():
         # If the queue of a single stream was full, each stream has its own queue. Otherwise all streams of a device may
         # share a queue.
-        # leaves out streams with few launches, because there may be thousands of streams
+        # Streams with few launches are left out, because there may be thousands of streams.
         busy = only(device, pl.len().over("stream") >= _FEWEST)
         of_streams = [_joins_of_queue(queue, early) for queue in apart(busy, ("stream",)).values()]
         full = [queue_joins for queue_joins in of_streams if queue_joins is not None]

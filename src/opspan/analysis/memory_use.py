@@ -1,4 +1,4 @@
-"""Computes the memory in use over time, which ranges took it, and which blocks existed at the peak.
+"""Computes the memory in use over time, which ranges allocated it, and which blocks existed at the peak.
 
     curve(events, counters) -> a row for each allocation and free, in order of time, and one row before the first event
     of each rank, process and device: rank, pid, device_id, time_ns.
@@ -16,7 +16,7 @@
 
     at_peak(ranges, events) -> the blocks that existed at the peaks, the largest first:
         rank, pid, device_id, peak_ns, peak_bytes, address, bytes, alloc_row, alloc_ns, tid.
-        range (UInt32): the innermost range that was open on the thread when it took the block.
+        range (UInt32): the innermost range that was open on the thread when it allocated the block.
         name, module, phase: those of that range, if ranges have these columns.
 
 The rules are in docs/analysis.md, "Memory in use". Ranges must be nested (`nest`) first.

@@ -2,9 +2,10 @@
 of a window of time are the sums over its pieces.
 
     Pieces.of(times, count) -> the pieces of equal length that these times lie in: first_ns, length_ns, count.
-    in_pieces(ranges, events, pieces) -> a row for each piece, device and name of a range, if ranges of this name took
-        or freed memory or were called: rank, pid, device_id, piece, name (null outside of ranges), calls, and the sums
-        of memory_use.operators: SUMS for ranges of this name and all ranges inside, self_SUMS without ranges inside.
+    in_pieces(ranges, events, pieces) -> a row for each piece, device and name of a range, if ranges of this name
+        allocated or freed memory or were called: rank, pid, device_id, piece, name (null outside of ranges), calls, and
+        the sums of memory_use.operators: SUMS for ranges of this name and all ranges inside, self_SUMS without ranges
+        inside.
 
 Added up over all pieces and processes, the rows give the figures of `operators`, except for events without a time. A
 call counts in the piece in which it begins. If it begins before the first event or after the last one, it counts in the

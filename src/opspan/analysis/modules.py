@@ -1,8 +1,8 @@
 """Finds the module of the model that a range belongs to.
 
-    modules(ranges) -> ranges with module, Categorical: name of the innermost module around it, null outside of modules
+    modules(ranges) -> ranges with module, Categorical: name of the innermost module around it, null outside of modules.
 
-A module is recognised by
+A module is recognised by:
 
     a range of kind module: its name is the full name of the module, such as MLP.layers.0.
     FSDP::pre_forward (blocks.3): the module is blocks.3, from there to its FSDP::post_forward on the same thread, but

@@ -10,7 +10,7 @@
         is_last (Boolean): whether the row came last: it has the shortest time. If several rows have the shortest time,
             the last to begin came last.
         unmatched (String): why the row has no match:
-            alone: no other place has its group.
+            alone: no other place has a row of its group.
             peers unknown: a send or a receive whose other side is unknown.
             groups unknown: there are several groups, and the trace does not show the group of each row.
             counts differ: places have different numbers of rows, and the sequences fit nowhere or at several positions.

@@ -12,8 +12,8 @@ time before the own work does not belong to the step in two cases:
 - The step is the first step of a process or a session. Then this time is start-up.
 - This time has no backward, and it has a range that the program named, or at least half as many ranges as a step.
 
-In all other cases, such as logging, this time belongs to the step. If the opening does not come in a step, all of its
-time belongs to it. Ranges must be nested (`nest`) first.
+In all other cases, such as logging, this time belongs to the step. If a step does not have the opening, all of its time
+belongs to the step. Ranges must be nested (`nest`) first.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _own_begins(steps: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _is_other(places: pl.DataFrame, rows: pl.DataFrame, ranges: pl.DataFrame, steps: pl.DataFrame) -> pl.Series:
-    """Returns, for each step, whether other code than the step ran in the time before the step's own work."""
+    """Returns, for each step, whether code that is not a part of the step ran before the step's own work."""
     before = rows.join(places, on="stretch").filter(_col("start_ns") < _col("own_ns"))
     own = before.group_by("stretch").agg(_col("is_own").any())
     facts = places.join(own, on="stretch", how="left", maintain_order="left")

@@ -1,4 +1,5 @@
-"""Finds the work of other streams that work waited for: from the file, or guessed from calls for events and times.
+"""Finds which work waited for work of other streams: as the file states, or guessed from calls for events and from
+times.
 
     event_edges(trace, rows, work, calls) -> work, before (row numbers of Graph.work): pairs that the file states.
     wait_call_edges(trace, work, threads) -> work, before: pairs for files that have calls such as cudaStreamWaitEvent
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
 _col = pl.col
 ON_STREAM = ("process", "device_id", "stream_id")
 _WAIT_EVENT = r"^(cuda|cu|hip)StreamWaitEvent"
-# ns; longer than usual: work that waits for an event of another stream begins about 10 us after the event
+# ns; usually, work that waits for an event of another stream begins about 10 us after the event
 CLOSE = 20_000
 
 

@@ -127,7 +127,7 @@ def _graph(
         join=at_or_before(launched.select("thread", time_ns="launch_ns"), joins, "thread").cast(pl.Int32),
         before=before.cast(pl.Int32),
     )
-    edges = edges.cast(pl.UInt32)  # saves memory: there may be more edges than work
+    edges = edges.cast(pl.UInt32)  # saves memory, because there may be more edges than rows of work
     return Graph(_with_ends(processes, work, joins, done), threads, work, edges, _with_entries(joins))
 
 
@@ -201,8 +201,8 @@ def _launches(work: pl.DataFrame, calls: pl.DataFrame, place: pl.Series, process
 
 
 def _edges(trace: Tables, work: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
-    """Returns all pairs of work and other work that it waited for. Also returns, for each work, the other work that it
-    waited for longest."""
+    """Returns all pairs of work and other work that it waited for. Also returns, for each row of work, the other work
+    that it waited for longest."""
     rows = work.with_row_index("work").with_columns(_col("work").cast(pl.Int64), until_ns="start_ns")
     in_order = _before_on_stream(rows)
     edges = rows.select("work", before=in_order.set(in_order == NONE, None)).drop_nulls("before")
@@ -237,7 +237,7 @@ def _with_more(
 
 
 def _before_on_stream(work: pl.DataFrame) -> pl.Series:
-    """Returns, for each work, the work of its stream that ended last before it."""
+    """Returns, for each row of work, the work of its stream that ended last before it."""
     streams, start, end = (work[name].to_numpy() for name in ("stream", "start_ns", "end_ns"))
     before = np.full(work.height, NONE, dtype=np.int64)
     every = np.arange(work.height)

@@ -1,9 +1,9 @@
 """Finds the main thread of each process, and when threads of the host wait for each other.
 
     main_threads(processes, threads, ranges, calls, steps) -> process, main.
-    handovers(processes, threads, ranges, calls) -> joins, as path_graph has them.
+    handovers(processes, threads, ranges, calls) -> joins (see path_graph).
     at_or_before(rows, known, by) -> for each row, the last row of `known` that is not later.
-    bound_by(work) -> for each work, the work that it waited for last.
+    bound_by(work) -> for each row of work, the other work that it waited for last.
 
 These rules are assumed: if a thread other than the main thread begins to do something after it was idle, the main
 thread gave it that work. If the other thread runs autograd or launches work, the main thread waits for it while the
@@ -178,8 +178,8 @@ def _handover_joins(items: pl.DataFrame, times: pl.DataFrame) -> pl.DataFrame:
 
 
 def bound_by(work: pl.DataFrame) -> npt.NDArray[np.int64]:
-    """Returns, for each work, the other work that it waited for last. This is NONE if the launch came after the end of
-    that other work, or if no such work is known."""
+    """Returns, for each row of work, the other work that it waited for last. This is NONE if the launch came after the
+    end of that other work, or if no such work is known."""
     ends = work["end_ns"].gather(work["before"].set(work["before"] == NONE, None))
     is_launched = (work["launch_ns"] > ends).fill_null(value=False)
     return work["before"].set(is_launched, NONE).to_numpy()

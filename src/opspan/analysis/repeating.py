@@ -30,7 +30,7 @@ from opspan.tables.same import is_one
 _col = pl.col
 _STREAM = ("context_id", "stream_id")
 _LEAST = 3  # the fewest regular turns of a pattern
-_MOST_DEVICES = 16  # at most this many devices of a process are tried.
+_MOST_DEVICES = 16  # at most this many devices of each process are tried.
 # From the first regular turn to the last, at least this share of the turns must be regular. At least the same share of
 # the kernels must fit the period.
 _REGULAR = 0.75

@@ -8,9 +8,9 @@
         memory_ns (Float64): the time for its bytes at the bandwidth of the memory, or null.
         is_too_fast, is_cached (Boolean): whether compute_ns, or memory_ns, would be more than time_ns. If so, it is
             null.
-        and the columns of `costs`, null if the cost of the op is unknown
+        and the columns of `costs`, null if the cost of the op is unknown.
     `peaks`: the peaks of each device that was used; `owner`: for each range, the range of `costs` that it is part of;
-    `has_devices`: whether times are those of devices
+    `has_devices`: whether times are those of devices.
 
 The time of a range of `costs` includes all that is inside; other ranges have their self time.
 """

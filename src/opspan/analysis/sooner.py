@@ -7,8 +7,9 @@ The launch of some work is not in the file. Unless such work begins within path_
 it is assumed that the main thread launched it when it began.
 
 All other waits remain. A late host does not delay a device that has work in its queue. A host that need not wait for
-its device runs ahead of the device, up to the limit of the launch queue if this is known. If all parts of a collective
-are known, the collective goes on once the last rank has reached it. Other collectives take as long as they did.
+its device runs ahead of the device, up to the limit of the launch queue if this is known. If the kernels of all ranks
+of a collective are known, the collective goes on once the last rank has reached it. Other collectives take as long as
+they did.
 """
 
 from __future__ import annotations
@@ -138,8 +139,9 @@ def _with_launches(graph: Graph) -> pl.DataFrame:
 
 
 def _launched_early(work: pl.DataFrame, trace: Tables) -> pl.Series:
-    """Returns the latest time at which each work without a call can have been launched. If the work began before the
-    first work of its stream that has a launch, this is the time of that launch. Otherwise the time is null."""
+    """Returns, for each row of work without a call, the latest time at which it can have been launched. If the work
+    began before the first work of its stream that has a launch, this is the time of that launch. Otherwise the time is
+    null."""
     (streams,) = number_groups(_STREAM, trace.work.select(_STREAM))
     rows = work.select("start_ns", "launch_ns", stream=streams["of"].gather(work["row"]))
     times = {"first_ns": _col("launch_ns").min(), "begun_ns": _col("start_ns").min()}

@@ -59,8 +59,8 @@ def levels(rows: pl.DataFrame, sums: Sequence[pl.Expr], keys: Sequence[str] = ("
 
 
 def collapse(rows: pl.DataFrame, roots: pl.DataFrame, unit: int = 1) -> Iterator[pl.Series]:
-    """Yields lines. `rows` are as `levels` takes them, and have weight; `roots` have root, and text to put before every
-    stack. Weights are integers. A stack whose own weight is 0 does not get a line."""
+    """Yields lines. `rows` have the columns that `levels` needs, and weight. `roots` have root, and the text to put
+    before every stack of the root. Weights are integers. A stack whose own weight is 0 does not get a line."""
     around, key = roots.select("text", around="root"), "root"
     for stacks in levels(rows, [_col("weight").sum()]):
         joined = stacks.join(around, left_on=key, right_on="around", how="left", maintain_order="left")
@@ -73,7 +73,7 @@ def collapse(rows: pl.DataFrame, roots: pl.DataFrame, unit: int = 1) -> Iterator
 
 def merge_stacks(rows: pl.DataFrame, keys: Sequence[str], sums: Sequence[pl.Expr]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Returns the stacks as nodes of one tree, each after its parent: parent (a node), the keys, the sums; and the node
-    of each row: row, node. `rows` are as `levels` takes them, without roots."""
+    of each row: row, node. `rows` have the columns that `levels` needs, without root."""
     stacks = list(levels(rows.with_columns(root=pl.lit(0, dtype=pl.UInt32)), [*sums, _col("row")], keys))
     if not stacks:
         none = rows.group_by(keys).agg(sums).select(pl.lit(None, dtype=pl.UInt32).alias("parent"), pl.all())

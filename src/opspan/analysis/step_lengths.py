@@ -1,6 +1,7 @@
 """Computes the number of steps of a run and how long they took. Every output takes these figures from here.
 
-    parts(analysis) -> the parts of one trace for `lengths_of`, which can be put together with those of others.
+    parts(analysis) -> the parts of one trace for `lengths_of`, which can be put together with the parts of other
+        traces.
     lengths_of(parts) -> Lengths.
     lengths(analysis) -> the Lengths of one trace.
 

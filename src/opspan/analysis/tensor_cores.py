@@ -1,7 +1,7 @@
 """Finds the ops that could use tensor cores, and how much of their device time was on tensor cores.
 
     tensor_cores(ranges, work, keys) -> the keys (name, and other columns that make a group), and:
-        is_eligible (Boolean): ops of this name multiply matrices or convolve.
+        is_eligible (Boolean): whether ops of this name multiply matrices or convolve.
         tensor_cores_ns (Int64): time of kernels that use tensor cores, in these ranges and all ranges inside.
         unknown_ns (Int64): time of kernels whose names do not show whether they use tensor cores.
 

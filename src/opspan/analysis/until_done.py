@@ -1,6 +1,6 @@
 """Computes the time that each step took until all that it launched was done; the host may be done much earlier.
 
-    until_done(steps, calls, work) -> steps + took_ns, done_ns (when it was done), in the order of the steps.
+    until_done(steps, calls, work) -> the steps in the same order, with took_ns and done_ns (when the step was done).
     with_outliers(until_done) -> the same, with is_outlier for steps that made the run longer.
 
 A step is done at its end, or when the last work that was launched in it ends, whichever is later. Its time begins when
