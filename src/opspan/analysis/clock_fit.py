@@ -2,9 +2,9 @@
 
     nesting_shift(calls, ranges, most_ns) -> ns to add to the times of all calls.
 
-While a thread is in a call it cannot begin or end a range. So if a range begins or ends inside a call, the clocks of
+While a thread is in a call it cannot start or end a range. So if a range begins or ends inside a call, the clocks of
 ranges and calls differ. Tools convert the times of calls from a counter of the processor, sometimes with an error of
-one microsecond, or of 20 microseconds on a busy machine. Such an error is longer than the time from the begin of an op
+one microsecond, or of 20 microseconds on a busy machine. Such an error is longer than the time from the start of an op
 to its launch. The shift is 0 if no range crosses a call. It is also 0 if more than a tenth of the crossings would
 remain, because then the cause is not the clocks.
 """
@@ -31,7 +31,7 @@ def nesting_shift(calls: pl.DataFrame, ranges: pl.DataFrame, most_ns: int) -> in
     crossings = pl.concat(_crossings(calls, ranges, near, time) for time in ("start_ns", "end_ns"))
     if not crossings.height or not crossings.select(((_col("since") < 0) & (_col("until") > 0)).any()).item():
         return 0
-    # A call that is moved by exactly `since` or `until` touches the begin or end of the range, but the range does not
+    # A call that is moved by exactly `since` or `until` touches the start or end of the range, but the range does not
     # cross it.
     moves = pl.concat([crossings["since"], crossings["until"], pl.Series([0])]).unique()
     moves = moves.filter(moves.is_between(-most_ns, most_ns))
@@ -63,7 +63,7 @@ def _inside(calls: pl.DataFrame, ranges: pl.DataFrame, move: int) -> int:
 
 
 def _crossings(calls: pl.DataFrame, ranges: pl.DataFrame, near: pl.DataFrame, time: str) -> pl.DataFrame:
-    """Returns the bounds `since` and `until` for each begin or end of a range near a call. If the call is moved by more
+    """Returns the bounds `since` and `until` for each start or end of a range near a call. If the call is moved by more
     than `since` and less than `until`, the range crosses the call: one end of the range is inside the call, the other
     end is outside."""
     pairs = within(ranges, time, near, _THREAD)

@@ -103,7 +103,7 @@ def _move(rank: Metadata, known: Mapping[int, Clock], apart: Mapping[int, Clock]
     facts = {"shift_ns": shift.ns, "drift": shift.drift, "since_ns": shift.since_ns}
     facts |= {"collectives": clock.collectives, "within_ns": clock.within_ns}
     options = {**rank.options, BY_COLLECTIVES: facts}
-    if STRETCH in options:  # begin and end of the part of the trace that was read
+    if STRETCH in options:  # start and end of the part of the trace that was read
         options[STRETCH] = [shift.of(time) for time in options[STRETCH]]
     cycles = tuple(_move(replace(one, rank=rank.rank), known, apart) for one in rank.cycles)
     return replace(rank, options=options, cycles=cycles)

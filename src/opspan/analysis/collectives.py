@@ -12,7 +12,7 @@
         work (UInt32): row of the kernel, or of the first of several; null for a range.
         range (UInt32): row of the range that started it.
 
-Kernels that one range started on one stream are one collective, from the first begin to the last end. docs/analysis.md,
+Kernels that one range started on one stream are one collective, from the first start to the last end. docs/analysis.md,
 "communication", says what counts. `trace` must be attributed.
 """
 

@@ -58,7 +58,7 @@ def with_device(host: Tables, parts: Sequence[Tables]) -> Tables:
 
 
 def _clocks(part: Tables, host: Tables, issues: Issues) -> tuple[int, tuple[int, int] | None]:
-    """Returns the number of ns to add to the times of the part. Also returns begin and end of its collection on the
+    """Returns the number of ns to add to the times of the part. Also returns start and end of its collection on the
     clock of the part, or None if these are unknown."""
     times = _times(part.metadata.options.get(SESSION))
     origin = part.origin_utc_ns or 0
@@ -119,7 +119,7 @@ def causal(calls: pl.DataFrame, work: pl.DataFrame, session: tuple[int, int] | N
 
 
 def _add_calls(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """Adds called_ns and returned_ns: begin and end of the call that launched the work."""
+    """Adds called_ns and returned_ns: start and end of the call that launched the work."""
     key = ["pid", "correlation_id"]
     # If several calls have the same id, it is unknown which of them launched the work.
     once = calls.select(*key, called_ns="start_ns", returned_ns="end_ns").drop_nulls().unique(key, keep="none")
@@ -128,7 +128,7 @@ def _add_calls(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_latest(rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds latest_ns: the latest begin among all work on the same stream that was launched earlier (its call returned
+    """Adds latest_ns: the latest start among all work on the same stream that was launched earlier (its call returned
     before the row's call began)."""
     known = rows.drop_nulls(["start_ns", "called_ns"])
     possible = known.filter(~pl.any_horizontal("too_early", "outside").fill_null(value=False))

@@ -2,7 +2,7 @@
 
     gaps(trace) -> rank, pid, device_id, start_ns, end_ns, next, tid, why, and these columns in ns:
         host_ns: time until the host began the call that launched the next work: the host was late.
-        launch_ns: time from the begin of that call to the begin of the work: the launch took this time.
+        launch_ns: time from the start of that call to the start of the work: the launch took this time.
         queued_ns: time of the gap if the call began before the gap: the work waited for another stream, another rank or
             the device.
         unknown_ns: time of the gap if the call is not in the trace, or no work followed, or the process used more
@@ -166,7 +166,7 @@ def _late(gaps: pl.DataFrame) -> pl.DataFrame:
 
 def _pieces(late: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     """Cuts the stretches of `late` where any span begins or ends on the same thread. Returns the pieces: gap, the
-    columns of the thread, time_ns (the begin), ns, and range (the row of the innermost span)."""
+    columns of the thread, time_ns (the start), ns, and range (the row of the innermost span)."""
     nothing, no_kind = (pl.lit(None, dtype=dtype) for dtype in (pl.UInt32, pl.UInt8))
     pieces = native.cut(late.select(*THREAD_KEY, "start_ns", "end_ns", range=nothing, kind=no_kind), spans)
     threads = late.select("gap", *THREAD)[pieces["stretch"]]

@@ -1,4 +1,4 @@
-"""Finds the launches that had to wait for room in a full launch queue, and the work whose begin made room.
+"""Finds the launches that had to wait for room in a full launch queue, and the work whose start made room.
 
     rooms(calls, place, names, work, waits) -> joins (see path_graph) with the reason FOR_ROOM.
 
@@ -86,7 +86,7 @@ def _joins_of_queue(rows: pl.DataFrame, early: pl.DataFrame) -> pl.DataFrame | N
     usual = _usual(rows, is_full)
     if not _is_limit(returned - called, usual, is_full):
         return None
-    # `releases` has the work whose begin made room for a launch. If the launch waited, this is the last work that began
+    # `releases` has the work whose start made room for a launch. If the launch waited, this is the last work that began
     # before the launch returned. Otherwise it is the work that was launched `limit` launches earlier.
     done = np.minimum(called + usual, returned)
     last = begins["start_ns"].to_numpy()[np.maximum(begun - 1, 0)]

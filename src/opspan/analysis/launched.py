@@ -5,8 +5,8 @@
         work (UInt32): row of the work.
         call (UInt32): row of its call.
         is_first (Boolean): whether no other work of the call began earlier.
-        delay_ns (Int64): from the end of the call to the begin of the work; negative if the work began before that.
-        ahead_ns (Int64): from the begin of the call to the begin of the work: how far the host is ahead of the device.
+        delay_ns (Int64): from the end of the call to the start of the work; negative if the work began before that.
+        ahead_ns (Int64): from the start of the call to the start of the work: how far the host is ahead of the device.
         is_short (Boolean): whether all work of the call together took less time than the call.
 
     queues(calls, work) -> a row for each time at which the length of a queue changed:
@@ -72,7 +72,7 @@ def _queues(waiting: pl.DataFrame, *, is_one: bool) -> pl.DataFrame:
     ends = ((_col("called_ns"), 1), (begun, -1))
     changes = pl.concat(waiting.select("stream", time_ns=time, change=pl.lit(by, pl.Int64)) for time, by in ends)
     changes = changes.sort("time_ns") if is_one else changes.sort("stream", "time_ns")
-    # The changes of a stream add up to 0, so the running sum is 0 at the begin of each stream.
+    # The changes of a stream add up to 0, so the running sum is 0 at the start of each stream.
     changes = changes.with_columns(queued=_col("change").cum_sum())
     is_last = _col("stream").ne_missing(_col("stream").shift(-1)) | _col("time_ns").ne_missing(
         _col("time_ns").shift(-1)
@@ -81,7 +81,7 @@ def _queues(waiting: pl.DataFrame, *, is_one: bool) -> pl.DataFrame:
 
 
 def _with_calls(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """Returns the work whose launch call is known, with the begin and end of the call."""
+    """Returns the work whose launch call is known, with the start and end of the call."""
     columns = work.select("kind", "is_overhead", *STREAM, "start_ns", "end_ns", "call").with_row_index("work")
     rows = on_device(columns).filter(_col("call").is_not_null())
     return rows.with_columns(

@@ -35,7 +35,7 @@ def changes(events: pl.DataFrame) -> pl.DataFrame:
 
 
 def during(changed: pl.DataFrame, start_ns: pl.Series, end_ns: pl.Series, of: pl.Series | None = None) -> pl.DataFrame:
-    """Returns, for each stretch of time, the sums of the changes from its begin to its end (inclusive); 0 if begin or
+    """Returns, for each stretch of time, the sums of the changes from its start to its end (inclusive); 0 if start or
     end is null. `of` has the number of each stretch's process, as in the column `of` of `changed`. It is None if there
     is only one process."""
     if of is None:
@@ -43,7 +43,7 @@ def during(changed: pl.DataFrame, start_ns: pl.Series, end_ns: pl.Series, of: pl
         changed = changed.with_columns(of=pl.lit(0, pl.UInt32))
     spans = pl.DataFrame({"of": of, "start_ns": start_ns.fill_null(0), "end_ns": end_ns.fill_null(-1)})
     spans = spans.with_columns(_col("end_ns").clip(lower_bound=_col("start_ns") - 1))
-    # The sum over a stretch is the sum up to its end minus the sum before its begin.
+    # The sum over a stretch is the sum up to its end minus the sum before its start.
     sums = changed.sort("of", "time_ns", maintain_order=True).with_columns(_col(TOTALS).cum_sum().over("of"))
     sums = sums.unique(("of", "time_ns"), keep="last", maintain_order=True).sort("time_ns")
     sums = sums.select("of", "time_ns", *TOTALS)

@@ -164,7 +164,7 @@ def _same_ranges(first: pl.DataFrame, second: pl.DataFrame, pairs: pl.DataFrame,
     """Returns the ids of the ranges that both traces have: one, other."""
     if alignment.within_ns is None:
         return pairs.clear().select("one", "other")
-    # Both ranges contain the same code, so they overlap, even if the thread was held up between their begins.
+    # Both ranges contain the same code, so they overlap, even if the thread was interrupted between their starts.
     tolerance, shift = max(3 * alignment.within_ns, LEAST_TOLERANCE_NS), alignment.shift_ns
     overlap = (pl.col("start_ns_other") + shift <= pl.col("end_ns") + tolerance) & (
         pl.col("start_ns") <= pl.col("end_ns_other") + shift + tolerance

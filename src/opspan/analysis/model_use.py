@@ -75,7 +75,7 @@ def on_devices(trace: Tables, spans: pl.DataFrame, owner: pl.Series) -> pl.DataF
 def _add_begun(trace: Tables, work: pl.DataFrame, owner: pl.Series) -> pl.DataFrame:
     """Returns the work with begun_ns. This is when the host began the op (one with a known cost) that launched the
     work. If there is no such op, it is when the work was launched. If both are unknown for all work of a process,
-    begun_ns is the begin of the work itself. If they are unknown only for some work, it was launched before the part of
+    begun_ns is the start of the work itself. If they are unknown only for some work, it was launched before the part of
     the run that was read, and begun_ns is null."""
     starts = trace.ranges["start_ns"].gather(owner.gather(work["range"]))
     begun = pl.DataFrame({"op_ns": starts, "call_ns": trace.calls["start_ns"].gather(work["call"])})

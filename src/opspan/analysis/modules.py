@@ -94,7 +94,7 @@ def fsdp_spans(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_own_range(spans: pl.DataFrame, of_modules: pl.DataFrame) -> pl.Series:
-    """Returns, for each span, whether the innermost range of a module around its begin is of the same module. FSDP's
+    """Returns, for each span, whether the innermost range of a module around its start is of the same module. FSDP's
     name of a module starts at the module that FSDP shards, so this name is only the end of the range's name."""
     around = innermost(of_modules, spans.rename({"start_ns": "time_ns"}))
     names = pl.DataFrame({"span": spans["module"], "range": of_modules["name"].gather(around)})

@@ -30,7 +30,7 @@ import polars as pl
 
 Values = npt.NDArray[np.float64]
 
-LEVEL = 0.01  # how often two equal runs may be called different
+LEVEL = 0.01  # the share of comparisons in which equal runs may be called different
 _SMALL = 0.01  # a change by a smaller share of the larger time does not count, however certain it is
 _TRIMMED = 0.2
 _INDEPENDENT = 4

@@ -1,7 +1,7 @@
 """Matches collectives over ranks: which rows are one collective, how long it took, and which rank waited for which.
 
     matched(rows) -> a row for each of `rows`, in order:
-        number (Int64): number of the row among the rows of the same group, kind and place, from 0; null if its begin is
+        number (Int64): number of the row among the rows of the same group, kind and place, from 0; null if its start is
             unknown.
         match (Int64): equal for all rows of one collective; null if no other row belongs to it.
         ranks (Int64): how many rows belong to the collective.
@@ -15,7 +15,7 @@
             groups unknown: there are several groups, and the trace does not show the group of each row.
             counts differ: places have different numbers of rows, and the sequences fit nowhere or at several positions.
             at other times: the rows that would match do not overlap in time.
-            unknown: its begin or its kind is unknown.
+            unknown: its start or its kind is unknown.
 
 `rows` come from `collectives`. A place is a device of a process, or a process. Rows of one group are matched in one of
 three ways. First, by torch's sequence number. This number is not used for sends and receives, because each rank counts

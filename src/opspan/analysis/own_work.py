@@ -61,7 +61,7 @@ def _outermost(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
 
 def _own_begins(steps: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     """Returns the steps of a thread that have the opening, but other ranges before it: stretch (the row of the step),
-    own_ns (the begin of the opening), at (the number of ranges before it), usual (the usual number of ranges of a
+    own_ns (the start of the opening), at (the number of ranges before it), usual (the usual number of ranges of a
     step)."""
     rows = rows.filter(_col("stretch").is_in(steps["stretch"].implode()))
     openings = rows.group_by("stretch", maintain_order=True).agg(opening=_col("name").head(_OPENING), many=pl.len())

@@ -1,7 +1,7 @@
 """Finds the critical path: for each moment of a run, the work, call or delay that everything else waited for.
 
     path(trace, times, waits, graph) -> rank, pid, number, start_ns, end_ns, kind, range, work.
-    walk(graph) -> Walk: the path of each process, from its end back to its begin.
+    walk(graph) -> Walk: the path of each process, from its end back to its start.
 
 A row is a piece of the path. The pieces of a step follow each other without a gap and add up to its time. `number` is
 the row of the step in `times`, `kind` is one of path_cuts.KINDS, `range` is the row of the range that the piece belongs
@@ -58,7 +58,7 @@ def path(trace: Tables, times: pl.DataFrame, waits: pl.DataFrame, graph: Graph) 
 
 
 def _by_step(pieces: pl.DataFrame, bounds: npt.NDArray[np.int64], steps: pl.DataFrame) -> pl.DataFrame:
-    """Returns the pieces that lie in each step. The pieces were cut at the begin and end of each step, so every piece
+    """Returns the pieces that lie in each step. The pieces were cut at the start and end of each step, so every piece
     lies inside or outside of a step. `bounds` has the row of the first piece of each process, and then the number of
     all pieces."""
     mine = steps.drop_nulls("process")

@@ -5,7 +5,7 @@ docs/analysis.md, "path", has the rules.
 
 Work waits for the call that launched it, for the work before it on its stream, for events and for the nodes of its CUDA
 graph. A thread does one thing after the other. At a *join* it also waits for something else: for the work that a call
-waits for, for work whose begin makes room in a full launch queue (launch_queue), or for another thread. The graph has
+waits for, for work whose start makes room in a full launch queue (launch_queue), or for another thread. The graph has
 only the joins of a thread, because the times of everything else that the thread does follow from its joins.
 """
 
@@ -171,7 +171,7 @@ def _places(calls: pl.DataFrame, height: int) -> pl.Series:
 
 
 def _work(trace: Tables, processes: pl.DataFrame) -> pl.DataFrame:
-    """Returns the work of devices that took any time, sorted by its begin."""
+    """Returns the work of devices that took any time, sorted by its start."""
     columns = ("call", "range", "context_id", "stream_id")
     rows = busy_with(trace.work.with_row_index("row"), "row", *columns)
     rows = only(rows, _col("end_ns") > _col("start_ns"))

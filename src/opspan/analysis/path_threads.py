@@ -73,9 +73,9 @@ def thread_numbers(rows: pl.DataFrame, threads: pl.DataFrame, by: tuple[str, ...
 def main_threads(
     processes: pl.DataFrame, threads: pl.DataFrame, ranges: pl.DataFrame, calls: pl.DataFrame, steps: pl.DataFrame
 ) -> pl.DataFrame:
-    """Returns the main thread of each process. The first of these that exists counts: the thread on which most steps
-    end, the thread whose number is the number of the process, the thread that was in ranges longest (without backward),
-    the thread with most calls."""
+    """Returns the main thread of each process. The first of these rules that decides counts: the thread on which most
+    steps end; the thread whose number is the number of the process; the thread that was in ranges longest (without
+    backward); the thread with most calls."""
     if threads["process"].is_unique().all():
         return threads.select("process", main="thread")
     ends = steps.select(*PROCESS, "end_ns").join(processes.select("process", *PROCESS), on=PROCESS, nulls_equal=True)

@@ -104,8 +104,8 @@ def _by_name(row: Mapping[str, object]) -> Peaks | None:
         return None
     is_part = _is_slice(row) or (peaks.may_be_part and units != peaks.units)
     if isinstance(units, int) and peaks.units and 0 < units < peaks.units:
-        # A device with fewer units is a partition of an AMD card if its number of units divides the card's number.
-        # Other differences arise because units are counted in different ways.
+        # A device with fewer units is taken for a partition, as AMD's cards have them, if its number of units divides
+        # the card's number. Other differences arise because units are counted in different ways.
         is_share = is_part or peaks.units % units == 0
         return _part(peaks, units, peaks.units) if is_share else peaks
     return None if is_part else peaks

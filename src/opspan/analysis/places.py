@@ -3,7 +3,7 @@
     number_values(rows, keys) -> the distinct values of these columns, and for each row the number of its value.
     placed(parts, steps, ranks) -> parts with:
         place (Int64): number of the range among ranges of the same name and module in the step, from 1, in order of
-            their begins; null outside of steps. Without steps it is the number in the process.
+            their starts; null outside of steps. Without steps it is the number in the process.
         position (Int64): position in the typical step, thread after thread; null if the row is not in the typical step.
     partners(one, other) -> Int64, for each row of `other` the number of the same place in `one`; null if `one` does not
         have it.
@@ -146,7 +146,7 @@ def _pairs(height: int, width: int) -> int:
 
 
 def _alike(a: npt.NDArray[np.uint32], b: npt.NDArray[np.uint32]) -> tuple[int, int]:
-    """Returns how many elements are equal at the begin, and how many of the rest are equal at the end."""
+    """Returns how many elements are equal at the start, and how many of the rest are equal at the end."""
     shorter = min(len(a), len(b))
     differs = np.flatnonzero(a[:shorter] != b[:shorter])
     start = int(differs[0]) if len(differs) else shorter

@@ -6,7 +6,7 @@ A *turn* is one repetition of a pattern. It may be a step, a layer or a part of 
         turn.
     repeating(work) -> rank, pid, start_ns, end_ns: the turns of each process, on the busiest of its devices on which
         anything repeats (at most 16 devices are tried).
-    period(codes, lengths) -> the begins of turns, and how many kernels a regular turn has; None if nothing repeats.
+    period(codes, lengths) -> the starts of turns, and how many kernels a regular turn has; None if nothing repeats.
 
 Only the order of kernels (and whole graphs) on the busiest stream counts. A *marker* is a kernel, or a sequence of a
 few kernels, that mostly comes again after the same number of kernels. This number is the *period*. A turn goes from one
@@ -114,7 +114,7 @@ def _of_device(ran: pl.DataFrame) -> pl.DataFrame:
     first, last = int(starts[begins[0]]), int(ends[begins[-1] : begins[-1] + kernels_of_turn].max())
     edges = [*starts[begins].tolist(), last]
     turns = pl.DataFrame({"start_ns": edges[:-1], "end_ns": edges[1:]}, schema=_SCHEMA)
-    # Turns follow each other, so their busy time is the busy time from the begin of the first to the end of the last.
+    # Turns follow each other, so their busy time is the busy time from the start of the first to the end of the last.
     busy = union(ran, ())
     inside = busy.select(_col("start_ns").clip(lower_bound=first), _col("end_ns").clip(upper_bound=last))
     is_most = inside.select(length().sum()).item() >= _SHARE * busy.select(length().sum()).item()
@@ -146,7 +146,7 @@ class _Turns:
 
 
 def period(codes: pl.Series, lengths: Numbers, pauses: Numbers | None = None) -> tuple[Numbers, int] | None:
-    """Returns the begins of turns, and the number of kernels in a regular turn, which the last turn has, too.
+    """Returns the starts of turns, and the number of kernels in a regular turn, which the last turn has, too.
 
     Each argument has a number for each kernel, in order: `codes` has a number (UInt64) for the kernel's name. `lengths`
     has the time that the kernel took, and `pauses` has the time before the kernel in which nothing ran."""
@@ -248,12 +248,12 @@ def _turns(codes: Codes, at: Numbers, period: int) -> _Turns | None:
 
 
 def _from_the_longest_pause(codes: Codes, turns: _Turns, pauses: Numbers) -> _Turns:
-    """Moves the begin of turns to the kernel before which the device usually paused longest."""
+    """Moves the start of turns to the kernel before which the device usually paused longest."""
     regular = turns.begins[turns.is_regular]
     some = regular[: max(_LEAST, _SAMPLE // turns.period)]
     later = int(np.median(pauses[some[:, None] + np.arange(turns.period)], axis=0).argmax())
     after = np.append(turns.begins[1:], turns.begins[-1] + turns.period)
-    # In an irregular turn, the additional or missing kernels may be before the new begin or after it.
+    # In an irregular turn, the additional or missing kernels may be before the new start or after it.
     ahead, back = turns.begins + later, np.maximum(turns.begins, after - (turns.period - later))
     few = np.arange(min(_TOLD_BY, turns.period - later))
     places = ahead[:, None] + few

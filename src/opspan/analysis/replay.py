@@ -1,8 +1,8 @@
-"""Walks the graph of `path` forward with other times, and finds when work and processes would begin and end.
+"""Walks the graph of `path` forward with other times, and finds when work and processes would start and end.
 
     replay(weights, host, graph, is_free, meetings) -> Replay.
     Weights: the factors by which the times and delays of work change.
-    Host: the clock of each thread, as if the thread never waited; factors make it slower or faster.
+    Host: the clock of each thread, as if the thread never waited. Factors make the clock slower or faster.
 
 docs/analysis.md, "path", has the rules.
 """
@@ -41,7 +41,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Replay:
-    begun: pl.Series  # the begin of each row of work
+    begun: pl.Series  # the start of each row of work
     end: pl.Series  # the end of each row of work
     shift: pl.Series  # for each join: how much later the thread is than its clock; the last entry, 0, is for NONE
     ends: pl.Series  # the end of each process

@@ -24,7 +24,7 @@ class Order:
     `own_entry` on have a value for each join."""
 
     bound: Ints  # the other work that the work waited for last (path_threads.bound_by)
-    delay_ns: Ints  # time from the end of `bound` to the begin of the work; without `bound`, time from the launch
+    delay_ns: Ints  # time from the end of `bound` to the start of the work; without `bound`, time from the launch
     begun_ns: Ints  # when the process of the work began
     entered: Ints  # the last join of the launching thread before the launch
     is_launched: Flags  # whether the launch is known

@@ -8,7 +8,7 @@
     time_in(rows, spans, by) -> for each of `spans`, how much of it `rows` cover together.
 
 A time of more than 292 years becomes the largest number. If a time is null, so is all that is computed from it. Rows
-without a begin, an end or a length cover nothing. `by` are the columns that separate timelines, such as those of a
+without a start, an end or a length cover nothing. `by` are the columns that separate timelines, such as those of a
 device or a process; null is a value like any other. How much two sets overlap follows from the time that each set
 covers and the time that they cover together. So utilisation, overlaps and breakdowns are computed without looking at
 each moment.

@@ -95,7 +95,7 @@ def safe(frame: pl.Expr) -> pl.Expr:
 
 def with_functions(trace: Tables) -> pl.DataFrame:
     """Returns functions and ranges in one tree. The trace must have gone through `attribute`. If a range begins in a
-    function and ends after it (as in the range's own `__enter__`), the function is cut at the begin of the range;
+    function and ends after it (as in the range's own `__enter__`), the function is cut at the start of the range;
     otherwise the range would be outside the tree."""
     ranges, calls = without_added("ranges", trace.ranges), trace.functions
     end_ns = trace_end_ns(ranges, calls, trace.work)

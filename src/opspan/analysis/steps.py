@@ -8,7 +8,7 @@ A step is a range whose name matches. Ranges that begin while a step is open in 
 thread, because the backward of a step runs on another thread. If several steps are open, the last to begin counts.
 
 The steps of a profiler are the ranges ProfilerStep#N. A session without a schedule only marks the ends of steps: then a
-step is the time between two marks, from the begin of its own work on (`own_work`). If a process has ranges and marks,
+step is the time between two marks, from the start of its own work on (`own_work`). If a process has ranges and marks,
 the ranges count. At each step() a profiler opens a range for the step that may follow. So if the last range of a
 process is empty and all others are not, the last range is not a step.
 """

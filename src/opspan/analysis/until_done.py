@@ -4,12 +4,12 @@
     with_outliers(until_done) -> the same, with is_outlier for steps that made the run longer.
 
 A step is done at its end, or when the last work that was launched in it ends, whichever is later. Its time begins when
-the step before was done, or at its own begin if that is later. The step before is the step of the process that ended
+the step before was done, or at its own start if that is later. The step before is the step of the process that ended
 last before this step began. So the times of steps that follow each other add up to the time in which at least one of
 them was not done. If each step's work ends before the step, these times are those of the host. Work without a call
 counts as launched when it began. Work must be attributed (`launches`) first.
 
-If a host runs ahead of its device, it is held up when the launch queue is full, and then long steps of the host do not
+If a host runs ahead of its device, it has to wait when the launch queue is full. Then long steps of the host do not
 cost anything. And a step may be short for the host and long for the device. So an outlier is a step that took long
 until it was done. If a step began when devices had nothing left to do, its time includes the host's time until its
 first launch. In other steps, devices work during that time. So for such a step, the time of the host must be long, too.

@@ -3,7 +3,7 @@
     waits(ranges, calls, work) -> a row for each waiting call, in the order of the calls:
         call (UInt32): row of the call.
         rank, pid, tid: its thread.
-        start_ns, end_ns (Int64): begin and end of the call.
+        start_ns, end_ns (Int64): start and end of the call.
         wait_ns (Int64): how long the call took; null if the call did not return.
         why (WHY): the kind of wait.
         range (UInt32): row of the range that the call was made in.
@@ -26,7 +26,7 @@ SYNCHRONISE, COPY, ITEM = "synchronise", "blocking copy", "item"
 DRAIN = (SYNCHRONISE, COPY, ITEM)  # after these waits a device may have nothing left to do
 WHY = pl.Enum([SYNCHRONISE, COPY, ITEM, "allocation", "free", "module loading"])
 
-# Calls that always wait: patterns of full names.
+# Patterns of full names of calls that always wait.
 NAMES: dict[str, tuple[str, ...]] = {
     SYNCHRONISE: (
         "cuda(Device|Stream|Event|Thread)Synchronize",
