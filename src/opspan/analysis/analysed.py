@@ -3,7 +3,7 @@
 Code that needs more than the tables themselves (events, views, findings) takes an Analysis. So it need not check which
 columns the tables have already.
 
-If a process was recorded in several cycles, each cycle is analysed separately, as if it were a rank. Such a rank is
+If a process was recorded in several cycles, each cycle is analysed separately, as if it were a rank. This rank is
 called a lane. So nothing is looked up, attributed or summed across cycles, and the time between two cycles belongs to
 neither cycle. The results have the rank of the process again, not the lane.
 

@@ -4,9 +4,9 @@
 
 While a thread is in a call it cannot start or end a range. So if a range begins or ends inside a call, the clocks of
 ranges and calls differ. Tools convert the times of calls from a counter of the processor, sometimes with an error of
-one microsecond, or of 20 microseconds on a busy machine. Such an error is longer than the time from the start of an op
-to its launch. The shift is 0 if no range crosses a call. It is also 0 if more than a tenth of the crossings would
-remain, because then the cause is not the clocks.
+one microsecond, or of 20 microseconds on a busy machine. This error is longer than the time from the start of an op to
+its launch. The shift is 0 if no range crosses a call. It is also 0 if more than a tenth of the crossings would remain,
+because then the cause is not the clocks.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@
         self_ns (Int64): its time minus that of its children; null for marks and async ranges.
         end_ns (Int64): its end. An open range ends with the trace, or with the range around it in its stack.
         is_open (Boolean): whether its end was not in the trace.
-        is_async (Boolean): whether it is outside the tree. Such a range is never a parent.
+        is_async (Boolean): whether it is outside the tree. An async range is never a parent.
         overlaps (Boolean): whether it is async because it begins inside a range of its thread and ends after that
             range.
 

@@ -8,7 +8,7 @@
         error_before, error_after, freedom_before and freedom_after; `count` is the number of compared rows.
 
 This is the test of Welch and Yuen, whose error shrinks with the number of steps, with two changes. First, steps that
-follow each other are alike, for example because a clock slows down or another program uses the memory. Such steps tell
+follow each other are alike, for example because a clock slows down or another program uses the memory. These steps tell
 less than the same number of independent steps. So the error is enlarged by the correlation of each step with the next.
 This correlation is corrected for its bias, and enlarged by half of its own standard error. A run counts as at least
 four independent steps, because a few steps say little about their correlation. Second, if enough equal rows are

@@ -3,11 +3,11 @@
     own_work(steps, ranges) -> for each of `steps` (rank, pid, tid, start_ns, end_ns, is_first), when its own work
         began.
 
-Such a step begins at the end of the step before, and the first step begins when the process begins. So start-up,
-evaluations and checkpoints would count as parts of steps. Most steps have the same *opening*: the names of the first
-outermost ranges of a step on its thread. If a step has other ranges first, its own work begins where the opening comes
-and is followed by about as many ranges as in other steps. If there are several such places, the last one counts. The
-time before the own work does not belong to the step in two cases:
+A step of this kind begins at the end of the step before, and the first step begins when the process begins. So
+start-up, evaluations and checkpoints would count as parts of steps. Most steps have the same *opening*: the names of
+the first outermost ranges of a step on its thread. If a step has other ranges first, its own work begins where the
+opening comes and is followed by about as many ranges as in other steps. If there are several such places, the last one
+counts. The time before the own work does not belong to the step in two cases:
 
 - The step is the first step of a process or a session. Then this time is start-up.
 - This time has no backward, and it has a range that the program named, or at least half as many ranges as a step.
