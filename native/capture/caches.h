@@ -1,5 +1,5 @@
-// Caches of one thread. They keep, for each capture file, the ids of runs of words and the units with fields that
-// ranges share.
+// Caches of one thread. One maps an array of 64-bit words to ids of texts in a capture file. The others map the fields
+// that several ranges share to the number of the unit that holds these fields.
 #pragma once
 
 #include <algorithm>
@@ -18,15 +18,16 @@ struct Ids {
   uint32_t third = 0;
 };
 
-// A cache of entries. Each entry belongs to one `file`, and new entries replace old ones. A new entry is all zeros. The
-// hash of an entry selects a slot of the table; the entry is in that slot or in one of the next three. With only two
-// slots to choose from, a tenth of 300 entries found no free slot, and had to be looked up outside the cache each time.
+// A hash table of entries, used as a cache. Each entry belongs to one `file`, and new entries replace old ones. The
+// memory of an unused entry is all zeros. An entry is in the slot that its hash selects, or in one of the next three.
+// (If it could be in only two slots, a tenth of 300 entries found no free slot, and had to be looked up outside the
+// cache each time.)
 template <class Entry, size_t kPlaces>
 class Table {
  public:
   struct Slot {
     Entry* entry;   // the entry that was found, or the one to overwrite; null if there is no memory
-    bool is_known;  // the entry was found
+    bool is_known;  // true if the entry was found
   };
 
   Table() = default;
@@ -60,9 +61,9 @@ class Table {
 
 class IdCache {
  public:
-  // Returns the ids of the texts that a run of words stands for. `what` says what the words mean (sizes, values ...),
-  // so equal words with two meanings have different ids. If the words are not in the cache, or are too many for it,
-  // calls `make` for the ids.
+  // Returns the string ids for an array of 64-bit words. `what` is the meaning of the words (sizes, values ...), so
+  // equal words with different meanings have different ids. Calls `make` for the ids if the words are not in the cache,
+  // or are too many for an entry.
   template <class Make>
   Ids get(uint32_t file, uint32_t what, const int64_t* words, size_t count, Make&& make) {
     if (count > kWords) return make();
@@ -94,18 +95,19 @@ class IdCache {
   Table<Entry, 1024> table_;
 };
 
-// The unit that holds the fields which ranges share.
+// A cache entry: the fields that several ranges share, and the kModel unit that holds them.
 struct Model {
   SharedFields shared;
-  uint64_t number;     // number of the unit
+  uint64_t number;     // number of the kModel unit; Log::kOnce: it is not written yet
   uint32_t file;       // 0: empty
   uint32_t unused[5];  // fills a cache line
 };
 
-// The model of ops with these inputs. It is found by the digest of the inputs, before anything else is looked up.
+// A cache entry: the kModel unit for ops with these inputs. It is looked up by the digest of the inputs, before
+// anything else is looked up.
 struct InputsModel {
   Digest inputs;
-  uint64_t model;  // number of the unit
+  uint64_t model;  // number of the kModel unit
   uint32_t file;   // 0: empty
 };
 

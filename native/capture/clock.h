@@ -1,13 +1,13 @@
-// Gives the time of CLOCK_MONOTONIC at less than half of its cost. CLOCK_MONOTONIC is read once a millisecond, and the
-// processor's counter (TSC) measures the time since the last reading.
+// Gives the time of CLOCK_MONOTONIC, at less than half of what clock_gettime costs. CLOCK_MONOTONIC is read once a
+// millisecond, and the processor's counter (TSC) measures the time since the last reading.
 //
-// Each reading corrects the counter, so its errors do not last. If a virtual machine moves, if two processors' counters
-// differ or if a laptop sleeps, the next reading sets the time right, and the counter's pace is measured again within a
-// tenth of a second. Until then, times are wrong by some milliseconds; normally they are wrong by some nanoseconds. The
-// times of one clock never go back. If the counter cannot be used, or while its pace is not known yet, each time comes
-// from the system.
+// Each reading corrects the time that comes from the counter, so errors do not last. If a virtual machine moves, if two
+// processors' counters differ or if a laptop sleeps, the next reading sets the time right, and the counter's pace is
+// measured again within a tenth of a second. Until then, times are wrong by some milliseconds; normally they are wrong
+// by some nanoseconds. The times of one clock never go back. While the counter cannot be used or its pace is not known,
+// each time comes from clock_gettime.
 //
-// A clock belongs to one thread; the pace is shared by the process.
+// A clock belongs to one thread. All threads of the process share the pace.
 #pragma once
 
 #include <time.h>
@@ -41,7 +41,8 @@ struct Machine {
   static int64_t ns() { return now_ns(); }
 };
 
-// Checks, once and before clocks are used, whether this machine's counter runs at one pace on all processors.
+// Checks whether this machine's counter runs at one pace on all processors. Call it before clocks are used. Only the
+// first call makes the check.
 void check_counter();
 
 // The length of a tick of the counter. `scale` is in units of 2^-32 ns; 0 means that the length is not known (yet).
@@ -64,16 +65,16 @@ class BasicClock {
 
  private:
   static constexpr int64_t kSpan = 1'000'000;          // ns between two readings of the clock
-  static constexpr int64_t kFirstWindow = 10'000'000;  // ns of the first measurement of the pace
-  static constexpr int64_t kNextWindow = 100'000'000;  // ns of each later measurement of the pace
+  static constexpr int64_t kFirstWindow = 10'000'000;  // duration (ns) of the first measurement of the pace
+  static constexpr int64_t kNextWindow = 100'000'000;  // duration (ns) of each later measurement
 
   struct Reading {
     uint64_t ticks = 0;
     int64_t ns = 0;
   };
 
-  // Reads the counter and the clock three times and returns the fastest pair of readings, because the thread may be
-  // interrupted between the two readings of a pair.
+  // Reads the counter and the clock three times, and returns the pair of readings that took the least time. In the
+  // other pairs, the thread may have been interrupted between the two readings.
   static Reading read_both() {
     Reading best;
     uint64_t least = ~uint64_t{0};
@@ -91,8 +92,8 @@ class BasicClock {
   [[gnu::cold, gnu::noinline]] int64_t synchronize();
   void measure(const Reading& now);
 
-  uint64_t ticks_ = 0;  // the counter when the clock was last read; only the counter is read for the next span_ ticks
-  uint64_t span_ = 0;   // ticks until the next reading of the clock; 0: each time comes from the system
+  uint64_t ticks_ = 0;  // the counter when the clock was last read
+  uint64_t span_ = 0;   // for so many ticks after that, only the counter is read; 0: each time comes from clock_gettime
   uint64_t scale_ = 0;
   int64_t ns_ = 0;
   int64_t last_ = 0;
@@ -124,8 +125,8 @@ int64_t BasicClock<Source>::synchronize() {
 }
 
 // A pace is accepted when two consecutive measurements of a thread differ by at most a thousandth, because a
-// disturbance of the counter affects only one of them. The known pace is dropped as soon as a measurement of any thread
-// differs more.
+// disturbance of the counter affects only one of them. The accepted pace is dropped as soon as a measurement of any
+// thread differs from it by more than that.
 template <class Source>
 void BasicClock<Source>::measure(const Reading& now) {
   uint64_t known = pace_->scale.load(std::memory_order_relaxed);
@@ -136,7 +137,7 @@ void BasicClock<Source>::measure(const Reading& now) {
   if (from_.ns && ticks > 0) {
     __extension__ using Wide = unsigned __int128;
     Wide scale = (static_cast<Wide>(ns) << 32) / static_cast<uint64_t>(ticks);
-    if (scale >> 26 && !(scale >> 38)) measured = static_cast<uint64_t>(scale);  // only 16 MHz to 64 GHz
+    if (scale >> 26 && !(scale >> 38)) measured = static_cast<uint64_t>(scale);  // accepts only 16 MHz to 64 GHz
   }
   if (from_.ns)
     pace_->scale.store(nearly_equal(measured, known ? known : last_measured_) ? measured : 0,

@@ -13,7 +13,7 @@
 namespace opspan::capture {
 
 inline constexpr char kMagic[8] = {'O', 'P', 'S', 'P', 'A', 'N', 'C', 'P'};
-inline constexpr uint32_t kVersion = 5;  // version 1 had no kHasInputs, 2 no segments, 3 no halves, 4 no models
+inline constexpr uint32_t kVersion = 5;  // new in 2: kHasInputs; 3: segments; 4: halves.h; 5: kModel
 inline constexpr size_t kPage = 4096;
 inline constexpr size_t kUnitBytes = 64;
 inline constexpr size_t kHalfBytes = 32;
@@ -30,10 +30,10 @@ enum class Producer : uint32_t { kRecord = 1, kCollectors = 2 };
 struct FileHeader {
   char magic[8];
   uint32_t version;
-  uint32_t header_bytes;  // size of the header, kPage; the chunks follow it
+  uint32_t header_bytes;  // size of this header, which is kPage; chunks follow
   uint32_t pid;
   uint32_t parent_pid;
-  // Two readings of (CLOCK_MONOTONIC, CLOCK_REALTIME): at open, and at close (0 until then).
+  // CLOCK_MONOTONIC and CLOCK_REALTIME when the file was opened, and when it was closed (0 until then).
   int64_t open_monotonic_ns;
   int64_t open_utc_ns;
   int64_t close_monotonic_ns;
@@ -45,28 +45,29 @@ struct FileHeader {
   uint32_t reserved;
   char host[64];            // NUL-terminated
   char command_line[3072];  // arguments, each ended by NUL, then one more NUL
-  // The recording that this file belongs to: open_monotonic_ns and pid of the process that started it; a forked process
-  // has its parent's values. 0 means that the file is older than this field.
+  // The recording to which this file belongs: open_monotonic_ns and pid of the process that started the recording. A
+  // forked process has its parent's values. 0 means that the file is older than this field.
   int64_t session_ns;
   uint32_t session_pid;
-  uint32_t segment;  // number in a rolling recording, from 1 on; 0: the file is the whole recording of its process
+  uint32_t segment;  // number of this file in a rolling recording, counted from 1; 0: the recording is not rolling
   // The environment variables that tell the process its rank (kRankVariables), and no others. Each is NAME=value, ended
   // by NUL; one more NUL follows the last. Empty if there are none, or if the file is older than this field.
   char environment[832];
 };
 static_assert(sizeof(FileHeader) <= kPage);
 
-// kUnits: a chunk of a file that has only full units.
+// Older versions wrote kUnits chunks, in which all units are full.
 enum class ChunkKind : uint32_t { kUnits = 1, kStrings = 2, kHalves = 3 };
 
-// A chunk starts with these 64 bytes, at a multiple of kPage. The next chunk starts at this offset + bytes.
+// A chunk starts with these 64 bytes, at a multiple of kPage. The next chunk starts `bytes` after the start of this
+// one.
 struct ChunkHeader {
   uint32_t magic;  // kChunkMagic, written last
   uint32_t kind;   // ChunkKind
   uint64_t bytes;  // size of the chunk, including this header; a multiple of kPage
   uint32_t tid;    // the OS thread; 0 for strings
   uint32_t reserved;
-  uint64_t first_unit;   // number of the chunk's first half (kUnits: unit), counted per thread from 0
+  uint64_t first_unit;   // number of its first Half (kUnits: first unit), counted per thread from 0
   char thread_name[16];  // the kernel's name of the thread when the chunk was made
   uint64_t reserved2[2];
 };
@@ -75,14 +76,14 @@ static_assert(sizeof(ChunkHeader) == kUnitBytes);
 // A string chunk has its header and then entries, without gaps. An entry is a uint32 with the length + 1 (0 means that
 // no more entries follow), a uint32 with the id, and the bytes of the text. It is padded to a multiple of 8 bytes. Ids
 // count up from 1 over all chunks of the file; id 0 means "none". The bytes should be UTF-8, but a program can pass
-// others.
+// other bytes.
 
 enum class Unit : uint8_t {
   kNone = 0,
-  kRange = 1,      // nested on its thread; the end is written into this unit later
-  kAsync = 2,      // start/end range or overlapped task: ends with a kEnd unit, on any thread
+  kRange = 1,      // a range, nested with the others of its thread; its end is written into this unit later
+  kAsync = 2,      // an NVTX start/end range or an overlapped ITT task; a kEnd unit of any thread ends it
   kMark = 3,       // a point in time
-  kEnd = 4,        // ends the kAsync or kFrame with this id, or the kRange (owner_tid, owner_unit)
+  kEnd = 4,        // ends the kAsync or kFrame with the same id, or the kRange (owner_tid, owner_unit)
   kAttribute = 5,  // adds `key = value` to the unit `owner` of the same thread
   kBlob = 6,       // up to 48 bytes of the payload of unit `owner`; a longer payload has several kBlobs in sequence
   kIds = 7,        // the ITT task id and parent id of unit `owner`
@@ -90,13 +91,13 @@ enum class Unit : uint8_t {
   kName = 9,       // names a thread or a category
   kCounter = 10,
   kSchema = 11,  // an NVTX payload schema; kBlob units carry its entries
-  kState = 12,   // collection paused (value 0) or resumed (value 1)
+  kState = 12,   // collection was paused (flags 0) or resumed (flags 1)
   kFrame = 13,   // an ITT frame; a kEnd ends it, unless the client submitted it with its end
   kMemory = 14,  // memory; flags: 0 allocated, 1 freed, 2 the allocation failed
-  kShort = 15,   // a kRange of kTorch in half a line
-  kModel = 16,   // the fields that kLike units share; not a range itself
-  kLike = 17,    // a kRange in half a line: its other fields are those of a kModel of its thread and file
-  kBlock = 18,   // a kMemory of the host in half a line
+  kShort = 15,   // a kRange of Source::kTorch in half a cache line
+  kModel = 16,   // the fields that kLike units share; it is not a range
+  kLike = 17,    // a kRange in half a cache line; a kModel of the same thread and file has its other fields
+  kBlock = 18,   // a kMemory of the host in half a cache line
 };
 
 enum class Source : uint8_t { kTorch = 1, kUser = 2, kNvtx = 3, kItt = 4 };
@@ -128,25 +129,26 @@ inline constexpr uint16_t kValueMask = 3;
 inline constexpr uint16_t kHasColor = 4;
 inline constexpr uint16_t kHasForward = 8;   // forward_tid is valid; it is 0 if the forward thread is not known
 inline constexpr uint16_t kForeignEnd = 16;  // on kEnd: owner_tid and owner_unit are set, and id is not
-inline constexpr uint16_t kOwnerById = 32;   // on kAttribute: `owner` is a kIds unit with the ITT id of the owner
+inline constexpr uint16_t kOwnerById = 32;   // on kAttribute: `owner` is a kIds unit that has the owner's ITT id
 // Set on a kRange of kNvtx or kItt in opspan's domain, if opspan labelled it as an op. The fields of the label are the
-// same as for kTorch. On ITT, the id is (id, label::kTag, 0), and `parent` is the number of the parent range, with the
-// bit kUsersParent if the parent is a user's range; 0 means that there is no parent.
+// same as for kTorch. On ITT, the id is (id, label::kTag, 0), and `parent` is the number of the parent range; 0 means
+// that there is no parent. If the parent is a user's range, `parent` also has the bit kUsersParent.
 inline constexpr uint16_t kHasLabel = 64;
 inline constexpr uint64_t kUsersParent = uint64_t{1} << 63;
-// Set on a kRange of kTorch if types, strides and values of the op's inputs are known. They are in fields that ops do
-// not use otherwise.
+// Set on a kRange of kTorch if types, strides and values of the op's inputs are known. They are in fields that have
+// other uses in other ranges.
 inline constexpr uint16_t kHasInputs = 128;
 // Set on a kRange of kTorch that has no kHasForward: `stack` then holds the Python functions that the op was called in.
 inline constexpr uint16_t kHasStack = 256;
 // Set on a kRange of kTorch if the part of the name after its last point is the op's overload, as in aten::add.Tensor.
 inline constexpr uint16_t kHasOverload = 512;
 
-// The value of `owner` in an attribute of the thread itself, and in a kIds that kOwnerById refers to.
+// The `owner` of an attribute that belongs to the thread itself. Also the `owner` of a kIds unit to which an attribute
+// with kOwnerById refers.
 inline constexpr uint64_t kNoOwner = ~uint64_t{0};
 
 struct Event {
-  uint8_t kind;    // Unit, written last together with the rest of its word
+  uint8_t kind;    // Unit; the 64-bit word with this field is written last
   uint8_t source;  // Source
   uint16_t flags;
   uint32_t name;  // string id of the name; for an attribute, of its key
@@ -157,13 +159,13 @@ struct Event {
       int64_t value;   // torch: sequence number (kValueInt) or none; NVTX: the 64-bit payload
       uint64_t id;     // torch: op id; kAsync: the id that its kEnd will have; else 0
       union {
-        uint32_t domain;  // string id of the domain's name; 0 the default domain
+        uint32_t domain;  // string id of the domain's name; 0: the default domain
         uint32_t inputs;  // kHasInputs: string id of the values of inputs other than tensors, as JSON
       };
       uint32_t category;  // torch and user: Kind; NVTX: the tool's category number
       union {
         uint32_t forward_tid;
-        uint32_t stack;  // kHasStack: string id of the functions, on one line each, the outermost first
+        uint32_t stack;  // kHasStack: string id of the Python functions, one on each line, the outermost first
       };
       uint32_t sizes;  // string id of the sizes of the inputs, as text; 0: none
       union {
@@ -175,7 +177,7 @@ struct Event {
           uint32_t types;    // string id of a list of the types of the inputs, as JSON
           uint32_t strides;  // string id of the strides of the inputs, written like sizes
         };
-        uint64_t parent;  // kHasLabel on ITT: see there
+        uint64_t parent;  // for kHasLabel on ITT
       };
     } range;
     struct {  // kEnd
@@ -189,7 +191,7 @@ struct Event {
     struct {           // kAttribute
       uint64_t owner;  // a unit's number, or kNoOwner
       uint32_t type;   // AttributeType
-      uint32_t count;  // number of values; for kText 1
+      uint32_t count;  // number of values; 1 for kText
       union {
         uint64_t words[5];
         int64_t ints[5];
@@ -199,7 +201,7 @@ struct Event {
         };
       };
     } attribute;
-    struct {  // kBlob; flags = bytes used (fewer than 48, maybe 0, in the last unit of a payload), name = its schema id
+    struct {  // kBlob; flags: bytes used (48; 0 to 47 in the last unit of a payload); name: id of the payload's schema
       uint64_t owner;
       uint8_t bytes[48];
     } blob;
@@ -227,7 +229,7 @@ struct Event {
       uint32_t reserved;
       uint64_t reserved2[4];
     } counter;
-    struct {               // kSchema; the kBlob units that follow hold its entries, and this unit is their owner
+    struct {               // kSchema; its entries are in the kBlob units that follow, which have this unit as owner
       uint64_t schema_id;  // low 32 bits of NVTX's id; events and entries refer to it; unique in its domain
       uint32_t domain;
       uint32_t entries;
@@ -243,7 +245,7 @@ struct Event {
       int64_t time_ns;
       uint64_t address;
       int64_t bytes;
-      int64_t total;        // bytes allocated and not freed, after this event
+      int64_t total;        // bytes in use (allocated, not freed) after this event
       int32_t device_type;  // torch's number; 0: the host
       int32_t device_index;
       uint64_t reserved2[2];
@@ -271,7 +273,7 @@ struct SchemaEntry {
 };
 static_assert(sizeof(SchemaEntry) == 40);
 
-// Payloads that name a schema hold integers unchanged. A registered string's handle (entry type 80) is replaced by its
+// In a payload with a schema, integers are unchanged. A registered string's handle (entry type 80) is replaced by its
 // string id, as a uint64. A C string's pointer (types 75 to 78) is replaced by the string id of a copy. Handles and
 // pointers mean nothing once the process has ended.
 

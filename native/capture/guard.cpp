@@ -13,8 +13,8 @@
 namespace opspan::capture {
 namespace {
 
-// The parts of files that are mapped, in a table of fixed size. The signal handler can read it without locks or
-// allocation, which are forbidden there. When the table is full, further parts are not guarded.
+// A table of fixed size with the mapped parts of files. The signal handler can read it without locks or allocation,
+// which are forbidden there. When the table is full, further parts are not guarded.
 struct Range {
   std::atomic<uintptr_t> begin{0};  // 0: the entry is free; this field is written last and cleared first
   std::atomic<size_t> bytes{0};
@@ -67,7 +67,7 @@ bool map_zeros_at(uintptr_t address) {
 
 void on_bus_error(int signal, siginfo_t* info, void* context) {
   int error = errno;
-  bool is_fault = info->si_code > 0;  // the kernel raised it; it was not sent by a process
+  bool is_fault = info->si_code > 0;  // the kernel raised it; no process sent it
   if (is_fault && map_zeros_at(reinterpret_cast<uintptr_t>(info->si_addr))) {
     errno = error;
     return;
@@ -75,8 +75,8 @@ void on_bus_error(int signal, siginfo_t* info, void* context) {
   if (g_previous.sa_flags & SA_SIGINFO) return g_previous.sa_sigaction(signal, info, context);
   if (g_previous.sa_handler == SIG_IGN && !is_fault) return;
   if (g_previous.sa_handler != SIG_DFL && g_previous.sa_handler != SIG_IGN) return g_previous.sa_handler(signal);
-  // Restores the default action, which ends the program. A fault happens again once this handler returns. A signal that
-  // a process sent is sent again here.
+  // Restores the default action, which ends the program. If a fault raised the signal, it happens again once this
+  // handler returns. If a process sent the signal, this function sends it again.
   struct sigaction standard = {};
   standard.sa_handler = SIG_DFL;
   sigaction(SIGBUS, &standard, nullptr);

@@ -1,5 +1,5 @@
-// Units in a chunk of halves (ChunkKind::kHalves). This file has the layout of the units that take half a cache line,
-// tests whether an event fits into one, and writes and ends units.
+// The units that take half a cache line, in a chunk of the kind kHalves: their layouts, the tests whether an event fits
+// into one, and the functions that write and end them.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 
 namespace opspan::capture {
 
-// Half of a cache line. A full unit takes two halves and has the number of the first; a Short, a Like or a Block takes
-// one half. A full unit begins at the start of a line. If a single half comes before it, the other half of that line
-// stays empty.
+// Half of a cache line. A full unit takes two halves, and its number is that of the first half. A Short, a Like or a
+// Block takes one half. A full unit begins at the start of a line. If a single half comes before it, the other half of
+// that line stays empty.
 struct alignas(kHalfBytes) Half {
   uint64_t words[4];
 };
@@ -21,34 +21,33 @@ struct alignas(kHalfBytes) Half {
 // A range in half a line, with the fields that most ops have.
 struct Short {
   uint8_t kind;  // Unit::kShort
-  uint8_t what;  // Kind, and in its upper half the flags below
+  uint8_t what;  // the lower four bits: Kind; the others: kShortValue to kShortOverload
   uint16_t took_high;
   uint32_t name;
   int64_t start_ns;
-  uint32_t took;   // lower bits of end - start + 1, with the upper bits in took_high; 0: still open
-  uint32_t extra;  // kShortForward: forward_tid; kShortStack: stack
+  uint32_t took;   // lower 32 bits of end - start + 1 (took_high has the upper bits); 0: still open
+  uint32_t extra;  // with kShortForward: forward_tid; with kShortStack: stack
   uint32_t id;
-  uint32_t value;  // kShortValue
+  uint32_t value;  // with kShortValue
 };
 static_assert(sizeof(Short) == kHalfBytes);
-inline constexpr uint8_t kShortValue = 16;      // kValueInt
-inline constexpr uint8_t kShortForward = 32;    // kHasForward
-inline constexpr uint8_t kShortStack = 64;      // kHasStack
-inline constexpr uint8_t kShortOverload = 128;  // kHasOverload
+inline constexpr uint8_t kShortValue = 16;      // as kValueInt
+inline constexpr uint8_t kShortForward = 32;    // as kHasForward
+inline constexpr uint8_t kShortStack = 64;      // as kHasStack
+inline constexpr uint8_t kShortOverload = 128;  // as kHasOverload
 
-// A range in half a line. It has only times, value, id and `extra`. It shares all other fields with a kModel unit,
-// which is a kRange without these four. The kModel is written when the second range with the same fields comes. This
-// second range and later ones are Likes, which refer to the model. A range whose id or value is 2^32 or more needs a
-// full unit.
+// A range in half a cache line that holds only its times, value, id and `extra`. All other fields are those of a kModel
+// unit. The kModel unit is written with the second range that has the same fields. This range and later ones become
+// Likes, which refer to the kModel unit, their model. A range whose id or value is 2^32 or more needs a full unit.
 struct Like {
   uint8_t kind;  // Unit::kLike
-  uint8_t what;  // the bits kValueMask of the flags
+  uint8_t what;  // the bits of the flags in kValueMask
   uint16_t took_high;
-  // Lower bits of the model's number; the model is the nearest earlier unit whose number ends with these bits.
+  // Lower 32 bits of the model's number. The model is the nearest earlier unit whose number ends with these bits.
   uint32_t model;
   int64_t start_ns;
   uint32_t took;   // as in Short
-  uint32_t extra;  // forward_tid or stack; for kHasLabel on ITT the lower bits of the parent
+  uint32_t extra;  // forward_tid or stack; for kHasLabel on ITT, the lower bits of `parent`
   uint32_t id;
   uint32_t value;
 };
@@ -99,7 +98,7 @@ inline Event full_event(const BriefRange& range) {
   return event;
 }
 
-// Returns whether the event is an open range whose id and value fit into half a line.
+// Returns whether the event is an open range whose id and value fit into half a cache line.
 inline bool is_small(const Event& event) {
   return event.kind == static_cast<uint8_t>(Unit::kRange) && !event.range.end_ns &&
          !((event.range.id | value_of(event)) >> 32);
@@ -128,7 +127,7 @@ inline Block block_of(uint64_t flags, uint64_t address, int64_t time_ns, int64_t
   return {address << 16 | flags << 8 | static_cast<uint64_t>(Unit::kBlock), time_ns, bytes, total};
 }
 
-// The fields that ranges share through a kModel. They do not include the fields that a Like holds itself.
+// The fields that ranges share through a kModel unit: all fields except those that a Like holds itself.
 struct SharedFields {
   uint64_t words[4];  // the first word and the last three words of the event; all 0: empty
   bool operator==(const SharedFields&) const = default;
@@ -206,7 +205,7 @@ inline void write_block(Half* at, const Block& block) {
              static_cast<uint64_t>(block.total));
 }
 
-// Writes the end into a Short or a Like. Returns false if the range lasted three days or more, which do not fit.
+// Writes the end into a Short or a Like. Returns false if the duration is too long for them (more than three days).
 inline bool write_half_end(Half* at, int64_t start_ns, int64_t end_ns) {
   constexpr uint64_t kMostHigh = 0xffff;
   auto* unit = reinterpret_cast<Short*>(at);

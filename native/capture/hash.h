@@ -1,5 +1,5 @@
-// Hashes texts and runs of words. hash_of is for tables that compare their keys in full; Digest is for tables that
-// compare only the hashes.
+// Hashes texts and arrays of 64-bit words. hash_of is for tables that compare their keys in full; Digest is for tables
+// that compare only the hashes.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,8 @@
 
 namespace opspan::capture {
 
-// Folds both halves of the product, so every bit of either number affects every bit of the result.
+// Multiplies two numbers and combines the upper and lower half of the product, so every bit of either number affects
+// every bit of the result.
 inline uint64_t fold(uint64_t a, uint64_t b) {
   __extension__ using Wide = unsigned __int128;
   Wide product = static_cast<Wide>(a) * b;
@@ -25,8 +26,8 @@ uint64_t load(const char* from) {
   return value;
 }
 
-// Hashes a text in words of eight bytes. The last word overlaps the word before it, because it is slow to copy an
-// unknown number of bytes into a word.
+// Hashes a text in words of eight bytes. The last word overlaps the word before it, so it has eight bytes too: it is
+// slow to copy an unknown number of bytes into a word.
 inline uint64_t hash_of(std::string_view text, uint64_t seed = 0) {
   const size_t size = text.size();
   const char* at = text.data();
@@ -52,7 +53,7 @@ inline uint64_t hash_of(const int64_t* words, size_t count, uint64_t seed) {
   return hash;
 }
 
-// A hash of 128 bits. Runs with equal digests are taken to be equal: a collision is less likely than a memory error.
+// A hash of 128 bits. Inputs with equal digests are taken to be equal: a collision is less likely than a memory error.
 struct Digest {
   uint64_t first = 0xd1b54a32d192ed03;
   uint64_t second = 0x8cb92ba72f3d8dd7;

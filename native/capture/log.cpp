@@ -106,7 +106,7 @@ Log* open_log(uint32_t writer) {
   return log;
 }
 
-// Fetches the next part of the chunk, so that units can be written to it. A part has kAheadBytes or fewer.
+// Prepares the next part of the chunk, which has at most kAheadBytes, so that units can be written to it.
 void Log::fetch_next_part() {
   auto* base = reinterpret_cast<Half*>(chunk_.header());
   Half* from = limit_ ? limit_ : base;
@@ -123,8 +123,8 @@ bool Log::lose_unit(Process& p, DroppedSegments& dropped, bool was_open) {
   return false;
 }
 
-// Makes room when next_ has reached limit_, by fetching more of the chunk or adding a chunk. Returns false if no room
-// can be made, because the disk is full or the recording has stopped.
+// Makes room when next_ has reached limit_: prepares more of the chunk, or adds a chunk. Returns false if no room can
+// be made, because the disk is full or the recording has stopped.
 bool Log::grow() {
   if (session_->full && !session_->segment) {
     session_->count_lost();

@@ -19,7 +19,7 @@
 namespace opspan::capture {
 
 // The number of letters that are read in one step. A read may go past the end of a text, but not past the end of the
-// memory page. The letters after the text are ignored.
+// memory page. Letters after the end of the text are ignored.
 inline constexpr size_t kLetters = 16;
 
 #ifdef OPSPAN_READS_PAST_ENDS
@@ -129,7 +129,7 @@ class Names {
     if (matches(name.key, entry[1].letters)) {
       ++entry;
     } else if (!matches(name.key, entry[0].letters)) {
-      entry[1] = entry[0];  // moves the newer name back, over the older one
+      entry[1] = entry[0];  // moves the newer name to the second entry, over the older name
       entry[0] = {};
       std::memcpy(entry[0].letters, name.key, length);
     }

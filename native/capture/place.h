@@ -24,7 +24,7 @@ namespace opspan::capture {
 struct Place {
   uint64_t owner = 0;    // Log::owner_ of the log that wrote the unit; 0: nothing was written
   uint64_t number = 0;   // the unit's number on its thread
-  int64_t start_ns = 0;  // start of a range in half a line, whose unit needs it when the range ends; 0: any other unit
+  int64_t start_ns = 0;  // start of a range in half a cache line, needed to write its end; 0: any other unit
   uint32_t tid = 0;
   uint32_t writer = 0;
 

@@ -21,8 +21,8 @@ struct MappedChunk {
 };
 
 struct Writer {
-  std::shared_ptr<Session> session;  // null: off, or a forked process that has written nothing yet
-  std::shared_ptr<Session> parent;   // in such a forked process: the session of its parent
+  std::shared_ptr<Session> session;  // null: off, or this is a forked process that has written nothing yet
+  std::shared_ptr<Session> parent;   // in a forked process that has written nothing yet: its parent's session
   std::unique_ptr<Ring> ring;        // for a rolling recording; `session` is its newest segment
 
   // Returns whether a thread that has joined this session may still write to it.
@@ -31,7 +31,7 @@ struct Writer {
   }
 };
 
-// It is never destroyed: threads may still run while the process ends.
+// The state of the process is never destroyed, because threads may still run while the process ends.
 struct Process {
   std::mutex mutex;
   Writer writers[kWriters];
@@ -40,11 +40,12 @@ struct Process {
   uint32_t sessions = 0;
   uint32_t epochs = 0;
   uint32_t serials = 0;
-  std::unordered_map<void*, MappedChunk> mapped_chunks;  // the key is the address
+  std::unordered_map<void*, MappedChunk> mapped_chunks;  // by address
 
   void new_epoch(uint32_t writer) { g_epochs[writer].store(++epochs ? epochs : ++epochs, std::memory_order_release); }
   void unmap(void* base, size_t bytes);
-  // Detaches this process from the files of a recording. Chunks of sleeping threads are replaced with empty memory.
+  // Detaches this process from the files of a recording. Chunks of threads that write nothing now are replaced with
+  // empty memory.
   void detach(Session& session);
   void roll_if_due(uint32_t writer, int64_t now_ns, DroppedSegments& dropped);
 };

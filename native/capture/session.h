@@ -21,12 +21,12 @@ inline constexpr size_t kLastChunkBytes = 4 << 20;
 inline constexpr size_t kFirstStringChunkBytes = 32 << 10;
 inline constexpr size_t kLastStringChunkBytes = 1 << 20;
 
-// The number of zeros that are written to the file ahead of the units. (The units are written through mapped memory.)
-// On ext4 the zeros make one large page in the page cache, and the first access maps all of that page. A unit then
-// costs 12 ns, against 15 ns with 64 KiB of zeros, and 69 ns if pages are only touched. (1 MiB saves one more ns, but
-// stops the program for longer. On tmpfs a unit costs 50 ns with or without zeros, and MADV_POPULATE_WRITE is no faster
-// than touching.) Stores that bypass the cache cost 62 ns instead of 39, because a unit gets its end later. If a thread
-// collected units before it wrote them, a unit would cost 42 ns, and `kill -9` would lose the collected units.
+// The number of zeros that are written to the file ahead of the units. (The units themselves are written through mapped
+// memory.) On ext4 the zeros make one large page in the page cache, and the first access maps all of that page. A unit
+// then costs 12 ns. It costs 15 ns with 64 KiB of zeros, and 69 ns if pages are only touched. (1 MiB saves one more ns,
+// but stops the program for longer. On tmpfs a unit costs 50 ns with or without zeros, and MADV_POPULATE_WRITE is no
+// faster than touching.) Stores that bypass the cache cost 62 ns instead of 39, because a unit gets its end later. If a
+// thread collected units before it wrote them, a unit would cost 42 ns, and `kill -9` would lose the collected units.
 inline constexpr size_t kAheadBytes = 256 << 10;
 
 struct Mapping {
@@ -54,9 +54,10 @@ struct Session {
   // Adds a chunk to the end of the file and reserves its space, so writing to it cannot fail. The chunk has between
   // `least` and `bytes` bytes. If there is no space, marks the file as full and returns an empty mapping.
   Mapping add_chunk(ChunkKind kind, size_t bytes, size_t least, uint32_t tid, uint64_t first_unit);
-  // Fetches pages that nobody has written to yet. This makes writing faster; nothing depends on it.
+  // Writes zeros to pages that nobody has written to yet, see kAheadBytes. An error does no harm.
   void fetch(uint64_t offset, size_t bytes);
-  // Returns whether somebody has cut or deleted the file. If so, marks the file as full, and returns true from then on.
+  // Returns whether somebody has cut or deleted the file. If so, marks the file as full, and returns true in every
+  // later call.
   bool is_cut();
   uint32_t intern(std::string_view text);
   void count_lost();

@@ -19,7 +19,7 @@ uint32_t Log::intern(std::string_view text) {
   }
   uint32_t id = intern_slowly(text);
   if (!id || text.size() > kLongestText) return id;
-  std::swap(entries[0], entries[1]);  // drops the older of the two
+  std::swap(entries[0], entries[1]);  // so that the new text replaces the older of the two
   entries[0].hash = hash;
   entries[0].length = static_cast<uint32_t>(text.size());
   entries[0].id = id;
@@ -69,7 +69,7 @@ Place Log::append(const Event& event) {
   return append(block_of(event.flags, memory.address, memory.time_ns, memory.bytes, memory.total));
 }
 
-// Appends a range that fits a small unit but not a short one: it refers to an earlier unit, the model.
+// Appends a range that fits into a Like but not into a Short. The Like refers to an earlier unit, the model.
 Place Log::append_small(const Event& event, uint64_t* model) {
   SplitEvent parts = split(event);
   *model = model_for(parts.shared);

@@ -35,8 +35,8 @@ std::shared_ptr<Session> forget(Process& p, uint32_t writer) {
 }
 
 // The child opens no file here, because most children exec at once. Its first event opens a file of its own. Children
-// of a rolling recording record nothing, because each epoch would start workers that leave files, and nobody would know
-// when to delete these files.
+// of a rolling recording record nothing: each epoch of a training may start new worker processes, and nobody would know
+// when to delete their files.
 void after_fork_in_child() {
   Process& p = process();
   for (uint32_t i = 0; i < kWriters; ++i) {
@@ -66,8 +66,8 @@ namespace {
 void prepare_process(Process& p) {
   if (p.is_prepared) return;
   p.is_prepared = true;
-  // A pthread key is used, and not a thread_local with a destructor, because a key's destructor runs after those of
-  // thread_locals. It runs once more if another event comes after that.
+  // Uses a pthread key, and not a thread_local with a destructor, because a key's destructor runs after those of
+  // thread_locals. If another event comes after that, the key's destructor runs once more.
   p.key = make_key(forget_logs);
   pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
@@ -155,9 +155,9 @@ uint64_t stop_locked(Process& p, uint32_t writer) {
   return lost;
 }
 
-// Stops all recordings when the process exits. A thread that hangs with the mutex (exit from a signal handler) must not
-// block the exit. So this waits for the mutex for a second at most. If it does not get the mutex, the files stay as
-// after a kill. They still have all that was recorded.
+// Stops all recordings when the process exits. A thread that hangs while it holds the mutex (exit from a signal
+// handler) must not block the exit, so this waits for the mutex for a second at most. Without the mutex, the files stay
+// as after a kill. They still have all that was recorded.
 __attribute__((destructor)) void close_at_exit() {
   Process& p = process();
   for (int tries = 0; !p.mutex.try_lock(); ++tries) {

@@ -39,24 +39,24 @@ struct KeepLimits {
 
 inline constexpr uint32_t kWriters = 4;  // number of writers; the default is number 0
 
-// Begins a file in `folder`, which must exist. Returns false, with a sentence in *error, if that fails.
+// Begins a file in `folder`, which must exist. If that fails, returns false and writes a sentence to *error.
 bool start(const char* folder, Producer producer, std::string* path, std::string* error, uint32_t writer = 0,
            const KeepLimits& keep = {});
 // Marks the file as closed; other threads may still be writing. Returns the number of units that were lost for lack of
-// space. It is also called at a normal exit.
+// space. A normal exit of the process calls it too.
 uint64_t stop(uint32_t writer = 0);
 // For rolling recordings. step() counts a training step. No file is deleted while hold() is on.
 void step(uint32_t writer);
 void hold(uint32_t writer, bool on);
 
 // The state that the hot path reads.
-inline constinit std::atomic<uint32_t> g_epochs[kWriters] = {};      // 0: off; a change makes every log check its state
-inline constinit std::atomic<uint32_t> g_recordings[kWriters] = {};  // 0: off; segments of a recording share it
-inline constinit thread_local Log* t_logs[kWriters] = {};            // a thread may keep the address of its array
+inline constinit std::atomic<uint32_t> g_epochs[kWriters] = {};      // 0: off; on a change every log checks its state
+inline constinit std::atomic<uint32_t> g_recordings[kWriters] = {};  // 0: off; the same in all segments of a recording
+inline constinit thread_local Log* t_logs[kWriters] = {};            // the address stays valid as long as the thread
 
-// Returns the number of the epoch, which changes with every start, fork and segment, and when the disk is full. 0: off.
+// Returns the number of the epoch; 0: off. It changes with every start, fork and segment, and when the disk is full.
 inline uint32_t epoch(uint32_t writer = 0) { return g_epochs[writer].load(std::memory_order_relaxed); }
-// Returns the number of the recording, which changes with every start and the first event of a forked process; 0: off.
+// Returns the number of the recording; 0: off. It changes with each start, and with a forked process's first event.
 inline uint32_t recording_id(uint32_t writer = 0) { return g_recordings[writer].load(std::memory_order_relaxed); }
 
 // A text that lives as long as the program (a registered string, a literal). Its id is looked up once for each file.
@@ -84,8 +84,7 @@ class Log {
     const uint32_t id = names_.find(name);
     return id ? id : look_up(name);
   }
-  // Returns the ids of the texts that these words stand for. Calls `make` for the ids, unless this thread still knows
-  // them.
+  // Returns the string ids for these words. Calls `make` for the ids, unless this thread still knows them.
   template <class Make>
   Ids recall(uint32_t what, const int64_t* words, size_t count, Make&& make) {
     return ids_.get(file_, what, words, count, make);
@@ -96,8 +95,8 @@ class Log {
   Place append(const Block& block) {
     return append_half(0, [&](Half* at) { write_block(at, block); });
   }
-  // Appends a range of torch's with inputs, which starts now. If this thread has the model of a range with the same
-  // inputs, the range refers to that model, and nothing else is looked up. Otherwise `make` fills in the event.
+  // Appends a range of torch's with inputs, which starts now. If this thread knows a model for these inputs, the range
+  // refers to that model, and nothing else is looked up. Otherwise `make` fills in the event.
   template <class Make>
   Place append(BriefRange& range, Digest inputs, Make&& make);
   [[gnu::always_inline]] Place append(const BriefRange& range) {
@@ -106,8 +105,8 @@ class Log {
     return append_range(range.start_ns, [&](Half* at) { write_short(at, range); });
   }
 
-  // Adds values to a unit of this thread. They are 64-bit words (integers, doubles) or, for kBytes, bytes; values that
-  // do not fit into one unit take several, one after the other. A blob ends with a unit that is not full.
+  // Adds values to a unit of this thread: 64-bit words (integers, doubles) or, for kBytes, bytes. Values that do not
+  // fit into one unit go into several, one after the other. The last unit of a blob is never full.
   void attribute(uint64_t owner, uint32_t key, AttributeType type, const void* values, size_t count,
                  uint16_t flags = 0);
   void attribute_text(const Place& place, uint32_t key, uint32_t text);
@@ -137,10 +136,10 @@ class Log {
   friend void forget_logs(void*);
 
   struct Chunk {
-    Half* begin = nullptr;  // its first half; the chunk's header is the cache line before that half
-    uint64_t first = 0;     // number of its first half
-    uint64_t halves = 0;    // number of halves, written or still free
-    uint32_t open = 0;      // number of ranges without an end, for which the chunk stays mapped
+    Half* begin = nullptr;  // its first Half; the chunk's header is the cache line before it
+    uint64_t first = 0;     // number of its first Half
+    uint64_t halves = 0;    // number of Halves, both written and free
+    uint32_t open = 0;      // number of ranges without an end; the chunk stays mapped for them
     uint64_t offset = 0;    // offset of the chunk's header in the file
     uint32_t file = 0;      // Session::id
     size_t bytes = 0;       // number of bytes that are mapped
@@ -159,7 +158,7 @@ class Log {
   };
   static constexpr size_t kTextEntries = 512;  // number of entries, which are used in pairs; a power of two
   static constexpr size_t kLongestText = 4096;
-  static constexpr uint64_t kOnce = ~uint64_t{0};  // Model::number, if only one range had these fields so far
+  static constexpr uint64_t kOnce = ~uint64_t{0};  // value of Model::number while only one range had these fields
   static constexpr uint64_t kLost = kOnce - 1;
 
   explicit Log(uint32_t writer);
@@ -264,7 +263,8 @@ inline Place Log::append(BriefRange& range, Digest inputs, Make&& make) {
   return place;
 }
 
-// Writes a range's end into its chunk; an end of 0 gives the range up. Returns false if the end does not fit there.
+// Writes a range's end into its chunk. An end of 0 gives the range up. Returns false if the unit has no room for the
+// end.
 inline bool Log::write_end(Chunk& chunk, const Place& place, int64_t end_ns) {
   if (chunk.open) --chunk.open;
   Half* at = chunk.at(place.number);
