@@ -54,7 +54,7 @@ std::string to_utf8(const wchar_t* text) {
   std::string out;
   for (; text && *text; ++text) {
     auto c = static_cast<uint32_t>(*text);
-    if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) c = 0xfffd;  // the number is not a character of Unicode
+    if (c > 0x10ffff || (c >= 0xd800 && c < 0xe000)) c = 0xfffd;  // not a Unicode character
     if (c < 0x80) {
       out += static_cast<char>(c);
       continue;

@@ -1,6 +1,6 @@
-// The parts that the collectors for NVTX and ITT share: the choice whether to collect, names that are never freed, the
-// state of a thread, and open ranges. Nothing in this folder knows of torch; it serves any program that uses NVTX or
-// ITT.
+// The common code of the collectors for NVTX and ITT: the decision whether to collect, names that are never freed, the
+// state of a thread, and open ranges. Nothing in this folder knows about torch. It works for any program that uses NVTX
+// or ITT.
 #pragma once
 
 #include <pthread.h>
@@ -22,15 +22,15 @@ namespace opspan::collectors {
 // The first call opens the file.
 bool is_collecting();
 
-// Guards all that is registered: names, domains, schemas, counters. A thread that holds it may write units, but a
-// thread that writes units must not lock it. It stays usable after a fork.
+// Guards everything that clients register: names, domains, schemas, counters. A thread that holds it may write units,
+// but a thread that is writing units must not lock it. A forked process can use it too.
 std::mutex& registry();
 
-// The most bytes that a client's payload, array or text can have. A larger size means that the client never set the
+// The most bytes that a client's payload, array or text can have. A larger size means that the client never set this
 // field.
 inline constexpr size_t kMostBytes = 1 << 20;
 
-// All Constants. Their addresses are NVTX's handles of registered strings.
+// All Constants. As NVTX's handle of a registered string, clients get the address of its Constant.
 inline constinit Handles<capture::Constant> g_constants;
 
 // Returns the only Constant of a text. It is never freed, because clients keep handles to it.
@@ -39,12 +39,12 @@ capture::Constant* constant_locked(std::string_view text);  // for callers that 
 
 std::string to_utf8(const wchar_t* text);
 
-// The T of this thread. A pthread key destroys it, not thread_local, because destructors of the program's thread_locals
-// may still emit ranges. If the T is needed after that, it is made again.
+// This thread's object of type T. A pthread key destroys it, because destructors of the program's thread_locals may
+// still emit ranges, and a key's destructor runs after them. If the object is needed after that, it is made again.
 template <typename T>
 inline constinit thread_local T* t_state = nullptr;
 
-// Returns this thread's T. A thread may keep the address of t_state<T> as long as the thread lives.
+// Returns this thread's object of type T. A thread may keep the address of t_state<T> as long as the thread lives.
 template <typename T>
 T& thread_state(T*& state) {
   if (!state) [[unlikely]] {
@@ -70,8 +70,8 @@ T& thread_state() {
 template <typename Frame>
 class Stack {
  public:
-  // Adds a range, whose fields `fill` sets, and returns its zero-based level. `fill` writes in place, because a copy
-  // would have to wait for the words that were just written.
+  // Adds a range and returns its zero-based level. `fill` sets the range's fields in place, because a copy would have
+  // to wait for the words that were just written.
   template <typename Fill>
   int push(Fill&& fill) {
     if (frames_.size() == 2 * kKept) [[unlikely]]
@@ -79,8 +79,8 @@ class Stack {
     fill(frames_.emplace_back());
     return depth() - 1;
   }
-  // Removes the innermost range for which `matches` is true. A range that was given up comes as an empty frame. Returns
-  // false if no range matches.
+  // Removes the innermost range for which `matches` is true. If no range matches but some were given up, removes one of
+  // these and sets *frame to an empty frame. Otherwise returns false.
   template <typename Matches>
   bool pop(Frame* frame, Matches matches) {
     for (size_t i = frames_.size(); i-- > 0;) {
@@ -106,15 +106,15 @@ class Stack {
     given_up_ += kKept;
   }
 
-  // When two times this number of ranges are open, the outer half of them is given up.
+  // When the double of this number is open, the outer half of the ranges is given up.
   static constexpr size_t kKept = 1 << 16;
   std::vector<Frame> frames_;
   size_t given_up_ = 0;
 };
 
 // Returns the time for all units of this thread. All times of a thread must come from one clock; otherwise a range
-// could end before it begins. This function opens no file, because the end of a range alone is not worth a file in a
-// forked process that has written nothing yet.
+// could end before it begins. This function opens no file: in a forked process that has written nothing yet, the end of
+// a range alone is not worth a file.
 inline int64_t now(capture::Log* const* logs = capture::t_logs) { return *logs ? (*logs)->now() : capture::now_ns(); }
 
 inline capture::Event event_of(capture::Unit kind, capture::Source source) {

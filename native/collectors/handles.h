@@ -1,5 +1,5 @@
-// Objects whose addresses clients hold as handles. A client may pass anything instead, so an address is checked before
-// it is read. The check takes no lock and lasts a few nanoseconds.
+// Objects whose addresses clients use as handles. A client may pass any other value, so an address is checked before it
+// is read. The check takes no lock and lasts a few nanoseconds.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@
 
 namespace opspan::collectors {
 
-// All objects of one kind, in aligned blocks. They are never freed. Hold the registry to add one.
+// All objects of one type, in aligned blocks. They are never freed. Hold the registry's lock to add one.
 template <typename T>
 class Handles {
  public:
@@ -31,7 +31,7 @@ class Handles {
   T* find(uint64_t address) const {
     uint64_t base = address & ~(kBlock - 1);
     const Block* block = first_.load(std::memory_order_acquire);
-    if (reinterpret_cast<uint64_t>(block) != base || !block) [[unlikely]] {  // most programs need one block only
+    if (reinterpret_cast<uint64_t>(block) != base || !block) [[unlikely]] {  // most programs need only one block
       if (!(block = search(base))) return nullptr;
     }
     uint64_t slot = (address - base) / kStride;
@@ -72,7 +72,7 @@ class Handles {
   }
 
   std::atomic<Block*> first_{nullptr};
-  std::atomic<Block*> blocks_[kBlocks] = {};  // a hash table; at least half of it stays empty
+  std::atomic<Block*> blocks_[kBlocks] = {};  // a hash table of addresses; at least half of it stays empty
   Block* last_ = nullptr;
   size_t count_ = 0;
 };

@@ -19,7 +19,7 @@ struct Domain {
   const char* nameA;
   void* nameW;
   int extra1;
-  void* extra2;  // ours: the Constant of the name
+  void* extra2;  // for the tool: the Constant of the name
   Domain* next;
 };
 
@@ -27,7 +27,7 @@ struct StringHandle {
   const char* strA;
   void* strW;
   int extra1;
-  void* extra2;  // ours: the Constant of the text
+  void* extra2;  // for the tool: the Constant of the text
   StringHandle* next;
 };
 
@@ -50,8 +50,8 @@ struct ClockDomain {
 enum MetadataType : int { kUnknown, kU64, kS64, kU32, kS32, kU16, kS16, kFloat, kDouble };
 enum Scope : int { kScopeUnknown, kScopeGlobal, kScopeTrackGroup, kScopeTrack, kScopeTask, kScopeMarker };
 
-// One entry of the table through which a tool takes over a call. The client jumps to `*func_ptr`. A tool that does not
-// want the call sets the pointer to `null_func`.
+// An entry of the table through which a tool takes over ITT's calls. The client jumps to `*func_ptr`. If a tool does
+// not want the call, it sets the pointer to `null_func`.
 struct ApiInfo {
   const char* name;  // null ends the table
   void** func_ptr;
@@ -60,7 +60,8 @@ struct ApiInfo {
   int group;
 };
 
-// Every copy of ITT in a process has one Global. The names in its lists were made before the tool was loaded.
+// Every copy of ITT in a process has one Global. The names in its lists are those that were made before the tool was
+// loaded.
 struct Global {
   unsigned char magic[8];
   unsigned long version_major;
@@ -79,7 +80,7 @@ struct Global {
   Domain* domain_list;
   StringHandle* string_list;
   int state;
-  // More fields follow, by version; we need none of them.
+  // More fields follow. They depend on the version, and none of them is needed here.
 };
 
 inline constexpr unsigned char kMagic[8] = {0xed, 0xab, 0xab, 0xec, 0x0d, 0xee, 0xda, 0x30};

@@ -35,8 +35,8 @@ int event_create(const char* name, int length);
 int event_start(int event);
 int event_end(int event);
 
-// Finds the innermost open task of this thread. Sets its place in the file and its id; if the task has no id and
-// `make_id` is true, makes one up. Returns false if no task is open.
+// Finds the innermost open task of this thread, and sets `place` and `id` to those of the task. If the task has no id
+// and `make_id` is true, makes one up. Returns false if no task is open.
 bool current_task(capture::Log& log, bool make_id, capture::Place* place, itt::Id* id);
 // Finds the open task of this thread that has this id. Returns false if there is none.
 bool task_by_id(const itt::Id& id, capture::Place* place);

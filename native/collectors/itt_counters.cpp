@@ -1,4 +1,4 @@
-// ITT's counters. A program may report increments, but a file holds values, so the sums are kept here.
+// ITT's counters. A program may report increments, but a capture file holds values, so the sums are kept here.
 
 #include <bit>
 #include <cstring>
@@ -30,7 +30,7 @@ Counter* find(capture::Constant* name, capture::Constant* domain, int type) {
   return counter;
 }
 
-// Returns the counter, or null if the client's handle is not one of ours. A client may pass any value as a handle.
+// Returns the counter, or null if the client's handle is not a Counter. A client may pass any value as a handle.
 Counter* valid_counter(Counter* counter) { return g_counters.find(counter); }
 
 void write(const Counter& counter, uint16_t flag, uint64_t value, int64_t at_ns) {
@@ -84,7 +84,7 @@ void set(Counter* counter, const void* from, int64_t at_ns) {
       return real(read<float>(from));
     case itt::kDouble:
       return real(read<double>(from));
-    default:  // ITT's default is u64
+    default:  // ITT's default type is u64
       return integer(read<uint64_t>(from), capture::kValueUint);
   }
 }

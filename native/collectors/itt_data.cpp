@@ -1,4 +1,4 @@
-// ITT's data about tasks (metadata and relations), about threads, and about the collection.
+// ITT's calls for metadata and relations of tasks, for names of threads, and for pausing the collection.
 #include <stdarg.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -19,14 +19,14 @@ using capture::Place;
 using capture::Source;
 using capture::Unit;
 
-// The owner of metadata: a task of this thread, or anything else that has an ITT id.
+// The owner of metadata: a task of this thread, or any other object that has an ITT id.
 struct Owner {
   Place place;
   bool by_id = false;
 };
 
-// Finds the owner, mostly an open task of this thread. If anything else has that id (an overlapped task, a marker, a
-// task of another thread or one that has ended), writes a kIds unit for the id.
+// Finds the owner, which mostly is an open task of this thread. The id may also belong to an overlapped task, a marker,
+// a task of another thread or an ended task. Then this function writes a kIds unit for the id.
 bool find_owner(Log& log, const itt::Id& id, Owner* owner) {
   itt::Id unused{};
   if (!id) return current_task(log, false, &owner->place, &unused);
@@ -94,20 +94,21 @@ void add_text(Log& log, const Owner& owner, NamePtr key, std::string_view text) 
   write(log, owner, key, AttributeType::kText, &id, 1);
 }
 
-// Returns the text. A length above kMostBytes (some clients pass SIZE_MAX) means that the text ends at its NUL.
+// Returns the text as a view. A length above kMostBytes (some clients pass SIZE_MAX) means that the text ends at its
+// NUL.
 std::string_view text_of(const char* data, size_t length) {
   return {data, length > kMostBytes ? strnlen(data, kMostBytes) : length};
 }
 
-// Returns whether an array can have this length; if not, counts the array as lost.
+// Returns whether an array can have this length. If it cannot, counts the array as lost.
 bool is_sane(Log& log, size_t count) {
   bool fits = count <= kMostBytes / sizeof(uint64_t);
   if (!fits) log.count_lost();
   return fits;
 }
 
-// Returns whether the format has %n, with any flags or width in it: %n writes to an address that is passed as an
-// argument.
+// Returns whether a printf format contains %n, with any flags or width in it. %n writes to memory, at an address that
+// is passed as an argument.
 bool writes(const char* format) {
   while ((format = strchr(format, '%'))) {
     format += 1 + strspn(format + 1, "0123456789$ #+-'I.*hlLjztq");
@@ -117,7 +118,7 @@ bool writes(const char* format) {
   return false;
 }
 
-// Adds a text that the client formats with its own printf format. A tool must not use a format that writes to memory.
+// Adds a text that is made from the client's printf format and arguments. Ignores formats that would write to memory.
 void add_formatted(Log& log, const Owner& owner, NamePtr format, va_list arguments) {
   if (!format->strA || writes(format->strA)) return;
   char text[1024];

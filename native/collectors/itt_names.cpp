@@ -15,8 +15,8 @@ struct Names {
   std::unordered_map<std::string_view, itt::StringHandle*> strings;
   std::unordered_map<void*, capture::Constant*> functions;
   std::deque<itt::ClockDomain> clocks;
-  // The clients' clocks, and for each the time on our own clock when the client's clock was last read. A client may
-  // have made clocks before this library was loaded.
+  // For each client's clock, the time of our own clock at the moment when the client's clock was last read. A client
+  // may have made clocks before this library was loaded.
   std::unordered_map<const itt::ClockDomain*, int64_t> pinned;
 };
 
@@ -25,7 +25,7 @@ Names& names() {
   return *instance;
 }
 
-// Returns the Constant of a handle, and keeps it in `extra2`, which is reserved for the tool.
+// Returns the Constant of a handle, and keeps it in `extra2`, a field that is reserved for the tool.
 template <typename Handle>
 capture::Constant* text_of_handle(const Handle* handle, const char* text) {
   void** slot = &const_cast<Handle*>(handle)->extra2;
@@ -36,7 +36,7 @@ capture::Constant* text_of_handle(const Handle* handle, const char* text) {
   return name;
 }
 
-// Reads the client's clock without holding the registry, because the client's function may call ITT.
+// Reads the client's clock without holding the registry's lock, because the client's function may call ITT.
 int64_t pin(itt::ClockDomain* clock) {
   if (clock->fn) clock->fn(&clock->info, clock->fn_data);
   int64_t now_ns = now();
@@ -44,7 +44,7 @@ int64_t pin(itt::ClockDomain* clock) {
   return names().pinned[clock] = now_ns;
 }
 
-// The most names in a client's list from before we were loaded. A list that is longer must be a ring.
+// The most names in a list that a client made before this library was loaded. A longer list must be a ring.
 constexpr int kLongestList = 1 << 20;
 
 }  // namespace

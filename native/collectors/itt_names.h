@@ -9,13 +9,13 @@ namespace opspan::collectors {
 
 itt::Domain* create_domain(const char* name);
 itt::StringHandle* create_string(const char* text);
-// Takes over the names that a client made before we were loaded.
+// Takes over the names that a client made before this library was loaded.
 void adopt(const itt::Global& global);
 
 // Returns the text of a client's handle; null for a null handle.
 capture::Constant* text_of(const itt::Domain* domain);
 capture::Constant* text_of(const itt::StringHandle* handle);
-// Returns the name that the dynamic linker knows for a function.
+// Returns the name of the function at this address, as the dynamic linker knows it, or the address as text.
 capture::Constant* text_of_function(void* address);
 
 inline uint32_t intern(capture::Log& log, capture::Constant* text) { return text ? log.intern(*text) : 0; }

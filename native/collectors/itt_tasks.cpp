@@ -1,4 +1,4 @@
-// ITT's tasks, regions, frames and user events, which last some time, and its markers.
+// ITT's tasks, regions, frames and user events, which have a duration, and its markers, which have none.
 #include <string.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ struct Frame {
 struct Thread {
   Log* const* logs = capture::t_logs;
   Stack<Frame> tasks;
-  std::vector<std::pair<int, uint64_t>> events;  // user events that began on this thread, each with the id of its range
+  std::vector<std::pair<int, uint64_t>> events;  // user events that began on this thread, and their ranges' ids
   uint64_t last_id = 0;
 
   uint64_t next_id() {
@@ -36,8 +36,8 @@ struct Thread {
   }
 };
 
-// Returns a 64-bit hash of an ITT id, for kEnd units; kIds units have the full ids. Ranges of different kinds have a
-// different `salt`.
+// Returns a 64-bit hash of an ITT id, for kEnd units. (kIds units have the full ids.) Each kind of range passes its own
+// `salt`.
 uint64_t short_id(const itt::Id& id, uint64_t salt) {
   uint64_t hash = salt;
   for (uint64_t word : {uint64_t{id.d1}, uint64_t{id.d2}, uint64_t{id.d3}}) {
@@ -224,8 +224,8 @@ std::vector<Constant*>& user_events() {
   return *names;
 }
 
-// The most open user events that a thread remembers. There is a limit because an event that marks a point in time
-// begins and never ends.
+// The most open user events that a thread remembers. There is a limit because clients may use an event for a point in
+// time; then it begins and never ends.
 constexpr size_t kOpenEvents = 256;
 
 }  // namespace

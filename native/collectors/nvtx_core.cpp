@@ -25,7 +25,7 @@ void set(Table table, unsigned size, unsigned id, Function* function) {
   if (id < size && table[id]) *table[id] = reinterpret_cast<NvtxFunctionPointer>(function);
 }
 
-// clang-format off: a table, one call a line
+// clang-format off: a table with one call on each line
 void fill_core(Table t, unsigned n) {
   set(t, n, NVTX_CBID_CORE_MarkEx, +[](Attributes a) { mark(default_domain(), EventInput(a)); });
   set(t, n, NVTX_CBID_CORE_MarkA, +[](const char* m) { mark(default_domain(), EventInput(text_of(m))); });
@@ -72,8 +72,8 @@ void fill_core2(Table t, unsigned n) {
 }  // namespace
 }  // namespace opspan::collectors
 
-// Returns whether this library made the domain. opspan's own sinks look for this function in the ITT collector and call
-// it, to find out whether the collector is NVTX's tool as well (sinks/one_tool.cpp).
+// Returns whether this library made the domain. opspan's own sinks look for this function in the library that receives
+// ITT's calls, and so find out whether that library is NVTX's tool as well (sinks/one_tool.cpp).
 extern "C" __attribute__((visibility("default"))) int opspan_collector_made_domain(const void* domain) {
   return opspan::collectors::Domain::is_ours(domain);
 }

@@ -80,8 +80,8 @@ uint64_t Domain::add_schema(std::unique_ptr<Schema> schema) {
   if (schema->nvtx_id) {
     if (schema_locked(schema->nvtx_id)) return schema->nvtx_id;  // another shared object has registered the schema
   } else {
-    // Ids that we choose start above NVTX's predefined types. Their lower 32 bits stay below the ids that clients
-    // choose.
+    // The ids that are chosen here start above NVTX's predefined types. Their lower 32 bits stay below the ids that
+    // clients choose.
     constexpr uint64_t kFirst = 1 << 12;
     schema->nvtx_id = NVTX_PAYLOAD_SCHEMA_ID_DYNAMIC_START + kFirst + schemas_.size();
   }

@@ -1,7 +1,7 @@
 // NVTX domains with the categories and schemas that are registered in them.
 #pragma once
 
-// Includes only NVTX's types, because our own library is a tool and not a client.
+// Makes NVTX's headers declare only types, because this library is a tool and not a client.
 #define NVTX_NO_IMPL
 #include <nvtx3/nvToolsExtPayload.h>
 
@@ -14,8 +14,8 @@
 
 namespace opspan::collectors {
 
-// A field of a payload that needs special treatment. Either its value means something only inside this process, or NVTX
-// takes it for an attribute of the event (message, category, colour).
+// A field of a payload that is not just copied: its value means something only inside this process, or NVTX uses it for
+// an attribute of the event (message, category, colour).
 struct PayloadField {
   enum What { kHandle, kPointer, kInline, kCategory, kColor };
   What what;
@@ -50,8 +50,8 @@ class Domain {
 
   uint32_t name(capture::Log& log) const { return name_ ? log.intern(*name_) : 0; }
 
-  // Writes what the domain's events refer to, once in each file, because the file of a forked process must be readable
-  // without its parent's file.
+  // Writes the categories and schemas that the domain's events refer to, once in each file. The file of a forked
+  // process must be readable without its parent's file.
   void describe(capture::Log& log) {
     if (described_.load(std::memory_order_relaxed) != capture::epoch()) [[unlikely]]
       describe_all(log);
@@ -61,7 +61,7 @@ class Domain {
   const Schema* schema_locked(uint64_t nvtx_id) const;
   const Schema* schema(uint64_t nvtx_id) const;
 
-  const uint32_t index;  // number of the domain, counted from 0; it is the index into a thread's stacks
+  const uint32_t index;  // number of the domain, counted from 0; index of its stack in Thread::stacks
 
  private:
   void describe_all(capture::Log& log);

@@ -22,7 +22,7 @@ struct Frame {
 
 struct Thread {
   capture::Log* const* logs = capture::t_logs;
-  std::vector<Stack<Frame>> stacks;  // one stack for each domain, by Domain::index
+  std::vector<Stack<Frame>> stacks;  // one stack for each domain; the index is Domain::index
   Stack<Frame> ops;                  // ops that opspan's own sinks pass directly
   uint64_t last_id = 0;
 
@@ -30,7 +30,7 @@ struct Thread {
     if (domain.index >= stacks.size()) stacks.resize(domain.index + 1);
     return stacks[domain.index];
   }
-  // Returns an id that is unique in the process. No two threads share a counter for it.
+  // Returns an id that is unique in the process. Each thread has its own block of ids.
   uint64_t next_id() {
     static std::atomic<uint64_t> threads{0};
     if (!last_id) last_id = ++threads << 40;
@@ -38,8 +38,8 @@ struct Thread {
   }
 };
 
-// Returns the attributes. A client with another NVTX version may pass a structure that is longer or shorter; a shorter
-// one is copied into `copy`.
+// Returns the attributes. A client with another NVTX version may pass a longer or shorter structure. A shorter one is
+// copied into `copy`.
 const nvtxEventAttributes_t& read(const nvtxEventAttributes_t& attributes, nvtxEventAttributes_t* copy) {
   if (attributes.size >= sizeof(attributes)) [[likely]]
     return attributes;

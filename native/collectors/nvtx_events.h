@@ -1,4 +1,4 @@
-// Ranges and marks. They serve NVTX's plain calls, and the calls that pass only payloads.
+// NVTX's ranges and marks, both from its plain calls and from the calls that pass only payloads.
 #pragma once
 
 #include "collectors/nvtx_payload.h"
@@ -18,8 +18,8 @@ struct EventInput {
   size_t payload_count = 0;
 };
 
-// These functions return what NVTX's calls return. For push and pop this is the zero-based level of the range (-1: no
-// range to pop); for start/end ranges it is the id.
+// These functions return what NVTX's calls return. push and pop return the zero-based level of the range (-1: there is
+// no range to pop). start_range returns the id of the range.
 int push(Domain& domain, const EventInput& input);
 int pop(Domain& domain, const EventInput& input = {});
 uint64_t start_range(Domain& domain, const EventInput& input);

@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "collectors/nvtx_events.h"
-// This follows nvtx_events.h, which asks NVTX for its types only.
+// Must come after nvtx_events.h, which includes only NVTX's types.
 #include <nvtx3/nvToolsExtCounters.h>
 
 namespace opspan::collectors {
@@ -20,7 +20,7 @@ struct Counter {
   Counter(capture::Constant* text, Domain* of, uint64_t sample) : name(text), domain(of), type(sample) {}
   capture::Constant* name;
   Domain* domain;
-  uint64_t type;  // type of a sample that is passed by its address
+  uint64_t type;  // type of a sample when its address is passed
 };
 
 constinit Handles<Counter> g_counters;
@@ -67,7 +67,7 @@ void sample(Handle handle, uint64_t id, uint16_t flag, int64_t value) {
   log->append(event);
 }
 
-// Records a sample that is passed by its address. Groups of counters (types that are schemas) are not recorded.
+// Records a sample whose address is passed. Groups of counters (their type is a schema) are not recorded.
 void sample_at(Handle handle, uint64_t id, const void* at, size_t bytes) {
   Counter* counter = counter_of(handle, id);
   if (!counter || !at) return;
@@ -109,7 +109,7 @@ void sample_at(Handle handle, uint64_t id, const void* at, size_t bytes) {
 
 uint64_t no_scope(Handle, const nvtxScopeAttr_t*) { return NVTX_SCOPE_NONE; }
 
-// clang-format off: a table, one call a line
+// clang-format off: a table with one call on each line
 template <typename Set>
 void fill_payload(Set set) {
   set(NVTX3EXT_CBID_nvtxPayloadSchemaRegister, register_schema);

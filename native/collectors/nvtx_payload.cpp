@@ -30,7 +30,7 @@ uint32_t text_at(capture::Log& log, PayloadField::What what, const char* at) {
   return log.intern(std::string_view(reinterpret_cast<const char*>(word)));
 }
 
-// A size that cannot be right.
+// The result of bytes_of() for a size that cannot be right.
 constexpr size_t kInvalid = SIZE_MAX;
 
 size_t bytes_of(const nvtxPayloadData_t& data) {

@@ -1,4 +1,4 @@
-// NVTX's extended payloads: structures of the client's own, described by schemas.
+// NVTX's extended payloads: structures that the client defines and describes by schemas.
 #pragma once
 
 #include "collectors/nvtx_domain.h"
@@ -20,7 +20,7 @@ class Payloads {
   void write(capture::Log& log, const capture::Place& place) const;
 
  private:
-  // The most payloads of an event. A larger count means that the client never set the field.
+  // The most payloads of an event. A larger count means that the client never set this field.
   static constexpr size_t kMost = 1 << 10;
   const Domain* domain_;
   const nvtxPayloadData_t* first_;

@@ -1,5 +1,5 @@
-// Turns a client's schema into ours: works out offsets, copies names, finds the fields whose values mean something only
-// in this process.
+// Turns a client's schema into a Schema: computes offsets, copies names, and finds the fields whose values mean
+// something only in this process.
 #include <string.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ constexpr Layout layout() {
   return {sizeof(T), alignof(T)};
 }
 
-// Returns the layout of a predefined type in this process. Zero bytes: not known.
+// Returns the layout of a predefined type in this process. `bytes` is 0 if the type is not known.
 Layout layout_of_type(uint64_t type) {
   switch (type) {
     case NVTX_PAYLOAD_ENTRY_TYPE_CHAR:
@@ -89,7 +89,7 @@ bool is_string(uint64_t type) {
 constexpr uint64_t kElsewhere = NVTX_PAYLOAD_ENTRY_FLAG_POINTER | NVTX_PAYLOAD_ENTRY_FLAG_OFFSET_FROM_BASE |
                                 NVTX_PAYLOAD_ENTRY_FLAG_OFFSET_FROM_HERE;
 
-// Returns the bytes that the entry takes in a static schema.
+// Returns the size and alignment of an entry in a static schema.
 Layout layout_of_entry(const nvtxPayloadSchemaEntry_t& entry, const Schema* nested) {
   if (entry.flags & kElsewhere) return {8, 8};
   uint64_t array = NVTX_PAYLOAD_ENTRY_FLAG_ARRAY_TYPE(entry.flags);
@@ -103,7 +103,7 @@ Layout layout_of_entry(const nvtxPayloadSchemaEntry_t& entry, const Schema* nest
   }
   Layout one = nested ? Layout{nested->bytes, nested->align} : layout_of_type(entry.type);
   if (array == NVTX_PAYLOAD_ENTRY_FLAG_ARRAY_FIXED_SIZE) return {one.bytes * entry.arrayOrUnionDetail, one.align};
-  return array == 0 ? one : Layout{0, one.align};  // 0 bytes: the array's length is known only from the payload
+  return array == 0 ? one : Layout{0, one.align};  // bytes = 0: only the payload tells the array's length
 }
 
 void find_fields(const nvtxPayloadSchemaEntry_t& entry, size_t offset, size_t bytes, const Schema* nested,
@@ -132,8 +132,8 @@ void find_fields(const nvtxPayloadSchemaEntry_t& entry, size_t offset, size_t by
   }
 }
 
-// Limits. If there are more entries, the client never set the field with their number. If there are more fields, nested
-// schemas have arrays whose lengths multiply.
+// Limits of a schema; beyond them it is refused. With more entries, the client never set the field with their number.
+// With more fields, nested schemas contain arrays whose lengths multiply.
 constexpr size_t kMostEntries = 1 << 16;
 constexpr size_t kMostFields = 1 << 12;
 
@@ -187,7 +187,7 @@ uint64_t register_enum(nvtxDomainHandle_t handle, const nvtxPayloadEnumAttr_t* a
   bool has_id = attributes->fieldMask & NVTX_PAYLOAD_ENUM_ATTR_FIELD_SCHEMA_ID;
   schema->nvtx_id = has_id ? attributes->schemaId : 0;
   schema->type = capture::kSchemaEnum;
-  // If no integer has this size, the size becomes 0, which means "not known". An alignment is at least 1, because
+  // If no integer type has this size, `bytes` becomes 0, which means "not known". `align` is at least 1, because
   // offsets are divided by it.
   size_t size = attributes->sizeOfEnum;
   schema->bytes = size <= 8 && std::has_single_bit(size) ? size : 0;

@@ -1,4 +1,4 @@
-// Ops that opspan's own sinks hand to this library directly, without NVTX or ITT in between (direct.h).
+// Ops that opspan's own sinks pass to this library directly, without NVTX or ITT in between (direct.h).
 #pragma once
 
 #include "capture/label.h"
@@ -17,13 +17,13 @@ inline capture::Constant* own_domain() {
   return domain;
 }
 
-// Returns the state of a thread. `here` is what Calls::thread returned.
+// Returns a thread's state. `here` is the pointer that Calls::thread returned.
 template <typename Thread>
 Thread& thread_at(void* here) {
   return thread_state(*static_cast<Thread**>(here));
 }
 
-// Returns the event of an op, with the fields that both protocols have.
+// Returns the event of an op, with the fields that both protocols, NVTX and ITT, fill in.
 inline capture::Event op_event(capture::Log& log, const direct::Op& op, capture::Source source) {
   capture::Event event = event_of(capture::Unit::kRange, source);
   event.flags = capture::kHasLabel;
