@@ -1,5 +1,5 @@
-// The capture sinks: ranges go into capture files of our own, without any tool. Each sink is one recording and has a
-// capture writer of its own, so several recordings can be on at the same time.
+// The capture sinks. They write ranges to opspan's own capture files, without any tool. Each sink is one recording and
+// has a capture writer of its own, so several recordings can be on at the same time.
 #include <errno.h>
 
 #include <atomic>
@@ -34,8 +34,8 @@ constinit Texts g_texts;
 // The values of Frame::where.
 enum : uint8_t { kNothing = 0, kWritten = 1 };
 
-// Writes the end of a range. On the range's own thread, the end is written into the range's unit. If end_out_of_order
-// is called on another thread, the end becomes a new unit that names the range.
+// Writes the end of a range. The range's own thread writes the end into the range's unit. Another thread (in
+// end_out_of_order) writes a new unit that refers to the range.
 void write_end(const Frame& frame, capture::Log* const* logs = capture::t_logs) {
   if (frame.where == kWritten) capture::end_range(frame.place, 0, logs);
 }
@@ -49,7 +49,7 @@ void pop(Frame& frame, capture::Log* const* logs) {
 void pop(Frame& frame) { pop(frame, capture::t_logs); }
 void end_out_of_order(Frame& frame) { write_end(frame); }
 
-// Returns pop() for a thread whose logs are known.
+// Returns a callback that calls pop() with the logs of this thread.
 auto pop_at(const Thread& here) {
   return [logs = here.logs](Frame& frame) { pop(frame, logs); };
 }
@@ -195,11 +195,12 @@ uint64_t stop() {
 
 template <uint32_t kWriter>
 int start(const opspan_settings& settings, char* message, size_t message_size) {
-  // Takes no session lock, because the writer has its own lock, which a fork takes before the session lock.
+  // Takes no session lock: the writer has its own lock, and a fork takes the writer's lock before the session lock.
   if (!session<kWriter>().begin_change(Session::kOff)) {
     return fail(EBUSY, "a capture is on already: stop it first", message, message_size);
   }
-  // In a forked process, a recording may be left over that another thread was starting at the fork.
+  // In a forked process, the writer may still have a recording that another thread of the parent was starting at the
+  // fork.
   stop<kWriter>();
   std::string file, sentence;
   errno = 0;

@@ -16,19 +16,19 @@
 
 namespace opspan::capture_texts {
 
-// Sizes come as numbers, and the same sizes come again and again. So their text is written once, and its id is looked
-// up once for each file.
+// Sizes come as numbers, and the same sizes come again and again. So their text is made once, and its id is looked up
+// once for each file.
 constexpr uint32_t kMaxTexts = 65536;
 struct Texts {
   LabelTable inputs, values, stacks;
 };
 
-// The texts of the inputs of an op. They change together, so one look-up finds all three.
+// The texts of the inputs of an op. One look-up by the inputs finds all three.
 struct Inputs {
   capture::Constant sizes, types, strides;
 };
 
-enum : uint32_t { kSizes = 1, kInputs = 2, kValues = 3 };  // the meanings of the words that Log::recall looks up
+enum : uint32_t { kSizes = 1, kInputs = 2, kValues = 3 };  // passed to Log::recall as `what`
 
 [[gnu::noinline]] inline void add_inputs(LabelTable& texts, capture::Log& log, const opspan_op& op,
                                          capture::Event& event) {
@@ -59,7 +59,7 @@ enum : uint32_t { kSizes = 1, kInputs = 2, kValues = 3 };  // the meanings of th
   event.range.strides = ids.third;
 }
 
-// Returns the text for these words; null if there is no more room for texts.
+// Returns the Constant with the text for these words; null if there is no room for more texts.
 template <class Build>
 capture::Constant* constant(LabelTable& table, const int64_t* words, size_t count, Build&& build) {
   auto make_handle = [](const char* text) -> void* { return new capture::Constant(text); };
@@ -68,7 +68,7 @@ capture::Constant* constant(LabelTable& table, const int64_t* words, size_t coun
   return entry ? static_cast<capture::Constant*>(entry->handle) : nullptr;
 }
 
-// Returns the id of the text, whether or not there was room for it.
+// Returns the id of the text. If `constant` is null because there was no room, makes the text again.
 template <class Build>
 uint32_t id_of(capture::Constant* constant, capture::Log& log, Thread& here, Build&& build) {
   if (constant) return log.intern(*constant);
@@ -85,17 +85,17 @@ uint32_t id_of(capture::Constant* constant, capture::Log& log, Thread& here, Bui
   return log.recall(kValues, op.values, op.values_count, look_up).first;
 }
 
-// Returns whether torch ends the range before the C++ function that began it returns. Then the Python functions around
-// the range stay the same until it ends. Ranges that Python begins (by record_function, for example) may end after
-// these functions have returned.
+// Returns true if the C++ function that begins the range also ends it, before it returns. Then the Python functions
+// around the range stay the same until it ends. Ranges that Python begins (by record_function, for example) may end
+// after these functions have returned.
 inline bool is_scoped(const opspan_op& op) {
   constexpr std::string_view kTorchs = "aten::";
   return op.kind == OPSPAN_KIND_ENGINE || op.kind == OPSPAN_KIND_BACKWARD ||
          (op.kind == OPSPAN_KIND_OP && !std::strncmp(op.name, kTorchs.data(), kTorchs.size()));
 }
 
-// If this op was called in the same Python functions as the innermost open range, returns the text of these functions.
-// Otherwise returns null.
+// If this op was called in the same Python functions as the innermost open range, returns the text with these
+// functions. Otherwise returns null.
 inline capture::Constant* functions_around(const Frames& frames, const opspan_op& op) {
   const Frame* around = frames.top();
   if (!around || !around->has_functions) return nullptr;
@@ -103,7 +103,7 @@ inline capture::Constant* functions_around(const Frames& frames, const opspan_op
   return functions.python == op.python && functions.instruction == op.instruction ? functions.text : nullptr;
 }
 
-// Returns the id of the op's stack; 0 if the op has none. `frame` is the frame of the op, which is not pushed yet.
+// Returns the id of the op's stack; 0 if the op has none. `frame` is the op's frame, which is not pushed yet.
 [[gnu::noinline]] inline uint32_t stack_id(LabelTable& texts, capture::Log& log, Thread& here, const opspan_op& op,
                                            capture::Constant* around, Frame& frame) {
   int64_t words[OPSPAN_STACK_WORDS];

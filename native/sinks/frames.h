@@ -1,9 +1,9 @@
 // The ranges that one thread has open at one sink, in the order in which they were opened there.
 //
-// Tools keep a stack of ranges for each thread, and an end always pops the top of the stack. But ranges do not always
-// end in that order: a generator may be dropped, or an async op may end on another thread. So a frame is looked up by
-// its key. If it is not on top, its end is noted, and it is popped at the tool once it is on top. Only the frames' own
-// thread pushes and pops; another thread may only find a frame and note its end.
+// A tool keeps a stack of ranges for each thread, and an end always pops the top of that stack. But ranges do not
+// always end in that order: a generator may be dropped, or an async op may end on another thread. So a frame is looked
+// up by its key. If it is not on top, its end is only noted. Once it is on top, it is popped at the tool. Only the
+// thread to which the frames belong pushes and pops; another thread may only find a frame and note its end.
 //
 // A program may push and never pop. So the frames are in a ring. If more ranges are open than the ring can hold, the
 // outermost ranges are given up. They stay open at the tool, and can no longer be ended.
@@ -16,24 +16,24 @@
 
 namespace opspan {
 
-// Tells whether a range ended before its frame could be popped. kHere: it ended on its own thread. kElsewhere: it ended
-// on another thread.
+// Tells whether and where a range ended before its frame could be popped: on its own thread (kHere), on another thread
+// (kElsewhere), or not at all (kNone).
 enum class End : uint8_t { kNone, kHere, kElsewhere };
 
 // The Python functions that an op was called in.
 struct Functions {
   const void* python = nullptr;  // opspan_op::python
   int64_t instruction = 0;
-  capture::Constant* text = nullptr;  // null: ranges inside this one cannot use the text
+  capture::Constant* text = nullptr;  // null if there is no text that ranges inside this one can use
 };
 
-// An open range. All that most ranges need is in the first of its two cache lines.
+// An open range. Most ranges need only the first of its two cache lines.
 struct alignas(64) Frame {
   std::atomic<const void*> key{nullptr};  // torch's RecordFunction; null for a user's own range
   std::atomic<uint64_t> id{0};            // op id, or the number of a user's own range
   std::atomic<End> end{End::kNone};
-  uint8_t where = 0;           // set by the sink: how begin opened the range; 0: begin did nothing
-  bool has_functions = false;  // whether `functions` is set
+  uint8_t where = 0;           // set by the sink: how it opened the range; 0: it did not open the range
+  bool has_functions = false;  // true if `functions` is set
   capture::Place place;
   alignas(64) Functions functions;
 
@@ -51,8 +51,8 @@ struct alignas(64) Frame {
 
 class Frames {
  public:
-  // Returns the frame that the next push() adds; null if there is no memory. The caller fills in `where` and `place`.
-  // `give_up` is called for a frame that has to make room.
+  // Returns the frame that the next push() adds; null if there is no memory. The caller sets `where` and `place`. If
+  // the ring is full, calls `give_up` for the outermost frame, which has the same place in the ring.
   template <class GiveUp>
   Frame* next(const void* key, uint64_t id, GiveUp&& give_up) {
     const uint64_t depth = depth_.load(std::memory_order_relaxed);
@@ -113,7 +113,7 @@ class Frames {
     return nullptr;
   }
 
-  // Returns the innermost open range of the user's own.
+  // Returns the innermost open range that the user began (a range without a key).
   Frame* innermost_user_range() const {
     uint64_t bottom = bottom_.load(std::memory_order_relaxed);
     for (uint64_t i = depth_.load(std::memory_order_relaxed); i > bottom;) {
@@ -139,8 +139,8 @@ class Frames {
   }
   [[gnu::cold]] Frame* begin_block(uint64_t depth);
 
-  std::atomic<uint64_t> depth_{0};            // a frame's index in the ring is its depth modulo the size of the ring
-  std::atomic<uint64_t> bottom_{0};           // the frames with a lower depth were given up
+  std::atomic<uint64_t> depth_{0};            // depth of the next frame; frame i is at i modulo the ring's size
+  std::atomic<uint64_t> bottom_{0};           // all frames below this depth were given up
   Frame* next_ = nullptr;                     // the frame at depth_; null if its block is not allocated yet
   std::atomic<Frame*> blocks_[kBlocks] = {};  // never freed, because another thread may be reading
 };

@@ -1,5 +1,5 @@
-// The ITT sink: a task for every range, in domain `opspan` with ids, metadata and relations, or as torch would write
-// it.
+// The ITT sink. It makes a task for every range, either in the domain `opspan` with ids, metadata and relations, or in
+// the same way as torch.
 #include <errno.h>
 
 #include <cstring>
@@ -60,10 +60,10 @@ namespace {
 using namespace itt;
 
 std::atomic<Domain*> g_torch_domain{nullptr};
-std::atomic<bool> g_is_direct{false};  // whether g_direct belongs to the current tool
+std::atomic<bool> g_is_direct{false};  // true if the current tool is opspan's collector
 LabelTable g_texts, g_sizes;
 
-// Keys of metadata. `other` is the name of tasks whose real name does not fit into the table any more.
+// Handles of the keys of metadata. `other` is the name of a task if the table has no room for the task's real name.
 struct Handles {
   StringHandle *seq, *op_id, *fwd_tid, *sizes, *name, *other;
 } g_handles;
@@ -91,8 +91,8 @@ void relate(Thread& here, const opspan_op& op, Domain* domain, Id id) {
   }
 }
 
-// Returns the text of the sizes, which is valid until this thread's next text. If the table has no room, the text is
-// written again each time.
+// Returns the text of the sizes. It is valid until this thread makes its next text. If the table has no room, the text
+// is made again each time.
 std::string_view sizes_of(Thread& here, const opspan_op& op, const void** sizes_handle = nullptr) {
   auto build = [&](std::string& out) { text::append_sizes(out, op.inputs, op.inputs_count); };
   auto keep = [](const char* text) -> void* {
@@ -112,8 +112,8 @@ std::string_view sizes_of(Thread& here, const opspan_op& op, const void** sizes_
   return here.text;
 }
 
-// Tells the tool how a backward op is related to its forward op, or remembers a forward op. The op's task must have
-// begun.
+// For a backward op, tells the tool which forward op it belongs to. For a forward op, remembers the op. The op's task
+// must have begun.
 void relate_forward(Thread& here, const opspan_op& op, Domain* domain, Id id) {
   if (op.sequence < 0) return;
   if (op.kind == OPSPAN_KIND_BACKWARD) {
@@ -210,7 +210,7 @@ void end(const void* key, uint64_t op_id, uint64_t thread, const uintptr_t*, siz
 // --- sessions
 
 // Finds out whether the tool is opspan's collector. A task that began by a direct call also ends by a direct call, even
-// if the tool has changed since.
+// if the tool has changed in between.
 void look_for_collector() {
   static void* checked = nullptr;
   void* function = reinterpret_cast<void*>(g_calls.task_begin.load(std::memory_order_relaxed));
@@ -221,8 +221,8 @@ void look_for_collector() {
   g_is_direct.store(calls != nullptr);
 }
 
-// Looks for a collector, and creates the domain and the names that a session needs. Returns false if there is none.
-// Requires the session lock.
+// Looks for a collector, and creates the domains and the names that a session needs. Returns false if no collector is
+// attached. Requires the session lock.
 bool prepare() {
   if (!refresh()) return false;
   compare_tools();

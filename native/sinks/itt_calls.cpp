@@ -14,7 +14,7 @@ constinit Calls g_calls;
 
 namespace {
 
-// The slow lock guards g_library and g_checked. The library is never closed.
+// slow_lock() guards g_library and g_checked. The library is never closed.
 void* g_library = nullptr;
 std::unordered_map<std::string_view, void*> g_checked;  // the value of each variable when it was last checked
 
@@ -29,9 +29,9 @@ void read(std::atomic<Function*>* pointer, const char* variable) {
   pointer->store(address ? *address : nullptr, std::memory_order_relaxed);
 }
 
-// Reads a pointer to a collector's function. If the collector has none, the variable may hold a function of ITT's own
-// that only looks for a collector; that counts as null. Finding a function's library takes milliseconds in a library of
-// torch's size, so only new values are checked.
+// Reads a pointer to a collector's function. If no collector is attached, the variable may hold a function of ITT
+// itself that only looks for a collector; then the result is null. It takes milliseconds to find out which library a
+// function is in, if that library is as large as torch's. So only new values are checked.
 template <class Function>
 void read_collectors(std::atomic<Function*>* pointer, const char* variable) {
   auto* address = static_cast<Function**>(dlsym(g_library, variable));
@@ -65,7 +65,7 @@ const char* open(const char* library) {
     refresh();
     return nullptr;
   }
-  // This call makes ITT look for its collector; creating a domain or a string would not.
+  // This call makes ITT look for its collector. Creating a domain or a string would not.
   using Version = const char* (*)();
   auto* version = static_cast<Version*>(dlsym(opened, "__itt_api_version_ptr__3_0"));
   if (version && *version) (*version)();

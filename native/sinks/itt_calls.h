@@ -12,8 +12,8 @@ namespace opspan::itt {
 inline constexpr Id kNull = {0, 0, 0};
 enum Relation : int { kIsDependentOn = 1 };
 
-// ITT's pointers. A pointer is null if there is no collector, or if the collector does not take the call. (The calls
-// that create a domain or a string work without a collector.)
+// ITT's function pointers. A pointer is null if no collector is attached, or if the collector does not take the call.
+// (The calls that create a domain or a string work without a collector.)
 struct Calls {
   template <class Function>
   using Pointer = std::atomic<Function*>;
@@ -32,17 +32,17 @@ struct Calls {
 };
 extern Calls g_calls;
 
-// Calls through a pointer of g_calls, if it is set.
+// Calls the function that a pointer of g_calls holds. Does nothing if the pointer is null.
 template <class Result, class... Parameters, class... Arguments>
 Result call(const std::atomic<Result (*)(Parameters...)>& pointer, Arguments... arguments) {
   Result (*function)(Parameters...) = pointer.load(std::memory_order_relaxed);
   return function ? function(arguments...) : Result();
 }
 
-// Finds the pointers in `library` and makes the collector attach. Returns null, or on failure a sentence with the
-// reason.
+// Finds ITT's pointers in `library` and makes the collector attach. Returns null, or a sentence with the reason if that
+// fails.
 const char* open(const char* library);
-// Reads the pointers again. Returns true if there is a collector that takes tasks.
+// Reads the pointers again. Returns true if a collector is attached that takes tasks.
 bool refresh();
 // Returns what the last refresh() returned.
 bool listening();

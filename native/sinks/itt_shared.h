@@ -9,10 +9,10 @@
 
 namespace opspan::itt {
 
-// Our own domain; null until a collector has been found.
+// The domain `opspan`; null until a collector has been found.
 extern std::atomic<Domain*> g_domain;
 Domain* torch_domain();
-// The calls of opspan's own collector; null: there has been none.
+// The direct calls of opspan's own collector; null if that collector has not been the tool so far.
 extern std::atomic<const direct::Calls*> g_direct;
 
 // The values of Frame::where.
@@ -27,11 +27,11 @@ inline Id id_of(const Frame& frame) {
 // Returns the id of the task around a range that begins now.
 Id parent_of(const Frames& frames);
 
-// Returns the handle of a name; null if there are `limit` names already. For a new name, most collectors search a list,
-// and they never free the name.
+// Returns the handle of a name; null if there are `limit` names already. There is a limit because most collectors
+// search a list for each new name, and never free names.
 inline constexpr uint32_t kMaxNames = 65536;
 StringHandle* handle(const char* text, uint32_t limit);
-// Returns the handle of one of our own few names.
+// Returns the handle of one of opspan's own names, which are few.
 StringHandle* key(const char* name);
 
 // Callbacks of end_range (threads.h).

@@ -1,4 +1,4 @@
-// A user's own ranges as ITT tasks, always in our own domain.
+// Sends a user's own ranges to ITT as tasks, always in the domain `opspan`.
 #include <cstring>
 
 #include "sinks/itt_shared.h"
@@ -24,8 +24,8 @@ void describe(Domain* domain, Id id, const opspan_range& range) {
   }
 }
 
-// Begins a task under its name. If there are too many names already, the task gets a name that it shares with others,
-// and its real name becomes metadata.
+// Begins a task that has the range's name. If there are too many names already, the task is called `other`, and the
+// real name becomes metadata.
 template <class Begin>
 void begin_named(Domain* domain, Id id, const opspan_range& range, Begin&& begin) {
   StringHandle* name = handle(range.name, kMaxNames);

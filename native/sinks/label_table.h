@@ -1,5 +1,6 @@
-// A table of distinct labels, each with the handle that a tool gave for it. Finding a label takes no lock and allocates
-// nothing. Entries stay at one address while the process lives, because tools keep registered strings for as long.
+// A table of distinct labels, each with the handle that a tool returned for it. Finding a label takes no lock and
+// allocates nothing. An entry keeps its address as long as the process lives, because a tool keeps a registered string
+// as long.
 #pragma once
 
 #include <atomic>
@@ -12,7 +13,7 @@
 
 namespace opspan {
 
-// A name, perhaps with a number and with sizes. Keys are compared in full and hashed once.
+// A name, with an optional number and optional sizes. It is hashed once. Keys are compared in full.
 struct Key {
   std::string_view name;
   uint64_t extra;
@@ -61,8 +62,8 @@ class LabelTable {
   }
 
   // Finds or adds a label. `build` appends the text to a string, and `make_handle` makes the tool's handle from the
-  // text. Both run without a lock, so another thread may add the label first; then `drop` frees the handle. Returns
-  // null if the table has `limit` entries already.
+  // text. Both run without a lock. So another thread may add the label first; then `drop` frees the handle. Returns
+  // null if the label is new and the table already has `limit` entries.
   template <class Build, class MakeHandle, class Drop = void (*)(void*)>
   const Entry* get(
       const Key& key, uint32_t limit, Build&& build, MakeHandle&& make_handle, Drop&& drop = [](void*) {}) {
@@ -81,8 +82,8 @@ class LabelTable {
   struct Table {
     uint64_t mask;
     std::atomic<const Entry*>* slots;
-    // The table before this one, which another thread may still read. All earlier tables together are at most as large
-    // as this one.
+    // The table that was in use before this one. Another thread may still read it. All earlier tables together are at
+    // most as large as this one.
     const Table* smaller;
   };
   const Entry* add(const Key& key, std::string text, void* handle);

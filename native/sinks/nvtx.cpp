@@ -1,4 +1,4 @@
-// The NVTX sink: ranges of ops, in the form that the tool understands.
+// The NVTX sink. It sends ranges of ops to NVTX, in the form that the tool understands.
 #include <errno.h>
 
 #include <mutex>
@@ -35,19 +35,22 @@ namespace {
 
 using namespace nvtx;
 
-// Names with sizes, and sizes alone. These tables are like g_names, but the session sets their limit.
+// Labels that are a name with sizes, and labels that are only sizes. g_names is a table of this type too; here, the
+// session sets the limit.
 constinit LabelTable g_sized_names, g_sizes;
 
 uint32_t max_strings() { return g_sessions[OPSPAN_NVTX].max_strings(); }
 
-// Sets the label's message to `<name>[, fwd_tid = T]`, as a registered string while there is room for names.
+// Sets the label's message to `<name>[, fwd_tid = T]`. The message is a registered string while there is room for
+// names.
 [[gnu::cold, gnu::noinline]] void make_name(Thread& here, Label* label, const opspan_op& op,
                                             text::ForwardThread forward) {
   auto build = [&](std::string& out) {
     out += text::name_of(op);
     text::append_forward(out, forward);
   };
-  // Names of a user's ranges may contain numbers, so there may be many. They are sent as texts and not kept.
+  // Names of a user's ranges may contain numbers, so there may be many different names. They are sent as texts and not
+  // kept.
   if (op.kind != OPSPAN_KIND_USER) {
     Key key(text::name_of(op), forward.named ? uint64_t{forward.tid} + 1 : 0);
     if (auto* entry = g_names.get(key, kMaxNames, build, register_string)) {

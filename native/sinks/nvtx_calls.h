@@ -1,4 +1,5 @@
-// The only file that includes NVTX. NVTX is header-only and hidden in this library, and its first call attaches a tool.
+// The only header of the sinks that includes NVTX. NVTX is header-only, its symbols are hidden in this library, and its
+// first call attaches a tool.
 #pragma once
 
 #include <nvtx3/nvToolsExt.h>
@@ -11,10 +12,10 @@
 
 namespace opspan::nvtx {
 
-// The fields of an event in our own domain.
+// The fields of an event in the domain `opspan`.
 struct Label {
   nvtxStringHandle_t registered = nullptr;
-  const char* text = nullptr;  // the message, if there is no registered string
+  const char* text = nullptr;  // the message, if `registered` is null
   uint32_t category = 0;
   uint32_t color = 0;
   int32_t payload_type = NVTX_PAYLOAD_UNKNOWN;
@@ -45,12 +46,13 @@ inline nvtxEventAttributes_t attributes(const Label& label) {
 extern std::atomic<nvtxDomainHandle_t> g_domain;
 inline nvtxDomainHandle_t domain() { return g_domain.load(std::memory_order_relaxed); }
 
-// The calls of opspan's own collector; null if the tool is another one.
+// The direct calls of opspan's own collector; null if the tool is another one.
 extern std::atomic<const direct::Calls*> g_direct;
 
-// Creates the domain, once, which makes a tool attach. Returns false if there is no tool.
+// Creates the domain at the first call, which makes a tool attach. Returns false if there is no tool.
 bool attach();
-// Returns the id of the schema of label::Payload, registered once; 0 if the tool does not understand extended payloads.
+// Returns the id of the schema of label::Payload, which is registered once. Returns 0 if the tool does not support
+// extended payloads.
 uint64_t schema();
 
 }  // namespace opspan::nvtx

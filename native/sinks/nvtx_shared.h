@@ -11,8 +11,8 @@
 
 namespace opspan::nvtx {
 
-// Registered names without sizes. There are few, unless a program makes up names as it runs; then the table must stop
-// growing. Handles are valid as long as the process lives, so the table outlives sessions.
+// Registered names without sizes. There are only a few, unless a program makes up new names all the time; the limit is
+// for such programs. Handles are valid as long as the process lives, so the table is kept from one session to the next.
 inline constexpr uint32_t kMaxNames = 65536;
 extern LabelTable g_names;
 

@@ -1,4 +1,5 @@
-// Sends a user's own ranges to NVTX. They go to opspan's domain, or have torch's form if the session has it.
+// Sends a user's own ranges to NVTX. They go to the domain `opspan`, or have the form of torch's ranges if the session
+// uses that form.
 #include "sinks/nvtx_shared.h"
 #include "sinks/text.h"
 #include "sinks/user_ranges.h"
@@ -37,7 +38,7 @@ nvtxEventAttributes_t event_of(Thread& here, const opspan_range& range) {
   }
   here.text.clear();
   text::append_user_range(here.text, range);
-  // Modules and steps come again and again, so their names are registered. Other names may contain numbers.
+  // The same names of modules and steps come again and again, so they are registered. Other names may contain numbers.
   if (range.kind == OPSPAN_KIND_MODULE || range.kind == OPSPAN_KIND_STEP) {
     auto build = [&](std::string& out) { out = here.text; };
     if (auto* entry = g_names.get(Key(here.text), kMaxNames, build, register_string)) label.registered = handle(entry);
@@ -48,7 +49,7 @@ nvtxEventAttributes_t event_of(Thread& here, const opspan_range& range) {
 
 bool is_plain() { return g_sessions[OPSPAN_NVTX].form() == OPSPAN_FORM_TORCH; }
 
-// Counts ranges that lose fields, because torch's form has only a name.
+// Counts ranges that lose fields: a range in torch's form has only a name.
 void count_dropped(Thread& here, const opspan_range& range) {
   bool more = range.category || range.color || range.payload_type || range.detail;
   if (more && range.kind == OPSPAN_KIND_USER) here.counters[OPSPAN_NVTX].fields_dropped.add();
@@ -78,8 +79,8 @@ void mark(Thread& here, const opspan_range& range) {
   }
 }
 
-// Async ranges are always in our own domain: the id of an NVTX range does not tell its domain, and torch has no such
-// ranges to imitate.
+// Async ranges are always in the domain `opspan`. The end of a range needs its domain, but an NVTX id does not tell the
+// domain. And torch has no async ranges whose form could be used.
 uint64_t begin_async(Thread& here, uint64_t, const opspan_range& range) {
   nvtxEventAttributes_t event = event_of(here, range);
   return nvtxDomainRangeStartEx(domain(), &event);

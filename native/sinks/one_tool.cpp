@@ -11,14 +11,15 @@
 namespace opspan {
 namespace {
 
-// The session lock guards all of these.
+// The session lock guards all these variables.
 bool g_one_tool = false;
 void* g_compared_function = nullptr;
 const void* g_compared_domain = nullptr;
 uint32_t g_labelling = 0;             // bits of the protocols whose sessions label ops now
 uint32_t g_speaker = OPSPAN_TO_NVTX;  // bit of the protocol whose session began to label last
 
-// Finds the library that receives ITT's calls. If it is opspan's, asks whether it made NVTX's domain too.
+// Finds the library that receives ITT's calls. If that library is opspan's collector, asks it whether it made NVTX's
+// domain too.
 bool is_one_tool(void* itt_function, const void* nvtx_domain) {
   Dl_info collector, owner;
   if (!itt_function || !nvtx_domain || !dladdr(itt_function, &collector) || !collector.dli_fname) return false;

@@ -1,7 +1,8 @@
-// Finds out whether NVTX's tool and ITT's collector are the same library, and decides which protocol is used then.
+// Finds out whether one library receives the calls of both NVTX and ITT, and decides which protocol is used then.
 //
-// `opspan run` gives a program one library under both protocols, which would record a range two times if both protocols
-// sent it. If there are two tools (nsys and VTune, or a second copy of our library), each gets everything.
+// `opspan run` gives a program one library for both protocols. The library would record each range twice if both
+// protocols sent it. If there are two tools (nsys and VTune, or a second copy of opspan's library), each tool gets
+// every range.
 #pragma once
 
 #include <atomic>
@@ -13,9 +14,9 @@ namespace opspan {
 
 inline constexpr uint32_t kBothTools = OPSPAN_TO_NVTX | OPSPAN_TO_ITT;
 
-// Each variable has the bit (OPSPAN_TO_...) of the protocol that sends nothing, because the other protocol reaches the
-// same tool. The first variable is for a user's range that goes to both protocols. The second is for ops while both
-// sessions label. 0 means that there are two tools, so both protocols send.
+// Each variable has the bit (OPSPAN_TO_...) of the protocol that sends nothing, because the other protocol sends to the
+// same tool. The first variable is for a user's range that goes to both protocols. The second variable is for ops while
+// sessions of both protocols label ops. 0 means that both protocols send.
 inline constinit std::atomic<uint32_t> g_silent_user_ranges{0};
 inline constinit std::atomic<uint32_t> g_silent_ops{0};
 
@@ -25,8 +26,8 @@ inline uint32_t without_silent(uint32_t to) {
 
 inline bool silent_for_ops(uint32_t bit) { return g_silent_ops.load(std::memory_order_relaxed) & bit; }
 
-// Call compare_tools after either tool has attached. set_labelling says whether ops go to a sink from now on. Both
-// functions require the session lock.
+// Call compare_tools after NVTX or ITT has found a tool. Call set_labelling when ops begin or stop going to a sink.
+// Both functions require the session lock.
 void compare_tools();
 void set_labelling(int sink, bool on);
 

@@ -1,4 +1,4 @@
-// The calls that only a rolling capture has, in addition to those of every sink.
+// The calls for rolling captures. Other sinks do not have them.
 #include "capture/writer.h"
 #include "sinks/sinks.h"
 

@@ -16,19 +16,20 @@ constinit Session g_sessions[OPSPAN_SINK_COUNT];
 
 namespace {
 
-// A page with the words of the sessions that a process started. The processes that it forks share this page. A forked
-// process that starts sessions makes its own page.
+// A page of memory with the words of the sessions that a process started. The processes that it forks share this page.
+// A forked process that starts sessions makes its own page.
 struct Page {
   struct alignas(64) Line {
     SessionWord word{0};
   };
   Line lines[OPSPAN_SINK_COUNT];
   pid_t owner = 0;
-  ino_t pids = 0;  // the PID namespace to which the number `owner` belongs
+  ino_t pids = 0;  // the PID namespace in which `owner` is a process id
 };
 
 std::atomic<Page*> g_page{nullptr};
-// Numbers of sessions continue in forked processes. So no process takes another process's session for its own.
+// The number of the last session. A forked process counts on from it, so no process takes another process's session for
+// its own.
 std::atomic<uint64_t> g_number{0};
 
 std::atomic<opspan_scheduler> g_schedule{nullptr};
@@ -121,10 +122,10 @@ bool Session::adopt() {
   return is_shared;
 }
 
-// Runs in the child, where this thread is the only one.
+// Runs in the child, where only this thread exists.
 void Session::after_fork() {
   g_page.store(nullptr, std::memory_order_relaxed);
-  if (state_.load() == kChanging) {  // the thread that was changing the state does not exist in this process
+  if (state_.load() == kChanging) {  // the thread that was changing the state is missing here
     forget();
     finish_change(kOff);
   }
@@ -142,13 +143,13 @@ void Session::check_owner() {
 }
 
 // Ends the session in this forked process after its owner has ended it. Does nothing while ranges that began on this
-// thread are still open, because a closed file takes no ends. After the end, calls the program's callback. Other
-// threads may be in this function at the same time. Returns 0, because no labels are wanted.
+// thread are still open, because no ends can be written to a closed file. After the end, calls the program's callback.
+// Other threads may be in this function at the same time. Returns 0, the form that means that no labels are wanted.
 int Session::end_in_fork() {
   const Thread& here = Thread::here();
   bool is_open = kSinks[sink()]->ends_anywhere && here.frames[sink()].depth() > here.inherited[sink()];
   if (is_open || !begin_change(kOn)) return 0;
-  if ((word_.load()->load() ^ number_.load()) <= kForms) {  // another session has begun in the meantime
+  if ((word_.load()->load() ^ number_.load()) <= kForms) {  // meanwhile another session has begun
     finish_change(kOn);
     return 0;
   }

@@ -1,8 +1,9 @@
-// A session of a sink, as all threads of its process see it, and the processes that are forked inside it.
+// A session of a sink. All threads of a process see the same session, and so do the processes that are forked during
+// it.
 //
-// One word in memory that the process shares with the processes that it forks says whether labels are wanted, and in
-// which form. The process that started the session, its owner, needs one store to turn labelling on or off, or to end
-// the session, for all these processes.
+// One word in memory that all these processes share tells whether labels are wanted, and in which form. The process
+// that started the session is its owner. It needs one store to this word to turn labelling on or off, or to end the
+// session, in all these processes.
 #pragma once
 
 #include <atomic>
@@ -13,16 +14,16 @@
 
 namespace opspan {
 
-// The value is the number of the current session << 8 | the form of its labels. If the form is 0, the session is paused
-// (by a schedule). Sessions with other numbers have ended.
+// (number of the current session) << 8 | the form of its labels. If the form is 0, the session is paused (by a
+// schedule). Sessions with other numbers have ended.
 using SessionWord = std::atomic<uint64_t>;
 inline constinit SessionWord g_no_session{0};
 
-// The state of a session, which every thread reads. Starts and stops change it without a lock, because a fork would
-// have to hold that lock in addition to the locks of threads.h and of the capture's writer.
+// The state of a session, which every thread reads. Starts and stops change it without a lock: a lock would have to be
+// held during a fork, in addition to the locks of threads.h and of the capture's writer.
 class alignas(64) Session {
  public:
-  // Returns the form of labels now; 0: no labels are wanted.
+  // Returns the current form of labels; 0: no labels are wanted.
   int form() {
     uint64_t now = word_.load(std::memory_order_relaxed)->load(std::memory_order_acquire);
     uint64_t difference = now ^ number_.load(std::memory_order_relaxed);
@@ -32,19 +33,19 @@ class alignas(64) Session {
   }
   uint32_t max_strings() const { return max_strings_.load(std::memory_order_relaxed); }
 
-  // Every start and stop calls begin_change first and finish_change last. begin_change returns false if the state is
-  // not `from`, or if another thread is changing the state.
+  // Every start and stop first calls begin_change, and calls finish_change at the end. begin_change returns false if
+  // the state is not `from`, or if another thread is changing the state.
   enum State : uint8_t { kOff, kChanging, kOn };
   bool begin_change(State from) { return state_.compare_exchange_strong(from, kChanging); }
   void finish_change(State to) { state_.store(to); }
 
-  // Both start() and stop() are called between begin_change() and finish_change().
-  bool start(int form, uint32_t max_strings);  // false: there is no memory
+  // Call start() and stop() only between begin_change() and finish_change().
+  bool start(int form, uint32_t max_strings);  // returns false if there is no memory
   void stop(opspan_stats* stats);
 
-  // Turns labelling on or off. Only the owner can do so; in a forked process this does nothing.
+  // Turns labelling on or off, if this process is the session's owner. Otherwise does nothing.
   void turn(bool on);
-  // Makes this forked process the owner of its session from now on. The form stays the same.
+  // Makes this forked process the owner of the session that it has from its parent. The form stays the same.
   bool adopt();
   void after_fork();
   // Ends the session if its owner was killed. The function that counts ranges calls this from time to time.
@@ -63,19 +64,19 @@ class alignas(64) Session {
   std::atomic<uint32_t> max_strings_{0};
   std::atomic<State> state_{kOff};
   int form_ = 0;            // the form of labels while labelling is on
-  opspan_stats base_ = {};  // the totals when the session started
+  opspan_stats base_ = {};  // the process's totals when the session started
 };
 
 extern constinit Session g_sessions[OPSPAN_SINK_COUNT];
 
-// Counts a range. Once every kCheckEvery ranges, checks the owner.
+// Counts a range. At every kCheckEvery-th range of a thread, checks whether the owner still exists.
 inline constexpr uint64_t kCheckEvery = 4096;
 inline void count_range(Thread& here, int sink) {
   if (here.counters[sink].ranges.add() % kCheckEvery == 0) [[unlikely]]
     g_sessions[sink].check_owner();
 }
 
-// Start and stop, as sinks.h declares them. start_session returns the form, or -errno.
+// opspan_start and opspan_stop for every sink, see sinks.h. start_session returns the form, or -errno.
 inline constexpr char kNoMemory[] = "there is no memory for a session";
 int start_session(int sink, int form, uint32_t max_strings, char* error, size_t error_size);
 void stop_session(int sink, opspan_stats* stats);

@@ -1,4 +1,4 @@
-// The list of sinks, and the functions of sinks.h that are the same for each.
+// The list of sinks, and the functions of sinks.h that are the same for every sink.
 #include "sinks/sink.h"
 
 #include <errno.h>

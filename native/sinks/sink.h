@@ -1,5 +1,5 @@
-// A sink, as other files see it: one struct of functions, and a second struct for a user's own ranges (user_ranges.h).
-// Each sink has files of its own.
+// A sink, as other files see it: one struct of functions for torch's ranges and the session, and a second struct for a
+// user's own ranges (user_ranges.h). Each sink has files of its own.
 #pragma once
 
 #include "sinks/sinks.h"
@@ -12,9 +12,9 @@ struct Sink {
   opspan_sink ops;      // for torch's ranges; the observer calls them
   bool (*listening)();  // opspan_listening
   int (*start)(const opspan_settings& settings, char* message, size_t message_size);  // opspan_start
-  uint64_t (*stop)();  // ends a session; returns how many units were lost. Null: nothing to do
-  // True if a range can end out of order and on other threads (UserRangeSink::end_out_of_order), but not after `stop`.
-  // False if the tool ends whatever range is on top of its thread's stack; the end may come at any time.
+  uint64_t (*stop)();  // ends a session, returns the number of lost units; may be null
+  // True if the sink can end a range out of order and on another thread (UserRangeSink::end_out_of_order), while the
+  // session is on. False if the tool always ends the range on top of the thread's stack, even after the session.
   bool ends_anywhere;
 };
 

@@ -14,8 +14,8 @@ struct Source {
   int64_t output;
 };
 
-// Returns the sources by address. The table is never freed (threads.cpp says why), and the slow lock guards it. Torch's
-// own table has no lock, and guarantees no order between threads.
+// Returns the table of sources, by address. The table is never freed (threads.cpp says why), and slow_lock() guards it.
+// Torch's own table has no lock, and guarantees no order between threads.
 auto& by_address() {
   static auto* sources = new std::unordered_map<uintptr_t, Source>;
   return *sources;

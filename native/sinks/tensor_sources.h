@@ -1,6 +1,6 @@
-// Finds the op that made a tensor in torch's own way: the last op that had an output at the tensor's address. Addresses
-// are used again and entries are never removed, so the result is only a hint. It is needed to write exactly the same
-// text as torch.
+// Finds the op that made a tensor, in the same way as torch: the last op that had an output at the tensor's address.
+// Addresses are used again and entries are never removed, so the result is only a hint. It is needed because some
+// labels must be exactly the text that torch writes.
 #pragma once
 
 #include <cstddef>

@@ -16,7 +16,8 @@ void append_any(std::string& out, Number value) {
   out.append(digits, std::to_chars(digits, digits + sizeof(digits), value).ptr);
 }
 
-// A run of words. Each read checks for the end of the run, because a wrong count must not lead to a read out of bounds.
+// An array of words. Each read checks for the end of the array, because a wrong count must not lead to a read out of
+// bounds.
 struct Words {
   const int64_t* next;
   const int64_t* end;
@@ -24,7 +25,7 @@ struct Words {
   int64_t take() { return next < end ? *next++ : 0; }
 };
 
-// The group of an argument, or of an item of a list.
+// The words of an argument, or of an item of a list.
 struct Group {
   explicit Group(Words& words) : head(static_cast<uint64_t>(words.take())) {
     if (!is(OPSPAN_INPUT_TENSOR)) return;
@@ -80,7 +81,8 @@ void append_steps(std::string& out, const Group& group) {
   append_list(out, {steps.data(), steps.data() + steps.size()});
 }
 
-// Appends `[[2, 4], [[2], [3]], []]`. `one` appends each tensor, and each list for which `is_one` is true.
+// Appends `[[2, 4], [[2], [3]], []]`. `one` appends each tensor. If `is_one` is true for a list, `one` appends the
+// whole list.
 template <class IsOne, class One>
 void append_groups(std::string& out, const int64_t* start, size_t count, IsOne&& is_one, One&& one) {
   bool first = true;

@@ -19,8 +19,7 @@ namespace {
 
 static_assert(std::string_view(OPSPAN_ENGINE) == capture::OpName::kEngine);
 
-// A thread by the number that torch gave it. Torch counts threads up from 1, in the order in which they first run an
-// op.
+// A thread, in a table by torch's number. Torch numbers threads from 1, in the order in which they first run an op.
 struct NumberEntry {
   std::atomic<Thread*> thread{nullptr};
   std::atomic<uint32_t> tid{0};
@@ -29,8 +28,8 @@ constexpr uint64_t kNumbersPerBlock = 1024;
 constexpr uint64_t kNumberBlocks = 4096;
 std::atomic<NumberEntry*> g_number_blocks[kNumberBlocks];
 
-// The number of ended threads whose state (forward ops, open frames) stays readable. When more threads have ended, the
-// oldest state is used again for a new thread.
+// The number of ended threads whose state (forward ops, open frames) stays readable. When more threads have ended, a
+// new thread gets the oldest state.
 constexpr size_t kRetired = 64;
 
 struct Registry {
@@ -41,7 +40,8 @@ struct Registry {
   pthread_key_t at_exit;
 };
 
-// It is on the heap and is never freed, because threads may outlive the statics of a process that is exiting.
+// The registry is on the heap and is never freed: while a process exits, threads may live longer than its static
+// objects.
 Registry& registry();
 
 std::atomic<uint32_t> g_process_id{0};
@@ -70,12 +70,12 @@ void forget_thread(void* pointer) {
   registry().retired.push_back(static_cast<Thread*>(pointer));
 }
 
-// Runs in the child, where only this thread is left.
+// Runs in the child, where only this thread exists.
 void after_fork() {
   g_process_id.store(static_cast<uint32_t>(getpid()), std::memory_order_relaxed);
   if (Thread* thread = Thread::t_here) {
     thread->tid = os_tid();
-    thread->number.store(0, std::memory_order_relaxed);  // 0, so that the thread is registered again, with the new tid
+    thread->number.store(0, std::memory_order_relaxed);  // so that it is registered again, with the new tid
     for (int sink = 0; sink < OPSPAN_SINK_COUNT; ++sink) thread->inherited[sink] = thread->frames[sink].depth();
   }
   slow_lock().unlock();
@@ -138,8 +138,8 @@ Thread& Thread::enter() {
   thread->tid = os_tid();
   thread->logs = capture::t_logs;
   t_here = thread;
-  // Uses a pthread key and not a C++ destructor. Destructors of other thread-locals may still run ops after this, and
-  // then the thread is registered again.
+  // Uses a pthread key and not a C++ destructor. Destructors of other thread-locals may run ops after the key's
+  // destructor, and then the thread is registered again.
   pthread_setspecific(all.at_exit, thread);
   return *thread;
 }
@@ -161,7 +161,7 @@ void Thread::register_number(uint64_t torch_number) {
 Thread* thread_of(uint64_t torch_number) {
   NumberEntry* entry = entry_of(torch_number, false);
   Thread* thread = entry ? entry->thread.load(std::memory_order_acquire) : nullptr;
-  // The state may belong to another thread by now.
+  // This Thread may already be in use for another thread.
   return thread && thread->number.load(std::memory_order_acquire) == torch_number ? thread : nullptr;
 }
 

@@ -1,6 +1,6 @@
-// The state that opspan keeps for each thread of the process, and how threads are found. Torch has its own numbers for
-// threads; tools use those of the OS. Nothing here is freed while the process lives, because another thread may be
-// reading it. It is used again instead.
+// The state that opspan keeps for each thread of the process, and how to find it. Torch has its own numbers for
+// threads; tools use those of the OS. States are never freed, because another thread may be reading them. They are used
+// again for new threads.
 #pragma once
 
 #include <atomic>
@@ -15,18 +15,18 @@
 
 namespace opspan {
 
-// The forward ops of one thread, by sequence number. The last op that started with a number made the autograd node with
-// that number. The table has the last 65,536 numbers, and is allocated when first used.
+// The forward ops of one thread, by sequence number. If several ops have the same number, the last one made the
+// autograd node with that number. The table has the last 65,536 numbers, and is allocated when first used.
 class Forwards {
  public:
   void put(int64_t sequence, uint64_t op_id);
-  uint64_t find(int64_t sequence) const;  // returns 0 if the number is not in the table (any more)
+  uint64_t find(int64_t sequence) const;  // returns 0 if the number is not in the table
   void clear();
 
  private:
   static constexpr uint64_t kEntries = 65536;
   struct Entry {
-    std::atomic<uint64_t> sequence;  // the sequence number + 1; so fresh memory, which is 0, means empty
+    std::atomic<uint64_t> sequence;  // sequence number + 1; 0, as in new memory, means empty
     std::atomic<uint64_t> op_id;
   };
   Entry* allocate();
@@ -47,17 +47,17 @@ struct Counters {
   Counter ranges, late_ends, sizes_dropped, relations_missed, given_up, fields_dropped;
 };
 
-// A thread's note of the label that it found for these inputs in a table of the process.
+// An entry of a thread's cache: the label for these inputs, which is in a table of the process.
 struct SizedLabel {
   capture::Digest inputs;
   const LabelTable::Entry* label;
-  uint32_t file;  // 1: this slot is in use
+  uint32_t file;  // 1: the entry is in use
 };
 
 struct Thread {
   std::atomic<uint64_t> number{0};  // torch's number of the thread; 0: not known yet
   uint32_t tid = 0;
-  capture::Log* const* logs = nullptr;  // t_logs of this thread: its logs in the capture's writers
+  capture::Log* const* logs = nullptr;  // the thread's t_logs, its logs in the capture's writers
   Frames frames[OPSPAN_SINK_COUNT];
   Counters counters[OPSPAN_SINK_COUNT];
   int user_depth[OPSPAN_SINK_COUNT] = {};      // number of the user's own ranges that are open
@@ -73,7 +73,7 @@ struct Thread {
     return entry ? entry : entry = calls.thread();
   }
 
-  // Returns the label that this thread found for these inputs before; otherwise the one that `find` finds now.
+  // Returns this thread's known label for these inputs, or calls `find` for the label.
   template <class Find>
   const LabelTable::Entry* find_label(direct::Protocol protocol, const capture::Digest& inputs, Find&& find) {
     auto matches = [&](const SizedLabel& candidate) { return candidate.inputs == inputs; };
@@ -85,7 +85,7 @@ struct Thread {
     return label;
   }
 
-  // Returns the frame of a range that begins, see Frames::next.
+  // Returns the frame for a range that begins, see Frames::next.
   Frame* next_frame(int sink, const void* key, uint64_t id) {
     return frames[sink].next(key, id, [this, sink](Frame& frame) { give_up(sink, frame); });
   }
@@ -94,7 +94,7 @@ struct Thread {
     Thread* thread = t_here;
     return thread ? *thread : enter();
   }
-  // Takes torch's number of this thread, which comes with every range.
+  // Sets torch's number of this thread, which comes with every range.
   void set_number(uint64_t torch_number) {
     if (torch_number != number.load(std::memory_order_relaxed) && torch_number) [[unlikely]]
       register_number(torch_number);
@@ -110,7 +110,7 @@ struct Thread {
   void* collector_threads_[2] = {};
 };
 
-// Returns a digest of all that is known of the inputs of an op. (An op without inputs has no values.)
+// Returns a digest of everything that is known about the inputs of an op. (An op without inputs has no values.)
 inline capture::Digest digest_of(const opspan_op& op) {
   capture::Digest digest;
   digest.add(op.type_names != nullptr, op.values_count);
@@ -119,8 +119,8 @@ inline capture::Digest digest_of(const opspan_op& op) {
   return digest;
 }
 
-// Both functions find a thread by torch's number. They return null or 0 if no session has seen the thread. The thread
-// may have ended.
+// Both functions find a thread by torch's number. If no session has seen the thread, the result is null or 0. The
+// thread may have ended.
 Thread* thread_of(uint64_t torch_number);
 uint32_t tid_of(uint64_t torch_number);
 
@@ -131,7 +131,7 @@ inline uint32_t forward_tid(const Thread& here, const opspan_op& op) {
   return op.forward_thread == here.number.load(std::memory_order_relaxed) ? here.tid : tid_of(op.forward_thread);
 }
 
-// Returns the op as opspan's own collector takes it, without sizes and parent.
+// Returns the op as a message to opspan's own collector. Sizes and parent are not set.
 inline direct::Op direct_op(const Thread& here, const opspan_op& op) {
   uint32_t forward = op.kind == OPSPAN_KIND_BACKWARD ? forward_tid(here, op) : 0;
   return {op.name, op.kind, forward, 0, nullptr, nullptr, op.sequence, op.op_id, 0};
@@ -139,12 +139,12 @@ inline direct::Op direct_op(const Thread& here, const opspan_op& op) {
 
 uint32_t process_id();  // the process id, which is also the id of the main thread
 
-// Locks for all steps that may block. A fork holds both locks, so that the child can use them. Sessions start and stop
+// Locks for everything that may block. A fork holds both locks, so that the child can use them. Sessions start and stop
 // under session_lock. slow_lock guards tables. A thread that needs both locks takes session_lock first.
 std::mutex& session_lock();
 std::mutex& slow_lock();
 
-// Sums the counters of all threads. stats.lost is not touched.
+// Sums the counters of all threads. Does not set stats.lost.
 opspan_stats totals(int sink);
 void subtract(opspan_stats* from, const opspan_stats& what);
 
@@ -156,7 +156,7 @@ void end_elsewhere(Thread& here, int sink, Frame& frame, EndOutOfOrder&& end_out
   here.counters[sink].late_ends.add();
 }
 
-// Ends a range that is not the innermost of this thread, or may not be.
+// Ends a range that may not be the innermost range of this thread.
 template <class Pop, class EndOutOfOrder>
 [[gnu::cold, gnu::noinline]] void end_range_out_of_order(Thread& here, int sink, const void* key, uint64_t id,
                                                          uint64_t number, Pop& pop_at_sink,
@@ -172,9 +172,9 @@ template <class Pop, class EndOutOfOrder>
   }
 }
 
-// Ends the range (key, id) that began on the thread with the torch number `number`. `pop_at_sink` undoes what begin did
-// at the sink. It runs on the same thread as begin, once the frame is on top. If it cannot run now, `end_out_of_order`
-// is called now. This function is inlined, because it is most of what the end of a range costs.
+// Ends the range (key, id) that began on the thread with torch's number `number`. `pop_at_sink` ends the range at the
+// sink. It runs on the same thread as begin, once the frame is on top. If it cannot run now, `end_out_of_order` is
+// called now. This function is inlined, because it is most of what the end of a range costs.
 template <class Pop, class EndOutOfOrder>
 [[gnu::always_inline]] inline void end_range(Thread& here, int sink, const void* key, uint64_t id, uint64_t number,
                                              Pop&& pop_at_sink, EndOutOfOrder&& end_out_of_order) {

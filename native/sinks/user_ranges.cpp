@@ -1,4 +1,4 @@
-// A user's own ranges: opspan_push and the like pass them to every sink at which somebody listens.
+// A user's own ranges: opspan_push and similar functions pass them to every sink at which somebody listens.
 #include "sinks/user_ranges.h"
 
 #include <mutex>
@@ -18,13 +18,13 @@ struct AsyncRange {
   uint32_t to;
   uint64_t tokens[OPSPAN_SINK_COUNT];
 };
-// It lives on the heap for good, see threads.cpp; the slow lock guards it.
+// The map is never freed (threads.cpp says why); slow_lock() guards it.
 auto& async_ranges() {
   static auto* ranges = new std::unordered_map<uint64_t, AsyncRange>;
   return *ranges;
 }
 
-// Calls `action(sink number, sink)` for each sink of `to`.
+// Calls `action(number of the sink, sink)` for each sink in `to`.
 template <class Action>
 void for_each_sink(uint32_t to, Action&& action) {
   for (int i = 0; i < OPSPAN_SINK_COUNT; ++i) {
@@ -32,12 +32,12 @@ void for_each_sink(uint32_t to, Action&& action) {
   }
 }
 
-// The sinks that have ever taken a range; pops skip all other sinks. A range that was pushed before a sink took its
-// first range has no frame at that sink. The pop of such a range cannot find another range's frame by mistake, because
-// all ranges that were pushed later have already been popped.
+// The sinks that have taken at least one range so far; pops skip all other sinks. A range that was pushed before a sink
+// took its first range has no frame at that sink. The pop of that range cannot find another range's frame by mistake,
+// because all ranges that were pushed later have already been popped.
 std::atomic<uint32_t> g_used_sinks{0};
 
-// Returns the sinks of `to` to which a range goes now.
+// Returns the sinks in `to` that take a range now.
 uint32_t listening_sinks(uint32_t to) {
   uint32_t listening = 0;
   for_each_sink(to, [&](int number, const UserRangeSink& sink) {
@@ -81,8 +81,8 @@ int opspan_push(const opspan_range* range, uint32_t to) {
     frames.pop_ended(sink.pop);
     Frame* frame = here.next_frame(number, nullptr, id);
     if (!frame) return;
-    // A sink at which nobody listens gets a frame as well. A tool may have attached to the sink before the range is
-    // popped.
+    // The range gets a frame at each sink in use, even if nobody listens there now. A tool may attach before the range
+    // is popped.
     if (listening & 1u << number) {
       sink.begin(here, *frame, *range);
       if (depth < 0) depth = here.user_depth[number];

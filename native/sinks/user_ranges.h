@@ -1,5 +1,5 @@
-// A user's own ranges at one sink, as user_ranges.cpp needs it. It is separate from sink.h, so that a push has only one
-// thing to look up.
+// The functions of one sink for a user's own ranges. They are not part of the struct Sink (sink.h), so that a push
+// needs only one look-up.
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@ namespace opspan {
 
 struct UserRangeSink {
   bool (*is_on)();  // returns whether the sink takes ranges now
-  // Opens the range at the tool and notes in the frame what `pop` has to undo.
+  // Opens the range at the tool. Sets the fields of `frame` that `pop` needs to end the range.
   void (*begin)(Thread& here, Frame& frame, const opspan_range& range);
   void (*pop)(Frame& frame);  // pop and end_out_of_order are callbacks of end_range (threads.h)
   void (*end_out_of_order)(Frame& frame);
   void (*mark)(Thread& here, const opspan_range& range);
-  // For ranges that may end on any thread. `id` is the number of the range. The result of begin_async is passed to
-  // end_async.
+  // For ranges that may end on any thread. `id` is the range's number. The result of begin_async is passed to end_async
+  // as `token`.
   uint64_t (*begin_async)(Thread& here, uint64_t id, const opspan_range& range);
   void (*end_async)(uint64_t id, uint64_t token);
 };
