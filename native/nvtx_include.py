@@ -1,4 +1,4 @@
-"""Prints the folder that holds nvtx3/, as the package nvidia-nvtx installed it. Run by CMake; not part of opspan."""
+"""Prints the folder in which the package nvidia-nvtx installed nvtx3/. CMake runs this script; opspan does not."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def main() -> str | None:
-    spec = importlib.util.find_spec("nvidia")  # a namespace: nvidia/<toolkit>/include/nvtx3
+    spec = importlib.util.find_spec("nvidia")  # a namespace package; has <toolkit>/include/nvtx3
     roots = [Path(root) for root in (spec.submodule_search_locations or [])] if spec else []
     headers = [header for root in roots for header in root.glob("*/include/nvtx3/nvToolsExtPayload.h")]
     folders = sorted(header.parent.parent for header in headers)

@@ -90,8 +90,8 @@ Flags Input::flags(const char* name) const {
 Texts Input::texts(const char* name) const {
   const ArrowArray& column = expect(name, "vu");
   if (rows_ == 0) return {};
-  // The buffers are the validity, the views, the buffers with the bytes of the texts, and last the sizes of these
-  // buffers.
+  // Arrow's buffers are the validity bits, the views, the buffers with the bytes of the texts, and last the sizes of
+  // these buffers.
   return {static_cast<const Texts::View*>(column.buffers[1]) + offset(column), column.buffers + 2, nulls(column)};
 }
 
@@ -132,7 +132,7 @@ struct ArrayOwner {
   std::unique_ptr<ArrowArray> dictionary;
 };
 
-// Frees what a schema or array owns. If a consumer has moved a child out, the child has no `release`.
+// Frees what a schema or array owns. A child that a consumer has moved elsewhere has no `release`.
 template <class Owner, class Thing>
 void release(Thing* thing) {
   auto* owner = static_cast<Owner*>(thing->private_data);

@@ -59,20 +59,20 @@ struct ArrowArrayStream {
 
 namespace opspan::columns {
 
-// The number of a row. It has 32 bits, as polars takes row numbers. The largest number means that there is no row.
+// The number of a row. It has 32 bits, as in polars. The largest number means that there is no row.
 using Row = uint32_t;
 inline constexpr Row kNone = std::numeric_limits<Row>::max();
 
-// Thrown for a mistake of the caller, not of the data: a column is missing, has another type, or comes in several
-// batches.
+// Thrown if the caller made a mistake, not if the data are bad: a column is missing, has another type, or comes in
+// several batches.
 struct BadInput : std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
 inline bool bit(const uint8_t* bits, size_t at) { return (bits[at >> 3] >> (at & 7)) & 1; }
 
-// One bit for each row, at first 0. Threads may set bits at the same time if their bits are in different bytes, so
-// split rows at multiples of 8.
+// One bit for each row, 0 at first. Threads may set bits at the same time only if the bits are in different bytes. So
+// rows are divided among threads at multiples of 8.
 class Bits {
  public:
   explicit Bits(size_t rows) : bytes_((rows + 7) / 8) {}
@@ -153,7 +153,7 @@ class Input {
   ~Input();
 
   size_t rows() const { return rows_; }
-  // These two are for callers that accept any columns. There is a batch only if there are rows.
+  // For callers that accept any columns. Call batch() only if there are rows.
   const ArrowSchema& schema() const { return schema_; }
   const ArrowArray& batch() const { return *batch_; }
   bool has(const char* name) const { return find(name) != nullptr; }
@@ -161,8 +161,8 @@ class Input {
   Values<T> values(const char* name) const;
   Flags flags(const char* name) const;
   Texts texts(const char* name) const;
-  // Returns the buffers of a column of texts, so that an output can keep using them. First come the views of the rows,
-  // then the buffers that the views point into, then the sizes of these buffers. The frame must have rows.
+  // Returns the buffers of a column of texts, so that an output can keep using them: first the views of the rows, then
+  // the buffers with the texts to which the views point, and last the sizes of these buffers. The frame must have rows.
   std::vector<std::shared_ptr<const void>> text_buffers(const char* name) const;
 
  private:
@@ -187,8 +187,8 @@ Values<uint8_t> Input::values(const char* name) const;
 
 // --- out
 
-// Copies of texts, in blocks. Texts are copied because views into the memory of another owner would keep all of that
-// memory alive. Several threads may take blocks at the same time.
+// Copies of texts, in blocks of memory. Texts are copied because views into the memory of another owner would keep all
+// of that memory alive. Several threads may take blocks at the same time.
 class Blocks {
  public:
   // Returns a block to write to. Its address never changes.
@@ -213,16 +213,16 @@ class Output {
     column(name, kFormat<T>, valid).owners.push_back(std::shared_ptr<T[]>(std::move(values)));
   }
   void add(const char* name, Bits&& flags);
-  // Adds views into buffers, the sizes of which come last.
+  // Adds a column of views into `buffers`. The last buffer holds the sizes of the others.
   void add(const char* name, std::shared_ptr<const void> views, Bits* valid,
            std::vector<std::shared_ptr<const void>> buffers, bool is_text = true);
-  // Adds views into blocks, which several columns may share.
+  // Adds a column of views into `blocks`. Several columns may share the blocks.
   void add(const char* name, Array<Texts::View> views, Bits* valid, const std::shared_ptr<Blocks>& blocks,
            bool is_text = true);
-  // Adds codes of a dictionary; kNone is null.
+  // Adds a column of codes of texts in `dictionary`. The code kNone means null.
   void add(const char* name, Array<uint32_t> codes, std::vector<std::string_view> dictionary);
 
-  // Marks the column that was added last as constant: its only row is the value of all rows.
+  // Marks the column that was added last as constant: it has only one row, whose value is that of all rows.
   void mark_constant() { columns_.back().length = 1; }
 
   bool is_empty() const { return columns_.empty(); }
@@ -235,7 +235,7 @@ class Output {
     const char* format = "";
     int64_t null_count = 0;
     size_t length = 0;
-    std::vector<std::shared_ptr<const void>> owners;  // validity bits (or null), then the buffers in Arrow's order
+    std::vector<std::shared_ptr<const void>> owners;  // the validity bits or null, then the others in Arrow's order
     std::vector<const void*> buffers;
     std::unique_ptr<Column> dictionary;
   };

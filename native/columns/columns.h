@@ -1,5 +1,5 @@
-// The columns of a result that is being made. They hold numbers, texts as codes of a dictionary, or texts as views of
-// copies.
+// Columns of a result, while their rows are filled in. A column holds numbers, codes of texts in a dictionary, or views
+// of copied texts.
 #pragma once
 
 #include <bit>
@@ -19,8 +19,8 @@ Word load(const char* at) {
   return word;
 }
 
-// Returns a word that is made of up to seven bytes, for hashing. The word may contain a byte more than once. It is not
-// made by copying the bytes to memory and reading them as one word, because the read would wait for the copy.
+// Returns a 64-bit word for hashing, which contains all of up to seven bytes, and some of them twice. The bytes are not
+// copied to memory and read back as one word, because that read would wait for the copy.
 inline uint64_t few_bytes(const char* at, size_t count) {
   if (count >= 4) return load<uint32_t>(at) | uint64_t{load<uint32_t>(at + count - 4)} << 32;
   if (count == 0) return 0;
@@ -39,7 +39,7 @@ inline uint64_t hash(std::string_view text) {
   return sum ^ (sum >> 32);
 }
 
-// Numbers distinct texts, in the order in which they are first seen. It does not copy the texts.
+// Gives each distinct text a number, its code, in the order in which texts are first seen. It does not copy the texts.
 class Dictionary {
  public:
   Dictionary() : slots_(256, Slot{0, kNone}) {}

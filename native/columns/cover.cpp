@@ -1,5 +1,6 @@
-// Merges the spans of each group into ordered stretches that do not touch, and measures how much of other stretches
-// they cover. A span without a length covers nothing.
+// Compares spans and stretches of time, by group. cover merges the spans into ordered stretches that do not touch,
+// covered measures how much of each stretch the spans cover, and within finds the points in each stretch. A span
+// without a length covers nothing.
 
 #include "columns/interface.h"
 #include "columns/order.h"
@@ -7,7 +8,7 @@
 namespace opspan::columns {
 namespace {
 
-// The spans of a frame, by group. The spans of one group can be visited in the order of their starts.
+// The spans of a frame, by group. After walk(group), the spans of this group come in the order of their starts.
 class Spans {
  public:
   Spans(const Input& frame, Groups& groups)
@@ -17,7 +18,7 @@ class Spans {
     }
     count_ = frame.rows();
   }
-  // Call this once the groups of all frames are known.
+  // Call this once the groups of all frames are known, and before walk().
   void slice(const Groups& groups) { slices_ = slices(groups_.get(), count_, groups.count()); }
   void walk(size_t group) {
     rows_ = slices_[group];
@@ -40,8 +41,8 @@ class Spans {
 };
 
 struct Stretches {
-  // Adds a span. The spans of a group must come in the order of their starts. `first` is the number of stretches before
-  // the group.
+  // Adds a span. The spans of a group must come in the order of their starts. `first` is the number of stretches that
+  // earlier groups have.
   void add(const Spans& span, size_t first = 0) {
     if (ends.size() == first || span.start() > ends.back()) {
       starts.push_back(span.start());

@@ -1,8 +1,7 @@
-// Cuts stretches of time on threads into pieces, and finds the range and the kind that are open in each piece. It cuts
-// wherever a span of the thread begins or ends. A span either is a range or has a kind. If several ranges are open, the
-// piece has the innermost range. If several kinds are open, it has the kind with the highest number. If no kind is
-// open, it has the kind of its stretch. On an unknown thread, the piece also has the range of its stretch. Stretches
-// may overlap.
+// Cuts stretches of time on threads into pieces, at each begin and end of a span on the same thread. A span either is a
+// range or has a kind. A piece gets the innermost range and the highest kind that are open during it. If no kind is
+// open, the piece gets the kind of its stretch. If the thread is not known, it gets the range of its stretch too.
+// Stretches may overlap.
 
 #include <array>
 #include <queue>
@@ -18,7 +17,7 @@ constexpr size_t kKinds = 16;
 constexpr Kind kNoKind = kKinds;
 constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
 
-// The range and the kind that are open on a thread from a time on.
+// A change on a thread: the range and the kind that are open from `time` on.
 struct Change {
   int64_t time;
   Row range;
@@ -37,7 +36,7 @@ struct SpanColumns {
   Flags is_async;
 };
 
-// The ends of spans that are open. The ends of nested spans are in a stack, all others in a heap.
+// The ends of open spans. A stack holds the ends of nested spans, and a heap holds all other ends.
 class Ends {
  public:
   void push(int64_t end) {
@@ -75,7 +74,8 @@ class Sweep {
           const bool same = spans_.end[a] == spans_.end[b];
           return same ? a < b : spans_.end[a] > spans_.end[b];
         });
-    // These spans have an end but no start, which happens only in a damaged file.
+    // A span that has an end but no start, or that ends before it starts, occurs only in a damaged file. Its end is a
+    // cut.
     for (Row row : rows) {
       if (!spans_.end.null(row) && (spans_.start.null(row) || spans_.end[row] < spans_.start[row])) {
         ends_.push(spans_.end[row]);
@@ -103,7 +103,7 @@ class Sweep {
     ends_.push(spans_.end[row]);
     if (spans_.kind.null(row)) {
       std::vector<Row>& stack = spans_.is_async[row] ? async_ : nested_;
-      top(stack, spans_.start[row]);  // first pops the ended spans on top of the stack
+      top(stack, spans_.start[row]);  // pops the ended spans on top of the stack
       stack.push_back(row);
     } else {
       const size_t kind = std::min<size_t>(spans_.kind[row], kKinds - 1);
@@ -130,11 +130,11 @@ class Sweep {
   std::vector<Change>& out_;
   std::vector<Row> nested_, async_;  // stacks of open spans; spans below the top may have ended
   std::array<int64_t, kKinds> until_{};
-  size_t kinds_ = 0;  // kinds with this number or a higher one were never open
+  size_t kinds_ = 0;  // highest number of a kind that was open so far, plus 1
   Ends ends_;
 };
 
-// The changes that matter for a stretch, as indexes. `first` is the change that is valid at the start of the stretch.
+// Indexes of the changes that matter for a stretch. `first` is the change that is valid at the start of the stretch.
 // The changes after `first` and before `past` cut the stretch.
 struct Cuts {
   size_t first = 0, past = 0;

@@ -6,8 +6,8 @@
 
 #include "columns/interface.h"
 
-// The demangler of libstdc++, without a buffer: it passes on the text in small parts. A hostile name of a hundred
-// letters can expand to more text than fits into memory, and abi::__cxa_demangle would try to write all of it.
+// libstdc++'s demangler, without a buffer: it passes on the text in small parts. A hostile name of a hundred letters
+// can expand to more text than fits into memory, and abi::__cxa_demangle would try to write all of it.
 extern "C" int __gcclibcxx_demangle_callback(const char* mangled, void (*append)(const char*, size_t, void*), void* to);
 
 namespace {
@@ -21,8 +21,7 @@ struct Text {
 
 void append(const char* piece, size_t size, void* to) {
   auto* text = static_cast<Text*>(to);
-  // It is safe to jump out, because the demangler owns no memory, and none of our objects on the stack needs a
-  // destructor.
+  // longjmp is safe here: the demangler owns no memory, and no object on the stack needs a destructor.
   if (size > text->size - text->used) std::longjmp(text->full, 1);
   std::memcpy(text->buffer + text->used, piece, size);
   text->used += size;

@@ -1,7 +1,7 @@
-// Finds the parents of events as torch.profiler does. In order of their start, each event closes all open events that
-// do not contain it; the innermost event that is still open is its parent. So of two events that overlap in part,
-// neither is the parent of the other. If two children of a parent overlap, the time that they share is subtracted two
-// times from the parent's self time, which may become negative.
+// Finds the parents of events as torch.profiler does. Events are visited in the order of their start. Each event closes
+// all open events that do not contain it; the innermost event that is then still open is its parent. So if two events
+// overlap in part, neither is the parent of the other. If two children of a parent overlap, the time that they share is
+// subtracted twice from the parent's self time, which may become negative.
 
 #include "columns/interface.h"
 #include "columns/order.h"
@@ -31,7 +31,7 @@ Output enclose(const Input& frame) {
     stack.clear();
     for (Row row : rows) {
       while (!stack.empty() && (start[row] >= end[stack.back()] || end[row] > end[stack.back()])) stack.pop_back();
-      // Unsigned differences work for any times that a damaged file may have.
+      // Unsigned subtraction is defined for all times, even those of a damaged file.
       const uint64_t duration = static_cast<uint64_t>(end[row]) - static_cast<uint64_t>(start[row]);
       self[row] = static_cast<int64_t>(static_cast<uint64_t>(self[row]) + duration);
       if (!stack.empty()) {

@@ -33,8 +33,7 @@ void EventColumns::read(Json& json, size_t row) {
   }
 }
 
-// Returns the slot for what follows the value at `before`. That is either the next value, which is not read yet, or the
-// end of the object.
+// Returns the slot after `before`: the slot of the next value, which is not read yet, or the slot of the object's end.
 Slot* EventColumns::next(Json& json, Slot& before, bool is_first) {
   if (Slot* slot = Slots::follow(json, before)) return slot;
   const size_t from = json.offset();
@@ -48,7 +47,7 @@ Slot* EventColumns::next(Json& json, Slot& before, bool is_first) {
   json.expect(':');
   const bool is_object = json.peek() == '{';
   const ValueKind kind = in_args_ ? ValueKind::kRest : kind_of_key(key.raw);
-  // The opening brace becomes part of the slot's lead, so that only objects are read as args.
+  // The opening brace becomes part of the slot's lead, so that the slot matches only if the args are an object.
   if (kind == ValueKind::kArgs && is_object) json.take();
   if (kind == ValueKind::kArgs && !is_object) return &slots_.discarded();
   Slot& slot = slots_.add(before, json.since(from));
@@ -86,7 +85,7 @@ void EventColumns::value(Json& json, Slot& slot, size_t row) {
   }
 }
 
-// Reads the args. At the call `slot` is the slot of the args, and afterwards the slot of their end.
+// Reads the args. `slot` is first the slot of the args, and in the end the slot of their closing brace.
 void EventColumns::args(Json& json, Slot*& slot, size_t row) {
   args_from_ = json.offset() - 1;
   in_args_ = true;
@@ -156,8 +155,8 @@ void EventColumns::single_integer(Json& json, const Slot& slot, size_t row) {
   rest_text_ += value_text_;
 }
 
-// Sets the category. If the text begins with a known category, that category is set. The rest of the text is only a
-// number, which would make a new text for almost every event.
+// Sets the category. If the text begins with a known category and an underscore, the known category is set. The rest of
+// the text is then only a number, which would make a new text for almost every event.
 void EventColumns::category(Json& json, Slot& slot, size_t row) {
   const size_t from = json.offset();
   if (!categories_.empty() && json.peek() == '"') {
@@ -204,7 +203,8 @@ void EventColumns::text(Json& json, Slot& slot, TextColumn& column, size_t row) 
   column.set(row, slot.code);
 }
 
-// Reads a number, or a string that holds one. null leaves the cell empty; any other value marks the row as odd.
+// Reads a number, or a string that holds one. null leaves the cell empty. If the value is anything else, the row is
+// marked as odd (is_odd_).
 template <class Reading>
 auto EventColumns::number(Json& json, Reading reading, size_t row) -> decltype(reading({})) {
   const char first = json.peek();

@@ -10,10 +10,10 @@
 
 namespace opspan::columns {
 
-// The types that values of args are read as. opspan.formats.chrome has the same numbers.
+// Tells how the values of an arg are read. opspan.formats.chrome has the same numbers.
 enum ArgType : uint8_t { kInteger, kReal, kText, kList, kJson, kOne, kCategory };
 
-// Numbers texts. Texts of the file are not copied; other texts are stored here.
+// A dictionary of texts. It does not copy texts of the file; it stores all other texts.
 class Words {
  public:
   uint32_t code(const Json::String& string) {
@@ -47,7 +47,7 @@ struct TextColumn {
   }
   Array<uint32_t> codes;
   Words words;
-  // Numbers lists by their bytes in the file. codes_of_lists has the code of the text for each number.
+  // The lists in this column, by their bytes in the file. codes_of_lists has the code of the text for each list.
   Dictionary lists;
   std::vector<uint32_t> codes_of_lists;
 };
@@ -70,7 +70,7 @@ struct Arg {
 
   std::string name;
   ArgType type;
-  std::optional<Numbers> numbers;  // only the one of these members that the type needs is set
+  std::optional<Numbers> numbers;  // only the members that the type needs are set
   Array<double> reals;
   std::optional<Bits> valid;
   std::optional<TextColumn> texts;
@@ -81,16 +81,17 @@ class EventColumns {
  public:
   EventColumns(const Input& wanted, size_t rows);
 
-  // Reads the event that begins at `json` into an empty row. Passes on what Json throws; the caller then either keeps
-  // the values that the row has got, or calls `clear`.
+  // Reads the event that begins at `json` into an empty row. Throws what Json throws. The caller then keeps the values
+  // that the row already has, or calls `clear`.
   void read(Json& json, size_t row);
   void clear(size_t row);
-  // Returns the offset of the args in the bytes, if the args are the only part of the event that could not be read.
+  // Returns the offset of the args in the bytes, if reading failed in the args and the event's time and phase are
+  // known.
   std::optional<size_t> failed_args(size_t row) const {
     const bool is_known = in_args_ && ts_.valid[row] && phase_.has(row);
     return is_known ? std::optional(args_from_) : std::nullopt;
   }
-  // Fills a row with a member of the file that is not an event: its name, and its value as JSON.
+  // Fills a row with a member of the file's object that is not an event: its name, and its value as JSON.
   void member(size_t row, const Json::String& name, std::string_view value) {
     name_.set(row, name_.words.code(name));
     rest_.set(row, value);

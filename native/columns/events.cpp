@@ -26,7 +26,7 @@ enum RowKind : uint8_t { kEvent, kMember, kStructure, kSkipped, kEndMissing };
 // kReadAgain times the size of the piece, or kAlwaysReadAgain if that is more. Without a limit, if many events were
 // nested and none of them ended, each would be read to the end of the file.
 constexpr size_t kReadAgain = 4, kAlwaysReadAgain = 32 << 20;
-constexpr size_t kLeastBytes = 16;  // the fewest bytes of an event that has a member
+constexpr size_t kLeastBytes = 16;  // the fewest bytes that an event with a member can have
 constexpr std::string_view kSpace = " \t\r\n";
 
 // Returns the position of the next text that looks like an event. Returns nothing if these bytes have none.
@@ -49,7 +49,7 @@ std::optional<size_t> next_event(std::string_view bytes, size_t from) {
 size_t most_rows(std::string_view bytes, State state) {
   const bool is_among_events = state == kEvents || state == kBareEvents;
   if (!is_among_events) return bytes.size() / kLeastBytes + 2;
-  constexpr size_t kOthers = 64;  // the most rows that are not events, most of which follow the last event
+  constexpr size_t kOthers = 64;  // limit of the rows that are not events; they mostly follow the last event
   size_t braces = 0;              // number of {; find() is fast, because only about one byte in a hundred is a brace
   for (size_t at = bytes.find('{'); at != std::string_view::npos; at = bytes.find('{', at + 1)) ++braces;
   return braces + kOthers;
@@ -72,7 +72,7 @@ class Piece {
   void read() {
     while (rows_ < most_rows_ && state_ != kDone && item()) {
     }
-    // Skips bytes after the end, unless they are space.
+    // Skips everything after the end of the trace. If it is more than spaces and commas, it becomes a row.
     if (state_ != kDone || rows_ == most_rows_) return;
     if (bytes_.find_first_not_of(" \t\r\n,", json_.offset()) != std::string_view::npos) skip_all(kSkipped);
   }

@@ -7,7 +7,8 @@ namespace {
 
 bool digit(char c) { return c >= '0' && c <= '9'; }
 
-// Reads forward. A step that does not fit returns false, and the caller gives up or starts again elsewhere.
+// A position in a text. A function that reads something moves the position behind it. If the text there does not fit,
+// the function returns false; the caller then gives up or tries another position.
 struct Cursor {
   const char* at;
   const char* end;
@@ -27,7 +28,7 @@ struct Cursor {
     return true;
   }
   bool digits() {
-    const char* past = at;  // a local copy, because the compiler must assume that any character may be part of `at`
+    const char* past = at;  // a local copy is faster, as characters may alias `at`
     while (past != end && digit(*past)) ++past;
     const bool any = past != at;
     at = past;
@@ -39,7 +40,7 @@ struct Cursor {
   }
 };
 
-// 18 digits fit 64 bits, signed or not. A longer number is not one of torch's.
+// A number of 18 digits fits into 64 bits, signed or unsigned. Torch writes no longer numbers.
 constexpr int kMostDigits = 18;
 
 bool number(Cursor& text, std::optional<int64_t>& value) {
@@ -86,7 +87,7 @@ bool edge(Cursor& text) {
 
 std::string_view between(const char* from, const char* to) { return {from, static_cast<size_t>(to - from)}; }
 
-// Reads the last two fields, up to the very end.
+// Reads the last two fields. Nothing may follow them.
 bool tail(Cursor text, Label& label) {
   if (text.skip(", sizes = ")) {
     const char* from = text.at;
@@ -101,7 +102,7 @@ bool tail(Cursor text, Label& label) {
   return text.done();
 }
 
-// Reads the arguments, which are free text. They end at the first position from which the rest can be read as the tail.
+// Reads the arguments, which are free text. They end at the first position from which tail() can read the rest.
 void arguments(Cursor text, Label& label) {
   const char* from = text.at;
   for (;; ++text.at) {
@@ -127,7 +128,7 @@ bool sequence(Cursor& text, Label& label) {
   return number(text, label.seq);
 }
 
-// Reads all of the text as fields, in their order.
+// Reads all of the text as fields, in their order. Returns false if the text has anything else.
 bool fields(Cursor text, Label& label) {
   if (!sequence(text, label)) return false;
   if (text.skip(", op_id = ") && !number(text, label.op_id)) return false;
@@ -152,8 +153,8 @@ bool may_begin_field(const char* comma, const char* end) {
 
 }  // namespace
 
-// The name is the shortest one for which all text after it can be read as fields. The time is linear for any text: an
-// attempt reads each field at most once, and each part of the text is in at most as many attempts as there are fields.
+// The name ends at the first comma from which all of the text can be read as fields. The time is linear for any text:
+// an attempt reads each field at most once, and no part of the text is read in more attempts than there are fields.
 Label parse_label(std::string_view text) {
   // Only this variable is returned, so the compiler makes it in the caller's memory. A copy would cost more than
   // reading a label does.
@@ -179,7 +180,7 @@ Label parse_label(std::string_view text) {
 
 namespace {
 
-// The kinds that can be seen from a name, with the numbers of opspan.labels.Kind.
+// The kinds that a name can tell, with the numbers of opspan.labels.Kind.
 enum Kind : uint8_t { kOp = 1, kBackward = 2, kEngine = 3, kUser = 4, kStep = 6 };
 
 size_t trailing_digits(std::string_view name) {

@@ -1,5 +1,4 @@
-// The grammar of a label. This is the native version of opspan.labels, and tests compare the two. It reads in place and
-// copies nothing.
+// Reads labels, in place and without copies. The grammar is that of opspan.labels; tests compare the two.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +15,8 @@ struct Label {
 
 Label parse_label(std::string_view text);
 
-// Returns the most likely kind for a name, as a number of opspan.labels.Kind. It is for ranges without a class; a range
-// with a class is a module's.
+// Returns the most likely kind of a range with this name, as a number of opspan.labels.Kind. It is for ranges without a
+// class; a range with a class is a module.
 inline constexpr uint8_t kModule = 5;
 uint8_t kind_of(std::string_view name, bool has_seq);
 

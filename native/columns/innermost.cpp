@@ -1,5 +1,5 @@
-// Finds the innermost range that is open at points in time on threads. Ranges need not nest. The innermost range is the
-// open range that began last.
+// Finds the innermost range that is open at points in time on threads. It is the open range that began last. Ranges
+// need not nest. An async range counts only if no other range is open.
 
 #include "columns/interface.h"
 #include "columns/order.h"
@@ -14,7 +14,7 @@ Output innermost(const Input& frame, const Input& points) {
   Places places;
   auto range_threads = places.threads(frame);
   auto point_threads = places.threads(points);
-  // A range that covers no point in time (a mark, an empty one) can be left out.
+  // A range that covers no point in time (a mark, or a range without a length) can be left out.
   for (size_t row = 0; row < frame.rows(); ++row) {
     if (start.null(row) || end.null(row) || end[row] <= start[row]) range_threads[row] = kNone;
   }

@@ -22,8 +22,8 @@ constexpr auto kKinds = kinds_of_bytes();
 
 uint8_t kind(char byte) { return kKinds[static_cast<uint8_t>(byte)]; }
 
-// Marks each of eight bytes that is not plain, by its highest bit. Only the lowest mark is reliable: a byte above it
-// may be marked by mistake.
+// Returns a word with a mark, the highest bit, in each byte that is not plain in `word`. Only the lowest mark is
+// reliable: a byte above it may be marked by mistake.
 uint64_t not_plain(uint64_t word) {
   constexpr uint64_t kOnes = 0x0101010101010101u, kTops = kOnes << 7;
   auto zeros = [](uint64_t bytes) { return (bytes - kOnes) & ~bytes & kTops; };
@@ -32,7 +32,7 @@ uint64_t not_plain(uint64_t word) {
          zeros(word ^ (kOnes * 0x7f));
 }
 
-// Returns the first byte that is not plain. It checks eight bytes in one step.
+// Returns the position of the first byte that is not plain. It checks eight bytes in one step.
 const char* behind_plain(const char* at, const char* end) {
   for (; end - at >= 8; at += 8) {
     const uint64_t odd = not_plain(load<uint64_t>(at));
@@ -97,7 +97,7 @@ namespace {
 std::pair<const char*, char*> escaped(const char* at, const char* stop, const char* end, char* to, Controls controls) {
   constexpr std::string_view kDigits = "0123456789abcdef";
   constexpr std::string_view kControls = "\b\t\n\f\r", kShort = "btnfr";
-  // JavaScript treats these two as line ends, and a viewer's page may contain the text in a script.
+  // JavaScript treats these two characters as line ends, and a viewer's page may contain the text in a script.
   constexpr std::string_view kLineEnd = "\xe2\x80\xa8", kParagraphEnd = "\xe2\x80\xa9";
   auto write = [&](std::initializer_list<char> letters) { to = std::copy(letters.begin(), letters.end(), to); };
   while (true) {
@@ -142,7 +142,7 @@ char* escape(std::string_view text, char* to, Controls controls) {
 }
 
 void quote(std::string_view text, std::string& out, Controls controls) {
-  constexpr ptrdiff_t kPiece = 4096;  // the most bytes in one step, so that less room is needed for the longest escapes
+  constexpr ptrdiff_t kPiece = 4096;  // the most bytes in one step; each may need room for the longest escape
   out += '"';
   const char *at = text.data(), *const end = at + text.size();
   while (at != end) {
@@ -203,8 +203,8 @@ void Json::copy_scalar(char first, std::string& out) {
 
 template <bool kCopy>
 void Json::value(std::string* out) {
-  // Values are read without recursion, because a file may open any number of brackets. The values of a real trace are
-  // not nested deeper than this.
+  // This code is not recursive, because a file may nest any number of brackets. The values of a real trace are not
+  // nested deeper than this.
   constexpr size_t kDeepest = 512;
   std::string closers, room;
   bool first = true;

@@ -1,7 +1,7 @@
-// Reads the JSON of traces in place, without building a tree of values. It reads whatever Chrome's viewer would still
-// open.
+// Reads the JSON of traces in place, without building a tree of values. It reads every text that Chrome's viewer would
+// still open.
 //
-// It accepts escapes that JSON does not know, control characters and bytes that are not UTF-8 in strings, NaN and
+// So it accepts escapes that JSON does not know, control characters and bytes that are not UTF-8 in strings, NaN and
 // Infinity, and an extra comma. The results are always valid: texts are UTF-8, and values are JSON.
 #pragma once
 
@@ -13,8 +13,8 @@
 
 namespace opspan::columns {
 
-struct Cut {};  // thrown where the bytes end within a value
-struct Bad {};  // thrown where a value is not JSON
+struct Cut {};  // thrown if the bytes end within a value
+struct Bad {};  // thrown if a value is not JSON
 
 inline bool is_word(char byte) {  // a character of a number or of true, false, null, NaN
   return (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || byte == '-' ||
@@ -39,7 +39,7 @@ class Json {
     return *at_;
   }
   void take() { ++at_; }
-  // Takes these bytes, if they come next.
+  // Takes these bytes and returns true if they come next. Otherwise returns false.
   bool take(std::string_view bytes) {
     if (static_cast<size_t>(end_ - at_) < bytes.size() || std::memcmp(at_, bytes.data(), bytes.size()) != 0)
       return false;
@@ -66,7 +66,7 @@ class Json {
 
   struct String {
     std::string_view raw;  // the bytes between the quotes
-    bool plain;            // whether `raw` is the text itself: only printable ASCII, and no escapes
+    bool plain;            // true if `raw` is the text itself: only printable ASCII, and no escapes
   };
   String string();
   // Returns the text of a string. If the string is plain, the text is its bytes in the file; otherwise the text is

@@ -18,7 +18,7 @@ char* number(std::integral auto value, char* to) { return std::to_chars(to, to +
 
 char* number(double value, char* to) {
   if (std::isfinite(value)) return std::to_chars(to, to + kLongestNumber, value).ptr;
-  // JSON has no such numbers, so they become texts.
+  // JSON has neither infinite numbers nor NaN, so they become texts.
   return ShortText(std::isnan(value) ? "\"NaN\"" : value < 0 ? "\"-inf\"" : "\"inf\"").copy_to(to);
 }
 
@@ -88,7 +88,8 @@ struct RawMember : Member {
   Texts texts;
 };
 
-// Keeps texts as finished members. Most texts come many times, so few are escaped more than once.
+// Keeps texts as members that are ready to be written. Most texts come many times, and few of them are escaped more
+// than once.
 template <class Id>
 class TextCache {
  public:
@@ -175,7 +176,7 @@ struct SpreadMember : Member {
   }
   Texts texts;
   Keys others;
-  std::unordered_set<std::string> keys_seen;  // keys of the current object, to find keys that it has more than once
+  std::unordered_set<std::string> keys_seen;  // keys of the current object so far; a key that comes again is left out
   std::string members_text, room;
 };
 
@@ -203,7 +204,7 @@ struct ConstantMember : Member {
 
 // --- from columns to members
 
-// Returns whether all rows hold the same bytes, and no null.
+// Returns true if no row is null and all rows hold the same bytes.
 template <class T>
 bool is_constant(const Values<T>& values, size_t rows) {
   if (values.null.validity != nullptr) return false;

@@ -9,7 +9,7 @@
 
 namespace opspan::columns {
 
-// Writes a column under its key: `,"key":value`, or nothing where it is null.
+// Writes a column as a member of an object: `,"key":value`. Writes nothing in a row in which the column is null.
 struct Member {
   Member() = default;
   Member(const Member&) = delete;
@@ -19,15 +19,15 @@ struct Member {
 };
 using Members = std::vector<std::unique_ptr<Member>>;
 
-// Returns the members of all columns within `parent`. Members with the same value in all rows are written only once,
-// here.
+// Returns the members for all columns within `parent`. If a column has the same value in all rows, the text of its
+// member is made only once, here.
 Members members_of(const Column& parent, size_t rows);
 
 inline char* write_object(const Members& members, size_t row, char* to, Text& out) {
   const size_t begin = out.size(to);
   for (const auto& member : members) to = member->write(row, to, out);
   if (out.size(to) == begin) to = out.add(to, "{");
-  out.begin()[begin] = '{';  // in place of the first member's comma
+  out.begin()[begin] = '{';  // replaces the first member's comma
   return out.add(to, "}");
 }
 

@@ -72,7 +72,7 @@ std::optional<int64_t> round_decimal(Decimal value) {
 
 template <int kDecimals>
 std::optional<int64_t> Json::plain_number() {
-  // The most digits for which the multiplied number still fits into 64 bits.
+  // The most digits before the decimal point. With them, the number times 10^kDecimals still fits into 64 bits.
   constexpr ptrdiff_t kMostDigits = 18 - (kDecimals > 0 ? kDecimals - 1 : 0);
   constexpr uint64_t kBound = uint64_t{1} << 62;
   const char* at = at_;

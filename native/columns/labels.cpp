@@ -27,13 +27,13 @@ struct Columns {
         has_kind(rows) {}
   Numbers seq, op_id, forward_tid;
   Views args, input_op_ids;
-  Bits has_text;  // whether the text is more than a name
+  Bits has_text;  // true if the text is more than a name
   Codes name, class_name, sizes;
   Array<uint8_t> kind;
   Bits has_kind;
 };
 
-struct Kinds {  // the kinds of a name's ranges, with and without a seq
+struct Kinds {  // the kinds of ranges with this name, with and without a seq
   uint8_t with_seq, without_seq;
 };
 
@@ -46,8 +46,8 @@ class PlainNames {
     uint32_t name = kNone;
     uint8_t kind = 0;
   };
-  // Returns the entry in which this view is remembered, if at all. If the `view` in the entry differs, the entry is in
-  // use for another text.
+  // Returns the only entry in which this view may be remembered. If the entry's `view` differs, the entry is empty or
+  // in use for another text.
   Entry& of(const std::array<uint64_t, 2>& view) {
     return entries_[(view[0] ^ std::rotl(view[1], 32)) * 0x9e3779b97f4a7c15u >> 56];
   }
@@ -58,7 +58,7 @@ class PlainNames {
 
 struct Part : Rows {
   Dictionary names, classes, sizes;
-  size_t text_bytes = 0, all_bytes = 0;  // bytes of the texts that are more than a name, and of all texts
+  size_t text_bytes = 0, all_bytes = 0;  // bytes of the texts that are more than a name; bytes of all texts
 
   void parse(const Texts& texts, Columns& out) {
     std::vector<Kinds> kinds;
@@ -127,8 +127,8 @@ struct Part : Rows {
   }
 };
 
-// Adds the texts themselves, and the fields that are views into them. If most bytes of the texts are needed, the output
-// uses the input's buffers. Otherwise the needed texts are copied, so that the input can be freed.
+// Adds the texts that are more than a name, and the fields that are views into them. If these texts have most of the
+// bytes, the output uses the input's buffers. Otherwise the texts are copied, so that the input can be freed.
 void add_texts(const Input& frame, const Texts& texts, const std::vector<Part>& parts, Columns& columns, Output& out) {
   size_t text_bytes = 0, all_bytes = 0;
   for (const Part& part : parts) {

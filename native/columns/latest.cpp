@@ -1,5 +1,5 @@
-// Finds, for each point in time, the last row of the point's group that is not after the point. Points mostly come in
-// the order of time, so each search starts where the search before it ended.
+// Finds, for each point in time, the last row of the same group that is not after the point (is_strict: that is before
+// it). Points mostly come in the order of time, so each search starts where the previous search ended.
 
 #include <algorithm>
 #include <unordered_map>
@@ -10,7 +10,7 @@ namespace opspan::columns {
 namespace {
 
 struct Sequence {
-  size_t begin = 0, end = 0, near = 0;  // the rows of a group, and the row at which its last search ended
+  size_t begin = 0, end = 0, near = 0;  // the rows of a group; the row at which its last search ended
 };
 
 template <class IsBefore>
@@ -42,7 +42,7 @@ Output latest(const Input& points, const Input& candidates, int64_t is_strict) {
     sequences[candidate_by[begin]] = {begin, end, begin};
   }
   auto latest_row = uninitialized<int64_t>(points.rows());
-  auto last = sequences.end();  // the group of the row before, which is mostly the group of this row, too
+  auto last = sequences.end();  // the group of the previous row, which mostly is also the group of this row
   for (size_t row = 0; row < points.rows(); ++row) {
     latest_row[row] = kNothing;
     if (time.null(row)) continue;

@@ -1,5 +1,5 @@
-// Links each backward range to the forward op that made its autograd node. This is the last op with the same seq that
-// began on the forward thread before the backward range.
+// Links each backward range to the forward op that made its autograd node. This op is the last one with the same seq
+// that began on the forward thread before the backward range.
 
 #include "columns/interface.h"
 #include "columns/order.h"
@@ -7,8 +7,8 @@
 namespace opspan::columns {
 namespace {
 
-// The role of a range. If rows begin at the same time, those with a higher role come first, so a backward range comes
-// before an op.
+// The role of a range. If rows begin at the same time, the row with the higher role comes first, so a backward range
+// comes before an op.
 enum Role : uint8_t { kNeither, kForward, kBackward, kEngine };
 // opspan.analysis.autograd has the same numbers.
 enum Link : uint8_t {
@@ -49,8 +49,8 @@ struct Ranges {
   Values<uint32_t> name;
 };
 
-// Facts about ranges by their names. Nothing is known about a name that is not in the list, so its ranges may make
-// nodes.
+// Facts about the ranges that have a certain name. If a name is not in the list, nothing is known about its ranges.
+// They are then treated like ranges that may make nodes.
 class Names {
  public:
   explicit Names(const Input& frame) {
@@ -74,12 +74,12 @@ class Names {
   NameFacts find(const Ranges& ranges, Row row) const {
     return !ranges.name.null(row) && ranges.name[row] < facts_.size() ? facts_[ranges.name[row]] : NameFacts();
   }
-  std::vector<NameFacts> facts_;  // the index is the name's code; codes count up from 0 in a process
+  std::vector<NameFacts> facts_;  // the index is the name's code
 };
 
-// Returns, for each row, how often the seq of its thread has decreased before that row. The seq of a thread only grows.
-// If it decreases, a new thread with the same number has begun, which has its own seq. Returns an empty array if no seq
-// decreases.
+// Returns, for each row, how often the seq of its thread has decreased up to that row. The seq of a thread only grows.
+// If it decreases, a new thread with the same number and its own seq has begun. If no seq decreases, returns an empty
+// array.
 Array<uint32_t> eras(const Ranges& ranges, const uint32_t* threads, size_t count, size_t thread_count) {
   auto era = zeroed<uint32_t>(count);
   Slices by_thread = slices(threads, count, thread_count);
@@ -104,7 +104,7 @@ struct LastOp {  // the last of the forward ops that have the same seq on a thre
   bool used_again = false;
 };
 
-class Group {  // the forward ops with the same seq in a process that have begun so far
+class Group {  // forward ops of a process with the same seq, as far as they have begun
  public:
   explicit Group(size_t thread_count) : last_ops_(thread_count) {}
 
@@ -156,7 +156,7 @@ class Group {  // the forward ops with the same seq in a process that have begun
 
 // Links the remaining ranges. The engine's ranges have no seq, so each gets the forward op of the first node that runs
 // in it. A node that the backward pass itself made has no forward op, even if its seq is that of an op. A parent number
-// that is not a row counts as no parent.
+// is ignored if there is no row with this number.
 void link_the_rest(const Ranges& ranges, const Names& facts, size_t count, Row* forward, uint8_t* links) {
   for (size_t at = 0; at < count; ++at) {
     const Row row = static_cast<Row>(at);
@@ -187,7 +187,7 @@ Output link(const Input& frame, const Input& names) {
   const Names facts(names);
   Places places;
   auto processes = places.processes(frame);
-  auto threads = places.threads(frame);  // for a forward op its thread, for a backward range its forward thread
+  auto threads = places.threads(frame);  // of a forward op: its own thread; of a backward range: its forward thread
   auto candidates = uninitialized<uint32_t>(count);
   for (size_t at = 0; at < count; ++at) {
     const Row row = static_cast<Row>(at);

@@ -17,7 +17,7 @@ struct Side {
       if (id.null(row)) processes[row] = kNone;
     }
   }
-  // Rows without a start sort first.
+  // A row without a start comes first.
   int64_t time(Row row) const { return start.null(row) ? std::numeric_limits<int64_t>::min() : start[row]; }
 
   Values<int64_t> id, start;
@@ -51,8 +51,8 @@ Output match(const Input& calls_frame, const Input& work_frame) {
         for (to = from; to != causes.end() && calls.id[*to] == id;) ++to;
       }
       if (from == to) continue;
-      // If several calls have the id, takes the last one that began before the work. If none of them did, takes the
-      // first call.
+      // If several calls have the id, takes the last call that began before the work. If no call did, takes the first
+      // one.
       auto after = std::partition_point(from, to, [&](Row call) { return calls.time(call) <= work.time(effect); });
       call_of[effect] = after == from ? *from : *(after - 1);
       if (to - from > 1) ambiguous.set(effect);

@@ -29,8 +29,8 @@ Array<T> uninitialized(size_t count) {
   return allocate_array<T>(count, false);
 }
 
-// Returns an array of zeros. Pages of it that are never written to take next to no time or space. Most columns of a
-// label are never written to.
+// Returns an array of zeros. Pages that are never written to take next to no time or memory. Most columns of labels are
+// never written to.
 template <class T>
 Array<T> zeroed(size_t count) {
   return allocate_array<T>(count, true);

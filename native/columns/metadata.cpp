@@ -22,7 +22,7 @@ bool is_list(char letter) {
   return is_digit(letter) || letter == '[' || letter == ']' || letter == ',' || letter == ' ';
 }
 
-// The text behind a field's separator.
+// The text after a field's separator.
 class Value {
  public:
   explicit Value(std::string_view text) : text_(text) { skip_space(); }
@@ -65,7 +65,7 @@ struct LabelFields {
 
   explicit LabelFields(std::string_view text) {
     size_t colon = text.find(':'), equals = text.find('=');
-    while (colon != equals) {  // they are equal only if both are npos
+    while (colon != equals) {  // `colon` and `equals` are equal only if both are npos
       const size_t at = std::min(colon, equals);
       size_t& next = at == colon ? colon : equals;
       next = text.find(text[at], at + 1);
@@ -74,7 +74,8 @@ struct LabelFields {
   }
 
  private:
-  // Returns the text before a separator, without spaces and quotes at its end. A name would end there.
+  // Returns the text before a separator, without spaces and a quote at its end. If a field has its name there, the text
+  // now ends with the name.
   static std::string_view before(std::string_view text) {
     while (!text.empty() && is_space(text.back())) text.remove_suffix(1);
     if (text.ends_with('"') || text.ends_with('\'')) text.remove_suffix(1);

@@ -23,7 +23,8 @@ struct Ranges {
   bool is_open(Row row) const { return read_end.null(row) && !is_mark[row]; }
   // The difference is exact, because an end is never before its start.
   uint64_t duration(Row row) const { return static_cast<uint64_t>(end[row]) - static_cast<uint64_t>(start[row]); }
-  // Returns whether all ends are known and valid. Then the column of ends is used in place.
+  // Returns true if all ranges have a start and a valid end, and none is a mark. Then the column of ends is used in
+  // place.
   bool has_all_ends(size_t count) const {
     for (size_t at = 0; at < count; ++at) {
       const Row row = static_cast<Row>(at);
@@ -53,9 +54,9 @@ struct Ranges {
   Array<int64_t> own_end;
 };
 
-// Ends ranges whose pop was lost. A range without an end that began inside another range of its stack gets the end of
-// that other range, if that is earlier than its end so far. Returns whether an end changed. Rows come in order of their
-// start.
+// Ends ranges whose pop was lost. If a range without an end began inside another range of the same stack, it gets the
+// end of that range, unless its end so far is earlier. Returns whether an end changed. `rows` must be in the order of
+// their start.
 bool end_lost_ranges(Ranges& ranges, std::span<const Row> rows) {
   using Ends = std::priority_queue<int64_t, std::vector<int64_t>, std::greater<>>;
   std::unordered_map<uint32_t, Ends> stacks;
@@ -161,7 +162,7 @@ Output nest(const Input& frame, int64_t trace_end) {
     const bool is_apart = !ranges.is_mark[row] && (ranges.is_async[row] || !is_placed || tree.overlaps[row]);
     if (is_apart) is_async.set(row);
     if (is_placed && !is_apart) has_self.set(row);
-    // A number that is negative as int64 is a time of more than 292 years, which only a damaged file has.
+    // A number that is negative as int64 means a time of more than 292 years, which only a damaged file has.
     if (tree.self[row] < 0) tree.self[row] = std::numeric_limits<int64_t>::max();
   }
 

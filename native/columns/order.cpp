@@ -42,13 +42,13 @@ struct Places::Reader {
     if (!one_rank) rank = frame.values<int32_t>("rank");
     if (!one_pid) pid = frame.values<int64_t>("pid");
   }
-  // Returns whether this row and the row before it are of the same process. Mostly they are, and then the process need
+  // Returns true if this row and the previous one are of the same process. This is mostly so, and then the process need
   // not be looked up.
   bool is_repeated(size_t row) const {
     return row > 0 && (one_rank || rank.is_repeated(row)) && (one_pid || pid.is_repeated(row));
   }
 
-  // true if the frame has no such column, so that all rows have the same value
+  // one_rank: the frame has no column `rank`, so all rows have the same rank. one_pid: the same for `pid`.
   bool one_rank, one_pid;
   Values<int32_t> rank;
   Values<int64_t> pid;
@@ -82,7 +82,7 @@ Array<uint32_t> Places::threads(const Input& frame) {
     if (reader.is_repeated(row) && tid.is_repeated(row)) {
       numbers[row] = numbers[row - 1];
     } else {
-      // Rows without a known thread get no number, because two such rows may be of different threads.
+      // A row without a known thread gets no number, because two of these rows may be of different threads.
       numbers[row] = tid.null(row) ? kNone : thread(process(reader, row), tid[row]);
     }
   }

@@ -1,5 +1,4 @@
-// Finds the owner of each row (process, thread, group) and the order of rows. Most functions start with these two
-// steps.
+// Finds the process, thread or group of each row, and sorts rows. Most functions start with these two steps.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +10,8 @@
 
 namespace opspan::columns {
 
-// Numbers 64-bit keys from 0 on, in the order in which they are first seen. It is fast if a key is the same as the one
-// before, which is mostly so.
+// Gives numbers to 64-bit keys, from 0 on, in the order in which they are first seen. It is fast if a key is the same
+// as the previous one, which is mostly so.
 class Numbering {
  public:
   Numbering() : slots_(kFirstSlots, kNone) {}
@@ -33,11 +32,12 @@ class Numbering {
   uint32_t last_ = kNone;
 };
 
-// Numbers processes and threads, in the same way for all frames that it reads. Null is a value like any other.
+// Gives numbers to processes and threads. A process or thread has the same number in all frames that one object reads.
+// Null is a value like any other.
 class Places {
  public:
-  // Both functions return a number for each row: `processes` a number of (rank, pid), and `threads` a number of (rank,
-  // pid, tid).
+  // Both functions return one number for each row. `processes` numbers the pairs (rank, pid). `threads` numbers the
+  // triples (rank, pid, tid).
   Array<uint32_t> processes(const Input& frame);
   Array<uint32_t> threads(const Input& frame);
   // Returns the number of the thread of a process that has this tid. The tid need not be in any row.
@@ -53,35 +53,35 @@ class Places {
   Numbering ranks_, pids_, tids_, processes_, threads_;
 };
 
-// Numbers groups of rows, in the same way for all frames that it reads, in the order in which they are first seen. Rows
-// of one group have the same values in the columns by0, by1, ...; null is a value like any other. Without such columns
-// all rows are one group.
+// Gives numbers to groups of rows, in the order in which they are first seen. A group has the same number in all frames
+// that one object reads. Rows of one group have the same values in the columns by0, by1, ...; null is a value like any
+// other. Without these columns, all rows are one group.
 class Groups {
  public:
   Array<uint32_t> of(const Input& frame);
   uint32_t count() const { return levels_.empty() ? 1 : levels_.back().pairs.count(); }
 
  private:
-  // One of the columns by0, by1, ... and the groups that the columns up to this one make. A group is a pair: a group of
-  // the level before, and a value of this column.
+  // One of the columns by0, by1, ... and the groups that this column and all columns before it make. A group is a pair:
+  // a group of the level before, and a value of this column.
   struct Level {
     Numbering values, pairs;
   };
   std::vector<Level> levels_;
 };
 
-// Rows in slices, with one slice for each group. The rows of a slice keep their order. A row whose group is kNone is in
-// no slice.
+// Rows in slices, one slice for each group. The rows of a slice keep their order. A row whose group is kNone is in no
+// slice.
 struct Slices {
   Array<Row> rows;
-  std::vector<size_t> starts;  // where each group's slice begins; the last number is the end of the last slice
+  std::vector<size_t> starts;  // where each group's slice begins, and last where the last slice ends
   std::span<Row> operator[](size_t group) { return {rows.get() + starts[group], rows.get() + starts[group + 1]}; }
   size_t count() const { return starts.size() - 1; }
 };
 
 Slices slices(const uint32_t* groups, size_t rows, size_t group_count);
 
-// Returns an unsigned number that sorts as the signed one does.
+// Turns signed numbers into unsigned numbers that have the same order.
 inline uint64_t ordered(int64_t value) { return static_cast<uint64_t>(value) ^ (uint64_t{1} << 63); }
 
 struct KeyedRow {
@@ -91,8 +91,8 @@ struct KeyedRow {
 
 void radix_sort(std::span<KeyedRow> items);
 
-// Sorts rows by the high bits of their keys, and returns where the rows with each value of these bits end. Rows with
-// equal bits keep their order.
+// Sorts rows by the high bits of their keys. Returns, for each value of these bits, where its rows end. Rows with equal
+// bits keep their order.
 template <class Key>
 std::vector<size_t> partition_rows(std::span<Row> rows, Key key) {
   constexpr int kBits = 10;
@@ -112,7 +112,7 @@ std::vector<size_t> partition_rows(std::span<Row> rows, Key key) {
   return next;
 }
 
-// Merges rows that consist of a few sorted runs. Returns false if there are too many runs.
+// Sorts rows that consist of a few sorted runs, by merging the runs. Returns false if there are too many runs.
 template <class Less>
 bool merge_runs(std::span<Row> rows, Less less) {
   constexpr size_t kFew = 4;

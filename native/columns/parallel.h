@@ -33,7 +33,7 @@ void run_parallel(size_t count, const Work& work) {
   }
 }
 
-// Consecutive rows. A struct that is derived from Rows adds the dictionaries of its rows.
+// Consecutive rows, for one thread. A struct that is derived from Rows adds the dictionaries of these rows.
 struct Rows {
   size_t from = 0, to = 0;
 };
@@ -54,7 +54,7 @@ std::vector<Part> parts_of(size_t rows, int64_t workers) {
   return parts;
 }
 
-// Merges the dictionaries of all parts into one, changes the codes to codes of that dictionary, and returns its texts.
+// Merges the dictionaries of all parts into one, and changes all codes to codes of that dictionary. Returns its texts.
 template <class Part>
 std::vector<std::string_view> join(std::vector<Part>& parts, Dictionary Part::* dictionary, Codes& codes) {
   if (parts.empty()) return {};

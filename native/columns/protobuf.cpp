@@ -35,7 +35,7 @@ struct Field {
   Field& operator=(const Field&) = delete;
   virtual ~Field() = default;
   virtual char* write(size_t row, char* to, Text& out) = 0;
-  // Writes the tag and makes room for a number behind it. Returns where the number goes.
+  // Writes the tag and makes room for a number behind it. Returns the position for that number.
   char* begin(char* to, Text& out) const { return tag.copy_to(out.room(to, tag.size() + kLongestVarint)); }
   ShortText tag;
 };
@@ -45,7 +45,7 @@ template <class T>
 struct VarintField : Field {
   VarintField(uint64_t number, Values<T> column) : Field(number, kVarint), values(column) {}
   char* write(size_t row, char* to, Text& out) override {
-    // Protobuf writes a negative number of 32 bits as one of 64 bits.
+    // Protobuf writes a negative 32-bit number as a 64-bit number.
     return values.null(row) ? to : varint(static_cast<uint64_t>(int64_t{values[row]}), begin(to, out));
   }
   Values<T> values;

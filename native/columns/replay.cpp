@@ -1,6 +1,6 @@
-// Computes new times for work whose waits are known. Walks forward over a graph, in which each piece of work refers to
-// the work that it waited for. docs/analysis.md ("path") has the rules. opspan.analysis.replay makes the frames, and
-// tests/analysis/replay_twin.py follows the same rules in plain loops.
+// Computes new times for work if it is known what the work waited for. Walks forward over a graph, in which each piece
+// of work refers to the work that it waited for. docs/analysis.md ("path") has the rules. opspan.analysis.replay makes
+// the frames, and tests/analysis/replay_twin.py follows the same rules in plain loops.
 
 #include <algorithm>
 #include <unordered_map>
@@ -18,7 +18,7 @@ enum WaitReason : int64_t {
   kRoom = 3
 };  // what the thread waited for at a join; analysis/path_threads.py has the same numbers
 
-// A collective, whose parts run on several ranks. All parts go on once the last part has begun.
+// A collective operation, of which each rank runs a part. All parts go on once the last part has begun.
 struct Meeting {
   size_t parts = 0;
   std::vector<size_t> parts_there;
@@ -114,8 +114,8 @@ Output replay(const Input& frame, const Input& joins, int64_t number) {
       by = work.begins[of_work[row]];
     }
     const int64_t before = is_first[row] ? kNothing : in_order[nth] - 1;
-    // If `binds` is false, this wait did not decide when the thread went on in the trace. So its time continues from
-    // the previous join, unless what it waits for comes later now.
+    // If `binds` is false, this wait did not decide when the thread went on in the trace. So the thread's time
+    // continues from the previous join, unless the event that it waits for comes later now.
     Wide time = binds[row] ? by + lag[row] : by;
     const Wide then = binds[row] ? shifted(own_entry[row]) + own[row] : shifted(before) + clock[row];
     if (has_own[row] || !binds[row]) time = std::max(time, then);

@@ -1,5 +1,5 @@
-// Writes the rows of a frame to bytes, for frames with any columns. Text is the output; Column reads a column that is
-// not looked up by name.
+// Writes the rows of a frame to bytes, for frames with any columns. Text is the output. Column reads a column by its
+// index and not by its name.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace opspan::columns {
 
-// A few bytes that are copied often. They are copied in steps of sixteen bytes, so zeros follow them.
+// A few bytes that are copied often. They are copied in steps of sixteen bytes, so zeros follow the last byte.
 class ShortText {
  public:
   static constexpr size_t kStep = 16;

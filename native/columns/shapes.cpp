@@ -18,8 +18,8 @@ namespace {
 
 constexpr int kLayers = 17;          // the most layers of a lane
 constexpr uint32_t kMostRows = 128;  // the most rows of a lane
-constexpr int kStretch = 2;          // a block covers 4 (1 << kStretch) times the length below which shapes are short
-constexpr int kLongest = 61;         // the highest exponent of a length; 4 times the length still fits into 63 bits
+constexpr int kStretch = 2;          // a block is about 4 (1 << kStretch) times as long as the longest short shape
+constexpr int kLongest = 61;         // the highest exponent of a length; 4 times this length still fits into 63 bits
 
 struct Shapes {
   explicit Shapes(const Input& frame)
@@ -62,7 +62,7 @@ void stack_up(const Shapes& shapes, std::span<const Row> lane_shapes, uint32_t l
   for (const Row shape : left) rows[shape] = last;
 }
 
-// Brings the shapes of a lane into the order in which they are drawn.
+// Writes the shapes of a lane to `to`, in the order in which they are drawn.
 void draw_in_order(const Shapes& shapes, std::span<const Row> lane_shapes, const uint32_t* rows, uint32_t last,
                    Row* to) {
   std::array<size_t, kMostRows + 1> next{};

@@ -34,20 +34,19 @@ enum class ValueKind : uint8_t {
 
 // A value of an event. Events whose members come in the same order share their slots.
 struct Slot {
-  // Text between the value before and this value; at the end of an object, with the closing bracket.
+  // The text between the previous value and this value. At the end of an object, it includes the closing bracket.
   std::string_view lead;
   ValueKind kind = ValueKind::kOther;
   size_t arg = 0;         // for kArg, the index of the arg
   std::string key;        // for kRest, the key as it is written in the file
-  std::string_view last;  // the text that the value had in the last event, as bytes of the file
+  std::string_view last;  // the bytes in the file that this value had in the last event
   uint32_t code = 0;      // the code of `last`
   std::vector<Slot*> next;
 };
 
 class Slots {
  public:
-  // Returns the known slot whose lead comes next, and takes the lead. Returns null if the next text is not the lead of
-  // a known slot.
+  // If the lead of a known slot comes next, takes the lead and returns the slot. Otherwise returns null.
   static Slot* follow(Json& json, Slot& before) {
     std::vector<Slot*>& next = before.next;
     for (size_t at = 0; at < next.size(); ++at) {

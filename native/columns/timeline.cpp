@@ -93,7 +93,7 @@ class Timeline {
   // Puts each slice on the lowest lane that is free when the slice begins.
   void put_beside(const std::vector<Row>& rows) {
     using Lane = std::pair<int64_t, uint32_t>;
-    // Ordered by the time until which each lane is in use.
+    // The lane that will be free first is on top.
     std::priority_queue<Lane, std::vector<Lane>, std::greater<>> busy_lanes;
     std::priority_queue<uint32_t, std::vector<uint32_t>, std::greater<>> free_lanes;
     uint32_t lanes = 0;
@@ -114,7 +114,7 @@ class Timeline {
     return event % 2 == 1 ? end_of(event / 2) : start_[event / 2];
   }
 
-  // Sorts by time. Events with the same time keep the order in which they were written, which is right within a track.
+  // Sorts by time. Events with the same time keep the order in which they were added, which is right within a track.
   void sort() {
     order_.resize(events_.size());
     for (size_t at = 0; at < order_.size(); ++at) order_[at] = static_cast<Row>(at);

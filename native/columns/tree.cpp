@@ -1,6 +1,7 @@
-// Walks up the tree of parents. It finds the nearest row that is marked, and sums the work below each row. Parents may
-// be any numbers; a number that is out of range does not count. If parents form a ring, which nest never makes, no row
-// of the ring adds its work to another row.
+// Walks up the tree of parents. nearest finds the nearest marked row: the row itself, or else its nearest marked
+// ancestor. rollup sums the device work of each row and of all rows below it. Parents may be any numbers; a number that
+// is out of range is ignored. If parents form a ring, which nest never makes, no row of the ring adds its work to
+// another row.
 
 #include "columns/interface.h"
 #include "columns/order.h"
@@ -26,7 +27,8 @@ class ParentsFirst {
   Row parent(Row row) const { return parents_.null(row) || parents_[row] >= rows_ ? kNone : parents_[row]; }
 
  private:
-  // Sorts from the leaves up: a row is added once all its children have been added. Rows that remain are in a ring.
+  // Sorts from the leaves up: a row is added once all its children have been added. Rows that are not added are in a
+  // ring.
   void sort() {
     auto children = zeroed<uint32_t>(rows_);
     for (size_t row = 0; row < rows_; ++row) {
@@ -51,7 +53,7 @@ class ParentsFirst {
   size_t count_;
 };
 
-int64_t sum(int64_t left, int64_t right) {  // the numbers must not be negative; the result is at most the largest int64
+int64_t sum(int64_t left, int64_t right) {  // for numbers from 0 on; the result is at most the largest int64
   return left > std::numeric_limits<int64_t>::max() - right ? std::numeric_limits<int64_t>::max() : left + right;
 }
 

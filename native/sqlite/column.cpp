@@ -13,8 +13,8 @@ using columns::Texts;
 
 namespace {
 
-// Returns the integer that a text holds, if SQLite itself would write the integer in the same way and a float can hold
-// all its digits.
+// Returns the integer that a text holds. Returns nothing unless SQLite itself would write the integer in the same way,
+// and a float can hold all its digits.
 std::optional<int64_t> written_number(std::string_view text) {
   constexpr size_t kDigits = 15;
   const std::string_view digits = text.substr(text.starts_with('-') ? 1 : 0);
@@ -117,8 +117,8 @@ Column::View Cells::view_of(std::string_view text) {
   return view;
 }
 
-// Returns whether texts are remembered now. Most texts come many times. If they do not, remembering a text takes longer
-// than copying it.
+// Returns whether texts are remembered now, to be copied only once. Most texts come many times. If they do not, it
+// takes longer to remember a text than to copy it.
 bool Cells::remembers_texts() {
   constexpr size_t kSample = 16384, kSkipped = 8 * kSample;
   if (skipped_ > 0) {

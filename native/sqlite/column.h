@@ -1,4 +1,4 @@
-// A column that is read. Several threads fill its cells, and each thread fills those of its own rows.
+// A column of the result. Several threads fill its cells, and each thread fills the cells of its own rows.
 #pragma once
 
 #include <array>
@@ -15,9 +15,9 @@
 
 namespace opspan::sqlite {
 
-enum class Kind : uint8_t { kInt, kInt32, kFloat, kText, kBytes };  // as formats/sqlite_pages.py numbers them
+enum class Kind : uint8_t { kInt, kInt32, kFloat, kText, kBytes };  // formats/sqlite_pages.py has the same numbers
 
-// The value of a row that was written before its table had the column.
+// The value for rows that were written before their table had this column.
 struct Default {
   bool is_known = true;
   bool is_null = true;
@@ -50,11 +50,11 @@ struct Column {
   }
 };
 
-// The content of the rows of one thread. Most columns hold nothing, or the same value in all rows. Such columns are not
-// written and take no memory.
+// Tells what a column has in the rows of one thread. Most columns hold nothing, or the same value in all rows. These
+// columns are not written and take no memory.
 enum class Content : uint8_t { kNothing, kSame, kAll, kSome };
 
-// The rows of one thread in one column.
+// The cells of one column in the rows of one thread.
 class Cells {
  public:
   // `turns` counts how often the Content of any column of these rows has changed.
@@ -73,7 +73,7 @@ class Cells {
   void set(size_t row, uint64_t type, const Byte* at);
   void set_number(size_t row, int64_t value);
   void set_default(size_t row);
-  // Returns whether a cell of this type changes nothing in the column. The answer is valid until `turns` changes.
+  // Returns true if a cell of this type changes nothing in the column. The answer is valid until `turns` changes.
   bool has_all_of(uint64_t type) const;
   size_t text_bytes() const { return text_bytes_; }
 
@@ -83,7 +83,7 @@ class Cells {
     return content_ == Content::kSame && other.content_ == Content::kSame &&
            std::memcmp(same_, other.same_, sizeof same_) == 0;
   }
-  // Writes the value that all rows have in common to the rows before `until`.
+  // Writes the value that all rows so far have in common to the rows before `until`.
   void write(size_t until);
   // Writes the cells that were not written yet. If the column has nulls, also marks which of these rows are not null.
   // Call this once all threads are done, for the cells of one thread after the other.
@@ -148,7 +148,7 @@ class Cells {
   size_t text_bytes_ = 0;
 };
 
-// Returns the bytes of a cell of that type.
+// Returns the number of bytes of a cell with this serial type.
 inline uint64_t bytes_of(uint64_t type) {
   constexpr std::array<uint8_t, 12> kBytes{0, 1, 2, 3, 4, 6, 8, 8, 0, 0, 0, 0};
   if (type >= 12) return (type - 12) / 2;
@@ -156,14 +156,14 @@ inline uint64_t bytes_of(uint64_t type) {
   return kBytes[type];
 }
 
-// Returns eight bytes, the highest first.
+// Returns the number in eight bytes, of which the first is the highest.
 inline uint64_t eight_bytes(const Byte* at) {
   return __builtin_bswap64(columns::load<uint64_t>(reinterpret_cast<const char*>(at)));
 }
 
 inline constexpr uint64_t kNull = 0, kReal = 7, kZero = 8, kOne = 9;
 
-// Returns a whole number of 1, 2, 3, 4, 6 or 8 bytes.
+// Returns an integer of 1, 2, 3, 4, 6 or 8 bytes. The types kZero and kOne have no bytes.
 inline int64_t integer_at(uint64_t type, const Byte* at) {
   if (type >= kZero) return type == kOne ? 1 : 0;
   return static_cast<int64_t>(eight_bytes(at)) >> (64 - 8 * bytes_of(type));

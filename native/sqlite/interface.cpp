@@ -1,9 +1,9 @@
 // Reads tables of SQLite files for columns/interface.h.
 //
-// `wanted` has one row for each column (name, field, kind, default_int, default_text, is_known); `about` has one row
-// (root, fields, threads, most_bytes: the most bytes of all texts together). If the table cannot be read here, the
-// result has only the column `declined`, whose rows are the bytes of the reason. Any other result begins with
-// text_bytes (table.h).
+// `wanted` has one row for each column (name, field, kind, default_int, default_text, is_known). `about` has one row
+// (root, fields, threads, most_bytes); most_bytes is the most bytes that all texts together may have. If the table
+// cannot be read here, the result has only the column `declined`, whose rows are the bytes of the reason. Any other
+// result begins with text_bytes (table.h).
 #include "columns/interface.h"
 
 #include <algorithm>

@@ -9,7 +9,7 @@ namespace opspan::sqlite {
 namespace {
 
 constexpr Byte kInterior = 5, kLeaf = 13;
-// Bytes of a leaf's header. The header of an interior page has 4 more, with the number of its last child.
+// The size of a leaf's header. The header of an interior page has 4 bytes more, with the number of its last child.
 constexpr size_t kBegin = 8;
 constexpr size_t kDeepest = 20;
 constexpr size_t kPagesOfThread = 2048;

@@ -1,5 +1,5 @@
-// The pages of an SQLite file (https://sqlite.org/fileformat2.html), read with pread: if the file is cut at the same
-// time, the read is only short. With mapped memory, a signal would end the program.
+// The pages of an SQLite file (https://sqlite.org/fileformat2.html). They are read with pread: if somebody cuts the
+// file at the same time, pread only returns fewer bytes. With mapped memory, a signal would end the program.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace opspan::sqlite {
 
-// Thrown if a table cannot be read here, whether it is valid or damaged. SQLite itself should read the table then, and
+// Thrown if a table cannot be read here, whether it is valid or damaged. SQLite itself should then read the table and
 // report errors.
 struct Refusal : std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -68,8 +68,8 @@ class File {
 struct Leaf {
   Page page;
   uint32_t cells;
-  int64_t above;  // all row ids of the leaf are greater
-  int64_t most;   // no row id of the leaf is greater
+  int64_t above;  // all row ids of the leaf are greater than this
+  int64_t most;   // no row id of the leaf is greater than this
   bool has_above;
 };
 

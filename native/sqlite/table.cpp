@@ -52,7 +52,7 @@ class Records {
  public:
   explicit Records(const File& file) : file_(file), next_(file.page_bytes()) {}
 
-  // Returns the record at `at`, which has `bytes` in all.
+  // Returns the record at `at`, which has `bytes` bytes in total.
   const Byte* in_one_piece(const Byte* at, const Byte* end, uint64_t bytes) {
     const size_t usable = file_.usable();
     const size_t most = usable - 35;
@@ -83,7 +83,7 @@ class Records {
   std::vector<Byte> next_, record_;
 };
 
-// Reads the leaves of one thread.
+// Reads the leaves that one thread has to read.
 class Part {
  public:
   Part(const File& file, std::vector<Column>& all, size_t fields, size_t from, size_t to,
@@ -117,7 +117,7 @@ class Part {
 
  private:
   static constexpr uint64_t kNoRecord = ~uint64_t{0};
-  // A value that has the same offset in all records with the same types.
+  // A value in a record. It has the same offset in all records whose fields have the same types.
   struct Value {
     Cells* cells;
     uint64_t type;
@@ -135,8 +135,8 @@ class Part {
     const Byte* pointers = head + 8;
     const Byte* end = page + file_.usable();
     const Byte* cells = pointers + 2 * size_t{leaf.cells};
-    // The type and the number of cells of this page were right when the leaves were counted, so the file has changed
-    // since.
+    // The kind and the number of cells of each page were checked when the leaves were counted. If they differ now, the
+    // file has changed since.
     if (head[0] != 13 || two_bytes(head + 3) != leaf.cells) throw Refusal("the file changes");
     if (cells > end) throw Refusal("more cells than a page has room for");
     std::optional<int64_t> before;
@@ -157,10 +157,10 @@ class Part {
     }
   }
 
-  // Reads a record: first the types of all fields, then their values. If the last record with the same types is
-  // remembered, the positions of the values are known, and values that change nothing are skipped.
+  // Reads a record: first the types of all fields, then their values. If a record with the same types is remembered,
+  // the positions of the values are known, and values that change nothing are skipped.
   void record(const Byte* at, uint64_t bytes) {
-    // The size of the record's head. If the size itself takes more than a byte, fewer records are recognised.
+    // The first byte is the size of the record's head. If the size takes more bytes, fewer records are recognised.
     const size_t head = std::min<uint64_t>(*at, bytes);
     RecordLayout& layout = layouts_[columns::hash({reinterpret_cast<const char*>(at), head}) % layouts_.size()];
     if (layout.bytes == bytes && layout.turns == turns_ &&
