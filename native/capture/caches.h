@@ -100,7 +100,7 @@ struct Model {
   SharedFields shared;
   uint64_t number;     // number of the kModel unit; Log::kOnce: it is not written yet
   uint32_t file;       // 0: empty
-  uint32_t unused[5];  // fills a cache line
+  uint32_t unused[5];  // padding to the size of a cache line
 };
 
 // A cache entry: the kModel unit for ops with these inputs. It is looked up by the digest of the inputs, before

@@ -93,7 +93,7 @@ class BasicClock {
   void measure(const Reading& now);
 
   uint64_t ticks_ = 0;  // the counter when the clock was last read
-  uint64_t span_ = 0;   // for so many ticks after that, only the counter is read; 0: each time comes from clock_gettime
+  uint64_t span_ = 0;   // number of ticks for which only the counter is read; 0: each time comes from clock_gettime
   uint64_t scale_ = 0;
   int64_t ns_ = 0;
   int64_t last_ = 0;

@@ -63,7 +63,7 @@ enum class ChunkKind : uint32_t { kUnits = 1, kStrings = 2, kHalves = 3 };
 // one.
 struct ChunkHeader {
   uint32_t magic;  // kChunkMagic, written last
-  uint32_t kind;   // ChunkKind
+  uint32_t kind;   // a ChunkKind
   uint64_t bytes;  // size of the chunk, including this header; a multiple of kPage
   uint32_t tid;    // the OS thread; 0 for strings
   uint32_t reserved;
@@ -153,7 +153,7 @@ struct Event {
   uint16_t flags;
   uint32_t name;  // string id of the name; for an attribute, of its key
   union {
-    struct {  // kRange, kAsync, kMark, kFrame
+    struct {  // for kRange, kAsync, kMark, kFrame
       int64_t start_ns;
       int64_t end_ns;  // 0: still open
       int64_t value;   // torch: sequence number (kValueInt) or none; NVTX: the 64-bit payload
@@ -173,7 +173,7 @@ struct Event {
           uint32_t color;   // ARGB
           uint32_t schema;  // NVTX payload schema id of the kBlob units that follow, or 0
         };
-        struct {             // kHasInputs
+        struct {             // with kHasInputs
           uint32_t types;    // string id of a list of the types of the inputs, as JSON
           uint32_t strides;  // string id of the strides of the inputs, written like sizes
         };
@@ -188,16 +188,16 @@ struct Event {
       uint64_t owner_unit;
       uint64_t reserved2[3];
     } end;
-    struct {           // kAttribute
+    struct {           // for kAttribute
       uint64_t owner;  // a unit's number, or kNoOwner
-      uint32_t type;   // AttributeType
+      uint32_t type;   // an AttributeType
       uint32_t count;  // number of values; 1 for kText
       union {
         uint64_t words[5];
         int64_t ints[5];
         double doubles[5];
         struct {
-          uint32_t text;  // string id
+          uint32_t text;  // for kText: string id of the text
         };
       };
     } attribute;
@@ -210,13 +210,13 @@ struct Event {
       uint64_t id[3];
       uint64_t parent[3];
     } ids;
-    struct {  // kRelation; flags = ITT's relation number
+    struct {  // for kRelation; `flags` is ITT's number of the relation
       int64_t time_ns;
       uint64_t head[3];
       uint64_t tail[3];
     } relation;
     struct {            // kName
-      uint32_t what;    // 1 thread, 2 category
+      uint32_t what;    // the named object; 1: thread, 2: category
       uint32_t number;  // tid, or category number
       uint32_t domain;
       uint32_t reserved;
@@ -237,7 +237,7 @@ struct Event {
       uint32_t schema_type;  // NVTX_PAYLOAD_SCHEMA_TYPE_*
       uint64_t reserved2[4];
     } schema;
-    struct {  // kState; flags bit 0: 1 resumed, 0 paused
+    struct {  // for kState; bit 0 of `flags`: 1 resumed, 0 paused
       int64_t time_ns;
       uint64_t reserved2[6];
     } state;
@@ -246,7 +246,7 @@ struct Event {
       uint64_t address;
       int64_t bytes;
       int64_t total;        // bytes in use (allocated, not freed) after this event
-      int32_t device_type;  // torch's number; 0: the host
+      int32_t device_type;  // torch's number of the device type; 0: the host
       int32_t device_index;
       uint64_t reserved2[2];
     } memory;
@@ -268,7 +268,7 @@ struct SchemaEntry {
   uint64_t type;    // NVTX_PAYLOAD_ENTRY_TYPE_* or a schema id
   uint64_t offset;  // offset in the payload
   uint64_t array_or_union_detail;
-  uint32_t name;  // string id
+  uint32_t name;  // string id of the name
   uint32_t reserved;
 };
 static_assert(sizeof(SchemaEntry) == 40);

@@ -16,8 +16,8 @@ namespace opspan::capture {
 // Maps a part of a file for reading and writing, shared. Returns MAP_FAILED and sets errno if that fails.
 void* map_guarded(int fd, uint64_t offset, size_t bytes);
 void unmap_guarded(void* base, size_t bytes);
-// Replaces a mapped part with empty memory, in one step: threads that still write there no longer change the file. Call
-// unmap_guarded() for the part later all the same.
+// Replaces a mapped part with empty memory, in one step: threads that still write there no longer change the file.
+// unmap_guarded() must still be called for the part later.
 void detach_from_file(void* base, size_t bytes);
 
 }  // namespace opspan::capture

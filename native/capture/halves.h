@@ -18,7 +18,7 @@ struct alignas(kHalfBytes) Half {
   uint64_t words[4];
 };
 
-// A range in half a line, with the fields that most ops have.
+// A range in half a cache line, with the fields that most ops have.
 struct Short {
   uint8_t kind;  // Unit::kShort
   uint8_t what;  // the lower four bits: Kind; the others: kShortValue to kShortOverload
@@ -28,7 +28,7 @@ struct Short {
   uint32_t took;   // lower 32 bits of end - start + 1 (took_high has the upper bits); 0: still open
   uint32_t extra;  // with kShortForward: forward_tid; with kShortStack: stack
   uint32_t id;
-  uint32_t value;  // with kShortValue
+  uint32_t value;  // valid if kShortValue is set
 };
 static_assert(sizeof(Short) == kHalfBytes);
 inline constexpr uint8_t kShortValue = 16;      // as kValueInt
@@ -73,7 +73,7 @@ inline uint64_t value_of(const Event& event) {
 struct BriefRange {
   uint16_t flags;  // only flags in kBriefFlags
   uint32_t name;
-  uint32_t category;  // less than 16
+  uint32_t category;  // a Kind, which is less than 16
   uint32_t extra;     // forward_tid or stack
   int64_t start_ns;
   int64_t value;

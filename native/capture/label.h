@@ -38,7 +38,7 @@ inline constexpr Field kFields[] = {
     {"sizes", 80, offsetof(Payload, sizes)},
 };
 
-// --- ITT: a task id (number, kTag, Owner), and metadata
+// --- ITT: a task id, (number, kTag, Whose), and metadata
 inline constexpr uint64_t kTag = 0x6f7073;  // "ops"
 enum Whose : uint64_t { kOps = 0, kUsers = 1 };
 

@@ -172,7 +172,7 @@ bool Log::end_in_old_chunk(const Place& place, int64_t end_ns) {
   return true;  // the segment of the range has been dropped
 }
 
-// Appends a kEnd unit that names the range.
+// Appends a kEnd unit that refers to the range.
 void Log::append_end(const Place& place, int64_t end_ns) {
   Event event{};
   event.kind = static_cast<uint8_t>(Unit::kEnd);
@@ -209,7 +209,7 @@ uint32_t Log::intern_slowly(std::string_view text) {
   p.roll_if_due(writer_, now_ns(), dropped);
   if (session_->full) {
     p.new_epoch(writer_);
-    limit_ = next_;  // the event is lost, because it would be useless without its name
+    limit_ = next_;  // drops the event, which would be useless without its name
   }
   return id;
 }

@@ -50,7 +50,7 @@ inline bool matches(const char* text, const char* stored) {
   return !std::strcmp(text, stored);
 }
 
-// The next letters of a text, with zeros behind its end.
+// The next kLetters letters of a text. Zeros follow the end of the text.
 struct Letters {
   uint64_t first, second;
   bool has_end() const { return !(second >> 56); }

@@ -19,7 +19,7 @@ namespace opspan::capture {
 // The part of a recording that is kept is divided into this many segments. The oldest segment is dropped once the later
 // segments hold all of that part, so there may be up to two more segments.
 inline constexpr int kSegments = 16;
-inline constexpr int64_t kRetryNs = 100'000'000;  // if a segment cannot be opened, ns until the next attempt
+inline constexpr int64_t kRetryNs = 100'000'000;  // ns until the next attempt, if a segment cannot be opened
 
 // Segments that are no longer needed. The destructor deletes their files and must run without the mutex, because
 // deleting can take a file system milliseconds.
@@ -41,8 +41,8 @@ class Ring {
  public:
   Ring(const KeepLimits& limits, std::shared_ptr<Session> first);
 
-  // Begins the next segment, with this id, if it is time for one. Drops segments that are no longer needed. Returns the
-  // newest segment.
+  // Begins the next segment, with this id, if it is due. Drops segments that are no longer needed. Returns the newest
+  // segment.
   const std::shared_ptr<Session>& roll(uint32_t id, int64_t now_ns, DroppedSegments& dropped);
   void step() { ++steps_; }
   // Starts or stops holding the segments. No segment is dropped while they are held, so that somebody can copy them.

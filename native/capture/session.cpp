@@ -185,7 +185,7 @@ bool Session::is_cut() {
 void Session::mark_full(const char* why) {
   if (full) return;
   full = true;
-  // Gives back a chunk for which only part of the space could be reserved.
+  // Cuts off a chunk for which only part of the space could be reserved.
   [[maybe_unused]] int ignored = ftruncate(descriptor(), static_cast<off_t>(size_));
   header->close_utc_ns = clock_pair(&header->close_monotonic_ns);
   store(&header->state, static_cast<uint32_t>(State::kFull));

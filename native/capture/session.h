@@ -74,8 +74,8 @@ struct Session {
   uint32_t session_pid;
   const uint32_t id;         // number of the session, counted in this process
   const uint32_t recording;  // the id of the first segment of a rolling recording, else the session's own id
-  uint32_t segment = 0;      // number in a rolling recording, from 1 on; 0: the file is not a segment
-  int64_t due_ns = kNever;   // when the next segment is to begin
+  uint32_t segment = 0;      // number in a rolling recording, counted from 1; 0: not a segment
+  int64_t due_ns = kNever;   // time (ns) at which the next segment begins
   size_t most_chunk_bytes = kLastChunkBytes;
   std::string path;
   std::atomic<bool> full{false};

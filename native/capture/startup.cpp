@@ -12,7 +12,7 @@
 namespace opspan::capture {
 namespace {
 
-// Variables of torchrun, MPI's launchers and Slurm. src/opspan/tables/told.py says what each of them means.
+// Environment variables of torchrun, MPI's launchers and Slurm. src/opspan/tables/told.py says what each of them means.
 constexpr std::string_view kRankVariables[] = {
     "RANK",
     "WORLD_SIZE",

@@ -79,7 +79,7 @@ Place Log::append_small(const Event& event, uint64_t* model) {
 }
 
 // Returns the number of the unit that holds the shared fields. Returns kOnce if this is the first range with these
-// fields, and kLost if there was no room for the unit; it has then been counted as lost.
+// fields. Returns kLost if there was no room for the unit; the unit has then been counted as lost.
 uint64_t Log::model_for(const SharedFields& shared) {
   auto [model, is_known] =
       models_.slot(shared.hash(), file_, [&](const Model& candidate) { return candidate.shared == shared; });

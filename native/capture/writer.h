@@ -68,7 +68,7 @@ class Constant {
  private:
   friend class Log;
   const std::string text_;
-  std::atomic<uint64_t> cached_{0};  // Session::id << 32 | id
+  std::atomic<uint64_t> cached_{0};  // Session::id << 32 | id of the text
 };
 
 // The writer of one thread, which appends units to chunks of its own.
@@ -141,7 +141,7 @@ class Log {
     uint64_t halves = 0;    // number of Halves, both written and free
     uint32_t open = 0;      // number of ranges without an end; the chunk stays mapped for them
     uint64_t offset = 0;    // offset of the chunk's header in the file
-    uint32_t file = 0;      // Session::id
+    uint32_t file = 0;      // Session::id of the file
     size_t bytes = 0;       // number of bytes that are mapped
     bool holds(uint64_t number) const { return number - first < halves; }
     Half* at(uint64_t number) const { return begin + (number - first); }
@@ -200,7 +200,7 @@ class Log {
   uint64_t number_ = 0;         // number of the unit at next_
   uint64_t owner_ = 0;          // recording << 32 | serial; each log of a process has its own serial
   int64_t due_ns_ = INT64_MAX;  // time at which the next segment begins
-  uint32_t file_ = 0;           // Session::id
+  uint32_t file_ = 0;           // Session::id of the file
   uint32_t epoch_ = 0;
   uint32_t tid_ = 0;
   const uint32_t writer_;
@@ -210,8 +210,8 @@ class Log {
   std::shared_ptr<Session> session_;
   std::unique_ptr<TextEntry[]> texts_;
   Names<uint32_t> names_;
-  Table<Model, 1024> models_;              // allocated with the first range that is not short
-  Table<InputsModel, 4096> input_models_;  // allocated with the first range that has inputs
+  Table<Model, 1024> models_;              // allocated when the first range comes that is not short
+  Table<InputsModel, 4096> input_models_;  // allocated when the first range with inputs comes
   IdCache ids_;
 };
 

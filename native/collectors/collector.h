@@ -35,7 +35,7 @@ inline constinit Handles<capture::Constant> g_constants;
 
 // Returns the only Constant of a text. It is never freed, because clients keep handles to it.
 capture::Constant* constant(std::string_view text);
-capture::Constant* constant_locked(std::string_view text);  // for callers that hold the registry
+capture::Constant* constant_locked(std::string_view text);  // the caller holds registry()
 
 std::string to_utf8(const wchar_t* text);
 

@@ -53,7 +53,7 @@ enum Scope : int { kScopeUnknown, kScopeGlobal, kScopeTrackGroup, kScopeTrack, k
 // An entry of the table through which a tool takes over ITT's calls. The client jumps to `*func_ptr`. If a tool does
 // not want the call, it sets the pointer to `null_func`.
 struct ApiInfo {
-  const char* name;  // null ends the table
+  const char* name;  // null in the last entry of the table
   void** func_ptr;
   void* init_func;
   void* null_func;

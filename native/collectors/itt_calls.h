@@ -13,7 +13,7 @@ using NamePtr = itt::StringHandle*;
 using ClockPtr = itt::ClockDomain*;
 using Stamp = unsigned long long;
 
-// itt_tasks.cpp
+// defined in itt_tasks.cpp
 void task_begin(DomainPtr domain, itt::Id id, itt::Id parent, NamePtr name);
 void task_begin_ex(DomainPtr domain, ClockPtr clock, Stamp stamp, itt::Id id, itt::Id parent, NamePtr name);
 void task_begin_fn(DomainPtr domain, itt::Id id, itt::Id parent, void* fn);
@@ -41,7 +41,7 @@ bool current_task(capture::Log& log, bool make_id, capture::Place* place, itt::I
 // Finds the open task of this thread that has this id. Returns false if there is none.
 bool task_by_id(const itt::Id& id, capture::Place* place);
 
-// itt_data.cpp
+// defined in itt_data.cpp
 void metadata_add(DomainPtr domain, itt::Id id, NamePtr key, int type, size_t count, void* data);
 void metadata_str_add(DomainPtr domain, itt::Id id, NamePtr key, const char* data, size_t length);
 void metadata_add_with_scope(DomainPtr domain, int scope, NamePtr key, int type, size_t count, void* data);
@@ -58,7 +58,7 @@ void resume();
 void pause_scoped(int scope);
 void resume_scoped(int scope);
 
-// itt_counters.cpp
+// defined in itt_counters.cpp
 struct Counter;
 Counter* counter_create(const char* name, const char* domain);
 Counter* counter_create_typed(const char* name, const char* domain, int type);

@@ -21,7 +21,7 @@ struct PayloadField {
   What what;
   bool message;
   size_t offset;
-  size_t length;  // kInline: the most bytes of the text
+  size_t length;  // for kInline: the most bytes of the text
 };
 
 struct Schema {

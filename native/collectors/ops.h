@@ -7,8 +7,8 @@
 
 namespace opspan::collectors {
 
-extern const direct::Calls kNvtxOps;  // nvtx_events.cpp
-extern const direct::Calls kIttOps;   // itt_tasks.cpp
+extern const direct::Calls kNvtxOps;  // defined in nvtx_events.cpp
+extern const direct::Calls kIttOps;   // defined in itt_tasks.cpp
 
 inline const void* keep(const char* text) { return constant(text); }
 

@@ -207,7 +207,7 @@ class Output {
  public:
   explicit Output(size_t rows) : rows_(rows) {}
 
-  void add(const char* name, Array<Row> rows);  // kNone becomes null
+  void add(const char* name, Array<Row> rows);  // the row kNone becomes null
   template <class T>
   void add(const char* name, Array<T> values, Bits* valid = nullptr) {
     column(name, kFormat<T>, valid).owners.push_back(std::shared_ptr<T[]>(std::move(values)));

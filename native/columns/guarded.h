@@ -1,4 +1,4 @@
-// Keeps exceptions inside the library.
+// Turns exceptions into error messages, so that no exception leaves the library.
 #pragma once
 
 #include <cstdio>

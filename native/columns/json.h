@@ -16,7 +16,7 @@ namespace opspan::columns {
 struct Cut {};  // thrown if the bytes end within a value
 struct Bad {};  // thrown if a value is not JSON
 
-inline bool is_word(char byte) {  // a character of a number or of true, false, null, NaN
+inline bool is_word(char byte) {  // true for a character of a number or of true, false, null, NaN
   return (byte >= '0' && byte <= '9') || (byte >= 'a' && byte <= 'z') || (byte >= 'A' && byte <= 'Z') || byte == '-' ||
          byte == '+' || byte == '.';
 }

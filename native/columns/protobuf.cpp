@@ -1,7 +1,7 @@
-// Writes the rows of a frame as messages of Protocol Buffers. The caller gives the field number of the rows. Each row
-// becomes a message in such a field, and has a field for each column that is not null in the row. A column's name is
-// the number of its field. A colon and more text may follow the number: this helps people, and makes the names of
-// several columns of one repeated field different.
+// Writes the rows of a frame as messages of Protocol Buffers. Each row becomes a message, in a field whose number the
+// caller gives. The message has a field for each column that is not null in the row. A column's name is the number of
+// its field. A colon and more text may follow the number: this helps people, and makes the names of several columns of
+// one repeated field different.
 //
 //   {"8": 12, "11": {"9": 1, "23": "aten::mm"}}  ->  8: 12  11 {9: 1  23: "aten::mm"}
 //

@@ -15,7 +15,7 @@
 
 namespace opspan::columns {
 
-// The kind of the value at a slot.
+// The value that a slot is for.
 enum class ValueKind : uint8_t {
   kEnd,
   kPhase,

@@ -53,7 +53,7 @@ class ParentsFirst {
   size_t count_;
 };
 
-int64_t sum(int64_t left, int64_t right) {  // for numbers from 0 on; the result is at most the largest int64
+int64_t sum(int64_t left, int64_t right) {  // both numbers must be 0 or more; at most the largest int64
   return left > std::numeric_limits<int64_t>::max() - right ? std::numeric_limits<int64_t>::max() : left + right;
 }
 

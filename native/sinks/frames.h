@@ -22,7 +22,7 @@ enum class End : uint8_t { kNone, kHere, kElsewhere };
 
 // The Python functions that an op was called in.
 struct Functions {
-  const void* python = nullptr;  // opspan_op::python
+  const void* python = nullptr;  // the value of opspan_op::python
   int64_t instruction = 0;
   capture::Constant* text = nullptr;  // null if there is no text that ranges inside this one can use
 };

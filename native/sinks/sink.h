@@ -10,8 +10,8 @@ namespace opspan {
 struct Sink {
   const char* name;
   opspan_sink ops;      // for torch's ranges; the observer calls them
-  bool (*listening)();  // opspan_listening
-  int (*start)(const opspan_settings& settings, char* message, size_t message_size);  // opspan_start
+  bool (*listening)();  // see opspan_listening
+  int (*start)(const opspan_settings& settings, char* message, size_t message_size);  // see opspan_start
   uint64_t (*stop)();  // ends a session, returns the number of lost units; may be null
   // True if the sink can end a range out of order and on another thread (UserRangeSink::end_out_of_order), while the
   // session is on. False if the tool always ends the range on top of the thread's stack, even after the session.

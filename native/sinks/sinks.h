@@ -236,7 +236,7 @@ typedef struct opspan_range {
   uint32_t color;        // ARGB; 0: none
   const char* category;  // or null
   const char* detail;    // a module's class, a record_function's args, or null
-  int32_t payload_type;  // 0 none, 1 int64, 2 uint64, 3 double
+  int32_t payload_type;  // 0: none, 1: int64, 2: uint64, 3: double
   union {
     int64_t i;
     uint64_t u;

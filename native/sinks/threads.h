@@ -64,7 +64,7 @@ struct Thread {
   uint32_t inherited[OPSPAN_SINK_COUNT] = {};  // number of ranges that were open when this process was forked
   Forwards forwards;
   capture::Names<void*> handles[2];                  // for each direct::Protocol, the tool's handles of ops' names
-  capture::Table<SizedLabel, 1024> sized_labels[2];  // for each direct::Protocol, labels with sizes or sizes alone
+  capture::Table<SizedLabel, 1024> sized_labels[2];  // for each direct::Protocol, labels with sizes, or only sizes
   std::string text;                                  // a buffer in which labels are built
 
   // Returns the state that opspan's own collector has for this thread.

@@ -216,7 +216,7 @@ class Part {
   std::array<RecordLayout, 256> layouts_;
   std::vector<Cells> cells_;
   std::vector<Cells*> by_field_;  // the cells for each field of a record; null: the field is not wanted
-  std::vector<Cells*> numbers_;   // columns of row ids
+  std::vector<Cells*> numbers_;   // cells of the columns that hold row ids
   size_t row_;
 };
 
