@@ -13,7 +13,7 @@
 
 namespace opspan::capture {
 
-// Maps a part of a file for reading and writing, shared. Returns MAP_FAILED and sets errno if that fails.
+// Maps a part of a file for reading and writing, with MAP_SHARED. Returns MAP_FAILED and sets errno if that fails.
 void* map_guarded(int fd, uint64_t offset, size_t bytes);
 void unmap_guarded(void* base, size_t bytes);
 // Replaces a mapped part with empty memory, in one step: threads that still write there no longer change the file.

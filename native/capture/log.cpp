@@ -65,8 +65,8 @@ void Log::leave_segment(uint32_t oldest) {
   old_.erase(dropped, old_.end());
 }
 
-// Begins the next segment, unless another thread has already begun it. This log moves to it with its next event,
-// because the texts of the current event are in the current segment.
+// Begins the next segment, unless another thread has already begun it. This log moves to that segment at its next
+// event, because the texts of the current event are in the current segment.
 void Log::roll(int64_t ns) {
   Process& p = process();
   DroppedSegments dropped;

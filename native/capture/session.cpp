@@ -35,7 +35,7 @@ int64_t clock_pair(int64_t* monotonic_ns) {
   return utc;
 }
 
-// Does what posix_fallocate does, but returns an error at a file size limit. posix_fallocate would raise SIGXFSZ there,
+// Works like posix_fallocate, but returns an error at a file size limit. posix_fallocate would raise SIGXFSZ there,
 // which ends the program.
 int reserve(int fd, uint64_t offset, size_t bytes) {
   rlimit limit;
@@ -90,7 +90,7 @@ bool Session::is_ours(int fd) const {
 }
 
 // Returns the file's descriptor, and opens the file again if necessary. A program that becomes a daemon closes
-// descriptors that it does not know, and another file may have the number by now.
+// descriptors that it does not know, and another file may have the descriptor's number by now.
 int Session::descriptor() {
   if (is_ours(fd_)) return fd_;
   fd_ = ::open(path.c_str(), O_RDWR | O_CLOEXEC);

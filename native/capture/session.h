@@ -61,8 +61,8 @@ struct Session {
   bool is_cut();
   uint32_t intern(std::string_view text);
   void count_lost();
-  // Deletes the file. Frees its space at once where the file system can, because threads that sleep may keep parts of
-  // it mapped for a long time.
+  // Deletes the file. Frees its space at once if the file system can do that, because threads that sleep may keep parts
+  // of the file mapped for a long time.
   void remove();
   int64_t begin_ns() const { return header->open_monotonic_ns; }
   uint64_t bytes() const { return size_; }

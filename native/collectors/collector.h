@@ -33,7 +33,7 @@ inline constexpr size_t kMostBytes = 1 << 20;
 // All Constants. As NVTX's handle of a registered string, clients get the address of its Constant.
 inline constinit Handles<capture::Constant> g_constants;
 
-// Returns the only Constant of a text. It is never freed, because clients keep handles to it.
+// Returns the Constant of a text. A text has only one, which is never freed, because clients keep handles to it.
 capture::Constant* constant(std::string_view text);
 capture::Constant* constant_locked(std::string_view text);  // the caller holds registry()
 

@@ -54,7 +54,7 @@ void* opspan_json_items(ArrowArrayStream* rows, int is_first, char* error, size_
 int64_t opspan_json_items_next(void* items, const char** bytes, char* error, size_t error_size);
 void opspan_json_items_end(void* items);
 
-// Writes the name of a C++ function as its source has it, without a 0 at its end. Returns its length, or -1 if the name
+// Writes the name of a C++ function as in its source, without a NUL at its end. Returns its length, or -1 if the name
 // is not a mangled name, cannot be parsed, or does not fit.
 int64_t opspan_demangle(const char* mangled, char* buffer, size_t size);
 }

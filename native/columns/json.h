@@ -96,7 +96,7 @@ class Json {
 // their short form (such as \n) if they have one.
 enum class Controls : uint8_t { kByNumber, kShort };
 void quote(std::string_view text, std::string& out, Controls controls = Controls::kByNumber);
-// Writes the same text as quote(), but without quotes, to memory with a size of room_escaped(bytes).
+// Writes the same text as quote(), but without quotes, to memory of at least room_escaped(bytes) bytes.
 char* escape(std::string_view text, char* to, Controls controls);
 inline size_t room_escaped(size_t bytes) { return 6 * (bytes + 8); }
 

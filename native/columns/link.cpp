@@ -21,8 +21,7 @@ enum Link : uint8_t {
   kByNesting = 7
 };
 
-// The most threads whose names are compared for one seq. If there are more threads, the op that is nearest in time is
-// taken.
+// The most threads whose names are compared for one seq. If there are more threads, the op that began last is taken.
 constexpr size_t kMostThreads = 64;
 
 struct Ranges {

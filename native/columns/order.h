@@ -127,8 +127,8 @@ bool merge_runs(std::span<Row> rows, Less less) {
 }
 
 // Sorts rows by key(row), an int64, and rows with equal keys by before(a, b), in linear time. Sorted rows are left as
-// they are. If there are many rows, they are partitioned first, because sorting takes 32 bytes for each row, and
-// partitioning takes 4.
+// they are. If there are many rows, they are partitioned first, because sorting needs 32 bytes of memory for each row,
+// and partitioning needs 4.
 template <class Key, class Before>
 void sort_rows(std::span<Row> rows, Key key, Before before) {
   auto less = [&](Row a, Row b) {

@@ -54,8 +54,8 @@ struct Work {
       time = is_alone[node] ? then : std::max(time, then);
     }
     // If the node waited for one other node, `other` is the row of that node. If it waited for several nodes, `other`
-    // is minus the number of the first row of a list. In each row of the list, `other` is one of the nodes, and `next`
-    // is the next row.
+    // is the negative number of the first row of a list. In each row of the list, `other` is one of the nodes, and
+    // `next` is the next row.
     if (other[node] >= 0) time = std::max(time, end[other[node]]);
     for (int64_t row = other[node] < kNothing ? -other[node] : kNothing; row != kNothing; row = next[row]) {
       time = std::max(time, end[other[row]]);
