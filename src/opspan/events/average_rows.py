@@ -1,4 +1,4 @@
-"""Returns the averages of a trace as columns, for tables. No event objects are made."""
+"""Computes the averages of a trace as a data frame, for tables, without making event objects."""
 
 from __future__ import annotations
 

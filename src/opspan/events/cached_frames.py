@@ -1,4 +1,5 @@
-"""Defines cached_frame, a frame that is computed when it is first read, in another process if necessary (forked.py)."""
+"""Defines cached_frame, a property whose data frame is computed when it is first read. If polars cannot run in this
+process, another process computes the frame (forked.py)."""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ T = TypeVar("T")
 
 
 class cached_frame(cached_property[T]):  # noqa: N801  # named like cached_property
-    """A cached property. If another process is needed, it computes all cached frames of the object at once, because a
-    program usually reads several."""
+    """A cached property that holds a data frame. If another process must compute the frame, that process computes all
+    cached frames of the object at once, because a program usually reads several."""
 
     @overload
     def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...

@@ -1,5 +1,5 @@
-"""Defines ColumnEvent, a FunctionEvent made from a row. Other attributes (parent, children, kernels, lists) are made on
-demand.
+"""Defines ColumnEvent, a FunctionEvent that takes its attributes from a row of a trace. Attributes that are lists or
+other events (parent, children, kernels, ...) are made when a program first reads them.
 
 It behaves like any other FunctionEvent. When a program sets an attribute of an event, the list that contains the event
 stops using its columns and makes objects of all events.
@@ -38,13 +38,13 @@ def _keywords(text: str | None) -> dict[str, Any]:
 
 
 def _concrete(values: str | None, types: list[str]) -> list[Any]:
-    """Returns a value for each argument. `values` is None if no argument has a known value."""
+    """Returns the value of each argument of an op. `values` is None if no argument has a known value."""
     return [None] * len(types) if values is None else values_of(values)
 
 
 class ColumnEvent(FunctionEvent):
-    """An event that has only a block of rows and an index in this block. The attribute time_range is stored when a
-    program first reads it."""
+    """An event that stores only a block of rows and its index in this block. When a program first reads the attribute
+    time_range, the event stores its value, too."""
 
     __slots__ = ("_at", "_rows", "_span")
     _at: int
@@ -54,7 +54,7 @@ class ColumnEvent(FunctionEvent):
     @staticmethod
     def of(rows: EventRows, at: int) -> ColumnEvent:
         event: ColumnEvent = _new(ColumnEvent)
-        _set_at(event, at)  # bypasses __setattr__
+        _set_at(event, at)  # does not call __setattr__, which would mark the event as changed
         _set_rows(event, rows)
         _set_span(event, None)
         return event
@@ -91,7 +91,7 @@ class ColumnEvent(FunctionEvent):
             object.__setattr__(self, name, value)
         _own(self).update(state[3])
 
-    # As long as no event was changed, times are read from the columns. Neither the Interval nor the children are made.
+    # As long as no event was changed, these properties read times from the columns, and make no Interval or children.
 
     @property
     def time_range(self) -> Interval:
@@ -145,7 +145,7 @@ class ColumnEvent(FunctionEvent):
 
 _new = object.__new__
 _set_at, _set_rows, _set_span = (vars(ColumnEvent)[name].__set__ for name in ColumnEvent.__slots__)
-# Returns the attributes that were set on an event itself.
+# Returns the attributes that an event stores itself, because they are not in its row or have changed.
 _own: Callable[[ColumnEvent], dict[str, Any]] = vars(FormattedTimesMixin)["__dict__"].__get__
 
 
@@ -194,7 +194,8 @@ for _name, _make in _ON_DEMAND.items():
 
 
 class ColumnAverage(FunctionEventAvg):
-    """The average of a group, described by its first event. Parent and children are made only when they are read."""
+    """The average of a group of events. Attributes that are not sums are those of the group's first event. Its parent
+    and children are made only when a program reads them."""
 
     _RELATIVES = ("cpu_parent", "cpu_children")
 

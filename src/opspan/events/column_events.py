@@ -1,9 +1,9 @@
-"""Defines ColumnEvents, the events of an EventList that was made of a trace. Length, order, totals and averages come
-from columns.
+"""Defines ColumnEvents, the events of an EventList that was made from a trace. The length, the order, the totals and
+the averages are computed from the trace's columns, without event objects.
 
-Each event has a number. A CPU event's number is its row in `cpu`. A device event's number is the height of `cpu` plus
-its row in `device`. The position in the list is a different number, because the list is in order of time. If several
-events begin together, the longest comes first, as in torch.
+Each event has a number. For a CPU event, the number is its row in the frame `cpu`. For a device event, it is the number
+of rows of `cpu` plus the event's row in the frame `device`. An event's position in the list is a different number,
+because the list is in order of time. If several events begin together, the longest comes first, as in torch.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ from opspan.events.table import Facts, TableOptions
 from opspan.events.texts import NO_NAME, shapes_of, shown_name
 from opspan.events.times import Microseconds
 
-BLOCKS = 512  # the most blocks in each cache; enough if the events of this many threads alternate
+# The most blocks in each cache. If the events of up to 512 threads alternate, there is room for each thread's block.
+BLOCKS = 512
 
 ONE_ROOT = pl.DataFrame({"root": [0], "text": [""]}, schema={"root": pl.UInt32, "text": pl.String})
-# Attribute -> its column in the frames of `_cpu` and `_device`.
+# Maps an attribute to its column in the frames `_cpu` and `_device`.
 _SORT_KEYS = {
     "cpu_time": "cpu_ns",
     "cpu_time_total": "cpu_ns",
@@ -52,11 +53,11 @@ def _all_stacks(events: ColumnEvents, attribute: str) -> list[pl.Series]:
 class ColumnEvents(EventFrames):
     def __init__(self, source: EventColumns) -> None:
         super().__init__(source)
-        # The blocks that exist because a program still holds one of their events. The key is `on_cpu` and the number of
-        # the block.
+        # The blocks that exist because a program still holds one of their events. The key is the pair of `on_cpu` and
+        # the block's number.
         self._alive: weakref.WeakValueDictionary[tuple[bool, int], EventRows] = weakref.WeakValueDictionary()
         self._kept: dict[int, ColumnEvent] = {}
-        self.changed = False  # whether an attribute of an event was set, so that the columns are no longer up to date
+        self.changed = False  # True once a program has set an attribute of an event; the columns are then out of date
         self._block = lru_cache(BLOCKS)(self._make_block)
         self._children_of_block = lru_cache(BLOCKS)(self._make_children)
         self._kernels_of_block = lru_cache(BLOCKS)(self._make_kernels)
@@ -88,7 +89,7 @@ class ColumnEvents(EventFrames):
             raise IndexError("list index out of range")
         return self.event(self._numbers[position])
 
-    # --- its events
+    # --- single events
 
     def keep(self, number: int, event: ColumnEvent, changed: bool) -> None:
         """Stores an event on which a program or a table has set a value, because the columns do not have this value."""
@@ -162,8 +163,8 @@ class ColumnEvents(EventFrames):
         return bool(self.source.cpu["function"].count())
 
     def stacks(self, attribute: str) -> Iterator[pl.Series]:
-        """Yields lines for a flame graph. A line has the names of an event and of the events that contain it, and the
-        event's self time in whole microseconds."""
+        """Yields batches of lines for a flame graph. A line has the names of an event and of the events that contain
+        it, and the event's self time in whole microseconds."""
         return iter(forked.ask(_all_stacks, self, attribute)) if forked.is_cut_off() else self._stacks(attribute)
 
     def _stacks(self, attribute: str) -> Iterator[pl.Series]:
@@ -230,7 +231,7 @@ class ColumnEvents(EventFrames):
         return attribute is None or attribute in _SORT_KEYS
 
     def shown(self, attribute: str | None, options: TableOptions) -> Iterator[ColumnEvent]:
-        """Yields the events that get a line, in the table's order."""
+        """Yields the events that a table shows, in the table's order."""
         for number in self._shown(attribute, options):
             yield self.event(number)
 
@@ -246,8 +247,9 @@ class ColumnEvents(EventFrames):
                 if attribute is None:
                     rows = rows.head(options.row_limit)
                 else:
-                    least = rows.select(pl.col("key").top_k(options.row_limit).min())["key"]  # null if the limit is 0
-                    # The ties are limited, because there may be a million.
+                    # `least` is null if the limit is 0.
+                    least = rows.select(pl.col("key").top_k(options.row_limit).min())["key"]
+                    # Limits the rows that are equal to `least`, too, because there may be a million of them.
                     ties = rows.filter(pl.col("key") == least).head(options.row_limit)
                     rows = pl.concat([rows.filter(pl.col("key") > least), ties])
             parts.append(rows)
@@ -261,7 +263,7 @@ class ColumnEvents(EventFrames):
         self, by_shapes: bool, with_python: bool, stack_depth: int = 0, by_overload: bool = False
     ) -> list[FunctionEventAvg]:
         groups = self.groups(by_shapes, with_python, stack_depth, by_overload)
-        # Events are made in order of their numbers, because few blocks are cached, and so each block is made only once.
+        # Makes the events in order of their numbers, so that each block is made only once. Few blocks are cached.
         firsts = {number: self.event(number) for number in sorted(group.first for group in groups)}
         return [group.average(firsts[group.first]) for group in groups]
 
@@ -284,13 +286,14 @@ def _sum_us(times_ns: pl.Series) -> Microseconds:
 
 
 def _by(rows: pl.DataFrame) -> pl.DataFrame:
-    """Returns the rows that have an owner (the first column), sorted by owner. The rows of one owner stay in order."""
+    """Returns the rows whose first column, the number of an event, is not null. The rows are sorted by this column.
+    Rows of the same event stay in order."""
     owner = rows.columns[0]
     return rows.drop_nulls(owner).sort(owner, maintain_order=True)
 
 
 def _of_block(rows: pl.DataFrame, block: int) -> list[tuple[Any, ...]]:
-    """Returns the rows whose owner is in the block."""
+    """Returns the rows whose first column is the number of an event in the block. The rows must be sorted by it."""
     owners = rows.to_series()
     first, past = (bisect_left(owners, bound) for bound in (block * BLOCK, (block + 1) * BLOCK))
     return rows.slice(first, past - first).rows()

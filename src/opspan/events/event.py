@@ -17,7 +17,7 @@ from opspan.events.times import format_time
 
 
 class Kernel(NamedTuple):
-    """Work that an op ran on a device. `duration` is in microseconds."""
+    """A kernel or a copy that an op ran on a device. `duration` is in microseconds."""
 
     name: str
     device: int
@@ -151,7 +151,7 @@ class FunctionEvent(FormattedTimesMixin):
         self.is_user_annotation = is_user_annotation
         self.is_python_function = is_python_function
         self.activity_type = activity_type
-        # Shares of the total as text, once a table has computed them.
+        # Shares of the total as text. They are -1 until a table has computed them.
         self.self_cpu_percent: str | int = -1
         self.total_cpu_percent: str | int = -1
         self.total_device_percent: str | int = -1
@@ -261,7 +261,7 @@ class FunctionEvent(FormattedTimesMixin):
             "end_us": self.time_range.end,
             "cpu_children": [child.id for child in self.cpu_children],
             f"{device}_time": self.device_time_str,
-            "name ": self.name,  # torch prints the name twice, with a space after the second key
+            "name ": self.name,  # torch prints the name twice; the space makes this key unlike the first
             "thread": self.thread,
             "input_shapes": self.input_shapes,
             "cpu_memory_usage": self.cpu_memory_usage,
@@ -275,8 +275,8 @@ class FunctionEvent(FormattedTimesMixin):
 
 
 def _kernel_time(event: FunctionEvent) -> float:
-    """Returns the time of the kernels of an event and of all events inside it. Uses no recursion, because trees may be
-    deep."""
+    """Returns the total time of the kernels of an event and of all events inside the event. Uses no recursion, because
+    trees may be deep."""
     events, waiting = [], [event]
     while waiting:
         one = waiting.pop()
@@ -300,7 +300,7 @@ def _event(event: object, role: str) -> FunctionEvent:
 
 
 class FunctionEventAvg(FormattedTimesMixin):
-    """The sum over the events with the same key. Attributes that are not summed come from the first event."""
+    """The sum of the events that have the same key. Attributes that are not summed come from the first event."""
 
     # Attributes that are taken from the first event.
     _FIRST = (

@@ -1,8 +1,8 @@
-"""Defines EventFrames, which has the events of a trace as two frames in the list's order, and their sums. It makes no
-event objects.
+"""Defines EventFrames, which has the events of a trace as two data frames in the order of EventList, and sums them. It
+makes no event objects.
 
-An event is identified by its number. A CPU event's number is its row in `source.cpu`. A device event's number is the
-height of `source.cpu` plus its row in `source.device`.
+An event is identified by its number. For a CPU event, the number is its row in `source.cpu`. For a device event, it is
+the number of rows of `source.cpu` plus the event's row in `source.device`.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from opspan.events.texts import shown_name
 if TYPE_CHECKING:
     from opspan.analysis import Analysis
 
-PART = 1 << 20  # rows that are summed together; more would take too much memory for intermediate results
-DEEPEST = 1000  # functions in a stack: Python's own limit
-# The order of the list. Events are sorted by begin, and if several begin together, the longest comes first, as in
-# torch.
+PART = 1 << 20  # the number of rows to sum at a time; for more rows, intermediate results would take too much memory
+DEEPEST = 1000  # the most functions to read of a stack; Python's own limit for the depth of calls is the same
+
+# The order of EventList. Events are sorted by begin. If several begin together, the longest comes first, as in torch.
 IN_ORDER = (pl.col("start_ns"), -pl.col("end_ns"), pl.col("number"))
 
 
@@ -35,12 +35,12 @@ class EventFrames:
         self.has_memory = source.has_memory
         self.has_flops = source.has_flops
         self.source = source
-        # Whether there are several ranks. Then events of different ranks are summed separately, as torch does by node.
+        # True if there are several ranks. Each rank's events are then summed separately, as torch does for nodes.
         self.has_ranks = any(bool((frame["rank"] != 0).any()) for frame in (source.cpu, source.device))
 
     @cached_frame
     def _cpu(self) -> pl.DataFrame:
-        """Returns the CPU's events in order."""
+        """Returns the CPU's events in the list's order."""
         return self._cpu_in_order(0, self.source.cpu.height)
 
     def _cpu_in_order(self, first: int, count: int) -> pl.DataFrame:
@@ -50,13 +50,13 @@ class EventFrames:
         return _in_order(rows if rows["is_event"].all() else rows.filter("is_event"))
 
     def _cpu_parts(self) -> Iterator[pl.DataFrame]:
-        """Yields all of the CPU's events in parts. Only the rows within a part are sorted, which is enough for sums."""
+        """Yields all CPU events, in parts of PART rows. Each part is sorted by itself, which is enough for sums."""
         for first in range(0, self.source.cpu.height, PART):
             yield self._cpu_in_order(first, PART)
 
     @cached_frame
     def _device(self) -> pl.DataFrame:
-        """Returns the devices' events in order. If CPU events have the same value, the column has the same name."""
+        """Returns the devices' events in the list's order. Columns that `_cpu` also has have the same names there."""
         elapsed = pl.col("end_ns") - pl.col("start_ns")
         rows = self.source.device.with_row_index("number", offset=self.source.cpu.height)
         return _in_order(
@@ -85,8 +85,8 @@ class EventFrames:
         return self.source.functions["parent"].to_list()
 
     def _stack_numbers(self, depth: int) -> pl.Series:
-        """Returns a number for each function. Functions have equal numbers if the `depth` innermost names of their
-        stacks are equal."""
+        """Returns a number for each function. Two functions have the same number if the `depth` innermost names of
+        their stacks are the same."""
         functions = self.source.functions
         names = functions.select(pl.col("name").unique()).to_series()
         shown = pl.Series([shown_name(name) for name in names.cast(pl.String).to_list()], dtype=pl.String)
@@ -116,8 +116,8 @@ def _without_python(cpu: pl.DataFrame) -> pl.DataFrame:
 
 
 def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
-    """Sorts the rows into the list's order. Usually they are sorted already, so this is checked first, in a tenth of
-    the time of sorting."""
+    """Sorts the rows into the list's order. First checks whether they are already sorted, because they usually are. The
+    check takes a tenth of the time of sorting."""
     (before, start), (last, end) = ((rows[name][:-1], rows[name][1:]) for name in ("start_ns", "end_ns"))
     wrong = (start < before) | ((start == before) & (end > last))
     return (rows.sort(*IN_ORDER) if wrong.any() else rows).with_row_index("position")

@@ -1,8 +1,8 @@
 """Defines EventList, torch's list of events with its tables, averages and exports.
 
-The list consists of event objects or of a trace's columns (column_events.py). With columns, its length, tables,
-averages and totals are computed from the columns, and an event object is made when the program accesses the event. When
-a program first changes the list or an event, all events become objects.
+A list stores either event objects or the columns of a trace (column_events.py). If it stores columns, it computes its
+length, tables, averages and totals from them, and makes an event object when the program accesses the event. When a
+program first changes the list or an event, all events become objects.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ else:
 
     Event = TypeVar("Event")
 
-_STACK = 5  # functions of each stack that a notebook shows, if events were summed by stack
+_STACK = 5  # the number of functions that a notebook shows of the stack of an average
 
 
 class EventList(MutableSequence[Event]):
@@ -56,7 +56,7 @@ class EventList(MutableSequence[Event]):
         profile_memory: bool = False,
         with_flops: bool = False,
     ) -> None:
-        # The events are in `_columns` until one is changed. From then on they are in `_objects`.
+        # The events of a trace are in `_columns` until one of them is changed. After that they are in `_objects`.
         self._columns: ColumnEvents | None = None
         self._objects: list[Any] = list(events)
         self._use_device = use_device
@@ -66,7 +66,7 @@ class EventList(MutableSequence[Event]):
 
     @classmethod
     def over(cls, columns: ColumnEvents) -> EventList:
-        """Returns the list over a trace's columns."""
+        """Returns a list of the events that these columns of a trace describe."""
         events: EventList[Any] = cls(
             use_device=columns.use_device, profile_memory=columns.has_memory, with_flops=columns.has_flops
         )
@@ -74,10 +74,11 @@ class EventList(MutableSequence[Event]):
         events._tree_built = True
         return events
 
-    # --- a sequence
+    # --- methods of every sequence
 
     def _in_columns(self) -> ColumnEvents | None:
-        """Returns the columns; None if the events are objects, because one of them was changed."""
+        """Returns the columns, or None if the events are objects. If an event was changed, first makes all events
+        objects."""
         if self._columns is not None and self._columns.changed:
             self._as_objects()
         return self._columns
@@ -153,12 +154,12 @@ class EventList(MutableSequence[Event]):
         return self.table()
 
     def _repr_html_(self) -> str:
-        """Returns the HTML that a notebook shows. It has the first events or averages, and the number of the others."""
+        """Returns the HTML that a notebook shows: the first events or averages, and how many more there are."""
         return html_columns.or_why_not(self._as_html, "The list")
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        """Prints the table of the first events in IPython. Notebooks also call this method instead of repr(), which has
-        all events."""
+        """Prints the table of the first events in IPython and in notebooks. Without this method they would call repr(),
+        which prints all events."""
         printer.text(html_columns.or_why_not(self._as_text, "The list", say=str))
 
     def _as_text(self) -> str:
@@ -189,8 +190,8 @@ class EventList(MutableSequence[Event]):
     # --- torch's own methods
 
     def _build_tree(self) -> None:
-        """Links parents and children, drops an event that is the only child of a parent with the same name, and gives
-        backward events stacks."""
+        """Links parents and children. Drops each event that is the only child of a parent with the same name. Gives
+        backward events the stacks of their forward events."""
         events = self._as_objects()
         tree.link(events)
         events[:] = tree.without_duplicates(events)
@@ -231,7 +232,7 @@ class EventList(MutableSequence[Event]):
         return render(events, facts, options)
 
     def _to_show(self, sort_by: str | None, options: TableOptions) -> tuple[Iterable[Any], Facts]:
-        """Returns the events that get a line in a table, and the facts about all events."""
+        """Returns the events that a table shows, and the facts about all events."""
         attribute = None if sort_by is None else sort_attribute(sort_by)
         columns = self._in_columns()
         if columns is not None and columns.sorts_by(attribute):
@@ -250,8 +251,8 @@ class EventList(MutableSequence[Event]):
         *,
         group_by_input_shape: bool = False,
     ) -> EventList[FunctionEventAvg]:
-        """Returns a FunctionEventAvg for each name. If requested, events with other shapes, tops of stacks or overloads
-        are averaged separately.
+        """Returns a FunctionEventAvg for each name. If requested, averages events of the same name separately if their
+        shapes, their overloads or the innermost functions of their stacks differ.
 
         Python functions are left out unless requested, as in torch since 2.14. Older releases counted all of them.
         `group_by_input_shape` is torch.profiler's spelling. Builds the tree if it does not exist yet.
@@ -297,8 +298,8 @@ class EventList(MutableSequence[Event]):
     def export_stacks(self, path: str | Path, metric: str) -> None:
         """Writes one line for each stack, with the time spent in it, as flame graph tools read them.
 
-        If the events of a trace have no stacks, the stack of an event consists of the event and the events around it,
-        including Python functions as load_kineto lists them. An empty file gives a warning.
+        If the events of a trace have no stacks, the stack of an event is made of the event and the events that contain
+        it. In a list from load_kineto these include Python functions. Warns if the file is empty.
         """
         columns = self._in_columns()
         if columns is None or columns.has_stacks or metric not in export.STACK_METRICS:

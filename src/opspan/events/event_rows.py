@@ -1,7 +1,7 @@
-"""Defines EventRows, a block of rows that are events. When a value is needed, its column is converted to Python objects
-for the whole block.
+"""Defines EventRows, a block of consecutive rows of a trace. Each row is an event. When a program reads an attribute of
+one event, the attribute's column is converted to Python objects for the whole block.
 
-The values exist as long as a program holds one of the block's events.
+These objects exist as long as a program holds one of the block's events.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from opspan.events.event import FunctionEvent, Kernel
 from opspan.events.kinds import SCOPE_OF, is_user
 from opspan.events.texts import NO_NAME, shown_name
 
-# Rows of a block; single rows would be slow, because fetching a row from polars costs more than making its event.
+# The number of rows in a block. Reading single rows would be slow, because getting a row from polars takes longer than
+# making its event.
 BLOCK = 512
 
 _ACTIVITY_OF = {"memcpy": "gpu_memcpy", "memset": "gpu_memset"}
 
 
 class Rest(Protocol):
-    """The parts of ColumnEvents that blocks and events use, to get what is not in their rows."""
+    """The members of ColumnEvents that give blocks and events what is not in their rows."""
 
     has_ranks: bool
-    changed: bool  # whether an attribute of an event was set: then the columns are no longer up to date
+    changed: bool  # True once a program has set an attribute of an event; the columns are then out of date
 
     def keep(self, number: int, event: Any, changed: bool) -> None: ...
     def parent(self, row: int | None) -> FunctionEvent | None: ...
@@ -35,7 +36,7 @@ class Rest(Protocol):
 
 
 class EventRows(dict[str, list[Any]]):
-    """The values of the block's rows, by the name of the attribute."""
+    """Maps the name of an attribute to a list of its values, one for each row of the block."""
 
     def __init__(self, columns: Rest, source: EventColumns, on_cpu: bool, block: int) -> None:
         self.columns = columns
@@ -43,7 +44,7 @@ class EventRows(dict[str, list[Any]]):
         self.on_cpu = on_cpu
         self.block = block
         self._frame = source.cpu if on_cpu else source.device
-        self.first = block * BLOCK + (0 if on_cpu else source.cpu.height)  # number of the first event
+        self.first = block * BLOCK + (0 if on_cpu else source.cpu.height)  # the number of the block's first event
         self.count = min(BLOCK, self._frame.height - block * BLOCK)
         self.events: list[weakref.ref[Any] | None] = [None] * self.count  # events that a program may still hold
 
@@ -61,7 +62,7 @@ class EventRows(dict[str, list[Any]]):
         return self[attribute]
 
     def column(self, name: str, otherwise: Any = None) -> list[Any]:
-        """Returns the values of a column of the trace."""
+        """Returns the values that a column of the trace has in the block's rows."""
         if name not in self._frame.columns:
             return [otherwise] * self.count
         return self._frame[name].slice(self.block * BLOCK, BLOCK).to_list()
@@ -71,7 +72,8 @@ class EventRows(dict[str, list[Any]]):
 
 
 def _forward_threads(rows: EventRows) -> list[int | None]:
-    """Returns the threads of forward ops. If the label does not have the thread, the linked forward op has it."""
+    """Returns, for each row, the thread of the forward op. If the row's label does not name the thread, takes it from
+    the forward op that the row is linked to."""
     labelled, linked = rows.column("forward_tid"), rows.column("forward")
     forward = [row for row in linked if row is not None]
     if not forward:
@@ -127,7 +129,7 @@ _DEVICE = _BOTH | {
     "linked_correlation_id": lambda rows: [0 if row is None else row + 1 for row in rows.column("range")],
     "activity_type": lambda rows: [_ACTIVITY_OF.get(kind, kind) for kind in rows.column("kind")],
 }
-# The attributes of an event without any data.
+# All attributes of an event, with the values for an event about which nothing is known.
 OF_ANY_EVENT = {**vars(FunctionEvent(0, "", 0, 0, 0)), "overload_name": "", "module_hierarchy": "", "flops": 0}
 # The attributes that differ between events.
 VALUES = tuple(name for name in OF_ANY_EVENT if name in _CPU | _DEVICE)

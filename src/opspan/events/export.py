@@ -21,7 +21,7 @@ STACK_METRICS = (
     "self_xpu_time_total",
     "self_privateuse1_time_total",
 )
-# Characters that separate frames and fields in a line. In the text of a frame they are replaced.
+# Replaces, in the text of a frame, the characters that separate frames and fields in a line.
 _SAFE_FRAME = str.maketrans(" ;\t\n", "____")
 
 
@@ -70,8 +70,8 @@ def write_lines(batches: Iterable[pl.Series], path: str | Path) -> int:
 
 
 def stacks(events: Iterable[Any], path: str | Path, metric: str) -> None:
-    """Writes a line for each event that has a stack and at least one microsecond. A line has the frames, the outermost
-    first, and the time."""
+    """Writes a line for each event that has a stack and a time of at least one microsecond. A line has the frames, the
+    outermost first, and the time."""
     if metric not in STACK_METRICS:
         raise ValueError(f"metric should be one of: {list(STACK_METRICS)}")
     attribute = sort_attribute(metric)

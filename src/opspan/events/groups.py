@@ -1,8 +1,8 @@
-"""Sums over the events of a trace, in the groups of key_averages() (by name, node, kind and shapes), or over all
-events.
+"""Sums the events of a trace: either in the groups of key_averages() (by name, node, kind and shapes), or all events
+together.
 
-The columns are first summed by the distinct values of the keys. The few resulting groups are then combined into torch's
-groups. For example, all steps become one group, and events without shapes get `[]`.
+Polars first sums the columns for each distinct combination of the keys. The few resulting groups are then combined into
+torch's groups. For example, all steps become one group, and events without shapes get `[]`.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from opspan.events.times import Microseconds
 if TYPE_CHECKING:
     from opspan.events.column_event import ColumnAverage, ColumnEvent
 
-# CPU time is in the column cpu_ns here, because device events also have it, with the value 0.
+# CPU time is read from the column cpu_ns here, because device events also have this column, with the value 0.
 _SUMS = tuple(one._replace(of="cpu_ns") if one.name == "cpu_ns" else one for one in RANGE_SUMS)
 _SUMS += tuple(Measure(name, name) for name in (*MEMORY, *FLOPS))
 _NAMES = ("count", *(one.name for one in _SUMS))
 
 
 class EventGroup:
-    """The sums over a group of events, their common properties, and the first event's sort key (`place_of`)."""
+    """The sums of a group of events, their common properties, and the sort key of the first event (`place_of`)."""
 
     def __init__(self, place: tuple[int, int, int], is_cpu: bool = True, rank: int = 0, name: str = "") -> None:
         self.place = place
@@ -75,9 +75,9 @@ def groups_of(
     by_overload: bool,
     has_ranks: bool,
 ) -> list[EventGroup]:
-    """Returns a group for each average, in order of the first events. The rows of each frame must be in the list's
-    order. The CPU's frames may have a column `stack` with numbers of stacks. Without `has_ranks`, all rows are of rank
-    0."""
+    """Returns a group for each average. The groups are in the order of their first events. The rows of each frame must
+    be in the list's order. The CPU's frames may have a column `stack` with the number of each event's stack. If
+    `has_ranks` is false, all rows are of rank 0."""
     groups: dict[tuple[Any, ...], EventGroup] = {}
     rank = ["rank"] if has_ranks else []
     keys = [*rank, "name", "kind", *(["sizes"] if by_shapes else []), *(["overload"] if by_overload else [])]
@@ -96,8 +96,8 @@ def groups_of(
 
 
 def _grouped(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
-    """Returns the sums by the keys and by the column `stack`, if there is one. A row of the result also has the times
-    and the number of the first event in its group."""
+    """Sums the rows for each combination of the keys and, if there is one, the column `stack`. A row of the result also
+    has the times and the number of the first event in its group."""
     keys = [*keys, "stack"] if "stack" in frame.columns else keys
     # The streaming engine takes a third of the default engine's time. It loses the order, so the position is added.
     sums = [*sum_expressions(_SUMS, frame.columns), pl.col("position").min()]
@@ -106,7 +106,7 @@ def _grouped(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
 
 
 def sum_of(cpu: pl.DataFrame, device: pl.DataFrame) -> EventGroup:
-    """Returns one group of all events, described by the last event of the list. There must be at least one event."""
+    """Returns one group of all events. Its sort key is that of the last event. There must be at least one event."""
     last = max(place_of(frame.row(-1, named=True)) for frame in (cpu, device) if frame.height)
     group = EventGroup(last)
     for frame in (cpu, device):

@@ -53,10 +53,10 @@ class DeviceType(enum.Enum):
 
 # Devices on which torch counts time.
 TIMED = frozenset({DeviceType.CUDA, DeviceType.PrivateUse1, DeviceType.MTIA, DeviceType.HPU, DeviceType.XPU})
-# Devices whose events count for a table's total. In torch, HPU is not among them either.
+# Devices whose events are added to a table's total. HPU is left out, as in torch.
 TOTALLED = TIMED - {DeviceType.HPU}
 
-# at::RecordScope
+# Numbers of torch's enum at::RecordScope.
 BACKWARD_SCOPE = 1
 USER_SCOPE = 7
 SCOPES: dict[Kind, int] = {

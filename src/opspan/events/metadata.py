@@ -51,7 +51,7 @@ def _text(value: str) -> str:
     return value.strip('"')
 
 
-# kineto's key -> (field, the function that reads kineto's text)
+# Maps kineto's key to the field and to the function that parses kineto's text.
 _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "registers per thread": ("registers_per_thread", int),
     "shared memory": ("shared_memory", int),
@@ -93,8 +93,8 @@ _FIELDS: dict[str, tuple[str, Callable[[str], Any]]] = {
 
 
 def metadata_of(texts: Mapping[str, str | None] | None) -> EventMetadata | None:
-    """Converts kineto's metadata, a mapping from keys to texts. Returns None if no key is known. Leaves out a text that
-    cannot be read."""
+    """Converts kineto's metadata, a mapping from keys to texts. Returns None if no key is known. Leaves out texts that
+    cannot be parsed."""
     known = {key: value for key, value in (texts or {}).items() if key in _FIELDS and value is not None}
     if not known:
         return None

@@ -26,7 +26,7 @@ class KinetoStepTracker:
 
     @classmethod
     def increment_step(cls, requester: str) -> int:
-        """Counts one more step of `requester`, which need not be known yet, and returns the program's step."""
+        """Counts one more step of `requester`, and returns the program's step. `requester` may be new."""
         if requester not in cls._step_dict:
             cls.init_step_count(requester)
         cls._step_dict[requester] += 1

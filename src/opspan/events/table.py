@@ -1,8 +1,8 @@
 """Makes the text of a table. Every character is as torch 2.13 prints it.
 
-The text is made in two steps, so that a list made of columns does not have to make all of its events. The first step
-collects Facts about all events, which the titles need (the columns, their widths, the totals). The second makes the
-lines of the few events that are shown.
+The text is made in two steps, so that an EventList of a trace need not make objects of all its events. The first step
+collects Facts about all events, which decide the columns, their widths and the totals. The second step makes the lines
+of the few events that are shown.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from opspan.events.times import format_memory, format_share, format_time_in
 from opspan.text_columns import GAP, TextColumn, as_torch
 
 WIDTH = 12  # the width of every column whose width does not depend on its contents
+
 # Attributes that an error message suggests for sorting. Every attribute of an event is accepted.
 SORTABLE = (
     "cpu_time_total",
@@ -33,29 +34,29 @@ SORTABLE = (
     "flops",
     "key",
 )
-_TEXTS = ("Name", "Overload Name", "Input Shapes", "Source Location")  # columns of text, which may be cut
+_TEXTS = ("Name", "Overload Name", "Input Shapes", "Source Location")  # columns whose texts may be cut
 FLOPS = ("FLOPs", "KFLOPs", "MFLOPs", "GFLOPs", "TFLOPs", "PFLOPs")
 
 
 class Facts(NamedTuple):
-    """Facts about all events, shown or not."""
+    """Facts about all events, including those that the table does not show."""
 
     use_device: str | None
     longest_name: int
     longest_shapes: int
     self_cpu_us: float
     self_device_us: float
-    longest_stack_entry: int | None = None  # None: there are no stacks
+    longest_stack_entry: int | None = None  # None if there are no stacks
     has_device_time: bool = False
     has_device_memory: bool = False
     has_shapes: bool = False
     has_overloads: bool = False
     has_nodes: bool = False
-    least_flops: int | None = None  # None: no event has known flops
+    least_flops: int | None = None  # None if no event has known flops
 
 
 class TableOptions(NamedTuple):
-    """torch's arguments of table(). A maximum of None means as wide as necessary."""
+    """The arguments of torch's table(). If a maximum width is None, the column is as wide as necessary."""
 
     row_limit: int = 100
     max_src_column_width: int | None = 75
@@ -66,11 +67,11 @@ class TableOptions(NamedTuple):
     time_unit: str | None = None
     profile_memory: bool = False
     with_flops: bool = False
-    stack_limit: int | None = None  # the number of functions shown of each stack; None: all
+    stack_limit: int | None = None  # the most functions to show of each stack; None means all
 
 
 def sort_attribute(sort_by: str) -> str:
-    """Returns the attribute for a sort key. In names of attributes, every kind of device is called `device`."""
+    """Returns the name of the attribute to sort by. Names of attributes have `device` for every kind of device."""
     for device in ("cuda", "xpu", "privateuse1"):
         sort_by = sort_by.replace(device, "device")
     return sort_by
@@ -96,7 +97,7 @@ def facts_of(events: Sequence[Any]) -> Facts:
     self_device_us: float = 0
     for event in events:
         self_cpu_us += event.self_cpu_time_total
-        # A legacy event includes its kernels. For other events, device time comes from the events on the device.
+        # Device time is the time of the device's own events, but in a legacy profile the CPU events store the kernels.
         if event.device_type == DeviceType.CPU:
             counts = event.is_legacy
         else:
@@ -121,7 +122,7 @@ def facts_of(events: Sequence[Any]) -> Facts:
 
 
 def shown(events: Iterable[Any], options: TableOptions) -> Iterator[Any]:
-    """Yields the events that get a line. A negative `row_limit` means no limit."""
+    """Yields the events that the table shows. A negative `row_limit` means no limit."""
     count = 0
     for event in events:
         if count == options.row_limit:
@@ -132,7 +133,7 @@ def shown(events: Iterable[Any], options: TableOptions) -> Iterator[Any]:
 
 
 def render(events: Iterable[Any], facts: Facts, options: TableOptions, further: Sequence[TextColumn] = ()) -> str:
-    """Returns the table of the events that are shown. `further`: columns after torch's, with a cell for each event."""
+    """Returns the text of a table of these events. `further`: more columns on the right, with a cell for each event."""
     columns = filled(events, facts, options, further)
     widths = [width for _, width, _ in _kinds_of_columns(facts, options)]
     widths += [max(len(text) for text in (column.title, *column.cells)) for column in further]
@@ -147,8 +148,8 @@ def render(events: Iterable[Any], facts: Facts, options: TableOptions, further: 
 def filled(
     events: Iterable[Any], facts: Facts, options: TableOptions, further: Sequence[TextColumn] = ()
 ) -> list[TextColumn]:
-    """Returns the columns with a cell for each line. An event with a stack has several lines, and the columns `further`
-    use only its first line."""
+    """Returns the columns with a cell for each line. If there are stacks, an event has several lines, and the columns
+    `further` are empty in all but its first line."""
     if facts.has_device_time and not facts.use_device:
         raise RuntimeError("use_device is None, but there is device performance data.")
     kinds = _kinds_of_columns(facts, options)
@@ -158,8 +159,8 @@ def filled(
         first.append(len(lines))
         lines.append([str(cell) for cell in cells_of(event, facts, options)])
         if facts.longest_stack_entry is not None:
-            # As in torch, the rest of the stack goes into the last column of the table, whatever it is. An empty line
-            # follows the stack.
+            # As in torch, the rest of the stack goes into the last column, even if the title of that column is another
+            # one. An empty line follows the stack.
             empty = [""] * (len(kinds) - 1)
             stack = (event.stack or ())[1 : options.stack_limit]
             rest = [_end_of_path(entry, _stack_width(facts, options)) for entry in stack]
@@ -255,7 +256,7 @@ def cells_of(event: Any, facts: Facts, options: TableOptions) -> Iterator[Any]:
         yield event.node_id
     if facts.has_shapes:
         yield str(event.input_shapes)[: _shapes_width(facts, options)]
-    # torch swaps the titles of the last two columns: if both are shown, each column is under the title of the other.
+    # torch swaps the titles of the last two columns. If both columns are shown, each has the title of the other.
     if options.with_flops and facts.least_flops is not None:
         scale = pow(10, math.floor(_thousands(facts.least_flops)) * -3.0)
         yield f"{event.flops * scale:8.3f}" if (event.flops or 0) > 0 else "--"
@@ -276,5 +277,5 @@ def _end_of_path(path: str, width: int) -> str:
 
 
 def _thousands(flops: int) -> float:
-    """Returns the logarithm of the number to the base 1000, limited to the range from 0 to the largest unit."""
+    """Returns the logarithm of the number to the base 1000: at least 0, and at most the index of the largest unit."""
     return max(0, min(math.log10(flops) / 3, float(len(FLOPS) - 1)))

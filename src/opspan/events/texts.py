@@ -11,15 +11,15 @@ _STEP = "ProfilerStep#"
 
 
 def shown_name(name: str | None) -> str:
-    """Returns the name that tables show. All steps have the same name, so that they are averaged. trace_name has their
-    numbers."""
+    """Returns the name that tables show. All steps get the same name, so that they are averaged together. The attribute
+    trace_name keeps their numbers."""
     if name is None:
         return NO_NAME
     return "ProfilerStep*" if name.startswith(_STEP) else name
 
 
 def shapes_of(sizes: str | None) -> list[list[int]]:
-    """Returns torch's input_shapes, in which a list of tensors is [], unlike in structured_input_shapes."""
+    """Returns torch's input_shapes. A list of tensors becomes [] here, but not in structured_input_shapes."""
     return [[] if entry and isinstance(entry[0], list) else entry for entry in structured_of(sizes)]
 
 

@@ -74,7 +74,7 @@ def format_time_in(time_us: float, unit: str | None) -> str:
 
 
 def format_share(time_us: float, total_us: float) -> str:
-    """Formats a share of a total in per cent; "-" if the total is 0. (torch says NaN, or raises if a part has time.)"""
+    """Formats a share of a total in per cent. Returns "-" if the total is 0; torch returns NaN or raises an error."""
     return "-" if total_us == 0 else f"{time_us * 100.0 / total_us:.2f}%"
 
 

@@ -1,5 +1,5 @@
-"""Converts our events to torch's events. No other module for reading traces imports torch. This one imports it only
-when called."""
+"""Converts our events to torch's events. Among the modules that read traces, only this one imports torch, and only when
+it is called."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from opspan.errors import MissingPackage
 from opspan.events.event import FunctionEvent, FunctionEventAvg
 from opspan.events.metadata import EventMetadata
 
-# Attributes that hold objects of opspan's classes; all others are set on torch's events as they are.
+# Attributes that hold objects of opspan's classes. All other attributes are copied to torch's events unchanged.
 _OURS = ("time_range", "device_type", "_event_metadata", "kernels", "cpu_children", "cpu_parent")
 # Attributes that not all releases of torch have. The first exists since 2.14, the second existed before 2.15.
 _SOME_RELEASES = ("metadata", "_metadata_json")
@@ -18,15 +18,15 @@ _AVERAGE = tuple(name for name in vars(FunctionEventAvg()) if name not in _OURS)
 
 
 def to_torch(events: Any) -> Any:
-    """Returns torch's EventList for one of ours. Its events are linked in the same way. Times stay Microseconds of
-    times.py."""
+    """Converts one of our EventLists to torch's EventList. The events keep their parents and children. Times stay
+    objects of the class Microseconds (times.py)."""
     try:
         from torch.autograd import DeviceType, profiler_util
     except ImportError as error:
         message = "torch is not installed, and to_torch() makes torch's objects; install it with: pip install torch"
         raise MissingPackage(message) from error
     listed = list(events)
-    every = _with_relatives(listed)  # holds all objects, because an id is unique only while its object exists
+    every = _with_relatives(listed)  # keeps all objects alive, because an id is unique only while its object exists
     converted = {id(event): _bare(event, profiler_util, DeviceType) for event in every}
     for event in every:
         theirs, parent, children = converted[id(event)], event.cpu_parent, event.cpu_children
@@ -57,7 +57,7 @@ def _with_relatives(events: list[Any]) -> list[Any]:
 
 
 def _bare(event: Any, torch_side: Any, device_types: Any) -> Any:
-    """Returns torch's event for one of ours, without parent and children."""
+    """Converts one of our events to torch's event, without parent and children."""
     theirs: Any
     if isinstance(event, FunctionEventAvg):
         theirs, names = torch_side.FunctionEventAvg(), _AVERAGE

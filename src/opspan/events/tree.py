@@ -17,8 +17,8 @@ def link(events: Iterable[FunctionEvent]) -> None:
     """
     stacked = [event for event in events if not event.is_async and event.device_type == DeviceType.CPU]
     stacked.sort(key=lambda event: event.thread)
-    # groupby() joins only neighbours. So, as in torch, events of one node are split if an event of another node with
-    # the same thread comes in between.
+    # groupby() joins only neighbours, and the events are sorted only by thread. So, as in torch, events of the same
+    # node and thread are in separate groups if an event of another node with the same thread is between them.
     for _, thread in groupby(stacked, key=lambda event: (event.thread, event.node_id)):
         enclosing: list[FunctionEvent] = []
         for event in sorted(thread, key=lambda event: (event.time_range.start, -event.time_range.end)):
@@ -34,8 +34,8 @@ def link(events: Iterable[FunctionEvent]) -> None:
 
 
 def without_duplicates(events: Sequence[FunctionEvent]) -> list[FunctionEvent]:
-    """Drops each event that is the only child of a parent with the same name. The parent gets its children and
-    kernels."""
+    """Drops each event that is the only child of a parent with the same name. The parent gets the children and kernels
+    of the dropped event."""
     remaining = list(events)
     while True:
         left: list[FunctionEvent] = []
@@ -54,8 +54,8 @@ def without_duplicates(events: Sequence[FunctionEvent]) -> list[FunctionEvent]:
 
 
 def hand_stacks_to_backward(events: Sequence[FunctionEvent]) -> None:
-    """Gives backward events, and all events inside them, the stack of their forward event, or an empty stack if it is
-    unknown."""
+    """Gives backward events, and all events inside them, the stack of their forward event. If that event is unknown,
+    they get an empty stack."""
     forward: dict[tuple[int, int | None], list[str]] = {}
     for event in events:
         if event.stack is not None and _backward(event) is None:
@@ -67,7 +67,7 @@ def hand_stacks_to_backward(events: Sequence[FunctionEvent]) -> None:
 
 
 def _backward(event: FunctionEvent | None) -> FunctionEvent | None:
-    """Returns this event if it is a backward event, else the innermost backward event around it."""
+    """Returns this event if it is a backward event, else the innermost backward event that contains it."""
     while event is not None and event.scope != BACKWARD_SCOPE:
         event = event.cpu_parent
     return event
