@@ -1,8 +1,8 @@
 """Sends tasks to an executor, a few at a time, and yields the answers in the order of the files.
 
-Small files share a task, because every task costs time. Only a few tasks are submitted ahead, enough to keep the
-executor busy, so that few answers wait here. If a process is killed (mostly because it took too much memory), each file
-of its task is tried once more, in a task of its own. If that fails, too, the file counts as unreadable.
+Several small files are read by one task, because every task costs time. Only as many tasks are submitted as keep the
+executor busy, so that few answers take up memory here. If a process is killed (mostly because it took too much memory),
+each file of its task is tried once more, in its own task. If that fails, too, the file counts as unreadable.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from opspan.many.task import FileAnswer, FileFailure, ReadOptions, Request, Task
 
 MOST_FILES, MOST_BYTES = 16, 8 << 20  # the most files and the most bytes of a task
 _TURN_S = 0.2
-AHEAD = 2  # the most tasks for each process: one that runs, and one that waits
+AHEAD = 2  # the most tasks to submit for each process: one that runs, and one that waits
 
-Done = Callable[[int, int], None]  # a function that gets how many files and bytes were just read
+Done = Callable[[int, int], None]  # a function that is called with the number of files and of bytes just read
 
 
 def ask_files(
@@ -83,7 +83,8 @@ def _alone(task: Task, executor: Executor) -> FileAnswer | FileFailure:
 
 
 def _result_of(future: Future[list[FileAnswer | FileFailure]]) -> list[FileAnswer | FileFailure]:
-    # Once polars has run, its signal handler resumes an interrupted wait. Short waits in a loop let Ctrl-C through.
+    # Once polars has run, its signal handler resumes a wait that Ctrl-C interrupts. Waits in a loop are short, so that
+    # Python handles Ctrl-C between two of them.
     while not wait([future], _TURN_S).done:
         pass
     return future.result()

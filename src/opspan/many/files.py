@@ -1,8 +1,8 @@
-"""Finds the files that paths, folders and patterns stand for. Each file is a rank, and rank2 comes before rank10.
+"""Finds the files that the user's paths, folders and patterns mean. Each file is a rank, and rank2 comes before rank10.
 
-A folder may be a trace itself (a capture, a result of VTune, ...). Any other folder contains traces, directly or in its
-subfolders. Files that are not traces are left out. But an unrecognised file with a name like those of the traces is
-read, because it is probably a damaged trace.
+A folder may be a trace itself (a capture, a result of VTune, ...). Any other folder is searched for traces, also in its
+subfolders. Files that are not traces are left out. But a file is not left out if its name is like the name of a trace,
+because it is probably a damaged trace.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from opspan.files import check_folder, exists, is_folder
 from opspan.readers import source_for, trace_source
 from opspan.remote import listed
 
-DEPTH = 2  # levels of folders to search: a folder, and its subfolders of runs or ranks
+DEPTH = 2  # the levels of folders to search: a folder and its direct subfolders, which may be runs or ranks
 _NAMES = (".nsys-rep", ".qdrep", ".sqlite", ".opspan", ".nvvp", ".nvprof", ".rpd", ".vtune", ".pt.trace.json")
 _REPORTS = (".nsys-rep", ".qdrep")
 _COMPRESSED = ("", ".gz", ".bz2", ".xz")
@@ -74,14 +74,14 @@ def _here(pattern: Path, source: str | None) -> tuple[list[File], int]:
 
 
 def is_several(file: addresses.File) -> bool:
-    """Returns whether the path names several files. It is then a pattern, or a folder that is not a trace itself."""
+    """Returns whether the path means several files: it is a pattern, or a folder that is not a trace itself."""
     if isinstance(file, Address):
         return file.is_several
     return (not exists(file) and glob.has_magic(str(file))) or (is_folder(file) and trace_source(file) is None)
 
 
 def _no_trace(folder: Path) -> ReadError:
-    """Returns the error of the readers for the folder, or a general error."""
+    """Returns the error that reading this folder as a trace raises, or a general error if reading it raises none."""
     try:
         source_for(folder)
     except ReadError as error:
@@ -110,7 +110,7 @@ def _inside(folder: Path) -> tuple[list[Path], int]:
             known[path] = source.name
         elif not is_folder(path):
             others.append(path)
-    # If a report of nsys has an export beside it, the two are the same rank. Only the export is read.
+    # If a report of nsys and its SQLite export are in the same folder, they are the same rank. Only the export is read.
     exports = {path.with_suffix("") for path, name in known.items() if name == "nsys" and path.suffix == ".sqlite"}
     like = {_shape(path) for path in known}
     damaged = [path for path in others if path.name.endswith(_IS_TRACE) or _shape(path) in like]
@@ -146,7 +146,7 @@ def in_order(path: Path | str) -> list[tuple[int, int, str]]:
 
 
 def _shape(path: Path) -> str:
-    """Returns the name with each number replaced by 0, so that the names of ranks are equal."""
+    """Returns the file's name with each number replaced by 0, so that all ranks of a run have the same name."""
     return re.sub("[0-9]+", "0", path.name)
 
 

@@ -1,6 +1,6 @@
-"""An executor whose processes never import a user's program. If a process is killed, only its own task is lost.
+"""Defines an executor whose processes never import a user's program. If a process is killed, only its task is lost.
 
-In a pool of concurrent.futures, all tasks would be lost, and it would be unknown which task caused that.
+If a process of concurrent.futures' pool is killed, all tasks are lost, and nobody knows which task was the cause.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Job = tuple["Future[Any]", Callable[..., Any], tuple[Any, ...], dict[str, Any]]
 
 
 class Processes(Executor):
-    """An executor of `count` processes, each of which starts when there is work for it."""
+    """An executor of `count` processes. Each process starts when there is a task for it."""
 
     def __init__(self, count: int) -> None:
         self.count = count
@@ -37,15 +37,15 @@ class Processes(Executor):
                 raise RuntimeError("cannot submit to an executor that was shut down")
             self._jobs.put((future, function, arguments, named))
             if len(self._threads) < self.count:
-                # A daemon thread does not keep the user's program from ending.
+                # The user's program can end while a daemon thread runs.
                 thread = threading.Thread(target=self._serve, name="opspan.many", daemon=True)
                 self._threads.append(thread)
                 thread.start()
         return future
 
     def _serve(self) -> None:
-        """Passes jobs to one process, and starts a new process if that process was killed. Every process has its own
-        thread, which runs this function."""
+        """Passes tasks to one process. If that process was killed, starts a new one for the next task. There is a
+        thread for each process, which runs this function."""
         worker: Worker | None = None
         while (job := self._jobs.get()) is not None:
             future, function, arguments, named = job

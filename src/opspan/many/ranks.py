@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from opspan.tables.window import Steps
     from opspan.views.table import Table
 
-SMALL_BYTES = 32 << 20  # bytes that are read in less time than a process takes to start
+SMALL_BYTES = 32 << 20  # the most bytes that can be read in less time than a process takes to start
 _NO_STEP = ("NoSuchStep", "NoNumberedSteps")
-_AT_ONCE = 16  # the assumed number of tasks at once, if an executor does not say it
+_AT_ONCE = 16  # the number of tasks that an executor is assumed to run at once if it does not tell
 
 
 def load_many(
@@ -52,10 +52,10 @@ def load_many(
     dask: str | None = None,
     progress: Done | None = None,
 ) -> Ranks:
-    """Read the traces of many ranks: files, folders of them and patterns such as "run/*.sqlite".
+    """Returns the traces of many ranks, given as files, folders of files, or patterns such as "run/*.sqlite".
 
-    `opspan.load` holds all files in memory. This function's result holds none. Whenever it is asked a question, it
-    reads the files one by one. A file that cannot be read is an issue.
+    `opspan.load` keeps all files in memory. The result of `load_many` keeps none. It reads the files one by one for
+    each answer. A file that cannot be read is an issue.
 
     Args:
         paths: files, folders, patterns or addresses.
@@ -65,11 +65,11 @@ def load_many(
         step: as in `opspan.load`.
         cycle: as in `opspan.load`.
         most_bytes: as in `opspan.load`.
-        processes: how many processes read side by side, by default as many as there are processors; 1 reads in this
-            process.
+        processes: how many processes read at the same time; by default as many as there are processors. 1 means that
+            this process reads the files.
         executor: an executor of concurrent.futures that reads the files instead of these processes.
         dask: the address of a scheduler whose workers read the files (docs/remote.md).
-        progress: a function that is called with how many files and bytes were just read.
+        progress: a function that is called with the number of files and of bytes that were just read.
     """
     if not paths:
         raise UsageError("nothing to load; expected a folder, a pattern, or the paths of traces")
@@ -91,7 +91,7 @@ def load_many(
 
 @forked.methods_elsewhere
 class Ranks:
-    """The answers of `Trace` for many files. Each answer reads the files again."""
+    """Many files as one run, with the methods of `Trace`. Each method that returns an answer reads the files again."""
 
     def __init__(
         self,
@@ -108,7 +108,8 @@ class Ranks:
         if dask is not None and (executor is not None or processes is not None):
             raise UsageError("who reads the files was said twice; expected one of dask, executor and processes")
         self._files = list(files) if dask is None else [file._replace(path=absolute(file.path)) for file in files]
-        self._cycle = cycle  # the only cycle to read. None once the files of this cycle are known
+        # The cycle to read, or None to read all of `_files`. It becomes None once `_files` has only the cycle's files.
+        self._cycle = cycle
         self._dask = dask
         self._reading = reading
         self._processes = processes
@@ -118,7 +119,7 @@ class Ranks:
         self._whole: Whole | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leaves out `progress`, which cannot be called from another process."""
+        """Returns the attributes to pickle. Leaves out `progress`, which cannot be called from another process."""
         return {**vars(self), "_progress": _tell_nobody}
 
     # -- files and ranks
@@ -138,12 +139,12 @@ class Ranks:
 
     @property
     def ranks(self) -> tuple[Metadata, ...]:
-        """The origin of each rank, in the order of their numbers."""
+        """The metadata of each rank, which say where the rank comes from, in the order of the ranks' numbers."""
         return self.whole.tables.ranks
 
     @property
     def coverage(self) -> Coverage:
-        """How much could be attributed, over all files."""
+        """Numbers that say how much of all files together could be attributed, as in `Trace.coverage`."""
         return self.whole.coverage
 
     @property
@@ -200,8 +201,8 @@ class Ranks:
         return self._rows("idle", Options(by))
 
     def launches(self, by: str = "op") -> pl.DataFrame:
-        """The same as `Trace.launches`. A median of more than 100,000 different values is the median of their first
-        three digits.
+        """The same as `Trace.launches`. If there are more than 100,000 different values, their median is computed from
+        their first three digits.
         """
         return self._rows("launches", Options(by))
 
@@ -239,7 +240,7 @@ class Ranks:
         return self._rows("findings", Options())
 
     def compare(self, other: Ranks | Tables, by: str = "op") -> pl.DataFrame:
-        """Returns what another run does differently, as `opspan diff` says it."""
+        """Returns the differences between this run and another, as `opspan diff` does."""
         from opspan.analysis.compare import compared
         from opspan.views.diff import figures_of
 
@@ -247,7 +248,7 @@ class Ranks:
         return compared(self.figures(by), after)
 
     def figures(self, by: str = "op", step: Steps | None = None, progress: Done | None = None) -> Figures:
-        """Returns the figures of the run that `compare` compares. If `step` is given, they are only of these steps."""
+        """Returns the numbers of the run that `compare` needs. If `step` is given, counts only these steps."""
         from opspan.analysis.figures import together
 
         return together(self.ask(("diff", Options(by, step=step)), progress=progress)[0], by)
@@ -259,8 +260,8 @@ class Ranks:
         return asking.rows(self.ask((name, options))[0], asking.checked(options))
 
     def ask(self, *requests: Request, progress: Done | None = None) -> list[Parts]:
-        """Returns the parts of each answer, for all files together."""
-        # Tasks do not need the names of files, because only sentences use them.
+        """Returns, for each request, the partial results of the answer, added up over all files."""
+        # Tasks do not need the names of files, because only the sentences of an answer mention them.
         requests = tuple((name, replace(question(name).checked(options), files=())) for name, options in requests)
         if self._cycle is not None:
             whole = replace(self._reading, between=None, step=None)
@@ -298,8 +299,8 @@ class Ranks:
         return sums, failed
 
     def _has_other_cycle(self, file: str, sums: AnswerSum) -> bool:
-        """Returns whether another file is of the same process. Then a missing step is no error, because that file may
-        have the step."""
+        """Returns whether another file has another cycle of the same process. Then a missing step is not an error,
+        because that other file may have the step."""
         (head,) = answered(Task((file,), replace(self._reading, between=None, step=None), ()))
         if isinstance(head, FileFailure):
             raise error_of(head)

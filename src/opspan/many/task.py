@@ -1,10 +1,11 @@
-"""Defines tasks, which ask questions about some files, and the answers. They are small, and the same on every machine.
+"""Defines tasks, which ask questions about some files, and their answers. Both are small, and do not depend on the
+machine.
 
     answers = answered(Task(files, ReadOptions(), (("idle", Options("op")),)))
 
-Executors run `answered`. It is a top-level function, and its argument and result can be pickled. So it runs in any
-`concurrent.futures.Executor`. An error of a file is returned as a FileFailure, because exceptions stay in their
-process.
+Executors run `answered`. This is a top-level function, and its argument and its result can be pickled. So it runs in
+any `concurrent.futures.Executor`. An error of a file is returned as a FileFailure, because an exception would not reach
+this process unchanged.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Request = tuple[str, Options]  # the name of a question, and its options
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """The options for reading files, as `opspan.load` takes them."""
+    """Arguments of `opspan.load` that say how to read files."""
 
     source: str | None = None
     strict: bool = False
@@ -53,19 +54,19 @@ class FileAnswer:
 
     file: str
     ranks: tuple[Metadata, ...]
-    recorded: tuple[RecordingSpan | None, ...]  # for each rank, the process that recorded it, and when
+    recorded: tuple[RecordingSpan | None, ...]  # for each rank, which process recorded it, and when
     issues: pl.DataFrame
     coverage: Coverage
-    parts: tuple[Parts, ...]  # the parts of the answer to each request
-    collectives: Part | None  # the collectives, which align the clocks of ranks. None if one of `parts` holds them
+    parts: tuple[Parts, ...]  # for each request, the partial results of its answer
+    collectives: Part | None  # the collectives, which serve to align clocks; None if one of `parts` holds them
 
 
 @dataclass(frozen=True)
 class FileFailure:
-    """A file that could not be read (`is_file`), or a question that makes no sense for the file."""
+    """Says that a file could not be read (`is_file` is true), or that a question makes no sense for the file."""
 
     file: str
-    error: str  # name of the class in opspan.errors
+    error: str  # the name of the exception's class in opspan.errors
     message: str
     is_file: bool = True
 
@@ -97,14 +98,14 @@ def _one(file: str, task: Task) -> FileAnswer | FileFailure:
 
 
 def open_files(file: str, reading: ReadOptions, *others: str) -> Analysis:
-    """Returns the analysis of files that are read as one trace, as `opspan.load` reads them."""
+    """Reads files as one trace, as `opspan.load` does, and returns its analysis."""
     from opspan.loading import load
 
     return load(file, *others, **vars(reading)).analysed
 
 
 def error_of(failed: FileFailure) -> OpspanError:
-    """Returns the exception that was raised in the other process."""
+    """Returns an exception like the one that was raised in the other process."""
     from opspan import errors
 
     kind = getattr(errors, failed.error, ReadError)

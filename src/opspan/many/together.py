@@ -1,7 +1,7 @@
-"""Adds up the answers of a run's files, in the order of the files: metadata, coverage, and the parts of each answer.
+"""Adds up the answers of a run's files, in the order of the files: metadata, coverage, and the partial results.
 
-Ranks get their numbers, and times are converted to the clock of the first rank, as `opspan.load` does with traces.
-Issues about the whole run are added here, because only here the metadata of all ranks is known.
+Numbers the ranks, and converts times to the clock of the first rank, as `opspan.load` does with traces. Adds issues
+about the whole run, because only this module knows the metadata of all ranks.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ from opspan.tables.tables import clock_shift_ns, on_one_clock, renumbered
 
 T = TypeVar("T")
 
-_FOLDED = 32  # the most data frames to collect before they are joined, because many small frames take much memory
+_FOLDED = 32  # after this many data frames they are joined into one, because many small frames take much memory
 
 
 class Whole(NamedTuple):
-    tables: Tables  # the tables of all files, but without the rows of the trace
-    files: list[tuple[str, ...]]  # the files of each rank. A rank with several cycles has several files
+    tables: Tables  # the metadata and issues of all files; the other tables are empty
+    files: list[tuple[str, ...]]  # the files of each rank; a rank with several cycles has several files
     coverage: Coverage
 
 
 class AnswerSum:
-    """The sum of the answers so far. Files are numbered in their order, and ranks get their numbers when all answers
-    are there."""
+    """The sum of the answers so far. Until all answers are there, a rank's number is its position among the ranks of
+    all files. Then ranks get their final numbers."""
 
     def __init__(self, questions: int, skipped: int) -> None:
         self.count = 0
@@ -66,17 +66,17 @@ class AnswerSum:
 
     @property
     def recorded(self) -> list[tuple[Metadata, RecordingSpan | None]]:
-        """The metadata of each rank, and when it was recorded."""
+        """For each rank, its metadata, and which process recorded it and when."""
         return list(zip((rank for ranks in self._ranks for rank in ranks), self._recorded, strict=True))
 
     def of_cycle(self, number: int) -> set[str]:
-        """Returns the files that belong to this cycle of any rank."""
+        """Returns the files that hold this cycle of a rank, and the files that are not cycles."""
         ranks, _ = decided([rank for ranks in self._ranks for rank in ranks], self._recorded)
         check(number, sorted({rank.cycle for rank in ranks if rank.cycle is not None}))
         return {file for file, rank in zip(self._files, ranks, strict=True) if rank.cycle in (None, number)}
 
     def whole(self, failed: Sequence[FileFailure]) -> tuple[Whole, list[Parts]]:
-        """Returns everything that is known about all files together, and the parts of each answer."""
+        """Returns what is known about all files together, and, for each question, the partial results of its answer."""
         numbered, issues = decided([rank for ranks in self._ranks for rank in ranks], self._recorded)
         ranks, _ = on_one_clock(self._ranks, numbered, issues)
         for one in failed:

@@ -1,8 +1,8 @@
-"""The tab in TensorBoard: `tensorboard --logdir log` shows the report of every trace in the folder. It needs
-`opspan[tensorboard]`. TensorBoard finds the tab by its entry point.
+"""Adds a tab to TensorBoard: `tensorboard --logdir log` shows the report of every trace in the folder. This package
+needs `opspan[tensorboard]`. TensorBoard finds the tab by opspan's entry point.
 
-    plugin.py   answers TensorBoard's requests over HTTP: the only file that knows TensorBoard
-    runs.py     finds the traces in the folder: runs, spans, workers
-    pages.py    keeps the pages that were asked for, each made by a process of its own
-    work.py     is that process
+    plugin.py   answers TensorBoard's requests over HTTP; no other file uses TensorBoard
+    runs.py     finds the traces in the folder, as runs, spans and workers
+    pages.py    keeps the requested pages, and starts a process to make each of them
+    work.py     runs in such a process, and makes the page
 """

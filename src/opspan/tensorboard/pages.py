@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 HEAD = "head.json"
-MOST_PAGES = 16  # the most pages to keep. A further page replaces the least recently used page
+MOST_PAGES = 16  # the most pages to keep; one more page replaces the least recently used page
 AT_ONCE = 2  # the most processes that make pages at the same time
 _ERRORS = "said"  # the name of the file that gets the stderr of a process that makes pages
 
 Files = tuple[Path, ...]
-# The path, size and time of each file. An entry with an empty path comes before `others`.
+# The path, size and time of each of the page's files, then an entry with an empty path, then the same of the files to
+# compare with (`others`).
 _Key = tuple[tuple[str, int, int], ...]
 
 
@@ -35,19 +36,19 @@ def part_file(name: str) -> str:
 
 
 class PageNotReady(Exception):
-    """The page is not ready yet. The text says what to show."""
+    """The page is not ready yet. The message is a text to show meanwhile."""
 
 
 class PageError(Exception):
-    """These files have no page. The text says why."""
+    """No page could be made of these files. The message says why."""
 
 
 class Pages:
     def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="opspan-tensorboard-"))
-        self._pages: dict[_Key, _Page] = {}  # the page used last comes last
+        self._pages: dict[_Key, _Page] = {}  # the most recently used page is last
         self._lock = threading.Lock()
-        self._ended = weakref.finalize(self, _end, self._pages, self._folder)  # also runs at exit
+        self._ended = weakref.finalize(self, _end, self._pages, self._folder)  # also runs when Python exits
 
     def close(self) -> None:
         self._ended()
@@ -106,7 +107,8 @@ def _start(folder: Path, files: Files, others: Files) -> subprocess.Popen[bytes]
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},  # imports the same opspan
+            # The process must import the same opspan.
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", LogRun, Span, LogWorker)
 
-_PATIENCE_S = 10.0  # seconds that a request for the runs waits for the search of the folders
+_PATIENCE_S = 10.0  # the most seconds that a request for the list of runs waits for the search of the folders
 
 
 class Opspan(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no types
@@ -35,10 +35,11 @@ class Opspan(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no 
         self._said = ""
         self._looking: threading.Thread | None = None
         self._pages = Pages()
-        self._look()  # begins now, so that is_active has an answer soon
+        self._look()  # starts the search now, so that is_active soon finds runs
 
     def is_active(self) -> bool:
-        """Returns whether traces are known yet. It does not wait, because TensorBoard asks before it shows anything."""
+        """Returns whether any trace has been found so far. Does not wait for the search, because TensorBoard shows
+        nothing until it has this answer."""
         self._look()
         return bool(self._runs)
 
@@ -106,7 +107,7 @@ class Opspan(base_plugin.TBPlugin):  # type: ignore[misc]  # TensorBoard has no 
         return self._serve(request, part)
 
     def _serve(self, request: Request, respond: Callable[..., Response]) -> Response:
-        """Responds to a request. Requests name entries in the list of runs, never paths."""
+        """Responds to a request. A request has names from the list of runs, and never has paths."""
         names = {name: request.args.get(name, "") for name in ("run", "span", "worker", "against")}
         try:
             files = _worker(self._runs, names["run"], names["span"], names["worker"]).files
@@ -129,8 +130,8 @@ def _folders(context: Any) -> list[Path]:
 
 
 def _worker(runs: Iterable[LogRun], run: str, span: str = "", worker: str = "") -> LogWorker:
-    """Returns a worker by its names. If only a run is named, returns its first worker. Raises KeyError with the name
-    that does not exist."""
+    """Returns the worker with these names. For an empty name, takes the first run, span or worker. Raises KeyError with
+    the name that does not exist."""
     return _by_name(_by_name(_by_name(runs, run).spans, span).workers, worker)
 
 
@@ -144,7 +145,7 @@ def _by_name(of: Iterable[T], name: str) -> T:
 def _asset(name: str, kind: str) -> Callable[..., Any]:
     @wrappers.Request.application
     def serve(request: Request) -> Response:
-        from opspan.views.page.document import asset  # imported here, so that TensorBoard starts without it
+        from opspan.views.page.document import asset  # imported here, so that TensorBoard starts faster
 
         try:
             return _respond(request, asset(name), kind)

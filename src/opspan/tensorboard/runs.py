@@ -1,5 +1,5 @@
-"""Finds the traces in a log folder. A run is a folder, a span is a cycle of the profiler's schedule, and a worker is a
-file.
+"""Finds the traces in a log folder. As in torch's plugin for TensorBoard, a run is a folder, a span is a cycle of the
+profiler's schedule, and a worker is a process, with one file in each span.
 
 log/resnet/worker0.1700000000000000000.pt.trace.json   written by tensorboard_trace_handler
 log/resnet/report.nsys-rep                             any other file that opspan reads, recognised by content
@@ -19,7 +19,7 @@ from opspan.tables.ranks import ranks_in_names
 
 MOST_FILES = 10_000  # the most files to look at, because the log folder may be a home folder by mistake
 TOGETHER = "all together"  # the entry that shows all workers of a span as the ranks of one run
-_EVENTS = ".tfevents."  # TensorBoard's own files
+_EVENTS = ".tfevents."  # part of the names of TensorBoard's own files
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class LogRun:
 
 
 def runs_in(folder: Path) -> list[LogRun]:
-    """Returns runs by name. Raises OSError if the folder cannot be read."""
+    """Returns the runs in the log folder, sorted by name. Raises OSError if the folder cannot be read."""
     folder.stat()
     folders: dict[Path, list[Path]] = {}
     for path in _traces(folder):
@@ -57,25 +57,26 @@ def _traces(folder: Path) -> Iterator[Path]:
         for name in sorted(folders):
             path = Path(place, name)
             source = trace_source(path)
-            # A folder of captures is searched, because each of its captures is a worker.
+            # A folder that is a trace is one worker. But in a folder of captures each capture is a worker.
             if source is not None and not source.is_folder_of_traces:
                 yield path
             else:
                 within.append(name)
-        folders[:] = within  # os.walk goes on with these folders
+        folders[:] = within  # os.walk then searches only these folders
         for name in sorted(files):
             looked_at += 1
             if looked_at > MOST_FILES:
                 return
             path = Path(place, name)
-            # Files with the handler's names are listed even if they are damaged, and opening one shows the error.
+            # A file whose name is as tensorboard_trace_handler writes it is listed even if it is damaged. The user sees
+            # the error on opening the file.
             if _EVENTS not in name and (HANDLED.fullmatch(name) or trace_source(path) is not None):
                 yield path
 
 
 def _spans(paths: list[Path]) -> Iterator[Span]:
-    """Yields the spans. The first span has the first file of each worker, the second has the second files, and so on.
-    Files of other writers share one span."""
+    """Yields the spans of a run. The first span has the first file of each worker, the second span has the second file
+    of each, and so on. A file without a worker and a time in its name is a worker itself, in the first span."""
     by_worker: dict[str, list[tuple[int, Path]]] = {}
     for path in paths:
         handled = HANDLED.fullmatch(path.name)

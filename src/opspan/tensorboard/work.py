@@ -1,10 +1,10 @@
-"""Makes the parts of one page in a process of its own. So a large trace does not cost TensorBoard time or memory, and a
-trace that ends this process does not end TensorBoard.
+"""Makes the parts of one page in a separate process. So a large trace does not slow down TensorBoard or use its memory,
+and a trace that crashes this process does not crash TensorBoard.
 
     python -m opspan.tensorboard.work FOLDER FILE... [--against FILE...]
 
-It writes FOLDER/head.json, and FOLDER/NAME.json.gz for each section. After exit code 2 the last line of stderr has the
-reason.
+The process writes FOLDER/head.json, and FOLDER/NAME.json.gz for each section. If it exits with 2, the last line of
+stderr says why.
 """
 
 from __future__ import annotations
