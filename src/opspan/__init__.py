@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from opspan.trace import Trace as Trace
     from opspan.trace import merge as merge
 
-# name -> "module:attribute", or "module" if the name is the module itself
+# Maps each public name to "module:attribute", or to "module" if the name is the module itself.
 _HOMES = {
     "Metadata": "opspan.tables:Metadata",
     "OpspanError": "opspan.errors:OpspanError",
@@ -89,7 +89,7 @@ __version__: str
 __all__ = sorted(_HOMES)
 
 
-if not TYPE_CHECKING:  # otherwise a type checker would accept misspelt names
+if not TYPE_CHECKING:  # a type checker that sees __getattr__ would accept misspelt names
     _find = finder(__name__, _HOMES)
 
     def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""`python -m opspan`: the command line."""
+"""Runs the command line when Python is started with `python -m opspan`."""
 
 from opspan.cli import main
 

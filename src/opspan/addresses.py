@@ -18,8 +18,8 @@ from urllib.parse import unquote, urlsplit
 from opspan.errors import UsageError, WriteError
 from opspan.printable import shortened
 
-# Scheme -> the package that fetches it. Other schemes are errors, because some schemes of fsspec open files of this
-# machine, start programs or refer from one address to another.
+# Maps a scheme to the package that fetches its addresses. Other schemes are errors, because some schemes of fsspec open
+# files of this machine, start programs, or lead to another address.
 SCHEMES = {
     "https": "aiohttp",
     "http": "aiohttp",
@@ -32,9 +32,9 @@ SCHEMES = {
 }
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]+"
 _ADDRESS = re.compile(rf"{_SCHEME}(://|::.*://)", re.DOTALL)
-_PARTED = rf"({_SCHEME}):/+(?=[^/])"  # matches an address that was a Path, which leaves one slash after the scheme
+_PARTED = rf"({_SCHEME}):/+(?=[^/])"  # matches an address that a Path changed: it has one slash after the scheme
 _SECRET = r"(?s)(?<=://)[^/?#@]*@|[?#].*"
-_LONGEST = 1_000  # the most characters of an address that are shown
+_LONGEST = 1_000  # the most characters of an address to show
 MOST_BYTES = 16 << 30  # the most bytes to fetch from an address, unless the caller allows more
 
 
@@ -56,12 +56,12 @@ class Address:
 
     @property
     def is_folder(self) -> bool:
-        """Whether the address is a folder of files, because it ends with a slash."""
+        """True if the address is a folder of files. Its path then ends with a slash."""
         return urlsplit(self.text).path.endswith("/")
 
     @property
     def is_several(self) -> bool:
-        """Whether the address names several files, because it is a folder or a pattern."""
+        """True if the address is a folder or a pattern, and so may mean several files."""
         return self.is_folder or not {"*", "["}.isdisjoint(urlsplit(self.text).path)
 
     def secrets(self) -> list[str]:
@@ -83,13 +83,13 @@ File: TypeAlias = Path | Address
 
 
 def shown(address: str) -> str:
-    """Returns the address without user and password; a query becomes an ellipsis."""
+    """Returns the address without user and password. A query is replaced by `?...`."""
     return shortened(re.sub(_SECRET, lambda match: "?..." if match[0][0] == "?" else "", address), _LONGEST)
 
 
 def file_of(path: str | os.PathLike[str], most_bytes: int | None = None) -> File:
-    """Returns the path of a local file, or the address of a remote one. At most `most_bytes` are fetched from an
-    address."""
+    """Converts what the user gave to the path of a local file or to the address of a remote file. At most `most_bytes`
+    may be fetched from an address."""
     text = os.fspath(path)
     if isinstance(path, Address):
         return path
@@ -115,7 +115,7 @@ def file_of(path: str | os.PathLike[str], most_bytes: int | None = None) -> File
 
 
 def recorded_file(text: str) -> File:
-    """Returns the file or address for a text in which a trace recorded its origin. The text may be anything."""
+    """Returns the path or the address that a trace has stored as its origin. `text` may be any text."""
     return Address(text) if text.partition("://")[0] in SCHEMES else Path(text)
 
 
@@ -134,8 +134,8 @@ def check_local(path: Path) -> Path:
 
 
 def _as_address(text: str) -> str | None:
-    """Returns the address that a Path was made from; None if the path is a local one. The name of a local folder may
-    also end with a colon."""
+    """Returns the address, without secrets, that a Path was made from. Returns None if the path is local. A path that
+    begins like `s3:/` is local if there is a folder named `s3:`."""
     match = re.match(_PARTED, text)
     if match is None or os.path.exists(f"{match[1]}:"):  # noqa: PTH110  raises for no path
         return None

@@ -1,7 +1,7 @@
 """Reads and writes tables of SQLite as Arrow columns, with the connections of the ADBC driver.
 
-It does not use the driver's DB-API module, because that module imports pyarrow and pandas if they are installed, which
-takes most of a second.
+This module does not use the driver's DB-API module, which imports pyarrow and pandas if they are installed. Importing
+them takes most of a second.
 """
 
 from __future__ import annotations

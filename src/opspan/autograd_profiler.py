@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from opspan.profiler import kineto_available as kineto_available
     from opspan.profiler.autograd import profile as profile
 
-# name -> "module:attribute"
+# Maps each public name to "module:attribute".
 _HOMES = {
     "DeviceType": "opspan.events:DeviceType",
     "EnforceUnique": "opspan.events:EnforceUnique",
@@ -52,7 +52,7 @@ _HOMES = {
 __all__ = sorted(_HOMES)
 
 
-if not TYPE_CHECKING:  # otherwise a type checker would accept misspelt names
+if not TYPE_CHECKING:  # a type checker that sees __getattr__ would accept misspelt names
     __getattr__ = finder(__name__, _HOMES)
 
 

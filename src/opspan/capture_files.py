@@ -1,9 +1,9 @@
-"""The names of a recording's files, for the code that writes them and the code that reads them.
+"""Defines the names of a recording's files, for the code that writes them and the code that reads them.
 
-PID-TIME.opspan                 a capture: the host's part of one process (docs/formats/capture.md)
+PID-TIME.opspan                 a capture: the events of one process on the CPU (docs/formats/capture.md)
 PID-TIME.000001.opspan          a segment of a capture, if it is a rolling recording
-PID-TIME.N.device.json          a torch.profiler trace of the events on devices, which torch collected when its
-                                collection was on for the N-th time during the capture
+PID-TIME.N.device.json          a torch.profiler trace of events on devices: the N-th that torch recorded during the
+                                capture
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing import Final
 CAPTURE: Final = ".opspan"
 DEVICE: Final = ".device.json"
 MAGIC: Final = b"OPSPANCP"  # the first bytes of a capture
-# The member of a device file that says when it was recorded: {"monotonic_ns": [begin, end], "utc_ns": [begin, end]}.
+# A device file has its times under this key: {"monotonic_ns": [begin, end], "utc_ns": [begin, end]}.
 SESSION: Final = "opspan"
-# The offset and the size of the launcher's rank variables in a capture's header.
+# The byte offset and the size, in a capture's header, of the environment variables that tell a process its rank.
 ENVIRONMENT_AT: Final = 3232
 ENVIRONMENT_BYTES: Final = 832
 
@@ -27,12 +27,12 @@ def device_file(capture: Path, number: int) -> Path:
 
 
 def segments(one: Path) -> list[Path]:
-    """Returns the existing files of a rolling recording, in order."""
+    """Returns the segments of a rolling recording that still exist, in order of time. `one` is any of its files."""
     return sorted(one.parent.glob(f"{one.name.partition('.')[0]}.*{CAPTURE}"))
 
 
 def captures(folder: Path) -> list[Path]:
-    """Returns captures in the order in which they were opened, by the times in their names."""
+    """Returns the captures in a folder, sorted by name. So captures of the same process are in order of time."""
     return sorted(folder.glob(f"*{CAPTURE}"))
 
 

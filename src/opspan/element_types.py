@@ -1,4 +1,4 @@
-"""Finds the type and size of a tensor's elements by the names that torch, compilers and collective libraries use.
+"""Finds the type and size of a tensor's elements by a name as torch, compilers and collective libraries write it.
 
     type_of("c10::BFloat16") -> ElementType("float", 2, "bf16")
     type_of("long int"), type_of("__int64"), type_of("long long") -> ElementType("integer", 8, None)
@@ -51,14 +51,14 @@ _OF_MSVC = re.compile(r"\b(struct|class|enum) ")
 _SCOPES = re.compile(r"\b(c10|at|torch)(::|\.)")
 _FLOAT8 = re.compile(r"float8_e[0-9]m[0-9]\w*|f8e[0-9]m[0-9]")
 _SIZED = re.compile(r"q?u?int(8|16|32|64)(_t)?|__int(8|16|32|64)|[iu](8|16|32|64)|bits(8|16)")
-# Types smaller than a byte. In torch, an element of such a type takes one byte, and may pack several values.
+# Types smaller than a byte. In torch, an element of such a type takes one byte, which may hold several values.
 _IN_A_BYTE = re.compile(r"dummy_u?int1_7_t<[1-7]u?>|u?int[1-7]|quint[24]x[24]|bits[124]x[248]")
 _INTEGER_WORDS = frozenset(("signed", "unsigned", "short", "int", "long", "__int64"))
 
 
 @lru_cache(1024)
 def type_of(name: str) -> ElementType | None:
-    """Returns the type; None if it is unknown."""
+    """Returns the type that has this name, or None if the name is unknown."""
     plain = _SCOPES.sub("", _OF_MSVC.sub("", name.lower()))
     if plain.startswith("complex<") and plain.endswith(">"):
         part = _NAMED.get(plain[len("complex<") : -1])

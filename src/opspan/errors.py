@@ -3,32 +3,32 @@
     OpspanError
     |-- UsageError              the call or the command line makes no sense
     |   |-- NoSuchColumn        a table has no such column to sort by (an AttributeError, as in torch)
-    |   |-- BadSchedule         numbers that make no schedule (a ValueError, and an AssertionError, as in torch)
-    |   |-- NotStarted          a profiler was asked before it recorded (a RuntimeError and an AssertionError)
+    |   |-- BadSchedule         the numbers of a schedule are wrong (a ValueError, and an AssertionError, as in torch)
+    |   |-- NotStarted          a profiler has not recorded yet (a RuntimeError and an AssertionError)
     |   |-- NothingToProfile    no activity is left to record (an AssertionError, as in torch)
-    |   `-- NoSuchStep          steps were asked for that are not in the trace
-    |       `-- NoNumberedSteps by number, and the trace has no ranges ProfilerStep#N
+    |   `-- NoSuchStep          the requested steps are not in the trace
+    |       `-- NoNumberedSteps steps were requested by number, but the trace has no ranges ProfilerStep#N
     |-- ReadError               a file could not be read
-    |   |-- NotReadable         missing, no permission, not the kind of path expected
-    |   |-- NotATrace           readable, but nothing that opspan reads
-    |   |-- Truncated           a trace, cut off before anything useful
-    |   |-- TooNew              a trace, of a version that this opspan does not know
-    |   |-- TooLarge            a trace that needs more memory than there is, or costs more than is allowed
-    |   `-- StrictError         strict=True, and the trace has issues
+    |   |-- NotReadable         the path is missing, forbidden, or not a file or folder as expected
+    |   |-- NotATrace           the file can be read, but opspan does not know its format
+    |   |-- Truncated           the file is a trace that was cut off before anything useful
+    |   |-- TooNew              the file is a trace of a version that this opspan does not know
+    |   |-- TooLarge            the trace needs more memory than there is, or exceeds a limit
+    |   `-- StrictError         the trace has issues, and strict=True was given
     |-- WriteError              a result could not be written
     |-- PushError               a server did not take a profile
-    |-- ClusterError            the cluster that was named cannot read files
-    |-- EmitError               the live side: labelling or capturing could not start
-    |   |-- AlreadyActive       emit_nvtx and its kin allow one session at a time (a RuntimeError, as in torch)
+    |-- ClusterError            the requested cluster cannot read the files
+    |-- EmitError               labelling or capturing a program could not start
+    |   |-- AlreadyActive       emit_nvtx or a similar session is already active (a RuntimeError, as in torch)
     |   |-- CaptureError        the capture file could not be made
-    |   `-- ObserverError       torch's observer could not be had
-    |       |-- NoCompiler      none found
-    |       |-- BuildFailed     the compiler ran and failed
-    |       `-- TorchUnsupported  no torch, or one that is too old or too new
-    `-- MissingPackage          an optional part is not installed
+    |   `-- ObserverError       the observer of torch's ops could not be found, built or loaded
+    |       |-- NoCompiler      no C++ compiler was found
+    |       |-- BuildFailed     the C++ compiler ran and failed
+    |       `-- TorchUnsupported  torch is missing, too old or too new
+    `-- MissingPackage          an optional package is not installed
 
-A message is one line: what was found, what was expected, what to do. The command line prints it after `error: `
-and exits with 2.
+A message is one line, which says what was found, what was expected, and what to do. The command line prints it after
+`error: ` and exits with 2.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ from opspan.printable import LONGEST_LINE, printable, shortened
 
 
 class OpspanError(Exception):
-    """The base class. Its message is one printable line, whatever file names and foreign texts were put into it."""
+    """The base class of opspan's errors. Its message is one printable line, even if it contains file names or texts of
+    other programs that have line breaks."""
 
     def __init__(self, message: str) -> None:
         super().__init__(shortened(printable(" ".join(message.split())), LONGEST_LINE))
@@ -52,16 +53,16 @@ class NoSuchColumn(UsageError, AttributeError):
 
 
 class BadSchedule(UsageError, ValueError, AssertionError):
-    """The numbers make no schedule; torch asserts here, so this is an AssertionError too."""
+    """The numbers of a schedule are wrong. torch raises AssertionError here, so this is an AssertionError too."""
 
 
 class NotStarted(UsageError, RuntimeError, AssertionError):
-    """A profiler was asked for what it recorded before it recorded; torch asserts here, so this is an AssertionError
-    too."""
+    """A profiler was asked for results before it recorded anything. torch raises AssertionError here, so this is an
+    AssertionError too."""
 
 
 class NothingToProfile(UsageError, AssertionError):
-    """No activity is left to record; torch asserts here, so this is an AssertionError too."""
+    """No activity is left to record. torch raises AssertionError here, so this is an AssertionError too."""
 
 
 class NoSuchStep(UsageError):
@@ -69,7 +70,8 @@ class NoSuchStep(UsageError):
 
 
 class NoNumberedSteps(NoSuchStep):
-    """Steps were requested by number, but the trace has no ranges ProfilerStep#N. An analysis may find other steps."""
+    """Steps were requested by number, but the trace has no ranges ProfilerStep#N. Analysing the trace may find steps in
+    another way."""
 
 
 class ReadError(OpspanError):
@@ -81,7 +83,7 @@ class NotReadable(ReadError):
 
 
 class NotATrace(ReadError):
-    """The file is readable, but it is nothing that opspan reads."""
+    """The file can be read, but opspan does not know its format."""
 
 
 class Truncated(ReadError):
@@ -93,11 +95,11 @@ class TooNew(ReadError):
 
 
 class TooLarge(ReadError):
-    """The trace needs more memory than there is, or would cost more than is allowed."""
+    """The trace needs more memory than there is, or exceeds a limit."""
 
 
 class StrictError(ReadError):
-    """Reading was strict, and the trace has issues."""
+    """The trace has issues, and reading was requested to be strict."""
 
 
 class WriteError(OpspanError):
@@ -109,7 +111,7 @@ class PushError(OpspanError):
 
 
 class ClusterError(OpspanError):
-    """The cluster that was named cannot read files."""
+    """The requested cluster cannot read the files."""
 
 
 class EmitError(OpspanError):
@@ -117,7 +119,7 @@ class EmitError(OpspanError):
 
 
 class AlreadyActive(EmitError, RuntimeError):
-    """A session is on already. torch raises RuntimeError here, so this is a RuntimeError too."""
+    """A session is already active. torch raises RuntimeError here, so this is a RuntimeError too."""
 
 
 class CaptureError(EmitError):
@@ -129,7 +131,7 @@ class ObserverError(EmitError):
 
 
 class NoCompiler(ObserverError):
-    """The observer needs a C++ compiler once, and none was found."""
+    """The observer must be built once, and no C++ compiler was found."""
 
 
 class BuildFailed(ObserverError):
@@ -137,8 +139,8 @@ class BuildFailed(ObserverError):
 
 
 class TorchUnsupported(ObserverError):
-    """There is no torch, or one that the observer cannot be built for."""
+    """torch is missing, or the observer cannot be built for its version."""
 
 
 class MissingPackage(OpspanError):
-    """An optional part is not installed."""
+    """An optional package is not installed."""

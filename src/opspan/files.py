@@ -1,7 +1,7 @@
-"""Opens files that somebody else wrote or named, in a way that cannot block the program.
+"""Opens files that the user or another program named, in a way that cannot block the program.
 
-Any path, above all one in a folder, may be a FIFO, a device or a socket instead of a file. Opening a FIFO waits for a
-writer, and reading a device may never end.
+A path may be that of a FIFO, a device or a socket instead of a file, especially if it was found in a folder. Opening a
+FIFO waits for a writer, and reading a device may never end.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-# Signals that ask a process to end, and that a handler can catch.
+# Signals that ask a process to end, and for which a handler can be installed.
 _ENDING = (signal.SIGTERM, signal.SIGHUP)
-_live: list[Path] = []  # temporary folders
+_live: list[Path] = []  # temporary folders to delete if such a signal comes
 
 
 def open_file(path: str | os.PathLike[str], buffering: int = -1) -> IO[bytes]:
     """Opens a file for reading. Raises OSError if it is not a regular file."""
-    # O_NONBLOCK opens a FIFO without a writer at once. It has no effect on a file.
+    # With O_NONBLOCK, opening a FIFO does not wait for a writer. The flag has no effect on a regular file.
     number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         kind = stat.S_IFMT(os.fstat(number).st_mode)
@@ -48,20 +48,20 @@ def open_file(path: str | os.PathLike[str], buffering: int = -1) -> IO[bytes]:
 
 @contextmanager
 def named_file(path: str | os.PathLike[str]) -> Iterator[str]:
-    """Provides a path of the open file, for a library that opens files by path. This path is ASCII, and stays valid if
-    the file is moved. (Without /proc it is the file's original path.)"""
+    """Opens a file and provides a path to the open file, for a library that opens files by path. This path is ASCII,
+    and stays valid if the file is moved. (If there is no /proc, it is the file's original path.)"""
     with open_file(path) as file:
         yield private_files.path_of(file.fileno(), Path(path))
 
 
 def exists(path: str | os.PathLike[str]) -> bool:
-    """Returns whether a path exists, as far as this user can see. Unlike Path.exists, it does not raise an error if a
-    folder on the way is not searchable, because opening the path later gives a better error."""
+    """Returns whether a path exists. If this user may not search one of its folders, returns False, while Path.exists
+    raises an error. Opening the path later gives a better error."""
     return os.path.exists(path)  # noqa: PTH110
 
 
 def is_folder(path: str | os.PathLike[str]) -> bool:
-    """Returns whether a folder exists, as `exists` does."""
+    """Returns whether the path is a folder. Raises no error, like `exists`."""
     return os.path.isdir(path)  # noqa: PTH112
 
 
@@ -76,13 +76,12 @@ def check_folder(folder: Path) -> None:
 
 
 def size_on_disk(facts: os.stat_result) -> int:
-    """Returns the number of bytes of a file, without its holes. Limits use this size, because holes cost no disk
-    space."""
+    """Returns the size of a file in bytes, without its holes. Holes take no disk space, so limits apply to this size."""
     return min(facts.st_size, facts.st_blocks * 512) if facts.st_blocks else facts.st_size
 
 
 def copy_file(source: Path, target: Path) -> None:
-    """Copies a file. Holes stay holes in the copy."""
+    """Copies a file. The copy has the same holes."""
     with open_file(source, 0) as original, target.open("xb", 0) as copy:
         size, at = os.fstat(original.fileno()).st_size, 0
         while at < size:
@@ -103,7 +102,8 @@ def copy_file(source: Path, target: Path) -> None:
 
 @contextmanager
 def temporary_folder(prefix: str) -> Iterator[Path]:
-    """Provides a folder that is deleted afterwards, even if a signal asks the process to end meanwhile."""
+    """Provides a temporary folder for a `with` block. Deletes the folder at the end of the block, and also if a signal
+    ends the process before that."""
     with private_files.claimed(None, prefix) as folder:
         _live.append(folder)
         changed = [number for number in _ENDING if _takes(number)]

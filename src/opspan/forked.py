@@ -2,8 +2,8 @@
 
 A forked process has only one thread, and most of polars would wait forever for the missing threads. In such a process,
 functions that are decorated with `elsewhere` run in a new process, which gets the arguments and returns the results.
-The functions that users call first are decorated, so that little is transferred. In other processes the decorator costs
-one comparison.
+The functions that users call are decorated, and not those that they call in turn, so that little is transferred. In
+other processes a decorated function makes one comparison more.
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ F = TypeVar("F", bound="Callable[..., Any]")
 C = TypeVar("C", bound=type)
 
 _PATIENCE_S = 1.0  # the most seconds to wait until new threads have names
-# Calls that the other process makes again before a job, such as those that register formulas.
+
+# Calls that the new process must repeat before it runs a function, such as the calls that registered formulas.
 carried: dict[str, tuple[Callable[..., Any], Any]] = {}
-_has_started = False  # whether polars had started its threads, here or in the parent process
+_has_started = False  # True if polars had started its threads before some fork; a forked process inherits the value
 _is_cut_off = False
 _answers = False
-_was_before_us = "polars" in sys.modules  # if so, the process may have been forked before
+_was_before_us = "polars" in sys.modules  # if True, a fork may have happened before this module could see it
 
 
 def is_cut_off() -> bool:
@@ -38,13 +39,13 @@ def is_cut_off() -> bool:
 
 
 def answers() -> bool:
-    """Returns whether this process was started to read for a process that cannot use polars."""
+    """Returns whether this process was started to run functions for a process that cannot use polars."""
     return _answers
 
 
 def elsewhere(function: F) -> F:
-    """Runs the function in another process if polars cannot be used here. The function must be at the top level of its
-    module."""
+    """Decorates a function so that it runs in a new process if polars cannot be used in this one. The function must be
+    at the top level of its module."""
 
     @wraps(function)
     def run(*arguments: Any, **named: Any) -> Any:
@@ -54,7 +55,7 @@ def elsewhere(function: F) -> F:
 
 
 def methods_elsewhere(kind: C) -> C:
-    """Decorates the public methods and properties of a class with `elsewhere`, but not its class methods."""
+    """Decorates the public methods and properties of a class as `elsewhere` does, but not its class methods."""
     for name, member in list(vars(kind).items()):
         if name.startswith("_") and name not in ("__repr__", "_repr_html_"):
             continue
@@ -66,7 +67,7 @@ def methods_elsewhere(kind: C) -> C:
 
 
 def method_elsewhere(function: F) -> F:
-    """Decorates one method of a class with `elsewhere`."""
+    """Decorates one method of a class as `elsewhere` does."""
     return cast("F", _method(function.__name__, function))
 
 
@@ -100,13 +101,13 @@ def ask(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
 
 
 def refuse(what: str) -> None:
-    """Raises an error if polars would wait forever."""
+    """Raises an error if polars cannot be used in this process, because it would wait forever."""
     if is_cut_off():
         raise _impossible(f"{what} has no way around that")
 
 
 def _answer(job: bytes) -> bytes:
-    """Runs a job in the new process."""
+    """Runs in the new process. Calls the pickled function, and returns the pickled result, error and warnings."""
     global _answers
     _answers = True
     result, error = None, None
@@ -161,7 +162,7 @@ def _call(of: Any, name: str, *arguments: Any, **named: Any) -> Any:
 
 @cache
 def _has_threads() -> bool:
-    """Returns whether polars' threads run in this process. thread_pool_size() starts them if necessary."""
+    """Returns whether polars' threads run in this process, after having polars start them if necessary."""
     import polars as pl
 
     pl.thread_pool_size()
@@ -183,7 +184,7 @@ def _threads_run() -> bool:
     for task in tasks:
         with suppress(OSError), open(f"/proc/self/task/{task}/comm") as comm:  # noqa: PTH123
             before, is_named, number = comm.read().rstrip().partition(name)
-            # polars also has threads without a number, which a forked process does not need
+            # Ignores polars' threads that have no number in their names, because a forked process does not need them.
             if is_named and not before and number.isdigit():
                 return True
     return False

@@ -25,8 +25,8 @@ _ALIGN = {"<": "text-align: left", ">": "text-align: right"}
 
 
 def table(columns: Sequence[TextColumn], above: str, below: Iterable[str] = (), longest: int = LONGEST_NAME) -> str:
-    """Returns a table with sentences above and below. Columns of texts (which a terminal may cut) are left-aligned,
-    columns of numbers right-aligned. A cell is cut to `longest` characters."""
+    """Returns the HTML of a table with sentences above and below it. Columns of texts (which a terminal may cut) are
+    left-aligned, and columns of numbers are right-aligned. A cell is cut to `longest` characters."""
     from xml.etree import ElementTree  # imported here, because only a notebook needs it
 
     frame = ElementTree.Element("div", {"class": _CLASSES, "style": "overflow-x: auto"})
@@ -39,7 +39,7 @@ def table(columns: Sequence[TextColumn], above: str, below: Iterable[str] = (), 
                 _cell(head, "th", column.title, column, longest)
         body = ElementTree.SubElement(grid, "tbody")
         for cells in zip(*(column.cells for column in columns), strict=True):
-            if not any(cells):  # the empty line after a stack
+            if not any(cells):  # leaves out the empty line that follows a stack
                 continue
             row = ElementTree.SubElement(body, "tr")
             for cell, column in zip(cells, columns, strict=True):

@@ -1,9 +1,10 @@
-"""Converts the values of ops' arguments that are not tensors between opspan's text and torch.profiler's text.
+"""Converts the values of ops' arguments that are not tensors between opspan's form and torch.profiler's form.
 
-    opspan's        [null, [4, 4], 0.1, false, "inf", "1.0+2.0j"]                 JSON, an entry for each argument
-    torch.profiler  ["", "[4, 4]", "0.10000000000000001", "False", "inf", ...]   texts; empty if unknown
+    opspan          [null, [4, 4], 0.1, false, "inf", "1.0+2.0j"]                JSON with a value for each argument
+    torch.profiler  ["", "[4, 4]", "0.10000000000000001", "False", "inf", ...]   JSON with a text for each argument
 
-A value is None, a number, a bool, or a list of these. Numbers that JSON does not have are texts that Python reads.
+A value is None (unknown), a number, a bool, or a list of these. Numbers that JSON cannot represent (infinities, NaN and
+complex numbers) are texts that Python can parse.
 """
 
 from __future__ import annotations
@@ -14,12 +15,12 @@ from typing import Any
 
 import polars as pl
 
-# The values of torch.profiler's texts that are not numbers.
+# Maps torch.profiler's texts that are not numbers to their values.
 _WORDS = {"": None, "True": True, "False": False}
 
 
 def values_of(text: str | None) -> list[Any]:
-    """Returns the values in opspan's text; an empty list for other texts."""
+    """Parses the JSON text in opspan's form. Returns an empty list if the text is not such JSON."""
     try:
         entries = json.loads(text or "[]")
     except (ValueError, RecursionError):
@@ -28,7 +29,7 @@ def values_of(text: str | None) -> list[Any]:
 
 
 def from_torch(text: str) -> str | None:
-    """Converts torch.profiler's text to opspan's. Returns None if it is not a list, or no argument has a value."""
+    """Converts torch.profiler's text to opspan's text. Returns None if the text is not a list or has no known value."""
     try:
         entries = json.loads(text)
     except (ValueError, RecursionError):
@@ -40,7 +41,7 @@ def from_torch(text: str) -> str | None:
 
 
 def to_torch(text: str) -> str:
-    """Converts opspan's text to torch.profiler's."""
+    """Converts opspan's text to torch.profiler's text."""
     return json.dumps([_to_torch(value) for value in values_of(text)])
 
 
@@ -60,7 +61,7 @@ def _read(value: Any) -> Any:
 
 
 def _written(value: Any) -> Any:
-    """Returns the value, in which numbers that JSON does not have are replaced by texts."""
+    """Returns the value with texts in place of numbers that JSON cannot represent."""
     if isinstance(value, list):
         return [_written(item) for item in value]
     if isinstance(value, complex):
@@ -83,7 +84,7 @@ def _to_torch(value: Any) -> str:
 
 
 def _number(text: str) -> Any:
-    """Returns the number that Python reads, or the text itself if it is not a number."""
+    """Parses a number as Python does. Returns the text itself if it is not a number."""
     for kind in (int, float, complex):
         try:
             return kind(text)

@@ -1,5 +1,5 @@
-"""Has the names of torch.profiler.itt. Their ranges and marks go only to ITT, while `opspan.annotate` reaches every
-sink."""
+"""Offers the functions of torch.profiler.itt. Their ranges and marks are sent only to ITT, while `opspan.annotate` also
+sends to NVTX and to opspan's own recordings."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _itt = Namespace(sink_list.ITT.bit)
 
 
 def is_available() -> bool:
-    """Whether this process can send to ITT, with torch or with the package ittapi. It says nothing about whether a tool
-    is listening.
+    """Returns whether this process can send to ITT, with torch or with the package ittapi. This does not mean that a
+    tool is listening.
 
-    In compiled code it is always False.
+    In code that torch.compile compiles, the result is always False.
     """
     if compiling():
         return False
@@ -46,5 +46,5 @@ def mark(msg: str) -> None:
 
 
 def range(msg: str, *args: object, **kwargs: object) -> Range:  # noqa: A001  # torch's name
-    """Returns a range to use with `with` or as a decorator. `msg.format` gets the further arguments."""
+    """Returns a range to use with `with` or as a decorator. `msg.format` inserts the other arguments into `msg`."""
     return _itt.range(msg, *args, **kwargs)

@@ -1,6 +1,6 @@
-"""Converts columns of values to columns of JSON texts. Each function returns a polars expression or a Series that
-converts all rows at once, and escapes characters where JSON requires it. native.json_items writes one JSON object for
-each row of a frame.
+"""Converts columns of values to columns of JSON texts. Each function processes all rows at once, returns a polars
+expression or a Series, and escapes characters where JSON requires it. native.json_items, in contrast, writes a JSON
+object for each row of a frame.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-# Characters that JSON must escape, and three more. The last two end a line in JavaScript.
+# Characters that must be escaped in JSON, and three more. The last two would end a line in JavaScript.
 _ESCAPED = [*(chr(number) for number in range(0x20)), '"', "\\", "\x7f", "\u2028", "\u2029"]
 _ESCAPES = [json.dumps(char)[1:-1] if char != "\x7f" else "\\u007f" for char in _ESCAPED]
 
@@ -26,7 +26,7 @@ def text(value: pl.Expr) -> pl.Expr:
 
 
 def real(value: pl.Expr) -> pl.Expr:
-    """Returns JSON numbers; infinities and NaN, which JSON does not have, become texts."""
+    """Returns the values as JSON numbers. Infinities and NaN become strings, because JSON has no such numbers."""
     shown = value.cast(pl.String)
     return pl.when(value.is_finite()).then(shown).otherwise(pl.concat_str(pl.lit('"'), shown, pl.lit('"')))
 
@@ -38,7 +38,7 @@ def written(values: pl.Series, form: Callable[[pl.Expr], pl.Expr]) -> pl.Series:
 
 def hexes(raw: npt.NDArray[np.uint8], counts: npt.NDArray[Any] | int) -> pl.Series:
     """Returns the first `counts` bytes of each row as a JSON string of hex digits."""
-    import numpy as np  # imported here, because callers that have bytes in an array have imported it anyway
+    import numpy as np  # imported here, because only callers that use numpy call this function
 
     width = raw.shape[1]
     if not len(raw) or not width:

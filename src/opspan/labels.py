@@ -4,10 +4,10 @@ grammar.
     aten::linear, seq = 3, op_id = 1, sizes = [[2, 4], [3, 4], [3]], input_op_ids = [(0,-1), (0,-1), (0,-1)]
     AddmmBackward0, seq = 4, op_id = 39, fwd_tid = 812, sizes = [[2, 3]]
 
-The grammar covers opspan's labels and the labels of all releases of torch. There are three implementations: native code
-that writes labels (native/sinks/text.cpp), native code that reads columns of labels (native/columns/grammar.cpp), and
-one for tests, which check all three with one file of examples. Readers know which fields come with a label but are not
-in its text (payload, metadata). Analyses know what fields mean across ranges.
+The grammar covers opspan's labels and the labels of all releases of torch. It is implemented three times: native code
+writes labels (native/sinks/text.cpp), native code parses columns of labels (native/columns/grammar.cpp), and the tests
+have a parser of their own. The tests check all three with one file of examples. Fields that a trace stores beside a
+label (payload, metadata) are a matter of the readers, and the meaning of fields is a matter of the analyses.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import polars as pl
 
-PYROSCOPE_RUN = "pyroscope run_id="  # the begin of a mark that has the label of this run on a Pyroscope server
+PYROSCOPE_RUN = "pyroscope run_id="  # begins a mark that tells under which label a Pyroscope server has this run
 
 
 class Kind(enum.IntEnum):
@@ -52,7 +52,7 @@ SIZES = rf"\[(?:{_INPUT}(?:, {_INPUT})*)?\]"
 
 
 def parse_sizes(text: str) -> list[list[int] | list[list[int]]]:
-    """Returns the text of a `sizes` field as nested lists."""
+    """Parses the text of a `sizes` field into nested lists."""
     import json
 
     if re.fullmatch(SIZES, text) is None:
@@ -61,24 +61,24 @@ def parse_sizes(text: str) -> list[list[int] | list[list[int]]]:
     return sizes
 
 
-# --- kinds by name, if the label does not carry the kind
+# --- kinds of ranges, guessed from the label
 
 _ENGINE = "autograd::engine::evaluate_function"
-# AccumulateGrad, CopySlices, ...; torch 0.4 wrote the second pattern.
+# The begins of the names of some autograd nodes, such as AccumulateGrad and CopySlices. torch 0.4 wrote the second.
 _NODES = ("torch::autograd::", "N5torch8autograd")
-# Names of generated nodes end with a digit. Names of nodes of old torch and of a custom Function have no digit, but
-# such nodes have a seq, unlike a user's range "MyBackward".
+# The names of autograd nodes that torch generates end with a digit. In old torch and for custom Functions, the names
+# have no digit. Then the label must have a `seq`, because a user's range may also be named "MyBackward".
 _NODE = "[^ ]+Backward[0-9]+"
 _NODE_WITH_SEQ = "[^ ]+Backward"
-# torch itself records `detach` or `detach_` inside aten::detach, without a namespace.
+# Ops have a namespace, except `detach` and `detach_`, which torch records inside aten::detach.
 _OP = "[a-z_][a-z0-9_]*::[A-Za-z0-9_.]+|detach_?"
 _STEP = "ProfilerStep#[0-9]+"
-# The begin of a mark's name, before a number. The mark ends a step in a session without a schedule.
+# The begin of the name of a mark, before the number of a step. In a session without a schedule, the mark ends the step.
 END_OF_STEP = "end of ProfilerStep#"
 
 
 def kind_of(name: str, seq: int | None, class_name: str | None = None) -> Kind:
-    """Returns the most likely kind of a range by its label. It is not needed if the file has the kind."""
+    """Guesses the kind of a range from its label. Some files have the kind, so that there is no need to guess."""
     if class_name is not None:
         return Kind.MODULE
     if name.startswith(_ENGINE):
@@ -93,7 +93,7 @@ def kind_of(name: str, seq: int | None, class_name: str | None = None) -> Kind:
 
 
 def kind_expr(name: pl.Expr, seq: pl.Expr, class_name: pl.Expr) -> pl.Expr:
-    """Returns kind_of as an expression of numbers; null where the name is null."""
+    """Returns a polars expression that computes `kind_of` as a number. It is null for rows whose name is null."""
     import polars as pl
 
     def kind(value: Kind) -> pl.Expr:
@@ -120,7 +120,7 @@ def kind_expr(name: pl.Expr, seq: pl.Expr, class_name: pl.Expr) -> pl.Expr:
     )
 
 
-# --- columns
+# --- columns of labels
 
 
 def parse_column(texts: pl.Series) -> pl.DataFrame:
@@ -132,6 +132,6 @@ def parse_column(texts: pl.Series) -> pl.DataFrame:
     from opspan import native
 
     fields = native.labels(texts.cast(pl.String), threads=len(os.sched_getaffinity(0)))
-    # Most fields are empty in all labels. As a literal, an empty column takes no memory.
+    # Most columns are empty, because no label has the field. Made from a literal, an empty column takes no memory.
     empty = (column for column in fields.iter_columns() if column.null_count() == len(column))
     return fields.with_columns(pl.lit(None, dtype=column.dtype).alias(column.name) for column in empty)

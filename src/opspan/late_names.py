@@ -1,4 +1,5 @@
-"""Public names that live in other modules. Each is imported when it is first used, so that the module costs nothing."""
+"""Gives a module public names that other modules define. A name is imported when it is first used, so that importing
+the module itself is fast."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from typing import Any
 
 
 def finder(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
-    """Returns the `__getattr__` of a module. `homes`: name -> "module:attribute", or "module" for a module itself."""
+    """Returns the `__getattr__` for a module. `homes` maps each name to "module:attribute", or to "module" if the name
+    means that module itself."""
 
     def find(name: str) -> Any:
         if name not in homes:
@@ -17,7 +19,7 @@ def finder(module: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
         home, _, attribute = homes[name].partition(":")
         source = import_module(home)
         value = getattr(source, attribute) if attribute else source
-        setattr(sys.modules[module], name, value)  # later uses of the name do not call this function
+        setattr(sys.modules[module], name, value)  # so that later uses of the name do not call `find`
         return value
 
     return find

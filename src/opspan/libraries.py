@@ -1,11 +1,11 @@
 """Finds files that were built with the package (the shared libraries and the JavaScript of the page), and checks that a
 library is complete. `native`, emit's `sinks` and views.page open these files.
 
-A library is checked before it is opened, because the loader maps the size that the file's header states. If the file is
-truncated, a program that accesses the missing part is killed by SIGBUS, without an error in Python.
+A library is checked before it is opened, because the loader maps as many bytes as the file's header states. If the file
+is shorter, a program that accesses the missing bytes is killed by SIGBUS, without an error in Python.
 
-A file system, often that of home folders or /tmp, may be mounted so that its programs cannot run (noexec). Then a copy
-of the library is loaded.
+The file system, often that of home folders or /tmp, may be mounted with the option noexec, so that no code on it can
+run. Then a copy of the library is loaded.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ PAGE = (
     "tensorboard.js",
     "tensorboard.css",
     "LICENSES.txt",
-)  # the files built from src/page, if it could be built
+)  # the files that are built from src/page; they are missing if the build failed
 
 # The header of a 64-bit ELF file: the offset of the sections, then sizes and counts.
 _HEAD = struct.Struct("<40xQ6xHHHH")
-_PHDR = struct.Struct("<I4xQ16xQ")  # type, offset in the file, and (after two addresses) bytes in the file
+_PHDR = struct.Struct("<I4xQ16xQ")  # a segment's type, offset in the file, and (after two addresses) bytes in the file
 _ELF = b"\x7fELF"
 _ELF64 = _ELF + b"\x02\x01"
 _MACHINE = slice(18, 20)
@@ -65,16 +65,16 @@ _MACHINES = {
     258: "LoongArch",
 }
 _LOAD = 1
-_ENOUGH = 4096  # bytes that contain the header and the table of segments
+_ENOUGH = 4096  # this many bytes at the begin of a file contain the header and the table of segments
 
 
 def folder() -> Path:
-    """Returns the folder `lib` of the installed package, or OPSPAN_LIB_DIR, for native parts that were built by
-    hand."""
+    """Returns the folder `lib` of the installed package. If native libraries were built by hand, OPSPAN_LIB_DIR can
+    name their folder instead."""
     chosen = os.environ.get("OPSPAN_LIB_DIR")
     if chosen:
         return Path(chosen)
-    # Uses __path__, because an editable install has the package in two folders, the sources and the build's files.
+    # An editable install has two folders in __path__: one with the sources, and one with the files that were built.
     for root in opspan.__path__:
         if (Path(root) / "lib" / SINKS).is_file():
             return Path(root) / "lib"
@@ -98,29 +98,31 @@ def observer_sources() -> Path:
 
 
 def page(name: str) -> Path:
-    """Returns the path of a file of PAGE as installed. If it is missing, returns the file that `opspan doctor --fix`
-    built later."""
+    """Returns the path of one of the files in PAGE: the installed file or, if it is missing, the file that `opspan
+    doctor --fix` built later."""
     installed = folder() / "page" / name
     if installed.is_file() or not page_sources().is_dir():
         return installed
     try:
         later = page_built_later()
         private_files.check_folder(later)
-    except OSError:  # the file is missing, or somebody else could have written it
+    except OSError:  # the folder is missing, or another user could have written it
         return installed
     return later / name
 
 
 def page_sources() -> Path:
-    """Returns the folder that exists if the page could not be built. It has the sources of the page and why.txt."""
+    """Returns the folder with the sources of the page and why.txt. It exists only if the page could not be built when
+    opspan was installed."""
     return folder() / "page" / "unbuilt"
 
 
 def page_built_later() -> Path:
-    """Returns the folder of the cache for the page of these sources. Raises OSError if this user has no cache."""
+    """Returns the folder in the user's cache for the page that is built from these sources. Raises OSError if this user
+    has no cache."""
     digest = hashlib.sha256()
     for path in sorted(page_sources().rglob("*")):
-        # pip compiles build.py to bytecode, which differs between versions of Python.
+        # Leaves out the bytecode to which pip compiles build.py, because it depends on the version of Python.
         if path.is_file() and path.name != "why.txt" and path.suffix != ".pyc":
             digest.update(path.name.encode() + path.read_bytes())
     return private_files.cache_folder() / f"page-{digest.hexdigest()[:16]}"
@@ -129,8 +131,8 @@ def page_built_later() -> Path:
 def check_whole(path: Path) -> None:
     """Raises an OSError if the file is shorter than its header states, or if it is for another processor.
 
-    For another processor, the loader would say that there is no such file. A file that is not ELF is not checked,
-    because the loader reports it.
+    The loader's own error for another processor is misleading: it says that there is no such file. A file that is not
+    an ELF file is not checked here, because the loader's error for it is clear.
     """
     with path.open("rb") as file:
         head = file.read(_ENOUGH)
@@ -167,7 +169,7 @@ def _own_machine() -> str | None:
 
 
 def check_for_others(path: Path) -> None:
-    """Raises OSError if loading this library would fail in another program, or would get the program killed."""
+    """Raises OSError if another program that loads this library would fail or be killed."""
     check_whole(path)
     with path.open("rb") as file:
         if not may_run(file.fileno()):
@@ -175,13 +177,13 @@ def check_for_others(path: Path) -> None:
 
 
 def may_run(descriptor: int) -> bool:
-    """Returns whether the file system lets code of this file run."""
+    """Returns whether the file system allows code of this file to run."""
     try:
         mmap.mmap(descriptor, 1, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_EXEC).close()
     except PermissionError:
         return False
     except ValueError:
-        pass  # the file is empty: the file system is not the problem
+        pass  # the file is empty, so the file system is not the problem
     return True
 
 
@@ -199,7 +201,7 @@ def load(path: Path, descriptor: int | None = None) -> ctypes.CDLL:
         except OSError:
             if may_run(opened):
                 raise
-            with open(opened, "rb", closefd=False) as file:  # the descriptor stays open
+            with open(opened, "rb", closefd=False) as file:  # leaves the descriptor open
                 file.seek(0)
                 return _load_copy(path.name, file.read())
     finally:
@@ -209,9 +211,9 @@ def load(path: Path, descriptor: int | None = None) -> ctypes.CDLL:
 
 def _load_copy(name: str, content: bytes) -> ctypes.CDLL:
     try:
-        memory = os.memfd_create(name, os.MFD_CLOEXEC)  # the descriptor stays open, see `load`
+        memory = os.memfd_create(name, os.MFD_CLOEXEC)  # this descriptor must stay open, for the reason given in `load`
         try:
-            with open(memory, "wb", closefd=False) as file:  # the descriptor stays open
+            with open(memory, "wb", closefd=False) as file:  # leaves the descriptor open
                 file.write(content)
             return ctypes.CDLL(f"/proc/self/fd/{memory}")
         except OSError:

@@ -43,7 +43,7 @@ _HOMES = {
 __all__ = [*_HOMES, "events_of", "profiler_events_of"]
 
 
-if not TYPE_CHECKING:  # otherwise a type checker would accept misspelt names
+if not TYPE_CHECKING:  # a type checker that sees __getattr__ would accept misspelt names
     __getattr__ = finder(__name__, {name: f"opspan.events.{home}:{name}" for name, home in _HOMES.items()})
 
 
