@@ -76,7 +76,7 @@ def check_folder(folder: Path) -> None:
 
 
 def size_on_disk(facts: os.stat_result) -> int:
-    """Returns the size of a file in bytes, without its holes. Holes take no disk space, so limits apply to this size."""
+    """Returns the size of a file in bytes without its holes. Limits apply to this size: holes take no disk space."""
     return min(facts.st_size, facts.st_blocks * 512) if facts.st_blocks else facts.st_size
 
 

@@ -1,5 +1,5 @@
-"""Offers the functions of torch.profiler.itt. Their ranges and marks are sent only to ITT, while `opspan.annotate` also
-sends to NVTX and to opspan's own recordings."""
+"""Offers the functions of torch.profiler.itt. Their ranges and marks are sent only to ITT, while `opspan.annotate`
+sends to every sink (NVTX, ITT and captures)."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 """Loads files into the objects that users work with.
 
-    load(path, ...)   -> Trace, from a file of any source, recognised by content; several files are the ranks of one run
-    load_nsys(path)   -> EventList, which is like torch's; each vendor has such a function
+    load(path, ...)   -> Trace. The source of a file is recognised by content. Several files are the ranks of one run
+    load_nsys(path)   -> EventList, a list like torch's. There is such a function for each vendor's tool
 
-`load_nsys(path)` is `load(path, source="nsys").events()`, and takes `strict` and `most_bytes` like `load`. These
-functions are for people who know torch's load_nvprof. A new source does not need such a function.
+`load_nsys(path)` is short for `load(path, source="nsys").events()`. It takes `strict` and `most_bytes` like `load`.
+Such functions are for people who know torch's load_nvprof. A new source does not need one.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def load(
 
 
 def window_of(between: tuple[int, int] | None, step: int | tuple[int, int] | str | None) -> Window | None:
-    """Returns the window to read; None to read everything."""
+    """Returns the part of the time to read, or None if all is to be read."""
     if between is None and step is None:
         return None
     from opspan.tables.window import Window
@@ -92,8 +92,8 @@ def load_nsys(path: str | os.PathLike[str], *, strict: bool = False, most_bytes:
 
 @forked.elsewhere
 def load_nvprof(path: str | os.PathLike[str], *, strict: bool = False, most_bytes: int | None = None) -> EventList:
-    """Returns the events of an nvprof database, or of anything that load_nsys reads, because scripts use it for
-    both."""
+    """Returns the events of an nvprof database. Also reads all that load_nsys reads, because scripts use this function
+    for both."""
     from opspan.readers import sniffed
     from opspan.remote import local
 
@@ -108,7 +108,7 @@ def load_kineto(path: str | os.PathLike[str], *, strict: bool = False, most_byte
     """Returns the events of a trace that torch.profiler exported (*.pt.trace.json, compressed or not), as
     torch.profiler lists them.
 
-    `opspan.load(path).events()` has only the ops, and merges none of them, as for every other source.
+    In contrast, `opspan.load(path).events()` has only the ops, and merges none of them, as it does for every source.
     """
     from opspan.events import profiler_events_of
 
@@ -135,10 +135,10 @@ def load_vtune(path: str | os.PathLike[str], *, strict: bool = False, most_bytes
 
 @forked.elsewhere
 def load_vtune_report(path: str | os.PathLike[str], *, most_bytes: int | None = None) -> pl.DataFrame:
-    """Returns what `vtune -report` printed, as a frame: CSV of any delimiter, or text.
+    """Reads what `vtune -report` printed, as text or as CSV with any delimiter. Returns it as a data frame.
 
-    A summary becomes a long frame (section, name, metric, value, text). Sums by name are not events:
-    `Trace.with_metrics` adds these sums to a trace.
+    A summary becomes a frame with a row for each value (section, name, metric, value, text). Other reports have sums by
+    name. They are not events, but `Trace.with_metrics` adds these sums to a trace.
     """
     from opspan.readers.vtune.reports import read_report
     from opspan.remote import local
@@ -154,7 +154,8 @@ def parse_nvprof_trace(path: str | os.PathLike[str], *, most_bytes: int | None =
 
 @forked.elsewhere
 def load_recording(file: Path) -> Trace:
-    """Returns only the recording of the process that began with this capture, with its forked processes and devices."""
+    """Returns the recording whose first file is this capture. It has the process, the processes that it forked, and
+    their devices. Other recordings in the folder are left out."""
     from opspan.readers.capture import read_recording
     from opspan.tables import side_by_side
     from opspan.trace import Trace
@@ -170,9 +171,10 @@ def read_all(
     cycle: int | None = None,
     unnamed: Collection[File] = (),
 ) -> tuple[Tables, pl.DataFrame | None]:
-    """Returns the joined traces, and their steps if the window needed them. `reduce` returns the needed part of a
-    trace. `cycle` selects one cycle of each process. `unnamed` are files that came from a folder. If one of them cannot
-    be read, that is only an issue, unless no file can be read."""
+    """Reads the files and joins them to one trace. Also returns its steps if they were needed to find the window.
+    `reduce` is called with each trace, and returns the part of it to keep. `cycle` selects one cycle of each process.
+    `unnamed` are files that the user did not name, but that are in a folder. If such a file cannot be read, that is
+    only an issue, unless no file can be read."""
     from opspan.analysis import side_by_side
 
     parts, iterations = [], []
@@ -190,7 +192,7 @@ def read_all(
             failed.append(error)
             continue
         parts.append(tables if reduce is None else reduce(tables))
-        del tables  # frees a large trace; only the part that `reduce` returned stays in memory
+        del tables  # frees a large trace, of which only the part that `reduce` returned is needed
         if steps is not None:
             iterations.append(steps)
     for file, no_step in without:
@@ -214,7 +216,7 @@ def read_all(
 
 
 def _has_other_cycle(trace: Tables, others: Sequence[Tables]) -> bool:
-    """Returns whether one of the other traces is of the same process, so that a missing step may be in that trace."""
+    """Returns whether one of the other traces is another cycle of the same process, which may have the missing step."""
     from opspan.tables.ranks import have_other_cycles
     from opspan.tables.tables import recorded_of
 
@@ -239,7 +241,7 @@ def _with_failed(trace: Tables, failed: Sequence[ReadError]) -> Tables:
 
 
 def read(file: File, source: str | None, window: Window | None) -> PartAndSteps:
-    """Returns one trace, and its steps if the window needed them."""
+    """Reads one trace. Also returns its steps if they were needed to find the window."""
     from opspan.remote import local
 
     with local(file) as copy:
@@ -248,7 +250,7 @@ def read(file: File, source: str | None, window: Window | None) -> PartAndSteps:
 
 
 def _read(path: Path, source: str | None, window: Window | None) -> PartAndSteps:
-    """Reads a trace. For a capture, also reads its recordings of devices, which are files in the same folder."""
+    """Reads a trace. For a capture, also reads the files of its events on devices, which are in the same folder."""
     from opspan.readers import read_file
 
     devices = capture_files.device_files(path) if source in (None, "capture") else []

@@ -1,9 +1,9 @@
 """Calls the functions of libopspan_columns.so (native/columns/interface.h), which process whole columns. Each function
 here makes one native call.
 
-Frames are passed by the Arrow C data interface. Native code reads an argument without copying it, and the resulting
-frame owns the result. Python's lock is released during a call, so calls may run in parallel. docs/analysis.md explains
-the columns. A missing column, or a column of another type, is an error.
+Data frames are passed by the Arrow C data interface. Native code reads an argument without copying it, and the
+resulting frame owns the result. Python's global lock (GIL) is released during a call, so calls may run in parallel.
+docs/analysis.md explains the columns. A missing column, or a column of another type, is an error.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from opspan.errors import OpspanError
 ABI: Final = 16
 _ERROR_BYTES: Final = 512
 
-# The longest mangled name that is demangled. Longer names could overflow the stack, which the demangler uses for each
-# letter. A hundred letters may encode more text than fits into memory.
+# The most bytes of a mangled name that is demangled. The demangler calls itself for the letters of a name, so a longer
+# name could overflow the stack. The result is limited, too, as a hundred letters may encode more than fits into memory.
 _LONGEST_MANGLED: Final = 16 << 10
-NO_KIND: Final = 16  # the kind that `cut` gives to a piece without a kind; it is greater than all kinds
+NO_KIND: Final = 16  # the number that `cut` gives to a piece of time without a kind; it is greater than all kinds
 _SPARE_BYTES: Final = 1024
 _MOST_GROWTH: Final = 16
 
@@ -55,11 +55,11 @@ _FRAMES: Final = (
 
 
 class _Schema(ctypes.Structure):
-    """ArrowSchema."""
+    """The C struct ArrowSchema of the Arrow C data interface."""
 
 
 class _Array(ctypes.Structure):
-    """ArrowArray."""
+    """The C struct ArrowArray of the Arrow C data interface."""
 
 
 _Schema._fields_ = (
@@ -112,8 +112,8 @@ class _Result:
         )
 
     def columns(self) -> list[pl.Series]:
-        """Returns separate columns, because the columns of one frame would all stay in memory as long as any of them is
-        used."""
+        """Returns the columns as separate objects. In a common frame, all columns would stay in memory as long as any
+        of them is used."""
         count = self.schema.n_children
         schemas = ctypes.cast(self.schema.children, ctypes.POINTER(ctypes.POINTER(_Schema)))
         arrays = ctypes.cast(self.array.children, ctypes.POINTER(ctypes.POINTER(_Array)))
@@ -122,7 +122,7 @@ class _Result:
             column = _Result()
             for part, child in ((column.schema, schemas[number]), (column.array, arrays[number])):
                 ctypes.memmove(ctypes.byref(part), child, ctypes.sizeof(part))
-                child.contents.release = type(part.release)()  # the column was moved, so the frame must not free it
+                child.contents.release = type(part.release)()  # `column` has the data now; the frame must not free it
             name = (column.schema.name or b"").decode()
             columns.append(pl.Series(name, column))
             column.close()
@@ -210,8 +210,8 @@ def _columns(name: str, first: pl.DataFrame, second: pl.DataFrame | None = None,
 
 
 def nest(ranges: pl.DataFrame, end_ns: int) -> pl.DataFrame:
-    """Returns the parent, depth and self time of each range, and the ends of ranges if any end changed. `end_ns`: the
-    end of the trace, which becomes the end of open ranges."""
+    """Returns the parent, depth and self time of each range. If a range has no end, also returns the ends that ranges
+    get. `end_ns`: the end of the trace, which becomes the end of open ranges."""
     return _call("nest", ranges, number=end_ns)
 
 
@@ -226,46 +226,47 @@ def innermost(ranges: pl.DataFrame, points: pl.DataFrame) -> pl.Series:
 
 
 def cover(spans: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
-    """Returns the union of the spans of both frames, as stretches that do not touch, in order, for one group after
-    another. The columns by0, by1, ... define groups, if present. `row` is a row of the group; rows of `others` are
-    counted after those of `spans`."""
+    """Returns the union of the time spans of both frames, for one group after another: stretches of time in order,
+    which do not touch. The columns by0, by1, ... define the groups, if present. The column `row` of the result is the
+    number of a row of the group. Rows of `others` are numbered after those of `spans`."""
     return _call("cover", spans, others)
 
 
 def covered(spans: pl.DataFrame, stretches: pl.DataFrame) -> pl.Series:
-    """Returns how many ns of each stretch are covered by the spans of its group; null if the stretch has no begin or
-    end."""
+    """Returns how many ns of each stretch of time are covered by the spans of its group. The number is null if the
+    stretch has no begin or no end."""
     return _call("covered", spans, stretches)["ns"]
 
 
 def within(points: pl.DataFrame, stretches: pl.DataFrame) -> pl.DataFrame:
-    """Returns pairs of a row of `points` and a row of `stretches`, if the stretch is of the same group and contains
-    `time_ns` of the point."""
+    """Returns pairs of row numbers: a row of `points`, and a row of `stretches` that is of the same group and contains
+    the point's `time_ns`."""
     return _call("within", points, stretches)
 
 
 def cut(stretches: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
-    """Cuts stretches of time on threads at each begin and end of a span on the same thread. Returns the pieces:
-    stretch, start_ns, end_ns, `range` (the row of the innermost open span without a kind) and the highest kind of the
-    open spans. If no open span has a kind, the piece has the kind of its stretch, or NO_KIND. If the stretch has no
-    thread, the piece has the range of its stretch."""
+    """Cuts stretches of time on threads at each begin and end of a span on the same thread. Returns a row for each
+    piece, with the columns stretch, start_ns, end_ns, range and kind. A span either has a kind or is a range. `range`
+    is the row of the innermost open range; if the stretch has no thread, it is the range of the stretch. `kind` is the
+    highest kind of the open spans; if there is none, it is the kind of the stretch, or NO_KIND."""
     return _call("cut", stretches, spans)
 
 
 def match(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """Returns, for each row of work, the row of the call that launched it, and whether other calls may have launched
-    it."""
+    """Returns, for each row of `work` (such as a kernel or a copy), the row of the call that launched it, and whether
+    another call may have launched it instead."""
     return _call("match", calls, work)
 
 
 def nearest(parents: pl.DataFrame) -> pl.Series:
-    """Returns, for each row, the row itself if it is marked, else its nearest marked ancestor. `parents` has the
-    columns parent and marked."""
+    """Returns, for each row, its own number if it is marked, else the number of its nearest marked ancestor. `parents`
+    has the columns parent and marked."""
     return _call("nearest", parents)["nearest"]
 
 
 def rollup(parents: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
-    """Returns, for each row, the time of its work, and the time of the work of the row and all its descendants."""
+    """Returns two device times for each row: the time of its own work (such as kernels and copies), and the time of its
+    own work and that of all its descendants."""
     return _call("rollup", parents, work)
 
 
@@ -280,9 +281,9 @@ def labels(texts: pl.Series, threads: int) -> pl.DataFrame:
 
 
 def chrome_events(text: bytes | memoryview, args: pl.DataFrame, state: int, is_last: bool) -> pl.DataFrame:
-    """Returns the events in a piece of a Chrome trace. `state` is the parser's state at the begin of the piece, and
-    `args` lists the args to read. A memoryview must be writable."""
-    # Passes the address, because a column would copy the text.
+    """Returns the events in a part of the text of a Chrome trace. `state` is the parser's state at the begin of the
+    part. `args` lists the args to read. If `text` is a memoryview, it must be writable."""
+    # Passes the address of the text, because a column would hold a copy of the text.
     where = pl.DataFrame({"address": [_address(text)], "bytes": [len(text)]})
     return _call("events", where, args, 2 * state + is_last)
 
@@ -299,14 +300,14 @@ def metadata(texts: pl.Series, threads: int) -> pl.DataFrame:
 
 
 def json_objects(texts: pl.Series, threads: int) -> pl.Series:
-    """Returns each text as a JSON object with one member, named like the column."""
+    """Returns, for each text, a JSON object that has only this text. Its key is the name of the column."""
     return _call("json_objects", texts.to_frame(), number=threads)["json"]
 
 
 def json_items(rows: pl.DataFrame, before: int = 0) -> Iterator[memoryview]:
-    """Yields the bytes of items of a JSON list, in pieces. Each row becomes an object (native/columns/json_items.cpp).
-    A piece is valid until the next piece is requested. `before`: the number of items that were written before; if it is
-    not 0, the bytes begin with a comma."""
+    """Yields the rows as the items of a JSON list, in blocks of bytes. Each row becomes a JSON object
+    (native/columns/json_items.cpp). A block is valid until the next one is requested. `before`: the number of items
+    that are already in the list; if it is not 0, the bytes begin with a comma."""
     library = _load()
     bytes_at, error = ctypes.c_void_p(), ctypes.create_string_buffer(_ERROR_BYTES)
     capsule = rows.rechunk().__arrow_c_stream__()
@@ -322,56 +323,60 @@ def json_items(rows: pl.DataFrame, before: int = 0) -> Iterator[memoryview]:
 
 
 def protobuf(rows: pl.DataFrame, number: int) -> memoryview:
-    """Returns a protobuf message for each row, as fields with this number (native/columns/protobuf.cpp). The names of
-    columns are numbers of fields."""
+    """Encodes each row as a protobuf message, in a field with the number `number` (native/columns/protobuf.cpp). Each
+    column is a field of the message. The column's name is the number of this field."""
     return _call("protobuf", rows, number=number)["bytes"].to_numpy().data
 
 
 def timeline(slices: pl.DataFrame) -> pl.DataFrame:
-    """Returns the begins and ends of slices in order of time. A row of the result has the slice's row, its lane, and
-    whether this is the slice's end. Lane 0 is the track itself. Slices that do not nest in it get other lanes."""
+    """Returns the begins and ends of slices in order of time. A row of the result has the number of the slice's row,
+    its lane, and whether this is the slice's end. Lane 0 is the track itself. Slices that overlap others there without
+    being nested get other lanes."""
     return _call("timeline", slices)
 
 
 def places(shapes: pl.DataFrame, rows_of_lane: int) -> pl.DataFrame:
-    """Returns shapes (lane, start_ns from 0, length_ns) in drawing order. Each has `shape`, its row in `shapes`, and
-    its place, which is rows_of_lane * lane + the row within the lane. `is_crowded` says whether the shape is on the
-    last row of its lane, where shapes may overlap. The result also has the times."""
+    """Returns shapes (lane, start_ns from 0, length_ns) in the order in which they are drawn, with these columns.
+    `shape` is the row in `shapes`. `place` is rows_of_lane * lane + the row within the lane. `is_crowded` says whether
+    the shape is on the last row of its lane, where shapes may overlap. start_ns and length_ns are the shape's."""
     return _call("places", shapes, number=rows_of_lane)
 
 
 def blocks(shapes: pl.DataFrame, most: int) -> pl.DataFrame:
-    """Merges shapes of `places` into at most `most` blocks. A block has its first and its longest shape, count, end and
-    total length. `under_ns` is equal for all blocks: shapes that are shorter were merged with their neighbours."""
+    """Merges the shapes that `places` returned into at most `most` blocks. A block has its first and its longest shape,
+    the number of shapes, its length, and the sum of its shapes' lengths (busy_ns). `under_ns` is the same for all
+    blocks: shapes shorter than this were merged with their neighbours."""
     return _call("blocks", shapes, number=most)
 
 
 def latest(queries: pl.DataFrame, known: pl.DataFrame, *, strict: bool) -> pl.Series:
-    """Returns, for each point in time (by, time_ns), the last row of `known` with equal `by` that is not later
-    (`strict`: that is earlier), or -1. `known` is in order of time for each `by`, and has no nulls."""
+    """Returns, for each query (by, time_ns), the last row of `known` that has the same `by` and is not later, or -1 if
+    there is none. If `strict`, the row must be earlier. `known` is in order of time for each `by`, and has no nulls."""
     return _call("latest", queries, known, int(strict))["found"]
 
 
 def replay(work: pl.DataFrame, joins: pl.DataFrame, count: int) -> pl.DataFrame:
-    """Replays the graph of a critical path. Returns begun_ns and end_ns, first for each work, then for each join.
+    """Replays the graph of a critical path with other times. Returns begun_ns and end_ns, first for each row of work
+    (such as a kernel or a copy), then for each join.
 
-    The first `count` rows of `work` are work, and their results are its new begin and end. The other rows of `work` are
-    edges of the graph. A join is a place where a thread waits. Its begun_ns is the time when the thread continues, and
-    its end_ns is the difference between this time and the join's clock_ns. The column `in_order` of `joins` lists rows
-    of `joins` in the order in which they are replayed, and `work_between` says how many works are replayed before each
-    of these.
+    Only the first `count` rows of `work` are work. Their begun_ns and end_ns are the new begin and end. The other rows
+    of `work` are edges of the graph. A join is a point where a thread waits. Its begun_ns is the time when the thread
+    continues, and its end_ns is the difference between this time and the join's clock_ns. The column `in_order` of
+    `joins` lists rows of `joins` in the order in which they are replayed. `work_between` says how many rows of work are
+    replayed before each of these joins.
     """
     return _call("replay", work, joins, count)
 
 
 def sqlite(columns: pl.DataFrame, table: pl.DataFrame, descriptor: int) -> list[pl.Series]:
-    """Returns columns of a table of an SQLite file, read from its pages (native/sqlite/table.h). If that is impossible,
-    returns the reason. A column with one row has this value in all rows."""
+    """Reads columns of a table directly from the pages of an SQLite file (native/sqlite/table.h). If that is
+    impossible, returns the reason instead. If a column has only one row, all rows have its value."""
     return _columns("sqlite", columns, table, descriptor)
 
 
 def demangled(name: str) -> str:
-    """Returns the name of a C++ function or type as in its source; unchanged if it is not mangled, or too long."""
+    """Returns the name of a C++ function or type as in its source. If the name is not mangled or is too long, returns
+    it unchanged."""
     mangled = name.encode(errors="surrogatepass")
     if len(mangled) > _LONGEST_MANGLED or b"\0" in mangled:
         return name

@@ -1,4 +1,5 @@
-"""torch.cuda.nvtx's names, on any machine: ranges and marks to NVTX only. `opspan.annotate` reaches every sink."""
+"""Offers the functions of torch.cuda.nvtx, also on machines without CUDA. Their ranges and marks are sent only to NVTX,
+while `opspan.annotate` sends to every sink (NVTX, ITT and captures)."""
 
 from __future__ import annotations
 
@@ -12,7 +13,10 @@ _nvtx = Namespace(sink_list.NVTX.bit)
 
 
 def is_available() -> bool:
-    """Whether ranges can be sent at all; a tool need not listen now. In compiled code it is always False."""
+    """Returns whether this process can send to NVTX. This does not mean that a tool is listening.
+
+    In code that torch.compile compiles, the result is always False.
+    """
     if compiling():
         return False
     if sinks.load() is not None:
@@ -45,10 +49,10 @@ def range_end(range_id: int) -> None:
 
 
 def mark(msg: str) -> None:
-    """Marks a moment; it has no end."""
+    """Marks a point in time."""
     _nvtx.mark(msg)
 
 
 def range(msg: str, *args: object, **kwargs: object) -> Range:  # noqa: A001  # torch's name
-    """Returns a range around a `with` block or a function. Further arguments are put into `msg` by `str.format`."""
+    """Returns a range to use with `with` or as a decorator. `msg.format` inserts the other arguments into `msg`."""
     return _nvtx.range(msg, *args, **kwargs)

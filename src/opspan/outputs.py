@@ -1,6 +1,6 @@
 """Lists the outputs. `trace.export(path)` and `opspan export` choose an output by the name of the file.
 
-The module in views/ with the name of an output writes it.
+The module of views/ that has the same name as an output writes it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ class Output(NamedTuple):
     name: str  # also the name of the module in views/
     suffixes: tuple[str, ...]
     writes: str  # a description for help and messages
-    is_folder: bool = False  # whether the output is a folder; it may replace only a saved trace
-    pattern: str = ""  # a pattern; a file whose name matches it is for this output, whatever its suffix
-    # The tables whose rows the output can show ("marks" are listed separately from "ranges"); empty: all.
+    is_folder: bool = False  # True if the output is a folder; it may replace only a saved trace
+    pattern: str = ""  # a file whose name matches this pattern is of this output, whatever its suffix
+
+    # The tables whose rows the output can show ("marks" are listed separately from "ranges"). An empty tuple means all.
     shows: tuple[str, ...] = ()
 
 

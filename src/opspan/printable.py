@@ -1,7 +1,8 @@
-"""Makes text from other sources safe to show. Control characters cannot affect the terminal, and long lines are cut.
+"""Makes text from other sources safe to show. Control characters are replaced, so that they cannot affect the terminal.
+Long lines are cut.
 
-Programs choose the names of ranges, tables, files and machines. Texts for people (errors, warnings, issues, tables, the
-output of commands) go through here. Data keeps the names unchanged.
+The names of ranges, tables, files and machines may be any text. So all texts for people (errors, warnings, issues,
+tables, the output of commands) pass through these functions. Data for programs keeps the names unchanged.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ def printable(text: str) -> str:
 
 
 def as_utf8(text: str) -> str:
-    """Returns text that columns and JSON can hold. Names of files may have bytes that are not UTF-8, which Python turns
-    into surrogates."""
+    """Returns text that columns and JSON can hold. The name of a file may have bytes that are not UTF-8. Python turns
+    them into surrogates, which become escapes here."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def printable_lines(text: str) -> str:
-    """Returns the text with every line made printable."""
+    """Makes each line of the text printable, and keeps the line breaks."""
     return "\n".join(printable(line) for line in text.split("\n"))
 
 
 def plural(count: int, one: str, several: str | None = None) -> str:
-    """Returns '1 issue', '1,234 issues'. `several` is a plural that is not formed with an s."""
+    """Returns a count with its noun, such as '1 issue' or '1,234 issues'. `several` is an irregular plural."""
     return f"{count:,} {one if count == 1 else several or f'{one}s'}"
 
 
@@ -64,7 +65,7 @@ _OF_SHELLS = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 
 
 def shell_path(path: str | os.PathLike[str]) -> str:
-    """Returns a path quoted as a word for a shell. No command will read the word as an option."""
+    """Returns a path quoted as a word for a shell. The word never begins with -, so it is not taken for an option."""
     text = os.fspath(path)
     return shell_word(f"./{text}" if text.startswith("-") else text)
 
@@ -83,9 +84,9 @@ def path_text(path: object) -> str:
 
 
 def replace_path(text: str, path: os.PathLike[str], shown: str, first: str) -> str:
-    """Returns the text with `shown` in place of a temporary path. A command of another program in the text needs a
-    local file, so it gets the file's name, and `first` is put before the command: "fetch the file, then `gunzip -k
-    run.json.gz`"."""
+    """Returns the text with `shown` in place of a temporary path. But if the text has a command of another program,
+    that command needs a local file. So it gets only the file's name, and `first` is put before it: "fetch the file,
+    then `gunzip -k run.json.gz`"."""
     typed = shell_path(path)
 
     def of_command(match: re.Match[str]) -> str:
@@ -103,20 +104,21 @@ def replace_path(text: str, path: os.PathLike[str], shown: str, first: str) -> s
 
 def shortened(text: str, most: int = LONGEST_NAME) -> str:
     """Returns about `most` characters of the text, and a note with the number of characters left out."""
-    # A note would be as long as the text that it replaces. So a text that was already shortened also stays unchanged.
+    # A text that is only a little longer stays unchanged, because the note would be as long as the rest of the text. So
+    # a text that was shortened before stays unchanged, too.
     if len(text) <= most + _SAYING_SO:
         return text
     return f"{text[:most]}... ({len(text) - most:,} characters more)"
 
 
 def listed(names: Sequence[object], most: int = MOST_NAMES, longest: int = LONGEST_NAME) -> str:
-    """Returns the first names, shortened, and the number of the other names."""
+    """Returns a list of the first names, each of them shortened, and the number of names that are left out."""
     first = ", ".join(shortened(str(name), longest) for name in names[:most])
     return f"{first} and {len(names) - most:,} more" if len(names) > most else first
 
 
 def listed_counts(counts: Mapping[str, int]) -> str:
-    """Returns `first 1,234, second 5`. If there are too many names, only those with the highest counts are listed."""
+    """Returns a text such as `first 1,234, second 5`. If there are many names, it has those with the highest counts."""
     names = list(counts) if len(counts) <= MOST_NAMES else sorted(counts, key=counts.__getitem__, reverse=True)
     first = ", ".join(f"{shortened(name)} {counts[name]:,}" for name in names[:MOST_NAMES])
     return f"{first} and {len(names) - MOST_NAMES:,} more" if len(names) > MOST_NAMES else first

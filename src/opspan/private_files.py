@@ -1,11 +1,11 @@
 """Handles files that only this user may change: the cache, temporary folders, locks, and unfinished results.
 
-If opspan itself chooses the name of a file, the file is written by this module, so that on a shared machine nobody can
-put a link, a pipe or a library where opspan is about to write or to load. docs/security.md has the promises.
+This module writes every file whose name opspan itself chooses. So nobody else on a shared machine can put a link, a
+pipe or a library where opspan is about to write or to load. docs/security.md says what opspan guarantees.
 
-A temporary folder's name contains its process and cannot be guessed. The process locks the folder and deletes it at the
-end. The next use deletes folders of killed processes, if neither process nor lock exists. Both are checked, because
-processes of other containers are not visible here, and a daemon may have closed its locks.
+The name of a temporary folder contains the process id and cannot be guessed. The process locks the folder, and deletes
+it at the end. Folders of killed processes are deleted later, if neither the process nor its lock exists. Both are
+checked, because processes of other containers are not visible here, and a daemon may have closed its locks.
 """
 
 from __future__ import annotations
@@ -28,25 +28,26 @@ from typing import NamedTuple
 CACHE = "OPSPAN_CACHE_DIR"
 _UNFINISHED = ".opspan-unfinished-"
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-# O_NONBLOCK, because opening a pipe that somebody put there would block.
+# O_NONBLOCK is necessary because opening a pipe that somebody put there would block.
 _AS_IT_IS = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_MOST_LINKS = 40  # the kernel's limit for a chain of links
-# Errors of a file system that cannot make hard links, or cannot make this one.
+# The most links to follow, as in the kernel.
+_MOST_LINKS = 40
+# Errors that mean that the file system cannot make hard links, or cannot make this one.
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EINVAL, errno.EXDEV)
 
 
-# --- the cache, and whether it is this user's
+# --- the cache, and checks that only this user can change it
 
 
 def cache_folder() -> Path:
-    """Returns the folder of the cache. Raises OSError if neither a variable nor a home folder gives one."""
+    """Returns the folder of the cache. Raises OSError if no environment variable names it and there is no home folder."""
     chosen = os.environ.get(CACHE)
     if chosen:
         return Path(chosen)
     base = os.environ.get("XDG_CACHE_HOME")
     try:
         return (Path(base) if base else Path.home() / ".cache") / "opspan"
-    except RuntimeError:  # there is no HOME and no entry for the user id, as often in containers
+    except RuntimeError:  # HOME is not set and the user id is not known, as often in containers
         raise FileNotFoundError(errno.ENOENT, "this user has no home folder", "~/.cache/opspan") from None
 
 
@@ -73,10 +74,8 @@ def check_folder(path: Path) -> Path:
 
 
 def opened(path: Path) -> int:
-    """Returns a descriptor of a file to read. Raises PermissionError if somebody else wrote it, or could write it.
-
-    The checks apply to the descriptor, so reading from it gets exactly the file that was checked.
-    """
+    """Opens a file for reading, and returns its descriptor. Raises PermissionError if another user owns the file or may
+    write it. The checks apply to the descriptor, so the file that is read is the one that was checked."""
     descriptor = _plain_file(path, os.O_RDONLY)
     wrong = _why_not_ours(path, os.fstat(descriptor))
     if wrong is not None:
@@ -99,7 +98,7 @@ def path_of(descriptor: int, path: Path) -> str:
 @contextlib.contextmanager
 def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
     """Holds a lock that only one process can have. The kernel releases it when the process ends or is killed."""
-    # The file's owner does not matter, because it has no contents.
+    # Anybody may own the file, because it has no contents.
     descriptor = _plain_file(path, os.O_RDWR | os.O_CREAT)
     try:
         try:
@@ -135,14 +134,14 @@ def _why_not_ours(path: Path, facts: os.stat_result, is_above: bool = False) -> 
         return f"{path} belongs to {_user(facts.st_uid)}"
     others = facts.st_mode & _OTHERS_WRITE
     if is_above and facts.st_mode & stat.S_ISVTX:
-        others = 0  # as in /tmp, nobody can delete files of other users there
+        others = 0  # in such a folder, for example /tmp, nobody can delete files of other users
     elif others == stat.S_IWGRP and _is_alone(facts.st_uid, facts.st_gid):
         others = 0
     return f"{path} can be written by others (chmod go-w mends that)" if others else None
 
 
 def _owner_of_the_unseen() -> int | None:
-    """Returns the user id that system folders such as / and /home have in a container that does not map root."""
+    """Returns the user id that owns / and other system folders in a container that does not map root, else None."""
     try:
         if any(int(line.split()[1]) == 0 for line in _lines("/proc/self/uid_map")):
             return None
@@ -156,10 +155,8 @@ def _lines(path: str) -> list[str]:
 
 
 def _is_alone(user: int, group: int) -> bool:
-    """Returns whether this user is the only member of the group, because many systems create a group for each user.
-    Such a group may have write permission.
-
-    Root's group does not count, because its list does not name all its members.
+    """Returns whether the user is the only member of the group. Many systems create such a group for each user, and it
+    may have write permission. Returns False for root, because the list of root's group does not name all its members.
     """
     if user == 0:
         return False
@@ -177,20 +174,20 @@ def _user(number: int) -> str:
         return f"user {number}"
 
 
-# --- unfinished results: visible to others once they are complete
+# --- results, which become visible only when they are complete
 
 
 @contextlib.contextmanager
 def unfinished(target: Path, *, overwrite: bool) -> Iterator[Path]:
-    """Provides a path for a file or folder that becomes `target` at the end of the `with`. After an exception it is
-    deleted.
+    """Provides a path to write a file or folder to. At the end of the `with` block, the result becomes `target`. After
+    an exception it is deleted.
 
-    The path has the target's name, in a new folder next to the target. Only this process uses the folder, which may get
-    further files, such as a database's journal. Raises FileExistsError if the target exists at the end and `overwrite`
-    is false.
+    The path has the target's name, in a new folder next to the target. Only this process uses the folder, so that other
+    files, such as a database's journal, can be there, too. Raises FileExistsError if the target exists at the end and
+    `overwrite` is false.
 
-    Only files and folders are replaced, and the new one gets the old one's mode. If the target is a link, the file that
-    it points to is replaced. If it is a FIFO or a device, such as /dev/null, the result is written into it.
+    The new file or folder gets the mode of the one that it replaces. If the target is a link, the file that the link
+    points to is replaced. If it is a FIFO or a device, such as /dev/null, the result is written into it.
     """
     is_sent = is_stream(target)
     real = _behind_links(target) if overwrite and not is_sent else target
@@ -222,7 +219,7 @@ def is_stream(path: Path) -> bool:
 
 def _send(path: Path, target: Path) -> None:
     try:
-        # O_NONBLOCK, so that a FIFO that nobody reads gives an error instead of blocking the program.
+        # With O_NONBLOCK, opening a FIFO that nobody reads is an error, and does not block the program.
         descriptor = os.open(target, os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError as error:
         if error.errno != errno.ENXIO:
@@ -251,7 +248,7 @@ def _keep_mode(path: Path, target: Path) -> None:
     try:
         facts = target.lstat()
     except OSError:
-        return  # there is no file yet
+        return  # there is no file to replace
     if stat.S_ISLNK(facts.st_mode):
         return
     if os.geteuid() == 0:
@@ -278,14 +275,14 @@ def _bring_file(path: Path, target: Path, overwrite: bool) -> None:
 def _bring_folder(path: Path, target: Path, overwrite: bool) -> None:
     for number in count():
         try:
-            path.rename(target)  # replaces a folder only if it is empty
+            path.rename(target)  # fails if the target is a file, or a folder that is not empty
             return
         except OSError as error:
             if error.errno not in (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR):
                 raise
             if not overwrite:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
-        with contextlib.suppress(FileNotFoundError):  # another process that writes the same target has moved it
+        with contextlib.suppress(FileNotFoundError):  # another process that writes the same target was faster
             target.rename(path.with_name(f"replaced-{number}"))
 
 
@@ -294,8 +291,8 @@ def _bring_folder(path: Path, target: Path, overwrite: bool) -> None:
 
 class _Claim(NamedTuple):
     path: Path
-    lock: int  # descriptor of the folder, on which the process holds a lock
-    owner: int  # pid of the process
+    lock: int  # the descriptor of the folder; the process holds a lock on it
+    owner: int  # the pid of the process
 
     def release(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
@@ -317,7 +314,7 @@ def folder(prefix: str) -> Path:
 
 def remove(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
-    with contextlib.suppress(OSError):  # fails if the process has other folders
+    with contextlib.suppress(OSError):  # fails if the process has other temporary folders
         path.parent.rmdir()
         _release_home(os.getpid())
 
@@ -357,14 +354,14 @@ def _claim(parent: Path, prefix: str) -> _Claim:
             continue
         except OSError:  # the file system has no locks, so only the pid in the name protects the folder
             pass
-        if path.is_dir():  # no other process deleted the folder before the lock
+        if path.is_dir():  # false if another process deleted the folder before it was locked
             _sweep(parent, prefix, os.fstat(lock).st_uid)
             return _Claim(path, lock, os.getpid())
         os.close(lock)
 
 
 def _sweep(parent: Path, prefix: str, user: int) -> None:
-    """Deletes folders that killed processes of this user left."""
+    """Deletes the temporary folders of this user's processes that were killed."""
     try:
         names = [entry.name for entry in os.scandir(parent) if entry.name.startswith(prefix)]
     except OSError:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from opspan.views.answer import Answer
 
 _OF_RANGES = ("op", "module", "phase", "step", "function")
-# The ways to group a question's rows. The first is the default.
+# For each question, what its rows can be grouped by. The first is the default.
 BY: dict[str, tuple[str, ...]] = {
     "table": ("name", "shape", "stack", "module", "step", "phase", "stream", "kernel"),
     "idle": (*_OF_RANGES, "device", "stream", "gap"),
@@ -47,23 +47,23 @@ class Options:
     """The options of all questions. A question ignores options that it does not have."""
 
     by: str = ""
-    files: tuple[File, ...] = ()  # as the user typed them, because answers suggest commands with these files
+    files: tuple[File, ...] = ()  # the files as the user typed them, because answers suggest commands with them
     step: Steps | None = None  # numbers of steps, or a pattern of the names of ranges that are steps
     peak: tuple[str, ...] = ()
     # Maps names of ops, or of kinds of time, to factors. The answer says how long the run would take if the time of
     # each op or kind were multiplied by its factor.
     factors: Mapping[str, float] | None = None
     sort_by: str | None = None  # a column, or torch's name of a column
-    op: str | None = None  # only ops of this name, or of names that match this pattern
-    kernels: bool = False  # also rows of kernels and copies
+    op: str | None = None  # the name of the ops to show, or a pattern for their names
+    kernels: bool = False  # whether to show rows of kernels and copies, too
     memory: bool = False
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question about one trace or many. `parts` computes partial results of one file, which are small and can be
-    added over files. `rows` and `answer` make the result from the partial results of all files. `rows_of_one` and
-    `answer_of_one` make the result for one trace directly, if that is cheaper or gives more details."""
+    """A question about one trace or many. `parts` computes the partial results of one file. These are small, and can be
+    added up over files. `rows` and `answer` make the result from the partial results of all files. `rows_of_one` and
+    `answer_of_one` make the result for one trace directly, if that is faster or gives more details."""
 
     name: str
     parts: Callable[[Analysis, Options], Parts]

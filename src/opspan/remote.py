@@ -4,9 +4,9 @@ afterwards.
     with local(file_of("https://host/rank0.json.gz")) as copy:
         tables = copy.name_address(read_file(copy.path))
 
-Only this module uses fsspec, which is loaded when the first address is read. Texts about a file name its address, never
-its temporary path. Addresses may contain secrets, and so may the errors of the packages that fetch. Therefore such
-errors are not chained as causes of ours.
+Only this module uses fsspec, which is imported when the first address is read. Texts about a file show its address
+without secrets, and never its temporary path. The errors of the packages that fetch may contain secrets. So our errors
+do not refer to them as causes (`raise ... from None`).
 """
 
 from __future__ import annotations
@@ -33,15 +33,16 @@ T = TypeVar("T")
 SomeTables = TypeVar("SomeTables", bound=Tables)
 
 PATIENCE_S = 30.0  # the most seconds to wait for the next byte
+
 # Fetching stops if a server sends fewer than LEAST_RATE bytes per second, measured over RATED_S seconds.
 LEAST_RATE, RATED_S = 1_000, 60.0
 # The time limit for connecting, TLS, redirects and headers together. Without it, a server could send its headers byte
 # by byte forever.
 ANSWER_S = 60.0
 PAGE_BYTES, PAGE_S = 64 << 20, 60.0  # limits for a page of links, which lists the files of a folder
-PAUSES_S = (0.5, 2.0)  # seconds of the pauses before the second and the third try
-SPARE_BYTES = 64 << 20  # bytes of the disk that are left free for others
-MOST_FILES = 10_000  # the most files in a folder, or that match a pattern
+PAUSES_S = (0.5, 2.0)  # the seconds to wait before the second and the third try
+SPARE_BYTES = 64 << 20  # the bytes of the disk that must stay free
+MOST_FILES = 10_000  # the most files that a folder or a pattern may mean
 _LONGEST_NAME = 100
 # Finds addresses and the targets of <a> in a page. fsspec's pattern would take hours for a megabyte of "<a <a <a".
 _LINK = re.compile(
@@ -53,7 +54,7 @@ _HTTP = ("http", "https")
 
 
 class _Refusal(Exception):
-    """A file is not fetched because of a limit. The text is for people."""
+    """Stops fetching a file because of a limit. The message is shown to the user."""
 
 
 class _BrokenTransfer(Exception):
@@ -123,13 +124,13 @@ def _fetched(address: Address, folder: Path) -> Path:
 
 
 def _local_name(name: str) -> str:
-    """Returns a safe local name for a remote name. It has no slashes, is not hidden, and has the same suffix."""
+    """Returns a safe local name for a remote file: without slashes, with no dot at the begin, and with the same suffix."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", name)[-_LONGEST_NAME:].lstrip(".-") or "trace"
 
 
 def _fetch(system: Any, address: Address, name: str, target: Path, most: int) -> None:
-    """Fetches `name`, which is the file of the address or a file in its folder, or raises an error. `most`: the most
-    bytes."""
+    """Fetches `name`, which is the file at the address or a file in the folder there. Tries again if the connection
+    breaks. `most`: the most bytes to fetch."""
     for pause in (*PAUSES_S, None):
         try:
             _fetch_once(system, address, name, target, most)
@@ -151,7 +152,7 @@ def _fetch_once(system: Any, address: Address, name: str, target: Path, most: in
 
 
 class _Watch:
-    """Checks size, rate and free space on another thread while a file is fetched."""
+    """Checks the size, the rate and the free space while a file is fetched. Mostly runs on a thread of fsspec's."""
 
     def __init__(self, target: Path, most: int) -> None:
         self._target = target
@@ -207,7 +208,7 @@ class _Watch:
 
 
 def expand(files: Iterable[File]) -> list[File]:
-    """Returns the files, with folders and patterns replaced by their files."""
+    """Returns the files. An address of a folder or a pattern is replaced by the addresses of its files."""
     paths: list[File] = []
     for file in files:
         paths += [file] if isinstance(file, Path) or not file.is_several else [one for one, _ in listed(file)]
@@ -297,7 +298,8 @@ def _http_options() -> dict[str, Any]:
     timeout = aiohttp.ClientTimeout(total=None, connect=PATIENCE_S, sock_connect=PATIENCE_S, sock_read=PATIENCE_S)
     return {
         "client_kwargs": {
-            # Without a content encoding, the length is that of the stored file, and the readers unpack the file.
+            # The server must not compress the file for the transfer, so that the announced length is that of the file.
+            # If the file itself is compressed, the readers unpack it.
             "headers": {"Accept-Encoding": "identity"},
             "auto_decompress": False,
             "timeout": timeout,

@@ -1,5 +1,5 @@
-"""Makes a table of columns of text that fits a terminal. The least important columns are left out and long names are
-cut, and a note says so.
+"""Makes a table of columns of text that fits the width of a terminal. To make it fit, long names are cut and the least
+important columns are left out. A note below the table says so.
 
 Name             Self CPU %  Self CPU  # of Calls
 4:aten::convolu...backward 41.20%  1.204ms          3
@@ -14,21 +14,21 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-GAP = "  "  # as in torch's table
+GAP = "  "  # the space between columns, as in torch's table
 _DOTS = "..."
-_NARROWEST = 8  # the least width of a text column, if columns of numbers leave no more room
+_NARROWEST = 8  # the least width of a column of texts if columns of numbers need the rest
 _UNKNOWN_TERMINAL = 80
 _COMMAND = "`[^`]*`"
 
 
 class Layout(NamedTuple):
-    """The width of a table (None: unlimited), and whether long names are shown in full."""
+    """The width of a table (None means unlimited), and whether long names are shown in full."""
 
     width: int | None = None
     whole_names: bool = False
 
     def lines(self, sentences: Iterable[str]) -> list[str]:
-        """Returns the sentences as lines of at most that width. A longer sentence continues on indented lines."""
+        """Splits sentences into lines of at most this width. A long sentence continues on indented lines."""
         if self.width is None:
             return list(sentences)
         texts = (text for sentence in sentences for text in sentence.split("\n"))
@@ -39,8 +39,8 @@ class TextColumn(NamedTuple):
     title: str
     cells: Sequence[str]
     rank: int = 0  # columns with the highest rank are left out first; columns with rank 0 always stay
-    least: int | None = None  # the least width after cutting, even if columns must be left out; None: uncut texts
-    cut_end: bool = False  # if true, texts are cut at the end; if false, in the middle
+    least: int | None = None  # texts are not cut below this width, and columns are left out instead; None: never cut
+    cut_end: bool = False  # True to cut texts at the end, False to cut them in the middle
     align: str = ">"
 
     @property
@@ -53,8 +53,8 @@ class TextColumn(NamedTuple):
 
 
 def terminal() -> Layout:
-    """Returns the layout of the output. The width is $COLUMNS, else that of the terminal. A file or a pipe has no
-    limit."""
+    """Returns the layout for the standard output. The width is $COLUMNS if set, else that of the terminal. For a file
+    or a pipe it is unlimited."""
     known = shutil.get_terminal_size((0, 0)).columns
     if known or sys.stdout is None or not sys.stdout.isatty():
         return Layout(known or None)
@@ -70,7 +70,7 @@ def fitted(columns: Sequence[TextColumn], width: int) -> tuple[list[str], list[s
     ]
     shown = list(columns)
     while _least(shown) > width and any(column.rank for column in shown):
-        # Names without numbers are useless, so the last column of numbers stays if it fits next to a cut name.
+        # Names without numbers are useless. So the last column of numbers stays if it fits when names are cut more.
         narrow = [column if column.least is None else column._replace(least=_NARROWEST) for column in shown]
         if sum(column.rank > 0 for column in shown) == 1 and _least(narrow) <= width:
             break
@@ -87,8 +87,8 @@ def fitted(columns: Sequence[TextColumn], width: int) -> tuple[list[str], list[s
 def as_torch(
     columns: Sequence[TextColumn], widths: Sequence[int], measure: Callable[[str], int] | None = None
 ) -> list[str]:
-    """Returns the lines as torch prints them. A gap follows every column, even the last, and no text is cut. `measure`
-    returns the width of a text; for torch it is the number of characters."""
+    """Returns the lines of a table as torch prints it. A gap follows every column, even the last, and no text is cut.
+    `measure` is the function that returns the width of a text. In torch the width is the number of characters."""
     how_wide = measure or width_of
     pairs = list(zip(columns, widths, strict=True))
     rule = "".join("-" * width + GAP for width in widths)
@@ -118,8 +118,8 @@ def _least(columns: Sequence[TextColumn]) -> int:
 
 
 def _widths(columns: Sequence[TextColumn], width: int) -> list[int]:
-    """Returns the widths of the columns. Numbers get the width that they need, and columns of names share the rest. A
-    column that needs less than its share leaves more to the others."""
+    """Returns the widths of the columns. Columns of numbers get the width that they need, and columns of texts share
+    the rest. If a column of texts needs less than its share, the others get more."""
     widths = {number: column.width for number, column in enumerate(columns) if column.least is None}
     room = width - sum(widths.values()) - len(GAP) * (len(columns) - 1)
     names = sorted((column.width, number) for number, column in enumerate(columns) if column.least is not None)
@@ -138,7 +138,7 @@ def wrapped(first: str, text: str, width: int, rest: str | None = None) -> list[
         width,
         initial_indent=first,
         subsequent_indent=" " * len(first) if rest is None else rest,
-        expand_tabs=False,  # tabs are left, because control characters are escaped later
+        expand_tabs=False,  # keeps tabs, because control characters are escaped later
         replace_whitespace=False,
         break_on_hyphens=False,
         break_long_words=False,
@@ -157,7 +157,7 @@ def width_of(text: str) -> int:
 
 
 def cut(text: str, width: int, cut_end: bool, dots: str = _DOTS) -> str:
-    """Returns the text, cut to at most this width. Dots replace its end or its middle."""
+    """Cuts the text to at most this width. Dots replace the end or the middle of the text."""
     if width_of(text) <= width:
         return text
     if width <= len(dots):

@@ -36,14 +36,14 @@ class Trace(Tables):
 
     @classmethod
     def of(cls, tables: Tables) -> Trace:
-        """Returns the tables as a trace."""
+        """Makes a Trace of these tables."""
         return tables if isinstance(tables, Trace) else cls(tables.ranks, **tables.frames)
 
     @cached_property
     def analysed(self) -> Analysis:
         """The trace with its analysis, which is computed once. docs/analysis.md has the columns of
         `.analysed.complete.ranges`."""
-        # Uses a copy of the trace, because a circle of references would be freed late.
+        # The analysis gets a copy of the tables. If it referred to this object, Python would free both late.
         return Analysis(Tables(self.ranks, **self.frames))
 
     def _repr_html_(self) -> str:
@@ -179,12 +179,13 @@ class Trace(Tables):
         which.
 
         Args:
-            by: "kind", "group", "rank", "size", "op", "module", "phase", "step", "function"; or "call": a row for each.
+            by: "kind", "group", "rank", "size", "op", "module", "phase", "step", "function"; or "call" for a row for
+                each collective.
         """
         return question("comm").rows_of(self.analysed, Options(by))
 
     def compare(self, other: Tables, by: str = "op") -> pl.DataFrame:
-        """Returns the differences between this run, which is the first, and another, as `opspan diff` does
+        """Returns the differences between this run (the first) and another run (the second), as `opspan diff` does
         (docs/json.md).
 
         Args:
@@ -197,7 +198,7 @@ class Trace(Tables):
         return compared(figures_of(self.analysed, by), figures_of(Trace.of(other).analysed, by))
 
     def compare_to_baseline(self, path: str | os.PathLike[str], by: str = "op") -> pl.DataFrame:
-        """Returns the differences between the run of a saved baseline, which is the first, and this run.
+        """Returns the differences between the run of a saved baseline (the first) and this run (the second).
 
         Args:
             path: the file that `save_baseline` wrote.
@@ -210,10 +211,10 @@ class Trace(Tables):
         return compared(baseline.load(path, by), figures_of(self.analysed, by))
 
     def save_baseline(self, path: str | os.PathLike[str]) -> list[str]:
-        """Writes a small file with the numbers of this run that comparisons need, as `opspan diff --save-baseline`
+        """Writes a small file with those numbers of this run that comparisons need, as `opspan diff --save-baseline`
         does.
 
-        An existing baseline is replaced, but no other file. Returns a sentence for each thing that was too large to
+        Replaces an existing baseline, but never another file. Returns a sentence for each thing that was too large to
         save.
         """
         from opspan.views import baseline
@@ -241,8 +242,8 @@ class Trace(Tables):
         against: Tables | None = None,
         overwrite: bool = False,
     ) -> Report:
-        """Returns all results of opspan as one page, which a notebook shows, and writes it to `path`, as `opspan
-        report` does.
+        """Returns all results of opspan as one page, which a notebook can show. Also writes the page to `path`, as
+        `opspan report` does.
 
         Args:
             path: the file to write; None writes nothing.
@@ -266,7 +267,7 @@ class Trace(Tables):
         storage.save(self, Path(path), overwrite=overwrite)
 
     def with_metrics(self, report: pl.DataFrame, issues: Issues | None = None) -> Self:
-        """Returns the trace with the metrics of a report. The table by name shows them as further columns; events do
+        """Returns the trace with the metrics of a VTune report. The table by name shows them in more columns. Events do
         not have them.
 
         Args:
@@ -280,10 +281,10 @@ class Trace(Tables):
 
 @forked.elsewhere
 def merge(one: Tables, other: Tables) -> Trace:
-    """Merges this trace with one that another tool recorded of the same processes at the same time. The times of both
-    are aligned (docs/analysis.md).
+    """Merges two traces that two tools recorded of the same processes at the same time. The times of both are aligned
+    (docs/analysis.md).
 
-    `merged.metadata.options["alignment"]` says how they were aligned, and how sure that is.
+    In the result, `metadata.options["alignment"]` says how the times were aligned, and how sure that is.
     """
     from opspan.analysis.merge import merge as merge_tables
 

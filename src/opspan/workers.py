@@ -1,4 +1,4 @@
-"""Starts a new Python process that calls functions and returns results, and never imports the user's program.
+"""Starts a new Python process that calls functions and returns their results. It never imports the user's program.
 
 multiprocessing is not used, because its processes import the program's file, which runs the program again if the file
 has no `if __name__ == "__main__"`.
@@ -29,22 +29,22 @@ class WorkerError(Exception):
 
 
 def has_python() -> bool:
-    """Returns whether `sys.executable` is a Python interpreter. Otherwise starting it would run a frozen program, or
-    one that embeds Python, a second time."""
+    """Returns whether `sys.executable` is a Python interpreter. If it is a frozen program, or one that embeds Python,
+    starting it would run the user's program a second time."""
     return not getattr(sys, "frozen", False) and bool(_PYTHON.fullmatch(Path(sys.executable or "").name))
 
 
 class Worker:
-    """The program's side of a worker process. If the process has ended, methods raise EOFError or OSError, and `why`
-    returns the reason."""
+    """A worker process, as the program that started it sees it. If the process has ended, `ask` raises EOFError or
+    OSError, and `why` returns how it ended."""
 
     def __init__(self, count: int) -> None:
         """`count`: how many workers share the processors."""
         if not has_python():
             raise OSError(f"{sys.executable or 'this program'} is no Python")
         self._pipe, its = Pipe()
-        # Limits the threads of a worker to its share of the processors, because workers that all use every processor
-        # wait for each other. Fewer threads would not save processor time.
+        # Limits polars' threads in a worker to its share of the processors. Otherwise the workers would wait for each
+        # other. Even fewer threads would not save processor time.
         share = max(1, len(os.sched_getaffinity(0)) // count)
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         command = [sys.executable, *flags, "-c", _PROGRAM, str(its.fileno()), *filter(None, sys.path)]
@@ -62,8 +62,8 @@ class Worker:
             its.close()
 
     def ask(self, job: tuple[Any, ...]) -> tuple[Any, str | None]:
-        """Runs `job`, a tuple of a function, its arguments and its keyword arguments. Returns the result, and the error
-        as text."""
+        """Runs `job`, a tuple of a function, its arguments and its keyword arguments. Returns the function's result,
+        and the text of its error, or None if there was no error."""
         self._pipe.send(job)
         answer: tuple[Any, str | None] = self._pipe.recv()
         return answer
@@ -90,9 +90,9 @@ class Worker:
 def main(descriptor: int) -> None:
     """Runs in the worker's process. `descriptor` is the worker's end of the pipe. The process ends when the program
     closes the other end."""
-    # Ctrl-C goes to the whole process group. It is ignored here, because the program then ends this process.
+    # Ctrl-C interrupts all processes of the terminal. It is ignored here, because the program itself ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    if descriptor > 2:  # otherwise the pipe is one of the first three, which the program had closed
+    if descriptor > 2:  # else the pipe has the number of a standard stream, which the program had closed
         with suppress(OSError):
             os.dup2(2, 1)  # what a library prints goes to stderr
     pipe = Connection(descriptor)
