@@ -40,7 +40,7 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EINVA
 
 
 def cache_folder() -> Path:
-    """Returns the folder of the cache. Raises OSError if no environment variable names it and there is no home folder."""
+    """Returns the folder of the cache. Raises OSError if no environment variable names it and no home folder exists."""
     chosen = os.environ.get(CACHE)
     if chosen:
         return Path(chosen)

@@ -124,7 +124,7 @@ def _fetched(address: Address, folder: Path) -> Path:
 
 
 def _local_name(name: str) -> str:
-    """Returns a safe local name for a remote file: without slashes, with no dot at the begin, and with the same suffix."""
+    """Returns a safe local name for a remote file. It has no slashes, no dot at the begin, and the same suffix."""
     return re.sub(r"[^A-Za-z0-9._-]", "_", name)[-_LONGEST_NAME:].lstrip(".-") or "trace"
 
 

@@ -1,2 +1,2 @@
-"""The work of commands that show no view. They run another program, run a script, examine the machine, or train the
-demo."""
+"""Implements the commands whose result is not an analysis of a trace: they run another program or a script, examine the
+machine, or train the demo."""

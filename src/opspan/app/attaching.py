@@ -13,14 +13,14 @@ from opspan.emit.asking import Reply, line_of, read_line, reply_of, send
 from opspan.emit.asking import Request as Request
 from opspan.errors import EmitError, OpspanError
 
-# The seconds that a reply may take in addition to the recording. Building the observer takes ten seconds or more on a
-# busy machine, and events of devices are written at the end.
+# The seconds that a process may take to reply, in addition to the seconds of the recording. It may have to build the
+# observer, which takes ten seconds or more on a busy machine, and it writes the events of devices at the end.
 _MORE_SECONDS = 300.0
 
 
 def listening(pid: int) -> list[int]:
-    """Returns the listening processes among `pid` and its descendants. A process that was just forked still has its
-    parent's socket. So if two processes have the same socket, only the first counts."""
+    """Returns those of `pid` and its descendants that listen. A process that was just forked still has the socket of
+    its parent open. So if two processes have the same socket, only the first is returned."""
     processes.check_exists(pid)
     by_path: dict[str, int] = {}
     for process in processes.descendants(pid):
@@ -31,7 +31,7 @@ def listening(pid: int) -> list[int]:
 
 @dataclass
 class Attachment:
-    """One process that is asked to record. Its reply is set when `ask` returns."""
+    """One process that is asked to record. When `ask` returns, `answer` or `error` is set."""
 
     pid: int
     connection: socket.socket
@@ -63,8 +63,8 @@ def connected(pids: Sequence[int]) -> Iterator[list[Attachment]]:
 
 
 def ask(attachments: Sequence[Attachment], request: Request) -> None:
-    """Makes all processes record at the same time, and waits for the replies. Ctrl-C ends the recordings; a second
-    Ctrl-C ends the wait."""
+    """Makes all processes record at the same time, and waits for the replies. Ctrl-C ends the recordings. A second
+    Ctrl-C ends the waiting for replies."""
     seconds = request.seconds + _MORE_SECONDS
     threads = [threading.Thread(target=process.wait, args=(seconds,), daemon=True) for process in attachments]
     for process in attachments:

@@ -23,8 +23,9 @@ _PAGE, _UNIT_BYTES = 4096, 64
 _CHUNK = struct.Struct("<2IQ48x")
 _CHUNK_MAGIC, _TEXTS = 0x4B4E4843, 2
 _EVENT_KINDS = frozenset((1, 2, 3, 10, 13, 15))  # ranges, marks, counters, frames; other kinds only describe these
-# Signals that this process passes on to the program. Stop and continue are not here, because the terminal sends them to
-# the program as well.
+
+# Signals that this process passes on to the program. The signals to stop and to continue are not in the list, because
+# the terminal sends them to the program itself.
 _FORWARDED = (
     signal.SIGINT,
     signal.SIGTERM,
@@ -42,17 +43,17 @@ class CaptureContents:
 
     processes: int
     bytes: int
-    ranges: bool  # whether there is at least one range
+    ranges: bool  # True if there is an event, such as a range
 
 
 def collectors() -> Path:
-    """Returns the library that listens inside of programs. It is checked here, before a program loads it."""
+    """Returns the path of the library that a captured program loads. The file is checked here, before that."""
     path = libraries.collectors()
     if not path.is_file():
         raise UsageError(f"{path_text(path)} is missing: opspan's native part was not installed; pip install opspan")
     try:
         libraries.check_for_others(path)
-    except OSError as error:  # a program that loads such a library would end, or ignore it silently
+    except OSError as error:  # a program that loads such a library would crash, or go on without it
         raise UsageError(f"{path_text(path)} cannot be given to a program ({error}): reinstall opspan") from error
     return path
 
@@ -61,7 +62,7 @@ def collectors() -> Path:
 def capture_folder(wanted: Path | None) -> Iterator[Path]:
     """Provides an empty capture folder: `wanted`, or the first free `opspan-capture-N` in the working directory.
 
-    A folder that is created here and stays empty is removed in the end.
+    If this function creates the folder and it stays empty, it is removed at the end.
     """
     ours = wanted is None or not exists(wanted)
     folder = _make_folder(wanted)
@@ -105,8 +106,8 @@ def _make_folder(wanted: Path | None) -> Path:
 
 
 def become(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
-    """Replaces this process by the program. So the caller's signals reach the program, and the caller gets its exit
-    code."""
+    """Replaces this process by the program (exec). So signals for this process reach the program, and its exit code is
+    that of this process."""
     for ignored in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores these signals, and the program would inherit that
         signal.signal(ignored, signal.SIG_DFL)
     try:
@@ -116,7 +117,8 @@ def become(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
 
 
 def start(command: Sequence[str], environment: Mapping[str, str], output: BinaryIO) -> subprocess.Popen[bytes]:
-    """Starts the program, which may outlive this process. Keys that are pressed here send no signals to the program."""
+    """Starts the program, which may run longer than this process. It is in a new session, so that Ctrl-C in this
+    terminal sends no signal to the program."""
     try:
         return subprocess.Popen(
             list(command),
@@ -131,11 +133,11 @@ def start(command: Sequence[str], environment: Mapping[str, str], output: Binary
 
 
 def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Runs the program, waits, and returns its exit code as a shell does: 128 + the signal if it was killed."""
-    # Signals are blocked and not handled, because sigwaitinfo then returns the sender of every signal.
+    """Runs the program, waits for its end, and returns its exit code, or 128 + the signal that killed it."""
+    # Blocks the signals, because for a blocked signal sigwaitinfo() also tells the sender. A handler would not know it.
     waited = {*_FORWARDED, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited)
-    # If SIGCHLD is ignored, the end of a child and its exit code are lost. The program still inherits the old setting.
+    # SIGCHLD must not be ignored, because then the exit code of a child is lost. The program inherits the old setting.
     inherited = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
 
     def as_without_us() -> None:
@@ -144,13 +146,13 @@ def run(command: Sequence[str], environment: Mapping[str, str]) -> int:
 
     try:
         try:
-            # Python ignores SIGPIPE. With restore_signals the program does not inherit that.
+            # Python ignores SIGPIPE. With restore_signals, the program does not inherit this.
             child = subprocess.Popen(
                 list(command), env=environment, close_fds=False, restore_signals=True, preexec_fn=as_without_us
             )
         except OSError as error:
             raise _not_run(command[0], error) from error
-        child.returncode = _wait(child.pid, waited)  # set here because Popen cannot find the child any more
+        child.returncode = _wait(child.pid, waited)  # `_wait` took the exit code, so that Popen cannot get it
         return child.returncode
     finally:
         as_without_us()
@@ -169,7 +171,7 @@ def _wait(child: int, waited: set[signal.Signals]) -> int:
             ended, status = os.waitpid(child, os.WNOHANG)
             if ended:
                 return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-        elif info.si_pid:  # from a process. The terminal's Ctrl-C reaches the program directly
+        elif info.si_pid:  # the signal came from a process; Ctrl-C in the terminal reaches the program directly
             os.kill(child, info.si_signo)
 
 
@@ -180,8 +182,8 @@ def look(folder: Path) -> CaptureContents:
 
 
 def _holds_a_range(path: Path) -> bool:
-    """Returns whether the file has a range. Reads only up to the first range, because the file may be as large as the
-    disk."""
+    """Returns whether the capture has an event, such as a range. Reads only up to the first event, because the file may
+    be as large as the disk."""
     offset = _PAGE
     try:
         with path.open("rb") as file:
@@ -194,5 +196,5 @@ def _holds_a_range(path: Path) -> bool:
                 if kind != _TEXTS and not _EVENT_KINDS.isdisjoint(file.read(size - _CHUNK.size)[::_UNIT_BYTES]):
                     return True
                 offset += size
-    except OSError:  # another user's file, or a missing one. The reader reports it later, so the exit code stays
+    except OSError:  # the file is missing or belongs to another user; reading the capture will report that later
         return True

@@ -1,4 +1,4 @@
-"""The demo trains a small model under `record`, and shows the ranges of the trace as indented text."""
+"""Implements the demo: trains a small model under `record`, and shows the ranges of the trace as indented text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checks what works on this machine, and names commands that help. cli/doctor prints the list of checks."""
+"""Checks what works on this machine, and names commands that repair the rest. cli/doctor prints the list of checks."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ State = Literal["ok", "optional", "WRONG"]
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the output. WRONG means that something that opspan needs is missing or broken. "optional" means that
-    something is missing that opspan does not need."""
+    """One line of the output. The state is "WRONG" if something that opspan needs is missing or broken, and "optional"
+    if something is missing that opspan does not need."""
 
     name: str
     state: State
@@ -71,7 +71,7 @@ def checks() -> Iterator[Check]:
 
 
 def fix() -> None:
-    """Does all repairs. If one fails, the others are done nevertheless."""
+    """Does all repairs. If one fails, the others are still done."""
     failed: list[OpspanError] = []
     for step in (page.build_missing, _fix_observer):
         try:
@@ -85,7 +85,7 @@ def fix() -> None:
 
 
 def _fix_observer() -> None:
-    """Builds the observer, and removes cached observers that have become useless."""
+    """Builds the observer if it is missing, and deletes cached observers that can no longer be used."""
     torch = observer.Torch.here()
     observer.load()
     for path in observer.stale(torch):
@@ -145,7 +145,7 @@ def _cache() -> Check:
                 "" if libraries.may_run(file.fileno()) else "; mounted noexec: the observer is loaded from a copy of it"
             )
     except OSError as error:
-        # An error without a number means that the folder can be written, but other users can enter it.
+        # An error without `strerror` means that the folder can be written, but that other users could change it, too.
         found = str(error) if error.strerror is None else f"{error.filename} cannot be written ({error.strerror})"
         return Check("cache", "WRONG", found, "export OPSPAN_CACHE_DIR=a folder of yours")
     return Check("cache", "ok", f"{folder}{more}")
@@ -169,7 +169,7 @@ def _sinks() -> Check:
 
 
 def _own_ranges() -> Check:
-    """Checks which library carries the ranges of annotate and mark."""
+    """Checks which library sends the ranges of annotate and mark to tools."""
     if sinks.load() is not None:
         return Check("own ranges", "ok", "annotate and mark use the sinks library")
     there = [package.name for package in packages.PACKAGES if package.module is not None]

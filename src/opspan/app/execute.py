@@ -1,7 +1,7 @@
 """Runs a script or a module in this process as `python` would: argv, sys.path, __main__, exit codes, tracebacks.
 
-Two things differ. opspan is imported already, and the stack begins with opspan's frames (inspect.stack() shows them, a
-traceback does not).
+There are two differences. opspan is already imported, and the call stack begins with opspan's frames (inspect.stack()
+shows them, a traceback does not).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def script(name: str, arguments: Sequence[str]) -> Callable[[], NoReturn]:
     path = Path(name)
     if pkgutil.get_importer(name) is not None:
         return functools.partial(_run_container, name, arguments)
-    # Links are not followed, because python, too, shows a linked script under the name that was given.
+    # Does not follow links, because python, too, shows the name that the user gave.
     file = str(Path.cwd() / path)
     try:
         with io.open_code(file) as source:
@@ -47,7 +47,7 @@ def _run_container(name: str, arguments: Sequence[str]) -> NoReturn:
 
 def _run_text(text: bytes, file: str, argv: list[str]) -> NoReturn:
     sys.argv = argv
-    # Links are followed, because python looks for a linked script's modules in the folder of the real file.
+    # Follows links, because python searches for modules in the folder of the file that the link points to.
     _set_first_path(str(Path(file).resolve().parent))
     main = _new_main()
     vars(main).update(
@@ -67,13 +67,13 @@ def run_module(module: str, arguments: Sequence[str]) -> NoReturn:
     sys.argv = ["-m", *arguments]
     _new_main()
     _set_first_path(str(Path.cwd()))
-    # Python itself calls this function for -m. So even the frames in a traceback are the same.
+    # Python itself calls this function for `python -m`. So even the frames in a traceback are the same.
     _as_python(lambda: runpy._run_module_as_main(module))  # type: ignore[attr-defined]
 
 
 def _new_main() -> ModuleType:
-    """Replaces our __main__ by an empty module, because pickles and spawned processes refer to the script's
-    __main__."""
+    """Replaces opspan's module __main__ by an empty module for the script, because pickles and spawned processes look
+    for the script's objects in __main__."""
     global _our_main
     _our_main = sys.modules["__main__"]  # keeps the module alive, because its code still runs
     main = sys.modules["__main__"] = ModuleType("__main__")
@@ -85,8 +85,8 @@ _our_main: ModuleType | None = None
 
 
 def _set_first_path(entry: str) -> None:
-    # Python has put an entry for `opspan` first into sys.path, unless an option forbids that. The script gets its own
-    # entry instead.
+    # The first entry of sys.path is the folder of the command `opspan`, unless an option of Python forbids that. It is
+    # replaced by the entry for the script.
     if getattr(sys.flags, "safe_path", False) or sys.flags.isolated:
         return
     sys.path[0] = entry
@@ -105,7 +105,7 @@ def _as_python(run: Callable[[], Any]) -> NoReturn:
         sys.exit(0)
     _report(caught)
     if isinstance(caught, KeyboardInterrupt):
-        # An interrupted program cleans up, and then ends by the signal. Only the interpreter can do that.
+        # After Ctrl-C, Python cleans up and then ends the process by SIGINT. Only the interpreter itself can do that.
         sys.excepthook = lambda *_: None
         raise caught
     sys.exit(1)

@@ -1,7 +1,7 @@
-"""Sends a profile to a server of Pyroscope's through its public interface: one request POST /ingest.
+"""Sends a profile to a Pyroscope server through its public interface: one request POST /ingest.
 
-Python's own http.client suffices for that. Redirects are not followed, because they would send the credentials to
-another server, and proxies are not used.
+Only Python's http.client is needed for that. Redirects are not followed, because they would send the credentials to
+another server. Proxies are not used.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ class Server:
 
     @property
     def is_overheard(self) -> bool:
-        """Returns whether credentials would go through a network unencrypted."""
+        """Returns whether credentials would be sent through a network without encryption."""
         return bool(self.credentials) and self.address.scheme == "http" and self.address.hostname not in _LOOPBACK
 
     def post(self, query: dict[str, str], parts: dict[str, tuple[str, bytes]]) -> None:
-        """Sends a form of `parts`, which have file names. Raises PushError if that fails. A request that was not sent
-        completely is sent again. A request without an answer is not sent again, because the server may have stored
-        it."""
+        """Sends a form. `parts` maps the name of a field to a file name and the contents. Raises PushError if that
+        fails. A request that was not sent completely is sent again. A complete request without an answer is not sent
+        again, because the server may have stored it."""
         boundary = secrets.token_hex(16)
         body = _form(parts, boundary)
         headers = {"Content-Type": f"multipart/form-data; boundary={boundary}", "User-Agent": "opspan"}
@@ -80,7 +80,8 @@ class Server:
         return f"{self.address.scheme}://{self.address.netloc}{self.address.path}"
 
     def _try(self, target: str, body: bytes, headers: dict[str, str]) -> str | None:
-        """Returns None on success, or the reason for another try. Raises PushError if a further try cannot help."""
+        """Sends the request once. Returns None on success, or an error after which another try may succeed. Raises
+        PushError if another try cannot help."""
         is_sent = False
         kind = http.client.HTTPSConnection if self.address.scheme == "https" else http.client.HTTPConnection
         connection = kind(self.address.hostname or "", self.address.port, timeout=self.timeout_s)
@@ -126,8 +127,8 @@ class Server:
 
 @contextlib.contextmanager
 def _no_longer_than(seconds: float, connected: socket.socket) -> Iterator[None]:
-    """Ends the connection with a TimeoutError after this time. A socket's own time-out does not suffice, because it
-    restarts with each byte, and a server may send bytes slowly."""
+    """Ends the connection after this time, and raises TimeoutError. A socket's own timeout is not enough, because it
+    starts again with each byte, and a server may send bytes slowly."""
     is_over = False
 
     def end() -> None:

@@ -1,7 +1,7 @@
-"""Labels a program that was not edited. A hook in its environment starts an emitter once torch is imported. `execute`
-and `capturing` run the program, in this process or in another one.
+"""Labels the ops of a program that was not edited. Environment variables make each Python process start an emitter when
+it imports torch. `execute` runs the program in this process, and `capturing` runs it in another process.
 
-Imports nothing heavy, because every Python process under `opspan run --emit` comes through here.
+This module imports no large module, because every Python process under `opspan run --emit` imports it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from opspan.errors import OpspanError, UsageError
 if TYPE_CHECKING:
     from opspan.emit.sessions import Session
 
-SITE = Path(__file__).parent / "launch_site"  # has a sitecustomize.py for Python children
+SITE = Path(__file__).parent / "launch_site"  # the folder of the sitecustomize.py that Python processes run at start
 TOOLS = {sink.name: sink.tool for sink in SINKS if sink.tool is not None}  # the values of --emit
 _VARIABLE = "OPSPAN_EMIT"
 _IDLE = "OPSPAN_IDLE"
@@ -36,7 +36,7 @@ _TOOL_VARIABLES = [tool.variable for tool in TOOLS.values()]
 
 @dataclass(frozen=True)
 class Emit:
-    """The emitter to start. `tool` is the name of a sink that has a tool, or "auto" for the attached tool."""
+    """Describes the emitter to start. `tool` is "nvtx" or "itt", or "auto" for the protocol of the attached tool."""
 
     tool: str = "auto"
     record_shapes: bool = False
@@ -54,7 +54,7 @@ class Emit:
 
 @dataclass(frozen=True)
 class RollingOptions:
-    """The arguments of `record` for a rolling recording of each process."""
+    """The arguments of `record` with which each process makes a rolling recording."""
 
     keep: tuple[str, ...]
     dump_to: str | None = None
@@ -73,7 +73,7 @@ class RollingOptions:
 def environment(
     before: Mapping[str, str], collectors: Path, captures: Path, emit: Emit | None, notes: Path | None = None
 ) -> dict[str, str]:
-    """Returns the environment of a captured program and its children. Their notes go to the file `notes`."""
+    """Returns the environment for a captured program and its children. They write notes to the file `notes`."""
     after = {**before, **dict.fromkeys(_TOOL_VARIABLES, str(collectors)), "OPSPAN_CAPTURE_DIR": str(captures)}
     after.pop(_VARIABLE, None)
     if emit is not None:
@@ -83,27 +83,27 @@ def environment(
 
 
 def idle_environment(before: Mapping[str, str], notes: Path | None = None) -> dict[str, str]:
-    """Returns the environment of a program that waits for `opspan attach`, and of its children."""
+    """Returns the environment for a program that waits for `opspan attach`, and for its children."""
     return {**before, _IDLE: "1", **_with_site(before, notes)}
 
 
 def rolling_environment(
     before: Mapping[str, str], options: RollingOptions, folder: Path, notes: Path
 ) -> dict[str, str]:
-    """Returns the environment of a program with a rolling recording in the folder, and of its children."""
+    """Returns the environment for a program that makes a rolling recording in the folder, and for its children."""
     text = json.dumps(asdict(replace(options, folder=str(folder))))
     return {**before, _KEEP: text, **_with_site(before, notes)}
 
 
 def _with_site(before: Mapping[str, str], notes: Path | None) -> dict[str, str]:
-    """Returns variables that make each Python run the code in `SITE`."""
+    """Returns environment variables that make each Python process run the code in `SITE`."""
     variables = {"PYTHONPATH": os.pathsep.join(filter(None, [str(SITE), before.get("PYTHONPATH")]))}
     return variables if notes is None else {**variables, run_notes.VARIABLE: str(notes)}
 
 
 def other_tools(tool: str | None) -> Iterator[str]:
-    """Yields notes about other tools that want to listen to a captured program. They say which tool will listen."""
-    # nsys puts itself into every program below it, and sets NVTX's variable anew in each.
+    """Yields notes about other tools that want to listen to a captured program. A note says which tool will listen."""
+    # nsys is loaded into every program that it starts, and sets NVTX's environment variable again in each of them.
     if "NSYS_PROFILING_SESSION_ID" in os.environ or "libToolsInjection" in os.environ.get("LD_PRELOAD", ""):
         left = "NVTX goes to nsys" if tool == "nvtx" else "NVTX goes to nsys, opspan captures ITT alone"
         yield f"nsys already profiles this command: {left}. Use one of the two"
@@ -124,7 +124,7 @@ def start_from_environment() -> None:
 
 
 def _for_torch(act: Callable[[], object], lost: str) -> None:
-    """Calls `act` once torch is imported. If `act` fails, `lost` is printed."""
+    """Calls `act` when torch is imported. If `act` fails, prints `lost`, which says what does not work then."""
     acts = _unharmed(act, lost)
 
     def noted() -> None:
@@ -135,19 +135,19 @@ def _for_torch(act: Callable[[], object], lost: str) -> None:
 
 
 def start(emit: Emit) -> None:
-    """Starts the emitter until this process ends. Non-daemon threads and atexit functions are labelled, too."""
+    """Starts the emitter, which labels ops until this process ends, also in non-daemon threads and atexit functions."""
     from opspan.emit import notices, ranges, sinks
 
     notices.put_in()
     listening = ranges.listening()
     chosen = [sink for sink in SINKS if sink.name == emit.tool]
     if emit.tool == "auto":
-        # If one library listens to both protocols, only the session that begins last labels. So NVTX comes last. If no
-        # tool listens, emit_nvtx warns once.
+        # If one library listens to both NVTX and ITT, only the session that begins last labels. So NVTX begins last. If
+        # no tool listens, NVTX is chosen, because emit_nvtx warns about that once.
         chosen = [sink for sink in reversed(SINKS) if sink.tool is not None and listening & sink.bit] or [NVTX]
         native = sinks.load()
         if {ITT, NVTX} <= set(chosen) and native is not None and native.one_tool():
-            chosen.remove(ITT)  # the same collector gets both protocols, so a second set of labels would only cost time
+            chosen.remove(ITT)  # one library gets both protocols, so the labels through ITT would only cost time
     for sink in chosen:
         module, _, name = sink.session.partition(":")
         kind = getattr(importlib.import_module(module), name)
@@ -174,8 +174,8 @@ def _listen() -> None:
 
 
 def _unharmed(act: Callable[[], object], lost: str) -> Callable[[], None]:
-    """Returns a function that calls `act` and prints any error as a sentence, so that the program goes on as without
-    us."""
+    """Returns a function that calls `act` and prints any error as a sentence. Then the program continues as it would
+    without opspan."""
 
     def acts() -> None:
         try:
@@ -190,7 +190,7 @@ def _unharmed(act: Callable[[], object], lost: str) -> Callable[[], None]:
 
 
 def why(error: Exception) -> str:
-    """Returns one line. If the error was not foreseen, the line has its class, and refers to `opspan doctor`."""
+    """Returns the error as one line. If it is not an OpspanError, adds its class and refers to `opspan doctor`."""
     if isinstance(error, OpspanError):
         return str(error)
     text = " ".join(str(error).split())

@@ -1,5 +1,5 @@
-"""Processes of this machine, from /proc: their owners, their descendants, and the sockets at which they listen for
-us."""
+"""Finds out from /proc about processes of this machine: their owners, their descendants, and the sockets at which they
+wait for `opspan attach`."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ _CONNECT_SECONDS = 5
 
 
 def check(pid: int) -> None:
-    """Raises UsageError if there is no such process, or we may not use it."""
+    """Raises UsageError if there is no such process, or if this process cannot attach to it."""
     check_exists(pid)
     try:
-        # The line is `Uid: real effective ...`. The folder itself may belong to root if a process hides its data.
+        # The line is `Uid: real effective ...`. The owner of the folder /proc/PID is not used, because it is root if a
+        # process does not let others read its data.
         owner = int(_status(pid, "Uid:").split()[1])
         if owner != os.geteuid():
             raise _of_another(pid)
@@ -37,7 +38,7 @@ def check(pid: int) -> None:
 
 
 def check_exists(pid: int) -> None:
-    """Raises UsageError if there is no such process, or it cannot be seen."""
+    """Raises UsageError if there is no such process, or if this user cannot see it."""
     if not (_PROC / "self").exists():
         raise UsageError("/proc is not mounted here, and processes are found by it: mount -t proc proc /proc")
     if not (_PROC / str(pid)).exists():
@@ -61,22 +62,22 @@ def descendants(pid: int) -> list[int]:
         if entry.name.isdecimal() and (parent := _parent(entry)) is not None:
             children.setdefault(parent, []).append(int(entry.name))
     family = [pid]
-    for member in family:  # the list grows meanwhile
+    for member in family:  # the loop also reaches the processes that it adds
         family += sorted(children.get(member, []))
     return family
 
 
 def _parent(process: Path) -> int | None:
     try:
-        # such as `4242 (name) S 4241 ...`; the name may hold parentheses
+        # The text is like `4242 (name) S 4241 ...`. The name may contain parentheses.
         return int((process / "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[1])
     except (OSError, IndexError, ValueError):  # the process has just ended
         return None
 
 
 def listens_at(pid: int) -> str | None:
-    """Returns the path of the socket at which the process listens, if any. A file on disk does not suffice, because the
-    process must have the socket open."""
+    """Returns the path of the socket at which the process waits for `opspan attach`, or None. A socket counts only if
+    the process has it open, because its file may be left from an earlier process."""
     process = _PROC / str(pid)
     try:
         lines = (process / "net" / "unix").read_text(encoding="utf-8", errors="surrogateescape").splitlines()[1:]

@@ -1,4 +1,4 @@
-"""Pushes a trace's tree to a Pyroscope server. The profile has two types: host time and device time."""
+"""Pushes a trace as a profile to a Pyroscope server. The profile has three types: host time, device time and counts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SAMPLES = json.dumps(
 _APP = re.compile(r"[A-Za-z0-9][A-Za-z0-9_./-]{0,199}")
 _KEY = re.compile(r"(?!__)[A-Za-z_][A-Za-z0-9_]{0,99}")
 _VALUE = re.compile(r"[^\x00-\x20\x7f,{}=\"]{1,200}")
-_MOST = 10  # the most tags of a profile
+_MOST = 10  # the most tags that a profile may have
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
-"""Makes a process listen that was started without `listen`. Python 3.14 can make a process of its version run a file.
+"""Makes a process listen that does not listen yet. Python 3.14 can make another process of the same Python run a file.
 
-That needs the right to trace the process. The user must be the same, and containers often need CAP_SYS_PTRACE.
+This needs permission to trace the other process. Both must be of the same user, and in a container the capability
+SYS_PTRACE is often necessary.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from opspan.app import processes
 from opspan.errors import UsageError
 from opspan.printable import printable
 
-_SECONDS = 10.0  # the other process runs the script between two lines of Python, and one line may take long
+_SECONDS = 10.0  # the most seconds until the other process runs the script, which it does only between two lines
 _READY = "start it with `opspan run --idle -- python train.py`, or call opspan.listen() in it"
 
-# The other process runs this script, and its Python may lack opspan. Errors go to a file beside the script, and not to
-# that process' terminal.
+# The other process runs this script. Its Python may not have opspan, so the script also looks where this process has
+# it. Errors are written to a file beside the script, and not to the terminal of that process.
 _SCRIPT = """\
 def _opspan():
     import sys
@@ -57,7 +58,7 @@ def reach(pid: int) -> str:
                 f"process {pid} does not listen, and the system does not let us into it ({error}): {_READY}; "
                 "in a container, sys.remote_exec needs the capability SYS_PTRACE"
             ) from error
-        except (OSError, RuntimeError, ValueError) as error:  # no Python, another version, or it forbids remote_exec
+        except (OSError, RuntimeError, ValueError) as error:  # not Python, another version, or remote_exec is off there
             raise UsageError(f"process {pid} does not listen, and cannot be made to ({error}): {_READY}") from error
         return _wait(pid, report)
 

@@ -1,12 +1,12 @@
-"""Python processes below `opspan run` write these notes. `opspan run` uses them for the last sentence that it prints.
-Each note is a line of one file: `PID <tab> KIND <tab> TEXT`.
+"""Writes and reads notes. Python processes under `opspan run` write them, and `opspan run` uses them for the last
+sentence that it prints. Each note is a line of one file: `PID <tab> KIND <tab> TEXT`.
 
-    4242    python  3.11                      the process runs this Python: launch_site/sitecustomize.py writes this
-    4242    without /usr/bin/python3          its Python has no opspan; the same file writes this
-    4242    torch                             it has imported torch
-    4242    failed  no C++ compiler was ...   it could not be labelled, recorded or made to listen
+    4242    python  3.11                      the process has this Python (written by launch_site/sitecustomize.py)
+    4242    without /usr/bin/python3          its Python does not have opspan (written by the same file)
+    4242    torch                             the process has imported torch
+    4242    failed  no C++ compiler was ...   the process could not be labelled, recorded or made to listen
 
-Imports nothing heavy, because every Python below `opspan run` comes through here.
+This module imports no large module, because every Python process under `opspan run` imports it.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ _OLDEST = (3, 10)
 
 @dataclass
 class Notes:
-    """The notes of each process. The keys are the numbers of the processes."""
+    """The notes of all processes. The keys are process ids."""
 
-    pythons: dict[int, str] = field(default_factory=dict)  # the version of Python
+    pythons: dict[int, str] = field(default_factory=dict)  # the version of the process's Python
     without: dict[int, str] = field(default_factory=dict)  # the path of a Python that has no opspan
     torch: set[int] = field(default_factory=set)
     failed: dict[int, str] = field(default_factory=dict)  # why the process could not be used
 
     def why_nothing(self, wanted: str) -> str:
-        """Returns why no process could be used. `wanted` is the verb of the sentence, such as "labelled"."""
+        """Returns why no process could be used. `wanted` is what should have happened, such as "labelled"."""
         if self.failed:
             reasons = dict.fromkeys(self.failed.values())
             return f"{_processes(len(self.failed))} imported torch and could not be {wanted}: {'; '.join(reasons)}"
@@ -56,7 +56,7 @@ class Notes:
 def collect(folder: Path) -> Iterator[tuple[Path, Notes]]:
     """Yields the path of a file for notes, and an object that gets the notes at the end of the `with` block."""
     path, notes = folder / _NAME, Notes()
-    with contextlib.suppress(OSError):  # if the disk is full, there are no notes
+    with contextlib.suppress(OSError):  # without this file, for example on a full disk, there are no notes
         path.touch(mode=0o600)
     try:
         yield path, notes

@@ -1,7 +1,7 @@
-"""opspan top: makes short recordings of a running process, one after another, until somebody ends it.
+"""Makes short recordings of a running process for `opspan top`, one after another, until the user ends it.
 
-The next recording begins before the previous one is read, so that little is missed. Every recording goes into a
-temporary folder of this user, which is removed once it was read.
+The next recording begins before the previous one is read, so that little is missed. Every recording is written to a
+temporary folder of this user, which is deleted after reading.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ class Recorder:
         self._thread.start()
 
     def next(self, seconds: float) -> Snapshot | None:
-        """Returns the next recording, if there is one within this time. Raises OpspanError if there will be no more."""
+        """Waits at most this time for the next recording. Returns None if there was none. Raises OpspanError if there
+        will be no more recordings."""
         try:
             result = self._done.get(timeout=seconds)
         except queue.Empty:
@@ -61,7 +62,7 @@ class Recorder:
             private_files.remove(folder)
 
     def close(self) -> None:
-        """Ends the current recording."""
+        """Ends the current recording, and the thread that makes recordings."""
         self._over.set()
         attaching.end(self._asking)
         while self._thread.is_alive():
@@ -80,7 +81,7 @@ class Recorder:
                     self._done.put((by, self._record(by)))
         except OpspanError as error:
             self._done.put(error)
-        except OSError as error:  # the disk is full
+        except OSError as error:  # for example, the disk is full
             self._done.put(EmitError(f"nothing more can be recorded: {error}"))
 
     def _record(self, by: str) -> Path:
@@ -99,7 +100,7 @@ class Recorder:
 
 
 def start(command: Sequence[str]) -> tuple[int, Path]:
-    """Starts a program that listens. Returns its first listening process, and the file that its output goes to."""
+    """Starts a program so that it listens. Returns its first process that listens, and the file with its output."""
     log, file = _new_log()
     with private_files.claimed(None, "opspan-top-") as folder, run_notes.collect(folder) as (path, notes):
         with file:

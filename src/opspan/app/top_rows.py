@@ -1,4 +1,4 @@
-"""The rows of ops, modules or lines that `opspan top` shows of one short recording, and the length of steps."""
+"""Computes what `opspan top` shows of one short recording: rows of ops, modules or lines, and the length of steps."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Row:
 class Snapshot:
     by: str
     rows: tuple[Row, ...]
-    is_device: bool  # whether the times are times of devices. If no device was used, they are times of the host
+    is_device: bool  # True if the times are device times; False if no device was used and they are CPU times
     steps: int
     step_ns: int | None  # the median length of a step
 
@@ -50,7 +50,7 @@ def _ops(trace: Trace, part: str) -> list[Row]:
 
 
 def _modules(trace: Trace, part: str) -> list[Row]:
-    """Returns rows of modules. The total of a module includes the modules inside of it."""
+    """Returns a row for each module. The total time of a module includes the modules inside it."""
     table = trace.table("module").rows.drop_nulls("module").select("module", "count", f"self_{part}_ns")
     rows = list(table.iter_rows())
     return [
@@ -60,14 +60,14 @@ def _modules(trace: Trace, part: str) -> list[Row]:
 
 
 def _lines(trace: Trace, part: str) -> list[Row]:
-    """Returns rows of lines. The own time of a line is the time of the ops that it calls, directly or through torch's
-    Python code. Its total includes all ops that run during its calls."""
+    """Returns a row for each line of code. The self time of a line is the time of the ops that it calls, directly or
+    through torch's Python code. Its total time includes all ops that run during its calls."""
     own = "self_ns" if part == "cpu" else "self_device_ns"
     ranges = trace.analysed.attributed.ranges.drop_nulls("stack")
     stacks = ranges.group_by("stack").agg(count=pl.len(), ns=pl.col(own).sum())
     sums: dict[str, list[int]] = {}
     for stack, count, ns in stacks.iter_rows():
-        frames = str(stack).split("\n")  # the outermost first
+        frames = str(stack).split("\n")  # the frames of the stack, the outermost first
         lines = [line for line in frames if _TORCH not in line] or frames
         for line in dict.fromkeys(lines):
             sums.setdefault(line, [0, 0, 0])[2] += ns

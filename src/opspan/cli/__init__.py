@@ -1,6 +1,6 @@
-"""The command line parses, calls the library, and prints. This package has a file for each verb, and groups of verbs.
+"""Implements the command line: parses options, calls the library, and prints. Each verb (subcommand) has a module here.
 
-A verb's module is imported when the verb is used, and imports the heavy parts of opspan inside its function.
+A verb's module is imported only when the verb is used. It imports the large modules of opspan inside its function.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from opspan.cli.help import with_help
 from opspan.cli.printing import ReaderGone, flush, show, show_help
 from opspan.errors import OpspanError
 
-# The verbs by purpose, in the order in which a newcomer needs them. Each verb has a module in this package, with its
-# `command`.
+# The verbs, grouped by purpose, in the order in which a newcomer needs them. Each verb has a module in this package,
+# which defines `command`.
 GROUPS = {
     "See first": ("summary", "demo"),
     "Measure": ("findings", "table", "steps", "idle", "launches", "waits", "path", "memory", "comm", "flops"),
@@ -67,15 +67,15 @@ class _Verbs(click.Group):
                 formatter.write_dl(rows)
 
     def main(self, args: Sequence[str] | None = None, *_: Any, **__: Any) -> Any:
-        """Runs a verb and exits with 0, with 1 if a comparison found a run slower, or with 2 if anything failed."""
-        if os.environ.get("_OPSPAN_COMPLETE"):  # a shell asks for completions of a word
+        """Runs a verb. Exits with 0, with 1 if a comparison found the second run slower, or with 2 after an error."""
+        if os.environ.get("_OPSPAN_COMPLETE"):  # a shell asks how a word can be completed
             return super().main(args, prog_name="opspan")
         thresholds = gc.get_threshold()
         gc.set_threshold(_OBJECTS)
         try:
             result = self._run(args)
             if args is None and not callable(result):
-                gc.freeze()  # Python ends now, and need not examine all imported objects once more
+                gc.freeze()  # so that Python, which exits next, does not search all imported objects for garbage
         finally:
             gc.set_threshold(*thresholds)
         # `exec` runs the script here and not inside of click, because click would handle the script's
@@ -116,7 +116,7 @@ class _Verbs(click.Group):
             return done.exit_code
 
 
-_READER_GONE = 141  # the exit code of a program that SIGPIPE ends
+_READER_GONE = 141  # the exit code that a shell shows for a program that SIGPIPE killed (128 + 13)
 
 
 def _failed(message: str) -> int:
@@ -170,8 +170,8 @@ with_help(main)
 
 
 def _occupy_standard_streams() -> None:
-    """Opens /dev/null in place of standard streams that are closed. Otherwise the next opened file would get the number
-    of a closed stream, and libraries would print into that file."""
+    """Opens /dev/null in place of standard streams that are closed. Otherwise the next opened file would get the file
+    descriptor of a closed stream, and libraries would print into that file."""
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)

@@ -1,4 +1,5 @@
-"""Verbs that answer one question. They parse options, load traces, and print in the requested form."""
+"""Defines Verb, the base of the verbs that answer one question. They load traces and print an answer in the requested
+format."""
 
 from __future__ import annotations
 
@@ -34,10 +35,10 @@ if TYPE_CHECKING:
 
 
 class Verb:
-    """A verb that prints the answer to one question, which has the same name. Subclasses override methods to ask, read
-    or compare in another way. `more` holds the values of the verb's own options."""
+    """A verb that prints the answer to the question of the same name. Subclasses override methods to ask, read or
+    compare in another way. `more` has the values of the options that only this verb has."""
 
-    is_whole = False  # whether nothing is printed below the answer
+    is_whole = False  # True if nothing is to be printed below the answer
     files_argument = staticmethod(trace_files)
 
     def __init__(self, name: str, text: str, options: Sequence[click.Option] = ()) -> None:
@@ -49,18 +50,18 @@ class Verb:
         return options
 
     def sides(self, files: tuple[File, ...], more: Mapping[str, Any]) -> Sequence[tuple[File, ...]]:
-        """Returns the files of each run."""
+        """Returns the files of each run that the verb reads."""
         return [files]
 
     def needs_all(self, more: Mapping[str, Any]) -> str | None:
-        """Returns the option that makes the verb need all of a trace at once, or None."""
+        """Returns the given option that makes the verb need the complete trace at once, or None if there is none."""
         return None
 
     def step_to_read(self, step: str | None) -> str | None:
         return step
 
     def lean(self) -> Callable[[Tables], Tables] | None:
-        """Returns the function that drops the columns which the verb does not read, or None."""
+        """Returns a function that drops the columns that the verb does not need, or None."""
         return None
 
     def prints_report(
@@ -70,7 +71,7 @@ class Verb:
         return False
 
     def extended(self, analysis: Analysis, more: Mapping[str, Any]) -> Analysis:
-        """Returns the analysis, extended by what the verb's own options ask for."""
+        """Adds to the analysis what the verb's own options request, and returns it."""
         return analysis
 
     def answer(
@@ -155,7 +156,7 @@ class Verb:
 def show_answer(
     answer: Answer, heads: Sequence[AnalysedRun], below: Sequence[str], limit: int | None, form: str, *, wide: bool
 ) -> None:
-    """Prints an answer, and the lines below it, in the requested form."""
+    """Prints an answer, and the lines below it, in the requested format."""
     from opspan.text_columns import Layout, terminal
     from opspan.views import answer as answers
 
@@ -164,7 +165,7 @@ def show_answer(
         text = answers.as_text(answer, answers.ROWS_OF_TEXT if limit is None else limit, layout)
         show(text + "".join(f"{line}\n" for line in ("", *layout.lines(below)) if below))
     else:
-        # Lines that the document does not hold go to standard error.
+        # Lines that the JSON or CSV does not contain are printed to standard error.
         is_json = form == "json"
         notes = [*([] if is_json and answer.notes_in_json else answer.notes), *([] if is_json else below)]
         show("".join(f"{line}\n" for line in notes), err=True)

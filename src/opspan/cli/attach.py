@@ -1,4 +1,4 @@
-"""opspan attach: records a process that is already running."""
+"""Implements `opspan attach`, which records a process that is already running."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def command(
 
 
 def _notes(all_: list[Attachment]) -> list[str]:
-    """Returns the notes of all processes, each sentence once."""
+    """Returns the notes from the replies of all processes. If several processes sent the same note, returns it once."""
     notes = [
         (f"process {one.pid}: " if len(all_) > 1 else "", note)
         for one in all_

@@ -1,4 +1,4 @@
-"""opspan comm: collectives over ranks, and which rank waited for which."""
+"""Implements `opspan comm`, which shows the collectives of all ranks, and which rank waited for which."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""opspan demo: trains a small model, records it, shows the result."""
+"""Implements `opspan demo`, which trains a small model, records it, and shows the result."""
 
 from __future__ import annotations
 

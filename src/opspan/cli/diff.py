@@ -1,4 +1,4 @@
-"""opspan diff: two runs compared, and whether the second is slower."""
+"""Implements `opspan diff`, which compares two runs, and shows whether the second is slower."""
 
 from __future__ import annotations
 
@@ -69,11 +69,11 @@ class DiffVerb(Verb):
     files_argument = staticmethod(two_files)
 
     def step_to_read(self, step: str | None) -> None:
-        """Returns None, because a comparison reads the complete run before it takes the steps."""
+        """Returns None, because a comparison reads the complete run, and selects the steps later."""
 
     def sides(self, files: tuple[File, ...], more: Mapping[str, Any]) -> Sequence[tuple[File, ...]]:
-        """Returns the files of each run. With a baseline there is one run. If both sides are parts of one run, its
-        files are returned for each side."""
+        """Returns the files of each run. With a baseline there is only one run. If both runs to compare are parts of
+        the same trace, returns its files twice."""
         named = [name for name in ("baseline", "save_baseline") if more[name]]
         is_part = more["with_step"] is not None or more["with_process"] is not None
         if len(named) > 1:

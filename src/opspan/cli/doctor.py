@@ -1,4 +1,4 @@
-"""opspan doctor: what works on this machine."""
+"""Implements `opspan doctor`, which shows what works on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""opspan exec: label a script without editing it, in the same process."""
+"""Implements `opspan exec`, which runs a script in this process and labels its ops, without editing the script."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class _LikePython(click.Command):
-    """Does not parse what follows SCRIPT or `-m MOD`, because those options are the script's."""
+    """A command that does not parse the words after SCRIPT or `-m MOD`, because they are the script's arguments."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         position = 0

@@ -1,4 +1,4 @@
-"""opspan export: a trace as a file for other tools."""
+"""Implements `opspan export`, which writes a trace as a file for other tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""opspan findings: the problems of a run, and what to do about them."""
+"""Implements `opspan findings`, which shows the problems of a run, and what to do about them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""opspan flops: the operations and bytes of ops, and how near they are to the limits of the device."""
+"""Implements `opspan flops`, which shows the operations and bytes of ops, and how near they are to the device's
+limits."""
 
 from __future__ import annotations
 

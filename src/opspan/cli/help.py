@@ -1,4 +1,4 @@
-"""opspan help: prints the help of a verb. Also gives each verb its option --help."""
+"""Implements `opspan help`, which prints the help of a verb. Also gives each verb its option --help."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from opspan.cli.printing import show_help
 
 
 def with_help(command: click.Command) -> click.Command:
-    """Returns the command with opspan's option --help. click's own --help ends in a traceback if the output cannot be
-    written."""
+    """Gives the command opspan's option --help, because click's own --help prints a traceback if the output cannot be
+    written. Returns the command."""
     if command.add_help_option:
         command.add_help_option = False
         command.params.append(

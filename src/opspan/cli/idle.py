@@ -1,4 +1,4 @@
-"""opspan idle: when devices had nothing to do, and why."""
+"""Implements `opspan idle`, which shows when devices had nothing to do, and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""opspan launches: how launches keep up with what devices do."""
+"""Implements `opspan launches`, which shows whether the CPU launches kernels fast enough for the devices."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Shows a live table on the terminal, and reads the keys that are pressed meanwhile.
 
-At the end of the `with` block, even after an error, the terminal gets its mode, its cursor and its text back.
+At the end of the `with` block of `screen`, even after an error, the terminal gets its mode, cursor and text back.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
 
-_TITLE_AND_KEYS = 5  # lines for the title, the titles of columns, a rule and the keys
+_TITLE_AND_KEYS = 5  # the number of lines that are not rows: the title, the columns' titles, a rule and the keys
 
 
 class Screen:
@@ -34,7 +34,7 @@ class Screen:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether the screen has too few columns for a name beside all figures."""
+        """True if the screen is too narrow to show a name beside all numbers."""
         return self._live.console.width < 60
 
     def show(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], keys: str) -> None:
@@ -59,7 +59,7 @@ def screen() -> Iterator[Screen]:
 
 
 def key(seconds: float) -> str:
-    """Returns the key that is pressed within this time, or "" if none is. Returns "q" if the terminal is gone."""
+    """Returns the key that is pressed within this time, or "" if there is none. Returns "q" if the terminal is gone."""
     if not select.select([sys.stdin], [], [], seconds)[0]:
         return ""
     try:

@@ -1,4 +1,5 @@
-"""The common part of verbs that read traces: the FILE arguments, the part to read, and loading with progress."""
+"""Defines what the verbs that read traces share: the FILE arguments, the options that choose what to read, and loading
+with a progress bar."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-PATIENCE_S = 1.0  # work that takes more seconds shows a bar
+PATIENCE_S = 1.0  # the progress bar appears after this many seconds
 
 
 def _rows() -> int:
@@ -33,7 +34,7 @@ def _rows() -> int:
 
 
 def trace_files(function: F) -> F:
-    """Adds the arguments FILE... (files and addresses), and --most-fetched, the limit for addresses."""
+    """Adds the arguments FILE... (files and addresses), and the option --most-fetched, which limits what is fetched."""
     return click.argument("files", metavar="FILE...", nargs=-1, required=True, type=FILE_TO_READ)(fetching(function))
 
 
@@ -43,8 +44,8 @@ def two_files(function: F) -> F:
 
 
 class Progress:
-    """A bar on standard error that appears if the work takes long. It shows the current step, and how many rows the
-    step has read. Nothing is shown if standard error is not a terminal."""
+    """A progress bar on standard error, which appears if reading takes long. It shows the current step, and how many
+    rows the step has read. It never appears if standard error is not a terminal."""
 
     def __init__(self, steps: int) -> None:
         self._steps = steps
@@ -54,7 +55,7 @@ class Progress:
         self._bytes = 0
         self._bar: Any = None
         self._lock = threading.Lock()
-        # rich is imported only if the bar is shown, because most traces are read sooner.
+        # rich is imported only if the bar appears, because most traces are read before that.
         self._timer = threading.Timer(PATIENCE_S, self._show)
         self._timer.daemon = True
 
@@ -65,14 +66,14 @@ class Progress:
                 self._bar.update(self._bar.task_ids[0], completed=self._done, description=doing)
 
     def done(self, files: int, size: int) -> None:
-        """Counts files and bytes that were just read, if many files are read one by one."""
+        """Counts files and bytes that were just read. It is called only if many files are read one by one."""
         with self._lock:
             self._done, self._bytes = self._done + files, self._bytes + size
             if self._bar is not None:
                 self._bar.update(self._bar.task_ids[0], completed=self._done)
 
     def read(self) -> str:
-        """Returns how much of this step is done: '1,500,000 rows', or '12 MB' if many files are read."""
+        """Returns how much was read, such as '1,500,000 rows' in this step, or '12 MB' if many files are read."""
         from opspan.formats import progress
 
         if self._bytes:
@@ -120,7 +121,7 @@ class Progress:
 
 
 def in_processes(function: F) -> F:
-    """Adds --processes and --dask: how many processes, or which scheduler's workers, read the files."""
+    """Adds the options --processes and --dask. They say how many processes, or which dask workers, read the files."""
     dask = click.option(
         "--dask",
         metavar="ADDRESS",
@@ -138,8 +139,8 @@ def in_processes(function: F) -> F:
 
 
 def all_at_once(function: F) -> F:
-    """Rejects --processes and --dask with a reason, for a verb that needs all of a trace. click itself would only say
-    that there is no such option."""
+    """Makes a verb that needs the complete trace reject --processes and --dask with a reason. click itself would only
+    say that there is no such option."""
 
     def refuse(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> None:
         if value is not None:
@@ -152,7 +153,7 @@ def all_at_once(function: F) -> F:
 
 
 def part_of_trace(function: F) -> F:
-    """Adds --between, --step and --cycle, which choose the part of the trace to read."""
+    """Adds the options --between, --step and --cycle, which choose the part of the trace to read."""
     cycle = click.option(
         "--cycle",
         metavar="N",
@@ -187,8 +188,8 @@ def load(
     cycle: int | None = None,
     unnamed: Collection[File] = (),
 ) -> Analysis:
-    """Reads the files as one trace. Each file is a step of the progress. `drop_columns` drops columns that the verb
-    does not read. The files in `unnamed` were found in a folder, so an unreadable one is an issue and not an error."""
+    """Reads the files as one trace. Each file is one step of `progress`. `drop_columns` drops columns that the verb
+    does not need. `unnamed` are files that were found in a folder. It is only an issue if they cannot be read."""
     from opspan.analysis import Analysis
     from opspan.loading import read_all, window_of
 
@@ -219,7 +220,7 @@ def steps_of(step: str | None) -> Steps | None:
 
 
 def expanded(files: Sequence[File]) -> tuple[File, ...]:
-    """Returns the files that the folders and patterns name, for a verb that needs all of a trace at once."""
+    """Replaces folders and patterns by their files, for a verb that needs the complete trace at once."""
     from opspan.many.files import files_of, is_several
 
     if not any(map(is_several, files)):
@@ -229,13 +230,13 @@ def expanded(files: Sequence[File]) -> tuple[File, ...]:
 
 
 def _most_fetched(files: Sequence[File]) -> int | None:
-    """Returns the value of --most-fetched, or None if no file is an address. All addresses of a command have the same
-    value."""
+    """Returns the value of --most-fetched, or None if no file is an address. Each address has this value, so the first
+    one tells it."""
     return next((file.most_bytes for file in files if isinstance(file, Address)), None)
 
 
 def not_named(files: Sequence[File], arguments: Sequence[File]) -> frozenset[File]:
-    """Returns the files that the user did not name, but that were found through a folder or a pattern."""
+    """Returns the files that the user did not name, but that were found by a folder or a pattern."""
     return frozenset(files) - frozenset(arguments)
 
 
@@ -247,7 +248,7 @@ def many(
     dask: str | None = None,
     cycle: int | None = None,
 ) -> Ranks | None:
-    """Returns the files as ranks that are analysed one by one, or None if they are few enough to read as one trace."""
+    """Returns Ranks, which analyses the files one by one, or None if they are so few that one trace can hold them."""
     from opspan.many import FEW
     from opspan.many.files import files_of, is_several
 

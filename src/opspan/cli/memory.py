@@ -1,4 +1,4 @@
-"""opspan memory: which ops took memory, and which memory was in use at the peak."""
+"""Implements `opspan memory`, which shows which ops took memory, and which memory was in use at the peak."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options that several verbs share."""
+"""Defines options that several verbs share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opspan.addresses import File, check_local, file_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_MOST_BYTES = "opspan.most_bytes"  # the name under which --most-fetched stores its value for the FILE arguments
+_MOST_BYTES = "opspan.most_bytes"  # the key in click's `ctx.meta` under which --most-fetched stores its value
 _SIZES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
@@ -34,13 +34,13 @@ class _OutputPath(click.Path):
         return check_local(Path(value))
 
 
-FILE_TO_READ = _InputPath()  # a file of this machine, or an address
+FILE_TO_READ = _InputPath()  # the type of an argument that is a file of this machine or an address
 FILE_TO_WRITE = _OutputPath()
 
 
 def fetching(function: F) -> F:
-    """Adds --most-fetched, the most bytes that are fetched from an address. It is parsed before the FILE arguments,
-    which need it."""
+    """Adds the option --most-fetched, the most bytes to fetch from an address. It is parsed before the FILE arguments,
+    which need its value."""
 
     def keep(ctx: click.Context, _parameter: click.Parameter, size: str | None) -> None:
         if size is not None:
@@ -57,7 +57,7 @@ def fetching(function: F) -> F:
 
 
 def labelling(function: F) -> F:
-    """Adds --emit, --record-shapes and --modules, which choose how an unedited program is labelled."""
+    """Adds the options --emit, --record-shapes and --modules, which choose how an unedited program is labelled."""
     from opspan.app.launch import TOOLS
 
     emit = click.option(
@@ -72,7 +72,7 @@ def labelling(function: F) -> F:
 
 
 def capture_folder(function: F) -> F:
-    """Adds -o, the folder of a capture."""
+    """Adds the option -o, which names the folder of a capture."""
     return click.option(
         "-o",
         "--output",
@@ -84,7 +84,7 @@ def capture_folder(function: F) -> F:
 
 
 def printing(function: F) -> F:
-    """Adds --limit, --wide and --format: how much of an answer is printed, and in which format."""
+    """Adds the options --limit, --wide and --format, which say how much of an answer to print, and in which format."""
     limit = click.option(
         "--limit",
         metavar="N",

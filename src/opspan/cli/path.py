@@ -1,4 +1,5 @@
-"""opspan path: the critical path of a run, and what its steps would take if a part of it were faster."""
+"""Implements `opspan path`, which shows the critical path of a run, and how long its steps would take if some ops were
+faster."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""All verbs print through these functions, because names of ranges, tables and files may hold any character.
+"""Prints for all verbs, and escapes characters, because names of ranges, tables and files may have any character.
 
-If the standard output cannot be written, that is a WriteError, as for any file. If the standard error cannot be
-written, nothing happens, because the error could not be shown anyway.
+Raises a WriteError if the standard output cannot be written, as for any file. Ignores that the standard error cannot be
+written, because an error could not be shown anyway.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from opspan.printable import printable_lines
 
 
 class ReaderGone(Exception):
-    """The reader of the standard output has closed it early, as `| head` does."""
+    """The program that reads the standard output has closed it early, as `| head` does."""
 
 
 def show(text: str, *, err: bool = False) -> None:
-    """Prints text for people. Every line has its line end. Escapes characters that would move a terminal's cursor, even
-    if the output is a file, because people look at logs in terminals."""
+    """Prints text for people, without adding a line end. Escapes characters that would move a terminal's cursor, even
+    if the output is a file, because people look at such files in terminals."""
     _write(printable_lines(text), err)
 
 
@@ -40,7 +40,7 @@ def show_help(ctx: click.Context, _parameter: click.Parameter | None = None, is_
 
 
 def flush() -> None:
-    """Writes what is still buffered. If Python did that when it ends, a failure would change the exit code."""
+    """Writes the text that is still buffered. If Python did so when it exits, a failure would change the exit code."""
     for stream, err in ((sys.stdout, False), (sys.stderr, True)):
         try:
             if stream is not None:
@@ -57,14 +57,14 @@ def _write(text: str, err: bool) -> None:
         raise WriteError("cannot write to the standard output: it is closed")
     encoding = stream.encoding or "utf-8"
     try:
-        # Characters that the encoding lacks are escaped. Without `color`, click would strip colour codes from data.
+        # Escapes characters that the encoding lacks. Without `color`, click would remove colour codes from data.
         click.echo(text.encode(encoding, "backslashreplace").decode(encoding), err=err, nl=False, color=True)
     except OSError as error:
         _failed(stream, err, error)
 
 
 def _failed(stream: Any, err: bool, error: OSError) -> None:
-    # Sends the rest of the buffer to /dev/null. Otherwise Python would try to write it again when it ends.
+    # Directs the stream to /dev/null. Otherwise Python would try again to write the rest of its buffer when it exits.
     with contextlib.suppress(OSError, ValueError):
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, stream.fileno())

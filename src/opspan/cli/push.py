@@ -1,4 +1,4 @@
-"""opspan push: a trace as a profile at a server of Pyroscope's."""
+"""Implements `opspan push`, which sends a trace as a profile to a Pyroscope server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""opspan report: all that opspan finds as one page."""
+"""Implements `opspan report`, which writes all results of opspan as one page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""opspan run: capture a program and its children with no vendor tool."""
+"""Implements `opspan run`, which captures a program and its children without a vendor's tool."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _keep(rolling: launch.RollingOptions, wanted: Path | None, cmd: tuple[str, .
 
 
 def _nothing_called(free: Path | None, cmd: tuple[str, ...]) -> str:
-    """Returns the reason why nothing was captured. `free` is the folder that the user named, if it is still empty."""
+    """Returns a sentence that says why nothing was captured. `free` is the folder from -o if it is still empty."""
     output = [] if free is None else ["-o", shell_path(free)]
     command = " ".join(["opspan run --emit nvtx", *output, "--", *map(shell_word, cmd)])
     return f"no process made an NVTX or ITT call, and torch's ops make none by themselves; to label them: `{command}`"

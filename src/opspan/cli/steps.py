@@ -1,4 +1,4 @@
-"""opspan steps: the steps of a run, and where the time of each went."""
+"""Implements `opspan steps`, which shows the steps of a run, and where the time of each step went."""
 
 from __future__ import annotations
 

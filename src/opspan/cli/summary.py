@@ -1,4 +1,4 @@
-"""opspan summary: what a trace is, where its time went, and what to type next."""
+"""Implements `opspan summary`, which shows what a trace is, where its time went, and which commands to try next."""
 
 from __future__ import annotations
 

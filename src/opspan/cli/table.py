@@ -1,4 +1,4 @@
-"""opspan table: the table that torch.profiler prints, for any trace."""
+"""Implements `opspan table`, which prints the table of torch.profiler for any trace."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ Example:
   opspan table rank0.sqlite rank1.sqlite --by kernel --format json
 """
 
-# These options choose a part of a trace. A VTune report does not take them, because it is printed in full.
+# These options choose a part of a trace. They are errors for a VTune report, which is printed in full.
 _OF_TRACES = ("by", "op", "kernels", "memory", "sort_by", "between", "step", "processes", "dask")
 
 
@@ -72,7 +72,7 @@ class TableVerb(Verb):
     def prints_report(
         self, files: Sequence[File], limit: int | None, form: str, more: Mapping[str, Any], *, wide: bool
     ) -> bool:
-        """Prints the only file if it is a report of VTune, and returns whether it is."""
+        """Prints the file if there is only one and it is a report of VTune. Returns whether it was printed."""
         report = None if more["metrics"] else report_of(files)
         if report is None:
             return False
@@ -87,7 +87,7 @@ class TableVerb(Verb):
         return True
 
     def extended(self, analysis: Analysis, more: Mapping[str, Any]) -> Analysis:
-        """Returns the analysis of the trace with the metrics of the reports."""
+        """Returns the analysis of the trace with the metrics of the reports that --metrics names."""
         if not more["metrics"]:
             return analysis
         from opspan.analysis import Analysis

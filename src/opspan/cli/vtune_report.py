@@ -1,4 +1,4 @@
-"""Prints `opspan table` of a VTune report, which holds sums by name and not a trace."""
+"""Implements `opspan table` for a VTune report, which has sums by name, and is not a trace."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _ENDINGS = (".csv", ".txt", ".tsv", ".log")
 
 
 def report_of(files: Sequence[File]) -> VtuneReport | None:
-    """Returns the report if the only file is a report. A file at an address is fetched only if its name ends like the
-    name of a text file."""
+    """Reads the file if there is only one and it is a report, else returns None. A file at an address is fetched only
+    if its name has the suffix of a text file."""
     from opspan.formats.boundary import boundary
     from opspan.readers.registry import is_report, source_for
     from opspan.remote import local
@@ -31,7 +31,7 @@ def report_of(files: Sequence[File]) -> VtuneReport | None:
             if copy.path.is_dir() or not is_report(copy.path, source_for(copy.path)):
                 return None
         except ReadError:
-            return None  # the reader of traces will report the error
+            return None  # reading the file as a trace will show the error
         from opspan.readers.vtune.reports import read
 
         with boundary(copy.path):

@@ -1,4 +1,4 @@
-"""opspan waits: the calls in which the host waited."""
+"""Implements `opspan waits`, which shows the calls in which the CPU waited."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Runs first in every Python below `opspan run --emit`, `--keep` or `--idle`. It imports the user's sitecustomize, and
-then calls opspan.
+"""Runs first in every Python process that is started under `opspan run --emit`, `--keep` or `--idle`. It imports the
+user's sitecustomize, and then calls opspan.
 
-This file is not a module of the package. Its folder comes first in PYTHONPATH, and is removed from sys.path here. Any
-Python may run this file, even one that opspan does not support, such as 2.7. So it has only code that all of them
-understand.
+This file is not a module of the package. Its folder is the first in PYTHONPATH, and is removed from sys.path here. Any
+version of Python may run this file, even one that opspan does not support, such as 2.7. So the code is valid in all
+versions.
 """
 
 import os
@@ -21,14 +21,14 @@ def _is_here(entry):  # type: (str) -> bool
 
 
 def _note(kind, text):  # type: (str, str) -> None
-    """Writes a note for `opspan run`, which reads it in app/run_notes.py."""
+    """Writes a note for `opspan run`. app/run_notes.py reads it."""
     try:
         number = os.open(os.environ["OPSPAN_NOTES"], os.O_WRONLY | os.O_APPEND)
         try:
             os.write(number, ("%d\t%s\t%s\n" % (os.getpid(), kind, text)).encode("ascii", "replace"))
         finally:
             os.close(number)
-    except (KeyError, OSError):  # there is no file for notes, or it cannot be written
+    except (KeyError, OSError):  # there is no file for notes, or the file cannot be written
         pass
 
 
@@ -48,11 +48,11 @@ _this = sys.modules.pop("sitecustomize", None)
 
 try:
     try:
-        __import__("sitecustomize")  # imports the user's module, because this file is not found any more
+        __import__("sitecustomize")  # imports the user's module: this file's folder is no longer in sys.path
     except ImportError as error:
-        if getattr(error, "name", "sitecustomize") != "sitecustomize":  # an import inside of the user's module failed
+        if getattr(error, "name", "sitecustomize") != "sitecustomize":  # an import in the user's module failed
             raise
-finally:  # runs even if the user's module raises an error. Python then reports that error
+finally:  # also runs if the user's module raises an error, which Python then reports
     if _this is not None:
         sys.modules.setdefault("sitecustomize", _this)
     _note("python", "%d.%d" % sys.version_info[:2])
