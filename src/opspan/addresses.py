@@ -32,7 +32,7 @@ SCHEMES = {
 }
 _SCHEME = r"[A-Za-z][A-Za-z0-9+.-]+"
 _ADDRESS = re.compile(rf"{_SCHEME}(://|::.*://)", re.DOTALL)
-_PARTED = rf"({_SCHEME}):/+(?=[^/])"  # matches an address that a Path changed: it has one slash after the scheme
+_PARTED = rf"({_SCHEME}):/+(?=[^/])"  # matches an address that was made a Path, which keeps only one slash
 _SECRET = r"(?s)(?<=://)[^/?#@]*@|[?#].*"
 _LONGEST = 1_000  # the most characters of an address to show
 MOST_BYTES = 16 << 30  # the most bytes to fetch from an address, unless the caller allows more

@@ -15,6 +15,7 @@ from typing import Final
 CAPTURE: Final = ".opspan"
 DEVICE: Final = ".device.json"
 MAGIC: Final = b"OPSPANCP"  # the first bytes of a capture
+
 # A device file has its times under this key: {"monotonic_ns": [begin, end], "utc_ns": [begin, end]}.
 SESSION: Final = "opspan"
 # The byte offset and the size, in a capture's header, of the environment variables that tell a process its rank.

@@ -55,13 +55,13 @@ def named_file(path: str | os.PathLike[str]) -> Iterator[str]:
 
 
 def exists(path: str | os.PathLike[str]) -> bool:
-    """Returns whether a path exists. If this user may not search one of its folders, returns False, while Path.exists
+    """Returns whether a path exists. If this user may not search a folder in the path, returns False, while Path.exists
     raises an error. Opening the path later gives a better error."""
     return os.path.exists(path)  # noqa: PTH110
 
 
 def is_folder(path: str | os.PathLike[str]) -> bool:
-    """Returns whether the path is a folder. Raises no error, like `exists`."""
+    """Returns whether the path is a folder. Like `exists`, it raises no error."""
     return os.path.isdir(path)  # noqa: PTH112
 
 

@@ -162,7 +162,7 @@ def _call(of: Any, name: str, *arguments: Any, **named: Any) -> Any:
 
 @cache
 def _has_threads() -> bool:
-    """Returns whether polars' threads run in this process, after having polars start them if necessary."""
+    """Returns whether polars' threads run in this process. If polars has not started them yet, it does so first."""
     import polars as pl
 
     pl.thread_pool_size()

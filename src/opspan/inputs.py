@@ -46,7 +46,7 @@ def to_torch(text: str) -> str:
 
 
 def map_texts(column: pl.Series, convert: Callable[[str], str | None]) -> pl.Series:
-    """Applies `convert` to the texts of a column, once per distinct text."""
+    """Converts the texts of a column. Calls `convert` only once for equal texts."""
     distinct = column.unique().drop_nulls()
     if not len(distinct):
         return column.cast(pl.Categorical)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import polars as pl
 
-PYROSCOPE_RUN = "pyroscope run_id="  # begins a mark that tells under which label a Pyroscope server has this run
+PYROSCOPE_RUN = "pyroscope run_id="  # the begin of a mark that has the label of this run on a Pyroscope server
 
 
 class Kind(enum.IntEnum):

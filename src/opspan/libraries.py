@@ -169,7 +169,7 @@ def _own_machine() -> str | None:
 
 
 def check_for_others(path: Path) -> None:
-    """Raises OSError if another program that loads this library would fail or be killed."""
+    """Raises OSError if another program would fail or be killed when it loads this library."""
     check_whole(path)
     with path.open("rb") as file:
         if not may_run(file.fileno()):

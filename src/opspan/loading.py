@@ -76,7 +76,7 @@ def load(
 
 
 def window_of(between: tuple[int, int] | None, step: int | tuple[int, int] | str | None) -> Window | None:
-    """Returns the part of the time to read, or None if all is to be read."""
+    """Returns the window, which says which part of a trace to read, or None if the whole trace is to be read."""
     if between is None and step is None:
         return None
     from opspan.tables.window import Window

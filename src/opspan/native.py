@@ -184,7 +184,7 @@ def _call(name: str, first: pl.DataFrame, second: pl.DataFrame | None = None, nu
 
 
 def _columns(name: str, first: pl.DataFrame, second: pl.DataFrame | None = None, number: int = 0) -> list[pl.Series]:
-    """Calls a function of interface.h. Columns are found by name; a frame in several chunks is rechunked first."""
+    """Calls a function of interface.h. It finds columns by name. A frame with several chunks is first joined to one."""
     forked.refuse("this analysis")
     function = _load()[name]
     # The capsules own the streams, so they must exist until the call ends.
@@ -295,7 +295,7 @@ def _address(text: bytes | memoryview) -> int:
 
 
 def metadata(texts: pl.Series, threads: int) -> pl.DataFrame:
-    """Returns seq, op_id, forward_tid and sizes from metadata in any form that native/columns/metadata.cpp knows."""
+    """Returns seq, op_id, forward_tid and sizes from metadata in any form that native/columns/metadata.cpp reads."""
     return _call("metadata", texts.alias("text").to_frame(), number=threads)
 
 

@@ -112,7 +112,7 @@ def shortened(text: str, most: int = LONGEST_NAME) -> str:
 
 
 def listed(names: Sequence[object], most: int = MOST_NAMES, longest: int = LONGEST_NAME) -> str:
-    """Returns a list of the first names, each of them shortened, and the number of names that are left out."""
+    """Returns a text with the first names, each of them shortened, and the number of names that are left out."""
     first = ", ".join(shortened(str(name), longest) for name in names[:most])
     return f"{first} and {len(names) - most:,} more" if len(names) > most else first
 

@@ -282,7 +282,7 @@ def _bring_folder(path: Path, target: Path, overwrite: bool) -> None:
                 raise
             if not overwrite:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(target)) from None
-        with contextlib.suppress(FileNotFoundError):  # another process that writes the same target was faster
+        with contextlib.suppress(FileNotFoundError):  # another process that writes the same target moved it before
             target.rename(path.with_name(f"replaced-{number}"))
 
 

@@ -152,7 +152,7 @@ def _fetch_once(system: Any, address: Address, name: str, target: Path, most: in
 
 
 class _Watch:
-    """Checks the size, the rate and the free space while a file is fetched. Mostly runs on a thread of fsspec's."""
+    """Checks the size, the rate and the free space while a file is fetched. Mostly runs on fsspec's own thread."""
 
     def __init__(self, target: Path, most: int) -> None:
         self._target = target

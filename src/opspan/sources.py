@@ -1,7 +1,7 @@
 """Lists the sources, which are the kinds of traces that opspan can read. All help and messages about a source come from
 here.
 
-The module in readers/ with the name of a source reads it, and docs/formats/NAME.md describes its files.
+The module of readers/ that has the same name as a source reads it, and docs/formats/NAME.md describes its files.
 """
 
 from __future__ import annotations

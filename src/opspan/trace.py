@@ -127,7 +127,7 @@ class Trace(Tables):
         return question("idle").rows_of(self.analysed, Options(by))
 
     def launches(self, by: str = "op") -> pl.DataFrame:
-        """Returns how well launches keep up with devices, as `opspan launches` does.
+        """Returns whether the CPU launches kernels fast enough for the devices, as `opspan launches` does.
 
         Args:
             by: "op", "module", "phase", "step", "function", "kernel" or "stream"; or "copy": copies by their direction.
@@ -143,7 +143,8 @@ class Trace(Tables):
         return question("waits").rows_of(self.analysed, Options(by))
 
     def flops(self, by: str = "op", *, peak: Sequence[str] = ()) -> pl.DataFrame:
-        """Returns operations and bytes of ops, how fast they ran and which bound they are near, as `opspan flops` does.
+        """Returns the operations and bytes of ops, how fast the ops ran, and which limit of the device they are near,
+        as `opspan flops` does.
 
         Args:
             by: "op", "shape", "module", "phase", "step" or "run".
@@ -156,8 +157,8 @@ class Trace(Tables):
 
         Args:
             by: "op", "kind", "module", "phase" or "step".
-            what_if: factors by the name of an op or kind, such as `{"aten::mm": 0.5}`. The rows are then steps, with
-                how long each would take if the ops or kinds took that share of their time.
+            what_if: factors by the name of an op or kind, such as `{"aten::mm": 0.5}`. Each row is then a step, and
+                says how long the step would take if these ops or kinds took this share of their time.
         """
         return question("path").rows_of(self.analysed, Options(by, factors=what_if))
 
@@ -267,8 +268,8 @@ class Trace(Tables):
         storage.save(self, Path(path), overwrite=overwrite)
 
     def with_metrics(self, report: pl.DataFrame, issues: Issues | None = None) -> Self:
-        """Returns the trace with the metrics of a VTune report. The table by name shows them in more columns. Events do
-        not have them.
+        """Returns the trace with the metrics of a VTune report. The table by name shows them in additional columns.
+        Events do not have them.
 
         Args:
             report: what `opspan.load_vtune_report` returns.

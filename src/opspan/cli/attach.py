@@ -98,7 +98,7 @@ def command(
 
 
 def _notes(all_: list[Attachment]) -> list[str]:
-    """Returns the notes from the replies of all processes. If several processes sent the same note, returns it once."""
+    """Returns the notes from the replies of all processes. Leaves out repeated sentences."""
     notes = [
         (f"process {one.pid}: " if len(all_) > 1 else "", note)
         for one in all_

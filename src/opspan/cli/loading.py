@@ -248,7 +248,7 @@ def many(
     dask: str | None = None,
     cycle: int | None = None,
 ) -> Ranks | None:
-    """Returns Ranks, which analyses the files one by one, or None if they are so few that one trace can hold them."""
+    """Returns Ranks, which analyses the files one by one, or None if a few files are to be read as one trace."""
     from opspan.many import FEW
     from opspan.many.files import files_of, is_several
 

@@ -44,7 +44,7 @@ class EventFrames:
         return self._cpu_in_order(0, self.source.cpu.height)
 
     def _cpu_in_order(self, first: int, count: int) -> pl.DataFrame:
-        """Returns the events among the `count` rows that begin with row `first`, in the list's order."""
+        """Returns the events in `count` rows, beginning with row `first`. Sorts them into the list's order."""
         rows = self.source.cpu.slice(first, count).with_row_index("number", offset=first)
         rows = rows.with_columns(cpu_ns=pl.col("end_ns") - pl.col("start_ns"))
         return _in_order(rows if rows["is_event"].all() else rows.filter("is_event"))
@@ -56,7 +56,7 @@ class EventFrames:
 
     @cached_frame
     def _device(self) -> pl.DataFrame:
-        """Returns the devices' events in the list's order. Columns that `_cpu` also has have the same names there."""
+        """Returns the devices' events in the list's order. Columns to be summed have the same names in `_cpu`."""
         elapsed = pl.col("end_ns") - pl.col("start_ns")
         rows = self.source.device.with_row_index("number", offset=self.source.cpu.height)
         return _in_order(

@@ -39,7 +39,7 @@ else:
 
     Event = TypeVar("Event")
 
-_STACK = 5  # the number of functions that a notebook shows of the stack of an average
+_STACK = 5  # a notebook shows at most this many functions of the stack of an average
 
 
 class EventList(MutableSequence[Event]):
@@ -77,7 +77,7 @@ class EventList(MutableSequence[Event]):
     # --- methods of every sequence
 
     def _in_columns(self) -> ColumnEvents | None:
-        """Returns the columns, or None if the events are objects. If an event was changed, first makes all events
+        """Returns the columns, or None if the events are objects. If an event was changed, first turns all events into
         objects."""
         if self._columns is not None and self._columns.changed:
             self._as_objects()

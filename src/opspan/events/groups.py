@@ -81,7 +81,7 @@ def groups_of(
     groups: dict[tuple[Any, ...], EventGroup] = {}
     rank = ["rank"] if has_ranks else []
     keys = [*rank, "name", "kind", *(["sizes"] if by_shapes else []), *(["overload"] if by_overload else [])]
-    shape_of: dict[str | None, str] = {}  # a cache, because the same sizes occur in every part
+    shape_of: dict[str | None, str] = {}  # a cache, because the same sizes occur in many rows
     for row in (row for part in cpu for row in _grouped(part, keys).iter_rows(named=True)):
         shape: str | None = None
         if by_shapes and (shape := shape_of.get(row["sizes"])) is None:

@@ -71,7 +71,7 @@ class TableOptions(NamedTuple):
 
 
 def sort_attribute(sort_by: str) -> str:
-    """Returns the name of the attribute to sort by. Names of attributes have `device` for every kind of device."""
+    """Returns the name of the attribute to sort by. It has `device` in place of a kind of device, such as cuda."""
     for device in ("cuda", "xpu", "privateuse1"):
         sort_by = sort_by.replace(device, "device")
     return sort_by
