@@ -7,13 +7,13 @@ import "./bars.css";
 export interface Bar {
   name: string;
   value: number;
-  text: string; // the value as people read it
+  text: string; // the text that shows the value, such as "1.500 ms"
   address?: string | undefined;
   kind?: string; // the kind of time, which decides the colour of the bar
 }
 
-/** A total time. Rows show which share of the total they have. `ns` is the length of the total, and `of` is its name,
- * such as "the time of all ops". */
+/** A total time. Each row shows its share of this total. `ns` is the total in nanoseconds, and `of` is its name, such
+ * as "the time of all ops". */
 export interface Total {
   of: string;
   ns: number;
@@ -50,8 +50,8 @@ interface Part {
   value: number;
 }
 
-/** Draws one bar that is divided into the parts of a time, and below the bar a list of the parts with their shares.
- * `of` is the name of the time. Readers who cannot see colours find everything in the list. */
+/** Draws a total time as one bar that is divided into parts. Below the bar, lists the parts with their shares, because
+ * some readers cannot see the colours. `of` is the name of the total time. */
 export function parts(rows: Part[], of: string, label: string): TemplateResult {
   const total = { of, ns: rows.reduce((sum, row) => sum + row.value, 0) };
   const shown = rows.filter((row) => row.value > 0);

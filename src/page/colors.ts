@@ -1,4 +1,4 @@
-// Colours of kinds of time and of any other names. A name has the same colour in every section.
+// The colours of kinds of time, such as "computing", and of any other names. A name has one colour in all sections.
 //
 // Most colours are from Okabe and Ito's palette, which colour-blind people can tell apart. Some colours are darker or
 // lighter than in the palette, for more contrast. tests/page/test_colors.py checks that colours of one picture can be
@@ -35,22 +35,22 @@ const KINDS: Record<string, [light: string, dark: string]> = {
 };
 const ANY = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c6bb1", "#b8a800"];
 
-/** Returns the colour of a kind of time. For any other name, returns a colour of `ANY` that depends on the name
- * only. */
+/** Returns the colour of a kind of time. For any other name, returns a colour from the list `ANY`, always the same
+ * colour for the same name. */
 export function color(name: string): string {
   const kind = KINDS[name];
   if (kind) return kind[isDark() ? 1 : 0];
   return ANY[hashOf(name) % ANY.length]!;
 }
 
-/** Returns a number that depends on the name only. */
+/** Returns a hash of the name, which is the same in every run. */
 export function hashOf(name: string): number {
   let hash = 7;
   for (let at = 0; at < name.length; at++) hash = (hash * 31 + name.charCodeAt(at)) >>> 0;
   return hash;
 }
 
-/** Returns red, green and blue of a colour written as #rrggbb. */
+/** Returns the values of red, green and blue, from 0 to 255, of a colour that is written as #rrggbb. */
 export const partsOf = (hex: string): number[] => [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
 
 /** Returns how bright a colour looks, from 0 to 1. The formula is the relative luminance of WCAG. */
@@ -62,5 +62,5 @@ export function luminance(hex: string): number {
   return 0.2126 * red! + 0.7152 * green! + 0.0722 * blue!;
 }
 
-/** Returns the colour of text on `fill`: black or white, whichever can be read. */
+/** Returns black or white as the colour of text on `fill`, so that the text can be read. */
 export const ink = (fill: string): string => (luminance(fill) > 0.18 ? "#000000" : "#ffffff");

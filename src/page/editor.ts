@@ -8,7 +8,7 @@ interface Line {
 }
 
 const FUNCTION = /^(.+)\((\d+)\): (.*)$/s;
-const ABSOLUTE = /^(?:\/(?!\/)|[A-Za-z]:[\\/](?![\\/]))/; // a path that begins with two slashes names another machine
+const ABSOLUTE = /^(?:\/(?!\/)|[A-Za-z]:[\\/](?![\\/]))/; // excludes //HOST/FILE, which is on another machine
 
 /** Returns the file, the line and the name of the function. Returns undefined for a function without a file, such as a
  * built-in function. */

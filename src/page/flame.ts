@@ -1,5 +1,6 @@
 // A flame graph that grows downwards. The width of a frame shows its time, and a frame is below the frame that called
-// it. A click or Enter opens a frame to the full width. Escape or the path above the picture goes back.
+// it. A click or Enter zooms in, so that a frame gets the full width. Escape zooms out, and so do the buttons above the
+// picture, which name the frames around the current one.
 import { type HierarchyRectangularNode, hierarchy, partition } from "d3";
 import { type TemplateResult, html, nothing, render, svg } from "lit-html";
 import { live } from "lit-html/directives/live.js";
@@ -18,7 +19,7 @@ export interface FlameData {
   names: string[];
   kinds: string[];
   frames: { name: number[]; kind: number[]; parent: (number | null)[] };
-  own: Record<string, number[]>; // for each measure, the nanoseconds of each frame without its children
+  own: Record<string, number[]>; // for each measure, such as cpu_ns, the time of each frame without its children
   notes: string[];
 }
 
@@ -48,10 +49,10 @@ const HELP =
   "A click or Enter opens a frame to the whole width, Escape closes it, arrows move; frames narrower than a pixel are " +
   "seen when the one around them is open";
 
-/** Draws the graph for the first measure in the data. Returns a function that draws the graph for another measure. */
+/** Draws the graph for the first measure of `data`. Returns a function that draws the graph for another measure. */
 export function showFlame(root: HTMLElement, data: FlameData, label: string): (measure: string) => void {
   let trunk = layout(data, Object.keys(data.own)[0]!);
-  let open = trunk; // the frame that is as wide as the picture
+  let open = trunk; // the frame that is zoomed to the full width
   let current = trunk; // the frame that has the keyboard focus
   let width = 0; // 0 while the graph is hidden
 
@@ -112,7 +113,8 @@ export function showFlame(root: HTMLElement, data: FlameData, label: string): (m
   const left = (node: Node): number => Math.max(0, ((node.x0 - open.x0) / (open.x1 - open.x0)) * width);
   const right = (node: Node): number => Math.min(width, ((node.x1 - open.x0) / (open.x1 - open.x0)) * width);
 
-  /** Returns the open frame, the frames that contain it, and the frames inside it that are wide enough to be drawn. */
+  /** Returns the frames to draw: the frame with the full width, the frames above it, and all frames below it that are
+   * wide enough to be seen. */
   function visibleNodes(): Node[] {
     const visible: Node[] = open.ancestors().slice(1).reverse();
     const add = (node: Node): void => {

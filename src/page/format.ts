@@ -1,4 +1,4 @@
-// Writes values for people, in the same way as opspan's tables on a terminal.
+// Formats values as text, in the same way as opspan's tables on a terminal.
 
 export type Unit =
   | "name"
@@ -50,7 +50,7 @@ export const TIME_UNITS: [unit: string, ns: number][] = [
   ["ns", 1],
 ];
 
-/** Returns the largest unit that is not longer than the time. For less than a nanosecond, the unit is ns. */
+/** Returns the largest unit of time that is at most as long as `ns`. For less than a nanosecond, returns ns. */
 export const timeUnit = (ns: number): [unit: string, ns: number] =>
   TIME_UNITS.find(([, size]) => Math.abs(ns) >= size) ?? TIME_UNITS.at(-1)!;
 
@@ -59,13 +59,14 @@ export function time(ns: number): string {
   return `${size === 1 ? Math.round(ns) : (ns / size).toFixed(3)} ${unit}`;
 }
 
-/** Writes a value with its sign. A value that is written like 0 gets no sign. */
+/** Formats a value with its sign. If the value is rounded to 0, writes no sign. */
 export function formatSigned(value: number, format: (value: number) => string): string {
   const text = format(Math.abs(value));
   return text === format(0) ? text : `${value > 0 ? "+" : "−"}${text}`;
 }
 
-/** Returns the begin of a text that opspan shortened, or undefined if the text was not shortened. */
+/** Returns the part of a shortened text before "... (20 characters more)". Returns undefined if opspan did not shorten
+ * the text. */
 export const beginOf = (text: string): string | undefined => /^(.*)\.\.\. \([\d,]+ characters more\)$/s.exec(text)?.[1];
 
 export function bytes(count: number): string {

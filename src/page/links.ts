@@ -1,4 +1,4 @@
-// Addresses of places in the page.
+// Makes and reads addresses of places in the page, such as a stretch of time in the timeline.
 import type { Page } from "./section.ts";
 
 /** Returns the address of a place in a section, or undefined if the page lacks that section or its data. */
@@ -7,8 +7,8 @@ export function linkTo(page: Page, section: string, query: Record<string, string
   return isThere ? page.address(section, query) : undefined;
 }
 
-/** Converts a time from an address to nanoseconds since `begin`, the begin of the trace. The time and `begin` are
- * nanoseconds on the trace's clock, as texts. Returns undefined if the text is not a time. */
+/** Converts a time from an address to nanoseconds since the begin of the trace. Both `time` and `begin` (the begin of
+ * the trace) are nanoseconds on the trace's clock, written as text. Returns undefined if `time` is not a number. */
 export function nsSinceBegin(time: string | null | undefined, begin: string): number | undefined {
   return time && /^-?\d{1,25}$/.test(time) ? Number(BigInt(time) - BigInt(begin)) : undefined;
 }

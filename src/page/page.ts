@@ -1,4 +1,5 @@
-// The frame around the sections: heading, navigation, the light / dark button. It shows the section that the address names.
+// Draws the page around the sections: the heading, the navigation, and the light / dark button. Shows the section that
+// the address names.
 import { html, nothing, render } from "lit-html";
 import type { Parts } from "./parts.ts";
 import { forget, switchScheme } from "./scheme.ts";
@@ -7,7 +8,7 @@ import { sections } from "./sections/all.ts";
 
 interface Place {
   element: HTMLElement;
-  drawing?: Promise<Follower | void>; // set when the section is drawn for the first time
+  drawing?: Promise<Follower | void>; // missing until the section is drawn for the first time
 }
 
 /** Shows the page in `root`. Returns a function that removes the page. Call the function before you show another page
@@ -45,7 +46,7 @@ export function showPage(root: HTMLElement, head: Head, parts: Parts): () => voi
       const data = (await parts.read(section.name)) as never;
       content.replaceChildren();
       const follow = sections[section.name]!.draw(content, data, page);
-      performance.mark(`drawn ${section.name}`); // lets benchmarks measure how long a section takes
+      performance.mark(`drawn ${section.name}`); // tells benchmarks when the section was drawn
       return follow;
     } catch (error) {
       content.replaceChildren();
@@ -69,9 +70,10 @@ export function showPage(root: HTMLElement, head: Head, parts: Parts): () => voi
   }
 
   addEventListener("hashchange", () => void open(), { signal: removal.signal });
-  // In an iframe such as TensorBoard's, addresses can have another base. Then a click on a link would leave the page.
+  // In an iframe such as TensorBoard's, the base URL can differ from the page's URL. Then a click on a link like
+  // #kernels would leave the page.
   root.addEventListener("click", stay, { signal: removal.signal });
-  // A printed page has all sections, so draw all of them soon, even if nobody opens them.
+  // A print of the page contains all sections, so draw them all soon, even if nobody opens them.
   void open().then(() =>
     whenIdle(() => {
       if (removal.signal.aborted) return;

@@ -4,8 +4,8 @@ export interface Parts {
   read(name: string): Promise<unknown>;
 }
 
-/** Reads the parts of the page's data from the page. A part is an element <script type="text/plain" id="part-NAME">,
- * whose text is JSON that was deflated and written in base 64. */
+/** Reads the data of sections from the page. The data of the section NAME is in the element
+ * <script type="text/plain" id="part-NAME">, as JSON that was deflated and then written in base 64. */
 export class EmbeddedParts implements Parts {
   async read(name: string): Promise<unknown> {
     const text = document.getElementById(`part-${name}`)?.textContent;
@@ -16,7 +16,7 @@ export class EmbeddedParts implements Parts {
   }
 }
 
-/** Fetches parts from a server, which answers with JSON. */
+/** Fetches the data of sections from a server, which answers with JSON. */
 export class FetchedParts implements Parts {
   constructor(private readonly address: (name: string) => string) {}
 

@@ -25,7 +25,7 @@ export const chooser = (
   >
 `;
 
-/** A field for text that rows must contain to be shown. */
+/** A text field. Only rows that contain its text are shown. */
 export const filterField = (text: string, filter: (text: string) => void): TemplateResult => html`
   <label
     >Filter
@@ -36,8 +36,8 @@ export const filterField = (text: string, filter: (text: string) => void): Templ
   /></label>
 `;
 
-/** Replaces the content of `root` by a new element, and returns the new element. Do not use the old element again,
- * because the code that drew into it can still change it. */
+/** Replaces the content of `root` by a new empty element, which it returns. The old element must not be used again,
+ * because the code that has drawn into the old element may draw into it again later. */
 export function newElement(root: Element): HTMLElement {
   const element = document.createElement("div");
   root.replaceChildren(element);

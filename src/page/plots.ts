@@ -9,8 +9,8 @@ export { Plot };
 
 export type PlotElement = ReturnType<typeof Plot.plot>;
 
-/** Draws a plot that is as wide as `root`. Draws the plot again when the width of `root` or the colours change. Returns
- * a function that also draws the plot again. `afterDraw` is called with each plot that was drawn. */
+/** Draws a plot that is as wide as `root`. Draws the plot again when the width of `root` or the colours change. Calls
+ * `afterDraw` after each drawing. Returns a function with which the caller can draw the plot again. */
 export function showPlot(
   root: HTMLElement,
   options: (width: number) => Plot.PlotOptions,
@@ -25,7 +25,7 @@ export function showPlot(
       width,
       ...options(width),
     });
-    // A screen reader should meet one picture with one name, not a name for each kind of mark.
+    // Plot gives each kind of mark a name. Remove these names, so that a screen reader reads only the plot's name.
     for (const mark of plot.querySelectorAll("[aria-label]")) mark.removeAttribute("aria-label");
     plot.setAttribute("role", "img");
     plot.setAttribute("aria-label", label);
@@ -40,7 +40,7 @@ export function showPlot(
   return draw;
 }
 
-/** The legend of a plot: a colour and a title for each kind. */
+/** Draws the legend of a plot: the colour and the title of each kind. */
 export const legend = (kinds: { name: string; title: string }[]): TemplateResult => html`
   <ul class="legend">
     ${kinds.map((kind) => html`<li style="--swatch: ${color(kind.name)}">${kind.title}</li>`)}

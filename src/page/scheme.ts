@@ -8,7 +8,7 @@ export function isDark(): boolean {
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-/** Calls `call` each time the scheme changes. Drawings need this if no style sheet sets their colours. */
+/** Calls `call` each time the scheme changes. Drawings need this if a style sheet does not set their colours. */
 export function onScheme(call: () => void): void {
   redraws.push(call);
 }
@@ -24,7 +24,7 @@ export function switchScheme(): void {
   redrawAll();
 }
 
-/** Forgets all drawings, because they were removed from the page. */
+/** Forgets the functions that `onScheme` got, because their drawings were removed from the page. */
 export function forget(): void {
   redraws = [];
 }

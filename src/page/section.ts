@@ -1,7 +1,7 @@
 // The types that page.ts and the sections share. page.ts draws the sections, but no section imports page.ts.
 
-/** The heading of a section as opspan writes it. If a section has no data, `why` is the reason, and `command` is the
- * command that records the data. */
+/** The heading of a section, as opspan writes it into the page. If the section has no data, `why` is the reason, and
+ * `command` is the command that records the data. */
 export interface SectionHead {
   name: string;
   title: string;
@@ -13,11 +13,11 @@ export interface SectionHead {
 export interface Head {
   title: string;
   about: string; // one line with the tool, the ranks, the devices and the time
-  editor: string; // the address that opens a line of source, with the placeholders {file} and {line}
+  editor: string; // the address that opens a source line in an editor, with the placeholders {file} and {line}
   sections: SectionHead[];
 }
 
-/** The part of the page that a section may use. */
+/** The data and functions of the page that a section may use. */
 export interface Page {
   head: Head;
   /** Returns the address of a place in the page, such as `address("timeline", {name: "aten::mm"})`. */
@@ -26,7 +26,7 @@ export interface Page {
   show(address: string): void;
 }
 
-/** Makes a section show the place that the query of an address names, such as `name=aten::mm`. */
+/** Shows the place in a section that the query of an address names, such as `name=aten::mm`. */
 export type Follower = (query: URLSearchParams) => void;
 
 /** A module that draws a section. `draw` is called once. It returns a `Follower` if addresses can name places in the

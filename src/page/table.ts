@@ -14,8 +14,8 @@ import { type TemplateResult, html, nothing, render } from "lit-html";
 import { type Unit, formatValue, isNumber } from "./format.ts";
 import { filterField, notes } from "./pieces.ts";
 
-/** A column as opspan writes it. `of` is the total of the column, if it has one. Then each cell has a bar that shows
- * the cell's share of the total. `whole` is the name of the total; the default is "all rows". */
+/** A column as opspan writes it into the page. If the column has a total, `of` is the total, and each cell has a bar
+ * that shows the cell's share of the total. `whole` is the name of the total; the default is "all rows". */
 export interface Column {
   name: string;
   title: string;
@@ -35,9 +35,9 @@ export interface Columns {
 
 interface TableOptions {
   caption: string;
-  sort?: string; // the column that the table is sorted by at first, largest values first
+  sort?: string; // the column by which rows are sorted at first, with the largest value first
   link?: { column: string; address: (row: number) => string | undefined; title: string };
-  detail?: (row: number) => TemplateResult | undefined; // returns what is shown below an open row
+  detail?: (row: number) => TemplateResult | undefined; // returns the details that an open row shows below it
   rowsOfPage?: number;
 }
 
@@ -102,7 +102,7 @@ export function showTable(root: HTMLElement, data: Columns, options: TableOption
     const pages = table.getPageCount();
     const matching = table.getFilteredRowModel().rows.length;
     const page = state.pagination.pageIndex;
-    const isFiltered = Boolean(state.globalFilter); // an address can set the filter of a short table, too
+    const isFiltered = Boolean(state.globalFilter); // a link can set a filter even if the table is short
     const controls = html`
       <div class="controls">
         ${
@@ -226,7 +226,7 @@ export function totalsLine(columns: Column[]): TemplateResult | typeof nothing {
 
 const totalName = (column: Column): string => column.whole ?? "all rows";
 
-/** Compares two cells; null is the smallest value. (`sortUndefined` handles undefined only.) */
+/** Compares two cells. null is the smallest value. The library's option `sortUndefined` does not apply to null. */
 function compare(a: unknown, b: unknown): number {
   if (typeof a === "number" && typeof b === "number") return a - b;
   if (a === null || a === undefined) return b === null || b === undefined ? 0 : -1;

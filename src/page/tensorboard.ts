@@ -9,7 +9,7 @@ import "./page.css";
 
 interface Span {
   name: string;
-  workers: { name: string }[]; // the first name can stand for all workers together
+  workers: { name: string }[]; // the first entry can stand for all workers together
 }
 interface Run {
   name: string;
@@ -21,7 +21,7 @@ interface Runs {
 }
 type Choice = { run: string; span: string; worker: string; against: string };
 
-const AGAIN_MS = 1000; // the time between two requests for a page that is not ready yet
+const AGAIN_MS = 1000; // the time until a page that is not ready yet is requested again
 const LOOK_MS = 30_000; // the time between two requests for new runs
 
 const addressOf = (path: string, query: Record<string, string> = {}): string =>
@@ -40,7 +40,7 @@ export async function render(): Promise<void> {
   let known: Runs = { runs: [], said: "" };
   let choice: Choice = { run: "", span: "", worker: "", against: "" };
   let end: () => void = () => {};
-  let latest = 0; // the number of the latest request; answers to earlier requests are dropped
+  let latest = 0; // the number of the latest request; answers to earlier requests are ignored
 
   const choose = (change: Partial<Choice>): void => {
     choice = complete(known.runs, { ...choice, ...change });
@@ -133,8 +133,8 @@ function select(title: string, of: { name: string }[], chosen: string, choose: (
   return chooser(title, options, names.indexOf(chosen), (at) => choose(names[at]!));
 }
 
-/** Completes a choice. If the chosen run, span or worker is missing or does not exist any more, takes the first run,
- * span or worker. */
+/** Completes a choice. If no run, span or worker is chosen, or if the chosen one does not exist any more, takes the
+ * first run, span or worker. */
 function complete(runs: Run[], choice: Choice): Choice {
   const run = runs.find((one) => one.name === choice.run) ?? runs[0];
   const span = run?.spans.find((one) => one.name === choice.span) ?? run?.spans[0];

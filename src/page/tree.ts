@@ -5,7 +5,8 @@ import { filterField, notes } from "./pieces.ts";
 import { type Column, type Columns, heading, numberCell, totalsLine } from "./table.ts";
 import "./tree.css";
 
-/** A table as columns. The first column has the names of rows. `parent[row]` is the index of an earlier row. */
+/** A tree, stored as columns. The first column has the names of rows. `parent[row]` is the index of the row's parent,
+ * which is an earlier row. It is null for a row of the outermost level. */
 export interface TreeData extends Columns {
   parent: (number | null)[];
 }
@@ -13,9 +14,9 @@ export interface TreeData extends Columns {
 interface TreeOptions {
   caption: string;
   columns: string[]; // the names of the columns that are shown
-  sort: string; // the column that rows are sorted by, largest first
+  sort: string; // the column by which rows are sorted, with the largest value first
   address: (row: number) => string | undefined;
-  title: string; // the title of the links to `address`
+  title: string; // the tooltip of the links to `address`
 }
 
 export interface Tree {
@@ -40,8 +41,8 @@ export function showTree(root: HTMLElement, data: TreeData, options: TreeOptions
   const children = (row: number | null): number[] => childRows.get(row) ?? [];
   const textOf = (row: number): string => String(data.values[0]![row] ?? "");
 
-  /** Opens rows level by level, from the outermost level inwards. Stops before more than `OPEN_AT_FIRST` rows are
-   * shown. */
+  /** Opens all rows of a level, then those of the next inner level, and so on. Stops before more than `OPEN_AT_FIRST`
+   * rows are shown. */
   function openFirst(): void {
     let rows = childRows.get(null) ?? [];
     let shown = rows.length;
@@ -54,7 +55,7 @@ export function showTree(root: HTMLElement, data: TreeData, options: TreeOptions
     }
   }
 
-  /** Returns the rows whose name contains the filter text, and the rows that contain these rows. */
+  /** Returns the rows whose name contains the filter text, and all their ancestors. */
   function matches(): Set<number> {
     const rows = new Set<number>();
     for (let row = count - 1; row >= 0; row--) {

@@ -1,4 +1,4 @@
-// Gives drawings their width: the width of their element on the screen, or of the paper when the page is printed.
+// Tells drawings their width, which is that of their element on the screen, or that of the paper during printing.
 export const PAPER = 760; // pixels
 
 /** Calls `show` with the width of the element `place` when the element is first seen, and each time its width changes.

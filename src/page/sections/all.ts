@@ -1,4 +1,4 @@
-// All sections, by the name that opspan gives them.
+// Lists the modules of all sections. The key of a module is the name of the section in the page's data.
 import type { Section } from "../section.ts";
 import * as compare from "./compare.ts";
 import * as distributed from "./distributed.ts";

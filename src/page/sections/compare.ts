@@ -24,7 +24,7 @@ interface Data {
   verdict: string;
   said: string;
   tables: Table[];
-  no_steps: string; // if the table by step is missing, the reason
+  no_steps: string; // the reason why the table by step is missing, or ""
 }
 
 interface Bar {
@@ -34,13 +34,13 @@ interface Bar {
   isNoise: boolean;
 }
 
-const LETTERS = 44; // the most letters of a name beside a bar
-const FIGURE = 90; // pixels for the figure at the end of a bar
+const LETTERS = 44; // the maximum number of letters of a name beside a bar
+const FIGURE = 90; // the space for the number at the end of a bar, in pixels
 const SIDES = [
   { name: "slower", title: "takes longer than before" },
   { name: "faster", title: "takes less than before" },
 ];
-// For each grouping of rows, the section that the names of rows link to, and the column that has these names.
+// For each table, by Table.by: the section to which the names of rows link, and the column that has these names.
 const LINKS: Record<string, [section: string, column: string]> = {
   op: ["operators", "name"],
   shape: ["operators", "name"],
@@ -146,7 +146,7 @@ function divergingBars(largest: Table["largest"], width: number): Plot.PlotOptio
   const zero = Plot.ruleX([0], { stroke: "var(--text)" });
   const size = { height: (isNarrow ? 40 : 26) * bars.length + 50, marginTop: 4, marginBottom: 40 };
   if (isNarrow) {
-    // There is no room beside the bars, so name and figure are above each bar.
+    // There is no room beside the bars, so write the name and the number above each bar.
     const letters = Math.floor(width / 7.5) - 12;
     const text = (one: Bar): string => `${shorten(one.label, letters)} ${formatSigned(one.ns, time)}`;
     const words = {
@@ -176,13 +176,14 @@ function divergingBars(largest: Table["largest"], width: number): Plot.PlotOptio
   };
 }
 
-/** Cuts the middle out of a long name, because names of kernels often differ only near their end. */
+/** Shortens a long name in its middle, because names of kernels often differ only near their end. */
 function shorten(name: string, letters: number): string {
   const end = Math.floor(letters / 3);
   return name.length > letters ? `${name.slice(0, letters - end - 1)}…${name.slice(-end)}` : name;
 }
 
-/** Draws the difference between the times of the two runs. A point counts all steps up to its step. */
+/** Plots how much longer this run took than the earlier run. The point of a step shows the sum over all steps up to
+ * that step. */
 function drawSteps(root: HTMLElement, rows: Columns | undefined, why: string): void {
   if (!rows) {
     render(html`<p class="quiet">${why}.</p>`, root);

@@ -1,4 +1,4 @@
-// The work of several ranks: where the time of each rank went, which ranks waited for others, and their collectives.
+// Shows where the time of each rank went, how long ranks waited for other ranks, and the collectives of all ranks.
 import { type TemplateResult, html, nothing, render } from "lit-html";
 import { color } from "../colors.ts";
 import { time } from "../format.ts";
@@ -13,9 +13,9 @@ interface Kind {
   title: string;
 }
 
-/** The times of each place (a device, or a process without a device). A place has a row for the complete run, and a row
- * for each step. `place[row]` is an index into `places`. The row of the complete run has the step 0, and the row of
- * `steps[i]` has the step i + 1. */
+/** The times of each place. A place is a device, or a process if there are no devices. Each place has a row for the
+ * complete run and a row for each step. `place[row]` is an index into `places`. `step[row]` is 0 in the row of the
+ * complete run, and i + 1 in the row of the step `steps[i]`. */
 interface Load {
   places: string[];
   steps: string[];
@@ -26,8 +26,8 @@ interface Load {
   notes: string[];
 }
 
-/** Rows that link to the timeline. The link of a row shows the time between `from` and `to` on its rank. Times are
- * texts, because they can be larger than 2^53. */
+/** Rows that link to the timeline. The link of a row opens the timeline of the row's rank, from the time `from` to the
+ * time `to`. Times are texts, because they can be larger than 2^53. */
 interface TimelineRows {
   rows: Columns;
   from: (string | null)[];
@@ -143,7 +143,7 @@ function drawWaiting(root: HTMLElement, data: Data): void {
   );
 }
 
-/** Plots a bar for each place, in which its kinds of time are stacked. */
+/** Plots a bar for each place. The bar consists of the times of each kind. */
 function stackedBars(bars: Bar[], places: string[], width: number): Plot.PlotOptions {
   const row = Math.max(14, Math.min(30, 640 / places.length));
   const longest = Math.max(...places.map((place) => place.length));

@@ -17,10 +17,10 @@ interface Finding {
   remedy: string;
   command: string;
   read: string;
-  section: string; // the section that shows what `command` prints, or ""
+  section: string; // the name of the section that shows what `command` prints, or ""
   ops: string[];
   modules: string[];
-  ranks: number[]; // empty if the run has one rank
+  ranks: number[]; // the ranks that the finding is about; empty if the run has only one rank
   ranges: { rank: number; from: string; to: string; time: string }[];
 }
 

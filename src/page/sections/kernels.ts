@@ -9,7 +9,8 @@ import { drawInColors } from "../scheme.ts";
 import { type Columns, showTable } from "../table.ts";
 import "./kernels.css";
 
-// The colour and the title of each answer to "does the kernel use tensor cores?".
+// The colour and the title of three groups of kernels: those that use tensor cores, those that do not, and those for
+// which the name does not tell.
 const USES = {
   yes: { name: "tensor cores", title: "With tensor cores" },
   no: { name: "other", title: "Without" },
@@ -21,7 +22,7 @@ const ALL = "the time of all kernels";
 interface Data {
   total_ns: number;
   tables: { title: string; rows: Columns; names: string[] }[];
-  // For each row of the table by name, the ops that launched the kernel.
+  // For each row of the first table, which groups kernels by name: the ops that launched the kernel.
   ops: { op: string[]; count: number[]; ns: number[]; more: number; full: string[] }[];
   top: { name: string; ns: number }[];
   tensor_cores: { uses: keyof typeof USES; ns: number }[];

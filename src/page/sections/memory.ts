@@ -12,7 +12,7 @@ import "./memory.css";
 
 interface Ops {
   names: (string | null)[];
-  name: number[]; // for each row an index into `names`
+  name: number[]; // for each row, the index of the op's name in `names`
   piece: number[];
   calls: number[];
   size_increase: number[];
@@ -33,8 +33,8 @@ interface Place {
   at_peak: { title: string; rows: Columns }[];
 }
 
-/** Memory over time. The time is divided into pieces of equal length. Times are nanoseconds since the begin of the
- * trace. */
+/** Memory over time. The time of the trace is divided into pieces of equal length. Times are nanoseconds since the
+ * begin of the trace. */
 interface Data {
   begin_ns: string;
   first: number; // the begin of the first piece
@@ -44,7 +44,7 @@ interface Data {
   notes: string[];
 }
 
-/** A range of pieces. `from` is the first piece, and `to` is the piece after the last one. */
+/** A window of time, as a range of pieces. `from` is the first piece, and `to` is the piece after the last one. */
 interface Window {
   from: number;
   to: number;
@@ -73,7 +73,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
   const at = (piece: number): number => data.first + piece * data.piece;
   const ms = (piece: number): string => (at(piece) / 1e6).toFixed(3);
 
-  /** Selects all pieces that overlap the given time, because the data has only sums for complete pieces. */
+  /** Selects all pieces that overlap the given time, because the data has sums of complete pieces only. */
   const choose = (from_ns: number, to_ns: number): void => {
     const piece = (ns: number): number => (ns - data.first) / data.piece;
     const from = Math.max(0, Math.min(data.pieces - 1, Math.floor(piece(from_ns) + 1e-6)));
@@ -164,7 +164,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
         labelOffset: 38,
         tickFormat: (ns: number) => (ns / 1e6).toLocaleString("en", { maximumFractionDigits: 3 }),
       },
-      marginTop: 40, // room for the unit, which is above the label of the peak
+      marginTop: 40, // room for the unit of the y axis, which is above the label of the peak
       y: { label: unit, transform: (count: number) => count / size, grid: true, zero: true, ticks: 5 },
       marks: [
         Plot.areaY(rows, { ...step, y: "allocated", fill: color("allocated"), fillOpacity: 0.25 }),
@@ -199,7 +199,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
       .append("g")
       .attr("class", "brush");
     brushing.on("end", (event: D3BrushEvent<unknown>) => {
-      if (!event.sourceEvent) return; // the reader did not move the brush; `brushTo` did
+      if (!event.sourceEvent) return; // `brushTo` moved the brush, not the reader
       if (!event.selection) return reset();
       const [from, to] = event.selection as [number, number];
       choose(Number(x.invert!(from)), Number(x.invert!(to)));

@@ -7,8 +7,8 @@ import { chooser, newElement } from "../pieces.ts";
 import { type Tree, type TreeData, showTree } from "../tree.ts";
 
 interface Modules extends TreeData {
-  whole: (string | null)[]; // full names, as in the trace; null for the row of work outside of modules
-  is_range: boolean[]; // true if calls of the module are ranges in the timeline, false if they are Python functions
+  whole: (string | null)[]; // full names, as in the trace; null in the row that sums all work outside of modules
+  is_range: boolean[]; // whether the timeline shows calls of the module as ranges; else they are Python functions
 }
 interface Data {
   tree: Modules | null;
@@ -85,7 +85,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
   };
 }
 
-/** Returns the names of the columns that are shown: the columns of the chosen measure, and those of `ALWAYS_SHOWN`. */
+/** Returns the names of the columns that are shown: the columns in `ALWAYS_SHOWN`, and those of the chosen measure. */
 function columnsOf(modules: Modules, measure: string): string[] {
   return modules.columns
     .map((column) => column.name)

@@ -17,7 +17,7 @@ interface Bars {
   total: number;
   names: string[];
   ns: number[];
-  others: number; // the number of ops without a bar; `others_ns` is their time
+  others: number; // the number of ops that have no bar of their own; `others_ns` is the sum of their times
   others_ns: number;
 }
 type OpTable = { by: string; title: string } & ({ why: ""; sort: string; rows: Columns } | { why: string });
@@ -97,7 +97,7 @@ export function draw(root: HTMLElement, data: Data, page: Page): Follower {
 
   function show(): void {
     const table = data.tables[chosen]!;
-    // A table keeps its order and its open rows in its element, so another table needs a new element.
+    // Use a new element, so that nothing of the previous table remains.
     const place = newElement(root.querySelector(".operator-rows")!);
     filter = undefined;
     if (!("rows" in table)) {

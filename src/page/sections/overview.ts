@@ -24,7 +24,7 @@ interface Data {
   steps: Steps;
   idle: {
     device_ns: number;
-    before_work_ns: number; // the part of the idle time that is before the first work
+    before_work_ns: number; // the idle time before the first work of each device
     causes: { name: string; title: string; ns: number }[];
     ops: { name: (string | null)[]; ns: number[] };
   } | null;
@@ -35,7 +35,7 @@ interface Data {
   issues: Columns | null;
 }
 
-// Each cause of idle time has the colour of what the host does meanwhile.
+// For each cause of idle time, the name whose colour the cause has.
 const CAUSE_COLORS: Record<string, string> = { host: "ops", launch: "calling", queued: "waiting", unknown: "other" };
 
 export function draw(root: HTMLElement, data: Data, page: Page): void {

@@ -9,11 +9,11 @@ import { drawInColors } from "../scheme.ts";
 
 interface Process {
   title: string;
-  steps: number; // 0 if the process has no steps; then the figures are about its complete time
-  of_bar: number; // the number of steps that one bar shows
+  steps: number; // the number of steps; if it is 0, the times are those of the complete process
+  of_bar: number; // the number of successive steps that one bar shows; the bar shows their mean
   time_ns: number; // the mean time of a step, which is the sum of mean_ns
   median_ns: number;
-  mean_ns: number[]; // the mean time of each kind
+  mean_ns: number[]; // for each kind, the mean time in a step
   step: (string | null)[]; // the first step of each bar
   last: (string | null)[]; // the last step of each bar
   is_outlier: boolean[];

@@ -35,7 +35,7 @@ const KINDS: Record<string, string> = {
   filling: "Fills",
   idle: "Device idle (hatched)",
 };
-const TWO_LINES = 34; // pixels; a strip that is higher than this has room for two lines of text
+const TWO_LINES = 34; // a strip that is higher than this number of pixels has room for two lines of text
 const KEYS: [keys: string, does: string][] = [
   ["w s, + -, Ctrl + wheel", "zoom in and out"],
   ["a d, ← →, Shift + wheel, drag", "earlier and later"],
@@ -348,7 +348,7 @@ async function copy(button: HTMLElement, text: string): Promise<void> {
     await navigator.clipboard.writeText(text);
     button.textContent = "Copied";
   } catch {
-    // The browser forbids to write to the clipboard, so select the text. Then the reader can copy it.
+    // The browser does not allow writing to the clipboard. So select the text, and the reader can copy it.
     getSelection()?.selectAllChildren(button.previousElementSibling!);
   }
 }

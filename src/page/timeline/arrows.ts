@@ -1,11 +1,12 @@
-// Draws the arrows of the chosen shape: from a launch to its work, and from a forward op to its backward op.
+// Draws the arrows of the chosen shape: from a launch to the kernel or copy that it launched, and from a forward op to
+// its backward op.
 import type { Layout } from "./layout.ts";
 import { ROW } from "./layout.ts";
 import type { Shades } from "./shades.ts";
 import { type Arrow, type Trace, rowOf } from "./trace.ts";
 import type { View } from "./view.ts";
 
-/** An arrow of the chosen shape. `shape` is the shape at its other end. */
+/** An arrow that begins or ends at the chosen shape. `shape` is the shape at the other end of the arrow. */
 export interface End {
   shape: number;
   arrow: Arrow;

@@ -74,7 +74,7 @@ export function drawAxis(
 
 const lastNumber = (name: string): string => /\d+$/.exec(name)?.[0] ?? "";
 
-/** Draws a bar that shows where in the trace the window is. */
+/** Draws a bar that shows which part of the trace is visible. Draws nothing if the complete trace is visible. */
 export function drawWindowBar(
   context: CanvasRenderingContext2D,
   view: View,

@@ -1,4 +1,4 @@
-// Draws values over time as an area. Each value holds until the next point.
+// Draws counters: values over time, as an area. Each value is valid until the time of the next value.
 import { color } from "../colors.ts";
 import { formatValue, time } from "../format.ts";
 import type { Shades } from "./shades.ts";
@@ -47,7 +47,7 @@ export function valueAt(trace: Trace, number: number, moment: number): string {
   return formatValue(of.values[point], of.unit);
 }
 
-/** Returns the scale of a counter, for the title of its lane. */
+/** Returns the lowest and the highest value of a counter's scale as text, such as "0 to 4 GiB". */
 export function scaleOf(trace: Trace, number: number): string {
   const { of, at, highest } = trace.counters[number]!;
   if (of.kind === "utilisation") return `0 to 100% of each ${time(trace.data.length / at.length)}`;

@@ -13,7 +13,7 @@ const FORMS: Record<string, string> = {
   backwards: "its end is recorded as earlier than its begin",
 };
 
-/** Looks up the details of shapes. Unpacks the columns of a table when the first shape of that table is chosen. */
+/** Looks up the details of shapes. Unpacks the details of a table only when the first shape of that table is chosen. */
 export class Details {
   private readonly columns = new Map<Table, { of: Detail; at: Float64Array }[]>();
   private readonly places = new Map<Table, Int32Array>(); // for each table, its shapes that are not blocks
@@ -34,7 +34,7 @@ export class Details {
       .filter((one) => one.value !== "");
   }
 
-  /** Returns the time of a range without the ranges inside it. Returns undefined if that time is not known. */
+  /** Returns the time of a range without the time of the ranges inside it. Returns undefined if it is not known. */
   selfNs(shape: number): number | undefined {
     if (laneOf(this.trace, shape).table !== "ranges") return undefined;
     const place = this.place("ranges", shape);
@@ -66,7 +66,7 @@ function valueOf(of: Detail, value: number): string {
   return of.unit === "number" ? String(value) : formatValue(value, of.unit);
 }
 
-/** The actions that the buttons of the panel start. */
+/** The functions that the buttons of the panel call. */
 interface Actions {
   choose(shape: number): void;
   fit(): void;
@@ -136,7 +136,7 @@ function arrow(trace: Trace, shape: number, end: End, actions: Actions): Templat
     ${later < 0 === end.isAfter ? "earlier" : "later"}`;
 }
 
-/** For each table that is drawn as shapes, the sections that list the rows of the table, and the text of each link. */
+/** For each table whose rows are shapes: the sections that also list these rows, and the text of the link to each. */
 const SECTIONS: Record<Table, [section: string, text: string][]> = {
   ranges: [["operators", "In the table of operators"]],
   work: [["kernels", "In the table of kernels"]],
@@ -151,7 +151,7 @@ const links = (table: Table, name: string, page: Page): TemplateResult[] =>
     return address ? [html`<a href=${address}>${text}</a>`] : [];
   });
 
-// The section that the value of a detail links to.
+// For each detail whose value is a link: the section to which it links.
 const SECTION_OF: Record<string, string> = { op: "operators", module: "modules" };
 
 function valueIn({ name, value }: { name: string; value: string }, page: Page): TemplateResult | string {

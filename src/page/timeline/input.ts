@@ -1,4 +1,5 @@
-// Translates wheel, mouse, touch and keys into changes of the view, and into calls of `Listener` for everything else.
+// Handles wheel, mouse, touch and keys. Changes the view when the reader moves or zooms it, and tells the `Listener`
+// about this and all other actions.
 import type { View } from "./view.ts";
 
 interface Listener {
@@ -7,12 +8,12 @@ interface Listener {
   onChoose(x: number, y: number): void;
   onFit(): void;
   onStretch(from: number, to: number, isDone: boolean): void; // the reader measures the time between two x values
-  onKey(key: string): boolean; // returns whether the key does anything
+  onKey(key: string): boolean; // returns false if the key has no meaning here
 }
 
-const STEP = 0.15; // the share of the window by which a key moves the view
+const STEP = 0.15; // how far a key moves the view, as a share of the view's width
 const ZOOM = 1.25;
-const CLICK = 4; // pixels; if the mouse moves less between press and release, that is a click
+const CLICK = 4; // a press and a release are a click if the pointer moves by at most this number of pixels
 
 export function listen(canvas: HTMLCanvasElement, scroller: HTMLElement, view: View, listener: Listener): void {
   const place = (event: MouseEvent): [number, number] => {
@@ -28,7 +29,7 @@ export function listen(canvas: HTMLCanvasElement, scroller: HTMLElement, view: V
       const sideways = event.shiftKey && !event.deltaX ? event.deltaY : event.deltaX;
       if (event.ctrlKey || event.metaKey) view.zoom(Math.exp((event.deltaY * lines) / 300), x);
       else if (Math.abs(sideways) > (event.shiftKey ? 0 : Math.abs(event.deltaY))) view.pan(sideways * lines);
-      else return; // the browser scrolls the lanes
+      else return; // let the browser scroll the lanes
       event.preventDefault();
       listener.onMove();
     },

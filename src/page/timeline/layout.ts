@@ -32,7 +32,7 @@ export class Layout {
 
   constructor(private readonly trace: Trace) {
     trace.data.lanes.forEach((lane, at) => {
-      // Fold deep stacks of functions, because they would push everything else out of sight.
+      // Fold lanes with deep stacks of functions, because they would push all other lanes out of sight.
       const isDeep = lane.rows.length > MANY_ROWS && lane.table === "functions";
       if (isDeep || lane.shows === "the profiler") this.folded.add(`lane ${at}`);
     });
@@ -111,7 +111,8 @@ export class Layout {
     this.trace.data.groups.forEach((group, at) => group.quiet && this.folded.add(`group ${at}`));
   }
 
-  /** Unfolds the lane and group of a row. Returns whether any strip moved. */
+  /** Unfolds the lane and the group of a row. If only another rank is shown, shows all ranks. Returns true if strips
+   * may have moved. */
   reveal(row: Row): boolean {
     const lane = this.trace.data.lanes[row.lane]!;
     const isOther = this.rank !== undefined && this.rank !== lane.rank;
@@ -133,13 +134,13 @@ export class Layout {
     return this.trace.rowsOf[strip.at]!.find((one) => one.row === row);
   }
 
-  /** Returns the top of a row. If its lane is folded, returns the top of the lane. */
+  /** Returns the y coordinate of a row's top. If the lane is folded, all its rows have the same top. */
   topOf(row: Row): number | undefined {
     const strip = this.ofLane.get(row.lane);
     return strip && strip.top + PAD + (strip.isOpen ? row.row * ROW : 0);
   }
 
-  /** Yields the strips between two heights. */
+  /** Yields the strips that are visible between the y coordinates `top` and `bottom`. */
   *between(top: number, bottom: number): Generator<Strip> {
     for (const strip of this.strips) {
       if (strip.top + strip.height > top && strip.top < bottom) yield strip;

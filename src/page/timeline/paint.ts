@@ -6,8 +6,8 @@ import { SHADES, type Shades, firstShade, shadeOf } from "./shades.ts";
 import { type Row, type Trace, firstEndingAfter, firstWhere, nameOf } from "./trace.ts";
 import type { View } from "./view.ts";
 
-const LEAST_TEXT = 30; // pixels; narrower shapes have no text
-const LEAST_PATTERN = 4; // pixels; narrower shapes have no pattern
+const LEAST_TEXT = 30; // shapes that are narrower than this number of pixels have no text
+const LEAST_PATTERN = 4; // shapes that are narrower than this number of pixels have no pattern
 const INNER = ROW - 2; // the height of a shape
 const LOW = 4; // the height of short idle times
 const WAITING_ALPHA = 0.45;
@@ -19,7 +19,7 @@ export interface Matches {
 }
 
 export class Painter {
-  private readonly widths: Float32Array; // the widths of names; 0 if not measured yet
+  private readonly widths: Float32Array; // the width of each name in pixels, or 0 if it was not measured yet
   private fill = "";
 
   constructor(
@@ -95,11 +95,11 @@ export class Painter {
         }
         runTo = column + 1;
         if (form[shape] === 1) this.drawMark(context, left, top, fills[shade]!);
-        // Skip to the first shape that ends right of this column.
+        // Skip all shapes that end in this column of pixels.
         const past = from + (column + 1) / scale;
         shape++;
-        // This shape is mostly near. So look ahead, and double the distance until the shape is passed. Then search
-        // within the last distance.
+        // Usually there are few such shapes. So look ahead by steps that double each time, until a shape ends later.
+        // Then do a binary search within the last step.
         let step = 1;
         while (shape + step < until && end[shape + step]! < past) {
           shape += step;
@@ -127,7 +127,7 @@ export class Painter {
     isDim: boolean,
   ): void {
     const { kind, isBlock, form, data } = this.trace;
-    const gap = right - left > 2.5 ? 0.5 : 0; // pixels between neighbours
+    const gap = right - left > 2.5 ? 0.5 : 0; // the space before the next shape, in pixels
     const size = right - left;
     const name = data.kinds[kind[shape]!];
     this.setFill(context, (isDim ? shades.dim : shades.fill)[shade]!);
@@ -211,13 +211,13 @@ export class Painter {
     context.fillText(label, x, top + ROW / 2 + 0.5);
   }
 
-  /** Returns the name of a shape, shortened to `room` pixels. */
+  /** Returns the name of a shape, shortened so that it fits into `room` pixels. */
   private fittingName(context: CanvasRenderingContext2D, shape: number, room: number): string {
     const at = this.trace.name[shape]!;
     const name = nameOf(this.trace, shape);
     let width = at < 0 ? context.measureText(name).width : this.widths[at]!;
     if (!width) {
-      // A very long name is never seen completely, so measure only its begin, and scale that width up.
+      // A very long name is never shown completely. So measure only its begin, and estimate the full width from it.
       const begin = name.slice(0, 400);
       width = (context.measureText(begin).width * name.length) / begin.length;
       this.widths[at] = width;
@@ -247,7 +247,7 @@ export class Painter {
     context.fill();
   }
 
-  /** Draws all matches of a search, even very short ones, in full colour and with a mark below. */
+  /** Draws all shapes that a search found, even very short ones, in full colour and with a mark below them. */
   private drawMatches(
     context: CanvasRenderingContext2D,
     row: Row,

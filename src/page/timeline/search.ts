@@ -15,7 +15,7 @@ export class Search {
   get count(): number {
     return this.order.length;
   }
-  /** The number of the match that is shown, counted from 1. It is 0 until a match is shown. */
+  /** The number of the match that is shown, counted from 1. Before a match is shown, it is 0. */
   get place(): number {
     return this.at + 1;
   }
@@ -67,7 +67,7 @@ export class Search {
   }
 }
 
-/** Returns whether `name` is the shortened form of `text`. opspan shortens very long names. */
+/** Returns whether `name` is the short form of the longer name `text`. opspan shortens very long names. */
 function isShortOf(name: string, text: string): boolean {
   const begin = beginOf(name);
   return begin !== undefined && text.startsWith(begin);

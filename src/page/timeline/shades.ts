@@ -1,5 +1,6 @@
-// The colours of shapes. The hue depends on the kind. Each hue has three shades, so that neighbours with different
-// names look different. Kinds that readers must recognise without seeing colours have a pattern, too.
+// The colours of shapes. The hue depends on the kind of the shape. The name of the shape selects one of three shades of
+// the hue, so that most neighbours with different names look different. Waiting, idle time and blocks also have a
+// pattern, because some readers cannot see the colours.
 import { color, hashOf, luminance, partsOf } from "../colors.ts";
 import { isDark } from "../scheme.ts";
 import type { Trace } from "./trace.ts";
@@ -21,7 +22,7 @@ export interface Shades {
   block: CanvasPattern;
 }
 
-/** Returns for each name the index of its shade: 0, 1 or 2. */
+/** Returns the shade of each name: 0, 1 or 2. */
 export function shadeOfNames(names: string[]): Uint8Array {
   return Uint8Array.from(names, (name) => hashOf(name.slice(0, 200)) % SHADES);
 }
@@ -29,7 +30,7 @@ export function shadeOfNames(names: string[]): Uint8Array {
 export const shadeOf = (trace: Trace, shades: Uint8Array, shape: number): number =>
   trace.kind[shape]! * SHADES + (trace.name[shape]! < 0 ? 0 : shades[trace.name[shape]!]!);
 
-/** Returns the first shade of the shape's kind. It is for shapes that are too short for shades to distinguish names. */
+/** Returns the first shade of the shape's kind. Shapes that are narrower than a pixel have this shade. */
 export const firstShade = (trace: Trace, shape: number): number => trace.kind[shape]! * SHADES;
 
 export function shadesOf(root: HTMLElement, kinds: string[], context: CanvasRenderingContext2D): Shades {
@@ -58,7 +59,7 @@ export function shadesOf(root: HTMLElement, kinds: string[], context: CanvasRend
   };
 }
 
-/** Resolves "light-dark(a, b)" in the value of a custom property, because a canvas does not know it. */
+/** Replaces "light-dark(a, b)" in the value of a CSS property by a or b, because a canvas does not support it. */
 function resolve(value: string, dark: boolean): string {
   const both = /light-dark\(\s*([^,]+),\s*([^)]+)\)/.exec(value);
   return (both ? both[dark ? 2 : 1]! : value).trim();

@@ -14,12 +14,12 @@ import type { View } from "./view.ts";
 import { PAPER } from "../width.ts";
 
 const PRINTED = { width: PAPER, height: 900 };
-const NEAR = 3; // pixels; a pointer that is at most this far from a shape points at the shape
+const NEAR = 3; // a pointer that is at most this number of pixels away from a shape counts as on the shape
 
 export class Stage {
   chosen = -1;
   matches: Matches | undefined;
-  stretch: [from: number, to: number] | undefined; // both x values while the reader measures a time with the mouse
+  stretch: [from: number, to: number] | undefined; // the x values between which the reader measures the time
   private readonly painter: Painter;
   private readonly context: CanvasRenderingContext2D;
   private readonly axisContext: CanvasRenderingContext2D;
@@ -50,8 +50,8 @@ export class Stage {
     this.resize();
   }
 
-  /** Gives the canvases the size of `scroller`. If `scroller` is not visible, the canvases get the size `hidden`.
-   * Without `hidden` they keep their size. */
+  /** Gives the canvases the size of `scroller`. If `scroller` is not visible, the canvases get the size `hidden`. If
+   * `hidden` is missing as well, they keep their size. */
   resize(hidden?: { width: number; height: number }): void {
     const isHidden = !this.scroller.clientWidth;
     if (isHidden && !hidden) return;
@@ -68,7 +68,7 @@ export class Stage {
     return TICKS + (this.steps.length ? STEPS : 0);
   }
 
-  /** Draws when the browser draws its next frame. */
+  /** Requests one drawing with the next frame of the browser, however often this function is called before. */
   requestDraw(): void {
     if (this.isRequested) return;
     this.isRequested = true;
@@ -153,13 +153,13 @@ export class Stage {
     context.fillText(label, x + 4, 18);
   }
 
-  /** Returns the shape at a place of the canvas, or -1. */
+  /** Returns the shape at a point of the canvas, or -1. */
   shapeAt(x: number, y: number): number {
     const row = this.layout.rowAt(y + this.scroller.scrollTop);
     return row ? shapeAt(this.trace, row, this.view.time(x), NEAR / this.view.scale) : -1;
   }
 
-  /** Returns the text of the tooltip for a place of the canvas, or "". */
+  /** Returns the text of the tooltip for a point of the canvas, or "". */
   describe(x: number, y: number): string {
     const strip = this.layout.stripAt(y + this.scroller.scrollTop);
     if (strip?.what === "counter") return `${strip.title}: ${valueAt(this.trace, strip.at, this.view.time(x))}`;
@@ -173,7 +173,7 @@ export class Stage {
     return form[shape] === 1 ? name : `${name}: ${took}`;
   }
 
-  /** Moves the view to a shape, and zooms in if the shape would hardly be visible. */
+  /** Moves the view so that a shape is visible, and zooms in if the shape would be too small. */
   bringIntoView(shape: number): void {
     const { trace, view, layout, scroller } = this;
     const row = rowOf(trace, shape);

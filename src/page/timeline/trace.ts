@@ -6,11 +6,11 @@
 
 import type { Unit } from "../format.ts";
 
-/** Numbers, stored as differences: each number minus the number before it. The type is a list of all differences, or
- * two lists: the difference `delta[i]` comes `count[i]` times in a row. */
+/** Numbers, stored as differences: each number minus the number before it. The differences are either one list, or two
+ * lists in which the difference `delta[i]` is repeated `count[i]` times. */
 type Deltas = number[] | { count: number[]; delta: number[] };
 
-/** The timeline as opspan writes it. */
+/** The data of the timeline, as opspan writes it into the page. */
 export interface Data {
   begin: string; // the begin of the trace on its clock; a text, because it can be larger than 2^53
   length: number;
@@ -20,14 +20,14 @@ export interface Data {
   groups: { title: string; rank: number; device: number | null; host: boolean; quiet: boolean }[];
   lanes: Lane[];
   names: string[];
-  hidden: { name: Deltas; count: number[] }; // for each name, how many of its ranges are drawn together with others
+  hidden: { name: Deltas; count: number[] }; // for each name, the number of its ranges that are drawn in blocks
   gap: number[]; // the time since the previous shape's end; for the first shape of a row, since the trace's begin
   length_ns: number[];
   name: number[]; // an index into `names`, or -1
   kind: Deltas;
   form: Deltas;
   blocks: { shape: Deltas; count: number[]; busy_ns: number[] };
-  inner: number[]; // for each range, the time of the ranges inside it, or -1 if that time is not known
+  inner: number[]; // for each shape of a single range, the time of the ranges inside it, or -1 if it is not known
   details: Record<Table, Detail[]>;
   arrows: Record<Arrow, { from: Deltas; to: Deltas }>;
   counters: Counter[];
@@ -53,14 +53,14 @@ interface Lane {
   ranges: number; // the number of ranges that the shapes show
 }
 
-/** A column of details. It has a value for each shape of its table that is not a block. */
+/** A column with details of the shapes of a table. It has a value for each shape that is not a block. */
 export interface Detail {
   name: string;
   title: string;
   unit: Unit;
   at: Deltas;
-  texts?: string[]; // if there are texts, `at` has indices into them, or -1
-  missing?: number | null; // the number that means "no value"
+  texts?: string[]; // if this is given, `at` has indices into it, or -1 for no value
+  missing?: number | null; // the number in `at` that means "no value"
 }
 
 export interface Counter {
@@ -106,7 +106,7 @@ export interface Trace {
   isBlock: Uint8Array;
   rows: Row[];
   rowsOf: Row[][]; // the rows of each lane
-  hidden: Map<number, number>; // for each name, how many of its ranges are drawn together with others
+  hidden: Map<number, number>; // for each name, the number of its ranges that are drawn in blocks
   arrows: Record<Arrow, Links>;
   counters: { of: Counter; at: Float64Array; highest: number }[];
 }
@@ -185,7 +185,7 @@ function links(pairs: { from: Deltas; to: Deltas }): Links {
   };
 }
 
-const MOST_LINKS = 200; // the most arrows of a shape that are used; the launch of a graph can have thousands
+const MOST_LINKS = 200; // the maximum number of arrows of a shape; the launch of a graph can have thousands
 
 function placesOf(sorted: number[], wanted: number): number[] {
   const places: number[] = [];
@@ -195,8 +195,8 @@ function placesOf(sorted: number[], wanted: number): number[] {
   return places;
 }
 
-/** Returns the first number from `from` to `until` for which `test` is true. If there is none, returns `until`. For all
- * later numbers `test` must be true, too. */
+/** Returns the first number from `from` to `until` for which `test` is true, or `until` if there is none. `test` must
+ * also be true for all numbers after the first one. */
 export function firstWhere(from: number, until: number, test: (at: number) => boolean): number {
   while (from < until) {
     const middle = (from + until) >>> 1;
@@ -223,7 +223,7 @@ export function firstEndingAfter(trace: Trace, from: number, until: number, time
   return from;
 }
 
-/** Returns the shape of a row that is nearest to `time`. If no shape is within `near` of `time`, returns -1. */
+/** Returns the shape of a row that is nearest to `time`, or -1 if all shapes are further away than `near`. */
 export function shapeAt(trace: Trace, row: Row, time: number, near: number): number {
   const shape = firstEndingAfter(trace, row.first, row.until, time - near);
   let best = -1;

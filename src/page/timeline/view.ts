@@ -33,8 +33,8 @@ export class View {
     this.show(-room, this.length + room);
   }
 
-  /** Shows a stretch of time. If the stretch is too short or too long, shows a possible length around the same middle.
-   * If the middle is outside of the trace, moves the stretch so that its middle is inside. */
+  /** Shows a stretch of time. If the stretch is too short or too long, shows the nearest length that is allowed, around
+   * the same middle. If the middle is outside of the trace, moves the middle to the begin or end of the trace. */
   show(from: number, to: number): void {
     const span = this.clamp(to - from);
     const middle = Math.min(this.length, Math.max(0, (from + to) / 2));
@@ -42,7 +42,7 @@ export class View {
     this.to = middle + span / 2;
   }
 
-  /** Multiplies the length of the window by a factor. The time that is shown at x stays at x. */
+  /** Multiplies the time that the window shows by a factor. The point in time at x stays at x. */
   zoom(factor: number, x: number): void {
     const time = this.time(x);
     const span = this.clamp(this.span * factor);
