@@ -1,14 +1,15 @@
-"""Measures all figures, keeps them in kept.json, or compares them with those of another commit.
+"""Runs the benches and prints their figures. Can keep the figures in kept.json, or compare them with another commit.
 
-    python tools/bench                      measures and prints every part that has goals (15 minutes, 3 GB of disk)
-    python tools/bench read page            measures these parts only
+    python tools/bench                      runs all benches that have goals (15 minutes, 3 GB of disk)
+    python tools/bench read page            runs these benches only
     python tools/bench --keep               writes the figures into kept.json and docs/figures.md, with commit and day
-    python tools/bench --against HEAD~1 read    names figures that are worse than in that commit by more than noise
+    python tools/bench --against HEAD~1 read    compares the figures with those of that commit
 
-With --against, both commits are built. Each gets a new environment, with the packages of this environment. The benches
-of this tree measure both commits in turn. A figure is worse if every new run is worse than every old run, and if the
-difference of the medians is larger than the differences between runs of one commit. If a figure looks worse, all runs
-are repeated before it is reported. The exit code is 1 if any figure is worse.
+With --against, opspan is built twice: from that commit and from this working tree. Each build gets a new environment,
+with the packages of this environment. The benches of this tree measure both builds in turn. A figure is worse if every
+new run is worse than every old run, and if the difference of the medians is larger than 3 % and larger than the
+differences between runs of one build. If a figure looks worse, all runs are repeated before the figure is reported. The
+exit code is 1 if any figure is worse.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def main() -> int:
     for part in parts:
         try:
             of_part = measure(part, sys.executable)
-        except BenchError as error:  # go on with the other parts, because each takes minutes to measure
+        except BenchError as error:  # go on with the other benches, because each of them takes minutes
             failed.append(str(error))
             continue
         if options.keep:
@@ -116,8 +117,8 @@ def measure(part: str, python: str | Path, quiet: bool = False) -> list[Figure]:
 
 
 def keep(figures: Sequence[Figure]) -> None:
-    """Writes the figures into kept.json, where they replace all figures with the same bench and title. Then writes the
-    figures of headlines.py into docs/figures.md."""
+    """Writes the figures into kept.json, and removes from it the older figures that have the same bench and title. Then
+    writes the figures that headlines.py lists into docs/figures.md."""
     kept = json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.exists() else []
     again = {(one.bench, one.of) for one in figures}
     when = {"commit": git("rev-parse", "--short=7", "HEAD"), "day": datetime.date.today().isoformat()}
@@ -130,8 +131,8 @@ def keep(figures: Sequence[Figure]) -> None:
 
 
 def table(rows: Sequence[dict[str, object]]) -> str:
-    """Returns a Markdown table of the figures in headlines.py, and a sentence that counts the figures that miss their
-    goals."""
+    """Returns a Markdown table of the figures that headlines.py lists. Below it is a sentence that says how many of all
+    figures with a goal miss it."""
     known = {(row["bench"], row["of"], row["what"]): row for row in rows}
     lines = [_row(known[key]) for key in HEADLINES if key in known]
     verdicts = [verdict for row in rows if (verdict := _figure(row).met) is not None]
@@ -173,13 +174,13 @@ def against(commit: str, parts: Sequence[str], pairs: int) -> int:
 
 
 def environment(folder: Path, tree: Path) -> Path:
-    """Creates an environment with opspan, built from `tree`, and with all other packages of this environment. Returns
-    the new environment's interpreter."""
+    """Creates an environment that has opspan, built from `tree`, and all other packages of this environment. Returns
+    the Python of the new environment."""
     venv.create(folder, symlinks=True)
     paths = {"base": str(folder), "platbase": str(folder)}
     site = Path(sysconfig.get_path("purelib", vars=paths))
-    # Python looks into the folders that a .pth file names. It does not read the .pth files in these folders, so it does
-    # not find packages that are installed there as editable, such as opspan.
+    # The .pth file adds the packages of this environment to sys.path. Python does not read other .pth files in the
+    # added folder, so it does not find packages that were installed there in editable mode, such as opspan.
     (site / "others.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, tree]
     subprocess.run([*map(str, command)], check=True)

@@ -1,12 +1,12 @@
-"""Measures the times of loading, of attributing and of each answer, on an nsys export with 3 million rows.
+"""Measures the times of loading, of analysing and of each question, on an nsys export with 3 million rows.
 
     python tools/bench/answers.py                1 M ranges, 1 M calls, 1 M kernels (about 2 minutes)
-    python tools/bench/answers.py --rows 100000  100,000 ranges, calls and kernels
+    python tools/bench/answers.py --rows 100000  100,000 ranges, 100,000 calls and 100,000 kernels
     python tools/bench/answers.py --rounds 5     medians of 5 processes
-    python tools/bench/answers.py --ranks 64     a training with a file for each of 64 ranks instead
+    python tools/bench/answers.py --ranks 64     instead, a training with a file for each of 64 ranks
 
 nsys_files.py makes the export. Each round is a process that loads the file, analyses it and asks each question once.
-The process reports seconds, and the peak of its memory after loading and at the end.
+The process reports the seconds of each action, and the peak of its memory after the analysis and at the end.
 """
 
 from __future__ import annotations

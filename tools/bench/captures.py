@@ -2,9 +2,9 @@
 
     capture(path, ranges=30_000_000, shapes=True)
 
-The program is that of nsys_files.py (24 ops a layer, forward on one thread, backward on another), with a user's range
-around every step. A unit is the record of an event. Writing a gigabyte takes two seconds, because units are rows of
-numpy arrays. In the file, chunks of the two threads alternate.
+The captured program is the same as in nsys_files.py: a layer has 24 ops, forward runs on one thread, and backward on
+another thread. Every step also has a range of the user around it. In the code, a unit is the record of one range. Units
+are rows of numpy arrays, so writing a gigabyte takes two seconds only. In the file, chunks of both threads alternate.
 """
 
 from __future__ import annotations
@@ -73,10 +73,11 @@ class _Log:
 
 
 def _lines(units: Words) -> Words:
-    """Packs units into lines of 64 bytes. A short unit takes half a line, any other unit takes a line."""
+    """Packs units into lines of 64 bytes. A short unit takes half a line, and any other unit takes a full line."""
     of_torch = units.view(np.uint8)[:, 1] == TORCH
-    is_short = of_torch & (units[:, 6] >> 32 == 0)  # short units have no sizes
-    # Find the half line at which each unit begins. A long unit begins at a full line.
+    # A unit of torch without sizes is short.
+    is_short = of_torch & (units[:, 6] >> 32 == 0)
+    # Find the half line at which each unit begins. A unit that is not short begins at a full line.
     sizes = np.where(is_short, 1, 2)
     places = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     for long in np.flatnonzero(~is_short):
@@ -96,7 +97,7 @@ def _lines(units: Words) -> Words:
 
 
 def _layers(ranges: int, number: dict[str, int], of_sizes: npt.NDArray[np.uint32]) -> Iterator[dict[int, Words]]:
-    """Yields a dict for every 100 steps. The dict has an array of units for each thread."""
+    """Yields the units of 100 steps at a time, as a dict with an array of units for each thread."""
     count = len(nsys_files.LAYER)
     a_step = nsys_files.LAYERS * count + 1
     left, layer, some_steps = ranges, 0, 100
@@ -136,7 +137,7 @@ def _layers(ranges: int, number: dict[str, int], of_sizes: npt.NDArray[np.uint32
             by_thread[nsys_files.MAIN], np.arange(steps) * (len(by_thread[nsys_files.MAIN]) // steps), words, axis=0
         )
         written = sum(map(len, by_thread.values()))
-        if written > left:  # cut the last step to the number of ranges that is left
+        if written > left:  # leave out the ranges of the last step that are too many
             backward = by_thread[nsys_files.AUTOGRAD]
             by_thread[nsys_files.AUTOGRAD] = backward[: max(0, len(backward) - (written - left))]
         yield by_thread

@@ -1,4 +1,4 @@
-"""Decides whether a figure has become worse, from the values of two commits that were measured in turn on one
+"""Decides whether a figure has become worse from one commit to another. Both commits were measured in turn on one
 machine."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ LEAST = 0.03  # the smallest change that counts, as a share
 
 @dataclass(frozen=True)
 class Change:
-    """The values of a figure in two commits, run by run. Shares refer to the larger of the two medians."""
+    """The values of a figure in the runs of two commits. Shares are shares of the larger of the two medians."""
 
     figure: Figure
     old: Sequence[float]
@@ -35,7 +35,7 @@ class Change:
 
     @property
     def noise(self) -> float:
-        """The largest distance between two values of one commit, as a share."""
+        """The largest difference between two values of the same commit, as a share."""
         return max(max(values) - min(values) for values in (self.old, self.new)) / self._scale
 
     @property
@@ -49,7 +49,7 @@ class Change:
 
 
 def changes(old: Sequence[Sequence[Figure]], new: Sequence[Sequence[Figure]]) -> list[Change]:
-    """Returns the change of every figure that both commits have. `old` and `new` have a list of figures for each
+    """Returns the change of every figure that both commits have. `old` and `new` contain a list of figures for each
     run."""
     before, after = _by_key(old), _by_key(new)
     return [

@@ -1,13 +1,13 @@
-"""Measures what labelling costs beyond a torch observer that does nothing, in nanoseconds per range.
+"""Measures the cost of labelling in nanoseconds per range, minus the cost of a torch observer that does nothing.
 
     python tools/bench/emit.py            a table for a step of tiny ops and a small transformer step (about 6 minutes)
     python tools/bench/emit.py --quick    fewer rounds
-    python tools/bench/emit.py --long     50 million ranges, and the memory meanwhile (about 3 minutes)
+    python tools/bench/emit.py --long     the memory of the process during 50 million ranges (about 3 minutes)
 
-A mode is a way to label, or no labels. In each round all modes run in turn, so that a slow moment of the machine slows
-all modes. Every figure is the median over the rounds. The "null tool" is an injection library whose calls return at
-once (tests/native/null_tools), so only the cost of opspan is measured. torch's own emit_nvtx needs CUDA to push a
-range. Here it calls a stand-in for CUDA, which drops the text (tests/native/torch_stubs).
+A mode is a way to label, or a run without labels. In each round all modes run in turn, so that a slow moment of the
+machine slows all modes. Every figure is the median over the rounds. The "null tool" is an injection library whose calls
+return at once (tests/native/null_tools), so only the cost of opspan is measured. torch's own emit_nvtx needs CUDA. Here
+it calls a stand-in for CUDA instead, which ignores the text of a range (tests/native/torch_stubs).
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ STEPS = {"tiny": tiny_step, "transformer": transformer_step}
 
 
 def modes(tool: str, folder: str) -> dict[str, Callable[[], contextlib.AbstractContextManager]]:
-    """Returns the ways to label that make sense with this tool attached, by name."""
+    """Returns the modes that are measured when this tool is attached, by name."""
     import torch
 
     import opspan
@@ -149,12 +149,12 @@ def measure_in_turns(
 
 
 def measure(tool: str, step_name: str, rounds: int, seconds: float) -> dict[str, object]:
-    """Returns the ns per step of each mode, and how many ranges a step has."""
+    """Returns the number of ranges in a step, and the ns per step of each mode in each round."""
     import warnings
 
     import torch
 
-    warnings.simplefilter("ignore")  # without a tool each emitter warns once
+    warnings.simplefilter("ignore")  # each emitter warns once if no tool is attached
     torch.set_num_threads(1)
     step = STEPS[step_name]()
     count = ranges_of(step)
@@ -179,7 +179,7 @@ def startup(rounds: int) -> dict[str, list[float]]:
 
 
 def long_run(millions: int) -> None:
-    """Measures resident memory while labels go to a null tool."""
+    """Prints the resident memory of the process again and again, while labels go to a null tool."""
     import opspan
 
     step = tiny_step()
@@ -199,7 +199,7 @@ def resident_mb() -> float:
     return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
 
 
-# --- tools and children
+# --- tools and child processes
 
 
 def build_null_tools(folder: Path) -> dict[str, str]:
@@ -261,8 +261,8 @@ def median(times: dict[str, list[float]], name: str) -> float:
 
 
 def above_empty(result: dict, name: str, empty: str = "empty") -> float:
-    """Returns the cost of a range beyond its cost with the empty observer, in ns. Takes the median of the differences
-    within each round, so that drift of the machine has no effect."""
+    """Returns how much more a range costs than with the empty observer, in ns. The result is the median of the
+    differences within each round, so a drift of the machine's speed has no effect."""
     differences = [a - b for a, b in zip(result["times"][name], result["times"][empty], strict=True)]
     return statistics.median(differences) / result["ranges"]
 
@@ -299,7 +299,7 @@ def report(step: str, rounds: int, seconds: float) -> None:
     ):
         ns = above_empty(result, name)
         figure(f"{what}, above the empty observer, of it", ns / floor_of(result), beside=f"{ns:.0f} ns", most=most)
-        # Handing over inputs takes torch some time, so compare with an empty observer that also asks for inputs.
+        # torch needs time to pass the inputs to an observer. So compare with an empty observer that also gets inputs.
         ns = above_empty(result, f"{name} shapes", "empty shapes")
         figure(f"{what}, with shapes", ns, "ns")
 

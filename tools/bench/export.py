@@ -3,9 +3,9 @@
     python tools/bench/export.py            both sizes: 5 GB of disk, 3 minutes
     python tools/bench/export.py --rows N   another number of rows
 
-Half of the rows are ranges, a quarter are calls, and a quarter are kernels, each launched by a call. Each process
-writes one file. It first loads and analyses the trace. Memory is the peak during the export, minus the memory after the
-analysis.
+Half of the rows are ranges, a quarter are calls, and a quarter are kernels. A call launches each kernel. A new process
+writes each file, after it has loaded and analysed the trace. Memory is the peak during the export, minus the memory
+before the export.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Reports a figure of a bench. Prints it, and writes it into the file $OPSPAN_FIGURES for `python tools/bench`.
+"""Reports the figures of a bench: prints them, and appends them to the file $OPSPAN_FIGURES for `python tools/bench`.
 
-A figure is identified by its bench, the title above it and its own text, so these must be the same in every run. Put
-texts that differ between runs into `beside`.
+A figure is identified by its bench, the title above it and its own text (`what`). All three must be the same in every
+run. Put texts that differ between runs into `beside`.
 """
 
 from __future__ import annotations

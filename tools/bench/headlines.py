@@ -1,4 +1,4 @@
-"""Lists the figures that docs/figures.md shows, each as (bench, title, text). kept.json has all figures."""
+"""Lists the figures that docs/figures.md shows, each as (bench, title, text). kept.json also has all other figures."""
 
 HEADLINES = (
     ("emit", "start-up", "import opspan, more than that"),

@@ -1,10 +1,10 @@
 """Measures memory and time per range of `opspan table`, on captures with 30 million ranges and with 1 million.
 
-    python tools/bench/large.py             30 million: 2 GB of disk, 2 minutes
-    python tools/bench/large.py --ranges N  another number of ranges
+    python tools/bench/large.py             30 million ranges: 2 GB of disk, 2 minutes
+    python tools/bench/large.py --ranges N  N ranges instead of 30 million
 
-Each capture is read by a new process. Memory is the peak of that process, from which the peak of a process that reads
-1,000 ranges is subtracted. Time is processor time, because other programs may run.
+Each capture is read by a new process. Memory is the peak of that process, minus the peak of a process that reads 1,000
+ranges. Time is processor time, because other programs may run at the same time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Cost:
 
 
 def cost(*arguments: str) -> Cost:
-    """Returns the cost of a process that prints the table."""
+    """Returns the memory and time of a new process that runs `opspan table` with these arguments."""
     started = time.perf_counter()
     command = [sys.executable, "-c", CHILD, *arguments]
     done = subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, check=True)
@@ -53,7 +53,8 @@ def cost(*arguments: str) -> Cost:
 
 
 def least(*arguments: str) -> Cost:
-    """Returns the lowest of several costs, because the first read of a file measures the disk more than opspan."""
+    """Returns the cost of the fastest of several processes, because the first read of a file mainly measures the
+    disk."""
     return min((cost(*arguments) for _ in range(ROUNDS)), key=lambda one: one.processor_s)
 
 

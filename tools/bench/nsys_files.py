@@ -6,9 +6,10 @@
 
 A step has LAYERS layers. The forward ops of all layers run on one thread, then the backward ops run on another thread.
 A layer has 24 ranges, which are nested as torch nests them. Calls and kernels are spread evenly over the ranges. A call
-is inside its range, and a kernel starts shortly after its call. `training` makes runs with planted problems, which are
-put in on purpose. Tests check that opspan finds them. Its options are in tests/builders/training_plan.py. No file of a
-real tool is copied.
+is inside its range, and a kernel starts shortly after its call. Nothing is copied from a file of a real tool.
+
+`training` makes runs with problems that are put in on purpose. Tests check that opspan finds these problems. Its options
+are in tests/builders/training_plan.py.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ LAYERS = 50
 LAYER_NS = 20_000
 SLICE_LAYERS = LAYERS * 400
 
-# The ranges of a layer. A range has its thread, its begin and end within the layer, its name, the index of its sequence
-# number (a layer has 4), and its sizes.
+# The ranges of a layer, each as (thread, begin in the layer, end in the layer, name, sequence number, input sizes). The
+# sequence numbers of a layer are counted from 0. None means that the range has no sequence number.
 LAYER = (
     (MAIN, 0, 9_000, "aten::linear", 0, "[[{}, 768], [768, 768], [768]]"),
     (MAIN, 300, 2_600, "aten::t", 0, "[[768, 768]]"),
@@ -61,13 +62,13 @@ LAYER = (
     (AUTOGRAD, 16_900, 18_400, "aten::add_", None, "[[768, 768], [768, 768], []]"),
 )
 SEQS = 4
-BATCHES = 60  # the number of different sizes of each op
+BATCHES = 60  # the number of different batch sizes
 
 STRINGS = ("cudaLaunchKernel_v7000", *(f"void kernel_{at}<float, {at}>(int, float const*, float*)" for at in range(60)))
 STRINGS += tuple(f"kernel_{at}" for at in range(60))
 
-# COLUMNS has the columns of each table, in the order of nsys. `name:type` gives the type of the column in Parquet
-# files. For a name without a type, the type is i64.
+# COLUMNS has the columns of each table, in the order of nsys. `name:type` gives the type of a column in Parquet files.
+# The type of a column without `:type` is i64.
 TYPES = {"": pl.Int64, "i32": pl.Int32, "u64": pl.UInt64, "f64": pl.Float64, "f32": pl.Float32, "text": pl.String}
 COLUMNS = {
     "StringIds": "id:i32 value:text",
@@ -136,19 +137,19 @@ def parquet(path: Path, size: Size) -> Path:
         table_frame = pl.concat(parts[table])
         missing = [pl.lit(None).alias(name) for name in columns if name not in table_frame.columns]
         typed = table_frame.with_columns(missing).select(pl.col(name).cast(dtype) for name, dtype in columns.items())
-        typed.write_parquet(path / f"{table}.parquet", compression="uncompressed")  # as nsys does
+        typed.write_parquet(path / f"{table}.parquet", compression="uncompressed")  # nsys does not compress, either
     return path
 
 
 def frames(size: Size) -> Iterator[tuple[str, pl.DataFrame]]:
-    """Yields the name of a table and some of its rows, many times. The rows of a table come in order of time."""
+    """Yields pairs: the name of a table, and the next rows of this table. The rows of a table come in order of time."""
     yield "StringIds", pl.DataFrame({"id": range(1, len(STRINGS) + 1), "value": STRINGS})
     done = calls = work = 0
     first_layer = 0
     while done < size.ranges:
         ranges = _ranges(first_layer, size.shapes).head(size.ranges - done)
         until = done + ranges.height
-        # Calls and kernels are made in proportion to the ranges that were made so far.
+        # Make so many calls and kernels that they are in proportion to the ranges so far.
         last_call, last = until * size.calls // size.ranges, until * size.work // size.ranges
         yield "NVTX_EVENTS", ranges
         if last_call > calls:
@@ -202,7 +203,7 @@ def _ranges(first_layer: int, shapes: bool) -> pl.DataFrame:
 
 def _calls(ranges: pl.DataFrame, first_range: int, numbers: range, size: Size) -> pl.DataFrame:
     number = pl.int_range(numbers.start, numbers.stop, eager=True)
-    # Assign the calls to the ranges evenly and in order. Calls of the same range follow each other.
+    # Assign the calls evenly to the ranges, in the order of the ranges. Calls of one range follow each other.
     owner = (number + 1) * size.ranges
     owner = (owner + size.calls - 1) // size.calls - 1
     start = ranges["start"].gather(owner - first_range) + 50 + (number * 7) % 50

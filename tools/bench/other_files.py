@@ -1,5 +1,5 @@
-"""Makes files of any size in the formats of torch.profiler and other profilers, from the training in nsys_files.py. No
-file of a real tool is copied.
+"""Makes files of any size in the formats of torch.profiler and other profilers. They show the training that
+nsys_files.py makes. Nothing is copied from a file of a real tool.
 
     kineto(path, Size(ranges=1_000_000, calls=600_000, work=600_000, shapes=True))
     unitrace(path, size)    rpd(path, size)    vtune(folder, size)
@@ -41,8 +41,8 @@ def kineto(path: Path, size: Size) -> Path:
 
 
 def unitrace(path: Path, size: Size) -> Path:
-    """Writes a trace of unitrace with a line for each event. Events are opspan's tasks, Level Zero calls, commands and
-    arrows."""
+    """Writes a trace of unitrace with one event on each line. The events are tasks of opspan, Level Zero calls,
+    commands and arrows."""
     with path.open("w", encoding="utf-8") as file:
         file.write('{ "traceEvents":[\n{"ph": "M", "name": "process_name", "pid": ' + str(PID))
         file.write(', "ts": 1, "args": {"name": "HOST<box>"}}')
@@ -55,14 +55,14 @@ def unitrace(path: Path, size: Size) -> Path:
 
 
 def rpd(path: Path, size: Size) -> Path:
-    """Writes a database of rocmProfileData. An op is a marker with torch's text. Calls and kernels have separate
-    rows."""
+    """Writes a database of rocmProfileData. Each op is a marker whose text is the one that torch writes. Each call and
+    each kernel has a row of its own."""
     rocpd.rpd(path)
     texts = rocpd.TEXTS
     marker, launch, kernel = (texts.index(text) + 1 for text in ("UserMarker", "hipLaunchKernel", "KernelExecution"))
     nothing, gemm = texts.index("") + 1, texts.index("gemm") + 1
     number = len(texts)
-    calls = 10_000_000_000  # identifiers of calls begin after those of markers
+    calls = 10_000_000_000  # added to the identifiers of calls, so that markers have different identifiers
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("PRAGMA synchronous = OFF")
         for table, frame in frames(size):
@@ -93,7 +93,7 @@ def rpd(path: Path, size: Size) -> Path:
 
 
 def vtune(folder: Path, size: Size) -> Path:
-    """Writes a VTune result with a task and its metadata for each op. VTune records no device work."""
+    """Writes a VTune result. Each op is a task with metadata. The result has no calls and no kernels."""
     build.run(folder, "2024")
     task_type = build.OWN
     types: dict[str, int] = {}
@@ -204,8 +204,8 @@ def _host_line(name: pl.Expr, args: pl.Expr | None = None) -> pl.Expr:
 
 
 def _braced(text: pl.Expr) -> pl.Expr:
-    """Replaces `$` and `@` by braces. Until then the text has no braces, because pl.format takes braces for
-    placeholders."""
+    """Replaces `$` and `@` by braces. They stand for braces in texts for pl.format, because pl.format would take real
+    braces for placeholders."""
     return text.str.replace_many(["$", "@"], ["{", "}"])
 
 

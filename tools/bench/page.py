@@ -3,9 +3,10 @@
     python tools/bench/page.py                100 thousand and 3 million rows of an nsys export that nsys_files.py makes
     python tools/bench/page.py --rows 200000  200,000 rows only
 
-Chromium opens the page without a screen and without a graphics card. A frame is the time between two calls of
-requestAnimationFrame while the timeline is dragged and zoomed without a pause. The first content is the overview. The
-first frame is the first one of a page that is opened at its timeline. Both times count from the opening of the page.
+Chromium opens the page without a screen and without a graphics card. The time of a frame is the time between two calls
+of requestAnimationFrame, while the timeline is dragged and zoomed without a pause. "First content" is the time from
+opening the page until its overview is drawn. "First frame" is the time from opening the page at its timeline until the
+timeline is drawn.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ _FIRST = """async () => {
     await new Promise(requestAnimationFrame);
     return performance.now();
 }"""
-# Pans and zooms the timeline in turn, also beyond the ends of the trace. Returns the time of each of 240 frames in ms.
+# Zooms and moves the timeline before each of 240 frames. Returns the time of each frame in ms.
 _FRAMES = """async () => {
     const canvas = document.querySelector(".shapes");
     const box = canvas.getBoundingClientRect();
@@ -89,7 +90,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=0)
     options = parser.parse_args()
-    # pip compiles modules at installation, but in a source tree the first run would compile them.
+    # Compile the modules now, as pip does at installation. Otherwise the first run in a source tree would compile them.
     compileall.compile_dir(Path(opspan.__file__).parent, quiet=1)
     for rows in [options.rows] if options.rows else [100_000, 3_000_000]:
         with tempfile.TemporaryDirectory() as folder:

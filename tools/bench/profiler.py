@@ -5,12 +5,13 @@
     python tools/bench/profiler.py --lists             only the lists
     python tools/bench/profiler.py --lists --rounds 3  the lists three times
 
-The cost of a range is measured in nanoseconds, beyond its cost with a torch observer that does nothing. That observer
-asks for inputs if the profiler does. Each process has only one session, like most programs. In a second session
+The cost of a range is given in nanoseconds, minus the cost with a torch observer that does nothing. This observer asks
+torch for inputs if the profiler does. Each process has only one session, like most programs. In a second session
 torch.profiler would reuse the memory that it kept from the first session, while opspan gives its memory back to the
-system. The processes of both profilers run in turn, and figures are medians over processes. For lists, both profilers
-record the same steps, each in a new process. A list of 1,000,000 ops takes torch.profiler several minutes and
-gigabytes.
+system. The processes of both profilers run in turn, and figures are medians over processes.
+
+A list is the events() of a long recording. A new process records it, prints its table and exports it. Both profilers
+record the same steps. For a list of 1,000,000 ops, torch.profiler needs several minutes and gigabytes of memory.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ def profiler(whose: str, options: dict[str, bool], folder: str) -> Any:
 
 
 def ranges(whose: str, options_name: str, step_name: str, seconds: float) -> float:
-    """Returns the cost of a range in the first session of this process, in ns beyond the cost with the empty
-    observer."""
+    """Returns the cost of a range in ns, in the first session of this process. The cost with the empty observer is
+    subtracted."""
     import torch
 
     torch.set_num_threads(1)
@@ -86,8 +87,8 @@ def repeat(step: Callable[[], None], seconds: float) -> float:
 
 
 def lists(whose: str, options_name: str, ops: int, suffix: str) -> dict[str, float]:
-    """Returns the seconds of each action after recording, and the bytes per range that are held at the end of
-    recording."""
+    """Records this number of ops. Returns the bytes per op that are held when the recording ends, and the seconds of
+    each action after it."""
     import torch
 
     torch.set_num_threads(1)
@@ -119,7 +120,8 @@ def lists(whose: str, options_name: str, ops: int, suffix: str) -> dict[str, flo
 
 
 def held_bytes(folder: str) -> int:
-    """Returns the bytes that are held: resident memory without pages of files, plus the captures on disk."""
+    """Returns the bytes that this process holds: its resident memory without pages of files, plus its captures on
+    disk."""
     fields = Path("/proc/self/statm").read_text().split()
     files = sum(path.stat().st_blocks * 512 for path in Path(folder).rglob("*.opspan"))
     return (int(fields[1]) - int(fields[2])) * resource.getpagesize() + files

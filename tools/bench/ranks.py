@@ -1,13 +1,14 @@
-"""Measures time and memory for many ranks, with one process, with two processes and on a cluster.
+"""Measures the time and memory to analyse many ranks, with one process, with two processes and on a Dask cluster.
 
-    python tools/bench/ranks.py            64 ranks of 100,000 ranges, and 1,000 of 10,000 (some minutes, 2 GB of disk)
+    python tools/bench/ranks.py            64 ranks with 100,000 ranges each, and 1,000 ranks with 10,000 ranges each
+                                           (some minutes, 2 GB of disk)
     python tools/bench/ranks.py --quick    a quarter of the ranks
 
-All ranks have the same file of nsys_files.py, under different names. The file does not contain a rank. The question is
-`idle`, which needs the full analysis of ranges, calls and work. Each figure is the time of a new program, from its
-start to its answer. Memory is the sum of the Pss of the program and its child processes, sampled every 50 ms. Pss
-counts shared pages once. The bench also checks that many ranks do not need much more memory than a few. A round in
-which other programs took more than a tenth of the processors is repeated, as in read.py.
+All ranks have the same file under different names. nsys_files.py makes the file, which does not contain the number of a
+rank. A new program loads the files and asks `idle`, which needs the full analysis of ranges, calls and work. Its time
+counts from its start to its end. Memory is the sum of the Pss of the program and its child processes, sampled every
+50 ms. Pss counts shared pages once. The bench also checks that many ranks do not need much more memory than a few. A
+round in which other programs took more than a tenth of the processors is repeated, as in read.py.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from figures import figure, title
 
 LARGE = nsys_files.Size(100_000, 50_000, 50_000)
 SMALL = nsys_files.Size(10_000, 5_000, 5_000)
-FEW = 10  # the memory of many ranks is compared with the memory of this number of ranks
+FEW = 10  # the memory for many ranks is compared with the memory for this number of ranks
 PROGRAM = "import sys, opspan; opspan.load_many(sys.argv[1], {}).idle()"
 PAUSE_S = 0.05
 PROCESSORS = len(os.sched_getaffinity(0))
@@ -119,13 +120,14 @@ def report(folder: Path, parts: int, rounds: Rounds) -> None:
         figure("one process", one.seconds, "s", beside=f"{one.peak / 1e6:.0f} MB")
         beside = f"{two.seconds:.1f} s, {two.peak / 1e6:.0f} MB"
         figure("two processes, of one", two.seconds / one.seconds, beside=beside, most=0.6)
-        # At best, two processes spread their work over all processors. One process can use several processors, too.
+        # The best possible time is the time in which two processes keep all processors busy. (One process can use
+        # several processors, too.)
         beside = f"{one.work / one.seconds:.2f} processors busy with one"
         figure("two processes, of one, at best", two.work / PROCESSORS / one.seconds, beside=beside)
         beside = f"{two.work:.1f} / {one.work:.1f} s"
         figure("processor time of two processes, of one", two.work / one.work, beside=beside)
         with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
-            # The workers are not children of the program, so only time is measured, not memory.
+            # Do not measure memory, because the workers are not child processes of the program.
             on_cluster = [once(run, f"dask={cluster.scheduler_address!r}").seconds for _ in range(rounds.count)]
         seconds = statistics.median(on_cluster)
         figure("a cluster of two workers, of one process", seconds / one.seconds, beside=f"{seconds:.1f} s")

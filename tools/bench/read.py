@@ -4,13 +4,13 @@
     python tools/bench/read.py --quick    fewer rounds
     python tools/bench/read.py --long     25 million rows: time and memory (3 minutes, 3 GB of disk)
     python tools/bench/read.py --others   VTune, rocpd, unitrace, and 1 GB of torch.profiler (5 minutes, 2 GB of disk);
-                                          with --quick: 3 minutes; with --hta PYTHON: also the parser of
-                                          the HolisticTraceAnalysis that PYTHON has
+                                          with --quick: 3 minutes; with --hta PYTHON: also measures the parser
+                                          of HolisticTraceAnalysis, which the interpreter PYTHON must have
 
-nsys_files.py makes the files. Each round is a new process. In it, SQLite first computes the `max()` of each column, on
-one thread. Then opspan loads, attributes, links and prints. One process measures both times, so a slow moment of the
-machine affects both. Figures are medians. A round in which other programs took more than a tenth of the processors is
-repeated, because other programs slow the reader more than SQLite. The reader runs on all processors, SQLite on one.
+nsys_files.py makes the files. Each round is a new process. First SQLite computes the `max()` of each column, on one
+thread. Then opspan loads the file, attributes and links its events, and makes the table. The same process measures both
+times, so a slow moment of the machine affects both. Figures are medians. Other programs slow opspan more than SQLite,
+because opspan uses all processors. So a round in which they took more than a tenth of the processors is repeated.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ LONG = nsys_files.Size(16 * MILLION, 7 * MILLION, 2 * MILLION)
 SMALL = nsys_files.Size(1_000, 1_000, 1_000)
 TORCH_OPS = 4_000
 
-MOST_BUSY = 0.1  # share of the processors that other programs may take in a round
-PATIENCE = 10  # the most attempts of a round
-PATIENCE_WITH_OTHERS = 3  # the most attempts of a round that reads a gigabyte
+MOST_BUSY = 0.1  # the share of the processors that other programs may take in a round
+PATIENCE = 10  # the maximum number of attempts of a round
+PATIENCE_WITH_OTHERS = 3  # the maximum number of attempts of a round with --others, which reads larger files
 
-GIGABYTE = 900_000_000  # a little less than a gigabyte, because the size of a file cannot be chosen exactly
+GIGABYTE = 900_000_000  # files of this size count as a gigabyte, because the size cannot be chosen exactly
 
 
-# --- a round, in a process of its own
+# --- a round, in a new process
 
 
 def step_through(path: Path) -> float:
-    """Returns the seconds in which SQLite steps through the columns that the reader uses."""
+    """Returns the seconds that SQLite needs to step through the columns that opspan's reader uses."""
     from opspan.readers.nsys import tables
 
     used = {
@@ -100,7 +100,7 @@ def child(path: Path, database: Path) -> dict[str, float]:
 
 
 def peak_bytes() -> int:
-    """Returns the peak of this program's memory. getrusage would include the memory of the program that started it."""
+    """Returns the peak memory of this process. getrusage would also include the memory of the parent process."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
 
@@ -135,7 +135,7 @@ class Rounds:
         return measures
 
 
-# --- the others
+# --- the command line, and torch
 
 
 def shell(path: Path, rounds: int) -> tuple[float, float]:
@@ -168,7 +168,8 @@ def clock(what: Callable[[], object], rounds: int) -> list[float]:
 
 
 def against_torch(folder: Path, rounds: int) -> tuple[float, float] | None:
-    """Returns the seconds that torch's load_nvprof and opspan's take, from the file to the printed table of events."""
+    """Returns the seconds of torch's load_nvprof, then those of opspan's load_nvprof. Each loads the file and makes the
+    table of events."""
     if importlib.util.find_spec("torch") is None:
         return None
     import warnings
@@ -178,7 +179,7 @@ def against_torch(folder: Path, rounds: int) -> tuple[float, float] | None:
     sys.path.insert(0, str(ROOT / "tests"))
     from builders.nvprof import call, marker, on_gpu, profile
 
-    warnings.simplefilter("ignore")  # torch's load_nvprof is deprecated
+    warnings.simplefilter("ignore")  # torch warns that its load_nvprof is deprecated
     from torch.autograd.profiler import load_nvprof
 
     numbers = range(1, TORCH_OPS + 1)
@@ -280,8 +281,8 @@ def other_sources(folder: Path, count: int, hta: str | None) -> None:
         file = path / "sqlite-db" / "dicer.db" if path.is_dir() else path
         is_json = path.suffix == ".json"
         size = file.stat().st_size
-        # `base` is the time of SQLite, or of Python's json. Measure it only once for a gigabyte, because that takes
-        # Python most of a minute.
+        # `base` is the time of SQLite, or of Python's json. For a gigabyte, measure it only once, because Python's json
+        # needs most of a minute.
         bases = 1 if size >= GIGABYTE else count
         base = statistics.median(
             base_of(JSON_BASE, file)[0] if is_json else step_through_all(file) for _ in range(bases)

@@ -1,13 +1,14 @@
-"""Measures a rolling recording. The capture sink gets ranges as fast as possible, without torch.
+"""Measures a rolling recording, which keeps only the newest ranges in a ring of files. A program without torch sends
+ranges to the capture sink as fast as possible.
 
     python tools/bench/rolling.py                       500 million ranges into a ring of 256 MB (3 minutes)
     python tools/bench/rolling.py --ranges N            another number of ranges
     python tools/bench/rolling.py --cost                cost per range, compared with record(): 3 GB of disk, 2 minutes
 
 Disk is the size of the ring's files. Memory is the memory of the process without pages of files. Both are sampled ten
-times a second. The growth of memory is counted after the first tenth of the run. Cost is processor time, and is the
-median over rounds. In each round both kinds of recording run. `--folder` says where the files are written, for example
-on a file system in memory.
+times a second. The growth of memory does not include the first tenth of the run. Cost is processor time, as the median
+over rounds. In each round both kinds of recording run. `--folder` sets the folder of the files, for example one on a
+file system in memory.
 """
 
 from __future__ import annotations
@@ -34,10 +35,10 @@ THREADS = 2
 
 @dataclass(frozen=True)
 class Run:
-    ns: float  # processor time per range
+    ns: float  # the processor time per range
     lost: int
-    disk: int  # the peak, in bytes
-    memory: list[int]  # bytes, at each sample
+    disk: int  # the largest size of all files together, in bytes
+    memory: list[int]  # the memory at each sample, in bytes
     seconds: float
 
 
@@ -81,7 +82,7 @@ def run(program: Path, parent: Path | None, ranges: int, shapes: int, keep: int)
 def disk_of(folder: Path) -> int:
     total = 0
     for file in folder.iterdir():
-        with contextlib.suppress(FileNotFoundError):  # the ring has removed the file
+        with contextlib.suppress(FileNotFoundError):  # the ring may have removed the file meanwhile
             total += file.stat().st_blocks * 512
     return total
 

@@ -1,10 +1,10 @@
-"""Measures emit_pyroscope with the real agent. A training step runs with emit_pyroscope and without it in turn.
+"""Measures the cost of emit_pyroscope beside the real agent of Pyroscope. Training steps run with and without it.
 
     python tools/bench/thread_tags.py            a table for tiny ops and two transformers (about 2 minutes)
     python tools/bench/thread_tags.py --quick    fewer rounds
 
-The agent samples all the time and sends to a server on the loopback. The mode "agent" is a step without labels while
-the agent samples. Times are processor time of the training thread, so other programs and the agent's own thread do not
+The agent samples all the time, and sends its samples to a server on this machine. In the mode "agent", it samples steps
+without labels. Times are processor time of the training thread, so other programs and the agent's own thread do not
 count. In each round all modes run in turn. Every figure is the median over the rounds.
 """
 

@@ -3,9 +3,9 @@
     python tools/bench/walk.py              1 million ranges (1 minute, needs torch)
     python tools/bench/walk.py --rows N     N ranges
 
-For torch, the time includes creating the events and building their tree, because torch's profiler does that before it
-returns the events. opspan creates its events during the loop. Both run in separate processes, in turn. The figure is
-the median of the ratios of processor time.
+For torch, the time includes creating the events and building their tree, because torch's profiler does this before it
+returns the events. For opspan, the time includes loading the file; the events are created during the loop. Both run in
+separate processes, in turn. The figure is the median of the ratios of processor time.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def torchs(rows: int) -> int:
 
 
 def child(path: Path, rows: int) -> None:
-    """Prints the processor seconds of the walk, without imports."""
+    """Prints the number of events, and the processor seconds of the walk. Imports do not count."""
     if path.is_file():
         import opspan.events.column_events
         import opspan.readers.nsys  # noqa: F401
