@@ -8,8 +8,8 @@ A step has LAYERS layers. The forward ops of all layers run on one thread, then 
 A layer has 24 ranges, which are nested as torch nests them. Calls and kernels are spread evenly over the ranges. A call
 is inside its range, and a kernel starts shortly after its call. Nothing is copied from a file of a real tool.
 
-`training` makes runs with problems that are put in on purpose. Tests check that opspan finds these problems. Its options
-are in tests/builders/training_plan.py.
+`training` makes runs with problems that are put in on purpose. Tests check that opspan finds these problems. The
+options of `training` are the fields of Plan in tests/builders/training_plan.py.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 python tools/docs           write the pages that are stale
 python tools/docs --check   write nothing; name the pages that are stale, and exit with 1 if there are any
 
-Tools that measure write their tables themselves. For example, tools/torch-matrix writes its table in docs/emit.md.
+Tools that measure something write their own tables. For example, tools/torch-matrix writes its table in docs/emit.md.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ REPO = Path(__file__).resolve().parents[2]
 @dataclass(frozen=True)
 class Page:
     path: str
-    source: str  # the file or folder that the page lists; other words come from the module that defines `text`
+    source: str  # the file or folder whose content the page lists; the module of `text` adds all other words
     text: Callable[[], str]
-    needs: str = ""  # the name of a module; if it is not installed, the page is not written
+    needs: str = ""  # a module that `text` imports; the page is skipped if the module is not installed
 
 
 PAGES = (

@@ -1,4 +1,4 @@
-"""The text of docs/cli.md, from the help texts of the command line."""
+"""Makes the text of docs/cli.md from the help texts of the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of docs/costs.md, from the formulas that count the operations of ops."""
+"""Makes the text of docs/costs.md from the formulas that count the operations of ops."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def _rows(rules: dict[str, CostRule]) -> Iterable[str]:
 
 
 def _names(names: list[str]) -> str:
-    """Lists names of ops by their library, such as "aten: `mm`, `bmm`"."""
+    """Returns the names of ops, grouped by library, such as "aten: `mm`, `bmm`"."""
     libraries: dict[str, list[str]] = {}
     for name in names:
         library, _, own = name.partition("::")

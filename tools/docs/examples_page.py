@@ -1,4 +1,4 @@
-"""The text of docs/examples/README.md, from the first line and the first command of each example's docstring."""
+"""Makes the text of docs/examples/README.md from the first line and the first command of each example's docstring."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of docs/findings.md, from the rules and from the measurements of tools/judge (docs/judge.json)."""
+"""Makes the text of docs/findings.md from the rules and from the measurements of tools/judge (docs/judge.json)."""
 
 from __future__ import annotations
 
@@ -104,7 +104,8 @@ def text() -> str:
 
 
 def measurements(parts: dict[str, dict[str, Any]]) -> str:
-    """Returns the tables of measurements of simulated runs and, if there are any, of real programs."""
+    """Returns the tables of measurements: one of simulated runs, and one of real programs. A table without data is left
+    out."""
     texts = {"simulated": JUDGED, "programs": OF_PROGRAMS}
     return "".join(_part(words, parts[name]) for name, words in texts.items() if name in parts)
 

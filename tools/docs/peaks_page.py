@@ -1,4 +1,4 @@
-"""The text of docs/peaks.md, which lists the peak rates of devices according to their makers."""
+"""Makes the text of docs/peaks.md, which lists the peak rates of devices that their makers state."""
 
 from __future__ import annotations
 

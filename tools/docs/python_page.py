@@ -1,6 +1,6 @@
-"""The reference in docs/python.md, from the docstrings and types of opspan's public names. griffe reads them.
+"""Makes the reference in docs/python.md from the docstrings and types of opspan's public names. griffe reads them.
 
-On the site (mkdocs.yml) this module is not used. There mkdocstrings writes the reference, also with griffe.
+The website (mkdocs.yml) does not show this reference. It shows the reference that mkdocstrings makes, also with griffe.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import opspan
 from opspan.analysis.kernel_rows import COLUMNS
 
 SRC = Path(__file__).resolve().parents[2] / "src"
-LONGEST = 100  # the most characters of a signature on one line
+LONGEST = 100  # the maximum length of a signature on one line
 
-# Headings, and the public names below them. A name of __all__ that is missing here is an error.
+# For each heading, the public names below it. If a name in __all__ is missing here, tools/docs fails.
 NAMES = {
     "Reading": ("load", "Trace", "Metadata", "merge", "load_vtune_report", "register_flops"),
     "Many files": ("load_many", "Ranks"),
@@ -35,7 +35,7 @@ NAMES = {
     "Schedules, attaching, sampling": ("schedule", "ProfilerAction", "listen", "emit_pyroscope"),
     "Errors": ("OpspanError",),
 }
-NOT_CALLED = ("Trace", "Ranks", "ProfilerAction", "OpspanError")  # no signature: users do not create them
+NOT_CALLED = ("Trace", "Ranks", "ProfilerAction", "OpspanError")  # without a signature, because users do not call them
 MODULES = {
     "profiler": "torch.profiler's names ([profiler.md](profiler.md)).",
     "autograd_profiler": "torch.autograd.profiler's names ([events.md](events.md)).",
@@ -91,7 +91,7 @@ def _entry(thing: Any, name: str) -> Iterator[str]:
 
 
 def _members(class_: Any) -> Iterator[Any]:
-    """Yields the public methods and properties that have a docstring, inherited ones last."""
+    """Yields the public methods and properties that have a docstring. Inherited members come last."""
     for member in sorted(class_.all_members.values(), key=lambda member: member.name not in class_.members):
         target = member.final_target if member.is_alias else member
         is_shown = target.docstring and (target.is_function or "property" in target.labels)
@@ -100,7 +100,7 @@ def _members(class_: Any) -> Iterator[Any]:
 
 
 def _signature(call: str) -> str:
-    """Returns the call without `self`. A call that does not fit on one line has a line for each parameter."""
+    """Returns the signature as Markdown, without `self`. If it does not fit on one line, each parameter has a line."""
     call = re.sub(r"\((self|cls)(, )?", "(", call)
     if len(call) > LONGEST:
         begin, depth, lines = call.index("(") + 1, 0, [""]

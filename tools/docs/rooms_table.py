@@ -1,4 +1,5 @@
-"""The table of docs/architecture.md: which rooms (parts of the code) a room may import, from tests/house/rooms.py."""
+"""Makes the table of docs/architecture.md from tests/house/rooms.py. A room is a part of the code. The table shows
+which other rooms each room may import."""
 
 from __future__ import annotations
 

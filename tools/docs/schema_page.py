@@ -1,4 +1,4 @@
-"""The text of docs/schema.md, from the tables of a trace and the codes of issues."""
+"""Makes the text of docs/schema.md from the tables of a trace and the codes of issues."""
 
 from __future__ import annotations
 

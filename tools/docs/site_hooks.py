@@ -1,4 +1,4 @@
-"""Hooks of mkdocs.yml. On the site, mkdocstrings writes the reference, and replaces the reference of tools/docs."""
+"""Hooks of mkdocs.yml. On the website, the reference that mkdocstrings makes replaces the one that tools/docs made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of docs/sqlite.md, from the tables and views of the analysis database."""
+"""Makes the text of docs/sqlite.md from the tables and views of the analysis database."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gathers facts about a GPU that opspan relies on, and writes them to files for tests. It needs a machine with a GPU.
+"""Gathers the facts about a GPU on which opspan relies. Writes them to files for tests. Needs a machine with a GPU.
 
     python tools/gpu-check all --out FOLDER             runs every part, within 6 minutes
     python tools/gpu-check queue clocks --out FOLDER    runs these parts
@@ -39,7 +39,7 @@ MOST_BYTES = 10 << 20  # the most bytes of traces.tar.gz
 class Part:
     module: str
     limit_s: int
-    turn: int  # parts with the same number run at the same time; lower numbers run first
+    turn: int  # parts with the same turn run at the same time; lower turns run first
 
 
 PARTS = {
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             beside = [name for name in names if PARTS[name].turn == turn]
             left_s = options.seconds - (time.monotonic() - began)
             answers |= of_turn(beside, work, left_s, options.dry, began)
-            keep(answers, work, options.out)  # after each turn, because the machine can be taken away early
+            keep(answers, work, options.out)  # write early, because the machine can be taken away at any time
     print(f"Wrote {options.out} ({len(names)} parts, {time.monotonic() - began:.0f} s)", flush=True)
     return 0 if all("failed" not in answer for answer in answers.values()) else 1  # type: ignore[operator]
 
@@ -86,8 +86,8 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def child(name: str, folder: Path) -> int:
-    """Runs one part in this process. A part consists of pieces. After each piece, the results so far are written into
-    FOLDER/result.json."""
+    """Runs one part in this process. A part consists of pieces, which are single measurements. After each piece, the
+    results so far are written into FOLDER/result.json."""
     import gpu  # imports torch, which takes seconds and which the parent process does not need
 
     if gpu.DRY:
@@ -98,7 +98,7 @@ def child(name: str, folder: Path) -> int:
 
 
 def of_turn(names: Sequence[str], work: Path, left_s: float, dry: bool, began: float) -> dict[str, object]:
-    """Runs the parts of one turn, which run in parallel. Returns the results of each part."""
+    """Runs the parts of one turn in parallel. Returns the results of each part."""
     environment = dict(os.environ, PYTHONUNBUFFERED="1", **({"GPU_CHECK_DRY": "1"} if dry else {}))
     started: list[tuple[str, Path, subprocess.Popen[bytes], float]] = []
     answers: dict[str, object] = {}
@@ -136,8 +136,8 @@ def read(path: Path) -> str:
 
 
 def keep(answers: dict[str, object], work: Path, out: Path) -> None:
-    """Writes the results so far. If all files together are too large, keeps only the smallest ones and lists the
-    others."""
+    """Writes the results so far, and packs the files of all parts. If the files are too large together, packs only the
+    smallest of them and lists the others."""
     logs = sorted(work.glob("*/log.txt"))
     (out / "log.txt").write_text("".join(f"== {log.parent.name}\n{read(log)}\n" for log in logs), encoding="utf-8")
     paths = [path for path in work.glob("*/**/*") if path.is_file() and path.name not in ("log.txt", "result.json")]

@@ -73,8 +73,7 @@ PRODUCTS = {
 
 
 def best(type_: str) -> dict[str, Any]:
-    """Returns for each size the times of a product and the rates that follow from the times. Adds the best rate of all
-    sizes."""
+    """Returns for each size the times and rates of a matrix product, and also the best rate of all sizes."""
     answers: dict[str, Any] = {}
     for size in SIZES if type_ not in ("fp32", "fp64") else SIZES[:1]:
         run = PRODUCTS[type_](size)
@@ -85,7 +84,7 @@ def best(type_: str) -> dict[str, Any]:
             "best_tera_per_s": 2 * size**3 / min(times) / 1e9,
             "median_tera_per_s": 2 * size**3 / statistics.median(times) / 1e9,
         }
-        time.sleep(0.2)  # the card cools down a little
+        time.sleep(0.2)  # let the card cool down a little
     return answers | {"best_tera_per_s": max(answer["best_tera_per_s"] for answer in answers.values())}
 
 
@@ -168,8 +167,8 @@ def state(pynvml: Any, handle: Any) -> dict[str, Any]:
 
 
 def under_load() -> dict[str, Any]:
-    """Repeats one product for some seconds. Returns its times in each tenth of a second, and samples of the card's
-    state."""
+    """Repeats one matrix product for some seconds. Returns the times of the products in each tenth of a second, and
+    samples of the card's state."""
     run = PRODUCTS["bf16"](SIZES[-1])
     run()
     torch.cuda.synchronize()

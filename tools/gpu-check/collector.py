@@ -29,7 +29,8 @@ def main(pieces: gpu.Pieces) -> None:
 
 
 def tools() -> dict[str, Any]:
-    """Returns ncu's folders down to the second level, and the paths of the files in `WANTED` below them."""
+    """Returns the path of ncu, its folders, the paths of files whose names begin with a name in `WANTED`, and the names
+    of the files in its folders for targets."""
     folders = [path for version in NSIGHT.glob("*") for path in (version, *version.glob("*"), *version.glob("*/*"))]
     found = {name: [str(path) for path in NSIGHT.rglob(f"{name}*")][:5] for name in WANTED}
     targets = list(NSIGHT.glob("*/*/target-linux-x64"))

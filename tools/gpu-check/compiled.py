@@ -1,7 +1,8 @@
 """Profiles a compiled model in three ways: with torch's defaults, with provenance, and with options of newer torch.
 
-Each way has its own process and cache, because a cache that was filled without provenance would not give any
-provenance. The processes run in parallel, because no times are measured.
+Provenance is torch's record of where each compiled kernel comes from. Each of the three ways has its own process and
+cache, because kernels from a cache that was filled without provenance have no provenance. The processes run in
+parallel, because no times are measured.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ ARGS_SHOWN = 40
 
 def main(pieces: gpu.Pieces) -> None:
     pieces.piece("facts", gpu.facts)
-    with tempfile.TemporaryDirectory(prefix="gpu-check-caches-") as caches:  # thousands of files, which are not kept
+    with tempfile.TemporaryDirectory(prefix="gpu-check-caches-") as caches:  # do not keep the thousands of files
         run_each(pieces, Path(caches))
 
 

@@ -137,8 +137,8 @@ def _nothing(*_: Any, **__: Any) -> int:
 
 
 def replace_cuda() -> None:
-    """Replaces the functions of torch.cuda that the parts call. The new functions do nothing. A replaced function must
-    exist in torch."""
+    """Replaces the functions of torch.cuda that the parts call by functions that do nothing. Fails if torch lacks one
+    of these functions."""
     instead = {
         "Event": _Event,
         "Stream": _Stream,

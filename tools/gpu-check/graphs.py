@@ -1,7 +1,7 @@
-"""Profiles CUDA graphs with torch.profiler. A run without a graph, the capture, and three replays get a trace each.
+"""Profiles CUDA graphs with torch.profiler. Writes traces of a run without a graph, of the capture, and of replays.
 
-The questions: Do the kernels of a replay come in the order of their capture, on one stream and on two? Do the launches
-of a capture name the kernel that they launch? Which ids join launches and kernels?
+The traces answer these questions: Do the kernels of a replay run in the order of their capture, on one stream and on
+two streams? Do the launches of a capture name the kernel that they launch? Which ids connect launches and kernels?
 """
 
 from __future__ import annotations
@@ -153,8 +153,8 @@ def brief(event: dict[str, Any]) -> dict[str, Any]:
 
 
 def compare(pieces: gpu.Pieces, name: str) -> None:
-    """Checks whether replays have the same kernels as the run without a graph, whether in the same order, and whether
-    all replays have the same order."""
+    """Compares the kernels of each replay with those of the run without a graph, with and without their order. Also
+    checks whether all replays have the same order."""
 
     def compared() -> dict[str, Any]:
         eager = [one["name"] for one in pieces.results[f"{name}: eager"]["work"]]

@@ -1,7 +1,7 @@
-"""Runs a linear layer, forward and backward. opspan labels it in each given form of labels, or from outside.
+"""Runs a linear layer, forward and backward. opspan labels it with emit_nvtx, or `opspan run` labels it from outside.
 
-labelled.py               runs two steps without labels; `opspan run` can label them from outside
-labelled.py auto torch    runs two steps under emit_nvtx for each form, inside of an NVTX range `labels FORM` of torch
+labelled.py               runs steps without labels, which `opspan run` can label from outside
+labelled.py auto torch    runs two steps under emit_nvtx for each form of labels, within an NVTX range `labels FORM`
 """
 
 from __future__ import annotations

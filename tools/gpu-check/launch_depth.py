@@ -1,8 +1,8 @@
 """Measures how many launches a queue holds before the host has to wait. `path --what-if` needs this depth.
 
 A long kernel keeps a stream busy while the host goes on launching. The duration of each launch on the host shows when
-the queue was full. The first slow launch waited for the end of the long kernel. The next launches show how many entries
-of the queue became free then.
+the queue was full. The first slow launch waited for the end of the long kernel. The launches after it show how many
+entries of the queue became free together.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import gpu
 LAUNCHES = 3000
 LONG_CYCLES = 700_000_000  # about 0.4 s
 SHORT_CYCLES = 40_000  # about 20 us, which is longer than a launch takes
-WAITED_NS = 20_000_000  # a launch that takes longer has waited
+WAITED_NS = 20_000_000  # a launch that takes longer has waited for a free entry of the queue
 Launch = Callable[[int], Any]
 
 
@@ -64,7 +64,8 @@ def main(pieces: gpu.Pieces) -> None:
 
 
 def depth(busy: list[Any], launch: Launch, launches: int = LAUNCHES) -> dict[str, Any]:
-    """Returns how long each launch took on the host while these streams were busy, and which launches waited."""
+    """Launches many times while these streams are busy. Returns which launches waited, and how long launches took on
+    the host."""
     with torch.cuda.stream(busy[0]):
         launch(0)
     torch.cuda.synchronize()

@@ -1,4 +1,5 @@
-"""Records the memory of one run with the allocator's statistics, its snapshot and a profile. One allocation fails."""
+"""Records the memory of one run in three ways: the allocator's statistics, its snapshot, and a profile. Then makes an
+allocation fail on purpose."""
 
 from __future__ import annotations
 
@@ -83,8 +84,8 @@ def out_of_memory() -> dict[str, Any]:
 
 
 def snapshot(folder: Path) -> dict[str, Any]:
-    """Returns two peaks from the snapshot's events. In the first peak a block counts until the program frees it, in the
-    second until the allocator has freed it."""
+    """Writes the snapshot, and returns two peaks from its events. In the first peak, a block counts until the program
+    asks to free it. In the second peak, it counts until the allocator has freed it."""
     path = folder / "snapshot.pickle"
     torch.cuda.memory._dump_snapshot(str(path))
     data = path.read_bytes()

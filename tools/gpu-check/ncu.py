@@ -7,7 +7,8 @@
     "","","","",...,"ns"
     "0","77","77  ""<default domain>:mm.bf16:none:none:none:none:none:none"" ","nvjet_tst_64x64",...,"2,336"
 
-The first line has names, the second has units. Before them there may be messages of ncu, which begin with ==.
+The first line has the names of columns, and the second line has their units. Messages of ncu, which begin with ==, may
+stand before these lines.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ LAUNCH = (
     "launch__occupancy_limit_blocks",
 )
 _RANGE = re.compile(r'"([^"]*)"')
-_DETAILS = re.compile(r"(:[^:]*){6}$")  # the types and values of the payload, the colour and the message
+_DETAILS = re.compile(r"(:[^:]*){6}$")  # after the name of a range: the types and values of payload, colour, message
 
 
 def place() -> str | None:
@@ -46,15 +47,15 @@ def place() -> str | None:
 
 
 def command(metrics: Sequence[str], log: Path, program: Sequence[str], *options: str) -> list[str]:
-    """Returns the command. With its options ncu leaves clocks and caches as they are, and always writes a metric in the
-    same unit, for example ns."""
+    """Returns the command line of ncu. Its options leave clocks and caches as they are, and make ncu write a metric
+    always in the same unit, for example ns."""
     said = "--clock-control none --cache-control none --print-units base --target-processes application-only --nvtx"
     written = ["--csv", "--page", "raw", "--log-file", str(log)]
     return [place() or "ncu", *said.split(), *written, "--metrics", ",".join(metrics), *options, *program]
 
 
 def known(names: Sequence[str], listed: str) -> list[str]:
-    """Returns the metrics whose counters are listed in the output of `ncu --query-metrics`."""
+    """Returns the names of those metrics whose counters are in `listed`, the output of `ncu --query-metrics`."""
     counters = {line.split()[0] for line in listed.splitlines() if line[:1].isalpha()}
     return [name for name in names if name.partition(".")[0] in counters]
 
@@ -93,8 +94,8 @@ def ranges(cell: str) -> list[str]:
 
 
 def number(text: str) -> float | None:
-    """Returns the number. If ncu could not measure the metric, it writes n/a, nan or an empty text, and the result is
-    None."""
+    """Returns the value of a metric as a number. Returns None if ncu wrote n/a, nan or an empty text, because it could
+    not measure the metric."""
     try:
         value = float(text.replace(",", ""))
     except ValueError:

@@ -1,8 +1,8 @@
 """Operations of a known kind, each with few kernels, to test the rules that classify kernels by their names.
 
-    OPERATIONS   name -> Operation. Its `build` makes the inputs, and returns a function that does the operation once
-    program      does all operations, each once after a warm-up, in the process that a profiler measures
-    main         does all of them under torch.profiler, which gives names, sizes and occupancy as in a trace
+    OPERATIONS   name -> Operation. Its `build` makes the inputs, and returns a function that runs the operation once
+    program      runs each operation once after a warm-up, in the process that a profiler measures
+    main         runs all operations under torch.profiler, whose trace has names, sizes and occupancy
 
 A name consists of the operation and the type, such as `conv2d.channels_last.bf16`. The most useful operations come
 first, because the program stops when its time is over.
@@ -57,7 +57,8 @@ def call(function: Callable[..., Any], *sizes: tuple[int, ...], **options: Any) 
 
 
 def backward(function: Callable[..., Any], *sizes: tuple[int, ...], **options: Any) -> Callable[[torch.dtype], Run]:
-    """Returns a function that builds an operation: a backward pass. Building the operation runs the forward pass."""
+    """Returns a function that builds an operation. The operation is a backward pass; building it runs the forward
+    pass."""
 
     def build(dtype: torch.dtype) -> Run:
         inputs = [some(dtype, *size, grad=True) for size in sizes]
@@ -68,7 +69,7 @@ def backward(function: Callable[..., Any], *sizes: tuple[int, ...], **options: A
 
 
 def last(function: Callable[..., Any], how: Callable[..., Any], *sizes: tuple[int, ...], **options: Any) -> Any:
-    """Returns what `how` (`call` or `backward`) returns, but images and weights are in the format channels_last."""
+    """Returns the result of `how`, which is `call` or `backward`. Images and weights get the format channels_last."""
 
     def in_channels_last(image: torch.Tensor, weight: torch.Tensor, **more: Any) -> torch.Tensor:
         formats = {"memory_format": torch.channels_last}
@@ -215,8 +216,8 @@ OPERATIONS["adamw.fused.fp32"] = Operation(partial(optimizer, fused=True), (), "
 
 @contextlib.contextmanager
 def measured(mode: str, name: str) -> Iterator[None]:
-    """Puts a range of this name around the block, for torch.profiler or in NVTX. With NVTX, ncu measures only such
-    blocks."""
+    """Puts a range of this name around the block, for torch.profiler or in NVTX. ncu measures only blocks with a range
+    in NVTX."""
     if mode == "profiler":
         with torch.profiler.record_function(f"operation {name}"):
             yield
@@ -230,8 +231,8 @@ def measured(mode: str, name: str) -> Iterator[None]:
 
 
 def program(mode: str, folder: Path, seconds: float, most: int) -> None:
-    """Does the operations in order. Writes for each operation into FOLDER/operations-MODE.json that it was done, or why
-    not."""
+    """Runs the operations in order. Then writes FOLDER/operations-MODE.json, which has for each operation either "done"
+    or the reason why it was not done."""
     began = time.monotonic()
     torch.backends.cudnn.benchmark = False
     torch.manual_seed(0)
@@ -268,7 +269,7 @@ def main(pieces: gpu.Pieces) -> None:
 
 
 def done(folder: Path, mode: str) -> Any:
-    """Reads FOLDER/operations-MODE.json, which says for each operation that it was done, or why not."""
+    """Reads FOLDER/operations-MODE.json, which `program` has written."""
     return json.loads((folder / f"operations-{mode}.json").read_text(encoding="utf-8"))
 
 

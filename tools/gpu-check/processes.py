@@ -39,11 +39,11 @@ def wait(process: subprocess.Popen[bytes], end: float) -> int | None:
 
 
 def descendants(pid: int) -> list[int]:
-    """Returns the children of the process, their children, and so on. Finds them by the parent that /proc names for
-    each process."""
+    """Returns the children of the process, their children, and so on. /proc has the parent of each process."""
     parents: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # fails if the process has ended meanwhile
+        # Reading fails if the process has ended meanwhile.
+        with contextlib.suppress(OSError):
             # The text is "77 (name of any kind) S 76 ...". The parent's number is the second word after the name.
             parents[int(path.parent.name)] = int(path.read_text(errors="replace").rpartition(")")[2].split()[1])
     found = [pid]
@@ -55,7 +55,8 @@ def descendants(pid: int) -> list[int]:
 def run(
     command: Sequence[str], limit_s: float, log: Path, environment: Mapping[str, str] | None = None
 ) -> dict[str, object]:
-    """Returns the exit code, the duration and the last lines of the output. `log` gets the complete output."""
+    """Runs the command. Returns its exit code, its duration and the last lines of its output. `log` gets the complete
+    output."""
     began = time.monotonic()
     with log.open("wb") as output:
         code = wait(start(command, environment, output), began + limit_s)

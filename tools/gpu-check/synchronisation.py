@@ -1,4 +1,4 @@
-"""Measures the time on the host of launches, small copies, and synchronisations that have nothing to wait for."""
+"""Measures the time that launches, small copies and synchronisations take on the host when the device is idle."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def main(pieces: gpu.Pieces) -> None:
 
 
 def on_host(call: Callable[[], Any], times: int) -> dict[str, float]:
-    """Returns how long the call takes on the host while the device is idle, and the time until the device has done the
-    work of the call."""
+    """Returns how long the call takes on the host when the device is idle, and how long it takes until the device has
+    done the work that the call started."""
     for _ in range(20):
         call()
     torch.cuda.synchronize()
@@ -80,7 +80,7 @@ def on_host(call: Callable[[], Any], times: int) -> dict[str, float]:
 
 
 def each(calls: dict[str, Callable[[], Any]]) -> None:
-    """Does each call five times, each time in a range of its name."""
+    """Runs each call five times, each time within a range that has the name of the call."""
     for name, call in calls.items():
         for _ in range(5):
             with torch.profiler.record_function(f"case {name}"):

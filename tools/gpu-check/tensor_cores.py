@@ -1,6 +1,6 @@
-"""Reads counters of the card to see which kernels use tensor cores. Checks the rule that looks at kernels' names.
+"""Reads counters of the card to see which kernels use tensor cores. Checks opspan's rule, which uses names of kernels.
 
-ncu measures every operation of operations.py once. The result has the kernels for which opspan's rule is wrong.
+ncu measures every operation of operations.py once. The result lists the kernels for which opspan's rule is wrong.
 """
 
 from __future__ import annotations
@@ -43,8 +43,7 @@ def metrics_of_card(folder: Path) -> dict[str, Any]:
 
 
 def choice(folder: Path, listed: dict[str, Any]) -> dict[str, Any]:
-    """Returns the first list of metrics that ncu can measure. Tries all metrics that the card has, then shorter
-    lists."""
+    """Returns a list of metrics that ncu can measure. First tries all metrics that the card has, then shorter lists."""
     text = "\n".join(listed.get("pipe_tensor", []))
     pipes = ncu.known([*ncu.PIPES, ncu.OF_NO_PRODUCT, *ncu.WHOLE_PIPE], text) or [ncu.WHOLE_PIPE[0]]
     tries = [

@@ -1,4 +1,4 @@
-"""Checks whether ncu, and the nsys that comes with it, see the ranges that opspan emits, and with which text."""
+"""Shows which ranges of opspan ncu sees, and the nsys that comes with it. Also shows the text of these ranges."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def within(pieces: gpu.Pieces, name: str, command: list[str]) -> None:
 
 
 def ranges_in(log: Path) -> dict[str, Any]:
-    """Returns for each kernel the ranges that ncu saw around it, and the first lines of ncu's own table."""
+    """Returns for each kernel the ranges that ncu saw around it, and the first lines of the table that ncu wrote."""
     text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
     found = ncu.kernels(text)
     if not found:
@@ -61,7 +61,7 @@ def ranges_in(log: Path) -> dict[str, Any]:
 
 
 def written(folder: Path) -> dict[str, Any]:
-    """Returns the sizes of the files of nsys, and removes those that are too large to be kept."""
+    """Returns the sizes of the files that nsys wrote, and removes the files that are too large to be kept."""
     sizes = {path.name: path.stat().st_size for path in folder.glob("nsys.*")}
     for name, size in sizes.items():
         if size > MOST_BYTES:

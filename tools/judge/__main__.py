@@ -1,19 +1,19 @@
-"""Measures how good findings are, on runs whose truth is known because they were made with and without a fault.
+"""Measures how often opspan's findings are right. Each run is made with and without a fault, so the truth is known.
 
     python tools/judge                      seeds 0, 1: every plant twice, 40 runs without plants, 40 what-if questions
     python tools/judge --seeds 2-3          other seeds
     python tools/judge --only slow-rank     one plant, or clean, or what-if. Can be given several times
-    python tools/judge --only clean --seeds 0 --nth 7    only run number 7 without a plant
+    python tools/judge --only clean --seeds 0 --nth 7    only one run without a plant, the one with number 7
     python tools/judge --only programs --seeds 0         real programs on a CPU, ten times each (half an hour)
     python tools/judge --only gpu --seeds 0              real programs on a GPU (five minutes with 16 processors)
     python tools/judge --only 'a late rank' --seeds 0    one program
     python tools/judge --only gpu --recordings FOLDER    also keeps the recordings with and without the plant in FOLDER
-    python tools/judge --keep               also writes the table of simulated runs in docs/findings.md or,
-                                            with --only programs, the table of real programs
+    python tools/judge --keep               also writes the measurements of simulated runs (with --only programs: of
+                                            real programs) into docs/judge.json, for the tables in docs/findings.md
 
 A plant is a fault that is put into a run. A run is drawn at random from its seed, written as a file of torch.profiler
-or nsys, and read by opspan. The same run is simulated without the plant, to know the truth. Each miss is printed as a
-line: the plant, the truth, and what opspan said.
+or nsys, and read by opspan. The same run is simulated without the plant, to know the truth. For each plant that opspan
+misses, a line shows the plant, the truth, and what opspan said.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-os.environ.setdefault("POLARS_MAX_THREADS", "1")  # the files are small, and more threads would only wait for each other
+os.environ.setdefault("POLARS_MAX_THREADS", "1")  # the files are small, so more threads would only cost time
 sys.path.append(str(Path(__file__).parents[2] / "tests"))
 
 import report
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def show(some: list[Some], lines: Callable[[list[Some]], Iterator[str]]) -> list[Some]:
-    """Prints these results at once, because further results take minutes. Returns `some`."""
+    """Prints these results immediately, because the next results take minutes. Returns the same results."""
     for line in lines(some):
         print(line, flush=True)
     return some

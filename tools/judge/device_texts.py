@@ -1,12 +1,13 @@
 """Real programs on a GPU, each with a plant. The module program_texts has such programs for a CPU.
 
-A program runs three steps before it is recorded, because the device, its libraries and its allocator prepare themselves
-once. Programs share the device. While the loop of one program runs, no other program does anything. Batches are large,
-so that the device decides how long a step takes. The host would be a bad measure, because its time for a launch differs
-by a sixth from process to process (on an H100 with 16 processors, the same 20 steps took 146 to 216 ms with batches of
-4,096). On a CPU, the run without the plant does the work of the plant, too, but outside of the measured time. On a GPU
-it does not do that work. There the device would go on while no time is measured, and the work of the plant would count
-twice.
+A program runs three steps before it is recorded, because the first steps also prepare the device, its libraries and its
+allocator. Programs share the device. While the loop of one program runs, all other programs wait. Batches are large, so
+that the device decides how long a step takes. The host would be a bad measure, because its time for a launch differs by
+a sixth from process to process (on an H100 with 16 processors, the same 20 steps took 146 to 216 ms with batches of
+4,096).
+
+On a CPU, the run without the plant also does the work of the plant, but outside of the measured time. On a GPU it does
+not do this work, because the device would go on with the step while no time is measured.
 """
 
 from __future__ import annotations
@@ -81,8 +82,8 @@ def program(name: str, text: str, *rules: str, has_time: bool = True, **place: s
 
 
 def after_steps(do: str, *, first: str = "", which: str = "") -> str:
-    """Returns the text of a program that runs the code `do` after each step, or only after steps that meet the
-    condition `which`."""
+    """Returns the text of a program whose plant is the code `do`. The plant runs after each step, or only after steps
+    that meet the condition `which`."""
     plant = f"def after(number, found):\n    if PLANTED{which}:\n        {do}"
     return f"{first}\n{plant}\ntrain(model, sgd(model), rows, after=after)"
 

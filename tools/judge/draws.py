@@ -13,11 +13,11 @@ from typing import Any
 
 from builders.job import Job
 
-_MOST = 2_500  # the most kernels of all ranks together; judging so large a job takes a second
+_MOST = 2_500  # the maximum number of kernels in all ranks; judging such a job takes a second
 
 
 def draw_job(random: Random, **fixed: Any) -> Job:
-    """Draws a job. The fields in `fixed` are not drawn, but have the given values."""
+    """Draws a job at random. The fields in `fixed` get the given values instead."""
     kind = random.choices(("training", "inference", "pipeline"), (7, 2, 1))[0]
     kind = (
         "pipeline" if fixed.get("pipeline") else "training" if "is_training" in fixed or "pipeline" in fixed else kind

@@ -23,10 +23,9 @@ class Plant:
     without: Job
     job: Job
     rules: frozenset[str]  # a finding of any of these rules names the fault
-    # The place that the finding should name, as in Trial.
-    place: dict[str, Any] = field(default_factory=dict)
+    place: dict[str, Any] = field(default_factory=dict)  # the place that the finding should name, as in Trial
     ranks: tuple[int, ...] = ()  # the ranks whose files opspan gets; empty means all ranks
-    has_time: bool = True  # if False, opspan cannot know the cost, and must name even a cheap fault
+    has_time: bool = True  # if False, opspan cannot know what the fault costs, and must always name it
 
 
 ITEM = ("aten::item", "aten::_local_scalar_dense")

@@ -36,7 +36,8 @@ DEVICE_PROGRAMS = {program.name: program for program in device_texts.ALL}
 
 
 def trials(programs: Sequence[Program], seed: int, recordings: Path | None = None) -> Iterator[Trial]:
-    """Runs programs on a CPU one after the other. Programs on a GPU start side by side, but their loops take turns."""
+    """Runs programs on a CPU one after the other. Starts several programs on a GPU at the same time, but only one of
+    them runs its loop at a time."""
     is_on_device = programs[0].start == device_texts.ON_DEVICE
     together = min(len(programs), max((os.cpu_count() or 1) * 3 // 4, 1)) if is_on_device else 1
     with tempfile.NamedTemporaryFile() as turn, ThreadPoolExecutor(together) as pool:
@@ -47,7 +48,7 @@ def trials(programs: Sequence[Program], seed: int, recordings: Path | None = Non
 def _trial(program: Program, seed: int, recordings: Path | None) -> Trial:
     with tempfile.TemporaryDirectory() as folder:
         plain, planted = {}, {}
-        # The program without and with the fault run in turn, so that other work of the machine slows both.
+        # Run the program without and with the fault in turn, so that other work of the machine slows both.
         for number in range(TIMES):
             plain[number] = seconds(program, f"{folder}/plain{number}", "plain")
             planted[number] = seconds(program, f"{folder}/planted{number}", "planted")

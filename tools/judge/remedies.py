@@ -1,11 +1,11 @@
 """Computes what the cause of a rule costs in a job, by simulating the job again without that cause.
 
-    ns = without(rule, row, job)     how long the run takes without the cause; None if this file does not know it
+    ns = without(rule, row, job)     how long the run takes without the cause; None if the rule is not in this file
     ON_CONDITION                     rules whose time at stake depends on a condition (Rule.condition), because no trace
                                      shows the alternative; they are compared with a run that meets the condition
 
-If it is unclear what the cause includes, too much is removed rather than too little. A new rule needs a line here.
-Otherwise its findings about runs without a fault cannot be judged.
+If it is unclear what belongs to the cause, too much is removed rather than too little. A new rule must be added to this
+file. Otherwise all its findings about runs without a fault count as false.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _drop_tagged(*tags: str) -> Change:
 
 
 def _remove_launching(programs: list[Program]) -> None:
-    """Sets the time of the host to 0, except for loading and compiling."""
+    """Sets all times on the host to 0, except for loading and compiling."""
     for thread in _threads(programs):
         for one in thread:
             if (isinstance(one, Host) and one.tag not in ("load", "compile")) or isinstance(one, Launch):

@@ -52,7 +52,7 @@ HEAD = f"{'plant':<32}{'named':>8}{'timed':>8}{'placed':>8}   costs of the run"
 
 
 def kind_lines(kind: str, some: Sequence[Trial]) -> Iterator[str]:
-    """Yields a row of the table, and a line for each miss."""
+    """Yields a row of the table, and a line for each thing that opspan missed."""
     counted = [one for one in some if one.counts]
     named = [one for one in counted if one.row is not None]
     timed = [one.is_timed for one in named if one.is_timed is not None]
@@ -123,7 +123,7 @@ def _findings(one: Trial) -> str:
 
 
 def keep(results: Results, path: Path = DATA) -> None:
-    """Writes the measurements of this part. The measurements of the other part stay."""
+    """Writes the measurements of one part (simulated runs or real programs). Keeps those of the other part."""
     kept = json.loads(path.read_text(encoding="utf-8")) | {results.part: data(results)}
     path.write_text(json.dumps(kept, indent=1) + "\n", encoding="utf-8")
     print(f"Wrote {path.name}; now python tools/docs")

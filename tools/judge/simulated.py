@@ -25,12 +25,12 @@ from opspan.questions import Options, question
 from opspan.views import path
 
 SOURCES = {"kineto": kineto_files, "nsys": nsys_files}
-OF_SEED = 20  # runs without a plant, and what-if questions, per seed
+OF_SEED = 20  # the number of runs without a plant for each seed, and also of what-if questions
 HALF = 0.5  # removing the cause of a finding must save at least this share of the stated time
 
 
 def load(job: Job, rows: Rows, source: str, folder: Path, ranks: tuple[int, ...] = ()) -> opspan.Trace:
-    """Writes a run to files. Loads the files of `ranks` or, if `ranks` is empty, all files."""
+    """Writes a run to files, and loads them. If `ranks` is not empty, loads only the files of these ranks."""
     paths = SOURCES[source](folder, Run(job, *rows[:4]))
     return opspan.load(*(paths[rank] for rank in ranks or range(job.ranks)))
 
@@ -107,10 +107,11 @@ def what_if(seed: int) -> WhatIf:
 
 
 def _scale(programs: list[Program], name: str, factor: float) -> None:
-    """Scales the times of an op, or of a kind of time. docs/analysis.md has the rules, under the critical path.
+    """Multiplies the times of an op, or of a kind of time, by `factor`. The rules are in docs/analysis.md, in the
+    section about the critical path.
 
-    An op includes everything that runs inside it. "host" means code outside of calls. "call" means calls that do not
-    wait.
+    An op includes everything that runs inside it. The kind "host" is code outside of calls. The kind "call" is calls
+    that do not wait.
     """
     for program in programs:
         inside: list[bool] = [False]

@@ -13,16 +13,16 @@ from typing import Any
 
 import polars as pl
 
-FIRST = 3  # the number of findings that count, because people read only the first ones
-LEAST = 0.03  # a plant that costs at least this share of the run must be named
-WITHIN, OF_RUN = 0.15, 0.01  # the largest error of the time at stake: a share of the plant's cost, or of the run
+FIRST = 3  # only this number of findings count, because people read only the first findings
+LEAST = 0.03  # opspan must name a plant that costs at least this share of the run
+WITHIN, OF_RUN = 0.15, 0.01  # the allowed error of the time at stake, as shares of that time and of the run
 
 Row = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """The findings about a run with a plant, and the truth about it."""
+    """The findings about a run with a plant, and the truth about this run."""
 
     kind: str
     seed: int
@@ -30,10 +30,11 @@ class Trial:
     run_ns: int
     saved_ns: int  # how much sooner the same run ended without the planted fault
     rules: frozenset[str]  # a finding of any of these rules names the cause
+
     # The place that the finding should name. For "op", "module", "function" and "step" it is a name, or a tuple of
     # names, of which one is enough. For "ranks" it is a list of numbers.
     place: Mapping[str, Any] = field(default_factory=dict)
-    has_time: bool = True  # if False, the plant has to be named even if it costs little
+    has_time: bool = True  # if False, opspan must name the plant even if it costs little
     command: str = ""  # the command that repeats this trial
     condition_ns: int | None = None  # if the rules have a condition, the time that the run saves by meeting it
 
@@ -48,7 +49,7 @@ class Trial:
 
     @property
     def row(self) -> Row | None:
-        """The finding that names the cause, if it is among the first three.
+        """The finding that names the cause. If the plant has a time, the finding must be among the first three.
 
         If a rule has several findings about different places, the finding about the place of the plant counts.
         """
