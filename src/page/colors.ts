@@ -35,8 +35,8 @@ const KINDS: Record<string, [light: string, dark: string]> = {
 };
 const ANY = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#8c6bb1", "#b8a800"];
 
-/** Returns the colour of a kind of time. For any other name, returns a colour from the list `ANY`, always the same
- * colour for the same name. */
+/** Returns the colour of a kind of time. For any other name, returns a colour from the list `ANY`. The same name always
+ * gets the same colour. */
 export function color(name: string): string {
   const kind = KINDS[name];
   if (kind) return kind[isDark() ? 1 : 0];

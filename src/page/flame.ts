@@ -14,7 +14,7 @@ import "./flame.css";
 import { onWidth } from "./width.ts";
 
 /** A tree of frames, stored as columns. `frames.name[i]` is an index into `names`, and `frames.parent[i]` is the index
- * of another frame. A parent comes before its children. */
+ * of the frame's parent, or null. A parent comes before its children. */
 export interface FlameData {
   names: string[];
   kinds: string[];
@@ -54,7 +54,7 @@ export function showFlame(root: HTMLElement, data: FlameData, label: string): (m
   let trunk = layout(data, Object.keys(data.own)[0]!);
   let open = trunk; // the frame that is zoomed to the full width
   let current = trunk; // the frame that has the keyboard focus
-  let width = 0; // 0 while the graph is hidden
+  let width = 0; // the width of the graph in pixels, or 0 while it is hidden
 
   function show(measure: string): void {
     const path = pathOf(open);

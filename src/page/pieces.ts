@@ -36,8 +36,8 @@ export const filterField = (text: string, filter: (text: string) => void): Templ
   /></label>
 `;
 
-/** Replaces the content of `root` by a new empty element, which it returns. The old element must not be used again,
- * because the code that has drawn into the old element may draw into it again later. */
+/** Replaces the content of `root` by a new empty element, and returns the new element. The old element must not be used
+ * again, because code that drew into it earlier may do so again. */
 export function newElement(root: Element): HTMLElement {
   const element = document.createElement("div");
   root.replaceChildren(element);

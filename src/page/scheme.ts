@@ -8,7 +8,7 @@ export function isDark(): boolean {
   return chosen ? chosen === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
 }
 
-/** Calls `call` each time the scheme changes. Drawings need this if a style sheet does not set their colours. */
+/** Calls `call` each time the scheme changes. Drawings need this if their colours do not come from a style sheet. */
 export function onScheme(call: () => void): void {
   redraws.push(call);
 }

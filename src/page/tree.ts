@@ -24,7 +24,7 @@ export interface Tree {
   reveal(row: number): void;
 }
 
-const OPEN_AT_FIRST = 60; // the most rows that are shown at first
+const OPEN_AT_FIRST = 60; // the maximum number of rows that are shown at first
 
 export function showTree(root: HTMLElement, data: TreeData, options: TreeOptions): Tree {
   let { columns, sort } = options;

@@ -13,7 +13,7 @@ import "./compare.css";
 interface Table {
   by: string;
   title: string;
-  time: string; // a text that says which time is compared
+  time: string; // names the time that is compared, such as "Self time on the host of a step"
   rows: Columns;
   largest: { label: string[]; change_ns: number[]; is_noise: boolean[] };
 }
@@ -40,7 +40,7 @@ const SIDES = [
   { name: "slower", title: "takes longer than before" },
   { name: "faster", title: "takes less than before" },
 ];
-// For each table, by Table.by: the section to which the names of rows link, and the column that has these names.
+// For each value of Table.by: the section to which the names of rows link, and the column that has these names.
 const LINKS: Record<string, [section: string, column: string]> = {
   op: ["operators", "name"],
   shape: ["operators", "name"],

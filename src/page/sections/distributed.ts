@@ -143,7 +143,7 @@ function drawWaiting(root: HTMLElement, data: Data): void {
   );
 }
 
-/** Plots a bar for each place. The bar consists of the times of each kind. */
+/** Plots a bar for each place. A bar has a part for each kind of time. */
 function stackedBars(bars: Bar[], places: string[], width: number): Plot.PlotOptions {
   const row = Math.max(14, Math.min(30, 640 / places.length));
   const longest = Math.max(...places.map((place) => place.length));

@@ -37,8 +37,8 @@ interface Place {
  * begin of the trace. */
 interface Data {
   begin_ns: string;
-  first: number; // the begin of the first piece
-  piece: number; // the length of a piece
+  first: number; // the begin of the first piece of time, in ns
+  piece: number; // the length of a piece of time, in ns
   pieces: number;
   places: Place[];
   notes: string[];

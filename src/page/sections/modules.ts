@@ -8,7 +8,7 @@ import { type Tree, type TreeData, showTree } from "../tree.ts";
 
 interface Modules extends TreeData {
   whole: (string | null)[]; // full names, as in the trace; null in the row that sums all work outside of modules
-  is_range: boolean[]; // whether the timeline shows calls of the module as ranges; else they are Python functions
+  is_range: boolean[]; // true if calls of the module are ranges in the timeline, false if they are Python functions
 }
 interface Data {
   tree: Modules | null;

@@ -35,7 +35,7 @@ interface Data {
   issues: Columns | null;
 }
 
-// For each cause of idle time, the name whose colour the cause has.
+// For each cause of idle time, the kind of time that has the same colour.
 const CAUSE_COLORS: Record<string, string> = { host: "ops", launch: "calling", queued: "waiting", unknown: "other" };
 
 export function draw(root: HTMLElement, data: Data, page: Page): void {

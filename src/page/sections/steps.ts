@@ -17,7 +17,7 @@ interface Process {
   step: (string | null)[]; // the first step of each bar
   last: (string | null)[]; // the last step of each bar
   is_outlier: boolean[];
-  ns: number[][]; // for each kind, the time in each bar
+  ns: number[][]; // for each kind, the mean time of a step in each bar
 }
 
 export interface Steps {

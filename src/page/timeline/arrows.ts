@@ -53,7 +53,8 @@ export function drawArrows(
   }
 }
 
-/** Limits x to one window width on each side of the window, because canvases draw badly at very large coordinates. */
+/** Moves x nearer if it is more than one window width away from the window, because canvases draw badly at very large
+ * coordinates. */
 const near = (view: View, x: number): number => Math.min(2 * view.width, Math.max(-view.width, x));
 
 function curve(

@@ -3,11 +3,11 @@
 import type { View } from "./view.ts";
 
 interface Listener {
-  onMove(): void; // the view has changed
+  onMove(): void; // called when the view has changed
   onPoint(x: number, y: number, client: { x: number; y: number } | undefined): void;
   onChoose(x: number, y: number): void;
   onFit(): void;
-  onStretch(from: number, to: number, isDone: boolean): void; // the reader measures the time between two x values
+  onStretch(from: number, to: number, isDone: boolean): void; // called when the reader measures a time
   onKey(key: string): boolean; // returns false if the key has no meaning here
 }
 

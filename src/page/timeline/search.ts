@@ -5,7 +5,7 @@ import type { Trace } from "./trace.ts";
 
 export class Search {
   matches: Matches | undefined;
-  hidden = 0; // the number of matching ranges that are drawn together with others
+  hidden = 0; // the number of matching ranges in blocks, which are shapes that show several ranges
   text = "";
   private order: Int32Array = new Int32Array(); // the matching shapes, by time
   private at = -1;

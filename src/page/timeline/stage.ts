@@ -68,7 +68,7 @@ export class Stage {
     return TICKS + (this.steps.length ? STEPS : 0);
   }
 
-  /** Requests one drawing with the next frame of the browser, however often this function is called before. */
+  /** Draws with the next frame of the browser. Several calls before this frame cause only one drawing. */
   requestDraw(): void {
     if (this.isRequested) return;
     this.isRequested = true;

@@ -23,7 +23,7 @@ export interface Data {
   hidden: { name: Deltas; count: number[] }; // for each name, the number of its ranges that are drawn in blocks
   gap: number[]; // the time since the previous shape's end; for the first shape of a row, since the trace's begin
   length_ns: number[];
-  name: number[]; // an index into `names`, or -1
+  name: number[]; // for each shape, an index into `names`, or -1 if the shape has no name
   kind: Deltas;
   form: Deltas;
   blocks: { shape: Deltas; count: number[]; busy_ns: number[] };
@@ -59,7 +59,7 @@ export interface Detail {
   title: string;
   unit: Unit;
   at: Deltas;
-  texts?: string[]; // if this is given, `at` has indices into it, or -1 for no value
+  texts?: string[]; // if there are texts, `at` has indices into this list, or -1 for no text
   missing?: number | null; // the number in `at` that means "no value"
 }
 
