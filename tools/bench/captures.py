@@ -137,7 +137,7 @@ def _layers(ranges: int, number: dict[str, int], of_sizes: npt.NDArray[np.uint32
             by_thread[nsys_files.MAIN], np.arange(steps) * (len(by_thread[nsys_files.MAIN]) // steps), words, axis=0
         )
         written = sum(map(len, by_thread.values()))
-        if written > left:  # leave out the ranges of the last step that are too many
+        if written > left:  # leave out the surplus ranges of the last step
             backward = by_thread[nsys_files.AUTOGRAD]
             by_thread[nsys_files.AUTOGRAD] = backward[: max(0, len(backward) - (written - left))]
         yield by_thread

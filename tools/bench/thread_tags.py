@@ -1,4 +1,4 @@
-"""Measures the cost of emit_pyroscope beside the real agent of Pyroscope. Training steps run with and without it.
+"""Measures the cost of emit_pyroscope while the real agent of Pyroscope runs. Steps run with and without labels.
 
     python tools/bench/thread_tags.py            a table for tiny ops and two transformers (about 2 minutes)
     python tools/bench/thread_tags.py --quick    fewer rounds

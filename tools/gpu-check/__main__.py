@@ -32,7 +32,7 @@ from pathlib import Path
 import processes
 
 ALL = "all"
-MOST_BYTES = 10 << 20  # the most bytes of traces.tar.gz
+MOST_BYTES = 10 << 20  # the maximum size of traces.tar.gz, in bytes
 
 
 @dataclass(frozen=True)

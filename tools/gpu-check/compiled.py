@@ -33,7 +33,7 @@ ARGS_SHOWN = 40
 
 def main(pieces: gpu.Pieces) -> None:
     pieces.piece("facts", gpu.facts)
-    with tempfile.TemporaryDirectory(prefix="gpu-check-caches-") as caches:  # do not keep the thousands of files
+    with tempfile.TemporaryDirectory(prefix="gpu-check-caches-") as caches:  # temporary: thousands of files
         run_each(pieces, Path(caches))
 
 

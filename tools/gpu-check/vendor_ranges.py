@@ -1,4 +1,4 @@
-"""Shows which ranges of opspan ncu sees, and the nsys that comes with it. Also shows the text of these ranges."""
+"""Checks which ranges of opspan are seen by ncu, and by the nsys that comes with ncu, and which texts they have."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class Plant:
     rules: frozenset[str]  # a finding of any of these rules names the fault
     place: dict[str, Any] = field(default_factory=dict)  # the place that the finding should name, as in Trial
     ranks: tuple[int, ...] = ()  # the ranks whose files opspan gets; empty means all ranks
-    has_time: bool = True  # if False, opspan cannot know what the fault costs, and must always name it
+    has_time: bool = True  # if False, opspan cannot know what the fault costs, and must name even a cheap fault
 
 
 ITEM = ("aten::item", "aten::_local_scalar_dense")

@@ -17,7 +17,7 @@ from builders.training import LOADER
 
 @plant
 def slow_loader(random: Random) -> Plant:
-    job = draw_job(random, workers=0, load_ns=0)  # the finding states the saving if loading took no time
+    job = draw_job(random, workers=0, load_ns=0)  # the finding states the complete loading time
     longer = round(step_ns(job) * random.uniform(0.2, 1.0) / job.micro)
     return with_fault(job, "data-loading", {"op": LOADER}, load_ns=longer)
 

@@ -34,7 +34,7 @@ class Trial:
     # The place that the finding should name. For "op", "module", "function" and "step" it is a name, or a tuple of
     # names, of which one is enough. For "ranks" it is a list of numbers.
     place: Mapping[str, Any] = field(default_factory=dict)
-    has_time: bool = True  # if False, opspan must name the plant even if it costs little
+    has_time: bool = True  # if False, opspan cannot know what the plant costs, and must name even a cheap plant
     command: str = ""  # the command that repeats this trial
     condition_ns: int | None = None  # if the rules have a condition, the time that the run saves by meeting it
 
@@ -49,7 +49,7 @@ class Trial:
 
     @property
     def row(self) -> Row | None:
-        """The finding that names the cause. If the plant has a time, the finding must be among the first three.
+        """The finding that names the cause. If `has_time` is true, it must be one of the first three that state a time.
 
         If a rule has several findings about different places, the finding about the place of the plant counts.
         """
@@ -60,8 +60,8 @@ class Trial:
 
     @property
     def is_timed(self) -> bool | None:
-        """Whether the stated time at stake is right. The value is None if no finding names the plant, or if the plant
-        has no time."""
+        """Whether the stated time at stake is right. The value is None if no finding names the plant, or if `has_time`
+        is false."""
         row = self.row
         if row is None or not self.has_time:
             return None
