@@ -54,7 +54,7 @@ class record_function(Annotation, _torchs):  # type: ignore[misc]  # noqa: N801 
     _jit_override_qualname = _TorchScriptName()
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        if compiling() and cls is record_function:  # type: ignore[redundant-expr]
+        if compiling() and cls is record_function:
             return torchs_range(*args, **kwargs)
         return object.__new__(cls)
 
@@ -62,7 +62,7 @@ class record_function(Annotation, _torchs):  # type: ignore[misc]  # noqa: N801 
         if compiling():
             return
         # Sets what Annotation.__init__ sets. Calling it would cost a tenth of the range.
-        self.name = name if isinstance(name, str) else ranges.text_of(name)
+        self.name = ranges.text_of(name)
         self.args = args if args is None else str(args)
         self._pushed = {}
 
