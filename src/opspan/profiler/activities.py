@@ -1,4 +1,8 @@
-"""Parses the argument `activities=` in torch's form, with torch's checks."""
+"""Parses the argument `activities=` in torch's form, with torch's checks.
+
+A mapping lists kinds of events of an activity: `{ProfilerActivity.CPU: ["CPU_OP"]}`. As in torch, these kinds filter
+only Chrome traces; the list of events has all that was recorded.
+"""
 
 from __future__ import annotations
 
@@ -13,25 +17,83 @@ if TYPE_CHECKING:
     from torch.profiler import ProfilerActivity
 
 
-def parse_activities(requested: Iterable[object] | None) -> set[ProfilerActivity]:
-    """Returns the activities. Each of them may occur once. A mapping lists kinds of an activity, and an empty list
-    turns the activity off."""
+# torch's names of kinds, and their categories in Chrome traces. Those of the CPU are a group of their own.
+_OF_THE_CPU = {
+    name: name.lower()
+    for name in (
+        "CPU_OP",
+        "USER_ANNOTATION",
+        "CPU_INSTANT_EVENT",
+        "PYTHON_FUNCTION",
+        "EXTERNAL_CORRELATION",
+        "CUDA_RUNTIME",
+        "CUDA_DRIVER",
+        "XPU_RUNTIME",
+        "XPU_DRIVER",
+        "PRIVATEUSE1_RUNTIME",
+        "PRIVATEUSE1_DRIVER",
+    )
+}
+_OF_DEVICES = {
+    name: name.lower()
+    for name in (
+        "CUDA_RUNTIME",
+        "CUDA_DRIVER",
+        "CUDA_SYNC",
+        "GPU_MEMCPY",
+        "GPU_MEMSET",
+        "GPU_USER_ANNOTATION",
+        "XPU_RUNTIME",
+        "XPU_DRIVER",
+        "MTIA_RUNTIME",
+        "MTIA_CCP_EVENTS",
+        "MTIA_INSIGHT",
+        "MTIA_COUNTERS",
+        "HPU_OP",
+        "OVERHEAD",
+        "PRIVATEUSE1_RUNTIME",
+        "PRIVATEUSE1_DRIVER",
+    )
+} | {"CONCURRENT_KERNEL": "kernel"}
+
+
+def parse_activities(requested: Iterable[object] | None) -> dict[ProfilerActivity, set[str] | None]:
+    """Returns the activities, and for each the categories that Chrome traces have of it; None: all. Each activity may
+    occur once. An empty list of kinds turns it off."""
     from torch.profiler import ProfilerActivity, supported_activities
 
     if requested is None:
-        return set(supported_activities())
-    flags: dict[ProfilerActivity, bool] = {}
+        return dict.fromkeys(supported_activities())
+    activities: dict[ProfilerActivity, set[str] | None] = {}
     for item in requested:
         if not isinstance(item, (ProfilerActivity, Mapping)):
             raise TypeError(f"activities={item!r}: expected a ProfilerActivity or a dict of them")
         kinds = dict(item) if isinstance(item, Mapping) else {item: None}
         for activity, names in kinds.items():
-            if activity in flags:
+            if activity in activities:
                 raise ValueError(f"activities= has {activity} more than once")
-            flags[activity] = names is None or len(names) > 0
-    if not flags:
+            activities[activity] = None if names is None else _categories(activity.name, names)
+    if not activities:
         raise NothingToProfile("activities= is empty; expected at least one ProfilerActivity")
-    return {activity for activity, is_wanted in flags.items() if is_wanted}
+    return {activity: categories for activity, categories in activities.items() if categories != set()}
+
+
+def left_out(activities: Mapping[ProfilerActivity, set[str] | None]) -> set[str]:
+    """Returns the categories of Chrome traces that no activity asks for."""
+    unwanted, wanted = set(), set()
+    for activity, categories in activities.items():
+        group = set((_OF_THE_CPU if activity.name == "CPU" else _OF_DEVICES).values())
+        wanted |= group if categories is None else categories
+        unwanted |= group if categories is not None else set()
+    return unwanted - wanted
+
+
+def _categories(activity: str, names: Iterable[str]) -> set[str]:
+    known = _OF_THE_CPU if activity == "CPU" else _OF_DEVICES
+    for name in names:
+        if name not in known:
+            raise RuntimeError(f"Unknown or non-member activity type name: '{name}'; known: {', '.join(sorted(known))}")
+    return {known[name] for name in names}
 
 
 def has_devices(activities: set[ProfilerActivity], stacklevel: int) -> bool:

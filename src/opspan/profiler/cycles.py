@@ -10,7 +10,9 @@ import json
 import os
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -18,9 +20,10 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from opspan import forked
 from opspan.emit.ranks import distributed
 from opspan.emit.record import record
-from opspan.errors import NothingToProfile, NotStarted
-from opspan.profiler import experimental
-from opspan.profiler.activities import has_devices, parse_activities
+from opspan.errors import AlreadyActive, NothingToProfile, NotStarted
+from opspan.profiler import chrome, enabled, experimental
+from opspan.profiler.activities import has_devices, left_out, parse_activities
+from opspan.profiler.time_limit import within
 
 if TYPE_CHECKING:
     from torch.profiler import ProfilerActivity
@@ -53,7 +56,9 @@ class _KinetoProfile:
     ) -> None:
         if post_processing_timeout_s is not None and post_processing_timeout_s < 0:
             raise ValueError(f"post_processing_timeout_s={post_processing_timeout_s}: it must be non-negative")
-        self.activities = parse_activities(activities)
+        kinds = parse_activities(activities)
+        self.activities = set(kinds)
+        self._left_out = left_out(kinds)
         self.record_shapes = record_shapes
         self.profile_memory = profile_memory
         self.with_stack = with_stack
@@ -77,6 +82,8 @@ class _KinetoProfile:
         self._experimental = experimental.fields_of(experimental_config)
         self._is_trace_only = "trace_only" in self._experimental and not with_stack  # with stacks torch ignores it
         self._collections: experimental.GarbageCollections | None = None
+        self._is_refused = False  # whether too many recordings were on when this cycle was to start
+        self._undo = ExitStack()  # reverts what starting the cycle did
         self._has_devices = has_devices(self.activities, stacklevel=3)
         experimental.note_unused(self._experimental, stacklevel=3)
 
@@ -120,7 +127,14 @@ class _KinetoProfile:
         if self.execution_trace_observer is not None:
             self.execution_trace_observer.start()
         self.began_utc_ns = time.time_ns()
-        cycle.__enter__()
+        self._is_refused = False
+        try:
+            cycle.__enter__()
+        except AlreadyActive as error:
+            self._is_refused = True
+            warnings.warn(f"nothing is recorded: {error}", UserWarning, stacklevel=2)
+        self._undo.callback(enabled.stop)
+        enabled.start()
         if "record_python_gc_info" in self._experimental:
             self._collections = experimental.GarbageCollections()
             self._collections.start()
@@ -172,7 +186,7 @@ class _KinetoProfile:
         """The last cycle as a Trace, which every table, export and analysis of opspan accepts."""
         cycle = self._prepared("asking for what it recorded")
         if self._trace is None:
-            self._trace = cycle.trace if cycle.enabled else _nothing()
+            self._trace = cycle.trace if cycle.enabled and not self._is_refused else _nothing()
         metadata = self._trace.ranks[0].options.get("metadata", {})
         if metadata != self._metadata:
             self._trace = _with_metadata(self._trace, self._metadata)
@@ -184,12 +198,16 @@ class _KinetoProfile:
         if self._is_trace_only:
             raise RuntimeError("trace_only=True was asked for: there are no events, only export_chrome_trace()")
         if self._events is None:
-            from opspan.events import EventList, profiler_events_of
+            from opspan.events import EventList
 
             self._prepared("asking for what it recorded")
             if self.is_recording():
                 return EventList([])
-            self._events = profiler_events_of(self.trace.analysed, self.with_flops)
+            if self.post_processing_timeout_s is None:
+                self._events = self._read_events()
+            else:
+                events = within(self.post_processing_timeout_s, self._read_events)
+                self._events = EventList([]) if events is None else events
             self._events.extend(self._earlier)
         return self._events
 
@@ -208,7 +226,13 @@ class _KinetoProfile:
         """Writes a Chrome trace, whatever the file is called. If the name ends with .gz, the file is gzipped."""
         from opspan.views import export
 
-        export(self.trace.analysed, Path(path), overwrite=True, name="chrome")
+        members = chrome.members(os.fspath(path), self._trace_id)
+        trace = _with_metadata(self.trace, {**self._metadata, **members})
+        if self.with_stack and not trace.functions.height and trace.ranges["stack"].count():
+            trace = chrome.with_functions(trace)
+        if self._left_out:
+            trace = chrome.only_with(trace, self._left_out)
+        export(trace.analysed, Path(path), overwrite=True, name="chrome")
 
     def export_stacks(self, path: str | os.PathLike[str], metric: str = "self_cpu_time_total") -> None:
         self.events().export_stacks(Path(path), metric)
@@ -250,10 +274,16 @@ class _KinetoProfile:
         self.preset_metadata[key] = value
 
     def _end(self) -> None:
+        self._undo.close()
         if self._collections is not None:
             self._collections.stop()
         if self._cycle is not None:
             self._cycle.__exit__()
+
+    def _read_events(self) -> EventList:
+        from opspan.events import profiler_events_of
+
+        return profiler_events_of(self.trace.analysed, self.with_flops)
 
     def _prepared(self, doing: str) -> record:
         if self._cycle is None:
@@ -263,7 +293,7 @@ class _KinetoProfile:
 
 @forked.elsewhere
 def _nothing() -> Trace:
-    """Returns the empty trace of a cycle for which `activities` asked for nothing of the CPU."""
+    """Returns the empty trace of a cycle that recorded nothing."""
     from opspan.tables import Metadata
     from opspan.trace import Trace
 

@@ -18,7 +18,7 @@ from opspan.profiler.cycles import _KinetoProfile
 from opspan.profiler.transitions import INCORRECT, TRANSITIONS, action_of
 
 if TYPE_CHECKING:
-    from torch.profiler import ProfilerActivity
+    from torch.profiler import ExecutionTraceObserver, ProfilerActivity
 
 
 class profile(_KinetoProfile):  # noqa: N801  # torch's name
@@ -54,7 +54,7 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
     ) -> None:
         if use_cuda is not None:
             warnings.warn("`use_cuda` is deprecated: use `activities`", FutureWarning, stacklevel=2)
-            activities = _with_cuda(parse_activities(activities), use_cuda)
+            activities = _with_cuda(set(parse_activities(activities)), use_cuda)
         super().__init__(
             activities=activities,
             record_shapes=record_shapes,
@@ -63,7 +63,7 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
             with_flops=with_flops,
             with_modules=with_modules,
             experimental_config=experimental_config,
-            execution_trace_observer=execution_trace_observer,
+            execution_trace_observer=execution_trace_observer or _observer_from_environment(),
             acc_events=acc_events,
             custom_trace_id_callback=custom_trace_id_callback,
             post_processing_timeout_s=post_processing_timeout_s,
@@ -154,6 +154,15 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
         open_range, self._step_range = self._step_range, None
         if open_range is not None:
             open_range.__exit__(None, None, None)
+
+
+def _observer_from_environment() -> ExecutionTraceObserver | None:
+    """Returns the observer that ENABLE_PYTORCH_EXECUTION_TRACE=1 asks for. torch before 2.5 has no such variable."""
+    from torch.profiler import ExecutionTraceObserver
+
+    build = getattr(ExecutionTraceObserver, "build_execution_trace_obs_from_env", lambda: None)
+    observer: ExecutionTraceObserver | None = build()
+    return observer
 
 
 def _with_cuda(activities: set[ProfilerActivity], use_cuda: bool) -> set[ProfilerActivity]:

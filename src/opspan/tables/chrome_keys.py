@@ -20,6 +20,9 @@ OVERLAPS = "Overlaps"
 API = "API"  # the key of a call's column `api`, written if torch.profiler has another category for the call
 UNNAMED = "Unnamed"  # marks an event whose row has no name
 
+# The data of a function that was made from the stacks of ops (profiler/sampled_functions.py). It is not read back.
+SAMPLED = '{"sampled": "at ops"}'
+
 CYCLES = "cycles"  # a member of opspanTables, which says when each cycle began
 # Tables whose rows are not events. These tables are written as columns.
 WHOLE = ("relations", "threads", "processes", "devices", "metrics", "issues")

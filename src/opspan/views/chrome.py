@@ -45,6 +45,7 @@ _TORCH_ARGS = {
     "shared memory": _col("static_shared_bytes") + _col("dynamic_shared_bytes"),
     "memory bandwidth (GB/s)": pl.when(_col("kind").is_in(["memcpy", "memset"])).then(_col("bytes")) / _TOOK,
 }
+_IS_ANNOTATION = _col("source") == "user"  # a user's own range that opspan recorded
 _AFTER_PROCESSES = 5_000_000  # sort index of the first device; the same as in torch.profiler's files
 _ENDS = ("process", "thread", "start_ns")  # columns with the track and the time where an arrow begins or ends
 
@@ -82,7 +83,8 @@ def _items(batch: pl.DataFrame, event: Members, before: int) -> Piece:
 def _events(trace: Tables, tracks: ChromeTracks, zero_ns: int) -> Iterator[Events]:
     yield from _names(tracks)
     began, last_ns = _col("start_ns").is_not_null(), trace_end_ns(*(trace.frames[name] for name in drawn.SPANS))
-    ranges = tracks.on_threads(trace.ranges.with_row_index("row"))
+    external = _external_ids(trace.ranges).alias("external")
+    ranges = tracks.on_threads(trace.ranges.with_row_index("row").with_columns(external))
     calls = tracks.on_threads(trace.calls.with_row_index("row"))
     work = tracks.on_devices(trace.work.with_row_index("row"))
     at = _microseconds(_col("start_ns") - zero_ns)
@@ -90,8 +92,7 @@ def _events(trace: Tables, tracks: ChromeTracks, zero_ns: int) -> Iterator[Event
     taken = _microseconds((ends_ns - _col("start_ns")).clip(lower_bound=0))
 
     yield from _ranges(trace, ranges, at, taken, _microseconds(ends_ns - zero_ns))
-    op_ids = trace.ranges["op_id"]
-    calls, work = (rows.with_columns(op_ids.gather(rows["range"]).alias("op_id")) for rows in (calls, work))
+    calls, work = (rows.with_columns(external.gather(rows["range"])) for rows in (calls, work))
     args = _with_torch_args(trace, "calls", drawn.args(calls, keys.EVENTS["calls"]))
     is_hip = _col("api") == "hip"
     args[keys.API] = pl.when(is_hip).then("api")
@@ -163,8 +164,19 @@ def _with_torch_args(trace: Tables, table: str, args: dict[str, pl.Expr]) -> dic
     if _is_from_torch(trace):
         ours = [*keys.EVENTS[table].values(), *keys.OTHERS]
         return {**dict.fromkeys(ours, pl.lit(None, pl.Int32)), **args, "...": _col("payload_json")}
-    others = {"External id": _col("op_id")} if table in ("ranges", "calls", "work") else {}
+    others = {"External id": _col("external")} if table in ("ranges", "calls", "work") else {}
+    if table == "ranges":  # torch writes 0 for annotations, which have no op id
+        others[keys.RANGES["op_id"]] = pl.coalesce("op_id", pl.when(_IS_ANNOTATION).then(0))
+    if table == "memory":  # torch reserves no memory of the host, and of devices we do not know it
+        others["Total Reserved"] = pl.when(_col("device_id") < 0).then(0)
     return args | others | (_TORCH_ARGS if table == "work" else {})
+
+
+def _external_ids(ranges: pl.DataFrame) -> pl.Series:
+    """Returns a number for each op and annotation, by which tools find the range of a call or of work. It is the op id
+    or, for annotations, a number above all op ids."""
+    above = pl.int_range(pl.len()) + _col("op_id").max().fill_null(0) + 1
+    return ranges.select(pl.coalesce("op_id", pl.when(_IS_ANNOTATION).then(above))).to_series()
 
 
 def _named(values: Members) -> list[pl.Expr]:

@@ -187,6 +187,8 @@ def _rows(table: str, events: pl.DataFrame, ends: pl.DataFrame, zero_ns: int) ->
     """Returns the rows of a table, in the order of their ids."""
     names = keys.EVENTS[table]
     columns = {column: _cell(table, column, key) for column, key in names.items()}
+    if table == "functions":
+        events = events.filter((_col(names["payload_json"]) != keys.SAMPLED).fill_null(value=True))
     name: pl.Expr = pl.when(_col(keys.UNNAMED).is_null()).then("name")
     columns |= {"rank": _col("rank"), "pid": columns.get("pid", _col("pid")), "tid": columns.get("tid", _col("tid"))}
     if table == "memory":
@@ -203,6 +205,7 @@ def _rows(table: str, events: pl.DataFrame, ends: pl.DataFrame, zero_ns: int) ->
     if table == "ranges":
         is_async = is_pair & _col(keys.OVERLAPS).is_null()
         columns |= {"is_async": is_async, "is_mark": _col("ph") == "i"}
+        columns["op_id"] = pl.when(columns["op_id"] != 0).then(columns["op_id"])  # 0: an annotation
     elif table == "calls":
         columns["api"] = pl.coalesce(keys.API, pl.when(_col("cat") != "call").then("cat"))
     elif table == "work":

@@ -1,0 +1,39 @@
+"""Stops waiting for the list of events after `post_processing_timeout_s`, with torch's warning."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final, TypeVar
+
+T = TypeVar("T")
+
+# torch warns here, so programs and tests that look for its warning look here.
+_LOG: Final = logging.getLogger("torch.autograd.profiler")
+
+
+def within(seconds: float, function: Callable[[], T]) -> T | None:
+    """Returns the function's result, or None if it takes longer. Then the function goes on in a thread, and its result
+    is lost."""
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def call() -> None:
+        try:
+            results.append(function())
+        except BaseException as error:  # noqa: BLE001  # raised below, on the thread that waits
+            errors.append(error)
+
+    if seconds > 0:
+        thread = threading.Thread(target=call, name="opspan: events", daemon=True)
+        thread.start()
+        thread.join(seconds)
+    if errors:
+        raise errors[0]
+    if results:
+        return results[0]
+    _LOG.warning(
+        "Profiler _parse_kineto_results timed out after %.3f seconds, returning partial results with 0 events", seconds
+    )
+    return None
