@@ -46,9 +46,11 @@ def test_ops_counts_and_parents_are_torchs_while_it_compiles(found: Any) -> None
     ours, theirs = found["rows"]
     assert ours == theirs
     names = [name for name, *_ in theirs]
-    assert names.count("Torch-Compiled Region: 0/0") == 2
-    assert sum("dynamo_timed" in name for name in names) > 20
-    assert any(parent == "Torch-Compiled Region: 0/0" for _, parent, *_ in theirs)
+    regions = [name for name in names if name.startswith("Torch-Compiled Region")]
+    # Until 2.4 the three graphs have one name, without a number.
+    assert regions.count(regions[0]) == (6 if regions[0] == "Torch-Compiled Region" else 2)
+    assert sum("dynamo_timed" in name for name in names) > 5
+    assert any(parent == regions[0] for _, parent, *_ in theirs)
 
 
 @HAS_STACKS

@@ -20,12 +20,14 @@ def fast(*args: Any) -> Any:
     return torch._C._profiler._RecordFunctionFast(*args)
 
 
+# Older versions of torch do not have all of these.
+FIELDS = ("name", "input_shapes", "kwinputs", "is_user_annotation")
+COMPARED = [name for name in FIELDS if hasattr(torch.autograd.profiler_util.FunctionEvent(0, "", 0, 0, 0), name)]
+
+
 def rows(events: Any) -> list[Any]:
     ordered = sorted(events, key=lambda event: (event.time_range.start, -event.time_range.end))
-    return [
-        (event.name, event.input_shapes, getattr(event, "kwinputs", None), event.is_user_annotation)
-        for event in ordered
-    ]
+    return [tuple(getattr(event, name) for name in COMPARED) for event in ordered]
 
 
 def both(run: Callable[[], object], **options: Any) -> tuple[list[Any], list[Any]]:
@@ -37,8 +39,8 @@ def both(run: Callable[[], object], **options: Any) -> tuple[list[Any], list[Any
     return rows(ours.events()), rows(theirs.events())
 
 
-# torch warns about its own use of TorchScript when it imports its compiler.
-IGNORED = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+# torch warns about its own use of TorchScript when it imports its compiler, and about an old driver.
+IGNORED = pytest.mark.filterwarnings("ignore::DeprecationWarning:torch", "ignore:CUDA initialization:UserWarning")
 BACKENDS = ["eager", "aot_eager", pytest.param("inductor", marks=[HAS_COMPILER, pytest.mark.slow])]
 
 
@@ -55,7 +57,7 @@ def test_a_compiled_model_has_the_events_that_torch_lists(backend: str) -> None:
 
     assert ours == theirs
     names = [name for name, *_ in ours]
-    assert "Torch-Compiled Region: 0/0" in names
+    assert any(name.startswith("Torch-Compiled Region") for name in names)
     if backend == "inductor" and torch.__version__ >= "2.13":
         assert "AOTDispatcher Runtime Wrapper Prologue" in names
         assert any(name.startswith("## Call CompiledFxGraph ") for name in names)

@@ -17,14 +17,15 @@ import opspan  # noqa: E402
 from emit.running import python, under_collectors  # noqa: E402
 from opspan import profiler, record_function  # noqa: E402
 
-FIELDS = ("name", "input_shapes", "is_user_annotation", "is_async")
-NEWER = ("kwinputs", "concrete_inputs", "structured_input_shapes", "scope")
+# Older versions of torch do not have all of these.
+FIELDS = ("name", "input_shapes", "is_async", "scope", "kwinputs", "concrete_inputs", "structured_input_shapes")
+FIELDS += ("is_user_annotation",)
+COMPARED = [name for name in FIELDS if hasattr(torch.autograd.profiler_util.FunctionEvent(0, "", 0, 0, 0), name)]
 
 
 def rows(events: Any) -> list[Any]:
-    fields = [*FIELDS, *(NEWER if torch.__version__ >= "2.13" else ())]
     ordered = sorted(events, key=lambda event: (event.time_range.start, -event.time_range.end))
-    return [[getattr(event, field) for field in fields] for event in ordered if event.name.startswith("my")]
+    return [[getattr(event, field) for field in COMPARED] for event in ordered if event.name.startswith("my")]
 
 
 class Mine(record_function):
@@ -160,7 +161,7 @@ def test_dispatch_modes_and_tracing_see_it() -> None:
     assert seen(record_function) == seen(torch.profiler.record_function)
 
 
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 def test_tracing_keeps_it() -> None:
     def graph(kind: Any) -> list[str]:
         def work(x: Any) -> Any:

@@ -6,8 +6,9 @@ ExecutionTraceObserver), torch's range begins and ends too. Importing this modul
 
 from __future__ import annotations
 
+import inspect
 from threading import get_ident
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 from torch.profiler import record_function as _torchs
@@ -39,6 +40,14 @@ class _TorchScriptName:
         return str(name)
 
 
+class _Signature:
+    """The signature of `record_function(...)`. A subclass has that of its own `__init__`."""
+
+    def __get__(self, _: object, owner: type) -> inspect.Signature:
+        signature = inspect.signature(owner.__init__)  # type: ignore[misc]
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
 class record_function(Annotation, _torchs):  # type: ignore[misc]  # noqa: N801  # torch's name
     """Put a range around a `with` block or a function, as torch.profiler.record_function does, for every tool.
 
@@ -53,10 +62,13 @@ class record_function(Annotation, _torchs):  # type: ignore[misc]  # noqa: N801 
     _ref: Ref = None
     _jit_override_qualname = _TorchScriptName()
 
-    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
-        if compiling() and cls is record_function:
-            return torchs_range(*args, **kwargs)
-        return object.__new__(cls)
+    if not TYPE_CHECKING:  # a type checker takes the arguments from __init__, as inspect.signature does
+        __signature__ = _Signature()
+
+        def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+            if compiling() and cls is record_function:
+                return torchs_range(*args, **kwargs)
+            return object.__new__(cls)
 
     def __init__(self, name: str, args: str | None = None) -> None:
         if compiling():
@@ -140,7 +152,7 @@ class record_function(Annotation, _torchs):  # type: ignore[misc]  # noqa: N801 
 
 def _again(kind: type[record_function], name: str, args: str | None, others: dict[str, Any]) -> record_function:
     """Restores an unpickled range, whose class may have its own `__init__`."""
-    copy: record_function = kind.__new__(kind, name)
+    copy: record_function = kind.__new__(kind)
     record_function.__init__(copy, name, args)
     copy.__dict__.update(others)
     return copy
