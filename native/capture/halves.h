@@ -43,7 +43,8 @@ struct Like {
   uint8_t kind;  // Unit::kLike
   uint8_t what;  // the bits of the flags in kValueMask
   uint16_t took_high;
-  // Lower 32 bits of the model's number. The model is the nearest earlier unit whose number ends with these bits.
+  // The lower 32 bits of the number of the kModel unit that has this range's other fields: the last one before this
+  // unit whose number ends with these bits.
   uint32_t model;
   int64_t start_ns;
   uint32_t took;   // as in Short
@@ -205,7 +206,8 @@ inline void write_block(Half* at, const Block& block) {
              static_cast<uint64_t>(block.total));
 }
 
-// Writes the end into a Short or a Like. Returns false if the duration is too long for them (more than three days).
+// Writes the end of a range into its half-line unit. Returns false if the range lasted more than three days, which such
+// a unit cannot express.
 inline bool write_half_end(Half* at, int64_t start_ns, int64_t end_ns) {
   constexpr uint64_t kMostHigh = 0xffff;
   auto* unit = reinterpret_cast<Short*>(at);

@@ -84,7 +84,7 @@ class Log {
     const uint32_t id = names_.find(name);
     return id ? id : look_up(name);
   }
-  // Returns the string ids for these words. Calls `make` for the ids, unless this thread still knows them.
+  // Returns the ids of the texts that stand for these numbers, or calls `make` if the thread does not remember them.
   template <class Make>
   Ids recall(uint32_t what, const int64_t* words, size_t count, Make&& make) {
     return ids_.get(file_, what, words, count, make);
@@ -263,8 +263,8 @@ inline Place Log::append(BriefRange& range, Digest inputs, Make&& make) {
   return place;
 }
 
-// Writes a range's end into its chunk. An end of 0 gives the range up. Returns false if the unit has no room for the
-// end.
+// Writes the end time of a range into the unit of the range. With an end of 0, the range stays open for good. Returns
+// false if the unit has no room for this end time.
 inline bool Log::write_end(Chunk& chunk, const Place& place, int64_t end_ns) {
   if (chunk.open) --chunk.open;
   Half* at = chunk.at(place.number);

@@ -25,7 +25,8 @@ Names& names() {
   return *instance;
 }
 
-// Returns the Constant of a handle, and keeps it in `extra2`, a field that is reserved for the tool.
+// Returns the interned text of an ITT handle, and keeps it in `extra2`, a field of the handle that is reserved for the
+// tool.
 template <typename Handle>
 capture::Constant* text_of_handle(const Handle* handle, const char* text) {
   void** slot = &const_cast<Handle*>(handle)->extra2;

@@ -65,7 +65,7 @@ struct Range {
   itt::Id parent;
   uint64_t short_id = 0;
   int64_t start_ns = 0;  // 0: now
-  int64_t end_ns = 0;    // 0: still open
+  int64_t end_ns = 0;    // 0: the range has not ended yet
   uint32_t category = 0;
 };
 

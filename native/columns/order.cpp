@@ -30,7 +30,7 @@ void Numbering::grow() {
 }
 
 namespace {
-// Returns 0 for null; otherwise returns the number of the value plus 1.
+// Returns 0 for null. Otherwise returns the number that `numbering` gives the value, plus 1.
 uint64_t with_null(Numbering& numbering, bool is_null, uint64_t value) {
   return is_null ? 0 : uint64_t{1} + numbering.number(value);
 }

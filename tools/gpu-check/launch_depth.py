@@ -91,8 +91,8 @@ def depth(busy: list[Any], launch: Launch, launches: int = LAUNCHES) -> dict[str
         "usual_ns": usual,
         "launched_in_ns": launched_ns,
         "until_all_done_ns": time.perf_counter_ns() - begun,
-        # The first of these launches finds the queue full. The number of launches from one of them to the next shows
-        # how many entries of the queue become free together.
+        # Launches that took long, because the queue was full. The number of launches from one of these to the next
+        # shows how many entries of the queue become free together.
         "longer_than_four_times_usual": [nth for nth, ns in enumerate(took) if ns > 4 * usual][:400],
         "took_ns_around_full": took[max((first or 0) - 10, 0) : (first or 0) + 300],
     }

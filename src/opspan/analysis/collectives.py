@@ -219,7 +219,8 @@ def _kernels(work: pl.DataFrame, root_of: pl.Series, ranges: pl.DataFrame, roots
     moved = ranges.select(_col("range").alias("in_root"), "root")  # the root of an overlapping range is another range
     rows = rows.with_columns(root_of.gather(rows["range"]).alias("in_root"))
     rows = rows.join(moved, on="in_root", how="left", maintain_order="left")
-    # If the kernels of a root are several kinds of collectives, the fields of its ranges are not used for any of them.
+    # A root range may have launched several kinds of collectives. Then it is unknown which kernel its fields describe,
+    # so no kernel gets them.
     several = _col("own_kind").n_unique().over("root") > 1
     rows = rows.with_columns(root=pl.when(~several).then("root"), **FIELDS)
     rows = _merge_kernels(rows)

@@ -36,7 +36,9 @@ class Coverage:
     """How much of a trace could be attributed."""
 
     work_with_call: Share
-    work_in_range: Share  # without whole CUDA graphs, because the range that launches one does not show its ops
+    # Work in CUDA graphs with one row for each replay is left out, because the range that launches a graph does not show
+    # the ops inside.
+    work_in_range: Share
     work_in_whole_graphs: Share  # CUDA graphs that have one row for each replay and were launched in a range
     ambiguous_work: int  # rows of work whose correlation id several calls used
     calls_in_range: Share

@@ -213,7 +213,9 @@ class _Sums(NamedTuple):
     """The sums of a run. The column `key` is a row number of `names`."""
 
     names: pl.DataFrame
-    whole: pl.DataFrame  # sums over the run: key, count, ns; by place, also the position in the typical step.
+    # A row for each key, with sums over the run: key, count, ns. If rows are grouped by place, it also has the place's
+    # position in the typical step.
+    whole: pl.DataFrame
     # A row for each key and process: key, times (number of steps), ns (sum over these steps), and the columns of Usual.
     groups: pl.DataFrame
     typical: int | None  # the rank that has the typical step

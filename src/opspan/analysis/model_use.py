@@ -1,4 +1,4 @@
-"""Computes the model's use of devices (MFU): the speed of its products, as a share of the peak of the devices.
+"""Computes the model's use of devices (MFU): the speed of its matrix products, as a share of the devices' peak.
 
     spans_of(trace, steps) -> rank, pid, step, start_ns, end_ns: the steps, or the whole time of a process without
         steps.

@@ -28,7 +28,7 @@ _OPENING = 16  # the most names of an opening.
 # At least this many of the last names must come in order. The first names may belong to the end of a loop.
 _LEAST = 4
 _AS_MUCH = 0.9  # from the opening on, there must be at least this share of a usual step's ranges
-_MANY = 0.5  # logging in a step has less than this share of a usual step's ranges
+_MANY = 0.5  # if there are more than this share of a usual step's ranges, they are not just logging
 
 
 def own_work(steps: pl.DataFrame, ranges: pl.DataFrame) -> pl.Series:

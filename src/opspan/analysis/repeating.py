@@ -132,7 +132,7 @@ class _Turns:
 
     @property
     def part(self) -> slice:
-        """The slice of kernels that the turns consist of."""
+        """The slice of the list of kernels that the repetitions cover, from the first one to the last."""
         return slice(self.begins[0], self.begins[-1] + self.period)
 
     def is_better(self, other: _Turns) -> bool:

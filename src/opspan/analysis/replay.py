@@ -2,7 +2,7 @@
 
     replay(weights, host, graph, is_free, meetings) -> Replay.
     Weights: the factors by which the times and delays of work change.
-    Host: the clock of each thread, as if the thread never waited. Factors make the clock slower or faster.
+    Host: a clock for each thread, which counts the time in which the thread did not wait. Factors change its speed.
 
 docs/analysis.md, "path", has the rules.
 """
@@ -64,7 +64,7 @@ class Host:
         length = cuts.select((_col("time_ns").shift(-1) - _col("time_ns")).over("thread").fill_null(0)).to_series()
         saved = length.to_numpy() - scale(length.to_numpy(), cuts["factor"].to_numpy())
         cuts = cuts.with_columns(saved=pl.lit(pl.Series("saved", saved, dtype=pl.Int64)))
-        # `saved` was the time saved between a cut and the next. Now it becomes the time saved until each cut.
+        # Makes `saved` a running sum: the time saved from the beginning until each cut.
         self.cuts = cuts.with_columns(saved=(_col("saved").cum_sum() - _col("saved")).over("thread"))
         # The last entry is for NONE: times before the first cut.
         self._time, self._saved = (np.append(self.cuts[name].to_numpy(), 0) for name in ("time_ns", "saved"))

@@ -32,8 +32,8 @@ class Order:
     # The other work, not `bound`, that the work waited for, or NONE. If there are several others, this is a negative
     # number: the number of the first row in `others`, multiplied by -1.
     other: Ints
-    # The columns other, next: a linked list for each row of work that waited for several others. Row numbers begin
-    # after the last row of work.
+    # Linked lists of the other work, for rows of work that waited for several others. Each row has `other` (a row of
+    # work) and `next` (the list's next row). These rows are numbered from the number of rows of work on.
     others: pl.DataFrame
     own_entry: Ints  # the last join of the thread until own_ns (see Graph.joins)
     joins: Ints  # numbers of the joins; each join comes after all joins that it waited for

@@ -59,8 +59,8 @@ def sooner(graph: Graph, change: Change, meetings: Meetings | None = None) -> pl
     ends = graph.processes.with_columns(ended_ns=pl.lit(replayed.ends)).join(
         ends.group_by("process").max(), on="process", how="left", maintain_order="left"
     )
-    # If the file has no launches, it is unknown when the host waits for its devices. So the end of the host says
-    # nothing about its devices.
+    # If the file has no launches, it is unknown when the host waits for its devices. Then the time at which the host
+    # ends says nothing about its devices.
     of_work, of_process = _col("last_ns") - _col("after_ns"), _col("end_ns") - _col("ended_ns")
     ns = pl.when("has_launches").then(of_process).otherwise(pl.coalesce(of_work, of_process))
     return ends.select(*PROCESS, ns=ns)
@@ -84,7 +84,8 @@ def _on_threads(stretches: pl.DataFrame, graph: Graph) -> pl.DataFrame:
 
 
 def _cuts(stretches: pl.DataFrame) -> pl.DataFrame:
-    """Returns the cuts for Host. If stretches overlap, the one that begins last counts."""
+    """Returns the times at which the speed of a thread changes, in the form that Host takes. If stretches of time overlap,
+    the one that begins last counts."""
     apart = stretches.select("thread", "start_ns", "end_ns", "factor").sort("thread", "start_ns")
     follows = (_col("thread") != _col("thread").shift()) | (_col("start_ns") >= _col("end_ns").shift())
     if apart.select(follows.all()).item():

@@ -42,7 +42,7 @@ _UNKNOWN: Final = (
 )
 
 _local = threading.local()
-_is_compiling: Callable[[], bool]  # torch's function. In code that the compiler itself runs, it returns True, too
+_is_compiling: Callable[[], bool]  # torch.compiler's function, which is also True in code that the compiler itself runs
 _names: Names
 _to = 0  # the sinks that get modules, as bits
 _watcher: Watcher | None = None

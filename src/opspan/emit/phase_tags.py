@@ -88,7 +88,7 @@ class _Backward:
         self._bare = DisableTorchFunction
 
     def begin(self, outputs: Any = (), *_: object) -> tuple[int, list[Any]]:
-        # Work on the CPU runs on this thread, and work on a device runs on autograd's thread for the device.
+        # The backward of CPU tensors runs on the calling thread, and that of a device on autograd's thread for the device.
         hook = functools.partial(unharmed.call, _DOING, self._on_engine_thread)
         roots = outputs if type(outputs) in (tuple, list) else ()
         handles = [node.register_prehook(hook) for root in roots if (node := self._node_elsewhere(root)) is not None]
@@ -115,7 +115,8 @@ class _Backward:
         from torch.autograd import Variable
 
         depth = self._tags.push(self._labels)
-        # torch calls `cut` on the thread that ends this pass. That is this thread, unless another device takes part.
+        # torch calls `cut` on the thread that finishes the backward. That is the calling thread, unless a device takes
+        # part.
         cut = functools.partial(unharmed.call, _DOING, self._tags.cut, depth)
         Variable._execution_engine.queue_callback(cut)
 

@@ -36,7 +36,7 @@ class DeviceType(enum.Enum):
 
     @classmethod
     def of(cls, device: Any) -> DeviceType:
-        """Returns our member for torch's member, or for its number."""
+        """Returns the member that equals a member of torch's DeviceType, or that has this number."""
         return cls(int(device))
 
     def __int__(self) -> int:

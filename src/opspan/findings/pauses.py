@@ -1,9 +1,10 @@
 """Describes changes of a run in which hosts do less between launches.
 
-    faster(run, processes) -> Change: the host needs no time from one launch to the next; longer pauses stay
+    faster(run, processes) -> Change: the host needs no time from one launch to the next, except in pauses that are
+        longer than most_ns
     without_pauses(run, pieces) -> Change: the pauses around these pieces of idle time become as short as usual
 
-`processes` have rank, pid, apart_ns (findings/paces.py), and most_ns. Pauses longer than most_ns have other causes.
+`processes` have rank, pid, apart_ns (findings/paces.py), and most_ns. Pauses that are longer have other causes.
 `pieces` are rows of Run.idle.
 """
 

@@ -31,7 +31,12 @@ HOST, PARTS, MARKS, DEVICE, ARROWS, NAMES = "host parts marks device arrows name
 
 # The pattern that matches the name of a call gives its API. A name that matches no pattern is a range.
 _APIS = {"level_zero": r"^ze[stx]?[A-Z]", "sycl": r"^(ur|pi|piext)[A-Z]", "opencl": r"^cl[A-Z]", "mpi": r"^P?MPI_"}
-_FLOWS = ("Flow_H2D", "Flow_D2H", "CL_Flow_H2D", "CL_Flow_D2H")  # in the file, _<command>_<queue> follows
+_FLOWS = (
+    "Flow_H2D",
+    "Flow_D2H",
+    "CL_Flow_H2D",
+    "CL_Flow_D2H",
+)  # names of arrows begin like this, followed by _<command>_<queue>
 _TASK = r"(?s)^([^:\s(<]+)::(.+)$"  # <domain>::<name>
 _HOST_NAME = r"HOST<([^>]*)>"
 _RANK = r"^RANK ([0-9]+) "

@@ -22,7 +22,7 @@ from opspan.views.perfetto_annotations import PACKET
 _col = pl.col
 SERIES = [*THREAD, "device_id", "name", "domain"]
 _HIGHEST = (1 << 31) - 1
-_BYTES = 3  # the number of the unit bytes in CounterDescriptor
+_BYTES = 3  # stands for the unit "bytes" in Perfetto's CounterDescriptor
 _DESCRIPTOR = "60"  # field number of TracePacket
 
 

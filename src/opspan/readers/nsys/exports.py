@@ -43,7 +43,7 @@ def hold(export: Path, stack: ExitStack) -> bool:
             return False
     except (FileNotFoundError, PermissionError):
         return False
-    with suppress(OSError):  # a read-only disk keeps the old time
+    with suppress(OSError):  # on a read-only disk the file's time cannot be set, and need not be
         os.utime(descriptor, ns=(time.time_ns(), facts.st_mtime_ns))
     return True
 

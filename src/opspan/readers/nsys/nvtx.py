@@ -41,7 +41,7 @@ def read(export: Export) -> Nvtx:
 
     def has_type(names: tuple[str, ...]) -> pl.Expr:
         numbers = {types[name] for name in names}
-        # Usually all events are ranges. Then the result is the same for all rows.
+        # Usually all events are ranges. Then one constant is the answer for all rows, and no row is compared.
         if present <= numbers or (None not in present and present.isdisjoint(numbers)):
             return pl.lit(present <= numbers)
         return pl.col("eventType").is_in(list(numbers))

@@ -11,7 +11,8 @@ from opspan.views.findings import as_sentence, rows_of_one
 from opspan.views.page.columns import text
 from opspan.views.page.section import Subject
 
-_MOST_PLACES = 3  # most ops, most modules and most ranges for a finding
+_MOST_PLACES = 3  # a finding lists at most this many ops, this many modules and this many ranges
+
 # Verb -> the section that shows the verb's output.
 _SECTIONS = {"table": "operators", "comm": "distributed", "memory": "memory", "diff": "compare"}
 
