@@ -8,8 +8,8 @@
 namespace opspan::columns {
 namespace {
 
-// The spans of time in a data frame, grouped by the columns by0, by1, ... walk(group) goes to a group. From then on, the
-// spans of this group come in the order of their starts.
+// The spans of time in a data frame, grouped by the columns by0, by1, ... walk(group) goes to a group. From then on,
+// the spans of this group come in the order of their starts.
 class Spans {
  public:
   Spans(const Input& frame, Groups& groups)
