@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 torch = pytest.importorskip("torch")
 
-from opspan import profiler, record  # noqa: E402
+from opspan import load, profiler, record  # noqa: E402
 
 HAS_COMPILER = pytest.mark.skipif(shutil.which("g++") is None, reason="inductor compiles with g++")
 
@@ -122,3 +123,19 @@ def test_torchs_profiler_starts_inside_of_a_range() -> None:
             torch.ones(1)
     assert "inside" in [event.name for event in theirs.events()]
     assert [event.name for event in recording.events()][:2] == ["around", "inside"]
+
+
+def test_a_chrome_trace_has_keyword_values_as_args(tmp_path: Path) -> None:
+    keywords = {"stream": 0, "grid": "lambda x: x", "boolean": True, "range": 99, "Python id": 7}
+    with profiler.profile(record_shapes=True) as ours, fast("mine", [torch.ones(2)], keywords):
+        pass
+    path = tmp_path / "trace.json"
+    ours.export_chrome_trace(path)
+
+    (event,) = [event for event in json.loads(path.read_text())["traceEvents"] if event.get("name") == "mine"]
+    args = event["args"]
+    assert (args["stream"], args["grid"], args["boolean"]) == (0, "lambda x: x", True)
+    # The keys by which opspan finds its rows stay its own.
+    assert args["range"] != 99
+    assert "Python id" not in args
+    assert load(path).events()[-1].kwinputs == ours.events()[-1].kwinputs == keywords

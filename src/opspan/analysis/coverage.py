@@ -36,8 +36,8 @@ class Coverage:
     """How much of a trace could be attributed."""
 
     work_with_call: Share
-    # Work in CUDA graphs with one row for each replay is left out, because the range that launches a graph does not show
-    # the ops inside.
+    # Work in CUDA graphs with one row for each replay is left out, because the range that launches a graph does not
+    # show the ops inside.
     work_in_range: Share
     work_in_whole_graphs: Share  # CUDA graphs that have one row for each replay and were launched in a range
     ambiguous_work: int  # rows of work whose correlation id several calls used

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 
 def in_lanes(parts: Callable[Concatenate[Analysis, P], Parts]) -> Callable[Concatenate[Analysis, P], Parts]:
-    """Decorates a function that computes the parts of an answer, so that it treats each cycle separately. Changes nothing
-    if there are no cycles."""
+    """Decorates a function that computes the parts of an answer, so that it treats each cycle separately. Without
+    cycles, nothing changes."""
 
     @wraps(parts)
     def parts_of_ranks(analysis: Analysis, /, *args: P.args, **kwargs: P.kwargs) -> Parts:

@@ -84,8 +84,8 @@ def _on_threads(stretches: pl.DataFrame, graph: Graph) -> pl.DataFrame:
 
 
 def _cuts(stretches: pl.DataFrame) -> pl.DataFrame:
-    """Returns the times at which the speed of a thread changes, in the form that Host takes. If stretches of time overlap,
-    the one that begins last counts."""
+    """Returns the times at which the speed of a thread changes, in the form that Host takes. If stretches of time
+    overlap, the one that begins last counts."""
     apart = stretches.select("thread", "start_ns", "end_ns", "factor").sort("thread", "start_ns")
     follows = (_col("thread") != _col("thread").shift()) | (_col("start_ns") >= _col("end_ns").shift())
     if apart.select(follows.all()).item():

@@ -88,7 +88,7 @@ class _Backward:
         self._bare = DisableTorchFunction
 
     def begin(self, outputs: Any = (), *_: object) -> tuple[int, list[Any]]:
-        # The backward of CPU tensors runs on the calling thread, and that of a device on autograd's thread for the device.
+        # The backward of CPU tensors runs on the calling thread. That of a device runs on autograd's thread for it.
         hook = functools.partial(unharmed.call, _DOING, self._on_engine_thread)
         roots = outputs if type(outputs) in (tuple, list) else ()
         handles = [node.register_prehook(hook) for root in roots if (node := self._node_elsewhere(root)) is not None]

@@ -18,6 +18,7 @@ from opspan.analysis.functions import parents
 from opspan.analysis.hierarchy import hierarchy
 from opspan.analysis.memory import SELF, TOTALS
 from opspan.events.kinds import DeviceType
+from opspan.tables.keywords import keywords_of
 from opspan.tables.schema import KIND, NAME, WORK_KIND
 
 if TYPE_CHECKING:
@@ -130,9 +131,8 @@ def _cpu(ranges: pl.DataFrame) -> pl.DataFrame:
     if "forward" not in ranges.columns:
         columns["forward"] = pl.lit(None)
     schema = {**CPU, **MEMORY} if set(MEMORY) <= set(ranges.columns) else CPU
-    has_keywords = pl.col("payload_json").str.contains('"keywords": "', literal=True)
-    if ranges.select(has_keywords.any()).item():
-        columns["keywords"] = pl.when(has_keywords).then(pl.col("payload_json").str.json_path_match("$.keywords"))
+    if (keywords := keywords_of(ranges)) is not None:
+        columns["keywords"] = keywords
         schema = {**schema, **KEYWORDS}
     return _select(ranges, columns, schema)
 

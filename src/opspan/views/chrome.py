@@ -24,6 +24,7 @@ from opspan.analysis.autograd import BY_NESTING
 from opspan.analysis.nest import trace_end_ns
 from opspan.tables import Tables
 from opspan.tables import chrome_keys as keys
+from opspan.tables.keywords import keywords_of
 from opspan.tables.schema import KIND, NAME
 from opspan.views import drawn, pieces
 from opspan.views.chrome_head import SERIES, head, series
@@ -167,6 +168,8 @@ def _with_torch_args(trace: Tables, table: str, args: dict[str, pl.Expr]) -> dic
     others = {"External id": _col("external")} if table in ("ranges", "calls", "work") else {}
     if table == "ranges":  # torch writes 0 for annotations, which have no op id
         others[keys.RANGES["op_id"]] = pl.coalesce("op_id", pl.when(_IS_ANNOTATION).then(0))
+        if (keywords := keywords_of(trace.ranges)) is not None:  # torch writes each keyword value as an arg
+            args = {**dict.fromkeys(keys.OTHERS, pl.lit(None, pl.Int32)), **args, "...": keywords}
     if table == "memory":  # torch reserves no memory of the host, and of devices we do not know it
         others["Total Reserved"] = pl.when(_col("device_id") < 0).then(0)
     return args | others | (_TORCH_ARGS if table == "work" else {})

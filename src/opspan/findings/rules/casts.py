@@ -67,8 +67,8 @@ def _host_casts(run: Run) -> pl.DataFrame:
 
 
 def _add_types(run: Run, rows: pl.DataFrame) -> pl.DataFrame:
-    """Adds `is_known`, whether the file has the element types of both tensors of a copy, and `cast`, the two types if they
-    differ."""
+    """Adds `is_known`, whether the file has the element types of both tensors of a copy, and `cast`, the two types if
+    they differ."""
     types = run.trace.ranges["input_types"].gather(rows["range"]).cast(pl.String).alias("types")
     rows = rows.with_columns(types)
     casts = [(text, *_cast(text)) for text in types.unique().drop_nulls()]

@@ -122,8 +122,8 @@ def _key_of(frame: pl.DataFrame) -> list[str]:
 
 
 def _shapes(table: str, frame: pl.DataFrame, keys: pl.DataFrame, begin_ns: int, close_ns: int) -> pl.DataFrame:
-    """Returns what the timeline draws for the rows of a table, with times since the start of the run. A row without an end
-    lasts until the end of the run, unless it is a mark."""
+    """Returns what the timeline draws for the rows of a table, with times since the start of the run. A row without an
+    end lasts until the end of the run, unless it is a mark."""
     key = _key_of(frame)
     frame = look_up(frame, keys.filter(_col("table") == table).select(*key, "lane"), key)
     frame = only(frame, frame["lane"].is_not_null())
