@@ -211,4 +211,4 @@ try:
 except ImportError as error:
     print(error)
 """
-    assert "torch" in python(body)
+    assert python(body).endswith("pip install torch, or use annotate\n")

@@ -10,8 +10,11 @@ import inspect
 from threading import get_ident
 from typing import TYPE_CHECKING, Any, Final
 
-import torch
-from torch.profiler import record_function as _torchs
+try:
+    import torch
+    from torch.profiler import record_function as _torchs
+except ImportError as error:
+    raise ImportError(f"record_function is a class of torch's ({error}): pip install torch, or use annotate") from error
 
 from opspan.emit import ranges, torch_listeners
 from opspan.emit.annotate import Annotation
