@@ -190,6 +190,18 @@ def test_torch_profiler_starts_and_stops_inside_and_around(module: Any) -> None:
     assert [len(found) for found in names] == [3, 1]
 
 
+def test_steps_of_one_profiler_are_no_steps_of_the_other() -> None:
+    with torch.profiler.profile(schedule=lambda _: torch.profiler.ProfilerAction.RECORD) as theirs:
+        with profiler.profile(schedule=lambda _: profiler.ProfilerAction.RECORD) as ours:
+            program(profiler)
+            ours.step()
+        theirs.step()
+    for profile in (theirs, ours):
+        names = [event.trace_name for event in profile.events()]
+        steps = sorted(name for name in names if name.startswith("ProfilerStep"))
+        assert steps == ["ProfilerStep#0", "ProfilerStep#1"]
+
+
 def test_profilers_of_several_threads_each_see_what_is_theirs() -> None:
     seen = []
 

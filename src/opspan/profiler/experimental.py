@@ -9,6 +9,7 @@ import warnings
 from typing import Any, Literal
 
 from opspan.emit import unharmed
+from opspan.emit.annotate import annotate
 
 # Fields that change nothing here, because opspan always does what they ask for, or because they need a device.
 _ALWAYS = ("verbose", "profile_all_threads", "disable_external_correlation")
@@ -44,9 +45,7 @@ class GarbageCollections:
     """A range for each run of Python's garbage collector, on the thread that runs it."""
 
     def __init__(self) -> None:
-        from opspan.emit.record_function import record_function  # it imports torch
-
-        self._range = record_function(GC)  # created now, because little may be done during a collection
+        self._range = annotate(GC)  # created now, because little may be done during a collection
 
     def start(self) -> None:
         gc.callbacks.append(self._on_collection)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from opspan.emit import step_ends
+from opspan.emit.annotate import annotate
 from opspan.emit.schedule import ProfilerAction, every_step
 from opspan.profiler import autograd
 from opspan.profiler.activities import parse_activities
@@ -146,9 +147,8 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
     def _begin_step(self) -> None:
         self._end_step()
         if self.record_steps:
-            from opspan.emit.record_function import record_function  # it imports torch
-
-            self._step_range = record_function(f"ProfilerStep#{self.step_num}")
+            # Not record_function: a profiler of torch that is on as well has steps of its own.
+            self._step_range = annotate(f"ProfilerStep#{self.step_num}")
             self._step_range.__enter__()
 
     def _end_step(self) -> None:
