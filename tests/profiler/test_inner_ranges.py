@@ -105,6 +105,20 @@ def test_a_class_that_somebody_else_put_there_stays(monkeypatch: pytest.MonkeyPa
     assert torch._C._profiler._RecordFunctionFast is other
 
 
+def test_a_class_that_calls_ours_stays_and_does_not_end_in_a_circle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch._C._profiler, "_RecordFunctionFast", torch._C._profiler._RecordFunctionFast)
+    with record():
+        ours = torch._C._profiler._RecordFunctionFast
+
+        def wrapper(*args: Any) -> Any:
+            return ours(*args)
+
+        torch._C._profiler._RecordFunctionFast = wrapper
+    with record() as recording, fast("mine"):
+        assert torch._C._profiler._RecordFunctionFast is wrapper
+    assert recording.trace.ranges["name"].to_list() == ["mine"]
+
+
 def test_errors_are_torchs() -> None:
     def message() -> str:
         with pytest.raises(TypeError) as error:  # torch aborts the process for a name that is not text

@@ -9,9 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from opspan.emit.observer import Observer
+from opspan.emit.replaced_name import ReplacedName
 
-_users = 0  # how many sessions record these ranges now
-_torchs: Any = None  # torch's class, while ours has its name
 _enter_fast: Any = None
 
 
@@ -21,11 +20,11 @@ class _RecordFunctionFast:
     __slots__ = ("_enter", "_range")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._range = _torchs(*args, **kwargs)
+        self._range = _name.before(*args, **kwargs)
         self._enter = self._range.__enter__
 
     def __enter__(self) -> None:
-        if _users:
+        if _name.users:
             _enter_fast(self._enter)
         else:
             self._enter()
@@ -34,22 +33,11 @@ class _RecordFunctionFast:
         self._range.__exit__(*error)
 
 
+_name = ReplacedName("torch._C._profiler", "_RecordFunctionFast", _RecordFunctionFast)
+stop = _name.stop
+
+
 def start(by: Observer) -> None:
-    global _users, _torchs, _enter_fast
-    from torch._C import _profiler
-
-    if _torchs is None:
-        _enter_fast = by.enter_fast
-        _torchs = _profiler._RecordFunctionFast
-    _users += 1
-    _profiler._RecordFunctionFast = _RecordFunctionFast  # type: ignore[misc,assignment]
-
-
-def stop() -> None:
-    global _users
-    from torch._C import _profiler
-
-    _users -= 1
-    # Somebody else may have replaced the class since. Then ours stays in use, and calls torch's.
-    if not _users and _profiler._RecordFunctionFast is _RecordFunctionFast:  # type: ignore[comparison-overlap]
-        _profiler._RecordFunctionFast = _torchs  # type: ignore[misc]
+    global _enter_fast
+    _enter_fast = by.enter_fast
+    _name.start()
