@@ -20,6 +20,15 @@ _ESCAPED = [*(chr(number) for number in range(0x20)), '"', "\\", "\x7f", "\u2028
 _ESCAPES = [json.dumps(char)[1:-1] if char != "\x7f" else "\\u007f" for char in _ESCAPED]
 
 
+def object_of(text: str | None) -> dict[str, Any]:
+    """Returns the object that a single text holds; an empty one if there is no text, or if it is not an object."""
+    try:
+        value = json.loads(text or "{}")
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
 def text(value: pl.Expr) -> pl.Expr:
     escaped = value.cast(pl.String).str.replace_many(_ESCAPED, _ESCAPES)
     return pl.concat_str(pl.lit('"'), escaped, pl.lit('"'))

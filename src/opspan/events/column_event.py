@@ -16,6 +16,7 @@ from opspan.events.event_rows import OF_ANY_EVENT, VALUES, EventRows
 from opspan.events.texts import shapes_of, structured_of
 from opspan.events.times import microseconds
 from opspan.inputs import values_of
+from opspan.json_columns import object_of
 
 # Attributes that printing a table sets on events. Setting them does not count as a change.
 _SHARES = {"self_cpu_percent", "total_cpu_percent", "total_device_percent"}
@@ -27,14 +28,6 @@ def _texts(types: str | None) -> list[str]:
     except (ValueError, RecursionError):
         return []
     return [str(text) for text in found] if isinstance(found, list) else []
-
-
-def _keywords(text: str | None) -> dict[str, Any]:
-    try:
-        values = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return {}
-    return values if isinstance(values, dict) else {}
 
 
 def _concrete(values: str | None, types: list[str]) -> list[Any]:
@@ -179,7 +172,7 @@ _ON_DEMAND: dict[str, Callable[[EventRows, int], Any]] = {
     "kernels": lambda rows, at: rows.columns.kernels(rows.first + at),
     "stack": lambda rows, at: rows.columns.stack(rows["function"][at]),
     "concrete_inputs": lambda rows, at: _concrete(rows["inputs"][at], _texts(rows["input_types"][at])),
-    "kwinputs": lambda rows, at: _keywords(rows["keywords"][at]),
+    "kwinputs": lambda rows, at: object_of(rows["keywords"][at]),
     "structured_input_strides": lambda rows, at: structured_of(rows["input_strides"][at]),
     "input_dtypes": lambda rows, at: _texts(rows["input_types"][at]),
 }

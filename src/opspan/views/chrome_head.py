@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 
+from opspan.json_columns import object_of
 from opspan.tables import Metadata, Tables, cycles, schema
 from opspan.tables import chrome_keys as keys
 from opspan.views.chrome_tracks import ChromeTracks
@@ -56,15 +57,7 @@ def _devices(devices: pl.DataFrame) -> Iterator[dict[str, Any]]:
         if major.isdecimal() and minor.isdecimal():
             members |= {"computeMajor": int(major), "computeMinor": int(minor)}
         if members:
-            yield {"id": row["device_id"], **members, **_object_of(row["attributes_json"])}
-
-
-def _object_of(text: str | None) -> dict[str, Any]:
-    try:
-        value = json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
+            yield {"id": row["device_id"], **members, **object_of(row["attributes_json"])}
 
 
 def _sound(value: Any) -> Any:

@@ -67,7 +67,7 @@ def _read(path: Path) -> Tables:
     nobodys = work.filter(_col("pid").is_null(), ~_col("is_overhead")).height if threads.height else 0
     issues.add("unknown_process", nobodys, "work on devices")
     # For an annotation of the host, Kineto also writes an event on the device that spans the annotation's work there.
-    # Such an event is an issue only if the annotation itself is not in the file.
+    # An event like this is an issue only if the annotation itself is not in the file.
     windows = groups[events.WINDOWS].join(ranges.select("name").unique(), on="name", how="anti")
     issues.add("skipped_events", windows.height, "annotations of devices whose own events are not in the file")
     issues.add("dangling_relations", unlinked, "arrows from forward to backward")
