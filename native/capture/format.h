@@ -118,6 +118,7 @@ enum class Kind : uint32_t {
   kLite = 11,
   kStaticOp = 12,
   kStaticModel = 13,
+  kPython = 14,  // no range: a call of a Python function. Its id is 1 + the number of the unit of the call around it
 };
 
 // Flags of kRange, kAsync, kMark and kCounter. The two lowest bits give the type of `value`.

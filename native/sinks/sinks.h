@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-#define OPSPAN_SINKS_ABI 12
+#define OPSPAN_SINKS_ABI 13
 #define OPSPAN_EXPORT __attribute__((visibility("default")))
 
 // The sinks, one on each line, numbered in this order: OPSPAN_NVTX, OPSPAN_ITT, ... The second word is part of the
@@ -227,6 +227,27 @@ OPSPAN_EXPORT void opspan_capture_hold(int sink, int on);
 typedef int (*opspan_callback)(void* sink);
 typedef int (*opspan_scheduler)(opspan_callback callback, void* sink);
 OPSPAN_EXPORT void opspan_tell_forks(opspan_scheduler schedule, opspan_callback callback);
+
+// --- calls of Python functions, for a capture. Call these functions under the GIL.
+typedef struct opspan_python {
+  void* hook;         // what sys.getprofile() returns meanwhile: a Python function that calls opspan_python_join
+  void* get_profile;  // sys.getprofile
+  void* none;         // None
+  void* module_code;  // the code of nn.Module.__call__, or null
+  // Folders with opspan's own functions, and that of Python's own library, each with a slash at its end. Calls of
+  // opspan's functions are left out, and so is what these call in the library.
+  const char* const* folders;
+  size_t folder_count;
+  const char* library;
+} opspan_python;
+// Takes the profile slot of each thread that is in Python, and records its calls from now on. Returns 0, or -errno
+// (ENOTSUP: this program has no Python).
+OPSPAN_EXPORT int opspan_python_start(int sink, const opspan_python* python);
+// Takes the profile slot of this thread too, or frees it if no capture records calls.
+OPSPAN_EXPORT void opspan_python_join(void* hook);
+// Stops. Returns 1 if other captures still record calls, else 0. The caller then frees this thread's slot, and the
+// other threads free theirs at their next call.
+OPSPAN_EXPORT int opspan_python_stop(int sink);
 
 // --- a user's own ranges: they go to every sink that is on, and to NVTX and ITT whenever a tool listens there
 typedef struct opspan_range {

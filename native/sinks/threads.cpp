@@ -132,6 +132,7 @@ Thread& Thread::enter() {
   thread->number.store(0, std::memory_order_release);
   thread->forwards.clear();
   for (Frames& frames : thread->frames) frames.clear();
+  for (python::OpenCalls& open : thread->python) open = {};
   for (int& depth : thread->user_depth) depth = 0;
   for (uint32_t& depth : thread->inherited) depth = 0;
   for (void*& thread_state : thread->collector_threads_) thread_state = nullptr;

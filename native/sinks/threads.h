@@ -11,6 +11,7 @@
 #include "collectors/direct.h"
 #include "sinks/frames.h"
 #include "sinks/label_table.h"
+#include "sinks/python_stack.h"
 #include "sinks/sinks.h"
 
 namespace opspan {
@@ -59,6 +60,7 @@ struct Thread {
   uint32_t tid = 0;
   capture::Log* const* logs = nullptr;  // the thread's t_logs, its logs in the capture's writers
   Frames frames[OPSPAN_SINK_COUNT];
+  python::OpenCalls python[capture::kWriters];
   Counters counters[OPSPAN_SINK_COUNT];
   int user_depth[OPSPAN_SINK_COUNT] = {};      // number of the user's own ranges that are open
   uint32_t inherited[OPSPAN_SINK_COUNT] = {};  // number of ranges that were open when this process was forked

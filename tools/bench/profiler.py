@@ -37,10 +37,11 @@ OPTIONS: dict[str, dict[str, bool]] = {
     "plain": {},
     "shapes": {"record_shapes": True},
     "stacks": {"with_stack": True},
+    "python": {"python": True},  # beside torch's with_stack, which records every call of a Python function as well
     "memory": {"profile_memory": True},
     "all": {"record_shapes": True, "with_stack": True, "profile_memory": True, "with_flops": True},
 }
-GOALS = {"plain": 0.25, "shapes": 0.3, "stacks": 0.35, "memory": 0.35, "all": 0.35}
+GOALS = {"plain": 0.25, "shapes": 0.3, "stacks": 0.35, "python": 0.5, "memory": 0.35, "all": 0.35}
 AFTER_GOALS = {"stop + events()": 0.1, "key_averages().table()": 0.05, "export_chrome_trace": 0.3}
 MANY = 1_000_000  # the goals for lists apply to lists of this number of ops
 MEMORY_GOALS = {"plain": 100, "all": 200}
@@ -52,6 +53,8 @@ def profiler(whose: str, options: dict[str, bool], folder: str) -> Any:
     from opspan import profiler as ours
 
     module = torch.profiler if whose == "torch" else ours
+    if whose == "torch" and "python" in options:
+        options = OPTIONS["stacks"]
     path = {} if whose == "torch" else {"path": tempfile.mkdtemp(dir=folder)}
     return module.profile(activities=[torch.profiler.ProfilerActivity.CPU], **options, **path)
 

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from opspan.emit import fast_ranges, modules, notices, python_frames
+from opspan.emit import fast_ranges, modules, notices, python_calls, python_frames
 from opspan.emit.fallback import TorchEmitter
 from opspan.emit.observer import Observer
 from opspan.emit.sink_list import IN_SESSION, Sink
@@ -35,6 +35,7 @@ class Details:
     stacks: bool
     overloads: bool
     modules: bool
+    python: bool
 
 
 class Labelling:
@@ -92,6 +93,9 @@ class Labelling:
             to = self._sink.bit | only_in_session
             undo.callback(modules.stop, to)
             modules.start(to)
+        if self._wanted.python:
+            undo.callback(python_calls.stop, self.native, number)
+            python_calls.start(self.native, number)
 
     def _attach(self, by: Observer, undo: contextlib.ExitStack) -> None:
         number, details = self._sink.number, self._wanted

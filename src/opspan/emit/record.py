@@ -52,6 +52,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         add: write to a folder that holds an earlier recording. Without `add` such a folder is an error.
         memory: record what memory of the host torch takes and gives back, on every thread.
         stacks: record the functions of Python that each op is called in.
+        python: record every call of a function of Python.
         overloads: record which overload of its op each op is.
         device: record what runs on devices, by torch's own collection.
         modules: record a range for every call of a nn.Module.
@@ -81,6 +82,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         add: bool = False,
         memory: bool = False,
         stacks: bool = False,
+        python: bool = False,
         overloads: bool = False,
         device: bool = False,
         modules: bool = False,
@@ -104,7 +106,7 @@ class record(Session):  # noqa: N801  # stands beside emit_nvtx and emit_itt
         if schedule is None and (limits.steps or (self._dumping is not None and SLOW_STEP in self._dumping.on)):
             schedule = every_step
         super().__init__(enabled, record_shapes, modules, schedule)
-        self.memory, self.stacks, self.overloads = memory, stacks, overloads
+        self.memory, self.stacks, self.python, self.overloads = memory, stacks, python, overloads
         self._devices = Devices() if device else None
         if isinstance(path, bool):
             raise TypeError(f"record({path}): the first argument is the folder: write record(record_shapes={path})")

@@ -43,6 +43,7 @@ class Session:
     memory = False  # records memory that torch takes and gives back
     stacks = False  # records the functions of Python that call ops
     overloads = False  # records the overloads of ops
+    python = False  # records the calls of Python functions
     _labelling: Labelling | None = None  # set from entering until the end of the session, if somebody listens
 
     def __init__(self, enabled: bool, record_shapes: bool, modules: bool, schedule: Schedule | None) -> None:
@@ -156,6 +157,7 @@ class Session:
                     stacks=self.stacks,
                     overloads=self.overloads,
                     modules=self.modules,
+                    python=self.python,
                 ),
                 collect=self._collect if self._collects() else None,
             )

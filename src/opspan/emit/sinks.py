@@ -21,7 +21,7 @@ from opspan.emit.keep import EVERYTHING, Retention
 from opspan.emit.sink_list import SINKS
 from opspan.errors import EmitError
 
-ABI: Final = 12
+ABI: Final = 13
 
 FORMS: Final = {"auto": 0, "schema": 1, "payload": 2, "text": 3, "torch": 4, "task": 5}
 FORM_NAMES: Final = {number: name for name, number in FORMS.items()}
@@ -141,6 +141,12 @@ class Sinks:
         self.range_end: Any = quick.opspan_range_end
         self.range_end.argtypes = (ctypes.c_uint64,)
         self.range_end.restype = None
+        # These need Python's lock.
+        self.python_start: Any = quick.opspan_python_start
+        self.python_join: Any = quick.opspan_python_join
+        self.python_join.argtypes = (ctypes.py_object,)
+        self.python_join.restype = None
+        self.python_stop: Any = quick.opspan_python_stop
 
     def _declare(self, name: str, result: Any, *arguments: Any) -> None:
         function = getattr(self._slow, name)

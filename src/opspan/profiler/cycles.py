@@ -36,6 +36,7 @@ class _KinetoProfile:
     """Records from `start` to `stop`. The subclass `profile` adds the schedule.
 
     `path` is the folder for the captures, with a file for each cycle. Without `path` the captures are temporary.
+    `python` records every call of a function of Python.
     """
 
     def __init__(
@@ -53,6 +54,7 @@ class _KinetoProfile:
         custom_trace_id_callback: Callable[[], str] | None = None,
         post_processing_timeout_s: float | None = None,
         path: str | os.PathLike[str] | None = None,
+        python: bool = False,
     ) -> None:
         if post_processing_timeout_s is not None and post_processing_timeout_s < 0:
             raise ValueError(f"post_processing_timeout_s={post_processing_timeout_s}: it must be non-negative")
@@ -70,6 +72,7 @@ class _KinetoProfile:
         self.custom_trace_id_callback = custom_trace_id_callback
         self.post_processing_timeout_s = post_processing_timeout_s
         self.preset_metadata: dict[str, str] = {}
+        self.python = python
         self._path = path
         self._cycles = 0
         self.began_utc_ns = 0
@@ -110,6 +113,7 @@ class _KinetoProfile:
             add=self._cycles > 0,
             memory=self.profile_memory,
             stacks=self.with_stack,
+            python=self.python,
             overloads="capture_overload_names" in self._experimental,
             modules=self.with_modules,
             device=self._has_devices,

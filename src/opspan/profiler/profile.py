@@ -51,6 +51,7 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
         custom_trace_id_callback: Callable[[], str] | None = None,
         post_processing_timeout_s: float | None = None,
         path: str | os.PathLike[str] | None = None,
+        python: bool = False,
     ) -> None:
         if use_cuda is not None:
             warnings.warn("`use_cuda` is deprecated: use `activities`", FutureWarning, stacklevel=2)
@@ -68,6 +69,7 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
             custom_trace_id_callback=custom_trace_id_callback,
             post_processing_timeout_s=post_processing_timeout_s,
             path=path,
+            python=python,
         )
         self.schedule = schedule or every_step
         self.record_steps = schedule is not None

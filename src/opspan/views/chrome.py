@@ -32,6 +32,7 @@ from opspan.views.chrome_tracks import ChromeTracks, tracks_of
 from opspan.views.drawn import text
 from opspan.views.pieces import Piece
 
+_MODULE_CALL = r"^nn\.Module: .*_([0-9]{1,18})$"  # what torch and opspan call a call of a module
 _BATCH = 50_000  # number of rows that are written together
 _col = pl.col
 # The keys of a JSON object, and for each key an expression that computes its value from a row. A key whose value is
@@ -172,6 +173,8 @@ def _with_torch_args(trace: Tables, table: str, args: dict[str, pl.Expr]) -> dic
             args = {**dict.fromkeys(keys.OTHERS, pl.lit(None, pl.Int32)), **args, "...": keywords}
     if table == "memory":  # torch reserves no memory of the host, and of devices we do not know it
         others["Total Reserved"] = pl.when(_col("device_id") < 0).then(0)
+    if table == "functions":
+        others["Python module id"] = _col("name").cast(pl.String).str.extract(_MODULE_CALL).cast(pl.Int64)
     return args | others | (_TORCH_ARGS if table == "work" else {})
 
 

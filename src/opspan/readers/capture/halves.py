@@ -94,7 +94,9 @@ def _widen(all_halves: Ints, all_words: Ints) -> None:
         first, starts, third, last = all_halves[begin : begin + AT_ONCE].T
         words[:, 0] = (first & ~LOW) | _BEGINS[first >> 12 & 0xF]
         _widen_range(first, starts, third, last, words)
-        words[:, 5] = (first >> 8 & KIND) << 32
+        kinds = first >> 8 & KIND
+        words[kinds == layout.PYTHON, 0] += layout.CALL - layout.RANGE
+        words[:, 5] = kinds << 32
         words[:, 6] = third >> 32 & LOW
         words[:, 7] = 0
 

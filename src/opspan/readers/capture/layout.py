@@ -10,6 +10,8 @@ OPEN, CLOSED, FULL = range(3)  # states of a file
 # Kinds of units.
 RANGE, ASYNC, MARK, END, ATTRIBUTE, BLOB, IDS, RELATION, NAME, COUNTER, SCHEMA, STATE, FRAME, MEMORY = range(1, 15)
 SHORT, MODEL, LIKE, BLOCK = range(15, 19)
+CALL = 255  # a SHORT of the kind PYTHON, once it is widened; files have no such unit
+PYTHON = 14  # the kind of a range that is a call of a Python function
 RANGES = (RANGE, ASYNC, MARK, FRAME)
 # Sources of ranges.
 TORCH, USER, NVTX, ITT = range(1, 5)

@@ -21,7 +21,14 @@ from opspan.readers.capture.file import CaptureFile, Header
 from opspan.readers.capture.ranges import read_ranges
 from opspan.readers.capture.runs import header_of, in_cycles, in_ranks, note_folder, whole_files
 from opspan.readers.capture.source import read_header
-from opspan.readers.capture.tables import note_capture, read_counters, read_memory, read_process, read_threads
+from opspan.readers.capture.tables import (
+    note_capture,
+    read_counters,
+    read_functions,
+    read_memory,
+    read_process,
+    read_threads,
+)
 from opspan.readers.capture.twice import merge_pairs
 from opspan.tables import Issues, Metadata, Tables
 from opspan.tables.tables import STRETCH, joined
@@ -110,11 +117,13 @@ def _read_one(paths: Sequence[Path], stretch: Stretch | None, window: Window | N
     counters = read_counters(file, issues)
     note_capture(file, issues)
     ranges, relations = merge_pairs(*read_ranges(file, issues), issues)
+    functions = read_functions(file)
     tables = {"relations": relations.with_columns(rank=0), "counters": counters, "memory": read_memory(file)}
     if stretch is not None:
         at = pl.col("time_ns")
         tables = {name: frame.filter(stretch.overlap(at, at)) for name, frame in tables.items()}
         read = ranges.height
+        functions = functions.filter(stretch.overlap(pl.col("start_ns"), pl.col("end_ns"))).pipe(without_lost_parents)
         # Checks the ranges again, because the end of a range may have been in a later unit than the range itself.
         until = pl.when("is_mark").then("start_ns").otherwise("end_ns")
         ranges = without_lost_parents(ranges.filter(stretch.overlap(pl.col("start_ns"), until)))
@@ -122,6 +131,7 @@ def _read_one(paths: Sequence[Path], stretch: Stretch | None, window: Window | N
     trace = Tables(
         (_metadata(file, window, stretch),),
         ranges=ranges,
+        functions=functions,
         **tables,
         threads=read_threads(file),
         processes=read_process(file),

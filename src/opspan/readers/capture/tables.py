@@ -10,7 +10,7 @@ import polars as pl
 
 from opspan.readers.capture import layout
 from opspan.readers.capture.attributes import Attributes, json_members
-from opspan.readers.capture.file import CaptureFile, Units
+from opspan.readers.capture.file import CaptureFile, Units, find
 from opspan.tables import Issues
 from opspan.tables.schema import MEMORY_EVENT
 
@@ -84,6 +84,27 @@ def read_counters(file: CaptureFile, issues: Issues) -> pl.DataFrame:
     return both.with_columns(rank=0, pid=file.header.pid)
 
 
+def read_functions(file: CaptureFile) -> pl.DataFrame:
+    """Returns the table functions. The id of a call's unit is the number of the unit of the call around it, plus 1."""
+    units = file.units.of(layout.CALL)
+    around = units.i64(4) - 1
+    parents = find(units.keys, (units.logs << layout.NUMBER_BITS) + np.maximum(around, 0))
+    parents[around < 0] = layout.NOWHERE
+    frame = pl.DataFrame(
+        {
+            "id": np.arange(len(units)),
+            "tid": file.tids[units.logs],
+            "start_ns": units.i64(1),
+            "end_ns": units.i64(2),
+            "name": file.texts.categories(units.u32(1)),
+            "parent_id": parents,
+        }
+    )
+    at = pl.col("end_ns"), pl.col("parent_id")
+    frame = frame.with_columns(pl.when(at[0] > 0).then(at[0]), pl.when(at[1] >= 0).then(at[1]))
+    return frame.with_columns(rank=0, pid=file.header.pid)
+
+
 def read_memory(file: CaptureFile) -> pl.DataFrame:
     units = file.units.of(layout.MEMORY)
     devices = units.i64(5)
@@ -112,7 +133,8 @@ def note_capture(file: CaptureFile, issues: Issues) -> None:
         drift_ns = (header.close_utc_ns - header.close_monotonic_ns) - (header.open_utc_ns - header.open_monotonic_ns)
         if abs(drift_ns) > STEPPED_NS:
             issues.add("clock_stepped", detail=f"by {drift_ns / 1e9:+.3f} s")
-    issues.add("unknown_units", int((file.units.u8(0) > layout.MEMORY).sum()))
+    kinds = file.units.kinds
+    issues.add("unknown_units", int(((kinds > layout.MEMORY) & (kinds != layout.CALL)).sum()))
 
 
 def note_texts(file: CaptureFile, ranges: Units, issues: Issues) -> None:
