@@ -20,12 +20,12 @@
 #include <utility>
 
 #include "fast_ranges.h"
+#include "fits.h"
 #include "inputs.h"
 #include "keywords.h"
 #include "kineto.h"
 #include "memory.h"
 #include "other_listeners.h"
-#include "stack.h"
 
 namespace {
 
@@ -69,7 +69,8 @@ uint32_t kind_of(at::RecordScope scope, const char* name) {
 // The data that a begin or an end needs, in one cache line.
 struct alignas(64) Slot {
   opspan_sink sink;
-  std::atomic<bool> stacks, overloads;
+  std::atomic<const opspan_frames*> frames;
+  std::atomic<bool> overloads;
 };
 Slot g_slots[OPSPAN_SINK_COUNT];
 
@@ -117,15 +118,6 @@ void begin_with(const opspan_sink& sink, const at::RecordFunction& fn, opspan_op
   }
 }
 
-size_t stack_text(const int64_t* words, size_t count, char* out, size_t size) {
-  std::string text;
-  opspan::append_stack(text, words, count);
-  std::memcpy(out, text.data(), std::min(size, text.size()));
-  return text.size();
-}
-
-constexpr opspan_stacks kStacks = {opspan::stack_words, stack_text};
-
 // Appends the overload to the name. The text belongs to the thread, and is valid until the thread's next op begins.
 [[gnu::cold]] void add_overload(const at::RecordFunction& fn, opspan_op& op) {
   auto operator_name = fn.operator_name();
@@ -144,9 +136,9 @@ void begin_at(int sink, const at::RecordFunction& fn) {
   if (g_slots[sink].overloads.load(std::memory_order_relaxed)) [[unlikely]] {
     add_overload(fn, op);
   }
-  if (g_slots[sink].stacks.load(std::memory_order_relaxed)) {
-    op.python = opspan::innermost(&op.instruction);
-    op.stacks = &kStacks;
+  if (const opspan_frames* frames = g_slots[sink].frames.load(std::memory_order_relaxed)) {
+    op.python = frames->innermost(&op.instruction);
+    op.stacks = &frames->stacks;
   }
   begin_with<kInputs>(g_slots[sink].sink, fn, op);
 }
@@ -238,6 +230,19 @@ void detach(int slot) {
 
 int opspan_observer_abi(void) { return OPSPAN_OBSERVER_ABI; }
 
+#ifndef OPSPAN_BUILT_FOR
+#define OPSPAN_BUILT_FOR ""
+#endif
+const char* opspan_observer_built_for(void) { return OPSPAN_BUILT_FOR; }
+
+int opspan_observer_fits(void) {
+  try {
+    return opspan::fits();
+  } catch (...) {
+    return 0;
+  }
+}
+
 int opspan_observer_init(const opspan_sink* const sinks[OPSPAN_SINK_COUNT]) {
   for (int i = 0; i < OPSPAN_SINK_COUNT; ++i) {
     if (!sinks || !sinks[i]) return -EINVAL;
@@ -255,10 +260,9 @@ void opspan_observer_detach(int sink) {
   if (sink >= 0 && sink < OPSPAN_SINK_COUNT) detach(sink);
 }
 
-int opspan_observer_stacks(int sink, int on) {
+int opspan_observer_stacks(int sink, const opspan_frames* frames) {
   if (sink < 0 || sink >= OPSPAN_SINK_COUNT) return -EINVAL;
-  if (on && !opspan::kHasStacks) return -ENOTSUP;
-  g_slots[sink].stacks.store(on);
+  g_slots[sink].frames.store(frames);
   return 0;
 }
 

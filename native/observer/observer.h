@@ -10,17 +10,22 @@
 extern "C" {
 #endif
 
-#define OPSPAN_OBSERVER_ABI 7
+#define OPSPAN_OBSERVER_ABI 8
 
 OPSPAN_EXPORT int opspan_observer_abi(void);
+// Returns what an observer that comes with the wheel was built for, as tools/observers wrote it: the git version of
+// torch and the C++ ABI (cxx11 or pre). "" for one that was built where it runs.
+OPSPAN_EXPORT const char* opspan_observer_built_for(void);
+// Returns 1 if the torch that is loaded is laid out as this observer was compiled for, else 0.
+OPSPAN_EXPORT int opspan_observer_fits(void);
 // Takes what opspan_sink_of returns for each sink. Call it once, before anything else. Returns 0, or -errno.
 OPSPAN_EXPORT int opspan_observer_init(const opspan_sink* const sinks[OPSPAN_SINK_COUNT]);
 // Sends every op of every thread to this sink from now on, with the inputs that an OPSPAN_INPUTS_... value selects.
 // Returns 0, or -errno (EBUSY: attached already).
 OPSPAN_EXPORT int opspan_observer_attach(int sink, int inputs);
-// Sets whether this sink gets, with each op, the Python functions that the op is called in (1: yes, 0: no). Returns 0,
-// or -ENOTSUP.
-OPSPAN_EXPORT int opspan_observer_stacks(int sink, int on);
+// Sends to this sink, with each op, the Python functions that the op is called in, as `frames` reads them; null: no
+// longer. Returns 0, or -errno.
+OPSPAN_EXPORT int opspan_observer_stacks(int sink, const opspan_frames* frames);
 // Sets whether names of ops of this sink have their overload, as in aten::add.Tensor (1), or not (0). Returns 0, or
 // -errno.
 OPSPAN_EXPORT int opspan_observer_overloads(int sink, int on);

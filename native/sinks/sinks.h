@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-#define OPSPAN_SINKS_ABI 13
+#define OPSPAN_SINKS_ABI 14
 #define OPSPAN_EXPORT __attribute__((visibility("default")))
 
 // The sinks, one on each line, numbered in this order: OPSPAN_NVTX, OPSPAN_ITT, ... The second word is part of the
@@ -112,6 +112,14 @@ typedef struct opspan_stacks {
   size_t (*text)(const int64_t* words, size_t count, char* out, size_t size);
 } opspan_stacks;
 enum { OPSPAN_STACK_WORDS = 768 };
+
+// The functions of native/frames, a library for each release of Python, which exports
+//   const opspan_frames* opspan_frames_of(int abi);  // null if `abi` is not its OPSPAN_SINKS_ABI
+typedef struct opspan_frames {
+  // Returns the thread's innermost Python function and its position in that function; null if it runs no Python.
+  const void* (*innermost)(int64_t* instruction);
+  opspan_stacks stacks;
+} opspan_frames;
 
 // One range, as torch's RecordFunction describes it. Pointers are valid only during the call.
 typedef struct opspan_op {
@@ -240,13 +248,11 @@ typedef struct opspan_python {
   size_t folder_count;
   const char* library;
 } opspan_python;
-// Takes the profile slot of each thread that is in Python, and records its calls from now on. Returns 0, or -errno
-// (ENOTSUP: this program has no Python).
+// Takes the profile slots of all threads, and records their calls. Returns 0, or -errno (ENOTSUP: there is no Python).
 OPSPAN_EXPORT int opspan_python_start(int sink, const opspan_python* python);
 // Takes the profile slot of this thread too, or frees it if no capture records calls.
 OPSPAN_EXPORT void opspan_python_join(void* hook);
-// Stops. Returns 1 if other captures still record calls, else 0. The caller then frees this thread's slot, and the
-// other threads free theirs at their next call.
+// Returns 1 if other captures still record calls. Else the caller frees this thread's slot; other threads free theirs.
 OPSPAN_EXPORT int opspan_python_stop(int sink);
 
 // --- a user's own ranges: they go to every sink that is on, and to NVTX and ITT whenever a tool listens there

@@ -30,14 +30,13 @@ OBSERVER_SOURCES = (
     "observer.h",
     "otherwise/fmt/format.h",
     "fast_ranges.h",
+    "fits.h",
     "inputs.h",
     "keywords.h",
     "kineto.h",
     "memory.h",
     "other_listeners.h",
-    "python_frames.h",
     "sinks.h",
-    "stack.h",
     "words.h",
 )
 PAGE = (
@@ -93,8 +92,18 @@ def columns() -> Path:
     return folder() / COLUMNS
 
 
+def frames(release: str) -> Path:
+    """Returns the path of the library that reads stacks in this release of CPython, such as cp311."""
+    return folder() / f"libopspan_frames_{release}.so"
+
+
 def observer_sources() -> Path:
     return folder() / "observer"
+
+
+def observers() -> Path:
+    """Returns the folder with the ready-made observers. It exists only in wheels."""
+    return folder() / "observers"
 
 
 def page(name: str) -> Path:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from opspan.emit import compiler, observer
+from opspan.emit import compiler, observer, observer_cache
+from opspan.emit.installed_torch import Torch
 
 TELLS_KINETO = b"_ZN9libkineto3apiEv"
 
@@ -27,13 +28,13 @@ pytest.importorskip("torch")
 def test_it_is_built_and_tells_kineto_where_it_can(
     missing: str, broken: str, tells_kineto: bool, tmp_path: Path
 ) -> None:
-    torch = observer.Torch.here()
+    torch = Torch.here()
     found = compiler.find()
     assert found is not None, compiler.why_none()
     made = tmp_path / "made"
     made.mkdir()
 
-    library, _ = observer._compile(
+    library, _ = observer_cache._compile(
         replace(torch, root=root_without(torch.root, tmp_path, missing, broken)), found, made, made
     )
 

@@ -64,7 +64,7 @@ def test_every_op_is_described_alike(watched: dict[str, tuple[Said, Said]], name
         assert mine == other
 
 
-@pytest.mark.skipif(not python_frames.options(), reason=f"stacks are for {python_frames.WANTED}")
+@pytest.mark.skipif(bool(python_frames.why_not()), reason=python_frames.why_not())
 @pytest.mark.parametrize("name", NAMES)
 def test_the_programs_own_function_around_each_op_is_the_one_that_torch_saw(
     called_in: dict[str, list[list[Any]]], name: str

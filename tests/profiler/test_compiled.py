@@ -19,7 +19,7 @@ from tiers import RELEASE
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
 PROGRAM = Path(__file__).with_name("compiled.py")
-HAS_STACKS = pytest.mark.skipif(not python_frames.options(), reason=f"stacks are for {python_frames.WANTED}")
+HAS_STACKS = pytest.mark.skipif(bool(python_frames.why_not()), reason=python_frames.why_not())
 HAS_COMPILER = pytest.mark.skipif(shutil.which("g++") is None, reason="inductor compiles with g++")
 BACKENDS = ["eager", "aot_eager", pytest.param("inductor", marks=[HAS_COMPILER, *RELEASE])]
 

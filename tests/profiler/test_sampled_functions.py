@@ -93,7 +93,7 @@ def test_names_in_another_form_are_kept() -> None:
     assert rows["name"].to_list() == ["<built-in>", "odd (name)"]
 
 
-@pytest.mark.skipif(not python_frames.options(), reason=f"stacks are for {python_frames.WANTED}")
+@pytest.mark.skipif(bool(python_frames.why_not()), reason=python_frames.why_not())
 def test_a_chrome_trace_with_stacks_has_python_tracks(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     file = tmp_path / "trace.json"

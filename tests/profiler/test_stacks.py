@@ -13,7 +13,7 @@ from emit.running import forked
 from opspan.emit import python_frames
 
 pytest.importorskip("torch")
-pytestmark = pytest.mark.skipif(not python_frames.options(), reason=f"stacks are for {python_frames.WANTED}")
+pytestmark = pytest.mark.skipif(bool(python_frames.why_not()), reason=python_frames.why_not())
 
 PROGRAM = """
 import sys, threading, traceback
@@ -161,20 +161,28 @@ def test_code_that_comes_and_goes_has_its_own_stack_each_time(tmp_path: Path) ->
     assert found == [f"<{number}>({number % 7 + 2}): f{number}" for number in range(300)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [[], ["-DOPSPAN_PYTHON", "-isystem/nowhere"]])  # none; some that do not compile
-def test_without_pythons_headers_ops_are_recorded_and_a_warning_says_what_is_missing(
-    tmp_path: Path, options: list[str]
-) -> None:
+@pytest.mark.parametrize("damage", ["missing", "cut", "of another opspan", "unknown release"])
+def test_without_its_library_ops_are_recorded_and_a_warning_says_what_is_missing(tmp_path: Path, damage: str) -> None:
     told(
         tmp_path,
         f"""
-        options = {options}"""
+        damage = {damage!r}"""
         """
-        import os, warnings
-        from opspan.emit import labelling, python_frames
-        os.environ["OPSPAN_CACHE_DIR"] = os.path.abspath("cache")
-        python_frames.options = lambda: options
+        import warnings
+        from pathlib import Path
+        from opspan import libraries
+        from opspan.emit import labelling, python_frames, sinks
+        whole = libraries.frames("cp%d%d" % sys.version_info[:2])
+        bad = Path("frames.so")
+        if damage == "cut":
+            bad.write_bytes(whole.read_bytes()[:5000])
+        elif damage == "of another opspan":
+            bad.write_bytes(whole.read_bytes())
+            sinks.require()
+            sinks.ABI += 1
+        libraries.frames = lambda release: bad
+        if damage == "unknown release":
+            python_frames.is_known = lambda: False
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             with opspan.record(stacks=True) as rec:

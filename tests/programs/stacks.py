@@ -1,5 +1,5 @@
 """Calls a function in all the ways that Python has, and compares at each call its own frames with those that the
-library of tests/native/observer/stack.cpp reads. The library is called by ctypes, which lets go of Python's lock, as
+library of tests/native/frames/stack.cpp reads. The library is called by ctypes, which lets go of Python's lock, as
 torch does before it runs an op. Prints, as JSON, how often each case was compared, and the pairs that differ.
 
     python stacks.py LIBRARY

@@ -14,7 +14,8 @@ from typing import Literal
 
 from opspan import libraries, private_files
 from opspan.app import launch, page
-from opspan.emit import compiler, device, observer, packages, ranges, sinks, tools
+from opspan.emit import compiler, device, observer, observer_cache, packages, python_frames, ranges, sinks, tools
+from opspan.emit.installed_torch import Torch
 from opspan.emit.sink_list import SINKS, Sink, Tool
 from opspan.errors import EmitError, ObserverError, OpspanError, TorchUnsupported
 
@@ -34,9 +35,9 @@ class Check:
 
 def checks() -> Iterator[Check]:
     yield Check("python", "ok", f"{platform.python_version()} ({sys.executable})")
-    torch: observer.Torch | None = None
+    torch: Torch | None = None
     try:
-        torch = observer.Torch.here()
+        torch = Torch.here()
     except TorchUnsupported as error:
         install = 'pip install "torch>=2.4"'
         if getattr(error.__cause__, "name", "") == "torch":
@@ -48,6 +49,7 @@ def checks() -> Iterator[Check]:
     looks: dict[str, Callable[[], Check]] = {
         "compiler": lambda: _compiler(torch),
         "observer": lambda: _observer(torch),
+        "stacks": _stacks,
         "page": _page,
         "cache": _cache,
         "sinks library": _sinks,
@@ -86,31 +88,38 @@ def fix() -> None:
 
 def _fix_observer() -> None:
     """Builds the observer if it is missing, and deletes cached observers that can no longer be used."""
-    torch = observer.Torch.here()
+    torch = Torch.here()
     observer.load()
-    for path in observer.stale(torch):
+    for path in observer_cache.stale(torch):
         path.unlink(missing_ok=True)
 
 
-def _compiler(torch: observer.Torch | None) -> Check:
+def _compiler(torch: Torch | None) -> Check:
     cxx = compiler.find()
     if cxx is not None:
         return Check("compiler", "ok", cxx.identity)
     todo = "apt-get install g++, or set CXX"
     if torch is None:
         return Check("compiler", "optional", f"{compiler.why_none()}; without torch none is needed", todo)
-    if observer.cached(torch) is not None:
+    if observer.ready_made(torch) is not None:
+        found = f"{compiler.why_none()}; opspan came with an observer for this torch"
+        return Check("compiler", "optional", found, todo)
+    if observer_cache.cached(torch) is not None:
         return Check("compiler", "optional", f"{compiler.why_none()}; the observer is built already", todo)
     return Check("compiler", "WRONG", compiler.why_none(), todo)
 
 
-def _observer(torch: observer.Torch | None) -> Check:
+def _observer(torch: Torch | None) -> Check:
     if torch is None:
         return Check("observer", "optional", "is built for a torch, and there is none")
-    cached, stale = observer.cached(torch), observer.stale(torch)
+    cached, stale = observer_cache.cached(torch), observer_cache.stale(torch)
     more = f"; {len(stale)} stale or broken: `opspan doctor --fix` removes" if stale else ""
+    if observer.ready_made(torch) is not None:
+        used = observer.load()
+        came = f"came with opspan for torch {used.built_for.split()[0]}" if used.built_for else "built here"
+        return Check("observer", "ok", f"{used.path}: {came}{more}")
     if cached is None:
-        if refused := observer.find(torch).refused:
+        if refused := observer_cache.find(torch).refused:
             more = f"; what is there is not used, for {refused}{more}"
         return Check(
             "observer",
@@ -125,7 +134,14 @@ def _observer(torch: observer.Torch | None) -> Check:
     return Check("observer", "ok", f"{cached}{more}")
 
 
-def _devices(torch: observer.Torch | None) -> Check:
+def _stacks() -> Check:
+    """Checks whether record(stacks=True) can read the stacks of this Python."""
+    if why := python_frames.why_not():
+        return Check("stacks", "optional", f"none are recorded: {why}")
+    return Check("stacks", "ok", "those of this Python can be read")
+
+
+def _devices(torch: Torch | None) -> Check:
     """Checks which devices `record(device=True)` and opspan.profiler can collect on."""
     names = sorted(activity.name for activity in device.activities()) if torch is not None else []
     if not names:

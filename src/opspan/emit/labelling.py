@@ -17,10 +17,7 @@ from opspan.emit.sink_list import IN_SESSION, Sink
 from opspan.emit.sinks import Sinks
 
 NO_MEMORY = "no memory is recorded: what allocates torch's memory in this process cannot be watched"
-NO_STACKS = (
-    f"no Python stacks are recorded: they are for {python_frames.WANTED}, and for an observer that was built with "
-    "them: opspan doctor --fix"
-)
+NO_STACKS = "no Python stacks are recorded: "
 
 _observing = 0  # how many sessions label now
 _flag_before: bool | None = None  # the value of torch's flag before the first session began to label
@@ -103,7 +100,7 @@ class Labelling:
         if details.stacks:
             undo.callback(by.stacks, number, on=False)
             if not by.stacks(number, on=True):
-                notices.warn(NO_STACKS, stacklevel=4)
+                notices.warn(NO_STACKS + python_frames.why_not(), stacklevel=4)
         if details.overloads:
             undo.callback(by.overloads, number, on=False)
             by.overloads(number, on=True)

@@ -1,81 +1,31 @@
-"""Finds, builds and loads the observer, the only native code that knows torch. native/observer/observer.h has its C
-functions.
+"""Finds and loads the observer, the only native code that knows torch. native/observer/observer.h has its C functions.
 
-It is compiled once for the installed torch and kept in a cache. A cached file ends with the SHA-256 of the bytes before
-it (a loader ignores bytes after the end of an ELF file). So a truncated file, which could crash the process, is never
-loaded. A file that another user could have written is not loaded, either (private_files.py), because it would run as
-this user.
+opspan's wheels have an observer for each release of torch (tools/observers). For any other torch, or in an install from
+source, it is compiled here (observer_cache.py).
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import errno
-import hashlib
 import os
-import re
+import platform
 import threading
-import time
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from opspan import libraries, private_files
-from opspan.emit import compiler, notices, python_frames, sinks
-from opspan.emit.compiler import Compiler
+from opspan import libraries
+from opspan.emit import compiler, notices, observer_cache, python_frames, sinks
+from opspan.emit.installed_torch import Torch
 from opspan.emit.sink_list import SINKS
-from opspan.errors import BuildFailed, NoCompiler, ObserverError, TorchUnsupported
+from opspan.errors import ObserverError
 
-ABI: Final = 7
-OLDEST_TORCH: Final = (2, 4)
-NO_COMPILER: Final = (
-    "and opspan builds its observer for torch once: install one (Debian, Ubuntu: apt-get install g++; "
-    "conda: conda install gxx) or set CXX, then `opspan doctor --fix`"
-)
-_LOG: Final = "build.log"
+ABI: Final = 8
 
 # The inputs that a sink gets: none, sizes, sizes and addresses of tensors, or all that torch.profiler records.
 NO_INPUTS, SIZES, TENSORS, ALL_INPUTS = range(4)
 
 _loaded: Observer | None = None
 _lock = threading.Lock()
-
-
-@dataclass(frozen=True)
-class Torch:
-    """The properties of a torch that decide whether an observer fits it."""
-
-    version: str
-    git: str
-    cxx11_abi: bool
-    debug: bool
-    root: Path  # the package's folder, with include/ and lib/
-
-    @classmethod
-    def here(cls) -> Torch:
-        try:
-            import torch
-        except (ImportError, OSError) as error:  # OSError: a library that torch needs is missing
-            raise TorchUnsupported(f"torch cannot be imported ({error}): pip install torch") from error
-        here = cls(
-            version=str(torch.__version__),
-            git=str(torch.version.git_version),
-            cxx11_abi=bool(torch.compiled_with_cxx11_abi()),
-            debug=bool(torch.version.debug),
-            root=Path(torch.__file__).parent,
-        )
-        if here.number < OLDEST_TORCH:
-            oldest = ".".join(map(str, OLDEST_TORCH))
-            raise TorchUnsupported(f"torch {here.version} found, opspan needs {oldest} or newer: pip install -U torch")
-        return here
-
-    @property
-    def number(self) -> tuple[int, ...]:
-        match = re.match(r"(\d+)\.(\d+)", self.version)
-        if match is None:
-            raise TorchUnsupported(f"torch says that its version is {self.version!r}: that is no number")
-        return tuple(map(int, match.groups()))
 
 
 class Observer:
@@ -89,6 +39,8 @@ class Observer:
             version = library.opspan_observer_abi()
             if version != ABI:
                 raise ObserverError(f"{path} speaks version {version} of observer.h, this opspan version {ABI}")
+            if not library.opspan_observer_fits():
+                raise ObserverError(f"{path} was compiled for another torch: torch's ranges have other fields")
             pointers = (ctypes.c_void_p * len(SINKS))(*(native.sink_of(sink.number) for sink in SINKS))
             failed = library.opspan_observer_init(pointers)
         except (OSError, AttributeError) as error:
@@ -97,7 +49,11 @@ class Observer:
         if failed:
             raise ObserverError(f"{path} refused to start (error number {failed})")
         self.path = path
+        library.opspan_observer_built_for.restype = ctypes.c_char_p
+        # The version of torch, its git version and the C++ ABI; empty if it was built on this machine.
+        self.built_for: str = library.opspan_observer_built_for().decode()
         self._library: Any = library
+        self._library.opspan_observer_stacks.argtypes = (ctypes.c_int, ctypes.c_void_p)
         quick = ctypes.PyDLL(str(path), handle=library._handle)
         # enter_fast calls the `__enter__` of a _RecordFunctionFast of torch. It works even if torch's own profiler is
         # off. enter_silent calls a function that begins a range for other listeners than opspan.
@@ -123,7 +79,8 @@ class Observer:
 
     def stacks(self, sink: int, on: bool) -> bool:
         """Adds the calling functions of Python to ops. Returns False if this Python's stacks cannot be read."""
-        return int(self._library.opspan_observer_stacks(sink, int(on))) == 0
+        frames = python_frames.load() if on else None
+        return (frames is not None or not on) and int(self._library.opspan_observer_stacks(sink, frames)) == 0
 
     def threads(self, on: bool) -> None:
         """Reports each thread that runs an op to torch's own collection. So torch and the observer give threads the
@@ -153,246 +110,44 @@ def load() -> Observer:
         return _loaded
 
 
-@dataclass(frozen=True)
-class CacheEntry:
-    """The cache's entry for a torch: an observer, or the reason why the file there cannot be used."""
-
-    path: Path | None = None
-    descriptor: int = -1  # the checked file
-    refused: str = ""
-
-
-def find(torch: Torch) -> CacheEntry:
-    """Returns a good observer for this torch from the cache. If there is no compiler here, it may be an observer that
-    any compiler built."""
-    try:
-        folder = private_files.check_folder(private_files.cache_folder())
-        cxx = compiler.find()
-        names = [_name(torch, cxx)] if cxx is not None else _names(folder, _prefix(torch))
-    except PermissionError as error:
-        return CacheEntry(refused=_why(error))
-    except OSError:
-        return CacheEntry()
-    refused = ""
-    for path in (folder / name for name in names):
-        try:
-            descriptor = _opened(path)
-        except PermissionError as error:
-            refused = _why(error)
-        else:
-            if descriptor is not None:
-                return CacheEntry(path, descriptor)
-    return CacheEntry(refused=refused)
-
-
-def cached(torch: Torch) -> Path | None:
-    """Returns the path of a good observer for this torch in the cache."""
-    entry = find(torch)
-    if entry.path is not None:
-        os.close(entry.descriptor)
-    return entry.path
-
-
-def stale(torch: Torch) -> list[Path]:
-    """Returns cached observers that have become useless. They are truncated, or for another version of this torch or of
-    opspan.
-
-    Environments share the cache. Observers for the torch of another environment are left alone.
-    """
-    good = _prefix(torch)
-    ours = f"observer-{_environment(torch)}-"
-    try:
-        folder = private_files.check_folder(private_files.cache_folder())
-        paths = [folder / name for name in _names(folder, "observer-")]
-    except OSError:
-        return []
-    return [
-        path for path in paths if (path.name.startswith(ours) and not path.name.startswith(good)) or not _is_whole(path)
-    ]
-
-
 def _load(torch: Torch, native: sinks.Sinks) -> Observer:
-    entry = find(torch)
+    refused = ""
+    try:
+        if (path := ready_made(torch)) is not None:
+            return _load_ready_made(path, torch, native)
+    except (ObserverError, OSError) as error:
+        refused = str(error)
+        notices.warn(f"{refused}: an observer is compiled instead", stacklevel=2)
+
+    def load_built(path: Path, descriptor: int, lies_at: Path) -> Observer:
+        return Observer(path, descriptor, native, lies_at)
+
+    entry = observer_cache.find(torch)
     if entry.path is not None:
         try:
-            return Observer(entry.path, entry.descriptor, native)
+            return load_built(entry.path, entry.descriptor, entry.path)
         except ObserverError as error:
             if compiler.find() is None:
                 raise
             notices.warn(f"{error}: building it anew", stacklevel=2)
-    return build(torch, native, over=entry.path, refused=entry.refused)
+    return observer_cache.build(torch, load_built, over=entry.path, refused=entry.refused or refused)
 
 
-def build(torch: Torch, native: sinks.Sinks, over: Path | None = None, refused: str = "") -> Observer:
-    """Builds the observer into the cache, and loads it. `over` is a bad cached file to replace. `refused` says why a
-    file was not opened."""
-    cxx = compiler.find()
-    if cxx is None:
-        also = f"; an observer that was built is not used, for {refused}" if refused else ""
-        raise NoCompiler(f"{compiler.why_none()}, {NO_COMPILER}{also}")
-    try:
-        folder = private_files.kept_folder(private_files.cache_folder())
-        path = folder / _name(torch, cxx)
-        note = "opspan: waiting for another process that is building the observer\n"
-        with private_files.locked(path.with_suffix(".lock"), waiting=lambda: notices.say(note)):
-            # Another process may have built it while this one waited.
-            descriptor = None if path == over else _opened_if_ours(path)
-            if descriptor is None:
-                with private_files.claimed(folder, "building-") as inner:
-                    try:
-                        built, descriptor = _compile(torch, cxx, inner, path.with_suffix(".log"))
-                    finally:
-                        if (log := inner / _LOG).is_file():
-                            log.replace(path.with_suffix(".log"))
-                    # The file is loaded before other processes can see it, because they rely on files that they find.
-                    observer = Observer(path, descriptor, native, lies_at=built)
-                    built.replace(path)
-                    return observer
-    except OSError as error:
-        wanted = "that can be written" if error.strerror is not None else "that only you can write"
-        notices.warn(
-            f"the cache folder cannot be used ({_why(error)}), so the observer is built for this process alone: "
-            f"set OPSPAN_CACHE_DIR to a folder {wanted}",
-            stacklevel=2,
-        )
-        return _build_privately(torch, cxx, native)
-    return Observer(path, descriptor, native)
-
-
-def _build_privately(torch: Torch, cxx: Compiler, native: sinks.Sinks) -> Observer:
-    try:
-        # The folder can be deleted, because a loaded file stays in memory.
-        with private_files.claimed(None, "opspan-observer-") as folder:
-            built, descriptor = _compile(torch, cxx, folder, None)
-            return Observer(built, descriptor, native)
-    except OSError as error:
-        raise BuildFailed(f"there is no place to build the observer: {_why(error)}") from error
-
-
-def _why(error: OSError) -> str:
-    """Returns the reason. Errors of private_files.py are sentences without an error number."""
-    if error.strerror is None:
-        return str(error)
-    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
-
-
-def _compile(torch: Torch, cxx: Compiler, folder: Path, log: Path | None) -> tuple[Path, int]:
-    """Compiles a library in this folder, and returns its path and its descriptor. `log` is the final path of the
-    compiler's output, if that is kept."""
-    source = libraries.observer_sources() / "observer.cpp"
-    if not source.is_file():
-        raise ObserverError(f"{source} is missing: opspan's native part was not installed; pip install opspan")
-    library = folder / "observer.so"
-    include, lib = torch.root / "include", torch.root / "lib"
-    options = [
-        "-std=c++20",
-        "-O2",
-        "-shared",
-        "-fPIC",
-        "-fvisibility=hidden",
-        # RecordFunction has one more member in a debug build, so the observer must be built like its torch.
-        "-UNDEBUG" if torch.debug else "-DNDEBUG",
-        "-w",  # all warnings would be about torch's headers
-        f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.cxx11_abi)}",
-        f"-I{source.parent}",
-        f"-isystem{include}",
-        f"-isystem{include / 'torch/csrc/api/include'}",
-        f"-idirafter{source.parent / 'otherwise'}",  # our headers, used if torch and the system lack them
-        f"-L{lib}",
-        f"-Wl,-rpath,{lib}",
-        "-Wl,--no-as-needed",
-        "-Wl,-z,nodelete",
-        "-ltorch_cpu",
-        "-lc10",
-    ]
-    start = time.monotonic()
-    notices.say(f"opspan: building the observer for torch {torch.version} (once, about 10 s) ... ")
-    done = "failed"
-    try:
-        _compile_as_much_as_possible(cxx, source, library, options, folder / _LOG, log)
-        content = library.read_bytes()
-        # Write the file again ourselves, because the linker chooses the mode of its own file. Other users may read our
-        # file, but not write it.
-        built = library.with_name("whole.so")
-        flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-        with open(built, "wb", opener=lambda path, _: os.open(path, flags, 0o644)) as file:
-            file.write(content + hashlib.sha256(content).digest())
-        # Reopen the file for reading, because some systems refuse to run a file that is open for writing. Nobody else
-        # can enter the folder.
-        descriptor = os.open(built, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        done = f"done in {time.monotonic() - start:.0f} s"
-    finally:
-        notices.say(done + "\n")
-    return built, descriptor
-
-
-def _compile_as_much_as_possible(
-    cxx: Compiler, source: Path, library: Path, options: list[str], log: Path, log_later: Path | None
-) -> None:
-    """Compiles the observer. If headers of Python or of Kineto are missing, leaves out stacks or device threads."""
-    stacks, no_kineto = python_frames.options(), ["-DOPSPAN_NO_KINETO"]
-    for more in (stacks, [*stacks, *no_kineto], []):
-        with contextlib.suppress(BuildFailed):
-            compiler.compile_library(cxx, source, library, [*options, *more], log, log_later)
-            return
-    compiler.compile_library(cxx, source, library, [*options, *no_kineto], log, log_later)
-
-
-def _opened(path: Path) -> int | None:
-    """Returns a descriptor of the file, or None if it is truncated or missing. Raises PermissionError if another user
-    owns it."""
-    try:
-        descriptor = private_files.opened(path)
-    except PermissionError:
-        raise
-    except OSError as error:
-        if error.errno in (errno.EMFILE, errno.ENFILE):  # too many open files, so building again would not help
-            raise ObserverError(f"{path} cannot be read ({error.strerror}): raise the limit (ulimit -n)") from error
+def ready_made(torch: Torch) -> Path | None:
+    """Returns the path of the observer for this torch that came with opspan, or None if opspan has none."""
+    if torch.debug:
         return None
-    with open(descriptor, "rb", closefd=False) as file:  # the descriptor stays open
-        content = file.read()
-    if len(content) > 32 and hashlib.sha256(content[:-32]).digest() == content[-32:]:
-        return descriptor
-    os.close(descriptor)
-    return None
+    path = libraries.observers() / f"{torch.git[:16]}-{_abi(torch)}-{platform.machine()}.so"
+    return path if path.is_file() else None
 
 
-def _opened_if_ours(path: Path) -> int | None:
-    try:
-        return _opened(path)
-    except PermissionError as error:
-        notices.warn(f"an observer that was built is not used, for {_why(error)}: building it anew", stacklevel=3)
-        return None
+def _load_ready_made(path: Path, torch: Torch, native: sinks.Sinks) -> Observer:
+    libraries.check_whole(path)
+    observer = Observer(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC), native)
+    if observer.built_for.split()[-2:] != [torch.git, _abi(torch)]:
+        raise ObserverError(f"{path} is for torch {observer.built_for}, not for {torch.version} {torch.git}")
+    return observer
 
 
-def _is_whole(path: Path) -> bool:
-    try:
-        descriptor = _opened(path)
-    except PermissionError:
-        return False
-    if descriptor is not None:
-        os.close(descriptor)
-    return descriptor is not None
-
-
-def _names(folder: Path, prefix: str) -> list[str]:
-    names = (path.name for path in folder.iterdir())
-    return sorted(name for name in names if name.startswith(prefix) and name.endswith(".so"))
-
-
-def _environment(torch: Torch) -> str:
-    """Identifies the installation of torch, because environments share the cache."""
-    return hashlib.sha256(str(torch.root).encode(errors="surrogateescape")).hexdigest()[:8]
-
-
-def _prefix(torch: Torch) -> str:
-    """Returns the common prefix of all observers for this torch and these sources, for any compiler."""
-    hashed = hashlib.sha256(f"{torch.version} {torch.git} {torch.cxx11_abi} {python_frames.options()}".encode())
-    # This file counts as a source, because it has the compiler's options.
-    for source in (Path(__file__), *(libraries.observer_sources() / name for name in libraries.OBSERVER_SOURCES)):
-        hashed.update(source.read_bytes() if source.is_file() else b"")
-    return f"observer-{_environment(torch)}-{torch.version}-{hashed.hexdigest()[:16]}-"
-
-
-def _name(torch: Torch, cxx: Compiler) -> str:
-    return _prefix(torch) + hashlib.sha256(cxx.identity.encode()).hexdigest()[:8] + ".so"
+def _abi(torch: Torch) -> str:
+    return "cxx11" if torch.cxx11_abi else "pre"

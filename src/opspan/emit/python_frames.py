@@ -1,17 +1,20 @@
-"""Lists the Pythons whose stacks the observer can read, and the compiler's options for
-native/observer/python_frames.h."""
+"""Loads the library that reads the stacks of this Python. Each release of CPython keeps frames in another way, so each
+has a library of its own (native/frames)."""
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import sys
 import sysconfig
-from pathlib import Path
 from typing import Final
+
+from opspan import libraries
+from opspan.emit import sinks
 
 OLDEST: Final = (3, 10)
 NEWEST: Final = (3, 14)
 RELEASES: Final = f"CPython {OLDEST[0]}.{OLDEST[1]} to {NEWEST[0]}.{NEWEST[1]} (not a free-threaded one)"
-WANTED: Final = f"{RELEASES} with its headers (Debian, Ubuntu: apt-get install python3-dev)"
 
 
 def is_known() -> bool:
@@ -24,8 +27,32 @@ def is_known() -> bool:
     )
 
 
-def options() -> list[str]:
-    """Returns the options. There are none if stacks cannot be read, because the Python is unknown or its headers are
-    missing."""
-    include = Path(sysconfig.get_path("include"))
-    return ["-DOPSPAN_PYTHON", f"-isystem{include}"] if is_known() and (include / "Python.h").is_file() else []
+@functools.cache
+def _load() -> tuple[int | None, str]:
+    """Returns the address of the library's functions, or why there are none."""
+    if not is_known():
+        return None, f"they are for {RELEASES}"
+    path = libraries.frames(f"cp{sys.version_info[0]}{sys.version_info[1]}")
+    if not path.is_file():
+        return None, (
+            f"{path} is missing: install opspan's wheel, or install Python's headers (Debian, Ubuntu: apt-get install "
+            "python3-dev) and then opspan again"
+        )
+    try:
+        libraries.check_whole(path)
+        library = libraries.load(path)
+        library.opspan_frames_of.restype = ctypes.c_void_p
+        frames: int | None = library.opspan_frames_of(sinks.ABI)
+    except (OSError, AttributeError) as error:
+        return None, f"cannot open {path} ({error}): reinstall opspan"
+    return frames, "" if frames else f"{path} is of another opspan: reinstall opspan"
+
+
+def load() -> int | None:
+    """Returns the address of the functions that read stacks (opspan_frames of sinks.h), or None."""
+    return _load()[0]
+
+
+def why_not() -> str:
+    """Returns why stacks cannot be read, or an empty text."""
+    return _load()[1]

@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 from opspan.emit import compiled, notices, observer, ranges, sinks, step_ends, tools, unharmed
 from opspan.emit.changes import active, change, note_over
 from opspan.emit.fallback import TorchEmitter
+from opspan.emit.installed_torch import Torch
 from opspan.emit.labelling import Details, Labelling
 from opspan.emit.observer import Observer
 from opspan.emit.schedule import Schedule
@@ -122,7 +123,7 @@ class Session:
                 self._turn(on)
 
     def _start(self) -> None:
-        observer.Torch.here()  # raises a clear error before other code needs torch
+        Torch.here()  # raises a clear error before other code needs torch
         _synchronize()
         native = sinks.require()
         if not tools.listens(native, self._sink):

@@ -3,21 +3,16 @@
 // Torch releases that lock before it runs an op. While a thread is in native code, its frames do not change. The code
 // objects that they run do not change either, because the frames hold references to them. So frames and code objects
 // can be read, as long as the reader changes no reference count, and creates or changes no object. This works only if
-// python_frames.h knows the release of Python, and if Python's headers were there at compile time.
+// python_frames.h knows the release of Python.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 #include <string>
 
-#ifdef OPSPAN_PYTHON
-#include "python_frames.h"
-#endif
+#include "frames/python_frames.h"
 
 namespace opspan {
-
-#ifdef OPSPAN_PYTHON
-inline constexpr bool kHasStacks = true;
 
 inline uint64_t hash_of(PyObject* text) {
   if (!text || !PyUnicode_Check(text) || !PyUnicode_IS_READY(text)) return 0;
@@ -120,11 +115,5 @@ inline void append_stack(std::string& out, const int64_t* words, size_t count) {
     append_text(out, code->co_name);
   }
 }
-#else
-inline constexpr bool kHasStacks = false;
-inline const void* innermost(int64_t*) { return nullptr; }
-inline size_t stack_words(int64_t*, size_t) { return 0; }
-inline void append_stack(std::string&, const int64_t*, size_t) {}
-#endif
 
 }  // namespace opspan

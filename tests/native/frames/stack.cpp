@@ -1,5 +1,5 @@
 // The stack of the calling thread as text, read as the observer reads it for an op; without torch.
-#include "stack.h"
+#include "frames/stack.h"
 
 #include <algorithm>
 
