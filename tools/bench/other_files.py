@@ -104,11 +104,11 @@ def vtune(folder: Path, size: Size) -> Path:
             if table != "NVTX_EVENTS":
                 continue
             label = pl.col("text").str.extract_groups(_LABEL).struct
-            tasks = frame.select(
+            labelled = frame.select(
                 "start", "end", *(label.field(name).alias(name) for name in ("name", "seq", "op", "sizes"))
             )
             tasks, instances = [], []
-            for start, end, name, seq, op, sizes in tasks.iter_rows():
+            for start, end, name, seq, op, sizes in labelled.iter_rows():
                 if name not in types:
                     types[name] = 1000 + len(types)
                     columns = "(rowid, name, domain)"
