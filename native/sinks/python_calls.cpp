@@ -52,8 +52,12 @@ void begin(Thread& here, uint32_t writer, const Frame* frame, bool is_c, capture
     for (const OpenCall& call : calls) give_up(call);
     calls.clear();
   }
-  OpenCall call{frame, {}, calls.empty() ? 0 : calls.back().recorded, is_c};
-  if (name && g_sessions[OPSPAN_CAPTURE + static_cast<int>(writer)].form()) [[likely]] {
+  OpenCall call{frame, {}, 0, is_c};
+  if (!calls.empty()) [[likely]] {
+    call.recorded = calls.back().recorded;
+    call.is_edge = calls.back().is_edge;
+  }
+  if (name && !call.is_edge && g_sessions[OPSPAN_CAPTURE + static_cast<int>(writer)].form()) [[likely]] {
     if (capture::Log* log = capture::log(writer, here.logs)) {
       capture::BriefRange range;
       range.flags = capture::kValueNone;
@@ -79,8 +83,11 @@ void begin(Thread& here, uint32_t writer, Frame* frame, int64_t start_ns = 0) {
     if (function.kind == Function::kOurs || (function.kind == Function::kOfLibrary && is_of_ours)) name = nullptr;
     capture::Constant* module = function.kind == Function::kModuleCall ? module_name(frame) : nullptr;
     if (module) name = module;
+    if (function.kind == Function::kRangeEdge) name = nullptr;
   }
   begin(here, writer, frame, false, name, start_ns);
+  if (function.kind == Function::kRangeEdge) [[unlikely]]
+    here.python[writer].calls.back().is_edge = true;
 }
 
 void begin_c(Thread& here, uint32_t writer, Frame* frame, const Object* c_function) {

@@ -43,6 +43,7 @@ std::array<RecentCFunction, 512> g_c_functions;
 std::vector<std::string> g_folders;  // opspan's own
 std::string g_library;               // the folder of Python's own library
 const Object* g_module_code = nullptr;
+std::array<const Object*, 2> g_edge_codes{};  // of record_function's __enter__ and __exit__
 
 size_t slot_of(const void* first, const void* second, size_t count) {
   return capture::fold(reinterpret_cast<uintptr_t>(first) ^ capture::kOdd, reinterpret_cast<uintptr_t>(second)) % count;
@@ -77,6 +78,7 @@ bool is_in(const std::string& folder, const std::string& file) { return !file.co
 
 Function::Kind kind_of(const Object* code, const std::string& file) {
   if (code == g_module_code) return Function::kModuleCall;
+  if (code == g_edge_codes[0] || code == g_edge_codes[1]) return Function::kRangeEdge;
   for (const std::string& folder : g_folders) {
     if (is_in(folder, file)) return Function::kOurs;
   }
@@ -112,6 +114,7 @@ void describe_program(const opspan_python& python) {
   g_folders.assign(python.folders, python.folders + python.folder_count);
   g_library = python.library;
   g_module_code = static_cast<const Object*>(python.module_code);
+  g_edge_codes = {static_cast<const Object*>(python.enter_code), static_cast<const Object*>(python.exit_code)};
 }
 
 Function& function_of(Frame* frame) {

@@ -13,11 +13,13 @@ namespace opspan::python {
 
 // A function of Python.
 struct Function {
-  enum Kind : uint8_t { kUsual, kOurs, kOfLibrary, kModuleCall };
+  enum Kind : uint8_t { kUsual, kOurs, kOfLibrary, kModuleCall, kRangeEdge };
 
   Function(std::string text, Kind its_kind) : name(std::move(text)), kind(its_kind) {}
   capture::Constant name;  // train.py(12): forward
-  const Kind kind;         // kOurs: of opspan; kOfLibrary: of Python's own library; kModuleCall: nn.Module.__call__
+  // kOurs: of opspan; kOfLibrary: of Python's own library; kModuleCall: nn.Module.__call__; kRangeEdge: __enter__ or
+  // __exit__ of record_function
+  const Kind kind;
 };
 
 void describe_program(const opspan_python& python);

@@ -14,6 +14,7 @@ struct OpenCall {
   // The number of the innermost recorded call up to this one, plus 1; 0: there is none.
   uint64_t recorded;
   bool is_c;
+  bool is_edge = false;  // whether it is in __enter__ or __exit__ of record_function, where no call is recorded
 };
 
 // The GIL guards it: Python calls profile functions under the GIL only.

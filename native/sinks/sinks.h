@@ -242,6 +242,10 @@ typedef struct opspan_python {
   void* get_profile;  // sys.getprofile
   void* none;         // None
   void* module_code;  // the code of nn.Module.__call__, or null
+  // The codes of record_function's __enter__ and __exit__, or null. Their calls are left out, and so are all calls in
+  // them: a range begins in the one and ends in the other, so it would overlap the calls.
+  void* enter_code;
+  void* exit_code;
   // Folders with opspan's own functions, and that of Python's own library, each with a slash at its end. Calls of
   // opspan's functions are left out, and so is what these call in the library.
   const char* const* folders;

@@ -69,6 +69,31 @@ def test_calls_lie_in_their_parents_and_ops_in_calls() -> None:
     assert any(line.endswith("): ranges_across") for line in add.stack)
 
 
+def test_ranges_of_torch_overlap_no_calls() -> None:
+    """record_function begins a range in one function, and ends it in another. Neither is recorded."""
+    optimizer = torch.optim.SGD(torch.nn.Linear(2, 2).parameters())
+
+    def work() -> None:
+        with torch.autograd.profiler.record_function("own"):
+            recurse(1)
+        optimizer.step()
+
+    work()
+    with opspan.record(python=True) as recording:
+        work()
+    trace = recording.trace
+    ranges = trace.ranges.filter(pl.col("kind") == "user").select("name", begin="start_ns", end="end_ns")
+    assert ranges["name"].cast(pl.String).to_list() == ["own", "Optimizer.step#SGD.step"]
+    pairs = trace.functions.select("start_ns", "end_ns").join(ranges, how="cross")
+    assert pairs.filter(
+        pl.col("start_ns").is_between("begin", "end", closed="none") & (pl.col("end_ns") > pl.col("end"))
+        | pl.col("end_ns").is_between("begin", "end", closed="none") & (pl.col("start_ns") < pl.col("begin"))
+    ).is_empty()
+    names = [call[1] for call in named(trace.functions)]
+    assert names.count("recurse") == 2, "what runs in the range"
+    assert not {"__enter__", "_record_function_enter_new"} & set(names)
+
+
 def test_threads_that_run_and_threads_that_start() -> None:
     began, stop = threading.Event(), threading.Event()
 

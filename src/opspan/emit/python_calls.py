@@ -44,6 +44,8 @@ class _Python(ctypes.Structure):
         ("get_profile", ctypes.py_object),
         ("none", ctypes.py_object),
         ("module_code", ctypes.c_void_p),
+        ("enter_code", ctypes.c_void_p),
+        ("exit_code", ctypes.c_void_p),
         ("folders", ctypes.POINTER(ctypes.c_char_p)),
         ("folder_count", ctypes.c_size_t),
         ("library", ctypes.c_char_p),
@@ -67,13 +69,13 @@ def start(native: Sinks, sink: int) -> None:
             notices.warn(_OCCUPIED.format(_name_of(profile)), stacklevel=4)
             return
     _native = native
-    nn = sys.modules.get("torch.nn")
-    code = None if nn is None else getattr(nn.Module.__call__, "__code__", None)
     python = _Python(
         hook=_join,
         get_profile=sys.getprofile,
         none=None,
-        module_code=None if code is None else id(code),
+        module_code=_code_of("torch.nn", "Module", "__call__"),
+        enter_code=_code_of("torch.autograd.profiler", "record_function", "__enter__"),
+        exit_code=_code_of("torch.autograd.profiler", "record_function", "__exit__"),
         folders=(ctypes.c_char_p * len(_FOLDERS))(*_FOLDERS),
         folder_count=len(_FOLDERS),
         library=_LIBRARY,
@@ -83,6 +85,12 @@ def start(native: Sinks, sink: int) -> None:
         return
     threading.setprofile(_join)
     _started[sink] = threading.get_ident()
+
+
+def _code_of(module: str, kind: str, method: str) -> int | None:
+    """Returns the address of the code of a method, if its module has been imported."""
+    code = getattr(getattr(getattr(sys.modules.get(module), kind, None), method, None), "__code__", None)
+    return None if code is None else id(code)
 
 
 def stop(native: Sinks, sink: int) -> None:
