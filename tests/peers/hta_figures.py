@@ -32,9 +32,12 @@ def figures(name: str) -> dict[str, Any]:
     trace = analysis.t.get_trace(0)
     host = trace[trace["stream"] < 0]
     depths = zip(host["name"], host["depth"], strict=True)
+    name_of = {number: words[name] for number, name in zip(trace["index"], trace["name"], strict=True)}
+    parents = zip(host["name"], host["parent"], strict=True)
     found: dict[str, Any] = {
         "events": Counter(f"{words[cat]} {words[name]}" for cat, name in zip(trace["cat"], trace["name"], strict=True)),
         "depths": Counter(f"{words[name]} {depth:.0f}" for name, depth in depths),
+        "parents": Counter(f"{words[name]} in {name_of.get(parent)}" for name, parent in parents),
     }
     if "input_dims" in trace:
         found["inputs"] = Counter(

@@ -77,6 +77,8 @@ def figures(name: str) -> dict[str, Any]:
         "kernels": {} if profile.kernel_stat is None else json.loads(profile.kernel_stat.to_json(orient="index")),
         "stacks": {name: sorted(map(stack, ops)) for name, ops in profile.stack_lists_group_by_name.items()},
         "modules": modules(aggegate_module_view(profile.tid2tree, profile.events) or []),
+        "module_tree": module_tree(aggegate_module_view(profile.tid2tree, profile.events) or []),
+        "tree": [tree(root) for root in profile.tid2tree.values()],
     }
     if profile.memory_snapshot:
         found["memory"] = profile.memory_snapshot.get_memory_statistics(profile.tid2tree)
@@ -111,6 +113,16 @@ def operator(op: Any) -> dict[str, Any]:
 def stack(op: Any) -> list[Any]:
     (called,) = op.callstacks
     return [called, op.calls, *(round(value, 3) for value in (op.host_duration, op.device_duration))]
+
+
+def tree(node: Any) -> list[Any]:
+    """Its tree of steps, modules and operators, as names with the names inside."""
+    return [node.name, [tree(child) for child in node.children]]
+
+
+def module_tree(stats: list[Any]) -> list[Any]:
+    """The rows of its Module view, as names with the names inside."""
+    return [[one.name, module_tree(one.children)] for one in stats]
 
 
 def modules(stats: list[Any]) -> dict[str, dict[str, Any]]:

