@@ -10,7 +10,6 @@
 #include <cstring>
 #include <memory>
 #include <new>
-#include <string_view>
 #include <utility>
 
 namespace opspan {
@@ -41,7 +40,7 @@ inline bool fits() {
   step.needs_ids_ = true;
   t_probe_is_right = false;
   auto* fn = new (memory.bytes.data()) at::RecordFunction(std::move(step));
-  fn->before(std::string_view(kProbe), kProbeSequence);
+  fn->before(&kProbe[0], kProbeSequence);
   fn->~RecordFunction();
   return t_probe_is_right && std::all_of(memory.bytes.begin() + kSize, memory.bytes.end(),
                                          [](unsigned char byte) { return byte == kUnused; });
