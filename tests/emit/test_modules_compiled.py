@@ -9,7 +9,7 @@ import pytest
 from emit.running import forked, python
 from emit.test_modules import HEAD
 
-pytest.importorskip("torch")
+VERSION = str(pytest.importorskip("torch").__version__)
 
 HEAD += """
 class Hooked(MLP):
@@ -64,8 +64,9 @@ for model in models:
         found.append((torch.equal(result, model(x)), dict(counters["graph_break"]), counters["stats"]["unique_graphs"]))
     print(found)
 """
-    # A class with its own __call__ makes Dynamo guard torch's code: it compiles once with ours and once without.
-    graphs = [1, 1, 2, 1]
+    # A class with its own __call__ makes Dynamo guard torch's code: it compiles once with ours and once without. torch
+    # 2.4 does not guard it.
+    graphs = [1, 1, 1 if VERSION.startswith("2.4.") else 2, 1]
     assert program(body) == [str([(True, {}, count)] * 2) for count in graphs]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from types import FunctionType, ModuleType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -27,6 +28,22 @@ def _return_true() -> bool:
 # because it needs torch. But `from opspan import annotate` mostly comes before the import of torch, and looking for
 # torch in each range would cost time.
 compiling._torchdynamo_inline = _return_true  # type: ignore[attr-defined]
+
+
+def skip_functions_of(*modules: ModuleType) -> None:
+    """Keeps older releases of torch.compile from compiling the functions of these modules. torch 2.4 compiles every
+    function that gets a module or a tensor, and a strict export allows only one. Newer releases cannot be told, and
+    need not be."""
+    import torch
+
+    skip_code = getattr(torch._C._dynamo.eval_frame, "skip_code", None)
+    if skip_code is None:
+        return
+    for module in modules:
+        for value in vars(module).values():
+            for function in vars(value).values() if isinstance(value, type) else (value,):
+                if isinstance(function, FunctionType) and function.__module__ == module.__name__:
+                    skip_code(function.__code__)
 
 
 def torchs_range(name: Any, args: str | None = None) -> Any:

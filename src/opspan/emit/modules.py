@@ -10,11 +10,12 @@ Sessions start and end inside `changes.change`, which is the lock.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any, Final, Protocol
 
-from opspan.emit import module_calls, notices, ranges, unharmed
+from opspan.emit import compiled, module_calls, module_names, notices, ranges, unharmed
 from opspan.emit.module_names import Names
 
 
@@ -82,6 +83,7 @@ def _start() -> bool:
     from torch.compiler import is_compiling as _is_compiling
 
     _names = Names()
+    compiled.skip_functions_of(sys.modules[__name__], module_names)
     if not (is_known := module_calls.start(_enter, _leave)):
         notices.warn(_UNKNOWN, stacklevel=6)
     return is_known
