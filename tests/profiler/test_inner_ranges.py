@@ -119,6 +119,28 @@ def test_a_class_that_calls_ours_stays_and_does_not_end_in_a_circle(monkeypatch:
     assert recording.trace.ranges["name"].to_list() == ["mine"]
 
 
+@pytest.mark.parametrize("shapes", [False, True])
+def test_a_range_can_be_entered_again(shapes: bool) -> None:
+    def run() -> None:
+        again = fast("again", [torch.ones(2)], {"count": 3})
+        for _ in range(3):
+            with again:
+                torch.ones(1)
+            torch.zeros(1)  # the range ends before this op, though its object still exists
+
+    with profiler.profile(record_shapes=shapes) as ours:
+        run()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], record_shapes=shapes) as theirs:
+        run()
+
+    children = [
+        [[child.name for child in event.cpu_children] for event in prof.events() if event.name == "again"]
+        for prof in (ours, theirs)
+    ]
+    assert children[0] == children[1] == [["aten::ones"]] * 3
+    assert rows(ours.events()) == rows(theirs.events())
+
+
 def test_errors_are_torchs() -> None:
     def message() -> str:
         with pytest.raises(TypeError) as error:  # torch aborts the process for a name that is not text

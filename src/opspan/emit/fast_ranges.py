@@ -15,22 +15,27 @@ _enter_fast: Any = None
 
 
 class _RecordFunctionFast:
-    """torch's range, whose `__enter__` works without torch's profiler as well."""
+    """torch's range, but `__enter__` works without torch's profiler as well. It may be entered again after its end."""
 
-    __slots__ = ("_enter", "_range")
+    __slots__ = ("_args", "_kwargs", "_range")
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self._range = _name.before(*args, **kwargs)
-        self._enter = self._range.__enter__
+        self._args, self._kwargs = args, kwargs
+        self._range = _name.before(*args, **kwargs)  # made now, because wrong arguments raise here
 
     def __enter__(self) -> None:
+        if self._range is None:
+            self._range = _name.before(*self._args, **self._kwargs)
         if _name.users:
-            _enter_fast(self._enter)
+            _enter_fast(self._range.__enter__)
         else:
-            self._enter()
+            self._range.__enter__()
 
     def __exit__(self, *error: object) -> None:
-        self._range.__exit__(*error)
+        ended, self._range = self._range, None
+        if ended is not None:
+            ended.__exit__(*error)
+        # torch's __exit__ does nothing while torch's profiler is off. The range ends with its object, which goes now.
 
 
 _name = ReplacedName("torch._C._profiler", "_RecordFunctionFast", _RecordFunctionFast)
