@@ -19,5 +19,8 @@ def _profiler_enabled() -> bool:
     return bool(_name.before()) or (_name.users > 0 and not asks_for_rpc)
 
 
+# While torch.compile or an export traces a program, it takes the answer as a constant, as that of torch's function.
+_profiler_enabled._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
 _name = ReplacedName("torch.autograd", "_profiler_enabled", _profiler_enabled)
 start, stop = _name.start, _name.stop
