@@ -271,3 +271,20 @@ def test_a_chrome_trace_has_torchs_members(tmp_path: Path) -> None:
     assert len(set(ids)) == len(ids) == 4
     read_back = opspan.load(tmp_path / "opspan.profiler.json").ranges
     assert read_back.filter(source="user")["op_id"].to_list() == [None]
+
+
+@BOTH
+def test_a_negative_timeout_is_refused_with_torchs_words(module: Any) -> None:
+    with pytest.raises(ValueError, match="post_processing_timeout_s must be non-negative"):
+        module.profile(activities=[CPU], post_processing_timeout_s=-1).start()
+
+
+@BOTH
+def test_trace_only_beside_stacks_warns_that_it_is_not_used(module: Any) -> None:
+    config = torch._C._profiler._ExperimentalConfig(trace_only=True)
+    with (
+        pytest.warns(UserWarning, match="trace_only"),
+        module.profile(activities=[CPU], with_stack=True, experimental_config=config) as prof,
+    ):
+        program(module)
+    assert "mine" in [event.name for event in prof.events()]

@@ -173,3 +173,44 @@ print(json.dumps(texts))
 """)
         == [True] * 4
     )
+
+
+def test_chrome_traces_have_the_ids_of_annotations_and_the_numbers_of_engine_ranges() -> None:
+    ours, theirs = told("""
+import os, tempfile
+found = []
+for module in BOTH:
+    with module.profile(activities=CPU) as prof:
+        with module.record_function("region"):
+            train()
+    path = os.path.join(tempfile.mkdtemp(), "trace.json")
+    prof.export_chrome_trace(path)
+    written = json.load(open(path))["traceEvents"]
+    numbers = [e["args"]["External id"] for e in written if e.get("name") == "region"]
+    listed = [event.external_id for event in prof.events() if event.name == "region"]
+    engine = [e for e in written if e.get("name", "").startswith("autograd::engine::evaluate_function")]
+    found.append([
+        numbers == listed,
+        len(listed) == 1 and listed[0] > 0,
+        [[e["name"], "Sequence number" in e["args"]] for e in engine],
+    ])
+print(json.dumps(found))
+""")
+    assert ours == theirs
+    assert ours[:2] == [True, True]
+    assert ["autograd::engine::evaluate_function: MmBackward0", True] in ours[2]
+
+
+def test_dynamo_takes_profiler_enabled_as_a_constant() -> None:
+    ours, theirs = told("""
+warnings.simplefilter("ignore")
+def program(x):
+    return torch.cos(x) if torch.autograd._profiler_enabled() else torch.sin(x)
+found = []
+for module in BOTH:
+    with module.profile(activities=CPU):
+        traced = torch._dynamo.export(program)(torch.ones(2)).graph_module
+        found.append([bool(torch.equal(traced(torch.ones(2)), torch.cos(torch.ones(2))))])
+print(json.dumps(found))
+""")
+    assert ours == theirs == [True]

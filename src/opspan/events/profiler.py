@@ -13,6 +13,7 @@ from opspan.analysis.memory import TOTALS, changes, during, summed, without_chil
 from opspan.analysis.nest import enclose, nearest
 from opspan.events.columns import EventColumns, event_columns
 from opspan.tables import Tables
+from opspan.tables.external_ids import external_ids
 from opspan.tables.schema import NAME
 
 _col = pl.col
@@ -28,7 +29,8 @@ def profiler_columns(trace: Tables) -> EventColumns:
     # Work stays with the op that launched it. The order matters: if spans have equal times, the function becomes the
     # outermost, then comes the op, then the call into a library.
     before = trace.functions.height
-    spans = [trace.functions.select(_SPAN), trace.ranges, trace.calls.select(_SPAN)]
+    numbered = trace.ranges.with_columns(external_ids(trace.ranges).alias("op_id"))  # as a Chrome trace has them
+    spans = [trace.functions.select(_SPAN), numbered, trace.calls.select(_SPAN)]
     ranges = _with_args(pl.concat(spans, how="diagonal")).with_columns(
         (_col("end_tid") != _col("tid")).fill_null(value=False).alias("is_async"),  # torch's rule
         (_col("is_mark") | _col("name").is_in(_UNLISTED)).fill_null(value=False).alias("is_mark"),
@@ -47,6 +49,11 @@ def profiler_columns(trace: Tables) -> EventColumns:
     is_python = pl.int_range(pl.len()) < before
     columns = _folded(columns._replace(cpu=columns.cpu.with_columns(is_python.alias("is_python"))))
     return _with_flows(_with_memory(columns, memory, alone) if memory.height else columns)
+
+
+def numbered_engine(ranges: pl.DataFrame) -> pl.DataFrame:
+    """Returns the ranges of a trace with numbers on those of the autograd engine, as torch.profiler has them."""
+    return _with_engine(enclose(ranges)).select(ranges.columns)
 
 
 def _with_args(ranges: pl.DataFrame) -> pl.DataFrame:

@@ -74,7 +74,7 @@ class profile:  # noqa: N801  # torch's name
         if not use_cpu and not use_kineto:
             raise AssertionError("use_cpu=False needs use_kineto=True")
         if post_processing_timeout_s is not None and post_processing_timeout_s < 0:
-            raise ValueError(f"post_processing_timeout_s={post_processing_timeout_s}: it cannot be negative")
+            raise ValueError(f"post_processing_timeout_s must be non-negative, got {post_processing_timeout_s}")
         self.use_device = _device_that_is_there(use_device)
         self.record_shapes = record_shapes or with_flops
         self.with_flops, self.profile_memory = with_flops, profile_memory

@@ -29,6 +29,17 @@ def with_functions(trace: Trace) -> Trace:
 
 
 @forked.elsewhere
+def with_engine(trace: Trace) -> Trace:
+    """Returns the trace with sequence numbers on the ranges of the autograd engine, as torch.profiler writes them."""
+    from opspan.events.profiler import numbered_engine
+    from opspan.tables import Tables
+    from opspan.trace import Trace
+
+    ranges = numbered_engine(trace.ranges)
+    return Trace.of(Tables(trace.ranks, **{**trace.frames, "ranges": ranges}))
+
+
+@forked.elsewhere
 def only_with(trace: Trace, left_out: Collection[str]) -> Trace:
     """Returns the trace without the rows whose events have these categories."""
     import polars as pl

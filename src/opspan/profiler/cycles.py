@@ -57,7 +57,7 @@ class _KinetoProfile:
         python: bool = False,
     ) -> None:
         if post_processing_timeout_s is not None and post_processing_timeout_s < 0:
-            raise ValueError(f"post_processing_timeout_s={post_processing_timeout_s}: it must be non-negative")
+            raise ValueError(f"post_processing_timeout_s must be non-negative, got {post_processing_timeout_s}")
         kinds = parse_activities(activities)
         self.activities = set(kinds)
         self._left_out = left_out(kinds)
@@ -83,7 +83,9 @@ class _KinetoProfile:
         self._earlier: list[Any] = []  # events of earlier cycles, if they are accumulated
         self._trace_id: str | None = None
         self._experimental = experimental.fields_of(experimental_config)
-        self._is_trace_only = "trace_only" in self._experimental and not with_stack  # with stacks torch ignores it
+        self._is_trace_only = "trace_only" in self._experimental and not with_stack
+        if "trace_only" in self._experimental and with_stack:
+            warnings.warn("trace_only=True is not used, because of with_stack=True", UserWarning, stacklevel=3)
         self._collections: experimental.GarbageCollections | None = None
         self._is_refused = False  # whether too many recordings were on when this cycle was to start
         self._undo = ExitStack()  # reverts what starting the cycle did
@@ -231,7 +233,7 @@ class _KinetoProfile:
         from opspan.views import export
 
         members = chrome.members(os.fspath(path), self._trace_id)
-        trace = _with_metadata(self.trace, {**self._metadata, **members})
+        trace = _with_metadata(chrome.with_engine(self.trace), {**self._metadata, **members})
         if self.with_stack and not trace.functions.height and trace.ranges["stack"].count():
             trace = chrome.with_functions(trace)
         if self._left_out:

@@ -24,6 +24,7 @@ from opspan.analysis.autograd import BY_NESTING
 from opspan.analysis.nest import trace_end_ns
 from opspan.tables import Tables
 from opspan.tables import chrome_keys as keys
+from opspan.tables.external_ids import IS_ANNOTATION, external_ids
 from opspan.tables.keywords import keywords_of
 from opspan.tables.schema import KIND, NAME
 from opspan.views import drawn, pieces
@@ -47,7 +48,6 @@ _TORCH_ARGS = {
     "shared memory": _col("static_shared_bytes") + _col("dynamic_shared_bytes"),
     "memory bandwidth (GB/s)": pl.when(_col("kind").is_in(["memcpy", "memset"])).then(_col("bytes")) / _TOOK,
 }
-_IS_ANNOTATION = _col("source") == "user"  # a user's own range that opspan recorded
 _AFTER_PROCESSES = 5_000_000  # sort index of the first device; the same as in torch.profiler's files
 _ENDS = ("process", "thread", "start_ns")  # columns with the track and the time where an arrow begins or ends
 
@@ -85,7 +85,7 @@ def _items(batch: pl.DataFrame, event: Members, before: int) -> Piece:
 def _events(trace: Tables, tracks: ChromeTracks, zero_ns: int) -> Iterator[Events]:
     yield from _names(tracks)
     began, last_ns = _col("start_ns").is_not_null(), trace_end_ns(*(trace.frames[name] for name in drawn.SPANS))
-    external = _external_ids(trace.ranges).alias("external")
+    external = external_ids(trace.ranges).alias("external")
     ranges = tracks.on_threads(trace.ranges.with_row_index("row").with_columns(external))
     calls = tracks.on_threads(trace.calls.with_row_index("row"))
     work = tracks.on_devices(trace.work.with_row_index("row"))
@@ -168,7 +168,7 @@ def _with_torch_args(trace: Tables, table: str, args: dict[str, pl.Expr]) -> dic
         return {**dict.fromkeys(ours, pl.lit(None, pl.Int32)), **args, "...": _col("payload_json")}
     others = {"External id": _col("external")} if table in ("ranges", "calls", "work") else {}
     if table == "ranges":  # torch writes 0 for annotations, which have no op id
-        others[keys.RANGES["op_id"]] = pl.coalesce("op_id", pl.when(_IS_ANNOTATION).then(0))
+        others[keys.RANGES["op_id"]] = pl.coalesce("op_id", pl.when(IS_ANNOTATION).then(0))
         if (keywords := keywords_of(trace.ranges)) is not None:  # torch writes each keyword value as an arg
             args = {**dict.fromkeys(keys.OTHERS, pl.lit(None, pl.Int32)), **args, "...": keywords}
     if table == "memory":  # torch reserves no memory of the host, and of devices we do not know it
@@ -176,13 +176,6 @@ def _with_torch_args(trace: Tables, table: str, args: dict[str, pl.Expr]) -> dic
     if table == "functions":
         others["Python module id"] = _col("name").cast(pl.String).str.extract(_MODULE_CALL).cast(pl.Int64)
     return args | others | (_TORCH_ARGS if table == "work" else {})
-
-
-def _external_ids(ranges: pl.DataFrame) -> pl.Series:
-    """Returns a number for each op and annotation, by which tools find the range of a call or of work. It is the op id
-    or, for annotations, a number above all op ids."""
-    above = pl.int_range(pl.len()) + _col("op_id").max().fill_null(0) + 1
-    return ranges.select(pl.coalesce("op_id", pl.when(_IS_ANNOTATION).then(above))).to_series()
 
 
 def _named(values: Members) -> list[pl.Expr]:
