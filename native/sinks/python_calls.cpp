@@ -5,6 +5,8 @@
 // A call says which call it was made in, by the number of its unit. A call's end is matched by the frame of Python,
 // because not every end has its begin: a call may have begun before the slot was taken, or while another profiler had
 // taken it.
+#include "sinks/python_calls.h"
+
 #include <pthread.h>
 
 #include <algorithm>

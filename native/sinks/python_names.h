@@ -7,7 +7,7 @@
 
 #include "capture/writer.h"
 #include "sinks/python_api.h"
-#include "sinks/sinks.h"
+#include "sinks/python_calls.h"
 
 namespace opspan::python {
 

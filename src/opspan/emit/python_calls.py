@@ -37,7 +37,7 @@ _started: dict[int, int] = {}  # for each sink that records calls, the thread th
 
 
 class _Python(ctypes.Structure):
-    """opspan_python of sinks.h."""
+    """opspan_python of native/sinks/python_calls.h."""
 
     _fields_ = (
         ("hook", ctypes.py_object),
