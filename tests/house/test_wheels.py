@@ -53,7 +53,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, str]:
 
     faulthandler.dump_traceback_later(MOST_SECONDS, exit=True, file=sys.__stderr__)
     done = subprocess.run(
-        [sys.executable, TOOL, folder / "out", "--python", sys.executable], capture_output=True, text=True
+        [sys.executable, TOOL, folder / "out", "--no-observers", "--python", sys.executable],
+        capture_output=True,
+        text=True,
     )
     faulthandler.cancel_dump_traceback_later()
 
@@ -182,6 +184,21 @@ def test_a_wheel_is_the_package_and_its_libraries(
 
     with pytest.raises(tool.Problem, match=said):
         tool.check_wheel(wheel_of(after, **{name: content}), before, sdist)
+
+
+def test_the_observers_are_in_the_wheel_unchanged(tool: ModuleType, folder: Path) -> None:
+    name = "opspan/lib/observers/5811a8d7da873dd6-cxx11-x86_64.so"
+    sdist, before = sdist_of(folder / "opspan-1.tar.gz"), folder / "before" / "opspan-1-py3-none-any.whl"
+    wheel_of(before, **{name: b"observer"})
+    after = folder / "after" / before.name
+    tool.check_wheel(wheel_of(after, **{name: b"observer"}), before, sdist, [Path(name).name])
+
+    with pytest.raises(tool.Problem, match=f"auditwheel has changed {name}"):
+        tool.check_wheel(wheel_of(after, **{name: b"patched"}), before, sdist, [Path(name).name])
+    with pytest.raises(tool.Problem, match=f"lacks {name}"):
+        tool.check_wheel(wheel_of(after), before, sdist, [Path(name).name])
+    with pytest.raises(tool.Problem, match=f"should not have {name}"):
+        tool.check_wheel(wheel_of(after, **{name: b"observer"}), before, sdist)
 
 
 def test_both_files_are_handed_over_or_none(tool: ModuleType, tmp_path: Path) -> None:
