@@ -91,10 +91,15 @@ def headers(tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.slow
 def test_each_release_and_abi_has_a_file(
-    tool: ModuleType, headers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tool: ModuleType,
+    headers: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    monkeypatch.chdir(tmp_path)
     out = tmp_path / "out"
-    tool.write_table(tool.make(["2.6.0", "2.7.0"], headers, MACHINE, out))
+    tool.write_table(tool.make(["2.6.0", "2.7.0"], Path(headers.name), MACHINE, Path(out.name)))
 
     old, new = GIT[:16], GIT[::-1][:16]
     paths = [out / f"{old}-pre-{MACHINE}.so", out / f"{old}-cxx11-{MACHINE}.so", out / f"{new}-cxx11-{MACHINE}.so"]
