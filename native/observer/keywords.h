@@ -3,9 +3,11 @@
 
 #include <ATen/core/ivalue.h>
 
-#include <charconv>
 #include <cmath>
+#include <iomanip>
+#include <locale>
 #include <map>
+#include <sstream>
 #include <string>
 #include <unordered_map>
 
@@ -25,16 +27,30 @@ inline void append_json(std::string& out, const std::string& text) {
   out += '"';
 }
 
+// The shortest of the texts with 15, 16 and 17 digits that gives the number back. std::to_chars would need libstdc++ 11
+// where the observer runs, which torch itself does not.
+inline std::string shortest(double value) {
+  std::string text;
+  for (int digits = 15; digits <= 17; ++digits) {
+    std::stringstream stream(std::ios::in | std::ios::out);  // the constructor without arguments is newer
+    stream.imbue(std::locale::classic());
+    stream << std::setprecision(digits) << value;
+    text = stream.str();
+    double back = 0;
+    if (stream >> back && back == value) break;
+  }
+  return text;
+}
+
 // Numbers that JSON does not have become texts that Python's float() can read, as among the inputs of ops.
 inline void append_json(std::string& out, double value) {
   if (!std::isfinite(value)) {
     out += std::isnan(value) ? "\"nan\"" : value < 0 ? "\"-inf\"" : "\"inf\"";
     return;
   }
-  char digits[32];
-  auto end = std::to_chars(digits, digits + sizeof(digits), value).ptr;
-  out.append(digits, end);
-  bool is_whole = std::string_view(digits, end - digits).find_first_not_of("-0123456789") == std::string_view::npos;
+  const std::string digits = shortest(value);
+  out += digits;
+  bool is_whole = digits.find_first_not_of("-0123456789") == std::string_view::npos;
   if (is_whole) out += ".0";
 }
 
