@@ -10,40 +10,18 @@
 
 #include "capture/format.h"
 #include "capture/hash.h"
-
-#if defined(__SSE2__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define OPSPAN_READS_PAST_ENDS
-#include <emmintrin.h>
-#endif
+#include "capture/letters.h"
 
 namespace opspan::capture {
-
-// The number of letters that are read in one step. A read may go past the end of a text, but not past the end of the
-// memory page. Letters after the end of the text are ignored.
-inline constexpr size_t kLetters = 16;
-
-#ifdef OPSPAN_READS_PAST_ENDS
-inline bool can_read(const char* text) {
-  constexpr uintptr_t kPageBytes = 4096;
-  return reinterpret_cast<uintptr_t>(text) % kPageBytes <= kPageBytes - kLetters;
-}
-
-inline __m128i read_letters(const char* text) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(text)); }
-
-// Returns a mask with a bit for each letter. The bit is set if the letter is the same in `one` and `other`.
-inline unsigned equal_letters(__m128i one, __m128i other) {
-  return static_cast<unsigned>(_mm_movemask_epi8(_mm_cmpeq_epi8(one, other)));
-}
-#endif
 
 // Compares a text with a stored name, which is followed by zeros up to a multiple of kLetters.
 inline bool matches(const char* text, const char* stored) {
 #ifdef OPSPAN_READS_PAST_ENDS
   for (; can_read(text); text += kLetters, stored += kLetters) {
-    const __m128i letters = read_letters(stored);
-    const unsigned ends = equal_letters(letters, _mm_setzero_si128());
-    const unsigned differ = equal_letters(letters, read_letters(text)) ^ 0xffff;
-    const unsigned either = ends | differ;
+    const Vector letters = read_letters(stored);
+    const Mask ends = equal_letters(letters, zeros());
+    const Mask differ = equal_letters(letters, read_letters(text)) ^ kAllLetters;
+    const Mask either = ends | differ;
     if (either) return ends & ~differ & (either & -either);  // the name ends before the first difference
   }
 #endif
@@ -66,13 +44,9 @@ struct Letters {
 inline Letters letters_of(const char* text) {
 #ifdef OPSPAN_READS_PAST_ENDS
   if (can_read(text)) [[likely]] {
-    const __m128i letters = read_letters(text);
-    const unsigned ends = equal_letters(letters, _mm_setzero_si128());
-    const auto count = static_cast<char>(__builtin_ctz(ends | 1u << kLetters));
-    const __m128i places = _mm_setr_epi8(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    const __m128i valid = _mm_and_si128(letters, _mm_cmplt_epi8(places, _mm_set1_epi8(count)));
-    return {static_cast<uint64_t>(_mm_cvtsi128_si64(valid)),
-            static_cast<uint64_t>(_mm_cvtsi128_si64(_mm_unpackhi_epi64(valid, valid)))};
+    const Vector letters = read_letters(text);
+    const Vector valid = first_letters(letters, letters_before(equal_letters(letters, zeros())));
+    return {first_word(valid), second_word(valid)};
   }
 #endif
   return copied_letters(text);

@@ -10,7 +10,9 @@ import pytest
 from collectors.running import NATIVE, compiled
 
 
-@pytest.fixture(scope="module", params=[[], ["-U__SSE2__"]], ids=["by sixteen letters", "letter by letter"])
+@pytest.fixture(
+    scope="module", params=[[], ["-U__SSE2__", "-DOPSPAN_NO_NEON"]], ids=["by sixteen letters", "letter by letter"]
+)
 def names(shared_folder: Path, request: pytest.FixtureRequest) -> Path:
     source = Path(__file__).parent / "names.cpp"
     program = shared_folder / f"names{''.join(request.param)}"
