@@ -23,8 +23,17 @@ constexpr size_t kRanges = 1 << 13;
 constinit Range g_ranges[kRanges];
 struct sigaction g_previous;
 
-constexpr uintptr_t kPageMask = ~uintptr_t{4095};
 constexpr uintptr_t kReserved = 1;  // value of `begin` while the entry is being written
+
+// Pages of memory, which can be larger than those of the file (kPage): kernels for aarch64 may have pages of 64 KiB.
+// Each mapping begins and ends at such a page, and maps more of the file than was asked for.
+uintptr_t page_bytes() {
+  static const auto bytes = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  return bytes;
+}
+
+uintptr_t page_of(uintptr_t address) { return address & ~(page_bytes() - 1); }
+uintptr_t page_of(const void* address) { return page_of(reinterpret_cast<uintptr_t>(address)); }
 
 size_t first_place(uintptr_t base) { return base / 4096 * 0x9e3779b97f4a7c15 >> 51; }
 
@@ -48,19 +57,19 @@ void remove(uintptr_t base) {
   }
 }
 
-bool map_zeros(uintptr_t from, size_t bytes) {
+// Maps zeros over the pages from `from` to `to`.
+bool map_zeros(uintptr_t from, uintptr_t to) {
   constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
   // Calls the kernel directly: another library may have replaced mmap(), and its function may not be safe in a signal
   // handler.
-  return syscall(SYS_mmap, from, bytes, PROT_READ | PROT_WRITE, kFlags, -1, 0) != -1;
+  return syscall(SYS_mmap, from, to - from, PROT_READ | PROT_WRITE, kFlags, -1, 0) != -1;
 }
 
 bool map_zeros_at(uintptr_t address) {
   for (const Range& range : g_ranges) {
     uintptr_t begin = range.begin.load(std::memory_order_acquire);
     if (begin <= kReserved || address - begin >= range.bytes.load(std::memory_order_relaxed)) continue;
-    uintptr_t from = address & kPageMask;
-    return map_zeros(from, begin + range.bytes.load(std::memory_order_relaxed) - from);
+    return map_zeros(page_of(address), begin + range.bytes.load(std::memory_order_relaxed));
   }
   return false;
 }
@@ -97,16 +106,21 @@ void install() {
 void* map_guarded(int fd, uint64_t offset, size_t bytes) {
   static std::once_flag once;
   std::call_once(once, install);
-  void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
-  if (base != MAP_FAILED) add(reinterpret_cast<uintptr_t>(base), bytes);
+  const size_t before = offset % page_bytes();  // bytes between the begin of a page and the part
+  void* page =
+      mmap(nullptr, before + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset - before));
+  if (page == MAP_FAILED) return page;
+  char* base = static_cast<char*>(page) + before;
+  add(reinterpret_cast<uintptr_t>(base), bytes);
   return base;
 }
 
-void detach_from_file(void* base, size_t bytes) { map_zeros(reinterpret_cast<uintptr_t>(base), bytes); }
+void detach_from_file(void* base, size_t bytes) { map_zeros(page_of(base), reinterpret_cast<uintptr_t>(base) + bytes); }
 
 void unmap_guarded(void* base, size_t bytes) {
   remove(reinterpret_cast<uintptr_t>(base));
-  munmap(base, bytes);
+  const uintptr_t page = page_of(base);
+  munmap(reinterpret_cast<void*>(page), reinterpret_cast<uintptr_t>(base) + bytes - page);
 }
 
 }  // namespace opspan::capture

@@ -12,12 +12,18 @@ from builders import capture_units as units
 from collectors.running import NATIVE, compiled
 
 HERE = Path(__file__).parent
+LARGE_PAGES = HERE / "large_pages.cpp"
 
 
-@pytest.fixture(scope="module")
-def halves(shared_folder: Path) -> Path:
-    sources = (HERE / "halves.cpp", *(NATIVE / "capture").glob("*.cpp"))
-    return compiled(shared_folder / "halves", "g++", "-std=c++20", "-O1", "-I", NATIVE, *sources, "-pthread")
+def program(shared_folder: Path, source: str, *more: Path) -> Path:
+    sources = (HERE / source, *more, *(NATIVE / "capture").glob("*.cpp"))
+    name = "-".join(path.stem for path in (Path(source), *more))
+    return compiled(shared_folder / name, "g++", "-std=c++20", "-O1", "-I", NATIVE, *sources, "-pthread", "-ldl")
+
+
+@pytest.fixture(scope="module", params=[(), (LARGE_PAGES,)], ids=["", "with large pages"])
+def halves(shared_folder: Path, request: pytest.FixtureRequest) -> Path:
+    return program(shared_folder, "halves.cpp", *request.param)
 
 
 @pytest.mark.parametrize(("ranges", "seed"), [(1, 1), (2, 2), (300, 3), (20_000, 4), (20_000, 5)])
@@ -63,3 +69,9 @@ def test_most_ranges_of_ops_take_half_a_line(halves: Path, tmp_path: Path) -> No
     assert kinds.count(units.LIKE) > 5000
     assert kinds.count(units.BLOCK) > 1000
     assert kinds.count(units.MODEL) < 1000
+
+
+def test_a_program_with_large_pages_outlives_its_file(shared_folder: Path) -> None:
+    cut = program(shared_folder, "stress_cut.cpp", LARGE_PAGES)
+    done = subprocess.run([cut], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
