@@ -201,6 +201,17 @@ def test_the_observers_are_in_the_wheel_unchanged(tool: ModuleType, folder: Path
         tool.check_wheel(wheel_of(after, **{name: b"observer"}), before, sdist)
 
 
+def test_another_processor_needs_its_compiler(
+    tool: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(tool.Problem, match=r"no aarch64-linux-gnu-g\+\+: apt-get install g\+\+-aarch64-linux-gnu"):
+        tool.cross_compiler("aarch64")
+
+    (tmp_path / "aarch64-linux-gnu-g++").touch(mode=0o755)
+    assert "-Ccmake.define.CMAKE_SYSTEM_PROCESSOR=aarch64" in tool.cross_compiler("aarch64")
+
+
 def test_both_files_are_handed_over_or_none(tool: ModuleType, tmp_path: Path) -> None:
     wheel, out = tmp_path / "a.whl", tmp_path / "out"
     wheel.write_text("new")
