@@ -2,6 +2,8 @@
 
 python tools/docs           write the pages that are stale
 python tools/docs --check   write nothing; name the pages that are stale, and exit with 1 if there are any
+python tools/docs --release also record the public names of now as those of the release (docs/public.json)
+python tools/docs serve     serve the site on this machine until Ctrl-C; each change builds it again
 
 Tools that measure something write their own tables. For example, tools/torch-matrix writes its table in docs/emit.md.
 """
@@ -9,6 +11,7 @@ Tools that measure something write their own tables. For example, tools/torch-ma
 from __future__ import annotations
 
 import argparse
+import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +23,7 @@ import costs_page
 import examples_page
 import findings_page
 import peaks_page
+import public_list
 import python_page
 import rooms_table
 import schema_page
@@ -79,25 +83,50 @@ def with_part(part: Page) -> str:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("verb", nargs="?", choices=["write", "serve"], default="write", help="default: write")
     parser.add_argument("--check", action="store_true", help="write nothing, exit with 1 if a page is stale")
-    is_check = parser.parse_args().check
+    parser.add_argument("--release", action="store_true", help="record the public names as those of the release")
+    parser.add_argument("--address", default="127.0.0.1:8000", help="where to serve (default: %(default)s)")
+    options = parser.parse_args()
+    if options.verb == "serve":
+        return serve(options.address)
+    is_check = options.check
 
     stale = 0
     pages = [page for page in (*PAGES, *PARTS) if not page.needs or find_spec(page.needs)]
     for page in {*PAGES, *PARTS}.difference(pages):
         print(f"{page.path} was left as it is: {page.needs} is not installed (pip install 'opspan[test]')")
     for page in pages:
-        path, text = REPO / page.path, with_part(page) if page in PARTS else page_text(page)
-        if path.is_file() and path.read_text(encoding="utf-8") == text:
-            continue
-        stale += 1
-        if is_check:
-            print(f"{page.path} is stale: run `python tools/docs`")
-        else:
-            path.write_text(text, encoding="utf-8")
-            print(f"Wrote {page.path}")
+        stale += update(page.path, with_part(page) if page in PARTS else page_text(page), is_check=is_check)
     print(f"{len(pages) - stale} of {len(pages)} pages were up to date")
+    if find_spec("griffe"):
+        stale += update("docs/public.json", public_list.text(is_release=options.release), is_check=is_check)
     return 1 if is_check and stale else 0
+
+
+def update(name: str, text: str, *, is_check: bool) -> bool:
+    """Writes the file if it is stale, or only names it. Returns whether it was stale."""
+    path = REPO / name
+    if path.is_file() and path.read_text(encoding="utf-8") == text:
+        return False
+    if is_check:
+        print(f"{name} is stale: run `python tools/docs`")
+    else:
+        path.write_text(text, encoding="utf-8")
+        print(f"Wrote {name}")
+    return True
+
+
+def serve(address: str) -> int:
+    if not find_spec("material"):
+        print("tools/docs: the site needs mkdocs-material: pip install 'opspan[docs]'", file=sys.stderr)
+        return 1
+    config = REPO / "tools" / "docs" / "mkdocs.yml"
+    command = [sys.executable, "-m", "mkdocs", "serve", "--strict", "--config-file", config, "--dev-addr", address]
+    try:
+        return subprocess.run(command).returncode
+    except KeyboardInterrupt:
+        return 0
 
 
 if __name__ == "__main__":
