@@ -9,6 +9,7 @@ import re
 import subprocess
 import sys
 import tarfile
+import time
 import zipfile
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -35,6 +36,10 @@ def tool() -> ModuleType:
     module = module_from_spec(spec)
     loader.exec_module(module)
     return module
+
+
+def output(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True, cwd=REPO).stdout
 
 
 # --- the main path
@@ -86,6 +91,7 @@ def test_the_wheel_has_the_package_and_nothing_else(built: tuple[Path, Path, str
     _, wheel, _ = built
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if not name.endswith("/")}
+        times = {info.date_time for info in archive.infolist()}
         metadata = archive.read(next(name for name in names if name.endswith(".dist-info/METADATA"))).decode()
 
     package = {path.relative_to(REPO / "src").as_posix() for path in files("src/opspan")}
@@ -93,7 +99,10 @@ def test_the_wheel_has_the_package_and_nothing_else(built: tuple[Path, Path, str
     compiled |= {f"opspan/lib/observer/{name}" for name in OBSERVER_SOURCES}
     compiled |= {f"opspan/lib/page/{name}" for name in PAGE}
     assert {name for name in names if ".dist-info/" not in name} == package | compiled
+    second = int(os.environ.get("SOURCE_DATE_EPOCH") or output("git", "log", "-1", "--format=%ct")) // 2 * 2
+    assert times == {time.gmtime(second)[:6]}, "with other times, two builds of a commit would differ"
     assert "opspan/py.typed" in names
+    assert any(name.endswith(".dist-info/sboms/opspan.cdx.json") for name in names)
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
     assert "\nLicense-Expression: Apache-2.0\n" in metadata
     assert "\nDescription-Content-Type: text/markdown\n" in metadata
@@ -110,7 +119,7 @@ def test_the_sdist_has_what_builds_and_tests_it(built: tuple[Path, Path, str]) -
     assert sdist.name.removesuffix(".tar.gz") == "-".join(wheel.name.split("-")[:2])
     expected = {"LICENSE", "README.md", "pyproject.toml", "native/CMakeLists.txt", "tests/conftest.py", "docs/cli.md"}
     assert expected <= names
-    assert not [name for name in names if re.match(r"\.git/|\.ci/|dist/|build/|\.venv/|tests/house/", name)]
+    assert not [name for name in names if re.match(r"\.git/|\.github/|\.ci/|dist/|build/|\.venv/|tests/house/", name)]
 
 
 @pytest.mark.slow
@@ -125,7 +134,7 @@ def test_the_wheel_was_tried(built: tuple[Path, Path, str]) -> None:
 
 def sdist_of(path: Path, *, without: str = "", also: str = "") -> Path:
     names = [file.relative_to(REPO).as_posix() for file in files()]
-    kept = [name for name in names if not name.startswith((".ci/", "tests/house/"))]
+    kept = [name for name in names if not name.startswith((".ci/", ".github/", "tests/house/"))]
     with tarfile.open(path, "w:gz") as archive:
         for name in {*kept, "PKG-INFO", also} - {without, ""}:
             archive.addfile(tarfile.TarInfo(f"opspan-1/{name}"), io.BytesIO())
@@ -140,6 +149,7 @@ def wheel_of(path: Path, **changed: bytes | None) -> Path:
     entries |= {f"opspan/lib/observer/{name}": b"source" for name in OBSERVER_SOURCES}
     entries |= {f"opspan-1.dist-info/{name}": b"" for name in ("METADATA", "WHEEL", "RECORD", "entry_points.txt")}
     entries |= {"opspan-1.dist-info/licenses/LICENSE": (REPO / "LICENSE").read_bytes()}
+    entries |= {"opspan-1.dist-info/sboms/opspan.cdx.json": b"{}"}
     with zipfile.ZipFile(path, "w") as archive:
         for name, content in {**entries, **changed}.items():
             if content is not None:
@@ -169,6 +179,7 @@ def test_an_sdist_is_what_git_knows(tool: ModuleType, tmp_path: Path) -> None:
         (f"opspan/lib/{SINKS}", None, rf"lacks opspan/lib/{SINKS}"),
         ("opspan/lib/observer/observer.cpp", None, "lacks opspan/lib/observer/observer.cpp"),
         ("opspan/py.typed", None, "lacks opspan/py.typed"),
+        ("opspan-1.dist-info/sboms/opspan.cdx.json", None, "lacks opspan-1.dist-info/sboms/opspan.cdx.json"),
         ("opspan.libs/libgcc_s.so", b"", "should not have opspan.libs/libgcc_s.so"),
         ("tests/conftest.py", b"", "should not have tests/conftest.py"),
         ("opspan-1.dist-info/licenses/LICENSE", b"mine", "its LICENSE is another one"),

@@ -122,7 +122,7 @@ def serve(address: str) -> int:
         print("tools/docs: the site needs mkdocs-material: pip install 'opspan[docs]'", file=sys.stderr)
         return 1
     config = REPO / "tools" / "docs" / "mkdocs.yml"
-    command = [sys.executable, "-m", "mkdocs", "serve", "--strict", "--config-file", config, "--dev-addr", address]
+    command = [sys.executable, "-m", "mkdocs", "serve", "--strict", "--config-file", str(config), "--dev-addr", address]
     try:
         return subprocess.run(command).returncode
     except KeyboardInterrupt:
