@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import click
 
-from opspan.cli.printing import show
+from opspan.cli.printing import show, show_data
+from opspan.errors import UsageError
 
 
 @click.command("doctor")
@@ -14,7 +17,15 @@ from opspan.cli.printing import show
     help="Build the observer, which listens to torch, for the installed torch; remove outdated ones. Build the page of "
     "`opspan report` if the installation has none.",
 )
-def command(fix: bool) -> int:
+@click.option("--json", "as_json", is_flag=True, help="Print the checks as one JSON object (docs/json.md).")
+@click.option(
+    "--report",
+    "as_report",
+    is_flag=True,
+    help="Print the checks as a block of Markdown to copy into a bug report. Home folders and user names in paths are "
+    "replaced.",
+)
+def command(fix: bool, as_json: bool, as_report: bool) -> int:
     """Say what works on this machine, and how to fix the rest.
 
     Prints a line for each check: ok, optional (missing, but not needed) or WRONG. Exits with 2 if anything is WRONG.
@@ -23,16 +34,24 @@ def command(fix: bool) -> int:
     Example:
       opspan doctor
       opspan doctor --fix
+      opspan doctor --report
     """
-    from opspan.app import doctor
+    from opspan.app import doctor, doctor_report
 
+    if as_json and as_report:
+        raise UsageError("--json and --report each print the checks in their own way: leave one of them out")
     if fix:
         doctor.fix()
+    if as_json or as_report:
+        checks = list(doctor.checks())
+        if as_json:
+            show_data(f"{json.dumps(doctor_report.as_object(checks), indent=2)}\n")
+        else:
+            show(doctor_report.as_markdown(checks))
+        return 2 if any(check.state == "WRONG" for check in checks) else 0
     wrong = 0
     for check in doctor.checks():
-        show(f"{check.name:<19} {check.state:<8} {check.found}\n")
-        if check.todo and check.state != "ok":
-            show(f"{'':<28} {'fix' if check.state == 'WRONG' else 'to have it'}: {check.todo}\n")
+        show(doctor_report.as_text(check))
         wrong += check.state == "WRONG"
     if wrong:
         show(f"\n{wrong} of these {'is' if wrong == 1 else 'are'} WRONG: opspan does not work until fixed.\n")
