@@ -32,6 +32,7 @@ VERB_ARGUMENTS = {
     "report": ["a.json", "-o", "out.html", "--force"],
     "run": ["--", "true"],
     "top": ["4194304", "--count", "1"],
+    "view": ["--help"],  # it would serve until somebody ends it
 }
 QUICK = ("help", "diff", "export", "attach")
 # Verbs that read, and yet start as users start them: `push`, as it waits before it asks again, all six side by side.

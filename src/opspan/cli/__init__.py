@@ -24,7 +24,7 @@ from opspan.errors import OpspanError
 GROUPS = {
     "See first": ("summary", "demo"),
     "Measure": ("findings", "table", "steps", "idle", "launches", "waits", "path", "memory", "comm", "flops"),
-    "Show": ("report", "diff", "export"),
+    "Show": ("report", "view", "diff", "export"),
     "Capture": ("run", "exec", "attach", "top"),
     "Other": ("doctor", "push", "help"),
 }

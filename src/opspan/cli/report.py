@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from opspan.cli.loading import Progress, all_at_once, expanded, load, not_named, part_of_trace, trace_files
-from opspan.cli.options import FILE_TO_READ, FILE_TO_WRITE
+from opspan.cli.loading import Progress, trace_files
+from opspan.cli.options import FILE_TO_WRITE
+from opspan.cli.page import PageFiles, open_option, open_page, page_options
 from opspan.cli.printing import show
-from opspan.errors import UsageError
+from opspan.files import exists
 from opspan.printable import path_text, plural
 
 if TYPE_CHECKING:
@@ -19,11 +21,13 @@ if TYPE_CHECKING:
 _HELP = """Write a page with all that opspan finds: overview, findings, ops, modules, kernels, timeline, memory, ranks.
 
 The page is one file. It opens in any browser, without a server, and makes no request. Several FILEs are read as the
-ranks of one run. With --against, the page compares the run with an earlier one.
+ranks of one run. With --against, the page compares the run with an earlier one. With --open, it is opened in the
+browser; `opspan view` shows it where the browser is on another machine.
 
 \b
 Example:
   opspan report report.sqlite -o report.html
+  opspan report trace.json.gz --open
   opspan report rank0.json rank1.json -o run.html
   opspan report after.json --against before.json -o compared.html
 """
@@ -34,33 +38,18 @@ Example:
 @click.option(
     "-o",
     "--output",
-    "out",
+    "wanted",
     metavar="OUT",
     type=FILE_TO_WRITE,
-    default=Path("report.html"),
-    show_default=True,
-    help="The file to write.",
+    help="The file to write.  [default: report.html; with --open, report-2.html and so on if it exists]",
 )
-@click.option(
-    "--against",
-    "other",
-    metavar="B",
-    multiple=True,
-    type=FILE_TO_READ,
-    help="The earlier run to compare with; give it once for each rank.",
-)
-@click.option(
-    "--editor",
-    metavar="ADDRESS",
-    default=None,
-    help="How the page opens a source line: an address with {file} and {line} in it. Default: vscode://file/{file}:{line}",
-)
-@all_at_once
-@part_of_trace
+@open_option
+@page_options
 @click.option("--force", is_flag=True, help="Overwrite OUT if it exists (never an input file).")
 def command(
     files: tuple[File, ...],
-    out: Path,
+    wanted: Path | None,
+    is_opened: bool,
     other: tuple[File, ...],
     editor: str | None,
     between: tuple[str, str] | None,
@@ -69,19 +58,27 @@ def command(
     force: bool,
 ) -> None:
     from opspan.views.page.report import check, write
-    from opspan.views.page.section import EDITOR, Subject
 
-    if editor is not None and not ("{file}" in editor and "://" in editor):
-        raise UsageError(
-            f"--editor is an address with {{file}} and {{line}} in it, such as {EDITOR}, and not {editor!r}"
-        )
-    arguments, files, other = (*files, *other), expanded(files), expanded(other)
-    check(out, [*files, *other], overwrite=force)
-    with Progress(len(files) + len(other) + 1) as progress:
-        analysis = load(files, progress, between, step, cycle=cycle, unnamed=not_named(files, arguments))
-        compared = load(other, progress, unnamed=not_named(other, arguments)) if other else None
+    out = wanted or _free_name(is_numbered=is_opened and not force)
+    pages = PageFiles(files, other, editor)
+    check(out, pages.all, overwrite=force)
+    with Progress(len(pages.all) + 1) as progress:
+        subject = pages.read(progress, between, step, cycle)
         progress.step(f"writing {out.name!r}")
-        page = write(Subject(analysis, files, compared, other, editor or EDITOR), out, overwrite=force)
+        page = write(subject, out, overwrite=force)
     size = len(page.encode())
-    ranges = plural(analysis.tables.ranges.height, "range")
-    show(f"Wrote {path_text(out)} ({size / 1e6:.1f} MB, {ranges}): open it in a browser\n")
+    ranges = plural(subject.analysis.tables.ranges.height, "range")
+    wrote = f"Wrote {path_text(out)} ({size / 1e6:.1f} MB, {ranges})"
+    show(f"{wrote}\n" if is_opened else f"{wrote}: open it in a browser\n")
+    if is_opened:
+        open_page(out)
+
+
+def _free_name(*, is_numbered: bool) -> Path:
+    """Returns report.html or, if that exists and `is_numbered`, the first free report-N.html. It is in the working
+    directory, because browsers that run in a sandbox cannot read temporary and hidden folders."""
+    out = Path("report.html")
+    numbers = count(2)
+    while is_numbered and exists(out):
+        out = Path(f"report-{next(numbers)}.html")
+    return out

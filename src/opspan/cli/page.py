@@ -1,0 +1,82 @@
+"""Defines what `opspan report` and `opspan view` share: the options of a page, and reading what it is about. Also opens
+pages in the browser."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from opspan.cli.loading import Progress, all_at_once, expanded, load, not_named, part_of_trace
+from opspan.cli.options import FILE_TO_READ
+from opspan.cli.printing import show
+from opspan.errors import UsageError
+from opspan.printable import path_text
+
+if TYPE_CHECKING:
+    from opspan.addresses import File
+    from opspan.views.page.section import Subject
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def page_options(function: F) -> F:
+    """Adds the options --against and --editor, and those that choose the part of the trace to read."""
+    against = click.option(
+        "--against",
+        "other",
+        metavar="B",
+        multiple=True,
+        type=FILE_TO_READ,
+        help="The earlier run to compare with; give it once for each rank.",
+    )
+    editor = click.option(
+        "--editor",
+        metavar="ADDRESS",
+        default=None,
+        help="How the page opens a source line: an address with {file} and {line} in it. Default: "
+        "vscode://file/{file}:{line}",
+    )
+    return against(editor(all_at_once(part_of_trace(function))))
+
+
+def open_option(function: F) -> F:
+    """Adds the option --open."""
+    return click.option("--open", "is_opened", is_flag=True, help="Open the page in the browser.")(function)
+
+
+class PageFiles:
+    """The files of a page: those of the run, and those of the run to compare it with."""
+
+    def __init__(self, files: Sequence[File], other: Sequence[File], editor: str | None) -> None:
+        from opspan.views.page.section import EDITOR
+
+        if editor is not None and not ("{file}" in editor and "://" in editor):
+            raise UsageError(
+                f"--editor is an address with {{file}} and {{line}} in it, such as {EDITOR}, and not {editor!r}"
+            )
+        self._editor = editor or EDITOR
+        self._arguments = (*files, *other)
+        self._files, self._other = expanded(files), expanded(other)
+        self.all = [*self._files, *self._other]
+
+    def read(self, progress: Progress, between: tuple[str, str] | None, step: str | None, cycle: int | None) -> Subject:
+        from opspan.views.page.section import Subject
+
+        files, other = self._files, self._other
+        analysis = load(files, progress, between, step, cycle=cycle, unnamed=not_named(files, self._arguments))
+        compared = load(other, progress, unnamed=not_named(other, self._arguments)) if other else None
+        return Subject(analysis, files, compared, other, self._editor)
+
+
+def open_page(page: Path) -> None:
+    """Opens a file in the browser, or says in a line why not, and where the file is."""
+    from opspan.app.browser import open_address
+
+    reason = open_address(page.resolve().as_uri())
+    if reason is None:
+        show("Opened it in the browser\n")
+    else:
+        show(f"No browser was opened, as {reason} (`opspan view` serves a page): {path_text(page.resolve())}\n")
