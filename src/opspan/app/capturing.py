@@ -59,13 +59,13 @@ def collectors() -> Path:
 
 
 @contextlib.contextmanager
-def capture_folder(wanted: Path | None) -> Iterator[Path]:
-    """Provides an empty capture folder: `wanted`, or the first free `opspan-capture-N` in the working directory.
+def capture_folder(wanted: Path | None, name: str = "opspan-capture") -> Iterator[Path]:
+    """Provides an empty folder: `wanted`, or the first free one called `name`-N in the working directory.
 
     If this function creates the folder and it stays empty, it is removed at the end.
     """
     ours = wanted is None or not exists(wanted)
-    folder = _make_folder(wanted)
+    folder = _make_folder(wanted, name)
     try:
         yield folder
     finally:
@@ -74,11 +74,11 @@ def capture_folder(wanted: Path | None) -> Iterator[Path]:
                 folder.rmdir()
 
 
-def _make_folder(wanted: Path | None) -> Path:
+def _make_folder(wanted: Path | None, name: str) -> Path:
     if wanted is None:
         number = 1
         while True:
-            folder = Path.cwd() / f"opspan-capture-{number}"
+            folder = Path.cwd() / f"{name}-{number}"
             try:
                 folder.mkdir()
             except FileExistsError:

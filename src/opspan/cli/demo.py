@@ -1,20 +1,34 @@
-"""Implements `opspan demo`, which trains a small model, records it, and shows the result."""
+"""Implements `opspan demo`, which shows opspan's results on a run that it brings or makes itself."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from opspan.cli.options import capture_folder
+from opspan.cli.page import open_option, open_page
 from opspan.cli.printing import show
 from opspan.printable import path_text, plural, shell_path
+
+if TYPE_CHECKING:
+    from opspan.trace import Trace
 
 
 @click.command("demo")
 @capture_folder
-def command(wanted: Path | None) -> None:
+@click.option(
+    "--gpu-sample",
+    "is_sample",
+    is_flag=True,
+    help="Train nothing, and show traces of a training job with two GPUs instead, which a simulator made. Needs "
+    "neither torch nor a GPU. The default of DIR is opspan-sample-N.",
+)
+@open_option
+def command(wanted: Path | None, is_sample: bool, is_opened: bool) -> None:
     """Train a small model, record it, and show the result.
 
     Prints a table of the model's ops, with backward beside forward, commands to try next, and what `opspan summary`
@@ -24,39 +38,84 @@ def command(wanted: Path | None) -> None:
     \b
     Example:
       opspan demo -o demo
+      opspan demo --gpu-sample --open
     """
+    if is_sample:
+        _show_sample(wanted, is_opened)
+    else:
+        _show_training(wanted, is_opened)
+
+
+def _show_training(wanted: Path | None, is_opened: bool) -> None:
     from opspan.app import capturing, demo
-    from opspan.errors import MissingPackage
-    from opspan.questions import Options, question
     from opspan.text_columns import terminal
-    from opspan.views.answer import as_text
     from opspan.views.overview import overview
 
     with capturing.capture_folder(wanted) as folder:
         trace = demo.train(folder)
         text = demo.write_tree(trace, folder / "ranges.txt")
-    show(f"{overview(trace.analysed, terminal())}\n{_next(folder)}")
+    name = _name(folder)
+    following = {
+        f"opspan table {name} --by shape": "the same, apart by the sizes of inputs",
+        f"opspan table {name} --by module": "by layer, backward beside it",
+        f"opspan export {name} {name}.json": "a timeline, for https://ui.perfetto.dev",
+        "opspan run --emit nvtx -o capture -- python train.py": "your own program, not edited",
+    }
+    show(f"{overview(trace.analysed, terminal())}\n{_next(following)}")
     held = f"{plural(trace.ranges.height, 'range')}, {plural(trace.issues.height, 'issue')}"
     show(f"Wrote {path_text(folder)} ({held}) and {path_text(text)}\n")
+    _show_summary(trace, folder)
+    _write_page(trace, folder / "report.html", is_opened)
+
+
+def _show_sample(wanted: Path | None, is_opened: bool) -> None:
+    from opspan.app import capturing, sample_trace
+    from opspan.loading import load
+
+    with capturing.capture_folder(wanted, "opspan-sample") as folder:
+        files = sample_trace.copy_sample(folder)
+    trace = load(*files)
+    name = _name(folder)
+    following = {
+        f"opspan findings {name}": "what is wrong with it, and what to do",
+        f"opspan table {shell_path(os.path.relpath(files[0]))} --by kernel": "the kernels of a rank",
+        f"opspan comm {name} --by rank": "which rank the others wait for",
+        "opspan report trace.json.gz --open": "a trace of your own",
+    }
+    kernels = plural(trace.work.height, "kernel and copy", "kernels and copies")
+    show(f"Wrote {path_text(folder)}: a simulated job of {len(files)} ranks with {kernels}\n\n{_next(following)}")
+    _show_summary(trace, folder)
+    _write_page(trace, folder / "report.html", is_opened)
+
+
+def _show_summary(trace: Trace, folder: Path) -> None:
+    from opspan.questions import Options, question
+    from opspan.text_columns import terminal
+    from opspan.views.answer import as_text
+
     answer = question("summary").answer_of(trace.analysed, Options(files=(Path(os.path.relpath(folder)),)))
-    short = as_text(answer, 1, terminal())
-    show(f"\nIn short, as opspan summary has it:\n{short}")
-    page = folder / "report.html"
+    show(f"\nIn short, as opspan summary has it:\n{as_text(answer, 1, terminal())}")
+
+
+def _write_page(trace: Trace, page: Path, is_opened: bool) -> None:
+    from opspan.errors import MissingPackage
+
     try:
         trace.report(page)
     except MissingPackage as missing:
         show(f"\nNo report was written: {missing}\n")
+        return
+    if is_opened:
+        show(f"\nAll of it as a page: {path_text(page)}\n")
+        open_page(page)
     else:
         show(f"\nAll of it as a page: open {page.resolve().as_uri()} in a browser\n")
 
 
-def _next(folder: Path) -> str:
-    name = shell_path(os.path.relpath(folder))
-    commands = {
-        f"opspan table {name} --by shape": "the same, apart by the sizes of inputs",
-        f"opspan table {name} --by module": "by layer, backward beside it",
-        f"opspan export {name} {shell_path(os.path.relpath(folder))}.json": "a timeline, for https://ui.perfetto.dev",
-        "opspan run --emit nvtx -o capture -- python train.py": "your own program, not edited",
-    }
+def _name(folder: Path) -> str:
+    return shell_path(os.path.relpath(folder))
+
+
+def _next(commands: Mapping[str, str]) -> str:
     width = max(map(len, commands))
     return "Next:\n" + "".join(f"  {command:<{width}}  {why}\n" for command, why in commands.items())
