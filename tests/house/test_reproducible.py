@@ -70,7 +70,7 @@ def test_two_builds_give_the_same_bytes(tmp_path: Path) -> None:
     assert [name for name in one if name and one[name] != other[name]] == []
     assert one[""] == other[""], "the files are equal, but not the archives: times, modes or order"
     libraries = [name for name in one if name.endswith(".so")]
-    assert len(libraries) == 3
+    assert len(libraries) >= 3  # and one for the stacks of this Python, if it has its headers
     assert not [name for name in libraries if bytes(tmp_path) in one[name]]
     (sbom,) = (name for name in one if name.endswith(SBOM))
     listed = {part["name"] for part in json.loads(one[sbom])["components"]}
