@@ -111,15 +111,26 @@ void end(Thread& here, uint32_t writer, const Frame* frame, bool is_c) {
   calls.resize(at - 1);
 }
 
+// Ends all open calls of a thread.
+void end_all(Thread& here, OpenCalls& open, int64_t end_ns) {
+  for (; !open.calls.empty(); open.calls.pop_back()) end(here, open.calls.back(), end_ns);
+}
+
+// Returns a frame, of which the caller has a reference, and those around it, the innermost first.
+std::vector<Reference> frames_from(Frame* frame) {
+  std::vector<Reference> frames;
+  for (; frame; frame = PyFrame_GetBack(frame)) frames.emplace_back(frame);
+  return frames;
+}
+
 // Ends the calls of an earlier turn, then opens the calls that the thread is in: those around `frame`, and that of
 // `frame` itself if it has begun.
 [[gnu::cold]] void begin_turn(Thread& here, uint32_t writer, Frame* frame, bool has_begun) {
   OpenCalls& open = here.python[writer];
   const Turns& turns = g_turns[writer];
-  for (; !open.calls.empty(); open.calls.pop_back()) end(here, open.calls.back(), turns.stopped_ns);
+  end_all(here, open, turns.stopped_ns);
   open.turn = turns.turn;
-  std::vector<Reference> frames;
-  for (Frame* around = PyFrame_GetBack(frame); around; around = PyFrame_GetBack(around)) frames.emplace_back(around);
+  const std::vector<Reference> frames = frames_from(PyFrame_GetBack(frame));
   const int64_t began_ns = std::max(turns.began_ns, open.joined_ns);
   for (auto at = frames.rbegin(); at != frames.rend(); ++at) begin(here, writer, at->frame(), began_ns);
   if (has_begun) begin(here, writer, frame, began_ns);
@@ -179,10 +190,7 @@ void arm_other_threads(Object* hook, Object* get_profile, Object* none) {
 // Gives up the calls of this thread that ended while another profiler had the slot. Nobody knows when they ended.
 void drop_ended_calls(std::vector<OpenCall>& calls) {
   if (calls.empty()) return;
-  std::vector<Reference> frames;
-  for (Frame* around = PyThreadState_GetFrame(PyThreadState_Get()); around; around = PyFrame_GetBack(around)) {
-    frames.emplace_back(around);
-  }
+  const std::vector<Reference> frames = frames_from(PyThreadState_GetFrame(PyThreadState_Get()));
   auto is_open = [&](const OpenCall& call) {
     return !call.is_c && std::any_of(frames.begin(), frames.end(),
                                      [&](const Reference& frame) { return frame.frame() == call.frame; });
@@ -247,9 +255,7 @@ int opspan_python_stop(int sink) {
   turns.stopped_ns = opspan::capture::now_ns();
   opspan::Thread& here = opspan::Thread::here();
   auto& open = here.python[writer];
-  for (; open.turn == turns.turn && !open.calls.empty(); open.calls.pop_back()) {
-    opspan::python::end(here, open.calls.back(), turns.stopped_ns);
-  }
+  if (open.turn == turns.turn) opspan::python::end_all(here, open, turns.stopped_ns);
   ++turns.turn;
   if (!g_on) opspan::python::forget_names();
   return g_on != 0;

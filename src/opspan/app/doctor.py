@@ -112,12 +112,13 @@ def _compiler(torch: Torch | None) -> Check:
 def _observer(torch: Torch | None) -> Check:
     if torch is None:
         return Check("observer", "optional", "is built for a torch, and there is none")
-    cached, stale = observer_cache.cached(torch), observer_cache.stale(torch)
+    stale = observer_cache.stale(torch)
     more = f"; {len(stale)} stale or broken: `opspan doctor --fix` removes" if stale else ""
     if observer.ready_made(torch) is not None:
         used = observer.load()
         came = f"came with opspan for torch {used.built_for.split()[0]}" if used.built_for else "built here"
         return Check("observer", "ok", f"{used.path}: {came}{more}")
+    cached = observer_cache.cached(torch)
     if cached is None:
         if refused := observer_cache.find(torch).refused:
             more = f"; what is there is not used, for {refused}{more}"

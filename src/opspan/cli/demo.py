@@ -40,13 +40,12 @@ def command(wanted: Path | None, is_sample: bool, is_opened: bool) -> None:
       opspan demo -o demo
       opspan demo --gpu-sample --open
     """
-    if is_sample:
-        _show_sample(wanted, is_opened)
-    else:
-        _show_training(wanted, is_opened)
+    trace, folder = _show_sample(wanted) if is_sample else _show_training(wanted)
+    _show_summary(trace, folder)
+    _write_page(trace, folder / "report.html", is_opened)
 
 
-def _show_training(wanted: Path | None, is_opened: bool) -> None:
+def _show_training(wanted: Path | None) -> tuple[Trace, Path]:
     from opspan.app import capturing, demo
     from opspan.text_columns import terminal
     from opspan.views.overview import overview
@@ -64,11 +63,10 @@ def _show_training(wanted: Path | None, is_opened: bool) -> None:
     show(f"{overview(trace.analysed, terminal())}\n{_next(following)}")
     held = f"{plural(trace.ranges.height, 'range')}, {plural(trace.issues.height, 'issue')}"
     show(f"Wrote {path_text(folder)} ({held}) and {path_text(text)}\n")
-    _show_summary(trace, folder)
-    _write_page(trace, folder / "report.html", is_opened)
+    return trace, folder
 
 
-def _show_sample(wanted: Path | None, is_opened: bool) -> None:
+def _show_sample(wanted: Path | None) -> tuple[Trace, Path]:
     from opspan.app import capturing, sample_trace
     from opspan.loading import load
 
@@ -84,8 +82,7 @@ def _show_sample(wanted: Path | None, is_opened: bool) -> None:
     }
     kernels = plural(trace.work.height, "kernel and copy", "kernels and copies")
     show(f"Wrote {path_text(folder)}: a simulated job of {len(files)} ranks with {kernels}\n\n{_next(following)}")
-    _show_summary(trace, folder)
-    _write_page(trace, folder / "report.html", is_opened)
+    return trace, folder
 
 
 def _show_summary(trace: Trace, folder: Path) -> None:

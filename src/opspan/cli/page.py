@@ -4,8 +4,9 @@ pages in the browser."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -23,7 +24,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def page_options(function: F) -> F:
-    """Adds the options --against and --editor, and those that choose the part of the trace to read."""
+    """Adds the options --against and --editor, and those that choose the part of the trace to read. The function gets
+    all of them and FILE... as `pages`."""
+
+    @wraps(function)
+    def run(
+        files: Sequence[File],
+        other: Sequence[File],
+        editor: str | None,
+        between: tuple[str, str] | None,
+        step: str | None,
+        cycle: int | None,
+        **more: Any,
+    ) -> Any:
+        return function(pages=PageFiles(files, other, editor, between, step, cycle), **more)
+
     against = click.option(
         "--against",
         "other",
@@ -39,7 +54,7 @@ def page_options(function: F) -> F:
         help="How the page opens a source line: an address with {file} and {line} in it. Default: "
         "vscode://file/{file}:{line}",
     )
-    return against(editor(all_at_once(part_of_trace(function))))
+    return cast("F", against(editor(all_at_once(part_of_trace(run)))))
 
 
 def open_option(function: F) -> F:
@@ -48,9 +63,17 @@ def open_option(function: F) -> F:
 
 
 class PageFiles:
-    """The files of a page: those of the run, and those of the run to compare it with."""
+    """The files of a page: those of the run, and those of the run to compare it with. Also the part to read."""
 
-    def __init__(self, files: Sequence[File], other: Sequence[File], editor: str | None) -> None:
+    def __init__(
+        self,
+        files: Sequence[File],
+        other: Sequence[File],
+        editor: str | None,
+        between: tuple[str, str] | None,
+        step: str | None,
+        cycle: int | None,
+    ) -> None:
         from opspan.views.page.section import EDITOR
 
         if editor is not None and not ("{file}" in editor and "://" in editor):
@@ -58,15 +81,17 @@ class PageFiles:
                 f"--editor is an address with {{file}} and {{line}} in it, such as {EDITOR}, and not {editor!r}"
             )
         self._editor = editor or EDITOR
+        self._between, self._step, self._cycle = between, step, cycle
         self._arguments = (*files, *other)
         self._files, self._other = expanded(files), expanded(other)
         self.all = [*self._files, *self._other]
 
-    def read(self, progress: Progress, between: tuple[str, str] | None, step: str | None, cycle: int | None) -> Subject:
+    def read(self, progress: Progress) -> Subject:
         from opspan.views.page.section import Subject
 
         files, other = self._files, self._other
-        analysis = load(files, progress, between, step, cycle=cycle, unnamed=not_named(files, self._arguments))
+        unnamed = not_named(files, self._arguments)
+        analysis = load(files, progress, self._between, self._step, cycle=self._cycle, unnamed=unnamed)
         compared = load(other, progress, unnamed=not_named(other, self._arguments)) if other else None
         return Subject(analysis, files, compared, other, self._editor)
 

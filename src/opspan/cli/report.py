@@ -10,13 +10,13 @@ import click
 
 from opspan.cli.loading import Progress, trace_files
 from opspan.cli.options import FILE_TO_WRITE
-from opspan.cli.page import PageFiles, open_option, open_page, page_options
+from opspan.cli.page import open_option, open_page, page_options
 from opspan.cli.printing import show
 from opspan.files import exists
 from opspan.printable import path_text, plural
 
 if TYPE_CHECKING:
-    from opspan.addresses import File
+    from opspan.cli.page import PageFiles
 
 _HELP = """Write a page with all that opspan finds: overview, findings, ops, modules, kernels, timeline, memory, ranks.
 
@@ -47,23 +47,17 @@ Example:
 @page_options
 @click.option("--force", is_flag=True, help="Overwrite OUT if it exists (never an input file).")
 def command(
-    files: tuple[File, ...],
+    pages: PageFiles,
     wanted: Path | None,
     is_opened: bool,
-    other: tuple[File, ...],
-    editor: str | None,
-    between: tuple[str, str] | None,
-    step: str | None,
-    cycle: int | None,
     force: bool,
 ) -> None:
     from opspan.views.page.report import check, write
 
     out = wanted or _free_name(is_numbered=is_opened and not force)
-    pages = PageFiles(files, other, editor)
     check(out, pages.all, overwrite=force)
     with Progress(len(pages.all) + 1) as progress:
-        subject = pages.read(progress, between, step, cycle)
+        subject = pages.read(progress)
         progress.step(f"writing {out.name!r}")
         page = write(subject, out, overwrite=force)
     size = len(page.encode())

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from opspan.cli.loading import Progress, trace_files
-from opspan.cli.page import PageFiles, open_option, page_options
+from opspan.cli.page import open_option, page_options
 from opspan.cli.printing import show
 from opspan.printable import shell_path
 
 if TYPE_CHECKING:
-    from opspan.addresses import File
     from opspan.app.serving import PageServer
+    from opspan.cli.page import PageFiles
 
 _HELP = """Serve the page of `opspan report` to the browser, also over ssh, until Ctrl-C.
 
@@ -37,22 +37,16 @@ Example:
 @open_option
 @page_options
 def command(
-    files: tuple[File, ...],
+    pages: PageFiles,
     port: int | None,
     is_opened: bool,
-    other: tuple[File, ...],
-    editor: str | None,
-    between: tuple[str, str] | None,
-    step: str | None,
-    cycle: int | None,
 ) -> int:
     from opspan.app.serving import PageServer
     from opspan.views.page.document import document
 
-    pages = PageFiles(files, other, editor)
     with PageServer(port or 0) as server:
         with Progress(len(pages.all) + 1) as progress:
-            subject = pages.read(progress, between, step, cycle)
+            subject = pages.read(progress)
             progress.step("making the page")
             server.page = document(subject).encode()
             del subject  # the trace needs more memory than the page

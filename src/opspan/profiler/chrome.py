@@ -22,21 +22,16 @@ def members(path: str, trace_id: str | None) -> dict[str, Any]:
 def with_functions(trace: Trace) -> Trace:
     """Returns the trace with calls of Python functions, as far as the stacks of ops show them."""
     from opspan.profiler.sampled_functions import functions
-    from opspan.tables import Tables
-    from opspan.trace import Trace
 
-    return Trace.of(Tables(trace.ranks, **{**trace.frames, "functions": functions(trace)}))
+    return trace.replace(functions=functions(trace))
 
 
 @forked.elsewhere
 def with_engine(trace: Trace) -> Trace:
     """Returns the trace with sequence numbers on the ranges of the autograd engine, as torch.profiler writes them."""
     from opspan.events.profiler import numbered_engine
-    from opspan.tables import Tables
-    from opspan.trace import Trace
 
-    ranges = numbered_engine(trace.ranges)
-    return Trace.of(Tables(trace.ranks, **{**trace.frames, "ranges": ranges}))
+    return trace.replace(ranges=numbered_engine(trace.ranges))
 
 
 @forked.elsewhere
@@ -44,9 +39,7 @@ def only_with(trace: Trace, left_out: Collection[str]) -> Trace:
     """Returns the trace without the rows whose events have these categories."""
     import polars as pl
 
-    from opspan.tables import Tables
     from opspan.tables.schema import KIND
-    from opspan.trace import Trace
     from opspan.views import drawn
 
     categories = {
@@ -56,7 +49,5 @@ def only_with(trace: Trace, left_out: Collection[str]) -> Trace:
         "memory": pl.lit("cpu_instant_event"),
         "work": drawn.work_category(),
     }
-    frames = dict(trace.frames)
-    for table, category in categories.items():
-        frames[table] = frames[table].filter(~category.cast(pl.String).is_in(list(left_out)))
-    return Trace.of(Tables(trace.ranks, **frames))
+    kept = {table: ~category.cast(pl.String).is_in(list(left_out)) for table, category in categories.items()}
+    return trace.replace(**{table: trace.frames[table].filter(is_kept) for table, is_kept in kept.items()})
