@@ -101,9 +101,10 @@ def observer_sources() -> Path:
     return folder() / "observer"
 
 
-def observers() -> Path:
-    """Returns the folder with the ready-made observers. It exists only in wheels."""
-    return folder() / "observers"
+def ready_made(git: str, abi: str, machine: str) -> Path:
+    """Returns the path of the ready-made observer for a torch. Only wheels have any. tools/observers gives them these
+    names."""
+    return folder() / "observers" / f"{git[:16]}-{abi}-{machine}.so"
 
 
 def page(name: str) -> Path:

@@ -137,7 +137,7 @@ def ready_made(torch: Torch) -> Path | None:
     """Returns the path of the observer for this torch that came with opspan, or None if opspan has none."""
     if torch.debug:
         return None
-    path = libraries.observers() / f"{torch.git[:16]}-{_abi(torch)}-{platform.machine()}.so"
+    path = libraries.ready_made(torch.git, _abi(torch), platform.machine())
     return path if path.is_file() else None
 
 

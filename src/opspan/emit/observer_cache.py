@@ -27,6 +27,17 @@ NO_COMPILER: Final = (
     "and opspan builds its observer for torch once: install one (Debian, Ubuntu: apt-get install g++; "
     "conda: conda install gxx) or set CXX, then `opspan doctor --fix`"
 )
+# The compiler's options for every observer, also for those that tools/observers compiles.
+OPTIONS: Final = (
+    "-std=c++20",
+    "-O2",
+    "-shared",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-w",  # all warnings would be about torch's headers
+    "-Wl,--no-as-needed",
+    "-Wl,-z,nodelete",
+)
 _LOG: Final = "build.log"
 
 T = TypeVar("T")
@@ -154,14 +165,9 @@ def _compile(torch: Torch, cxx: Compiler, folder: Path, log: Path | None) -> tup
     library = folder / "observer.so"
     include, lib = torch.root / "include", torch.root / "lib"
     options = [
-        "-std=c++20",
-        "-O2",
-        "-shared",
-        "-fPIC",
-        "-fvisibility=hidden",
+        *OPTIONS,
         # RecordFunction has one more member in a debug build, so the observer must be built like its torch.
         "-UNDEBUG" if torch.debug else "-DNDEBUG",
-        "-w",  # all warnings would be about torch's headers
         f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.cxx11_abi)}",
         f"-I{source.parent}",
         f"-isystem{include}",
@@ -169,8 +175,6 @@ def _compile(torch: Torch, cxx: Compiler, folder: Path, log: Path | None) -> tup
         f"-idirafter{source.parent / 'otherwise'}",  # our headers, used if torch and the system lack them
         f"-L{lib}",
         f"-Wl,-rpath,{lib}",
-        "-Wl,--no-as-needed",
-        "-Wl,-z,nodelete",
         "-ltorch_cpu",
         "-lc10",
     ]
