@@ -17,7 +17,7 @@ from opspan.errors import UsageError
     help="Build the observer, which listens to torch, for the installed torch; remove outdated ones. Build the page of "
     "`opspan report` if the installation has none.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the checks as one JSON object (docs/json.md).")
+@click.option("--json", "as_json", is_flag=True, help="Print the checks as one JSON object.")
 @click.option(
     "--report",
     "as_report",
