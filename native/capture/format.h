@@ -158,7 +158,7 @@ struct Event {
       int64_t start_ns;
       int64_t end_ns;  // 0: still open
       int64_t value;   // torch: sequence number (kValueInt) or none; NVTX: the 64-bit payload
-      uint64_t id;     // torch: op id; kAsync: the id that its kEnd will have; else 0
+      uint64_t id;     // torch and user: op id; kAsync: the id that its kEnd will have; else 0
       union {
         uint32_t domain;  // string id of the domain's name; 0: the default domain
         uint32_t inputs;  // kHasInputs: string id of the values of inputs other than tensors, as JSON

@@ -145,8 +145,10 @@ void begin_at(int sink, const at::RecordFunction& fn) {
 
 template <int kSink, int kInputs>
 std::unique_ptr<at::ObserverContext> begin(const at::RecordFunction& fn) {
-  if (fn.scope() == at::RecordScope::USER_SCOPE && opspan::t_is_silent) [[unlikely]]
+  if (fn.scope() == at::RecordScope::USER_SCOPE && opspan::t_is_silent) [[unlikely]] {
+    if (auto* announce = g_slots[kSink].sink.announce) announce(fn.handle());
     return nullptr;
+  }
   begin_at<kInputs>(kSink, fn);
   return nullptr;
 }

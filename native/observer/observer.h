@@ -10,7 +10,7 @@
 extern "C" {
 #endif
 
-#define OPSPAN_OBSERVER_ABI 8
+#define OPSPAN_OBSERVER_ABI 9
 
 OPSPAN_EXPORT int opspan_observer_abi(void);
 // Returns what an observer that comes with the wheel was built for, as tools/observers wrote it: the git version of
@@ -40,7 +40,8 @@ OPSPAN_EXPORT void opspan_observer_threads(int on);
 // Calls a Python callable, the __enter__ of a _RecordFunctionFast, so that it begins its range even if torch's own
 // profiler is off. Returns the result, a new reference; null if an exception was raised. The caller holds the GIL.
 OPSPAN_EXPORT void* opspan_observer_enter_fast(void* callable);
-// Calls a Python callable in the same way; ranges of USER_SCOPE that begin meanwhile do not reach the sinks.
+// Calls a Python callable in the same way. Ranges of USER_SCOPE that begin meanwhile do not reach the sinks, which get
+// only their ids (opspan_sink::announce).
 OPSPAN_EXPORT void* opspan_observer_enter_silent(void* callable);
 // Returns 1 if anybody but opspan gets ranges of USER_SCOPE that begin on this thread, else 0.
 OPSPAN_EXPORT int opspan_observer_others(void);

@@ -127,6 +127,8 @@ void memory(const opspan_memory* block) {
 
 // --- a user's own ranges
 
+void announce(uint64_t op_id) { Thread::here().announced = op_id; }
+
 template <uint32_t kWriter>
 bool user_on() {
   return session<kWriter>().form() != 0;
@@ -155,8 +157,8 @@ capture::Place append_user_range(uint32_t writer, Unit unit, uint64_t id, const 
 }
 
 template <uint32_t kWriter>
-void user_begin(Thread&, Frame& frame, const opspan_range& range) {
-  frame.place = append_user_range(kWriter, Unit::kRange, 0, range);
+void user_begin(Thread& here, Frame& frame, const opspan_range& range) {
+  frame.place = append_user_range(kWriter, Unit::kRange, here.announced, range);
   frame.where = kWritten;
 }
 
@@ -222,7 +224,8 @@ int start(const opspan_settings& settings, char* message, size_t message_size) {
 
 template <uint32_t kWriter>
 constexpr Sink sink(const char* name) {
-  return {name, {begin<kWriter>, end<kWriter>, memory<kWriter>}, is_listening, start<kWriter>, stop<kWriter>, true};
+  constexpr opspan_sink ops = {begin<kWriter>, end<kWriter>, memory<kWriter>, announce};
+  return {name, ops, is_listening, start<kWriter>, stop<kWriter>, true};
 }
 
 template <uint32_t kWriter>

@@ -260,7 +260,7 @@ int start(const opspan_settings& settings, char* message, size_t message_size) {
 
 Domain* itt::torch_domain() { return g_torch_domain.load(std::memory_order_relaxed); }
 
-const Sink kItt = {"itt", {begin, end, nullptr}, is_listening, start, nullptr, false};
+const Sink kItt = {"itt", {begin, end, nullptr, nullptr}, is_listening, start, nullptr, false};
 
 }  // namespace opspan
 

@@ -233,6 +233,6 @@ int start(const opspan_settings& settings, char* message, size_t message_size) {
 
 }  // namespace
 
-const Sink kNvtx = {"nvtx", {begin, end, nullptr}, is_listening, start, nullptr, false};
+const Sink kNvtx = {"nvtx", {begin, end, nullptr, nullptr}, is_listening, start, nullptr, false};
 
 }  // namespace opspan

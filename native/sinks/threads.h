@@ -63,6 +63,7 @@ struct Thread {
   python::OpenCalls python[capture::kWriters];
   Counters counters[OPSPAN_SINK_COUNT];
   int user_depth[OPSPAN_SINK_COUNT] = {};      // number of the user's own ranges that are open
+  uint64_t announced = 0;                      // torch's id of the user's own range that is pushed next; 0: it has none
   uint32_t inherited[OPSPAN_SINK_COUNT] = {};  // number of ranges that were open when this process was forked
   Forwards forwards;
   capture::Names<void*> handles[2];                  // for each direct::Protocol, the tool's handles of ops' names

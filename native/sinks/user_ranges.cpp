@@ -90,6 +90,7 @@ int opspan_push(const opspan_range* range, uint32_t to) {
     frames.push();
     ++here.user_depth[number];
   });
+  here.announced = 0;
   return depth;
 }
 

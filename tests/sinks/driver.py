@@ -43,7 +43,7 @@ END = ctypes.CFUNCTYPE(None, c_void_p, c_uint64, c_uint64, POINTER(c_size_t), c_
 
 
 class Sink(ctypes.Structure):
-    _fields_ = (("begin", BEGIN), ("end", END), ("memory", c_void_p))
+    _fields_ = (("begin", BEGIN), ("end", END), ("memory", c_void_p), ("announce", c_void_p))
 
 
 class Stats(ctypes.Structure):

@@ -19,7 +19,7 @@ from opspan.emit.installed_torch import Torch
 from opspan.emit.sink_list import SINKS
 from opspan.errors import ObserverError
 
-ABI: Final = 8
+ABI: Final = 9
 
 # The inputs that a sink gets: none, sizes, sizes and addresses of tensors, or all that torch.profiler records.
 NO_INPUTS, SIZES, TENSORS, ALL_INPUTS = range(4)

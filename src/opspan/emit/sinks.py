@@ -21,7 +21,7 @@ from opspan.emit.keep import EVERYTHING, Retention
 from opspan.emit.sink_list import SINKS
 from opspan.errors import EmitError
 
-ABI: Final = 14
+ABI: Final = 15
 
 FORMS: Final = {"auto": 0, "schema": 1, "payload": 2, "text": 3, "torch": 4, "task": 5}
 FORM_NAMES: Final = {number: name for name, number in FORMS.items()}

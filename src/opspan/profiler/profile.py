@@ -149,9 +149,17 @@ class profile(_KinetoProfile):  # noqa: N801  # torch's name
     def _begin_step(self) -> None:
         self._end_step()
         if self.record_steps:
-            # Not record_function: a profiler of torch that is on as well has steps of its own.
-            self._step_range = annotate(f"ProfilerStep#{self.step_num}")
+            self._step_range = self._range(f"ProfilerStep#{self.step_num}")
             self._step_range.__enter__()
+
+    def _range(self, name: str) -> AbstractContextManager[Any]:
+        """Returns a range for a step. An execution trace gets it from torch; but a profiler of torch that is on as well
+        has steps of its own."""
+        if self.execution_trace_observer is None:
+            return annotate(name)
+        from opspan.emit.record_function import record_function
+
+        return record_function(name)
 
     def _end_step(self) -> None:
         open_range, self._step_range = self._step_range, None

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from opspan.formats.overloads import without_overload
 from opspan.formats.pieces import Columns
 from opspan.labels import KIND_NAMES, Kind, kind_expr, parse_column
 from opspan.readers.capture import ends, layout, payloads
@@ -134,7 +135,7 @@ def _raw(file: CaptureFile, units: Units, first: int) -> pl.DataFrame:
 
     has_stack = (source == layout.TORCH) & (flags & (layout.HAS_STACK | layout.HAS_FORWARD) == layout.HAS_STACK)
     has_overload = (source == layout.TORCH) & (flags & layout.HAS_OVERLOAD != 0)
-    raw_name, overload = _without_overload(texts.categories(name), has_overload)
+    raw_name, overload = without_overload(texts.categories(name), pl.Series(has_overload))
     domain = texts.categories(domains)
     return pl.DataFrame(
         {
@@ -169,21 +170,6 @@ def _raw(file: CaptureFile, units: Units, first: int) -> pl.DataFrame:
             "is_mark": unit == layout.MARK,
         }
     )
-
-
-def _without_overload(names: pl.Series, has_overload: npt.NDArray[np.bool_]) -> tuple[pl.Series, pl.Series]:
-    """Splits aten::add.Tensor into aten::add and Tensor."""
-    none = pl.Series([None], dtype=pl.Categorical)
-    if not has_overload.any():
-        return names, none.new_from_index(0, len(names))
-    full_names = names.zip_with(pl.Series(has_overload), none)
-    distinct = full_names.unique().drop_nulls()
-    parts = distinct.cast(pl.String).str.extract_groups(r"^(?<name>.*)\.(?<overload>[^.]*)$").struct.unnest()
-    name, overload = (
-        full_names.replace_strict(distinct, parts[part], default=None, return_dtype=pl.Categorical)
-        for part in ("name", "overload")
-    )
-    return name.zip_with(name.is_not_null(), names), overload
 
 
 def _category_names(file: CaptureFile) -> dict[tuple[int, int], str | None]:
@@ -267,7 +253,9 @@ def _columns(pid: int, frame: pl.DataFrame) -> pl.DataFrame:
         seq=pl.coalesce(
             pl.when(has_seq & integer).then("value"), pl.when(col("x_seq") >= 0).then("x_seq"), "a_seq", "p_seq"
         ),
-        op_id=pl.coalesce(pl.when("has_label").then("unit_id"), "x_op_id", "a_op_id", "p_op_id").replace(0, None),
+        op_id=pl.coalesce(
+            pl.when(col("has_label") | (user & ~col("is_async"))).then("unit_id"), "x_op_id", "a_op_id", "p_op_id"
+        ).replace(0, None),
         class_name=pl.coalesce(col("a_class").cast(pl.Categorical), "p_class_name"),
         value_type=pl.when(has_seq & integer).then(0).otherwise(pl.coalesce("a_payload_type", "value_type")),
         value=pl.coalesce("a_payload", "value"),
