@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from emit import running
-from opspan import profiler
+from opspan import load, profiler
 from opspan.profiler import experimental
 
 torch_profiler = pytest.importorskip("torch.profiler")
@@ -100,6 +101,29 @@ print(json.dumps([said(ours), said(theirs), columns]))
     assert overloads["aten::add_"] == "Tensor"
     assert overloads["aten::sum"] == "dim_IntList"
     assert set(columns) == {"Tensor"}
+
+
+@pytest.mark.slow
+@lacks("capture_overload_names")
+def test_names_of_ops_in_a_chrome_trace_end_with_the_overload(tmp_path: Path) -> None:
+    named = told(f"""
+asked = dict(activities=CPU, experimental_config=_ExperimentalConfig(capture_overload_names=True))
+with torch.profiler.profile(**asked) as theirs, profiler.profile(**asked) as ours:
+    train()
+named = []
+for prof, path in [(ours, {str(tmp_path / "ours.json")!r}), (theirs, {str(tmp_path / "theirs.json")!r})]:
+    prof.export_chrome_trace(path)
+    events = json.load(open(path))["traceEvents"]
+    events = sorted((event["ts"], -event["dur"], event["name"]) for event in events if event.get("cat") == "cpu_op")
+    named.append([name for *_, name in events])
+print(json.dumps(named))
+""")
+    assert named[0] == named[1]
+    assert "aten::add_.Tensor" in named[0]
+    for file in ("ours.json", "theirs.json"):  # and they are read back as two columns
+        ops = load(tmp_path / file).ranges.filter(kind="op")
+        assert set(ops.filter(name="aten::add_")["overload"]) == {"Tensor"}
+        assert not ops["name"].cast(str).str.contains(".", literal=True).any()
 
 
 def test_without_being_asked_for_there_are_none() -> None:

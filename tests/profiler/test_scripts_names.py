@@ -15,7 +15,7 @@ torch_profiler = pytest.importorskip("torch.profiler")
 pytest.importorskip("torch", "2.13", reason="events of older torch lack what is compared")
 
 HEAD = """
-import json, warnings
+import json, tempfile, warnings
 import torch, opspan
 import torch.profiler, torch.autograd.profiler
 from opspan import autograd_profiler, profiler
@@ -25,6 +25,14 @@ weight = torch.ones(4, 4, requires_grad=True)
 def train():
     (weight @ weight).sum().backward()
 train()
+def arrows(prof):
+    with tempfile.TemporaryDirectory() as folder:
+        prof.export_chrome_trace(f"{folder}/trace.json")
+        with open(f"{folder}/trace.json") as file:
+            events = json.load(file)["traceEvents"]
+    names = {(event["tid"], event["ts"]): event["name"] for event in events if event.get("cat") == "cpu_op"}
+    arrows = [event for event in events if event.get("cat") == "fwdbwd"]
+    return sorted([event["ph"], event["id"], names[event["tid"], event["ts"]]] for event in arrows)
 def raised(call):
     try:
         call()
@@ -108,11 +116,49 @@ for module in BOTH:
     found.append([
         [[event.name, event.flow_type, bool(event.flow_id), event.fwd_thread != 0] for event in events],
         [[event.name, ends[event.flow_id].name] for event in events if event.flow_start],
+        [event.flow_id for event in events],
+        arrows(prof),
     ])
 print(json.dumps(found))
 """)
     assert ours == theirs
     assert ["aten::mm", "MmBackward0"] in ours[1]
+    assert sorted(set(ours[2])) == [0, 1, 2]
+    assert len(ours[3]) == 4
+
+
+def test_an_op_with_two_backward_ops_has_the_number_of_the_first() -> None:
+    ours, theirs = told("""
+found = []
+for module in BOTH:
+    with module.profile(activities=CPU) as prof:
+        total = (weight @ weight).sum()
+        total.backward(retain_graph=True)
+        total.backward()
+    flows = [[event.name, event.flow_id, event.flow_start] for event in prof.events() if event.flow_id]
+    found.append([flows, arrows(prof)])
+print(json.dumps(found))
+""")
+    assert [flow for flow in ours[0] if flow[1] <= 2] == theirs[0]  # torch draws the first arrow alone
+    assert [arrow for arrow in ours[1] if arrow[1] <= 2] == theirs[1]
+    assert [flow for flow in ours[0] if flow[1] > 2] == [["SumBackward0", 3, False], ["MmBackward0", 4, False]]
+
+
+def test_times_of_events_count_from_the_start_of_the_trace() -> None:
+    for starts, first in told("""
+found = []
+for module in BOTH:
+    with module.profile(activities=CPU):
+        train()
+    with module.profile(activities=CPU) as prof:
+        train()
+    results = prof.profiler.kineto_results
+    starts = [event.start_ns() - results.trace_start_ns() for event in results.events()]
+    found.append([starts, [round(event.time_range.start * 1000) for event in prof.events()]])
+print(json.dumps(found))
+"""):
+        assert set(first) <= set(starts)
+        assert 0 < min(first) < 10**9
 
 
 def test_the_inner_profiler_has_what_scripts_use() -> None:

@@ -55,6 +55,12 @@ def inherit_from_forward(ranges: pl.DataFrame, values: pl.Series) -> pl.Series:
     return values.zip_with(values.is_not_null(), inherited)
 
 
+def arrow_numbers(is_end: pl.Expr) -> pl.Expr:
+    """Numbers the arrows from forward to backward ops from 1, in the order in which the backward ops begin, as torch
+    does. `is_end` is True for the backward ops."""
+    return pl.when(is_end).then("start_ns").rank("ordinal").cast(pl.Int64)
+
+
 def autograd(ranges: pl.DataFrame) -> pl.DataFrame:
     is_backward = (ranges["kind"] == "backward").fill_null(value=False) & ~ranges["is_mark"].fill_null(value=False)
     if not is_backward.any():

@@ -56,11 +56,12 @@ def events_of(analysis: Analysis, with_flops: bool = False) -> EventList:
 
 
 @forked.elsewhere
-def profiler_events_of(analysis: Analysis, with_flops: bool = False) -> EventList:
-    """Returns the list that torch.profiler would have made of a trace that it wrote."""
+def profiler_events_of(analysis: Analysis, with_flops: bool = False, zero_ns: int = 0) -> EventList:
+    """Returns the list that torch.profiler would have made of a trace that it wrote. The times of events count from
+    `zero_ns`."""
     from opspan.events.profiler import profiler_columns
 
-    return _event_list(profiler_columns(analysis.attributed), with_flops)
+    return _event_list(profiler_columns(analysis.attributed).since(zero_ns), with_flops)
 
 
 def _event_list(columns: EventColumns, with_flops: bool) -> EventList:

@@ -87,6 +87,13 @@ class EventColumns(NamedTuple):
     def has_flops(self) -> bool:
         return "flops" in self.cpu.columns
 
+    def since(self, zero_ns: int) -> EventColumns:
+        """Returns the same events, with times that count from `zero_ns`."""
+        if not zero_ns:
+            return self
+        times = pl.col("start_ns", "end_ns") - zero_ns
+        return self._replace(cpu=self.cpu.with_columns(times), device=self.device.with_columns(times))
+
     def with_flops(self) -> EventColumns:
         from opspan.analysis.flops import flops
 

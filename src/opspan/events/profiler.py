@@ -9,6 +9,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan import analysis
+from opspan.analysis.autograd import arrow_numbers
 from opspan.analysis.memory import TOTALS, changes, during, summed, without_children
 from opspan.analysis.nest import enclose, nearest
 from opspan.events.columns import EventColumns, event_columns
@@ -69,15 +70,18 @@ def _with_args(ranges: pl.DataFrame) -> pl.DataFrame:
 
 
 def _with_flows(columns: EventColumns) -> EventColumns:
-    """Adds the arrows of a Chrome trace: an op and the backward ops that are linked to it have one number, all others
-    0. The thread of the forward op is 0 for all that have none, as in torch."""
-    cpu = columns.cpu.with_row_index("row")
+    """Adds the numbers that the arrows of a Chrome trace have: a backward op has that of its arrow, a forward op that
+    of its first one, all others 0. The thread of the forward op is 0 for all that have none, as in torch."""
     ends = (_col("kind") == "backward").fill_null(value=False) & _col("forward").is_not_null()
-    begins = _col("row").is_in(cpu.filter(ends)["forward"].unique().implode())
-    number = pl.when(ends).then(_col("forward") + 1).when(begins).then(_col("row") + 1).otherwise(0)
+    cpu = columns.cpu.with_row_index("row").with_columns(arrow=arrow_numbers(ends))
+    first = cpu.group_by(row="forward").agg(first=_col("arrow").min())
+    cpu = cpu.join(first, on="row", how="left", maintain_order="left")
+    begins, number = _col("first").is_not_null(), pl.coalesce("arrow", "first", 0)
     linked = columns.cpu["tid"].gather(columns.cpu["forward"])
     thread = pl.coalesce("forward_tid", linked, 0)
-    return columns._replace(cpu=cpu.with_columns(flow_id=number, flow_start=begins, forward_tid=thread).drop("row"))
+    return columns._replace(
+        cpu=cpu.with_columns(flow_id=number, flow_start=begins, forward_tid=thread).drop("row", "arrow", "first")
+    )
 
 
 def _with_engine(ranges: pl.DataFrame) -> pl.DataFrame:

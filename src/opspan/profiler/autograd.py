@@ -210,7 +210,7 @@ class profile:  # noqa: N801  # torch's name
 
         recorder = self._ended()
         origin_ns = recorder.trace.ranks[0].origin_utc_ns or 0
-        return KinetoResults(recorder.events(), origin_ns, recorder.began_utc_ns)
+        return KinetoResults(recorder.events(), origin_ns + recorder.began_ns)
 
     def _has_ended(self) -> bool:
         return self.enabled and self.entered and not self._recorder.is_recording()

@@ -75,7 +75,7 @@ class _KinetoProfile:
         self.python = python
         self._path = path
         self._cycles = 0
-        self.began_utc_ns = 0
+        self.began_ns = 0  # on the clock of the trace
         self._cycle: record | None = None
         self._metadata: dict[str, Any] = {}
         self._trace: Trace | None = None
@@ -132,7 +132,7 @@ class _KinetoProfile:
         cycle = self._prepared("starting")
         if self.execution_trace_observer is not None:
             self.execution_trace_observer.start()
-        self.began_utc_ns = time.time_ns()
+        self.began_ns = time.monotonic_ns()
         self._is_refused = False
         try:
             cycle.__enter__()
@@ -289,7 +289,7 @@ class _KinetoProfile:
     def _read_events(self) -> EventList:
         from opspan.events import profiler_events_of
 
-        return profiler_events_of(self.trace.analysed, self.with_flops)
+        return profiler_events_of(self.trace.analysed, self.with_flops, self.began_ns)
 
     def _prepared(self, doing: str) -> record:
         if self._cycle is None:

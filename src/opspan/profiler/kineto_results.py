@@ -46,15 +46,15 @@ _ATTRIBUTES = {
 class KinetoEvent:
     """An event with torch's methods of a `_KinetoEvent`."""
 
-    def __init__(self, event: FunctionEvent, origin_ns: int) -> None:
+    def __init__(self, event: FunctionEvent, trace_start_ns: int) -> None:
         self._event = event
-        self._origin_ns = origin_ns
+        self._trace_start_ns = trace_start_ns
 
     def start_ns(self) -> int:
-        return self._origin_ns + _ns(self._event.time_range.start)
+        return self._trace_start_ns + _ns(self._event.time_range.start)
 
     def end_ns(self) -> int:
-        return self._origin_ns + _ns(self._event.time_range.end)
+        return self._trace_start_ns + _ns(self._event.time_range.end)
 
     def duration_ns(self) -> int:
         return self.end_ns() - self.start_ns()
@@ -68,8 +68,8 @@ class KinetoEvent:
 class EventNode:
     """An event in the tree that `experimental_event_tree()` returns."""
 
-    def __init__(self, event: FunctionEvent, origin_ns: int, parent: EventNode | None) -> None:
-        self._event = KinetoEvent(event, origin_ns)
+    def __init__(self, event: FunctionEvent, trace_start_ns: int, parent: EventNode | None) -> None:
+        self._event = KinetoEvent(event, trace_start_ns)
         self.parent = parent
         self.name: str = event.trace_name or event.name
         self.overload_name: str = event.overload_name or ""
@@ -78,20 +78,19 @@ class EventNode:
         self.start_time_ns = self._event.start_ns()
         self.end_time_ns = self._event.end_ns()
         self.duration_time_ns = self.end_time_ns - self.start_time_ns
-        self.children = [EventNode(child, origin_ns, self) for child in event.cpu_children]
+        self.children = [EventNode(child, trace_start_ns, self) for child in event.cpu_children]
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"opspan has no {name} of a node; prof.events() and prof.trace have what it knows")
 
 
 class KinetoResults:
-    def __init__(self, events: EventList, origin_ns: int, trace_start_ns: int) -> None:
+    def __init__(self, events: EventList, trace_start_ns: int) -> None:
         self._events = events
-        self._origin_ns = origin_ns
         self._trace_start_ns = trace_start_ns
 
     def events(self) -> list[KinetoEvent]:
-        return [KinetoEvent(event, self._origin_ns) for event in self._events]
+        return [KinetoEvent(event, self._trace_start_ns) for event in self._events]
 
     def trace_start_ns(self) -> int:
         return self._trace_start_ns
@@ -99,7 +98,7 @@ class KinetoResults:
     def experimental_event_tree(self) -> list[EventNode]:
         """Returns the events of the CPU that stand in no other, each with those inside it."""
         roots = [event for event in self._events if event.cpu_parent is None and event.device_type.name == "CPU"]
-        return [EventNode(event, self._origin_ns, None) for event in roots]
+        return [EventNode(event, self._trace_start_ns, None) for event in roots]
 
     def __getattr__(self, name: str) -> Any:
         raise AttributeError(f"opspan has no kineto_results.{name}; prof.export_chrome_trace() writes the recording")

@@ -20,7 +20,7 @@ import polars as pl
 
 from opspan import native
 from opspan.analysis import Analysis
-from opspan.analysis.autograd import BY_NESTING
+from opspan.analysis.autograd import BY_NESTING, arrow_numbers
 from opspan.analysis.nest import trace_end_ns
 from opspan.tables import Tables
 from opspan.tables import chrome_keys as keys
@@ -113,12 +113,14 @@ def _events(trace: Tables, tracks: ChromeTracks, zero_ns: int) -> Iterator[Event
         args[keys.UNNAMED] = pl.when(_col("name").is_null()).then(1)
     yield work, _span(name, drawn.work_category(), at, taken, args), began
 
-    launched = work.select(*_ENDS, "row", "call").filter(_col("call").is_not_null(), began)
-    yield from _arrows("ac2g", calls.select(_ENDS)[launched["call"]], launched, launched["row"], at)
-    linked = ranges.select(*_ENDS, "row", "forward", "link")
+    linked = ranges.select(*_ENDS, "forward", "link")
     linked = linked.filter(_col("forward").is_not_null(), _col("link") != BY_NESTING, began)
-    # Some viewers tell arrows apart only by id. So these ids begin after those of the `ac2g` arrows.
-    yield from _arrows("fwdbwd", ranges.select(_ENDS)[linked["forward"]], linked, linked["row"] + work.height, at)
+    linked = linked.with_columns(arrow=arrow_numbers(pl.lit(value=True)))
+    yield from _arrows("fwdbwd", ranges.select(_ENDS)[linked["forward"]], linked, at)
+    # Some viewers tell arrows apart only by id. So these ids begin after those of the `fwdbwd` arrows.
+    launched = work.select(*_ENDS, "call", arrow=_col("row") + linked.height + 1)
+    launched = launched.filter(_col("call").is_not_null(), began)
+    yield from _arrows("ac2g", calls.select(_ENDS)[launched["call"]], launched, at)
 
     at = _microseconds(_col("time_ns") - zero_ns)
     timed = _col("time_ns").is_not_null()
@@ -199,7 +201,7 @@ def _ranges(trace: Tables, ranges: pl.DataFrame, at: pl.Expr, taken: pl.Expr, en
     id, which viewers draw on a separate line."""
     is_mark, is_async = (_col(name).fill_null(value=False) for name in ("is_mark", "is_async"))
     began = _col("start_ns").is_not_null()
-    name, category = drawn.name("name"), _category() if _is_from_torch(trace) else drawn.category(KIND, "user")
+    name, category = _name(ranges), _category() if _is_from_torch(trace) else drawn.category(KIND, "user")
     args = drawn.args(ranges, keys.EVENTS["ranges"])
     overlaps = is_async & ~_col("was_async")
     if ranges.select(overlaps.any()).item():
@@ -215,6 +217,14 @@ def _ranges(trace: Tables, ranges: pl.DataFrame, at: pl.Expr, taken: pl.Expr, en
     yield ranges, _event("b", **pair, ts=at, args=_object(args)), apart
     yield ranges, _event("e", **pair, ts=end), apart
     yield ranges, _event("i", cat=category, name=name, ts=at, s=pl.lit("t"), args=_object(args)), began & is_mark
+
+
+def _name(ranges: pl.DataFrame) -> pl.Expr:
+    """Returns the name of a range with the overload of its op, as torch.profiler writes it: aten::add.Tensor."""
+    name = drawn.name("name")
+    if not ranges["overload"].count():
+        return name
+    return pl.when(_col("overload") != "").then(pl.format("{}.{}", name, "overload")).otherwise(name)
 
 
 def _category() -> pl.Expr:
@@ -234,9 +244,10 @@ def _memory(memory: pl.DataFrame, trace: Tables, at: pl.Expr) -> tuple[pl.DataFr
     return rows, _event("i", cat=category, name=name, ts=at, s=pl.lit("t"), args=_object(args))
 
 
-def _arrows(kind: str, sources: pl.DataFrame, targets: pl.DataFrame, ids: pl.Series, at: pl.Expr) -> Iterator[Events]:
-    """Yields arrows from the beginning of each source to the beginning of its target."""
+def _arrows(kind: str, sources: pl.DataFrame, targets: pl.DataFrame, at: pl.Expr) -> Iterator[Events]:
+    """Yields arrows from the beginning of each source to the beginning of its target. The column `arrow` of the targets
+    has their ids."""
     values = {"cat": pl.lit(kind), "name": pl.lit(kind), "id": _col("arrow"), "ts": at}
     drawn = sources["start_ns"].is_not_null()
-    yield sources.with_columns(arrow=ids).filter(drawn), _event("s", **values), None
-    yield targets.with_columns(arrow=ids).filter(drawn), _event("f", **values, bp=pl.lit("e")), None
+    yield sources.with_columns(targets["arrow"]).filter(drawn), _event("s", **values), None
+    yield targets.filter(drawn), _event("f", **values, bp=pl.lit("e")), None

@@ -206,6 +206,10 @@ def _rows(table: str, events: pl.DataFrame, ends: pl.DataFrame, zero_ns: int) ->
         is_async = is_pair & _col(keys.OVERLAPS).is_null()
         columns |= {"is_async": is_async, "is_mark": _col("ph") == "i"}
         columns["op_id"] = pl.when(columns["op_id"] != 0).then(columns["op_id"])  # 0: an annotation
+        if events["overload"].count():
+            full_name, end = _col("name").cast(pl.String), pl.format(".{}", columns["overload"])
+            has_overload = full_name.str.ends_with(end).fill_null(value=False)
+            name = pl.when(has_overload).then(full_name.str.strip_suffix(end)).otherwise(name).cast(schema.NAME)
     elif table == "calls":
         columns["api"] = pl.coalesce(keys.API, pl.when(_col("cat") != "call").then("cat"))
     elif table == "work":

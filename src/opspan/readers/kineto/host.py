@@ -16,6 +16,7 @@ import polars as pl
 from opspan import inputs
 from opspan.formats.chrome import times
 from opspan.formats.columns import constant, numbered
+from opspan.formats.overloads import have_overload, without_overload
 from opspan.labels import Kind, kind_of
 from opspan.tables.schema import KIND
 
@@ -37,12 +38,16 @@ def ranges(spans: pl.DataFrame, others: pl.DataFrame, marks: pl.DataFrame) -> pl
         ],
         how="diagonal",
     )
+    is_op = frame.select(~_is_annotation() & ~_col("is_mark") & _col("category").is_null()).to_series()
+    name, overload = without_overload(frame["name"], have_overload(frame["name"]) & is_op)
+    frame = frame.with_columns(name.alias("name"), overload.alias("overload"))
     return numbered(
         frame.select(
             "pid",
             "tid",
             *times(),
             "name",
+            "overload",
             "category",
             "seq",
             "is_mark",
