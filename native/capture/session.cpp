@@ -2,8 +2,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -224,7 +224,7 @@ Mapping Session::add_chunk(ChunkKind kind, size_t bytes, size_t least, uint32_t 
   head->bytes = bytes;
   head->tid = tid;
   head->first_unit = first_unit;
-  if (kind == ChunkKind::kHalves) pthread_getname_np(pthread_self(), head->thread_name, sizeof(head->thread_name));
+  if (kind == ChunkKind::kHalves) prctl(PR_GET_NAME, head->thread_name);
   store(&head->magic, kChunkMagic);
   return mapping;
 }
