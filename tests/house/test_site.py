@@ -106,6 +106,34 @@ def test_every_page_can_be_searched(site: Path) -> None:
 
 
 @pytest.mark.slow
+def test_versions_stand_beside_each_other(tmp_path: Path) -> None:
+    need_the_theme()
+    pytest.importorskip("mike", reason="versions need mike: pip install 'opspan[docs]'")
+    identity = {f"GIT_{who}_{what}": "test@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+
+    def run(*command: str) -> str:
+        env = {**ENVIRONMENT, **identity, "PATH": path}
+        return subprocess.run(command, cwd=tmp_path, env=env, check=True, capture_output=True, text=True).stdout
+
+    run("git", "init", "--quiet")
+    run("git", "commit", "--quiet", "--allow-empty", "--message", "first")
+    config = (REPO / "tools" / "docs" / "mkdocs.yml").read_text(encoding="utf-8")
+    for name in ("docs", "src"):
+        config = config.replace(f"../../{name}", str(REPO / name))
+    config = config.replace("../../build/site", str(tmp_path / "site"))
+    config = config.replace("[site_hooks.py]", f"[{REPO / 'tools' / 'docs' / 'site_hooks.py'}]")
+    (tmp_path / "mkdocs.yml").write_text(config, encoding="utf-8")
+    for version in ("0.1", "0.2"):
+        run("mike", "deploy", "--update-aliases", version, "latest")
+
+    versions = json.loads(run("git", "show", "gh-pages:versions.json"))
+    assert [(one["version"], one["aliases"]) for one in versions] == [("0.2", ["latest"]), ("0.1", [])]
+    for version in ("0.1", "0.2"):
+        assert '"provider": "mike"' in run("git", "show", f"gh-pages:{version}/index.html")
+
+
+@pytest.mark.slow
 def test_serve_shows_the_site() -> None:
     need_the_theme()
     with socket.create_server(("127.0.0.1", 0)) as free:
