@@ -109,7 +109,9 @@ def test_every_page_can_be_searched(site: Path) -> None:
 def test_versions_stand_beside_each_other(tmp_path: Path) -> None:
     need_the_theme()
     pytest.importorskip("mike", reason="versions need mike: pip install 'opspan[docs]'")
-    identity = {f"GIT_{who}_{what}": "test@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+    identity = {
+        f"GIT_{who}_{what}": "test@example.org" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")
+    }
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
     def run(*command: str) -> str:
