@@ -31,14 +31,22 @@ _lock = threading.Lock()
 class Observer:
     """The loaded library. It is never unloaded, because torch may still be inside one of its callbacks."""
 
-    def __init__(self, path: Path, descriptor: int, native: sinks.Sinks, lies_at: Path | None = None) -> None:
+    def __init__(
+        self, path: Path, descriptor: int, native: sinks.Sinks, lies_at: Path | None = None, torch: Torch | None = None
+    ) -> None:
         """Loads the file of the descriptor. `path` is its final path. If the file is not there yet, `lies_at` is its
-        present path. The descriptor stays open, as libraries.load requires."""
+        present path. `torch`: what a ready-made observer has to be made for; it is checked before any of torch is used.
+        The descriptor stays open, as libraries.load requires."""
         try:
             library = libraries.load(lies_at or path, descriptor)
             version = library.opspan_observer_abi()
             if version != ABI:
                 raise ObserverError(f"{path} speaks version {version} of observer.h, this opspan version {ABI}")
+            library.opspan_observer_built_for.restype = ctypes.c_char_p
+            # The version of torch, its git version and the C++ ABI; empty if it was built on this machine.
+            self.built_for: str = library.opspan_observer_built_for().decode()
+            if torch is not None and self.built_for.split()[-2:] != [torch.git, _abi(torch)]:
+                raise ObserverError(f"{path} is for torch {self.built_for}, not for {torch.version} {torch.git}")
             if not library.opspan_observer_fits():
                 raise ObserverError(f"{path} was compiled for another torch: torch's ranges have other fields")
             pointers = (ctypes.c_void_p * len(SINKS))(*(native.sink_of(sink.number) for sink in SINKS))
@@ -49,9 +57,6 @@ class Observer:
         if failed:
             raise ObserverError(f"{path} refused to start (error number {failed})")
         self.path = path
-        library.opspan_observer_built_for.restype = ctypes.c_char_p
-        # The version of torch, its git version and the C++ ABI; empty if it was built on this machine.
-        self.built_for: str = library.opspan_observer_built_for().decode()
         self._library: Any = library
         self._library.opspan_observer_stacks.argtypes = (ctypes.c_int, ctypes.c_void_p)
         quick = ctypes.PyDLL(str(path), handle=library._handle)
@@ -143,10 +148,7 @@ def ready_made(torch: Torch) -> Path | None:
 
 def _load_ready_made(path: Path, torch: Torch, native: sinks.Sinks) -> Observer:
     libraries.check_whole(path)
-    observer = Observer(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC), native)
-    if observer.built_for.split()[-2:] != [torch.git, _abi(torch)]:
-        raise ObserverError(f"{path} is for torch {observer.built_for}, not for {torch.version} {torch.git}")
-    return observer
+    return Observer(path, os.open(path, os.O_RDONLY | os.O_CLOEXEC), native, torch=torch)
 
 
 def _abi(torch: Torch) -> str:
