@@ -6,6 +6,7 @@ import faulthandler
 import io
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -108,6 +109,33 @@ def test_the_wheel_has_the_package_and_nothing_else(built: tuple[Path, Path, str
     assert "\nLicense-Expression: Apache-2.0\n" in metadata
     assert "\nDescription-Content-Type: text/markdown\n" in metadata
     assert metadata.endswith((REPO / "README.md").read_text(encoding="utf-8"))
+
+
+@pytest.mark.slow
+@pytest.mark.release
+def test_one_line_leads_from_nothing_to_a_page_in_the_browser(built: tuple[Path, Path, str], tmp_path: Path) -> None:
+    uvx = shutil.which("uvx", path=os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]]))
+    if uvx is None:
+        pytest.skip("no uvx: pip install uv")
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\n')
+    browser.chmod(0o755)
+    subprocess.run([sys.executable, "-m", "opspan", "demo", "--gpu-sample", "-o", tmp_path / "sample"], check=True)
+
+    # Nothing is left of this user: no home, and an empty cache. The folder of the wheel stands for the public index.
+    fresh = {"HOME": str(tmp_path), "UV_CACHE_DIR": str(tmp_path / "cache"), "BROWSER": str(browser)}
+    trace = tmp_path / "sample" / "rank00.json.gz"
+    command = [uvx, "--native-tls", "--find-links", built[1].parent, "--python", sys.executable]
+    done = subprocess.run(
+        [*command, "opspan", "report", trace, "--open"],
+        cwd=tmp_path,
+        env={**os.environ, **fresh},
+        capture_output=True,
+        text=True,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "opened").read_text() == f"{(tmp_path / 'report.html').as_uri()}\n"
 
 
 @pytest.mark.slow
