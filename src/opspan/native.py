@@ -17,6 +17,7 @@ import polars as pl
 
 from opspan import forked, libraries
 from opspan.errors import OpspanError
+from opspan.row_numbers import ROW_NUMBER
 
 ABI: Final = 16
 _ERROR_BYTES: Final = 512
@@ -183,6 +184,15 @@ def _call(name: str, first: pl.DataFrame, second: pl.DataFrame | None = None, nu
     return pl.DataFrame(_columns(name, first, second, number))
 
 
+def _of_rows(name: str, first: pl.DataFrame, second: pl.DataFrame | None = None, number: int = 0) -> pl.DataFrame:
+    """Calls a function that takes and returns row numbers. Native code has row numbers of 32 bits."""
+    if pl.UInt32 == ROW_NUMBER:
+        return _call(name, first, second, number)
+    short: dict[Any, Any] = {ROW_NUMBER: pl.UInt32}
+    result = _call(name, first.cast(short), None if second is None else second.cast(short), number)
+    return result.cast({pl.UInt32: ROW_NUMBER})
+
+
 def _columns(name: str, first: pl.DataFrame, second: pl.DataFrame | None = None, number: int = 0) -> list[pl.Series]:
     """Calls a function of interface.h. It finds columns by name. A frame with several chunks is first joined to one."""
     forked.refuse("this analysis")
@@ -212,36 +222,36 @@ def _columns(name: str, first: pl.DataFrame, second: pl.DataFrame | None = None,
 def nest(ranges: pl.DataFrame, end_ns: int) -> pl.DataFrame:
     """Returns the parent, depth and self time of each range. If a range has no end, also returns the ends that ranges
     get. `end_ns`: the end of the trace, which becomes the end of open ranges."""
-    return _call("nest", ranges, number=end_ns)
+    return _of_rows("nest", ranges, number=end_ns)
 
 
 def enclose(ranges: pl.DataFrame) -> pl.DataFrame:
     """Returns the parent and self time that torch.profiler would give each range."""
-    return _call("enclose", ranges)
+    return _of_rows("enclose", ranges)
 
 
 def innermost(ranges: pl.DataFrame, points: pl.DataFrame) -> pl.Series:
     """Returns, for each point in time on a thread, the row of the innermost range that is open at that time."""
-    return _call("innermost", ranges, points)["range"]
+    return _of_rows("innermost", ranges, points)["range"]
 
 
 def cover(spans: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
     """Returns the union of the time spans of both frames, for one group after another: stretches of time in order,
     which do not touch. The columns by0, by1, ... define the groups, if present. The column `row` of the result is the
     number of a row of the group. Rows of `others` are numbered after those of `spans`."""
-    return _call("cover", spans, others)
+    return _of_rows("cover", spans, others)
 
 
 def covered(spans: pl.DataFrame, stretches: pl.DataFrame) -> pl.Series:
     """Returns how many ns of each stretch of time are covered by the spans of its group. The number is null if the
     stretch has no begin or no end."""
-    return _call("covered", spans, stretches)["ns"]
+    return _of_rows("covered", spans, stretches)["ns"]
 
 
 def within(points: pl.DataFrame, stretches: pl.DataFrame) -> pl.DataFrame:
     """Returns pairs of row numbers: a row of `points`, and a row of `stretches` that is of the same group and contains
     the point's `time_ns`."""
-    return _call("within", points, stretches)
+    return _of_rows("within", points, stretches)
 
 
 def cut(stretches: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
@@ -249,30 +259,30 @@ def cut(stretches: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     piece, with the columns stretch, start_ns, end_ns, range and kind. A span either has a kind or is a range. `range`
     is the row of the innermost open range; if the stretch has no thread, it is the range of the stretch. `kind` is the
     highest kind of the open spans; if there is none, it is the kind of the stretch, or NO_KIND."""
-    return _call("cut", stretches, spans)
+    return _of_rows("cut", stretches, spans)
 
 
 def match(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     """Returns, for each row of `work` (such as a kernel or a copy), the row of the call that launched it, and whether
     another call may have launched it instead."""
-    return _call("match", calls, work)
+    return _of_rows("match", calls, work)
 
 
 def nearest(parents: pl.DataFrame) -> pl.Series:
     """Returns, for each row, its own number if it is marked, else the number of its nearest marked ancestor. `parents`
     has the columns parent and marked."""
-    return _call("nearest", parents)["nearest"]
+    return _of_rows("nearest", parents)["nearest"]
 
 
 def rollup(parents: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     """Returns two device times for each row: the time of its own work (such as kernels and copies), and the time of its
     own work and that of all its descendants."""
-    return _call("rollup", parents, work)
+    return _of_rows("rollup", parents, work)
 
 
 def link(ranges: pl.DataFrame, names: pl.DataFrame) -> pl.DataFrame:
     """Returns, for each backward range, the row of its forward op, and a number that says how the two were matched."""
-    return _call("link", ranges, names)
+    return _of_rows("link", ranges, names)
 
 
 def labels(texts: pl.Series, threads: int) -> pl.DataFrame:
@@ -332,27 +342,27 @@ def timeline(slices: pl.DataFrame) -> pl.DataFrame:
     """Returns the begins and ends of slices in order of time. A row of the result has the number of the slice's row,
     its lane, and whether this is the slice's end. Lane 0 is the track itself. Slices that overlap others there without
     being nested get other lanes."""
-    return _call("timeline", slices)
+    return _of_rows("timeline", slices)
 
 
 def places(shapes: pl.DataFrame, rows_of_lane: int) -> pl.DataFrame:
     """Returns shapes (lane, start_ns from 0, length_ns) in the order in which they are drawn, with these columns.
     `shape` is the row in `shapes`. `place` is rows_of_lane * lane + the row within the lane. `is_crowded` says whether
     the shape is on the last row of its lane, where shapes may overlap. start_ns and length_ns are the shape's."""
-    return _call("places", shapes, number=rows_of_lane)
+    return _of_rows("places", shapes, number=rows_of_lane)
 
 
 def blocks(shapes: pl.DataFrame, most: int) -> pl.DataFrame:
     """Merges the shapes that `places` returned into at most `most` blocks. A block has its first and its longest shape,
     the number of shapes, its length, and the sum of its shapes' lengths (busy_ns). `under_ns` is the same for all
     blocks: shapes shorter than this were merged with their neighbours."""
-    return _call("blocks", shapes, number=most)
+    return _of_rows("blocks", shapes, number=most)
 
 
 def latest(queries: pl.DataFrame, known: pl.DataFrame, *, strict: bool) -> pl.Series:
     """Returns, for each query (by, time_ns), the last row of `known` that has the same `by` and is not later, or -1 if
     there is none. If `strict`, the row must be earlier. `known` is in order of time for each `by`, and has no nulls."""
-    return _call("latest", queries, known, int(strict))["found"]
+    return _of_rows("latest", queries, known, int(strict))["found"]
 
 
 def replay(work: pl.DataFrame, joins: pl.DataFrame, count: int) -> pl.DataFrame:
@@ -365,7 +375,7 @@ def replay(work: pl.DataFrame, joins: pl.DataFrame, count: int) -> pl.DataFrame:
     `joins` lists rows of `joins` in the order in which they are replayed. `work_between` says how many rows of work are
     replayed before each of these joins.
     """
-    return _call("replay", work, joins, count)
+    return _of_rows("replay", work, joins, count)
 
 
 def sqlite(columns: pl.DataFrame, table: pl.DataFrame, descriptor: int) -> list[pl.Series]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 GROUND = {"errors", "files", "json_columns", "labels", "native", "printable", "private_files", "sources"}
 GROUND |= {"capture_files", "element_types", "forked", "inputs", "outputs", "text_columns", "html_columns", "addresses"}
+GROUND |= {"row_numbers"}
 READING = GROUND | {"arrow_sqlite", "tables"}
 ROOMS: dict[str, set[str]] = {
     "printable": set(),
@@ -27,7 +28,8 @@ ROOMS: dict[str, set[str]] = {
     "libraries": {"private_files", "opspan"},  # the cache may have the page; __path__, where they lie
     "workers": set(),
     "forked": {"errors", "workers"},
-    "native": {"errors", "forked", "libraries"},
+    "row_numbers": set(),
+    "native": {"errors", "forked", "libraries", "row_numbers"},
     "labels": {"native"},  # late: a program that is being labelled has no polars
     # What a question is: its views are loaded by name when it is asked.
     "questions": {"errors", "addresses", "tables", "analysis", "views"},

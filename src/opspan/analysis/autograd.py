@@ -14,6 +14,7 @@ import polars as pl
 
 from opspan import native
 from opspan.analysis.nest import codes, nearest, thread_key
+from opspan.row_numbers import ROW_NUMBER
 
 LINKED = "linked"
 BY_NESTING = "by nesting"
@@ -64,7 +65,7 @@ def arrow_numbers(is_end: pl.Expr) -> pl.Expr:
 def autograd(ranges: pl.DataFrame) -> pl.DataFrame:
     is_backward = (ranges["kind"] == "backward").fill_null(value=False) & ~ranges["is_mark"].fill_null(value=False)
     if not is_backward.any():
-        none = pl.Series([None], dtype=pl.UInt32).new_from_index(0, ranges.height)
+        none = pl.Series([None], dtype=ROW_NUMBER).new_from_index(0, ranges.height)
         return ranges.with_columns(none.alias("forward"), none.alias("link").cast(LINKS))
     links = native.link(_columns(ranges, is_backward), _names(ranges))
     return ranges.with_columns(links["forward"], _OF_NUMBER.gather(links["link"]).alias("link"))
@@ -105,7 +106,7 @@ def _names(ranges: pl.DataFrame) -> pl.DataFrame:
         .drop_nulls()
         .select(
             codes("name"),
-            op=op.rank("dense").cast(pl.UInt32),
+            op=op.rank("dense").cast(ROW_NUMBER),
             makes_node=~text.str.contains(_NO_NODE),
             is_root=text.str.contains(_ROOTS),
         )

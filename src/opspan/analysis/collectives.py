@@ -35,6 +35,7 @@ from opspan.analysis.collective_names import (
 from opspan.analysis.kernels import is_communication
 from opspan.analysis.nest import nearest
 from opspan.analysis.spans import PROCESS, length, number_groups
+from opspan.row_numbers import ROW_NUMBER
 
 if TYPE_CHECKING:
     from opspan.tables import Metadata, Tables
@@ -62,8 +63,8 @@ SCHEMA: dict[str, pl.DataType | type[pl.DataType]] = {
     "own_rank": pl.Int64,
     "source": pl.Int64,
     "target": pl.Int64,
-    "work": pl.UInt32,
-    "range": pl.UInt32,
+    "work": ROW_NUMBER,
+    "range": ROW_NUMBER,
 }
 _MOST = 2**50  # elements or bytes of one collective; only damaged files have more
 
@@ -124,7 +125,7 @@ def _collective_ranges(ranges: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
     rows = ranges.select(*columns).with_row_index("range").filter(is_named)
     rows = rows.join(names, on="name", how="left", maintain_order="left")
     if not rows.height:
-        nothing = pl.Series([None], dtype=pl.UInt32).new_from_index(0, ranges.height)
+        nothing = pl.Series([None], dtype=ROW_NUMBER).new_from_index(0, ranges.height)
         return rows.with_columns(_col("range").alias("root")), nothing
     around = nearest(ranges, is_named).gather(ranges["parent"])
     root_of = nearest(ranges, is_named & around.is_null())

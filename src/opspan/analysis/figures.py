@@ -37,6 +37,7 @@ from opspan.analysis.sums import OF_RANGES, OF_WORK
 from opspan.analysis.until_done import until_done
 from opspan.errors import UsageError
 from opspan.printable import listed
+from opspan.row_numbers import ROW_NUMBER
 
 if TYPE_CHECKING:
     from opspan.tables import Tables
@@ -303,7 +304,7 @@ def _of_steps(inside: pl.DataFrame) -> pl.DataFrame:
     code = _col("key").cast(pl.UInt64) * 2**32 + _col("stretch")
     sums = inside.group_by(code.alias("code")).agg(_col("ns").sum())
     return sums.select(
-        "ns", key=(_col("code") // 2**32).cast(pl.UInt32), stretch=(_col("code") % 2**32).cast(pl.UInt32)
+        "ns", key=(_col("code") // 2**32).cast(ROW_NUMBER), stretch=(_col("code") % 2**32).cast(ROW_NUMBER)
     )
 
 
@@ -311,12 +312,12 @@ def _in_steps(sums: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """Returns `_Sums.groups`: figures of the times of each key over all steps of a process. The time is 0 in a step
     without the key. `sums` come from `_of_steps`."""
     # For each step: its number among the steps of its process (`nth`), and how many steps the process has (`many`).
-    numbers = steps.select(process=pl.struct(PROCESS).rank("dense").cast(pl.UInt32))
+    numbers = steps.select(process=pl.struct(PROCESS).rank("dense").cast(ROW_NUMBER))
     numbers = numbers.with_columns(
         nth=pl.int_range(pl.len()).over("process"), many=pl.len().cast(pl.Int64).over("process")
     )
     sums = sums.with_columns(numbers[name].gather(sums["stretch"]) for name in numbers.columns)
-    schema = {"key": pl.UInt32, "ns": pl.Int64, **_USUAL, "times": pl.Int64}
+    schema = {"key": ROW_NUMBER, "ns": pl.Int64, **_USUAL, "times": pl.Int64}
     groups = [pl.DataFrame(schema=schema)]
     for (_, many), rows in sums.partition_by("process", "many", as_dict=True, include_key=False).items():
         keys = rows["key"].unique().sort()

@@ -20,6 +20,7 @@ from opspan.analysis.products import for_each, matrices, out_sizes
 from opspan.element_types import names_in
 from opspan.inputs import values_of
 from opspan.labels import parse_sizes
+from opspan.row_numbers import ROW_NUMBER
 from opspan.tables.schema import NAME
 
 
@@ -51,7 +52,7 @@ FURTHER = {name: rule for name, rule in PRODUCTS.items() if name not in TORCH}
 def flops(ranges: pl.DataFrame) -> pl.Series:
     """Returns the operations of each range. `ranges` must be nested."""
     counts = of_each(ranges, [*TORCH, *FURTHER], lambda *row: (_count(*row),), {"flops": pl.Int64})
-    rows = pl.DataFrame({"row": pl.int_range(ranges.height, dtype=pl.UInt32, eager=True)})
+    rows = pl.DataFrame({"row": pl.int_range(ranges.height, dtype=ROW_NUMBER, eager=True)})
     column = rows.join(counts, on="row", how="left", maintain_order="left")["flops"]
     is_further = ranges["name"].is_in(pl.Series([*FURTHER], dtype=NAME).implode()) & column.is_not_null()
     if not is_further.any():

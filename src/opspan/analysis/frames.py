@@ -11,9 +11,10 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis.autograd import within_backward
+from opspan.row_numbers import ROW_NUMBER
 from opspan.tables.schema import NAME
 
-TREE = {"name": NAME, "parent": pl.UInt32}
+TREE = {"name": NAME, "parent": ROW_NUMBER}
 
 
 def frames(ranges: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
@@ -26,10 +27,10 @@ def frames(ranges: pl.DataFrame) -> tuple[pl.Series, pl.DataFrame]:
             row = rows.setdefault((row, name), len(rows))
         innermost.append(row)
     tree = {"name": [name for _, name in rows], "parent": [parent for parent, _ in rows]}
-    of_stack = pl.Series(innermost, dtype=pl.UInt32)
+    of_stack = pl.Series(innermost, dtype=ROW_NUMBER)
     if not len(stacks):
         return of_stack.extend_constant(None, ranges.height), pl.DataFrame(tree, schema=TREE)
-    own = ranges["stack"].replace_strict(stacks, of_stack, default=None, return_dtype=pl.UInt32)
+    own = ranges["stack"].replace_strict(stacks, of_stack, default=None, return_dtype=ROW_NUMBER)
     return _of_forward(ranges, own), pl.DataFrame(tree, schema=TREE)
 
 

@@ -15,6 +15,7 @@ import polars as pl
 
 from opspan.analysis.autograd import inherit_from_forward
 from opspan.analysis.nest import innermost, nearest, trace_end_ns
+from opspan.row_numbers import ROW_NUMBER
 
 _col = pl.col
 MODULE = "nn.Module: "
@@ -23,7 +24,7 @@ _DEEPEST = 100  # only damaged files nest modules deeper
 
 def functions(ranges: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     if not calls.height:
-        return ranges.with_columns(pl.lit(None, dtype=pl.UInt32).alias("function"))
+        return ranges.with_columns(pl.lit(None, dtype=ROW_NUMBER).alias("function"))
     function = innermost(spans_of(calls, ranges), ranges.rename({"start_ns": "time_ns"}))
     return ranges.with_columns(inherit_from_forward(ranges, function).alias("function"))
 
@@ -37,8 +38,8 @@ def spans_of(calls: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
 
 def parents(calls: pl.DataFrame) -> pl.Series:
     if calls.is_empty():
-        return pl.Series("parent", dtype=pl.UInt32)
-    rows = calls.select(parent_id="id", parent=pl.int_range(pl.len(), dtype=pl.UInt32))
+        return pl.Series("parent", dtype=ROW_NUMBER)
+    rows = calls.select(parent_id="id", parent=pl.int_range(pl.len(), dtype=ROW_NUMBER))
     rows = rows.drop_nulls().unique("parent_id", keep="first")
     return calls.select("parent_id").join(rows, on="parent_id", how="left", maintain_order="left")["parent"]
 

@@ -48,6 +48,7 @@ from opspan.analysis.spans import (
     union,
     within,
 )
+from opspan.row_numbers import ROW_NUMBER
 
 if TYPE_CHECKING:
     from opspan.tables import Tables
@@ -149,7 +150,7 @@ def _with_next(gaps: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
         pairs = pairs.hstack(ran.select("call_ns", number="row")[pairs["row"]])
         pairs = pairs.sort("stretch", "call_ns", "number", nulls_last=True)
         pairs = pairs.unique("stretch", keep="first", maintain_order=True)
-    place = pl.Series([None], dtype=pl.UInt32).new_from_index(0, gaps.height).scatter(pairs["stretch"], pairs["row"])
+    place = pl.Series([None], dtype=ROW_NUMBER).new_from_index(0, gaps.height).scatter(pairs["stretch"], pairs["row"])
     return gaps.hstack(ran.select("tid", "call_ns", next="row")[place])
 
 
@@ -167,7 +168,7 @@ def _late(gaps: pl.DataFrame) -> pl.DataFrame:
 def _pieces(late: pl.DataFrame, spans: pl.DataFrame) -> pl.DataFrame:
     """Cuts the stretches of `late` where any span begins or ends on the same thread. Returns the pieces: gap, the
     columns of the thread, time_ns (the start), ns, and range (the row of the innermost span)."""
-    nothing, no_kind = (pl.lit(None, dtype=dtype) for dtype in (pl.UInt32, pl.UInt8))
+    nothing, no_kind = (pl.lit(None, dtype=dtype) for dtype in (ROW_NUMBER, pl.UInt8))
     pieces = native.cut(late.select(*THREAD_KEY, "start_ns", "end_ns", range=nothing, kind=no_kind), spans)
     threads = late.select("gap", *THREAD)[pieces["stretch"]]
     return threads.with_columns(pieces.select("range", time_ns="start_ns", ns=_col("end_ns") - _col("start_ns")))

@@ -24,6 +24,7 @@ import polars as pl
 
 from opspan.analysis.averages import on_device
 from opspan.analysis.spans import bounded, difference, distinct, length
+from opspan.row_numbers import ROW_NUMBER
 
 _col = pl.col
 STREAM = ("rank", "pid", "device_id", "context_id", "stream_id")
@@ -57,7 +58,7 @@ def queues(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
     if streams.height > 1:
         waiting = waiting.join(streams, on=STREAM, nulls_equal=True)
     else:
-        waiting = waiting.with_columns(stream=pl.lit(0, dtype=pl.UInt32))
+        waiting = waiting.with_columns(stream=pl.lit(0, dtype=ROW_NUMBER))
     changes = _queues(waiting.select("stream", "called_ns", "start_ns"), is_one=streams.height < 2).join(
         streams, on="stream", maintain_order="left"
     )

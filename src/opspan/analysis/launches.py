@@ -21,6 +21,7 @@ import polars as pl
 
 from opspan import native
 from opspan.analysis.nest import innermost, thread_key
+from opspan.row_numbers import ROW_NUMBER
 
 # The chain from a node to its original goes from an instance of a graph to the graph, and then to the graphs that it is
 # a clone or a child of. Only damaged files have longer chains.
@@ -66,7 +67,7 @@ def matches(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
 def _or_named(launch_range: pl.Series, ranges: pl.DataFrame, work: pl.DataFrame) -> pl.Series:
     if "named_range_id" not in work.columns or not work["named_range_id"].count():
         return launch_range
-    rows = ranges.select(named_range_id="id", row=pl.int_range(pl.len(), dtype=pl.UInt32))
+    rows = ranges.select(named_range_id="id", row=pl.int_range(pl.len(), dtype=ROW_NUMBER))
     named = work.select("named_range_id").join(rows, on="named_range_id", how="left", maintain_order="left")["row"]
     return launch_range.zip_with(launch_range.is_not_null(), named)
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis.spans import PROCESS, number_groups
+from opspan.row_numbers import ROW_NUMBER
 
 _col = pl.col
 TOTALS = ("cpu_memory", "device_memory")
@@ -39,8 +40,8 @@ def during(changed: pl.DataFrame, start_ns: pl.Series, end_ns: pl.Series, of: pl
     end is null. `of` has the number of each stretch's process, as in the column `of` of `changed`. It is None if there
     is only one process."""
     if of is None:
-        of = pl.zeros(len(start_ns), dtype=pl.UInt32, eager=True)
-        changed = changed.with_columns(of=pl.lit(0, pl.UInt32))
+        of = pl.zeros(len(start_ns), dtype=ROW_NUMBER, eager=True)
+        changed = changed.with_columns(of=pl.lit(0, ROW_NUMBER))
     spans = pl.DataFrame({"of": of, "start_ns": start_ns.fill_null(0), "end_ns": end_ns.fill_null(-1)})
     spans = spans.with_columns(_col("end_ns").clip(lower_bound=_col("start_ns") - 1))
     # The sum over a stretch is the sum up to its end minus the sum before its start.
@@ -67,7 +68,7 @@ def summed(values: pl.DataFrame, row: pl.Series, chosen: pl.Series) -> pl.DataFr
     """Adds each `chosen` row of `values` to another row, whose number is in `row`. Returns these sums for all rows. If
     `row` is the parent of each range, for example, these are the sums over the children of each range."""
     sums = values.with_columns(row.alias("row")).filter(chosen).drop_nulls("row").group_by("row").agg(pl.all().sum())
-    rows = pl.DataFrame({"row": pl.int_range(values.height, dtype=pl.UInt32, eager=True)})
+    rows = pl.DataFrame({"row": pl.int_range(values.height, dtype=ROW_NUMBER, eager=True)})
     return rows.join(sums, on="row", how="left", maintain_order="left").drop("row").fill_null(0)
 
 

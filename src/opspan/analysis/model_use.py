@@ -24,6 +24,7 @@ import polars as pl
 from opspan.analysis.averages import on_device
 from opspan.analysis.busy import whole_times
 from opspan.analysis.spans import PROCESS, bounded, length, number_groups, union, within
+from opspan.row_numbers import ROW_NUMBER
 from opspan.tables import Tables
 
 _col = pl.col
@@ -123,6 +124,6 @@ def _use(placed: pl.DataFrame, times: pl.DataFrame, work: pl.DataFrame) -> pl.Da
     rows = rows.with_columns(_col("ideal_ns", "masked_ns").fill_null(0), _col("is_known").fill_null(value=True))
     used = on_device(work).group_by(PROCESS).agg(devices=_col("device_id").n_unique())
     if not used.height:  # if no device was used, the host counts as one device
-        return rows.with_columns(devices=pl.lit(1, dtype=pl.UInt32))
+        return rows.with_columns(devices=pl.lit(1, dtype=ROW_NUMBER))
     rows = rows.join(used, on=PROCESS, how="left", nulls_equal=True, maintain_order="left")
     return rows.with_columns(_col("devices").fill_null(0))

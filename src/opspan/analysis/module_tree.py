@@ -26,6 +26,7 @@ from opspan.analysis.averages import averages
 from opspan.analysis.calls import calls_of
 from opspan.analysis.phases import PHASES
 from opspan.analysis.stacks import totals
+from opspan.row_numbers import ROW_NUMBER
 
 if TYPE_CHECKING:
     from opspan.tables import Tables
@@ -91,7 +92,7 @@ def _tree(modules: Iterable[str]) -> pl.DataFrame:
                 place[path] = len(rows)
                 rows[path] = name, parent
             parent = place[path]
-    schema = {"module": pl.String, "name": pl.String, "parent": pl.UInt32}
+    schema = {"module": pl.String, "name": pl.String, "parent": ROW_NUMBER}
     columns = (list(rows), [name for name, _ in rows.values()], [parent for _, parent in rows.values()])
     return pl.DataFrame(dict(zip(schema, columns, strict=True)), schema=schema)
 

@@ -21,6 +21,7 @@ import polars as pl
 from opspan.analysis.autograd import inherit_from_forward
 from opspan.analysis.functions import module_paths
 from opspan.analysis.nest import innermost, nearest
+from opspan.row_numbers import ROW_NUMBER
 
 _col = pl.col
 _FSDP = r"^FSDP::(pre|post)_forward \(([^)]*)\)$"
@@ -54,7 +55,7 @@ def _own(ranges: pl.DataFrame) -> pl.Series:
     has_stack = ranges["text"].str.contains("funcStack", literal=True) if ranges["text"].count() else None
     if has_stack is None or not has_stack.any():
         return own
-    marked = ranges.select(pl.int_range(pl.len(), dtype=pl.UInt32).alias("row"), "text").filter(has_stack)
+    marked = ranges.select(pl.int_range(pl.len(), dtype=ROW_NUMBER).alias("row"), "text").filter(has_stack)
     calls = _col("text").str.extract(_STACK).str.extract_all(_FORWARD)
     names = calls.list.eval(pl.element().str.strip_suffix("::forward")).list.join(".")
     marked = marked.select("row", names.alias("module")).filter(_col("module") != "")

@@ -18,6 +18,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan import native
+from opspan.row_numbers import ROW_NUMBER
 from opspan.tables.same import same
 from opspan.tables.tables import own
 
@@ -77,7 +78,7 @@ def innermost(ranges: pl.DataFrame, points: pl.DataFrame) -> pl.Series:
     frame; the result has row numbers of `ranges`.
     """
     if not points.height:
-        return pl.Series("range", [], dtype=pl.UInt32)
+        return pl.Series("range", [], dtype=ROW_NUMBER)
     is_apart = _col("is_async")
     if "overlaps" in ranges.columns:
         is_apart &= ~_col("overlaps")

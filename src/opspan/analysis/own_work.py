@@ -22,6 +22,7 @@ import polars as pl
 
 from opspan.analysis.program_ranges import of_program
 from opspan.analysis.spans import PROCESS, THREAD, apart, only, within
+from opspan.row_numbers import ROW_NUMBER
 
 _col = pl.col
 _OPENING = 16  # the most names of an opening.
@@ -66,7 +67,7 @@ def _own_begins(steps: pl.DataFrame, rows: pl.DataFrame) -> pl.DataFrame:
     rows = rows.filter(_col("stretch").is_in(steps["stretch"].implode()))
     openings = rows.group_by("stretch", maintain_order=True).agg(opening=_col("name").head(_OPENING), many=pl.len())
     openings = openings.with_columns(key=_col("opening").cast(pl.List(pl.String)).list.join(","))
-    begins = pl.DataFrame(schema={"stretch": pl.UInt32, "own_ns": pl.Int64, "at": pl.Int64, "usual": pl.Int64})
+    begins = pl.DataFrame(schema={"stretch": ROW_NUMBER, "own_ns": pl.Int64, "at": pl.Int64, "usual": pl.Int64})
     if not openings.height:
         return begins
     common = openings.group_by("key", maintain_order=True).len().sort("len", descending=True, maintain_order=True)
@@ -102,4 +103,4 @@ def _is_other(places: pl.DataFrame, rows: pl.DataFrame, ranges: pl.DataFrame, st
     backward = ranges.filter(_col("kind").is_in(["backward", "engine"])).select(*PROCESS, "start_ns")
     with_backward = within(backward, "start_ns", spans, PROCESS)["stretch"].unique()
     is_else = facts["is_own"].fill_null(value=False) | (facts["at"] >= _MANY * facts["usual"])
-    return is_else & ~pl.int_range(places.height, dtype=pl.UInt32, eager=True).is_in(with_backward.implode())
+    return is_else & ~pl.int_range(places.height, dtype=ROW_NUMBER, eager=True).is_in(with_backward.implode())

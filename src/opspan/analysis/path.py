@@ -21,6 +21,7 @@ import polars as pl
 from opspan.analysis.path_cuts import KIND, cut
 from opspan.analysis.path_threads import FOR_ROOM, FOR_WORK, NONE, at_or_before, bound_by
 from opspan.analysis.spans import PROCESS
+from opspan.row_numbers import ROW_NUMBER
 from opspan.tables.same import is_one
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ STRETCHES: dict[str, pl.DataType | type[pl.DataType]] = {
     "start_ns": pl.Int64,
     "end_ns": pl.Int64,
     "kind": KIND,
-    "range": pl.UInt32,
-    "work": pl.UInt32,
+    "range": ROW_NUMBER,
+    "work": ROW_NUMBER,
     "thread": pl.Int64,
     "node": pl.Int64,
 }
@@ -167,7 +168,7 @@ def _on_devices(graph: Graph, walked: Walk) -> pl.DataFrame:
 
 def on_path(graph: Graph, walked: Walk) -> pl.DataFrame:
     """Returns the path of each process in order, with the columns STRETCHES. `node` is the row of Graph.work."""
-    none = {name: pl.lit(None, dtype=pl.UInt32) for name in ("range", "work")}
+    none = {name: pl.lit(None, dtype=ROW_NUMBER) for name in ("range", "work")}
     is_known = _col("thread") != NONE
     kind = pl.when(is_known).then(pl.lit("host", dtype=KIND)).otherwise(pl.lit("unknown", dtype=KIND))
     hosts = walked.stretches.with_columns(kind=kind, node=pl.lit(NONE, dtype=pl.Int64), **none)

@@ -18,6 +18,7 @@ from opspan import native
 from opspan.analysis.nest import THREAD_KEY, openings
 from opspan.analysis.path_threads import NONE, driving
 from opspan.analysis.spans import PROCESS, THREAD, within
+from opspan.row_numbers import ROW_NUMBER
 from opspan.tables.same import same
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def _at_moments(path: pl.DataFrame, at: pl.DataFrame) -> pl.DataFrame:
     moments = at.drop_nulls()
     inside = within(moments, "time_ns", path, ("process",))
     cuts = pl.DataFrame({"stretch": inside["stretch"], "start_ns": moments["time_ns"].gather(inside["row"])})
-    begins = path.select(pl.int_range(pl.len(), dtype=pl.UInt32).alias("stretch"), "start_ns")
+    begins = path.select(pl.int_range(pl.len(), dtype=ROW_NUMBER).alias("stretch"), "start_ns")
     begins = pl.concat([begins, cuts]).unique().sort("stretch", "start_ns")
     is_cut = _col("stretch") == _col("stretch").shift(-1)
     until = begins.select(end_ns=pl.when(is_cut).then(_col("start_ns").shift(-1)))["end_ns"]

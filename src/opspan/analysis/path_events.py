@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Literal
 import polars as pl
 
 from opspan.analysis.spans import PROCESS
+from opspan.row_numbers import ROW_NUMBER
 
 if TYPE_CHECKING:
     from opspan.tables import Tables
@@ -172,5 +173,5 @@ def _last(
         strategy=strategy,
         check_sortedness=False,
     )
-    places = rows.select(place=pl.int_range(pl.len(), dtype=pl.UInt32))
+    places = rows.select(place=pl.int_range(pl.len(), dtype=ROW_NUMBER))
     return places.join(nearest.select("place", value), on="place", how="left", maintain_order="left")[value]

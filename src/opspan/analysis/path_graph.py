@@ -38,6 +38,7 @@ from opspan.analysis.path_threads import (
 from opspan.analysis.replay_order import Order, order_of
 from opspan.analysis.spans import PROCESS, only, sum_by
 from opspan.analysis.waits import COPY, ITEM, SYNCHRONISE
+from opspan.row_numbers import ROW_NUMBER
 from opspan.tables.same import unlike
 
 if TYPE_CHECKING:
@@ -127,7 +128,7 @@ def _graph(
         join=at_or_before(launched.select("thread", time_ns="launch_ns"), joins, "thread").cast(pl.Int32),
         before=before.cast(pl.Int32),
     )
-    edges = edges.cast(pl.UInt32)  # saves memory, because there may be more edges than rows of work
+    edges = edges.cast(ROW_NUMBER)  # saves memory, because there may be more edges than rows of work
     return Graph(_with_ends(processes, work, joins, done), threads, work, edges, _with_entries(joins))
 
 
@@ -166,8 +167,8 @@ def _places(calls: pl.DataFrame, height: int) -> pl.Series:
     """Returns, for each row of the trace's table calls, its row number in `calls`. The table has `height` rows."""
     if calls.height == height:
         return calls["call"]
-    every = pl.Series([None], dtype=pl.UInt32).new_from_index(0, height)
-    return every.scatter(calls["call"], pl.int_range(calls.height, dtype=pl.UInt32, eager=True))
+    every = pl.Series([None], dtype=ROW_NUMBER).new_from_index(0, height)
+    return every.scatter(calls["call"], pl.int_range(calls.height, dtype=ROW_NUMBER, eager=True))
 
 
 def _work(trace: Tables, processes: pl.DataFrame) -> pl.DataFrame:
@@ -182,7 +183,7 @@ def _work(trace: Tables, processes: pl.DataFrame) -> pl.DataFrame:
     rows = rows.select("process", "row", "range", "call", *STREAM[2:], "start_ns", "end_ns", "what")
     key = unlike(("process", *STREAM[2:]), rows)
     if not key:
-        return rows.with_columns(stream=pl.lit(0, dtype=pl.UInt32))
+        return rows.with_columns(stream=pl.lit(0, dtype=ROW_NUMBER))
     streams = rows.select(key).unique().with_row_index("stream")
     return rows.join(streams, on=key, how="left", nulls_equal=True, maintain_order="left")
 
@@ -211,7 +212,7 @@ def _edges(trace: Tables, work: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.D
     if called.len() and int((counts := np.bincount(called.to_numpy())).max()) > 1:
         # If a call launched several pieces of work, these are nodes of a CUDA graph. Nodes wait for each other on any
         # stream.
-        launches = pl.Series(np.flatnonzero(counts > 1), dtype=pl.UInt32)
+        launches = pl.Series(np.flatnonzero(counts > 1), dtype=ROW_NUMBER)
         nodes = rows.filter(_col("call").is_in(launches.implode()))
         more.append(nodes.select("work", last_ended(nodes, work, ("process", "call")).alias("before")))
     return _with_more(edges, in_order, pl.concat(more).drop_nulls("before"), work)

@@ -25,13 +25,14 @@ import numpy.typing as npt
 import polars as pl
 
 from opspan.analysis.spans import PROCESS, within
+from opspan.row_numbers import ROW_NUMBER
 
 _col = pl.col
 _NAME = ("name", "module")
 _PLACE = (*_NAME, "place")
 MOST = 25_000_000  # largest number of pairs of ranges that are compared; each pair takes two bytes
 
-ROW = pl.int_range(pl.len(), dtype=pl.UInt32)
+ROW = pl.int_range(pl.len(), dtype=ROW_NUMBER)
 Numbers = npt.NDArray[np.int64]
 
 
@@ -46,9 +47,9 @@ def placed(parts: pl.DataFrame, steps: pl.DataFrame, ranks: Sequence[int]) -> pl
     if steps.height:
         stretch = _steps_of(parts, steps)
     elif parts.height:
-        stretch = parts.select(pl.struct(PROCESS).rank("dense").cast(pl.UInt32)).to_series()
+        stretch = parts.select(pl.struct(PROCESS).rank("dense").cast(ROW_NUMBER)).to_series()
     else:
-        stretch = pl.Series([], dtype=pl.UInt32)
+        stretch = pl.Series([], dtype=ROW_NUMBER)
     rows = parts.select(*PROCESS, "tid", "start_ns", stretch=stretch, name=number_values(parts, _NAME)[1], row=ROW)
     inside = rows.drop_nulls("stretch")
     # Sorts by time; rows of the same time keep their order.

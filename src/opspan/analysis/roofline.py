@@ -28,6 +28,7 @@ from opspan.analysis.nest import nearest
 from opspan.analysis.peak_table import Peaks
 from opspan.analysis.peaks import UserPeaks, of_devices
 from opspan.analysis.spans import length
+from opspan.row_numbers import ROW_NUMBER
 from opspan.tables import Tables
 
 _col = pl.col
@@ -54,7 +55,12 @@ def parts(trace: Tables, costs: pl.DataFrame, user_peaks: UserPeaks) -> Roofline
     peaks = of_devices(trace.devices, used or [_HOST], user_peaks)
     column, own = ("device_ns", "self_device_ns") if work.height else ("cpu_ns", "self_ns")
     times = ranges.select(
-        "self_device_ns", "device_ns", "self_ns", "kind", cpu_ns=length(), range=pl.int_range(pl.len(), dtype=pl.UInt32)
+        "self_device_ns",
+        "device_ns",
+        "self_ns",
+        "kind",
+        cpu_ns=length(),
+        range=pl.int_range(pl.len(), dtype=ROW_NUMBER),
     )
     known = costs.with_columns(time_ns=times[column].gather(costs["range"]))
     known = _rate(_in_tensor_cores(known, work, owner), work, owner, peaks)
@@ -67,7 +73,7 @@ def parts(trace: Tables, costs: pl.DataFrame, user_peaks: UserPeaks) -> Roofline
 
 def _outside_ranges(work: pl.DataFrame) -> pl.DataFrame:
     lost = work.filter(_col("range").is_null()).group_by("rank", maintain_order=True).agg(time_ns=length().sum())
-    return lost.filter(_col("time_ns") > 0).select(pl.lit(None, dtype=pl.UInt32).alias("range"), "time_ns")
+    return lost.filter(_col("time_ns") > 0).select(pl.lit(None, dtype=ROW_NUMBER).alias("range"), "time_ns")
 
 
 def _in_tensor_cores(known: pl.DataFrame, work: pl.DataFrame, owner: pl.Series) -> pl.DataFrame:

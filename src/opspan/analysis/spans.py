@@ -21,6 +21,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from opspan import native
+from opspan.row_numbers import ROW_NUMBER
 from opspan.tables.same import unlike
 
 _col = pl.col
@@ -80,7 +81,7 @@ def number_groups(by: Sequence[str], *frames: pl.DataFrame) -> list[pl.DataFrame
     some = [frame for frame in frames if frame.height]
     key = unlike(by, *some) if some else []
     if not key:
-        return [frame.with_columns(of=pl.lit(0, dtype=pl.UInt32)) for frame in frames]
+        return [frame.with_columns(of=pl.lit(0, dtype=ROW_NUMBER)) for frame in frames]
     keys = pl.concat(frame.select(key).unique() for frame in frames).unique().sort(key).with_row_index("of")
     return [frame.join(keys, on=key, how="left", nulls_equal=True, maintain_order="left") for frame in frames]
 

@@ -19,6 +19,7 @@ import polars as pl
 
 from opspan import native
 from opspan.analysis.nest import innermost, nest, trace_end_ns
+from opspan.row_numbers import ROW_NUMBER
 from opspan.tables.schema import without_added
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ _col = pl.col
 
 def depths(parent: pl.Series) -> pl.Series:
     """Returns how many rows are around each row. Every round of the loop looks twice as far up as the round before."""
-    depth, above = parent.is_not_null().cast(pl.UInt32), parent
+    depth, above = parent.is_not_null().cast(ROW_NUMBER), parent
     while above.count():
         depth = depth + depth.gather(above).fill_null(0)
         above = above.gather(above)
@@ -45,7 +46,7 @@ def levels(rows: pl.DataFrame, sums: Sequence[pl.Expr], keys: Sequence[str] = ("
 
     `rows` have row, parent (a row, which must exist), depth, root, the keys, and the columns that are summed."""
     count = 0
-    above = pl.DataFrame(schema={"row": pl.UInt32, "around": pl.UInt32})  # the stack of each row of the level above
+    above = pl.DataFrame(schema={"row": ROW_NUMBER, "around": ROW_NUMBER})  # the stack of each row of the level above
     parts = rows.partition_by("depth", as_dict=True)
     for level, (_, part) in enumerate(sorted(parts.items())):
         rows_of_level = part.join(above, left_on="parent", right_on="row", how="left", maintain_order="left")
@@ -55,7 +56,7 @@ def levels(rows: pl.DataFrame, sums: Sequence[pl.Expr], keys: Sequence[str] = ("
         stacks = stacks.with_row_index("stack", offset=count).rename({"around": "parent"})
         count += stacks.height
         above = stacks.select(row="rows", around="stack").explode("row")
-        yield stacks.drop("rows").with_columns(level=pl.lit(level, dtype=pl.UInt32))
+        yield stacks.drop("rows").with_columns(level=pl.lit(level, dtype=ROW_NUMBER))
 
 
 def collapse(rows: pl.DataFrame, roots: pl.DataFrame, unit: int = 1) -> Iterator[pl.Series]:
@@ -74,9 +75,9 @@ def collapse(rows: pl.DataFrame, roots: pl.DataFrame, unit: int = 1) -> Iterator
 def merge_stacks(rows: pl.DataFrame, keys: Sequence[str], sums: Sequence[pl.Expr]) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Returns the stacks as nodes of one tree, each after its parent: parent (a node), the keys, the sums; and the node
     of each row: row, node. `rows` have the columns that `levels` needs, without root."""
-    stacks = list(levels(rows.with_columns(root=pl.lit(0, dtype=pl.UInt32)), [*sums, _col("row")], keys))
+    stacks = list(levels(rows.with_columns(root=pl.lit(0, dtype=ROW_NUMBER)), [*sums, _col("row")], keys))
     if not stacks:
-        none = rows.group_by(keys).agg(sums).select(pl.lit(None, dtype=pl.UInt32).alias("parent"), pl.all())
+        none = rows.group_by(keys).agg(sums).select(pl.lit(None, dtype=ROW_NUMBER).alias("parent"), pl.all())
         return none, rows.select("row", node="row")
     nodes = pl.concat(stacks)
     return nodes.drop("stack", "root", "level", "row"), nodes.select("row", node="stack").explode("row")
@@ -84,9 +85,9 @@ def merge_stacks(rows: pl.DataFrame, keys: Sequence[str], sums: Sequence[pl.Expr
 
 def totals(parent: pl.Series, own: pl.Series) -> pl.Series:
     rows = pl.DataFrame({"end_ns": own.cast(pl.Int64)}).select(
-        pl.int_range(pl.len(), dtype=pl.UInt32).alias("range"), pl.lit(0, dtype=pl.Int64).alias("start_ns"), "end_ns"
+        pl.int_range(pl.len(), dtype=ROW_NUMBER).alias("range"), pl.lit(0, dtype=pl.Int64).alias("start_ns"), "end_ns"
     )
-    return native.rollup(parent.cast(pl.UInt32).alias("parent").to_frame(), rows)["device_ns"]
+    return native.rollup(parent.cast(ROW_NUMBER).alias("parent").to_frame(), rows)["device_ns"]
 
 
 def safe(frame: pl.Expr) -> pl.Expr:

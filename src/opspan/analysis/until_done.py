@@ -22,9 +22,10 @@ import polars as pl
 from opspan.analysis.averages import on_device
 from opspan.analysis.iterations import is_long
 from opspan.analysis.spans import PROCESS, length, within
+from opspan.row_numbers import ROW_NUMBER
 
 _col = pl.col
-_NUMBER = pl.int_range(pl.len(), dtype=pl.UInt32)
+_NUMBER = pl.int_range(pl.len(), dtype=ROW_NUMBER)
 
 
 def until_done(steps: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:

@@ -22,6 +22,7 @@ from opspan.analysis.path_cuts import KINDS, OF_HOST, OF_WORK
 from opspan.analysis.path_threads import NONE, at_or_before, bound_by, driving
 from opspan.analysis.replay import Host, Replay, Weights, replay, scale
 from opspan.analysis.spans import PROCESS, THREAD, length
+from opspan.row_numbers import ROW_NUMBER
 
 if TYPE_CHECKING:
     from opspan.analysis.meetings import Meetings
@@ -119,7 +120,7 @@ def _predict(
     at = moments["time_ns"].to_numpy()
     begins = path.select("process", time_ns="start_ns")
     place = at_or_before(moments.select("process", "time_ns"), begins, "process", strict=True)
-    on = path[place.set(place == NONE, None).cast(pl.UInt32)].with_columns(time_ns=moments["time_ns"])
+    on = path[place.set(place == NONE, None).cast(ROW_NUMBER)].with_columns(time_ns=moments["time_ns"])
     node = on["node"].fill_null(NONE).to_numpy()
     start, end, start_ns, end_ns = (  # the last entry is for moments without work (NONE)
         np.append(times.to_numpy(), 0)[node]

@@ -30,11 +30,12 @@ from opspan.events.groups import EventGroup, sum_of
 from opspan.events.table import Facts, TableOptions
 from opspan.events.texts import NO_NAME, shapes_of, shown_name
 from opspan.events.times import Microseconds
+from opspan.row_numbers import ROW_NUMBER
 
 # The most blocks in each cache. If the events of up to 512 threads alternate, there is room for each thread's block.
 BLOCKS = 512
 
-ONE_ROOT = pl.DataFrame({"root": [0], "text": [""]}, schema={"root": pl.UInt32, "text": pl.String})
+ONE_ROOT = pl.DataFrame({"root": [0], "text": [""]}, schema={"root": ROW_NUMBER, "text": pl.String})
 # Maps an attribute to its column in the frames `_cpu` and `_device`.
 _SORT_KEYS = {
     "cpu_time": "cpu_ns",
@@ -175,9 +176,9 @@ class ColumnEvents(EventFrames):
         rows = cpu.select(
             "name",
             "is_event",
-            pl.int_range(pl.len(), dtype=pl.UInt32).alias("row"),
+            pl.int_range(pl.len(), dtype=ROW_NUMBER).alias("row"),
             parent=pl.when(~pl.col("is_async")).then("parent"),
-            root=pl.lit(0, dtype=pl.UInt32),
+            root=pl.lit(0, dtype=ROW_NUMBER),
             weight=pl.col(weight) if weight else pl.lit(0, dtype=pl.Int64),
         )
         rows = rows.join(of_name, on="name", how="left", nulls_equal=True, maintain_order="left")

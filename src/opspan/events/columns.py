@@ -18,6 +18,7 @@ from opspan.analysis.functions import parents
 from opspan.analysis.hierarchy import hierarchy
 from opspan.analysis.memory import SELF, TOTALS
 from opspan.events.kinds import DeviceType
+from opspan.row_numbers import ROW_NUMBER
 from opspan.tables.keywords import keywords_of
 from opspan.tables.schema import KIND, NAME, WORK_KIND
 
@@ -34,7 +35,7 @@ CPU: Schema = {
     "kind": KIND,
     "start_ns": pl.Int64,
     "end_ns": pl.Int64,  # never null, because open ranges get the end of the trace
-    "parent": pl.UInt32,  # row of the innermost enclosing range of the thread; null at the top and for async ranges
+    "parent": ROW_NUMBER,  # row of the innermost enclosing range of the thread; null at the top and for async ranges
     "is_event": pl.Boolean,
     "is_async": pl.Boolean,
     "self_ns": pl.Int64,  # duration without the direct children; 0 for async ranges
@@ -42,14 +43,14 @@ CPU: Schema = {
     "device_ns": pl.Int64,  # time of the work that this range and all ranges inside it launched
     "seq": pl.Int64,
     "forward_tid": pl.Int64,  # taken from the label; if null, the forward op in row `forward` has the thread
-    "forward": pl.UInt32,
+    "forward": ROW_NUMBER,
     "op_id": pl.Int64,
     "sizes": NAME,
     "input_types": NAME,
     "input_strides": NAME,
     "inputs": NAME,
     "overload": NAME,
-    "function": pl.UInt32,  # row, in `functions`, of the innermost function that the range runs in
+    "function": ROW_NUMBER,  # row, in `functions`, of the innermost function that the range runs in
 }
 # Columns of EventColumns.device.
 DEVICE: Schema = {
@@ -60,7 +61,7 @@ DEVICE: Schema = {
     "name": NAME,
     "start_ns": pl.Int64,
     "end_ns": pl.Int64,
-    "range": pl.UInt32,  # row in `cpu` of the innermost range that launched the work; null if unknown
+    "range": ROW_NUMBER,  # row in `cpu` of the innermost range that launched the work; null if unknown
 }
 # Further columns of EventColumns.cpu, if the trace has memory: bytes that were allocated minus bytes that were freed.
 MEMORY: Schema = dict.fromkeys((*TOTALS, *SELF), pl.Int64)
@@ -68,7 +69,7 @@ MEMORY: Schema = dict.fromkeys((*TOTALS, *SELF), pl.Int64)
 FLOPS: Schema = {"flops": pl.Int64}
 # A further column if ranges have keyword values: these values, as a JSON object.
 KEYWORDS: Schema = {"keywords": pl.String}
-FUNCTIONS: Schema = {"name": NAME, "parent": pl.UInt32}
+FUNCTIONS: Schema = {"name": NAME, "parent": ROW_NUMBER}
 
 
 class EventColumns(NamedTuple):

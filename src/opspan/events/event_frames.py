@@ -18,6 +18,7 @@ from opspan.events.cached_frames import cached_frame
 from opspan.events.columns import EventColumns, event_columns
 from opspan.events.groups import EventGroup, groups_of
 from opspan.events.texts import shown_name
+from opspan.row_numbers import ROW_NUMBER
 
 if TYPE_CHECKING:
     from opspan.analysis import Analysis
@@ -64,7 +65,7 @@ class EventFrames:
                 cpu_ns=pl.lit(0, pl.Int64),
                 self_ns=pl.lit(0, pl.Int64),
                 device_ns=elapsed,
-                parent=pl.lit(None, pl.UInt32),
+                parent=pl.lit(None, ROW_NUMBER),
             ).with_columns(self_device_ns="device_ns")
         )
 
@@ -96,7 +97,7 @@ class EventFrames:
         for _ in range(depth - 1):
             above = number.gather(functions["parent"])
             number = pl.DataFrame({"code": own["code"], "above": above}).to_struct().rank("dense")
-        return number.cast(pl.UInt32)
+        return number.cast(ROW_NUMBER)
 
     @forked.method_elsewhere
     def groups(self, by_shapes: bool, with_python: bool, stack_depth: int, by_overload: bool) -> list[EventGroup]:

@@ -13,6 +13,7 @@ from opspan.analysis.autograd import arrow_numbers
 from opspan.analysis.memory import TOTALS, changes, during, summed, without_children
 from opspan.analysis.nest import enclose, nearest
 from opspan.events.columns import EventColumns, event_columns
+from opspan.row_numbers import ROW_NUMBER
 from opspan.tables import Tables
 from opspan.tables.external_ids import external_ids
 from opspan.tables.schema import NAME
@@ -44,7 +45,7 @@ def profiler_columns(trace: Tables) -> EventColumns:
     work = trace.work.with_columns(_col("range", "launch_range") + before)
     ranges = analysis.device_time(enclose(ranges), work)
     # Functions are events here, so other events have no stack of functions.
-    ranges = _with_engine(ranges.with_columns(function=pl.lit(None, dtype=pl.UInt32)))
+    ranges = _with_engine(ranges.with_columns(function=pl.lit(None, dtype=ROW_NUMBER)))
     # Makes a new Tables, because `replace` would drop the analysis when rows change.
     columns = event_columns(Tables(trace.ranks, **{**trace.frames, "ranges": ranges, "work": work}))
     is_python = pl.int_range(pl.len()) < before
@@ -88,7 +89,7 @@ def _with_engine(ranges: pl.DataFrame) -> pl.DataFrame:
     """Gives the autograd engine's ranges the sequence number of the backward op that they run, and the thread of its
     forward op. Removes that thread from ops without a sequence number."""
     names = ("seq", "forward_tid")
-    rows = pl.int_range(ranges.height, dtype=pl.UInt32, eager=True)
+    rows = pl.int_range(ranges.height, dtype=ROW_NUMBER, eager=True)
     ops = ranges.select("parent", *names, row=rows).filter(_col("parent").is_not_null(), ranges["kind"] == "backward")
     first = ops.sort("row").unique("parent", keep="first").rename({name: f"{name}_of_op" for name in names})
     joined = pl.DataFrame({"parent": rows}).join(first, on="parent", how="left", maintain_order="left")
@@ -135,7 +136,7 @@ def _folded(columns: EventColumns) -> EventColumns:
     times."""
     cpu = columns.cpu
     in_tree = cpu["is_event"] & ~cpu["is_async"]
-    parent = cpu["parent"].zip_with(in_tree, pl.Series([None], dtype=pl.UInt32))
+    parent = cpu["parent"].zip_with(in_tree, pl.Series([None], dtype=ROW_NUMBER))
     siblings = pl.DataFrame({"parent": parent}).select(pl.len().over("parent")).to_series()
     name = cpu["name"].to_physical()
     is_folded = ((siblings == 1) & (name == name.gather(parent))).fill_null(value=False)

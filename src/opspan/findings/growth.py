@@ -28,6 +28,7 @@ from opspan.analysis.path_threads import FOR_ROOM, FOR_THREAD, FOR_WORK, is_driv
 from opspan.analysis.spans import PROCESS, THREAD, length, only, union, within
 from opspan.findings.marks import after_first_step, is_step_range
 from opspan.findings.run import Run
+from opspan.row_numbers import ROW_NUMBER
 
 _col = pl.col
 _STEP = (*PROCESS, "step")
@@ -138,7 +139,7 @@ def _pieces(run: Run, steps: pl.DataFrame, least_ns: int) -> pl.DataFrame:
     )
     later = after_first_step(run.compilations, run.steps)
     compiled = within(pieces, "start_ns", union(later, PROCESS), PROCESS)["row"]
-    pieces = pieces.filter(~pl.int_range(pl.len(), dtype=pl.UInt32).is_in(compiled.implode()))
+    pieces = pieces.filter(~pl.int_range(pl.len(), dtype=ROW_NUMBER).is_in(compiled.implode()))
     return pieces.select(*THREAD, "start_ns", "end_ns", "ns", "step", "is_odd", "what", "name")
 
 

@@ -18,6 +18,7 @@ from opspan.analysis.spans import PROCESS, THREAD, distinct, in_order, length, l
 from opspan.findings.marks import is_step_range
 from opspan.findings.run import Run
 from opspan.findings.saved import scale
+from opspan.row_numbers import ROW_NUMBER
 
 _col = pl.col
 _TIMES = (*PROCESS, "start_ns", "end_ns")
@@ -85,4 +86,4 @@ def _thread_changes(calls: pl.DataFrame, rows: pl.DataFrame) -> Change:
     other threads during a pause, this wait becomes shorter by the same factor."""
     rows = rows.select(*_TIMES, factor=1 - _col("more_ns") / length())
     rows = rows.join(distinct(calls, THREAD), on=PROCESS, nulls_equal=True)
-    return scale(rows, pl.DataFrame(schema={"work": pl.UInt32, "factor": pl.Float64}))
+    return scale(rows, pl.DataFrame(schema={"work": ROW_NUMBER, "factor": pl.Float64}))

@@ -25,6 +25,7 @@ import polars as pl
 from opspan.analysis.sooner import Change, sooner
 from opspan.analysis.spans import PROCESS, THREAD, length, time_in, union, within
 from opspan.findings.run import Run
+from opspan.row_numbers import ROW_NUMBER
 
 _col = pl.col
 _LONGEST = 2**53  # nanoseconds (104 days): longer savings are cut to this
@@ -94,7 +95,7 @@ def leave_out(
     work: pl.Series | None = None,
     waits: pl.DataFrame | None = None,
 ) -> Change:
-    work = pl.Series([], dtype=pl.UInt32) if work is None else work.unique()
+    work = pl.Series([], dtype=ROW_NUMBER) if work is None else work.unique()
     parts = [_calls_of(run, work).with_columns(factor=0.0)]
     parts += [] if stretches is None else [stretches.select(*_TIMES, factor=pl.lit(0.0))]
     parts += [] if waits is None else [_own(run, waits)]

@@ -30,6 +30,7 @@ from opspan.formats.columns import is_time
 from opspan.formats.compressed import FAILURES, opened
 from opspan.formats.pieces import Columns
 from opspan.printable import listed_counts
+from opspan.row_numbers import ROW_NUMBER
 from opspan.tables import Issues
 from opspan.tables.schema import Dtype, without_rows
 
@@ -223,7 +224,7 @@ _FIELDS: Final[dict[str, Dtype]] = {
     **dict.fromkeys(("ph", "cat", "name", "pid_text", "tid_text"), pl.Categorical),
     **dict.fromkeys(("pid", "tid", "id", "ts_ns", "dur_ns"), pl.Int64),
     "rest": pl.String,
-    "at": pl.UInt32,
+    "at": ROW_NUMBER,
 }
 
 

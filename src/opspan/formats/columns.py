@@ -13,6 +13,7 @@ import polars as pl
 
 from opspan.formats.budget import Meter
 from opspan.labels import KIND_NAMES, Kind, parse_column
+from opspan.row_numbers import ROW_NUMBER
 from opspan.tables import Issues
 from opspan.tables.same import is_one
 from opspan.tables.schema import KIND, Dtype
@@ -110,17 +111,17 @@ class TextTable:
 
     def _places(self, ids: pl.Series) -> pl.Series:
         if not len(self._ids) or ids.is_empty():
-            return _none(pl.UInt32, len(ids))
+            return _none(ROW_NUMBER, len(ids))
         first, last = self._ids[0], self._ids[-1]
         at, known = pl.col("id"), pl.col("id").is_between(first, last)
         if last - first == len(self._ids) - 1:  # the ids have no gaps, so there is nothing to search
             low, high = ids.min(), ids.max()
             if isinstance(low, int) and isinstance(high, int) and 0 <= first <= low and high <= last < 1 << 32:
-                rows = ids.cast(pl.UInt32)
+                rows = ids.cast(ROW_NUMBER)
                 return rows - first if first else rows
-            return ids.to_frame("id").select(pl.when(known).then(at - first).cast(pl.UInt32)).to_series()
+            return ids.to_frame("id").select(pl.when(known).then(at - first).cast(ROW_NUMBER)).to_series()
         places = self._ids.search_sorted(ids).clip(0, len(self._ids) - 1)
-        return places.zip_with(self._ids.gather(places) == ids, _none(places.dtype)).cast(pl.UInt32)
+        return places.zip_with(self._ids.gather(places) == ids, _none(places.dtype)).cast(ROW_NUMBER)
 
     def names(self, ids: pl.Series, what: str, values: pl.Series | None = None) -> pl.Series:
         """Returns the texts of the ids as a Categorical. `values`: other texts to use, in the order of

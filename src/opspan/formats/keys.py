@@ -12,6 +12,8 @@ from itertools import pairwise
 
 import polars as pl
 
+from opspan.row_numbers import ROW_NUMBER
+
 _CLOSE = 4  # the list may be this many times as long as `keys`; it may always be as long as `wanted`
 _STRETCHES = 8
 _FEW = 64  # up to this many rows, a Python dict is faster than a query
@@ -24,11 +26,11 @@ def places(wanted: pl.DataFrame, keys: pl.DataFrame) -> pl.Series:
     if keys.width == 1 and keys.to_series().dtype.is_integer():
         if keys.height + wanted.height < _FEW:
             row_of = {key: row for row, key in enumerate(keys.to_series().to_list()) if key is not None}
-            return pl.Series([row_of.get(key) for key in wanted.to_series().to_list()], dtype=pl.UInt32)
+            return pl.Series([row_of.get(key) for key in wanted.to_series().to_list()], dtype=ROW_NUMBER)
         rows = _numbered(wanted.to_series().cast(pl.Int64), keys.to_series().cast(pl.Int64))
         if rows is not None:
             return rows
-    rows = pl.int_range(keys.height, dtype=pl.UInt32, eager=True)
+    rows = pl.int_range(keys.height, dtype=ROW_NUMBER, eager=True)
     return wanted.join(keys.with_columns(place=rows), on=keys.columns, how="left", maintain_order="left")["place"]
 
 
@@ -42,10 +44,10 @@ def _numbered(wanted: pl.Series, numbers: pl.Series) -> pl.Series | None:
     least, most = wanted.min(), wanted.max()
     if isinstance(least, int) and isinstance(most, int) and (least < first or most > last):
         wanted = wanted.set((wanted < first) | (wanted > last), None)
-    at = (wanted - first).cast(pl.UInt32)
+    at = (wanted - first).cast(ROW_NUMBER)
     if in_order and count == len(numbers):
         return at
-    rows = pl.int_range(len(numbers), dtype=pl.UInt32, eager=True)
+    rows = pl.int_range(len(numbers), dtype=ROW_NUMBER, eager=True)
     return _nothing(count).scatter(numbers - first, rows)[at]
 
 
@@ -57,14 +59,16 @@ def _searched(wanted: pl.Series, numbers: pl.Series) -> pl.Series:
         for begin, end in pairwise([0, *(gaps + 1).to_list(), len(numbers)]):
             first = numbers[begin]
             row = pl.when(key.is_between(first, numbers[end - 1])).then(key - (first - begin)).otherwise(row)
-        return wanted.to_frame().select(row.cast(pl.UInt32)).to_series()
+        return wanted.to_frame().select(row.cast(ROW_NUMBER)).to_series()
     at = numbers.search_sorted(wanted)
     at = at.set(at == len(numbers), 0)
-    return at.zip_with((numbers[at] == wanted).fill_null(value=False), _nothing(len(at)).cast(at.dtype)).cast(pl.UInt32)
+    return at.zip_with((numbers[at] == wanted).fill_null(value=False), _nothing(len(at)).cast(at.dtype)).cast(
+        ROW_NUMBER
+    )
 
 
 def _nothing(count: int) -> pl.Series:
-    return pl.Series([None], dtype=pl.UInt32).new_from_index(0, count)
+    return pl.Series([None], dtype=ROW_NUMBER).new_from_index(0, count)
 
 
 def looked_up(frame: pl.DataFrame, column: str, rows: pl.DataFrame, key: str) -> pl.DataFrame:

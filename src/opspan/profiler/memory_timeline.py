@@ -19,6 +19,7 @@ import polars as pl
 from opspan import forked, private_files
 from opspan.errors import WriteError
 from opspan.profiler.timeline_page import page
+from opspan.row_numbers import ROW_NUMBER
 from opspan.trace import Trace
 
 # The categories in the order of torch's numbers, which is also the order of the columns after the first.
@@ -62,7 +63,7 @@ def changes_of(trace: Trace, device: str) -> pl.DataFrame:
     before = blocks.filter(_col("alloc_row").is_null(), _col("address").is_not_null())["free_row"]
     memory = trace.memory.with_columns(
         trace.analysed.memory_categories.cast(pl.String).fill_null("unknown"),
-        was_there=pl.int_range(pl.len(), dtype=pl.UInt32).is_in(before.implode()),
+        was_there=pl.int_range(pl.len(), dtype=ROW_NUMBER).is_in(before.implode()),
     )
     memory = memory.filter(on_device, _col("event").is_in(["alloc", "free"]), _col("time_ns").is_not_null())
     memory = memory.sort("time_ns", maintain_order=True)

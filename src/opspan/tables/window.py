@@ -18,6 +18,7 @@ import polars as pl
 
 from opspan.errors import NoNumberedSteps, NoSuchStep, UsageError
 from opspan.printable import LONGEST_LINE, listed
+from opspan.row_numbers import ROW_NUMBER
 from opspan.tables.issues import Issues
 from opspan.tables.names import matching
 from opspan.tables.schema import STEP
@@ -169,7 +170,7 @@ def cut(trace: Tables, window: Window, stretch: Stretch | None = None) -> Tables
 def _launched(trace: Tables, ranges: pl.DataFrame, calls: pl.DataFrame, stretch: Stretch) -> pl.Series:
     """Returns whether each row of work was launched by one of these calls. If the tool recorded a range of the work
     instead of a call, returns whether that range is one of `ranges` and began in the stretch."""
-    work = trace.work.select(*_CALL, "start_ns", row=pl.int_range(pl.len(), dtype=pl.UInt32))
+    work = trace.work.select(*_CALL, "start_ns", row=pl.int_range(pl.len(), dtype=ROW_NUMBER))
     # If several calls have the correlation id, the last call that began before the work launched it, else the first.
     maybe = work.join(calls, on=_CALL, how="semi", nulls_equal=True).drop_nulls("correlation_id")
     of_calls = trace.calls.select(*_CALL, "id", called_ns="start_ns")

@@ -13,6 +13,7 @@ import polars as pl
 from opspan.analysis import Analysis
 from opspan.analysis.averages import on_device
 from opspan.analysis.sums import DURATION
+from opspan.row_numbers import ROW_NUMBER
 from opspan.tables import Tables
 from opspan.views.contents import holds, parts
 from opspan.views.stacks import tree, write_stacks
@@ -40,7 +41,7 @@ def with_work(trace: Tables, rows: pl.DataFrame) -> pl.DataFrame:
     children of a row called (in no range), one for each process."""
     before = rows.height - trace.ranges.height  # number of functions: in `rows` they come before the ranges
     work = on_device(trace.work).filter(_col("start_ns").is_not_null())
-    owner = work["range"].cast(pl.UInt32) + before
+    owner = work["range"].cast(ROW_NUMBER) + before
     # Async ranges are not in the tree. Their kernels and copies go to the nearest parent that is in the tree.
     for _ in range(rows.height):
         is_apart = rows["is_async"].gather(owner).fill_null(value=False)
@@ -54,7 +55,9 @@ def with_work(trace: Tables, rows: pl.DataFrame) -> pl.DataFrame:
     )
     lone = work.filter(_col("parent").is_null()).select("rank", "pid").unique(maintain_order=True)
     lone = lone.with_columns(
-        name=pl.lit(_NO_RANGE, dtype=pl.Categorical), depth=pl.lit(0, dtype=pl.UInt32), weight=pl.lit(0, dtype=pl.Int64)
+        name=pl.lit(_NO_RANGE, dtype=pl.Categorical),
+        depth=pl.lit(0, dtype=ROW_NUMBER),
+        weight=pl.lit(0, dtype=pl.Int64),
     ).with_row_index("place", offset=rows.height)
     work = work.join(lone.select("rank", "pid", "place"), on=["rank", "pid"], how="left", nulls_equal=True)
     work = work.with_columns(parent=pl.coalesce("parent", "place"))

@@ -7,6 +7,7 @@ import polars as pl
 
 from opspan import native
 from opspan.analysis.nest import trace_end_ns
+from opspan.row_numbers import ROW_NUMBER
 
 MOST = 16  # most lanes of a track; without a limit, a file could need any number of lanes
 
@@ -15,7 +16,7 @@ def lanes(spans: pl.DataFrame) -> pl.Series:
     """Returns the lane of each span: 0 if the span is on the track itself, 1 if it is on the first extra lane, and so
     on. A span that overlaps others on all lanes is on the last lane. `spans` has the columns track, start_ns,
     end_ns."""
-    numbers = pl.zeros(spans.height, dtype=pl.UInt32, eager=True)
+    numbers = pl.zeros(spans.height, dtype=ROW_NUMBER, eager=True)
     end_ns = trace_end_ns(spans)
     left = columns_to_nest(spans).with_row_index("row")
     for lane in range(1, MOST):
@@ -31,7 +32,7 @@ def columns_to_nest(spans: pl.DataFrame) -> pl.DataFrame:
         "start_ns",
         "end_ns",
         tid=pl.col("track").cast(pl.Int64),
-        domain=pl.lit(None, pl.UInt32),
+        domain=pl.lit(None, ROW_NUMBER),
         is_async=False,
         is_mark=False,
     )

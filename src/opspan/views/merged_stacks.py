@@ -17,6 +17,7 @@ import polars as pl
 
 from opspan.analysis.nest import nearest
 from opspan.analysis.stacks import depths, levels
+from opspan.row_numbers import ROW_NUMBER
 from opspan.tables import Tables
 from opspan.views.device_stacks import with_work
 from opspan.views.stacks import NO_FUNCTIONS, stack_rows, tree
@@ -60,7 +61,7 @@ def stack_tree(trace: Tables, only: str | None = None) -> StackTree:
 def _only(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
     """Keeps the rows of one kind. The times of any other row are added to the nearest row of that kind around it. If
     there is none, they are added to an extra row, one for each root."""
-    place = pl.DataFrame({"row": rows["row"], "place": pl.int_range(rows.height, eager=True, dtype=pl.UInt32)})
+    place = pl.DataFrame({"row": rows["row"], "place": pl.int_range(rows.height, eager=True, dtype=ROW_NUMBER)})
     tree = rows.join(place, left_on="parent", right_on="row", how="left", maintain_order="left")
     is_kept = (rows["kind"].cast(pl.String) == kind).fill_null(value=False)
     owner = nearest(pl.DataFrame({"parent": tree["place"]}), is_kept)
@@ -69,16 +70,16 @@ def _only(rows: pl.DataFrame, kind: str) -> pl.DataFrame:
     of_kind = rows.with_columns(parent=rows["row"].gather(owner.gather(tree["place"]))).filter(is_kept)
     of_kind = of_kind.drop("host_ns", "device_ns", "depth").join(sums.drop("root"), on="row", how="left")
     outside = sums.filter(_col("row").is_null() & (_col("host_ns") + _col("device_ns") > 0)).with_columns(
-        row=(rows.select(_col("row").max()).item() or 0) + 1 + pl.int_range(pl.len(), dtype=pl.UInt32),
+        row=(rows.select(_col("row").max()).item() or 0) + 1 + pl.int_range(pl.len(), dtype=ROW_NUMBER),
         frame=pl.lit(f"(in no {kind})"),
     )
     shown = pl.concat([of_kind, outside], how="diagonal_relaxed")
-    index = pl.DataFrame({"row": shown["row"], "place": pl.int_range(shown.height, eager=True, dtype=pl.UInt32)})
+    index = pl.DataFrame({"row": shown["row"], "place": pl.int_range(shown.height, eager=True, dtype=ROW_NUMBER)})
     parent = shown.join(index, left_on="parent", right_on="row", how="left", maintain_order="left")["place"]
     return shown.with_columns(depth=depths(parent)).select(rows.columns)
 
 
 def _empty(rows: pl.DataFrame) -> pl.DataFrame:
-    key = {"stack": pl.UInt32, "parent": pl.UInt32, "root": pl.UInt32, "frame": pl.String, "level": pl.UInt32}
+    key = {"stack": ROW_NUMBER, "parent": ROW_NUMBER, "root": ROW_NUMBER, "frame": pl.String, "level": ROW_NUMBER}
     sums = rows.select("kind", "host_ns", "device_ns", count=pl.lit(0, dtype=pl.Int64)).clear()
     return pl.concat([pl.DataFrame(schema=key), sums], how="horizontal")

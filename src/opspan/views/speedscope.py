@@ -20,6 +20,7 @@ from opspan import native
 from opspan.analysis import Analysis
 from opspan.analysis.averages import on_device
 from opspan.analysis.nest import trace_end_ns
+from opspan.row_numbers import ROW_NUMBER
 from opspan.tables import Tables
 from opspan.views import pieces
 from opspan.views.chrome_tracks import ChromeTracks, tracks_of
@@ -68,14 +69,14 @@ def _spans(trace: Tables) -> tuple[pl.DataFrame, pl.DataFrame]:
     places = tracks_of(trace)
     rows = places.on_threads(tree(trace).filter(~_col("is_mark").fill_null(value=False)))
     is_apart = rows["is_async"].fill_null(value=False)
-    host = rows.select("process", "thread", "name", "start_ns", "end_ns", lane=pl.lit(0, dtype=pl.UInt32))
+    host = rows.select("process", "thread", "name", "start_ns", "end_ns", lane=pl.lit(0, dtype=ROW_NUMBER))
     host = host.with_columns(row=pl.int_range(pl.len()))
     apart = host.filter(is_apart, _col("start_ns").is_not_null())
     apart = apart.with_columns(track=pl.struct("process", "thread").rank("dense"))
     apart = apart.with_columns(lane=lanes(apart) + 1).drop("track")
     host = pl.concat([host.filter(~is_apart), apart]).sort("row").drop("row")
     work = on_device(places.on_devices(trace.work)).select(host.columns)
-    spans = pl.concat([host, work.with_columns(_col("lane").cast(pl.UInt32))], how="vertical_relaxed")
+    spans = pl.concat([host, work.with_columns(_col("lane").cast(ROW_NUMBER))], how="vertical_relaxed")
     spans = spans.drop_nulls("start_ns").with_columns(pl.max_horizontal("start_ns", "end_ns").alias("end_ns"))
     tracks = spans.group_by(_TRACK).len().sort(_TRACK).with_row_index("track")
     spans = spans.join(tracks.select("track", *_TRACK), on=_TRACK, how="left", maintain_order="left")

@@ -18,6 +18,7 @@ from opspan.findings.odd_steps import rows_in_steps
 from opspan.findings.rule import Evidence, Rule, place_of
 from opspan.findings.run import Run, top
 from opspan.findings.saved import leave_out, saved_ns
+from opspan.row_numbers import ROW_NUMBER
 
 _col = pl.col
 _TIMES = ("rank", "pid", "tid", "start_ns", "end_ns")
@@ -55,7 +56,7 @@ def _again(run: Run) -> tuple[pl.Series, pl.DataFrame]:
     again. Also returns the times in which nodes of the backward ran such ops (rank, pid, tid, start_ns, end_ns). A time
     begins with a node, and ends when the node begins to compute gradients."""
     ranges = run.trace.ranges
-    nothing = pl.Series([None], dtype=pl.UInt32).new_from_index(0, ranges.height), ranges.clear().select(_TIMES)
+    nothing = pl.Series([None], dtype=ROW_NUMBER).new_from_index(0, ranges.height), ranges.clear().select(_TIMES)
     is_backward = (ranges["kind"] == "backward").fill_null(value=False)
     if not is_backward.any():
         return nothing

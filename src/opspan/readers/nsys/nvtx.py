@@ -17,6 +17,7 @@ from opspan.formats.pieces import stacked
 from opspan.labels import KIND_NAMES, Kind
 from opspan.readers.nsys import payloads, tables
 from opspan.readers.nsys.export import Export, tid_of, where
+from opspan.row_numbers import ROW_NUMBER
 from opspan.tables.same import each_once
 from opspan.tables.schema import KIND, null
 
@@ -133,7 +134,7 @@ def _labels(export: Export, events: pl.DataFrame) -> pl.DataFrame:
         return parse_labels(events["text"])
     rows = export.strings.rows(events["textId"], tables.NVTX)
     keys = pl.DataFrame({"text": events["text"], "row": rows.zip_with(~has_text, pl.Series([None], dtype=rows.dtype))})
-    keys = keys.with_columns(may_be=may_be, place=pl.int_range(pl.len(), dtype=pl.UInt32))
+    keys = keys.with_columns(may_be=may_be, place=pl.int_range(pl.len(), dtype=ROW_NUMBER))
     inline = keys.filter(has_text)
     registered = keys.filter(~has_text).group_by("row", "may_be", maintain_order=True).agg("place")
     texts = [inline["text"], export.strings.values.gather(registered["row"])]
@@ -144,8 +145,8 @@ def _labels(export: Export, events: pl.DataFrame) -> pl.DataFrame:
     parsed = parsed.with_columns(parsed["name"].zip_with(flags, plain["name"]))
     places = pl.concat(
         [
-            pl.DataFrame({"place": inline["place"], "at": pl.int_range(inline.height, dtype=pl.UInt32, eager=True)}),
-            registered.select("place", at=pl.int_range(pl.len(), dtype=pl.UInt32) + inline.height).explode("place"),
+            pl.DataFrame({"place": inline["place"], "at": pl.int_range(inline.height, dtype=ROW_NUMBER, eager=True)}),
+            registered.select("place", at=pl.int_range(pl.len(), dtype=ROW_NUMBER) + inline.height).explode("place"),
         ]
     ).sort("place")
     return parsed[places["at"]]
@@ -176,7 +177,7 @@ def _ranges(export: Export, events: pl.DataFrame) -> pl.DataFrame:
     # In a text label of opspan, a missing forward thread means the main thread: labels leave it out so that there are
     # fewer distinct names. An extended payload always has the forward thread, where 0 means unknown.
     main = pl.when(col("own") & (col("kind") == int(Kind.BACKWARD)) & col("x_forward_tid").is_null()).then("pid")
-    frame = export.narrow(tables.NVTX, frame.with_columns(color=col("color") & 0xFFFFFFFF), {"color": pl.UInt32})
+    frame = export.narrow(tables.NVTX, frame.with_columns(color=col("color") & 0xFFFFFFFF), {"color": ROW_NUMBER})
     return frame.select(
         "pid",
         "tid",

@@ -17,6 +17,7 @@ from opspan import json_columns
 from opspan.formats.nvtx_payload import Budget, Decoder, PayloadEntry, Schema
 from opspan.readers._databases import Columns, ints
 from opspan.readers.nsys.export import Export
+from opspan.row_numbers import ROW_NUMBER
 
 HEADER = struct.Struct("<IIIIQQ")
 
@@ -32,11 +33,11 @@ ENTRY_COLUMNS: Columns = {
 def members(export: Export, events: pl.DataFrame) -> pl.Series:
     """Returns for each event its payload as members of a JSON object (`"key": value, ...`), or null without a
     payload."""
-    places = pl.int_range(pl.len(), dtype=pl.UInt32).alias("place")
+    places = pl.int_range(pl.len(), dtype=ROW_NUMBER).alias("place")
     payloads = events.select(places, raw="binaryData", domain="domainId").filter(pl.col("raw").is_not_null())
     payloads = payloads.with_columns(_unhex(payloads["raw"]))
     schemas = _schemas(export)
-    parts = [pl.DataFrame(schema={"place": pl.UInt32, "members": pl.String})]
+    parts = [pl.DataFrame(schema={"place": ROW_NUMBER, "members": pl.String})]
     undecoded, budget = 0, Budget(export.written, export.issues)
     for (size,), group in payloads.group_by(pl.col("raw").bin.size(), maintain_order=True):
         raw = np.frombuffer(b"".join(group["raw"]), dtype=np.uint8).reshape(group.height, int(size or 0))

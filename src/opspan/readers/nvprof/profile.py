@@ -16,6 +16,7 @@ from opspan.formats.sqlite import SqliteFile
 from opspan.printable import listed_counts
 from opspan.readers._databases import Columns
 from opspan.readers.nvprof import tables
+from opspan.row_numbers import ROW_NUMBER
 from opspan.tables import Issues
 
 ID_MASK = 0xFFFFFFFF
@@ -46,7 +47,7 @@ class Profile:
         used = rows.drop_nulls().unique().sort()
         if not len(used):
             return pl.Series([], dtype=pl.String), rows
-        at = used.search_sorted(rows).zip_with(rows.is_not_null(), pl.Series([None], dtype=pl.UInt32))
+        at = used.search_sorted(rows).zip_with(rows.is_not_null(), pl.Series([None], dtype=ROW_NUMBER))
         return self._strings.values.gather(used), at
 
     def names(self, ids: pl.Series, what: str) -> pl.Series:

@@ -14,6 +14,7 @@ from opspan import native
 from opspan.analysis import Analysis
 from opspan.analysis.autograd import BY_NESTING
 from opspan.analysis.spans import difference, length
+from opspan.row_numbers import ROW_NUMBER
 from opspan.views.page.columns import numbered, text, values
 from opspan.views.page.section import Section, Subject, packed
 from opspan.views.page.timeline_columns import deltas, shown
@@ -128,7 +129,7 @@ def _drawn_shapes(analysis: Analysis, lanes: TimelineLanes, placed: pl.DataFrame
 
 def _block_of(placed: pl.DataFrame, blocks: pl.DataFrame) -> pl.Series:
     """Returns the number of the block that each placed shape is in. The shapes of a block follow each other."""
-    return pl.zeros(placed.height, pl.UInt32, eager=True).scatter(blocks["first"][1:], 1).cum_sum().alias("block")
+    return pl.zeros(placed.height, ROW_NUMBER, eager=True).scatter(blocks["first"][1:], 1).cum_sum().alias("block")
 
 
 def _names(
@@ -186,15 +187,15 @@ def _arrows(
 ) -> dict[str, Any]:
     """Returns arrows as pairs of shapes: from launches to kernels and copies, and from forward to backward ops. Arrows
     from a block to a block are left out."""
-    work = analysis.complete.work.select(_from="call", to=pl.int_range(pl.len(), dtype=pl.UInt32))
+    work = analysis.complete.work.select(_from="call", to=pl.int_range(pl.len(), dtype=ROW_NUMBER))
     ranges = analysis.complete.ranges
-    linked = ranges.select(_from="forward", to=pl.int_range(pl.len(), dtype=pl.UInt32)).filter(
+    linked = ranges.select(_from="forward", to=pl.int_range(pl.len(), dtype=ROW_NUMBER)).filter(
         ranges["link"] != BY_NESTING
     )
-    blocks = pl.zeros(placed.height, pl.UInt32, eager=True).scatter(placed["shape"], block)
+    blocks = pl.zeros(placed.height, ROW_NUMBER, eager=True).scatter(placed["shape"], block)
     rows = lanes.shapes.select("table", "row", blocks.alias("block"))
     shape_of = {
-        table: pl.Series([None], dtype=pl.UInt32)
+        table: pl.Series([None], dtype=ROW_NUMBER)
         .new_from_index(0, analysis.complete.frames[table].height)
         .scatter(of_table["row"], of_table["block"])
         for table in ("ranges", "calls", "work")

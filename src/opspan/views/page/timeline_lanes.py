@@ -19,6 +19,7 @@ import polars as pl
 from opspan.analysis import Analysis
 from opspan.analysis.nest import trace_end_ns
 from opspan.analysis.spans import distinct, length, look_up, only, sum_by
+from opspan.row_numbers import ROW_NUMBER
 from opspan.tables import Tables
 from opspan.tables.same import is_one
 from opspan.tables.tables import own
@@ -103,7 +104,7 @@ def _inside(work: pl.DataFrame, begin_ns: int, close_ns: int) -> tuple[pl.DataFr
 
 def _spans(frame: pl.DataFrame, *more: str) -> pl.DataFrame:
     return frame.select(
-        *_key_of(frame), "start_ns", "end_ns", "name", *more, row=pl.int_range(pl.len(), dtype=pl.UInt32)
+        *_key_of(frame), "start_ns", "end_ns", "name", *more, row=pl.int_range(pl.len(), dtype=ROW_NUMBER)
     )
 
 
@@ -180,7 +181,7 @@ def _named(keys: pl.DataFrame, trace: Tables) -> tuple[pl.DataFrame, pl.DataFram
     down = [name in ("is_host", "is_main") for name in order]
     rows = rows.sort(order, descending=down, nulls_last=True, maintain_order=True)
     is_first = pl.any_horizontal(_col(name).ne_missing(_col(name).shift(1)) for name in _GROUP)
-    rows = rows.with_columns(group=(is_first | (pl.int_range(pl.len()) == 0)).cast(pl.UInt32).cum_sum() - 1)
+    rows = rows.with_columns(group=(is_first | (pl.int_range(pl.len()) == 0)).cast(ROW_NUMBER).cum_sum() - 1)
     columns = (_col("group_title").alias("title"), _col("rank", "device_id", "is_host", "is_quiet"))
     groups = rows.select("group", *columns).unique("group", keep="first", maintain_order=True)
     return rows.select("key", "group", "table", *_LANE, "title", "shows", "count"), groups
