@@ -56,6 +56,7 @@ ROOMS: dict[str, set[str]] = {
         "itt",
         "late_names",
         "private_files",
+        "row_numbers",
         "tables",
         "events",
         "views",
