@@ -62,6 +62,7 @@ def tool(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     module = module_from_spec(spec)
     monkeypatch.setitem(sys.modules, "observers", module)  # dataclasses look there
     monkeypatch.delenv("CXX", raising=False)
+    monkeypatch.setattr(sys, "path", [*sys.path])  # the tool adds src, which later tests must not import
     loader.exec_module(module)
     return module
 
