@@ -14,9 +14,12 @@ from typing import Any
 import pytest
 
 SOURCES = Path(__file__).parent.parent / "src" / "opspan"
-ROOMS = ("analysis", "events", "findings", "formats", "many", "profiler", "views")
-# Numbers of 32 bits that are not row numbers: codes of texts, ids of tracks and texts in a file, values of a file.
-OTHER_NUMBERS = re.compile(r"views/(perfetto\w*|drawn|path)|analysis/nest|formats/parquet")
+ROOMS = ("analysis", "events", "findings", "formats", "many", "profiler", "readers", "views")
+# Numbers of 32 bits that are not row numbers: codes of texts, ids of tracks and texts in a file, colours and other
+# values of a file.
+OTHER_NUMBERS = re.compile(
+    r"views/(perfetto\w*|drawn|path)|analysis/nest|formats/parquet|readers/(nsys/nvtx|nvprof/ranges)"
+)
 VERBS = ("summary", "table", "findings", "steps", "path", "idle", "launches", "waits", "memory", "flops", "comm")
 
 

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import re
-import sys
 from typing import Any
 
 import pytest
 
+from house.test_dependencies import project
 from house.tree import REPO
 
 rattler_build = pytest.importorskip("rattler_build", reason="pip install py-rattler-build")
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    tomllib = pytest.importorskip("tomllib")
-
-PROJECT: dict[str, Any] = tomllib.loads((REPO / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PROJECT: dict[str, Any] = project()
 
 
 @pytest.fixture(params=["linux-64", "linux-aarch64"])

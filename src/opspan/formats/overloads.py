@@ -12,6 +12,8 @@ def have_overload(names: pl.Series) -> pl.Series:
     """Returns whether each name is one of an op with an overload."""
     distinct = names.unique().drop_nulls()
     named = distinct.filter(distinct.cast(pl.String).str.contains(_NAMED))
+    if not len(named):  # as in most files
+        return pl.repeat(value=False, n=len(names), eager=True)
     return names.is_in(named.implode()).fill_null(value=False)
 
 
