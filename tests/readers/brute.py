@@ -244,6 +244,7 @@ def row(range_: Range, pid: int, names: dict, tasks: dict) -> dict:
     labelled = range_.source in (3, 4) and range_.domain in (None, "opspan", "PyTorch", "pytorch")
     beside = range_.has_label or (ours and (range_.op is not None or (range_.source == 4 and range_.has_id)))
     in_unit = range_.source == 1 or range_.has_label
+    has_op_id = in_unit or (range_.source == 2 and range_.kind not in (2, 13))
     label = parse(range_.name) if labelled and not beside and range_.name is not None else None
     own, op = range_.own, range_.op or {}
     kind = range_.category if 0 < range_.category < len(KIND_NAMES) else None
@@ -289,7 +290,7 @@ def row(range_: Range, pid: int, names: dict, tasks: dict) -> dict:
         "category": first(own.get("category"), category),
         "color": range_.color if range_.flags & 4 else None,
         "seq": seq,
-        "op_id": first(range_.id if in_unit else None, op.get("op_id"), own.get("op_id"), label and label.op_id)
+        "op_id": first(range_.id if has_op_id else None, op.get("op_id"), own.get("op_id"), label and label.op_id)
         or None,
         "forward_tid": forward or None,
         "sizes": first(range_.sizes, op.get("sizes"), own.get("sizes"), label and label.sizes),
