@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -17,9 +18,13 @@ import opspan
 from builders import kineto
 from emit.running import opspan as command
 from house.tree import REPO
+from opspan.analysis import Analysis
 from opspan.errors import MissingPackage
-from opspan.questions import BY
-from opspan.views.table import SCHEMA
+from opspan.questions import BY, Options, question
+from opspan.views import diff
+from opspan.views.answer import Answer
+from opspan.views.answer_columns import COLUMNS, units
+from opspan.views.table import table_of
 from views.sources import capture, nsys
 
 JSON, PYTHON = (REPO / "docs" / f"{name}.md" for name in ("json", "python"))
@@ -48,52 +53,6 @@ def sources(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return nsys(folder / "run.sqlite", scale=1000), capture(folder / "1-1.opspan")
 
 
-@pytest.fixture(scope="module")
-def with_memory(sources: tuple[Path, Path]) -> Path:
-    trace = opspan.load(sources[0])
-    memory = pl.DataFrame({"time_ns": [1_200_000], "event": ["alloc"], "bytes": [64], "pid": [100], "rank": [0]})
-    folder = sources[0].with_name("saved.trace")
-    opspan.Trace(trace.ranks, **{**trace.frames, "memory": memory}).save(folder)
-    return folder
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("by", BY["table"])
-def test_every_column_of_the_json_is_documented_and_every_documented_one_is_there(
-    by: str, sources: tuple[Path, Path], with_memory: Path
-) -> None:
-    title = next(
-        line for line in re.findall(r"^### by (.*)$", JSON.read_text(), re.MULTILINE) if by in line.split(", ")
-    )
-    documented = names(section(f"by {title}"))
-    every = [document(sources[0], "--by", by), document(*sources, "--by", by)]
-    if by not in ("kernel", "stream"):
-        every.append(document(with_memory, "--by", by, "--memory"))
-    found = {name for one in every for row in one["rows"] for name in row}
-    keys = {"name": {"name"}, "shape": {"name", "sizes"}, "stack": {"name", "stack"}, "kernel": {"kind", "name"}}
-    keys |= {"stream": {"rank", "device_id", "context_id", "stream_id"}}
-    others = {
-        "sizes",
-        "stack",
-        "module",
-        "step",
-        "phase",
-        "kind",
-        "name",
-        "rank",
-        "device_id",
-        "context_id",
-        "stream_id",
-    }
-
-    assert found <= documented
-    of_kernels = {"least_device_ns", "most_device_ns", "blocks_per_sm", "occupancy", "uses_tensor_cores"}
-    left_out = {"phase": {"count"}, "stream": of_kernels}.get(by, set())
-    missing = documented - found - (others - keys.get(by, {by})) - left_out
-    assert not missing
-    assert all((one["schema"], one["by"]) == (SCHEMA, by) for one in every)
-
-
 def test_keys_of_the_document_and_of_coverage_are_those_there_are(sources: tuple[Path, Path]) -> None:
     found = document(sources[1])
     (issue, *_) = found["issues"]
@@ -111,7 +70,7 @@ def test_the_example_has_the_names_of_a_real_one(sources: tuple[Path, Path]) -> 
     real = document(sources[0], "--by", "shape")
 
     assert list(example) == list(real)
-    assert example["schema"] == real["schema"]
+    assert (example["schema"], example["by"]) == (real["schema"], real["by"])
     (row,) = (row for row in real["rows"] if row["name"] == "aten::linear")
     assert list(example["rows"][0]) == list(row)
     assert set(example["coverage"]) <= set(real["coverage"])
@@ -119,8 +78,8 @@ def test_the_example_has_the_names_of_a_real_one(sources: tuple[Path, Path]) -> 
 
 
 @pytest.fixture(scope="module")
-def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A trace with work, a wait and memory."""
+def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """The traces of two ranks, with work, a wait, a collective and memory."""
     memory = {
         "ph": "i",
         "cat": "cpu_instant_event",
@@ -136,40 +95,68 @@ def waiting(tmp_path_factory: pytest.TempPathFactory) -> Path:
         kineto.kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 1700, 20, 93),
         {**memory, "tid": kineto.MAIN, "ts": 3, "args": taken},
     ]
-    return kineto.write(tmp_path_factory.mktemp("waiting") / "run.json", kineto.document(events))
+    folder = tmp_path_factory.mktemp("ranks")
+    return [kineto.write(folder / f"rank{rank}.json", kineto.document(events)) for rank in (0, 1)]
 
 
-def ways(by: tuple[str, ...]) -> list[tuple[str, ...]]:
-    return [(), *(("--by", each) for each in by)]
+@pytest.fixture(scope="module")
+def analysis(ranks: list[Path]) -> Analysis:
+    return opspan.load(*ranks).analysed
 
 
-ANSWERS = {
-    "steps": [()],
-    "summary": [()],
-    "findings": [()],
-    "idle": ways(BY["idle"]),
-    "launches": ways(BY["launches"]),
-    "waits": ways(BY["waits"]),
-    "path": [*ways(BY["path"]), ("--what-if", "computing=0.5")],
-    "memory": ways(BY["memory"]),
-    "flops": ways(BY["flops"]),
-    "comm": ways(BY["comm"]),
-    "diff": ways(BY["diff"]),
-}
+def answers(title: str, analysis: Analysis) -> Iterator[tuple[str, Answer]]:
+    """Yields the answers whose columns the section of the page declares. Each has the grouping that it is the plain
+    answer of, or ""."""
+    if title.startswith("by "):
+        for by in title.removeprefix("by ").split(", "):
+            yield by, table_of(analysis, Options(by, memory=by not in ("kernel", "stream")))
+            yield "", table_of(analysis, Options(by, op="aten::*"))
+    elif title == "diff":
+        yield from ((by, diff.answer(diff.figures_of(analysis, by), diff.figures_of(analysis, by))) for by in BY[title])
+    else:
+        yield from ((by, question(title).answer_of(analysis, Options(by))) for by in BY[title] or ("",))
+    if title == "path":
+        yield "", question(title).answer_of(analysis, Options(factors={"computing": 0.5}))
 
 
-@pytest.mark.parametrize("verb", ANSWERS)
-def test_an_answer_has_the_columns_of_the_page(verb: str, waiting: Path) -> None:
-    files = [waiting, waiting] if verb == "diff" else [waiting]
-    answers = [json.loads(command(verb, *files, *way, "--format", "json").stdout) for way in ANSWERS[verb]]
+@pytest.mark.parametrize("title", COLUMNS)
+def test_answers_have_the_columns_that_are_declared(title: str, analysis: Analysis) -> None:
+    found = [(by, answer.document([analysis], -1)["rows"]) for by, answer in answers(title, analysis)]
+
+    assert all(rows for _, rows in found)
+    assert {name for _, rows in found for row in rows for name in row} == set(units(title))
+    for group, meaning in COLUMNS[title].items():
+        groupings = {by for by, _ in found if by}
+        only = re.match(r"by ([\w, ]+): ", meaning)  # "by step and run: ...", "by group and by call: ..."
+        never = re.search(r"; not by ([\w, ]+)", meaning)  # "...; not by why, nor by call"
+        if only or never:
+            said = {by for by in groupings if re.search(rf"\b{by}\b", (only or never)[1])}
+            for name in group.split():
+                has = {by for by, rows in found if by and name in rows[0]}
+                assert has == (said if only else groupings - said), name
+
+
+def test_the_page_has_a_table_for_all_that_is_declared() -> None:
+    page = JSON.read_text()
+    made = re.findall(
+        r"<!-- Made by .* from src/opspan/views/answer_columns.py -->\n\n(\| column .*\n(?:\|.*\n)*)", page
+    )
+
+    assert len(made) == page.count("| column | meaning |") == len(COLUMNS)
+    assert all(names(section(title)) == set(units(title)) for title in COLUMNS)
+
+
+@pytest.mark.parametrize("verb", [title for title in COLUMNS if not title.startswith("by ")])
+def test_the_example_of_an_answer_has_the_names_of_what_is_printed(verb: str, ranks: list[Path]) -> None:
+    done = command(verb, *(ranks if verb == "diff" else ranks[:1]), "--format", "json")
+    printed = json.loads(done.stdout)
     page = JSON.read_text().split("## Answers")[1]
     examples = map(json.loads, re.findall(r"```json\n(.*?)```", page, re.DOTALL))
     (example,) = (one for one in examples if one["answer"] == verb)
 
-    assert list(example) == list(answers[0])
-    assert list(example["rows"][0]) == list(answers[0]["rows"][0])
-    assert names(section(verb)) == {name for answer in answers for name in answer["rows"][0]}
-    assert names(page.split("### ")[0]) == set(answers[0])
+    assert list(example) == list(printed)
+    assert list(example["rows"][0]) == list(printed["rows"][0])
+    assert names(page.split("### ")[0]) == set(printed)
 
 
 def test_json_is_json_even_where_a_report_says_nan(sources: tuple[Path, Path], tmp_path: Path) -> None:

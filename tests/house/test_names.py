@@ -6,6 +6,7 @@ import ast
 from collections import Counter, defaultdict
 
 from house.tree import REPO, modules
+from opspan.views.answer_columns import COLUMNS, units
 
 SAYS_NOTHING = {"found", "asked", "told", "said", "whole", "each", "made", "given", "kept"}
 TORCH_NAMES = {"profile"}  # torch.profiler.profile and torch.autograd.profiler.profile
@@ -22,17 +23,31 @@ def test_each_class_name_is_used_once():
     assert {name: at for name, at in places.items() if len(at) > 1 and name not in TORCH_NAMES} == {}
 
 
-def test_each_field_is_declared_once():
-    declared = Counter()
+def fields():
+    """Yields the name, the title and the unit of each field that is declared with texts."""
     for path in modules():
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "Field":
-                texts = [each.value for each in node.args[:2] if isinstance(each, ast.Constant)]
-                if len(texts) == 2:
-                    declared[tuple(texts)] += 1
+                texts = [each.value for each in node.args[:3] if isinstance(each, ast.Constant)]
+                if len(texts) == 3:
+                    yield tuple(texts)
+
+
+def test_each_field_is_declared_once():
+    declared = Counter((name, title) for name, title, _ in fields())
 
     assert len(declared) > 40
     assert [field for field, count in declared.items() if count > 1] == []
+
+
+def test_people_see_columns_in_the_unit_that_programs_are_told():
+    told = {name: unit for title in COLUMNS for name, unit in units(title).items()}
+    base = {"ns": "ns", "signed ns": "ns", "bytes": "bytes", "share": "share", "signed share": "share"}
+    # "decimal bytes" is the unit of sizes and of rates.
+    shown = {(name, base.get(unit, "")) for name, _, unit in fields() if name in told and unit != "decimal bytes"}
+
+    assert len(shown) > 40
+    assert shown - told.items() == set()
 
 
 def test_each_parameter_says_what_it_is():

@@ -11,6 +11,7 @@ Tools that measure something write their own tables. For example, tools/torch-ma
 from __future__ import annotations
 
 import argparse
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -22,6 +23,7 @@ import cli_page
 import costs_page
 import examples_page
 import findings_page
+import json_page
 import peaks_page
 import public_list
 import python_page
@@ -36,7 +38,7 @@ REPO = Path(__file__).resolve().parents[2]
 class Page:
     path: str
     source: str  # the file or folder whose content the page lists; the module of `text` adds all other words
-    text: Callable[[], str]
+    text: Callable[..., str]  # of a part: takes the title of the section that the part is in
     needs: str = ""  # a module that `text` imports; the page is skipped if the module is not installed
 
 
@@ -52,8 +54,9 @@ PAGES = (
 
 
 PARTS = (
-    Page("docs/architecture.md", "tests/house/rooms.py", rooms_table.text),
-    Page("docs/python.md", "src/opspan/__init__.py", python_page.text, needs="griffe"),
+    Page("docs/architecture.md", "tests/house/rooms.py", lambda _: rooms_table.text()),
+    Page("docs/json.md", "src/opspan/views/answer_columns.py", json_page.text),
+    Page("docs/python.md", "src/opspan/__init__.py", lambda _: python_page.text(), needs="griffe"),
 )
 _END = "<!-- end of what is made -->"
 
@@ -69,16 +72,16 @@ def page_text(page: Page) -> str:
     return f"{title}\n\n<!-- {comment} -->\n{rest}"
 
 
-def with_part(part: Page) -> str:
-    """Returns the text of a page that was written by hand, with its generated part replaced."""
-    before, marker, rest = (
-        (REPO / part.path)
-        .read_text(encoding="utf-8")
-        .partition(f"<!-- Made by `python tools/docs` from {part.source} -->\n")
-    )
-    if not marker or _END not in rest:
+def with_parts(part: Page) -> str:
+    """Returns the text of a page that was written by hand, with its generated parts replaced."""
+    marker = f"<!-- Made by `python tools/docs` from {part.source} -->\n"
+    text, *rest = (REPO / part.path).read_text(encoding="utf-8").split(marker)
+    if not rest or not all(_END in piece for piece in rest):
         sys.exit(f"tools/docs: {part.path} has no place for what is made from {part.source}; expected {_END} behind it")
-    return f"{before}{marker}{part.text()}{rest[rest.index(_END) :]}"
+    for piece in rest:
+        title = re.findall(r"^#+ (.*)$", text, re.MULTILINE)[-1]
+        text += f"{marker}{part.text(title)}{piece[piece.index(_END) :]}"
+    return text
 
 
 def main() -> int:
@@ -97,7 +100,7 @@ def main() -> int:
     for page in {*PAGES, *PARTS}.difference(pages):
         print(f"{page.path} was left as it is: {page.needs} is not installed (pip install 'opspan[test]')")
     for page in pages:
-        stale += update(page.path, with_part(page) if page in PARTS else page_text(page), is_check=is_check)
+        stale += update(page.path, with_parts(page) if page in PARTS else page_text(page), is_check=is_check)
     print(f"{len(pages) - stale} of {len(pages)} pages were up to date")
     if find_spec("griffe"):
         stale += update("docs/public.json", public_list.text(is_release=options.release), is_check=is_check)
