@@ -202,6 +202,22 @@ def test_a_summary_has_the_figures_of_the_verb(tmp_path: Path) -> None:
     assert any(str(line).startswith("Known ") for line in rows)
 
 
+def test_numbers_are_written_as_their_unit_says(tmp_path: Path) -> None:
+    trace = opspan.load(nsys(tmp_path / "run.sqlite"))
+    trace.with_metrics(pl.DataFrame({"Task Type": ["aten::linear"], "occupancy": [40.0]})).export(tmp_path / "out.xlsx")
+
+    book = openpyxl.load_workbook(tmp_path / "out.xlsx")
+    ops, kernels, steps = (
+        {title.value: cell.number_format for title, cell in zip(*book[name].iter_rows(max_row=2), strict=True)}
+        for name in ("ops", "kernels", "steps")
+    )
+    summary = {name.value: cell.number_format for name, cell in book["summary"].iter_rows(max_col=2)}
+    assert (kernels["device_ns"], kernels["count"], kernels["occupancy"]) == ("#,##0", "General", "0.0%")
+    assert (steps["time_ns"], steps["utilisation"]) == ("#,##0", "0.0%")
+    assert (summary["time_ns"], summary["ranges"], summary["attributed"]) == ("#,##0", "General", "0.0%")
+    assert ops["occupancy"] == "General"  # a report's metric: its unit is not known
+
+
 def test_equal_traces_make_equal_files(tmp_path: Path) -> None:
     trace = opspan.load(nsys(tmp_path / "run.sqlite"))
     for name in ("a", "b"):

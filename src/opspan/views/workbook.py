@@ -21,7 +21,7 @@ from opspan.errors import MissingPackage
 from opspan.printable import printable, shortened
 from opspan.questions import Options, question
 from opspan.tables import Tables
-from opspan.views import answer
+from opspan.views import answer, answer_columns
 from opspan.views.contents import holds
 from opspan.views.table import table_of
 
@@ -56,18 +56,20 @@ def _answer(name: str) -> Callable[[Analysis], pl.DataFrame]:
     return lambda analysis: question(name).rows_of(analysis, Options())
 
 
-_SHEETS: dict[str, Callable[[Analysis], pl.DataFrame]] = {
-    "findings": _answer("findings"),
-    "ops": _table("name"),
-    "shapes": _table("shape"),
-    "modules": _table("module"),
-    "phases": _table("phase"),
-    "steps": _answer("steps"),
-    "kernels": _table("kernel"),
-    "streams": _table("stream"),
-    **{name: _answer(name) for name in ("idle", "launches", "waits", "comm", "flops", "memory")},
-    "issues": lambda analysis: analysis.tables.issues,
+# Sheet -> the section of docs/json.md that has its columns ("": none has), and what makes its rows.
+_SHEETS: dict[str, tuple[str, Callable[[Analysis], pl.DataFrame]]] = {
+    "findings": ("findings", _answer("findings")),
+    "ops": ("by name, shape, stack", _table("name")),
+    "shapes": ("by name, shape, stack", _table("shape")),
+    "modules": ("by module, step, phase", _table("module")),
+    "phases": ("by module, step, phase", _table("phase")),
+    "steps": ("steps", _answer("steps")),
+    "kernels": ("by kernel, stream", _table("kernel")),
+    "streams": ("by kernel, stream", _table("stream")),
+    **{name: (name, _answer(name)) for name in ("idle", "launches", "waits", "comm", "flops", "memory")},
+    "issues": ("", lambda analysis: analysis.tables.issues),
 }
+_FORMATS = {"ns": "#,##0", "bytes": "#,##0", "share": "0.0%"}  # unit of a column -> how Excel writes its numbers
 
 
 def write(analysis: Analysis, path: Path) -> list[str]:
@@ -80,10 +82,10 @@ def write(analysis: Analysis, path: Path) -> list[str]:
     with xlsxwriter.Workbook(file, _OPTIONS) as book:
         book.set_properties({"created": _recording_time(analysis.tables)})
         _summary(book, analysis)
-        for name, rows_of in _SHEETS.items():
+        for name, (section, rows_of) in _SHEETS.items():
             rows = rows_of(analysis)
             if rows.height:
-                notes += _sheet(book, name, _relative(rows, analysis.tables))
+                notes += _sheet(book, name, _relative(rows, analysis.tables), _formats(section))
             else:
                 empty.append(name)
     path.write_bytes(file.getvalue())
@@ -105,17 +107,25 @@ def _summary(book: Workbook, analysis: Analysis) -> None:
     summary = question("summary").answer_of(analysis, Options())
     sheet = book.add_worksheet("summary")
     sheet.set_column_pixels(0, 1, _WIDE // 2)
+    formats = {name: book.add_format({"num_format": written}) for name, written in _formats("summary").items()}
     number = 0
     for name, value in summary.rows.row(0, named=True).items():
         if value is not None:
-            sheet.write_row(number, 0, [name, value])
+            sheet.write(number, 0, name)
+            sheet.write(number, 1, value, formats.get(name))
             number += 1
     for line in summary.notes:
         number += 1
         sheet.write_string(number, 0, line)
 
 
-def _sheet(book: Workbook, name: str, rows: pl.DataFrame) -> list[str]:
+def _formats(section: str) -> dict[str, str]:
+    """Returns the columns of a section of docs/json.md that have a unit, with the format of that unit."""
+    units = answer_columns.units(section) if section else {}
+    return {name: _FORMATS[unit] for name, unit in units.items() if unit}
+
+
+def _sheet(book: Workbook, name: str, rows: pl.DataFrame, formats: dict[str, str]) -> list[str]:
     notes = []
     if (more := rows.height - MOST_ROWS) > 0:
         notes.append(f"The last {more:,} rows of {name} were left out: a sheet has {MOST_ROWS:,} here. JSON has all")
@@ -127,11 +137,10 @@ def _sheet(book: Workbook, name: str, rows: pl.DataFrame) -> list[str]:
         notes.append(f"{cut:,} texts of {name} were cut: a cell has {MOST_CHARACTERS:,} characters")
     rows = rows.rename(dict(zip(rows.columns, _titles(rows.columns), strict=True)))
     is_text = {column.name: column.dtype == pl.String for column in rows.iter_columns()}
-    measured = [column.name for column in rows.iter_columns() if column.name.endswith(("_ns", "_bytes"))]
     rows.write_excel(
         book,
         name,
-        column_formats={title: "#,##0" for title in measured if not is_text[title]},
+        column_formats={title: formats[title] for title, text in is_text.items() if title in formats and not text},
         dtype_formats={dtype: "General" for dtype in rows.dtypes if dtype.is_numeric()},
         column_widths={title: _WIDE if text else _NARROW for title, text in is_text.items()},
         freeze_panes=(1, 0),
