@@ -95,12 +95,12 @@ def load_nvprof(path: str | os.PathLike[str], *, strict: bool = False, most_byte
     """Returns the events of an nvprof database. Also reads all that load_nsys reads, because scripts use this function
     for both."""
     from opspan.readers import sniffed
-    from opspan.remote import local
+    from opspan.remote import local, with_address
 
-    with local(file_of(path, most_bytes)) as copy:
-        is_nsys = sniffed(copy.path, "nsys")
-        trace = load(copy.path, source="nsys" if is_nsys else "nvprof", strict=strict)
-        return copy.name_address(trace).events()
+    file = file_of(path, most_bytes)
+    with local(file) as path:
+        trace = load(path, source="nsys" if sniffed(path, "nsys") else "nvprof", strict=strict)
+        return with_address(trace, file, path).events()
 
 
 @forked.elsewhere
@@ -143,8 +143,8 @@ def load_vtune_report(path: str | os.PathLike[str], *, most_bytes: int | None = 
     from opspan.readers.vtune.reports import read_report
     from opspan.remote import local
 
-    with local(file_of(path, most_bytes)) as copy:
-        return read_report(copy.path)
+    with local(file_of(path, most_bytes)) as path:
+        return read_report(path)
 
 
 def parse_nvprof_trace(path: str | os.PathLike[str], *, most_bytes: int | None = None) -> list[FunctionEvent]:
@@ -153,14 +153,14 @@ def parse_nvprof_trace(path: str | os.PathLike[str], *, most_bytes: int | None =
 
 
 @forked.elsewhere
-def load_recording(file: Path) -> Trace:
+def load_recording(path: Path) -> Trace:
     """Returns the recording whose first file is this capture. It has the process, the processes that it forked, and
     their devices. Other recordings in the folder are left out."""
     from opspan.readers.capture import read_recording
     from opspan.tables import side_by_side
     from opspan.trace import Trace
 
-    return Trace.of(side_by_side([_with_devices(read_recording(file), capture_files.device_files(file))]))
+    return Trace.of(side_by_side([_with_devices(read_recording(path), capture_files.device_files(path))]))
 
 
 def read_all(
@@ -242,11 +242,11 @@ def _with_failed(trace: Tables, failed: Sequence[ReadError]) -> Tables:
 
 def read(file: File, source: str | None, window: Window | None) -> PartAndSteps:
     """Reads one trace. Also returns its steps if they were needed to find the window."""
-    from opspan.remote import local
+    from opspan.remote import local, with_address
 
-    with local(file) as copy:
-        tables, steps = _read(copy.path, source, window)
-        return copy.name_address(tables), steps
+    with local(file) as path:
+        tables, steps = _read(path, source, window)
+        return with_address(tables, file, path), steps
 
 
 def _read(path: Path, source: str | None, window: Window | None) -> PartAndSteps:

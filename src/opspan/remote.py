@@ -1,8 +1,9 @@
 """Fetches files of other machines by address into a temporary folder, where they are read like local files and deleted
 afterwards.
 
-    with local(file_of("https://host/rank0.json.gz")) as copy:
-        tables = copy.name_address(read_file(copy.path))
+    file = file_of("https://host/rank0.json.gz")
+    with local(file) as path:
+        tables = with_address(read_file(path), file, path)
 
 Only this module uses fsspec, which is imported when the first address is read. Texts about a file show its address
 without secrets, and never its temporary path. The errors of the packages that fetch may contain secrets. So our errors
@@ -20,7 +21,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from opspan.addresses import SCHEMES, Address, File
 from opspan.errors import MissingPackage, NotReadable, OpspanError, ReadError, TooLarge
@@ -64,44 +65,42 @@ class _BrokenTransfer(Exception):
 # --- one file, read like a local one
 
 
-class Local(NamedTuple):
-    path: Path
-    address: Address | None = None
-
-    def name_address(self, tables: SomeTables) -> SomeTables:
-        """Returns the tables with the address in place of the temporary path."""
-        if self.address is None:
-            return tables
-        import polars as pl
-
-        ranks = tuple(replace(rank, paths=tuple(map(self.name_address_in, rank.paths))) for rank in tables.ranks)
-        texts = pl.col("message", "path").str.replace_all(str(self.path), str(self.address), literal=True)
-        frames = {**tables.frames, "issues": tables.issues.with_columns(texts)}
-        return type(tables)(ranks, **frames)
-
-    def name_address_in(self, text: str) -> str:
-        if self.address is None:
-            return text
-        return replace_path(text, self.path, str(self.address), "fetch the file")
-
-
 @contextlib.contextmanager
-def local(file: File) -> Iterator[Local]:
-    """Provides the local file, or a fetched copy of a remote file, during the `with`."""
+def local(file: File) -> Iterator[Path]:
+    """Provides the path of the file, or of a fetched copy of a remote file, during the `with`."""
     if isinstance(file, Path):
-        yield Local(file)
+        yield file
         return
     with temporary_folder("opspan-remote-") as folder:
-        copy = Local(_fetched(file, folder), file)
+        path = _fetched(file, folder)
         try:
-            yield copy
+            yield path
         except OpspanError as error:
-            raise type(error)(copy.name_address_in(str(error))) from error.__cause__
+            raise type(error)(_with_address(str(error), file, path)) from error.__cause__
+
+
+def with_address(tables: SomeTables, file: File, path: Path) -> SomeTables:
+    """Returns the tables that were read from the path. If the file is remote, they have its address in place of the
+    temporary path."""
+    if isinstance(file, Path):
+        return tables
+    import polars as pl
+
+    ranks = tuple(
+        replace(rank, paths=tuple(_with_address(text, file, path) for text in rank.paths)) for rank in tables.ranks
+    )
+    texts = pl.col("message", "path").str.replace_all(str(path), str(file), literal=True)
+    frames = {**tables.frames, "issues": tables.issues.with_columns(texts)}
+    return type(tables)(ranks, **frames)
+
+
+def _with_address(text: str, address: Address, path: Path) -> str:
+    return replace_path(text, path, str(address), "fetch the file")
 
 
 def _fetched(address: Address, folder: Path) -> Path:
     system = _system(address)
-    target = folder / _local_name(address.name)
+    path = folder / _local_name(address.name)
     parts: dict[str, Any] = {}
     if address.scheme not in _HTTP:  # an HTTP address is always a file, so no extra request is made that could fail
         about = _request(address, lambda: system.info(address.text))
@@ -109,18 +108,18 @@ def _fetched(address: Address, folder: Path) -> Path:
             parts = _request(address, lambda: system.find(address.text, detail=True))
             _check_count(address, parts)
     if not parts:
-        _fetch(system, address, address.text, target, address.most_bytes)
-        return target
+        _fetch(system, address, address.text, path, address.most_bytes)
+        return path
     left = address.most_bytes
     above = system._strip_protocol(address.text).rstrip("/") + "/"
-    for name in parts:
-        inside = target.joinpath(*map(_local_name, name.removeprefix(above).split("/")))
+    for remote_path in parts:
+        inside = path.joinpath(*map(_local_name, remote_path.removeprefix(above).split("/")))
         inside.parent.mkdir(parents=True, exist_ok=True)
         if inside.exists():
             raise NotReadable(f"{address} has two files that would both be called {inside.name!r}; rename one of them")
-        _fetch(system, address, name, inside, left)
+        _fetch(system, address, remote_path, inside, left)
         left -= inside.stat().st_size
-    return target
+    return path
 
 
 def _local_name(name: str) -> str:
@@ -128,12 +127,12 @@ def _local_name(name: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]", "_", name)[-_LONGEST_NAME:].lstrip(".-") or "trace"
 
 
-def _fetch(system: Any, address: Address, name: str, target: Path, most: int) -> None:
-    """Fetches `name`, which is the file at the address or a file in the folder there. Tries again if the connection
-    breaks. `most`: the most bytes to fetch."""
+def _fetch(system: Any, address: Address, remote_path: str, path: Path, most: int) -> None:
+    """Fetches `remote_path`, which is the file at the address or a file in the folder there. Tries again if the
+    connection breaks. `most`: the most bytes to fetch."""
     for pause in (*PAUSES_S, None):
         try:
-            _fetch_once(system, address, name, target, most)
+            _fetch_once(system, address, remote_path, path, most)
             return
         except _BrokenTransfer as error:
             if pause is None:
@@ -141,10 +140,10 @@ def _fetch(system: Any, address: Address, name: str, target: Path, most: int) ->
             time.sleep(pause)
 
 
-def _fetch_once(system: Any, address: Address, name: str, target: Path, most: int) -> None:
-    watch = _Watch(target, most)
+def _fetch_once(system: Any, address: Address, remote_path: str, path: Path, most: int) -> None:
+    watch = _Watch(path, most)
     try:
-        _request(address, lambda: system.get_file(name, str(target), callback=watch.callback()), may_again=True)
+        _request(address, lambda: system.get_file(remote_path, str(path), callback=watch.callback()), may_again=True)
         watch.check_whole()
     finally:
         watch.is_over = True
@@ -154,8 +153,8 @@ def _fetch_once(system: Any, address: Address, name: str, target: Path, most: in
 class _Watch:
     """Checks the size, the rate and the free space while a file is fetched. Mostly runs on fsspec's own thread."""
 
-    def __init__(self, target: Path, most: int) -> None:
-        self._target = target
+    def __init__(self, path: Path, most: int) -> None:
+        self._path = path
         self._most = most
         self._size: int | None = None
         self._rated_at, self._rated_count = time.monotonic(), 0
@@ -192,14 +191,14 @@ class _Watch:
         self._rated_at, self._rated_count = now, count
 
     def _check_room(self, more: int) -> None:
-        free = shutil.disk_usage(self._target.parent).free
+        free = shutil.disk_usage(self._path.parent).free
         if more > free - SPARE_BYTES:
-            place = self._target.parent.parent
+            place = self._path.parent.parent
             needs = f"it has {self._size / 1e6:,.1f} MB" if self._size else "it is larger than that"
             raise _Refusal(f"{needs}, and {place} has {free / 1e6:,.1f} MB left; choose another disk with TMPDIR")
 
     def check_whole(self) -> None:
-        came = self._target.stat().st_size
+        came = self._path.stat().st_size
         if self._size is not None and came != self._size:
             raise _BrokenTransfer(f"{came:,} of {self._size:,} bytes came")
 
@@ -209,10 +208,13 @@ class _Watch:
 
 def expand(files: Iterable[File]) -> list[File]:
     """Returns the files. An address of a folder or a pattern is replaced by the addresses of its files."""
-    paths: list[File] = []
+    expanded: list[File] = []
     for file in files:
-        paths += [file] if isinstance(file, Path) or not file.is_several else [one for one, _ in listed(file)]
-    return paths
+        if isinstance(file, Path) or not file.is_several:
+            expanded.append(file)
+        else:
+            expanded += (address for address, _ in listed(file))
+    return expanded
 
 
 def listed(address: Address) -> list[tuple[Address, int]]:

@@ -97,8 +97,8 @@ class TableVerb(Verb):
 
         trace = analysis.tables
         for file in more["metrics"]:
-            with local(file) as copy:
-                report = read(copy.path)
+            with local(file) as path:
+                report = read(path)
             trace = with_metrics(trace, report.frame, report.issues)
         return Analysis(trace)
 

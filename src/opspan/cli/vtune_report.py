@@ -26,16 +26,16 @@ def report_of(files: Sequence[File]) -> VtuneReport | None:
 
     if len(files) != 1 or (not isinstance(files[0], Path) and not files[0].name.lower().endswith(_ENDINGS)):
         return None
-    with local(files[0]) as copy:
+    with local(files[0]) as path:
         try:
-            if copy.path.is_dir() or not is_report(copy.path, source_for(copy.path)):
+            if path.is_dir() or not is_report(path, source_for(path)):
                 return None
         except ReadError:
             return None  # reading the file as a trace will show the error
         from opspan.readers.vtune.reports import read
 
-        with boundary(copy.path):
-            return read(copy.path)
+        with boundary(path):
+            return read(path)
 
 
 def show_report(report: VtuneReport, limit: int | None, form: str, *, wide: bool) -> None:
