@@ -50,10 +50,11 @@ def command(
     from opspan.views import check_output, contents, export, missing
     from opspan.views.footer import issue_lines
 
-    arguments, files = files, expanded(files)
-    check_output(out, list(files), overwrite=force)
-    with Progress(len(files) + 1) as progress:
-        analysis = load(files, progress, between, step, cycle=cycle, unnamed=not_named(files, arguments))
+    expanded_files = expanded(files)
+    check_output(out, expanded_files, overwrite=force)
+    with Progress(len(expanded_files) + 1) as progress:
+        unnamed = not_named(expanded_files, files)
+        analysis = load(expanded_files, progress, between, step, cycle=cycle, unnamed=unnamed)
         trace = analysis.tables
         progress.step(f"writing {out.name!r}")
         left_out = export(analysis, out, overwrite=force)

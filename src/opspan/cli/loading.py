@@ -65,10 +65,10 @@ class Progress:
             if self._bar is not None:
                 self._bar.update(self._bar.task_ids[0], completed=self._done, description=doing)
 
-    def done(self, files: int, size: int) -> None:
+    def done(self, count: int, size: int) -> None:
         """Counts files and bytes that were just read. It is called only if many files are read one by one."""
         with self._lock:
-            self._done, self._bytes = self._done + files, self._bytes + size
+            self._done, self._bytes = self._done + count, self._bytes + size
             if self._bar is not None:
                 self._bar.update(self._bar.task_ids[0], completed=self._done)
 
@@ -235,9 +235,9 @@ def _most_fetched(files: Sequence[File]) -> int | None:
     return next((file.most_bytes for file in files if isinstance(file, Address)), None)
 
 
-def not_named(files: Sequence[File], arguments: Sequence[File]) -> frozenset[File]:
-    """Returns the files that the user did not name, but that were found by a folder or a pattern."""
-    return frozenset(files) - frozenset(arguments)
+def not_named(expanded_files: Sequence[File], files: Sequence[File]) -> frozenset[File]:
+    """Returns the expanded files that the user did not name, but that were found by a folder or a pattern."""
+    return frozenset(expanded_files) - frozenset(files)
 
 
 def many(
@@ -261,6 +261,6 @@ def many(
         from opspan.dask import quiet
 
         quiet()
-    traces = files_of(files)
+    file_list = files_of(files)
     reading = ReadOptions(None, False, _times(between), steps_of(step), _most_fetched(files))
-    return Ranks(traces.files, reading, cycle=cycle, processes=processes, dask=dask, skipped=traces.skipped)
+    return Ranks(file_list.files, reading, cycle=cycle, processes=processes, dask=dask, skipped=file_list.skipped)

@@ -18,8 +18,8 @@ _SIZES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 
 
 class _InputPath(click.Path):
-    def convert(self, value: Any, _parameter: click.Parameter | None, ctx: click.Context | None) -> File:
-        return file_of(value, None if ctx is None else ctx.meta.get(_MOST_BYTES))
+    def convert(self, path: Any, _parameter: click.Parameter | None, ctx: click.Context | None) -> File:
+        return file_of(path, None if ctx is None else ctx.meta.get(_MOST_BYTES))
 
 
 def _size(value: str) -> int:
@@ -30,8 +30,8 @@ def _size(value: str) -> int:
 
 
 class _OutputPath(click.Path):
-    def convert(self, value: Any, _parameter: click.Parameter | None, _ctx: click.Context | None) -> Path:
-        return check_local(Path(value))
+    def convert(self, path: Any, _parameter: click.Parameter | None, _ctx: click.Context | None) -> Path:
+        return check_local(Path(path))
 
 
 FILE_TO_READ = _InputPath()  # the type of an argument that is a file of this machine or an address

@@ -30,18 +30,18 @@ def page_options(function: F) -> F:
     @wraps(function)
     def run(
         files: Sequence[File],
-        other: Sequence[File],
+        other_files: Sequence[File],
         editor: str | None,
         between: tuple[str, str] | None,
         step: str | None,
         cycle: int | None,
         **more: Any,
     ) -> Any:
-        return function(pages=PageFiles(files, other, editor, between, step, cycle), **more)
+        return function(pages=PageFiles(files, other_files, editor, between, step, cycle), **more)
 
     against = click.option(
         "--against",
-        "other",
+        "other_files",
         metavar="B",
         multiple=True,
         type=FILE_TO_READ,
@@ -68,7 +68,7 @@ class PageFiles:
     def __init__(
         self,
         files: Sequence[File],
-        other: Sequence[File],
+        other_files: Sequence[File],
         editor: str | None,
         between: tuple[str, str] | None,
         step: str | None,
@@ -82,18 +82,16 @@ class PageFiles:
             )
         self._editor = editor or EDITOR
         self._between, self._step, self._cycle = between, step, cycle
-        self._arguments = (*files, *other)
-        self._files, self._other = expanded(files), expanded(other)
-        self.all = [*self._files, *self._other]
+        self._files, self._other_files = expanded(files), expanded(other_files)
+        self.all = [*self._files, *self._other_files]
+        self._unnamed = not_named(self.all, (*files, *other_files))
 
     def read(self, progress: Progress) -> Subject:
         from opspan.views.page.section import Subject
 
-        files, other = self._files, self._other
-        unnamed = not_named(files, self._arguments)
-        analysis = load(files, progress, self._between, self._step, cycle=self._cycle, unnamed=unnamed)
-        compared = load(other, progress, unnamed=not_named(other, self._arguments)) if other else None
-        return Subject(analysis, files, compared, other, self._editor)
+        analysis = load(self._files, progress, self._between, self._step, cycle=self._cycle, unnamed=self._unnamed)
+        other = load(self._other_files, progress, unnamed=self._unnamed) if self._other_files else None
+        return Subject(analysis, self._files, other, self._other_files, self._editor)
 
 
 def open_page(page: Path) -> None:

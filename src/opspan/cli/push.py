@@ -75,9 +75,10 @@ def command(
     if server.is_overheard:
         notes.append("credentials go over http, where others can read them: use an https:// address")
     show("".join(f"note: {note}\n" for note in notes), err=True)
-    arguments, files = files, expanded(files)
-    with Progress(len(files) + 1) as progress:
-        analysis = load(files, progress, between, step, cycle=cycle, unnamed=not_named(files, arguments))
+    expanded_files = expanded(files)
+    with Progress(len(expanded_files) + 1) as progress:
+        unnamed = not_named(expanded_files, files)
+        analysis = load(expanded_files, progress, between, step, cycle=cycle, unnamed=unnamed)
         progress.step(f"pushing to {server.where}")
         pushed = push(analysis, server, app, tags, by, is_now)
     show("".join(f"{line}\n" for line in [*issue_lines(analysis.tables), *pushed.notes]), err=True)
