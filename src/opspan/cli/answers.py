@@ -15,7 +15,6 @@ from opspan.cli.loading import (
     in_processes,
     load,
     many,
-    not_named,
     part_of_trace,
     steps_of,
     trace_files,
@@ -121,7 +120,7 @@ class Verb:
         ranks = [None if option else many(side, between, part, processes, dask, cycle) for side in sides]
         with Progress(sum(len(run or side) for run, side in zip(ranks, sides, strict=True)) + 1) as progress:
             runs = [
-                run or load(side, progress, between, part, self.lean(), cycle, not_named(side, files))
+                run or load(side, progress, between, part, self.lean(), cycle, unnamed={*side} - {*files})
                 for run, side in zip(ranks, sides, strict=True)
             ]
             runs = [*self.compared(runs, more)]

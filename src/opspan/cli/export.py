@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from opspan.cli.loading import Progress, all_at_once, expanded, load, not_named, part_of_trace, trace_files
+from opspan.cli.loading import Progress, all_at_once, expanded, load, part_of_trace, trace_files
 from opspan.cli.options import FILE_TO_WRITE
 from opspan.cli.printing import show
 from opspan.outputs import help_lines
@@ -53,7 +53,7 @@ def command(
     expanded_files = expanded(files)
     check_output(out, expanded_files, overwrite=force)
     with Progress(len(expanded_files) + 1) as progress:
-        unnamed = not_named(expanded_files, files)
+        unnamed = {*expanded_files} - {*files}
         analysis = load(expanded_files, progress, between, step, cycle=cycle, unnamed=unnamed)
         trace = analysis.tables
         progress.step(f"writing {out.name!r}")

@@ -189,7 +189,8 @@ def load(
     unnamed: Collection[File] = (),
 ) -> Analysis:
     """Reads the files as one trace. Each file is one step of `progress`. `drop_columns` drops columns that the verb
-    does not need. `unnamed` are files that were found in a folder. It is only an issue if they cannot be read."""
+    does not need. `unnamed` are files that the user did not name, but that were found by a folder or a pattern. It is
+    only an issue if they cannot be read."""
     from opspan.analysis import Analysis
     from opspan.loading import read_all, window_of
 
@@ -233,11 +234,6 @@ def _most_fetched(files: Sequence[File]) -> int | None:
     """Returns the value of --most-fetched, or None if no file is an address. Each address has this value, so the first
     one tells it."""
     return next((file.most_bytes for file in files if isinstance(file, Address)), None)
-
-
-def not_named(expanded_files: Sequence[File], files: Sequence[File]) -> frozenset[File]:
-    """Returns the expanded files that the user did not name, but that were found by a folder or a pattern."""
-    return frozenset(expanded_files) - frozenset(files)
 
 
 def many(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from opspan.cli.loading import Progress, all_at_once, expanded, load, not_named, part_of_trace
+from opspan.cli.loading import Progress, all_at_once, expanded, load, part_of_trace
 from opspan.cli.options import FILE_TO_READ
 from opspan.cli.printing import show
 from opspan.errors import UsageError
@@ -84,7 +84,7 @@ class PageFiles:
         self._between, self._step, self._cycle = between, step, cycle
         self._files, self._other_files = expanded(files), expanded(other_files)
         self.all = [*self._files, *self._other_files]
-        self._unnamed = not_named(self.all, (*files, *other_files))
+        self._unnamed = {*self.all} - {*files, *other_files}
 
     def read(self, progress: Progress) -> Subject:
         from opspan.views.page.section import Subject

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from opspan.app.ingest import CREDENTIALS
-from opspan.cli.loading import Progress, all_at_once, expanded, load, not_named, part_of_trace, trace_files
+from opspan.cli.loading import Progress, all_at_once, expanded, load, part_of_trace, trace_files
 from opspan.cli.printing import show
 
 if TYPE_CHECKING:
@@ -41,7 +41,13 @@ Example:
 )
 @click.option("--tag", "tags", multiple=True, metavar="KEY=VALUE", help="A label; may be given several times.")
 @click.option("--now", "is_now", is_flag=True, help="Date the profile now; servers refuse profiles that are hours old.")
-@click.option("--credentials", "file", metavar="FILE", type=click.Path(path_type=Path), help="File with credentials.")
+@click.option(
+    "--credentials",
+    "credentials_file",
+    metavar="FILE",
+    type=click.Path(path_type=Path),
+    help="File with credentials.",
+)
 @click.option("--tenant", metavar="NAME", help="Tenant, where the server has several (X-Scope-OrgID).")
 @click.option(
     "--timeout",
@@ -62,7 +68,7 @@ def command(
     by: str,
     tags: tuple[str, ...],
     is_now: bool,
-    file: Path | None,
+    credentials_file: Path | None,
     tenant: str | None,
     timeout_s: float,
 ) -> None:
@@ -70,14 +76,14 @@ def command(
     from opspan.app.push import push
     from opspan.views.footer import issue_lines
 
-    secret, notes = credentials(file)
+    secret, notes = credentials(credentials_file)
     server = Server.of(url, secret, tenant, timeout_s)
     if server.is_overheard:
         notes.append("credentials go over http, where others can read them: use an https:// address")
     show("".join(f"note: {note}\n" for note in notes), err=True)
     expanded_files = expanded(files)
     with Progress(len(expanded_files) + 1) as progress:
-        unnamed = not_named(expanded_files, files)
+        unnamed = {*expanded_files} - {*files}
         analysis = load(expanded_files, progress, between, step, cycle=cycle, unnamed=unnamed)
         progress.step(f"pushing to {server.where}")
         pushed = push(analysis, server, app, tags, by, is_now)
