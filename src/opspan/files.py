@@ -50,8 +50,8 @@ def open_file(path: str | os.PathLike[str], buffering: int = -1) -> IO[bytes]:
 def named_file(path: str | os.PathLike[str]) -> Iterator[str]:
     """Opens a file and provides a path to the open file, for a library that opens files by path. This path is ASCII,
     and stays valid if the file is moved. (If there is no /proc, it is the file's original path.)"""
-    with open_file(path) as file:
-        yield private_files.path_of(file.fileno(), Path(path))
+    with open_file(path) as stream:
+        yield private_files.path_of(stream.fileno(), Path(path))
 
 
 def exists(path: str | os.PathLike[str]) -> bool:

@@ -180,8 +180,8 @@ def credentials(file: Path | None) -> tuple[str | None, list[str]]:
 
 def _read(file: Path) -> tuple[str, list[str]]:
     try:
-        with open_file(file) as opened:
-            mode, data = os.fstat(opened.fileno()).st_mode, opened.read(_LONGEST + 1)
+        with open_file(file) as stream:
+            mode, data = os.fstat(stream.fileno()).st_mode, stream.read(_LONGEST + 1)
     except OSError as error:
         raise UsageError(f"--credentials {file} cannot be read ({error.strerror}): name a file of one line") from error
     if len(data) > _LONGEST:

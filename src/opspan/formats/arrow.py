@@ -27,18 +27,18 @@ _DATA = 1
 
 def check(path: Path) -> None:
     """Raises an error if the stream is cut off, states sizes that its bytes cannot hold, or exceeds a limit."""
-    with open_file(path) as file:
-        facts = os.fstat(file.fileno())
+    with open_file(path) as stream:
+        facts = os.fstat(stream.fileno())
         file_bytes = size_on_disk(facts)
         rows, longest = 0, 0
         try:
-            for message, body_at in _messages(file, facts.st_size, path):
+            for message, body_at in _messages(stream, facts.st_size, path):
                 kind, header = message.number(_KIND, "B"), message.table(_HEADER)
                 if kind == _DICTIONARY:
                     header = header.table(_DATA)
                 if kind in (_DICTIONARY, _BATCH):
                     rows += _longest_column(header)
-                    longest = max(longest, _longest_buffer(header, file, body_at, message.number(_BODY_BYTES, "q")))
+                    longest = max(longest, _longest_buffer(header, stream, body_at, message.number(_BODY_BYTES, "q")))
         except (struct.error, ValueError):
             raise ReadError(f"{path} is a damaged Arrow file: {SAYS_MORE}; copy it again") from None
     if rows > ROWS.allows(file_bytes):
@@ -47,20 +47,20 @@ def check(path: Path) -> None:
         raise PAGE.passed(path, file_bytes)
 
 
-def _messages(file: IO[bytes], size: int, path: Path) -> Iterator[tuple[_Table, int]]:
+def _messages(stream: IO[bytes], size: int, path: Path) -> Iterator[tuple[_Table, int]]:
     """Yields each message and the offset of its body."""
     at = 0
     while at < size:
-        file.seek(at)
-        head = file.read(4)
+        stream.seek(at)
+        head = stream.read(4)
         if head == _CONTINUES:  # releases of Arrow before 0.15 do not write this mark
-            head, at = file.read(4), at + 4
+            head, at = stream.read(4), at + 4
         (length,) = struct.unpack("<i", head)
         if length == 0:
             return
         if length > FOOTER.allows():
             raise FOOTER.passed(path)
-        raw = file.read(within(length, size - at))
+        raw = stream.read(within(length, size - at))
         at += 4 + len(raw)
         message = _Table.first(raw)
         yield message, at
@@ -75,7 +75,7 @@ def _longest_column(batch: _Table) -> int:
     return longest
 
 
-def _longest_buffer(batch: _Table, file: IO[bytes], body_at: int, body_bytes: int) -> int:
+def _longest_buffer(batch: _Table, stream: IO[bytes], body_at: int, body_bytes: int) -> int:
     """Returns the unpacked length of the longest buffer, in bytes."""
     buffers = batch.pairs(_BUFFERS)
     if sum(within(count, len(buffers)) for count in batch.numbers(_VIEWED)) > len(buffers):
@@ -86,8 +86,8 @@ def _longest_buffer(batch: _Table, file: IO[bytes], body_at: int, body_bytes: in
         longest = max(longest, length)
         # A buffer begins with its unpacked length, or with -1 if it is not compressed.
         if length and batch.has(_COMPRESSION):
-            file.seek(body_at + offset)
-            (unpacked,) = struct.unpack("<q", file.read(8))
+            stream.seek(body_at + offset)
+            (unpacked,) = struct.unpack("<q", stream.read(8))
             longest = max(longest, within(unpacked, least=-1))
     return longest
 

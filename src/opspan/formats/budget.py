@@ -44,16 +44,16 @@ class Limit(NamedTuple):
 
     def read(self, path: Path) -> bytes:
         """Reads a file that must not have more bytes than the limit."""
-        with open_file(path) as file:
+        with open_file(path) as stream:
             # read(n) allocates n bytes at once, which may not fit into memory if the limit was raised. So n is at most
             # the file's size.
-            raw = file.read(min(self.allows(), os.fstat(file.fileno()).st_size) + 1)
+            raw = stream.read(min(self.allows(), os.fstat(stream.fileno()).st_size) + 1)
         if len(raw) > self.allows():
             raise self.passed(path)
         return raw
 
-    def passed(self, where: object, file_bytes: int = 0) -> TooLarge:
-        return TooLarge(f"{where}: {self.message(file_bytes)}")
+    def passed(self, path: Path, file_bytes: int = 0) -> TooLarge:
+        return TooLarge(f"{path}: {self.message(file_bytes)}")
 
     def message(self, file_bytes: int = 0) -> str:
         """Says what exceeds the limit, how much is allowed, and what to do."""

@@ -16,9 +16,9 @@ from opspan.files import open_file, size_on_disk
 from opspan.formats.budget import NO_LIMIT, UNPACKED
 
 COMPRESSED: dict[bytes, Callable[[IO[bytes]], IO[bytes]]] = {
-    b"\x1f\x8b": lambda file: cast("IO[bytes]", gzip.GzipFile(fileobj=file)),
-    b"BZh": lambda file: cast("IO[bytes]", bz2.BZ2File(file)),
-    b"\xfd7zXZ": lambda file: cast("IO[bytes]", lzma.LZMAFile(file)),  # noqa: SIM115 - closed where it is used
+    b"\x1f\x8b": lambda packed: cast("IO[bytes]", gzip.GzipFile(fileobj=packed)),
+    b"BZh": lambda packed: cast("IO[bytes]", bz2.BZ2File(packed)),
+    b"\xfd7zXZ": lambda packed: cast("IO[bytes]", lzma.LZMAFile(packed)),  # noqa: SIM115 - closed where it is used
 }
 # All errors that gzip, bz2 and lzma raise for a damaged file.
 FAILURES = (zlib.error, lzma.LZMAError, EOFError, OSError, ValueError)
@@ -29,10 +29,10 @@ PART = 1 << 20
 class UnpackedStream(io.RawIOBase):
     """The unpacked content of a file. Raises TooLarge if a compressed file unpacks to more bytes than are allowed."""
 
-    def __init__(self, path: Path, file: IO[bytes], stream: IO[bytes]) -> None:
-        self._path, self._file, self._stream = path, file, stream
-        self._bytes = size_on_disk(os.fstat(file.fileno()))
-        self._left = UNPACKED.allows(self._bytes) if stream is not file else NO_LIMIT
+    def __init__(self, path: Path, packed: IO[bytes], stream: IO[bytes]) -> None:
+        self._path, self._packed, self._stream = path, packed, stream
+        self._bytes = size_on_disk(os.fstat(packed.fileno()))
+        self._left = UNPACKED.allows(self._bytes) if stream is not packed else NO_LIMIT
 
     def readable(self) -> bool:
         return True
@@ -56,7 +56,7 @@ class UnpackedStream(io.RawIOBase):
 
     def close(self) -> None:
         self._stream.close()
-        self._file.close()
+        self._packed.close()
         super().close()
 
 
@@ -67,5 +67,5 @@ def is_compressed(head: bytes) -> bool:
 def opened(path: Path, head: bytes) -> UnpackedStream:
     """Opens the file's content, unpacked if it is compressed."""
     opener = next((opener for magic, opener in COMPRESSED.items() if head.startswith(magic)), None)
-    file = open_file(path)
-    return UnpackedStream(path, file, opener(file) if opener else file)
+    packed = open_file(path)
+    return UnpackedStream(path, packed, opener(packed) if opener else packed)

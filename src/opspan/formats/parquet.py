@@ -71,16 +71,16 @@ class Constant(NamedTuple):
 def check(path: Path) -> list[Constant | None]:
     """Raises an error if the file is cut off, states sizes that its bytes cannot hold, or exceeds a limit. Returns, for
     each column, the value that all rows have; None if the rows differ or the value is not known."""
-    with open_file(path) as file:
-        file_bytes = size_on_disk(os.fstat(file.fileno()))
-        raw, end = _footer(file, path)
+    with open_file(path) as stream:
+        file_bytes = size_on_disk(os.fstat(stream.fileno()))
+        raw, end = _footer(stream, path)
         try:
             footer = CompactReader(raw).struct(_FOOTER)
             if _longest(footer) > ROWS.allows(file_bytes):
                 raise ROWS.passed(path, file_bytes)
             for group in footer["groups"]:
                 for column in group["columns"]:
-                    if _longest_page(file, end, column["column"]) > PAGE.allows(file_bytes):
+                    if _longest_page(stream, end, column["column"]) > PAGE.allows(file_bytes):
                         raise PAGE.passed(path, file_bytes)
             groups = [[_constant(column["column"]) for column in group["columns"]] for group in footer["groups"]]
             return [known.pop() if len(known := set(column)) == 1 else None for column in zip(*groups, strict=True)]
@@ -92,20 +92,20 @@ def _damaged(path: Path, why: str) -> ReadError:
     return ReadError(f"{path} is a damaged Parquet file: {why}; copy it again")
 
 
-def _footer(file: IO[bytes], path: Path) -> tuple[bytes, int]:
+def _footer(stream: IO[bytes], path: Path) -> tuple[bytes, int]:
     """Returns the footer and its offset."""
-    size = os.fstat(file.fileno()).st_size
+    size = os.fstat(stream.fileno()).st_size
     if size < len(_MAGIC) + _END:
         raise ReadError(f"{path} is not a Parquet file: it has {size} bytes; copy it again")
-    file.seek(size - _END)
-    end = file.read(_END)
+    stream.seek(size - _END)
+    end = stream.read(_END)
     length = int.from_bytes(end[:4], "little")
     if end[4:] != _MAGIC or length > size - len(_MAGIC) - _END:
         raise _damaged(path, "its last bytes are not those of one")
     if length > FOOTER.allows():
         raise FOOTER.passed(path)
-    file.seek(size - _END - length)
-    return file.read(length), size - _END - length
+    stream.seek(size - _END - length)
+    return stream.read(length), size - _END - length
 
 
 def _longest(footer: dict[str, Any]) -> int:
@@ -130,7 +130,7 @@ def _constant(column: dict[str, Any]) -> Constant | None:
     return Constant(least) if is_one else None
 
 
-def _longest_page(file: IO[bytes], end: int, column: dict[str, Any]) -> int:
+def _longest_page(stream: IO[bytes], end: int, column: dict[str, Any]) -> int:
     """Returns the unpacked length of the longest page, in bytes."""
     at = column.get("dictionary_at", column["data_at"])
     stop = at + within(column["bytes"])
@@ -138,7 +138,7 @@ def _longest_page(file: IO[bytes], end: int, column: dict[str, Any]) -> int:
         raise ValueError(at)
     values, longest = 0, 0
     while at < stop:
-        page, head_bytes = _page(file, at, stop)
+        page, head_bytes = _page(stream, at, stop)
         at += head_bytes + within(page["bytes"])
         longest = max(longest, within(page["unpacked"]))
         data = page.get("data", {"values": 0})
@@ -153,12 +153,12 @@ def _longest_page(file: IO[bytes], end: int, column: dict[str, Any]) -> int:
     return longest
 
 
-def _page(file: IO[bytes], at: int, stop: int) -> tuple[dict[str, Any], int]:
+def _page(stream: IO[bytes], at: int, stop: int) -> tuple[dict[str, Any], int]:
     """Returns the head of a page, and the number of its bytes."""
     ahead = _HEAD
     while True:
-        file.seek(at)
-        raw = file.read(min(ahead, stop - at))
+        stream.seek(at)
+        raw = stream.read(min(ahead, stop - at))
         reader = CompactReader(raw)
         try:
             return reader.struct(_PAGE), reader.at

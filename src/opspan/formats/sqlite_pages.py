@@ -68,8 +68,8 @@ def layout_of(connection: sqlite3.Connection, quoted: str, facts: TableFacts) ->
 def opened(path: Path) -> Iterator[int]:
     """Opens the file and yields its descriptor. Open it before SQLite opens the file, and close it after SQLite,
     because closing any descriptor of a file releases all locks that the process has on the file."""
-    with open_file(path) as file:
-        yield file.fileno()
+    with open_file(path) as stream:
+        yield stream.fileno()
 
 
 def read(

@@ -38,9 +38,9 @@ def stamp(path: Path) -> tuple[int, int, bytes]:
     """Returns values that change whenever the file changes: its size, its modification time and SQLite's count of
     changes."""
     try:
-        with open_file(path) as file:
-            facts = os.fstat(file.fileno())
-            return facts.st_size, facts.st_mtime_ns, file.read(HEADER_BYTES)
+        with open_file(path) as stream:
+            facts = os.fstat(stream.fileno())
+            return facts.st_size, facts.st_mtime_ns, stream.read(HEADER_BYTES)
     except OSError as error:
         raise NotReadable(f"cannot read {path}: {error.strerror}; expected an SQLite file") from error
 
@@ -65,8 +65,8 @@ def read_only_uri(path: Path, stack: ExitStack) -> tuple[str, bool]:
 def _beside(path: Path, suffix: str) -> Path | None:
     other = path.with_name(path.name + suffix)
     try:
-        with open_file(other) as file:  # SQLite itself would open any kind of file, and wait for a FIFO
-            return other if os.fstat(file.fileno()).st_size else None
+        with open_file(other) as stream:  # SQLite itself would open any kind of file, and wait for a FIFO
+            return other if os.fstat(stream.fileno()).st_size else None
     except FileNotFoundError:
         return None
     except OSError as error:
@@ -95,9 +95,9 @@ def _copy(path: Path, journals: Sequence[Path], folder: Path) -> Path:
 
 
 def _ends_with(path: Path, what: bytes) -> bool:
-    with open_file(path) as file:
-        file.seek(-min(len(what), path.stat().st_size), os.SEEK_END)
-        return file.read() == what
+    with open_file(path) as stream:
+        stream.seek(-min(len(what), path.stat().st_size), os.SEEK_END)
+        return stream.read() == what
 
 
 def _check_size(path: Path, size: int, head: bytes) -> None:

@@ -270,10 +270,10 @@ def _of_database(path: Path) -> Guess:
 
 
 def _tail(path: Path) -> bytes:
-    with open_file(path) as file:
-        size = file.seek(0, 2)
-        file.seek(max(0, size - TAIL_BYTES))
-        return file.read(TAIL_BYTES)
+    with open_file(path) as stream:
+        size = stream.seek(0, 2)
+        stream.seek(max(0, size - TAIL_BYTES))
+        return stream.read(TAIL_BYTES)
 
 
 def _printable(name: bytes | str) -> str:

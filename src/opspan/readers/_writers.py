@@ -33,11 +33,11 @@ def writer_of(path: Path) -> str | None:
         facts = path.stat()
         journals = (_with(path, suffix) for suffix in ("-wal", "-journal"))
         has_journal = any(journal.is_file() and journal.stat().st_size > 0 for journal in journals)
-        with open_file(path) as opened:
-            is_database = opened.read(len(SQLITE)) == SQLITE
+        with open_file(path) as stream:
+            is_database = stream.read(len(SQLITE)) == SQLITE
         if is_database:
-            for file, where in ((path, IN_DATABASE), (_with(path, "-shm"), IN_WAL)):
-                if (pid := _locked(file, where)) is not None:
+            for suffix, span in (("", IN_DATABASE), ("-shm", IN_WAL)):
+                if (pid := _locked(_with(path, suffix), span)) is not None:
                     return _program_of(pid)
         if not has_journal and time.time() - facts.st_mtime > LATELY_S:
             return None
@@ -50,12 +50,12 @@ def _with(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 
-def _locked(path: Path, where: tuple[int, int]) -> int | None:
+def _locked(path: Path, span: tuple[int, int]) -> int | None:
     """Returns the process that has locked these bytes, 0 if that process is unknown, or None without a lock."""
     try:
-        with open_file(path) as file:
-            request = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, *where, 0)
-            kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(file, fcntl.F_GETLK, request))
+        with open_file(path) as stream:
+            request = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, *span, 0)
+            kind, _, _, _, pid = struct.unpack(_FLOCK, fcntl.fcntl(stream, fcntl.F_GETLK, request))
     except OSError:
         return None
     return None if kind == fcntl.F_UNLCK else max(pid, 0)

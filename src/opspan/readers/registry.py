@@ -142,8 +142,8 @@ def _head(path: Path) -> bytes:
             raise NotReadable(f"{path_text(path)} is neither a file nor a folder")
         if not path.exists() and (meant := _nearby.did_you_mean(_nearby.like(path))):
             raise NotReadable(f"there is no {path_text(path)}; {meant}")
-        with open_file(path) as file:
-            return file.read(HEAD_BYTES)
+        with open_file(path) as stream:
+            return stream.read(HEAD_BYTES)
     except (OSError, ValueError) as error:
         raise NotReadable(f"cannot read {path_text(path)}: {getattr(error, 'strerror', None) or error}") from error
 

@@ -85,8 +85,8 @@ def load(folder: Path) -> Tables:
 
 
 def _read_table(path: Path) -> pl.DataFrame:
-    with named_file(path) as name:
-        return pl.read_parquet(name)
+    with named_file(path) as open_path:
+        return pl.read_parquet(open_path)
 
 
 def _index(trace: Tables) -> dict[str, Any]:
@@ -99,8 +99,8 @@ def _index(trace: Tables) -> dict[str, Any]:
 
 
 def _read_index(folder: Path) -> dict[str, Any]:
-    with open_file(folder / INDEX) as file:
-        index = json.loads(file.read().decode("utf-8"))
+    with open_file(folder / INDEX) as stream:
+        index = json.loads(stream.read().decode("utf-8"))
     if not isinstance(index, dict):
         raise ValueError(f"{INDEX} is not a JSON object")
     return index

@@ -70,8 +70,8 @@ def remove_old(folder: Path) -> None:
 
 def _remove(export: Path) -> bool:
     try:
-        with export.open("rb") as file:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if the export is in use
+        with export.open("rb") as stream:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails if the export is in use
             export.unlink()
     except OSError:
         return False

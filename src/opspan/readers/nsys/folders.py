@@ -113,12 +113,12 @@ class Folder:
 
     def _described(self, file: Path) -> Sequence[str]:
         try:
-            with named_file(file) as name:
+            with named_file(file) as open_path:
                 if file.suffix != ".parquet":
                     arrow.check(file)
-                    return tuple(pl.read_ipc_stream(name, n_rows=0).columns)
+                    return tuple(pl.read_ipc_stream(open_path, n_rows=0).columns)
                 same = parquet.check(file)
-                schema = pl.read_parquet_schema(name)
+                schema = pl.read_parquet_schema(open_path)
                 if len(same) == len(schema):  # the lengths differ if columns are nested
                     cells = {name: one.of(schema[name]) for name, one in zip(schema, same, strict=True) if one}
                     self._same[file.stem] = {name: cell for name, cell in cells.items() if cell is not None}
@@ -169,8 +169,8 @@ def _attempt(file: Path, columns: Sequence[str]) -> pl.DataFrame | BaseException
     columns."""
     try:
         read: Callable[..., pl.DataFrame] = pl.read_parquet if file.suffix == ".parquet" else pl.read_ipc_stream
-        with named_file(file) as name:
+        with named_file(file) as open_path:
             # Without rechunk(), each operation that needs a column in one piece would copy it.
-            return read(name, columns=list(columns)).rechunk()
+            return read(open_path, columns=list(columns)).rechunk()
     except FAILURES as error:
         return error

@@ -124,15 +124,15 @@ def _members(path: Path, head: bytes) -> Generator[Member]:
         for count, member in enumerate(tar):
             if count >= MEMBERS.allows():
                 raise MEMBERS.passed(path)
-            file = tar.extractfile(member) if member.isreg() else None
-            if file is not None:
-                yield member.name.removeprefix("./"), file
+            content = tar.extractfile(member) if member.isreg() else None
+            if content is not None:
+                yield member.name.removeprefix("./"), content
             tar.members.clear()  # type: ignore[attr-defined]  # else it keeps all members in memory
 
 
 @contextmanager
 def _zip(path: Path) -> Iterator[zipfile.ZipFile]:
-    with open_file(path) as file, zipfile.ZipFile(file) as archive:
+    with open_file(path) as stream, zipfile.ZipFile(stream) as archive:
         if len(archive.infolist()) > MEMBERS.allows():
             raise MEMBERS.passed(path)
         yield archive

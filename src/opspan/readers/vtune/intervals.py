@@ -35,15 +35,15 @@ def is_intervals(head: bytes) -> bool:
 
 def read(path: Path, issues: Issues) -> Tables:
     try:
-        with open_file(path) as file:
-            header = HEADER.match(file.read(4096))
+        with open_file(path) as stream:
+            header = HEADER.match(stream.read(4096))
         clock = header["clock"].decode() if header else UTC
         if clock not in (UTC, MONOTONIC):
             raise NotReadable(
                 f"{path} has times in ticks of {clock}, and does not say how long one is; expected {UTC} or {MONOTONIC}"
             )
-        with named_file(path) as name:
-            raw = pl.read_csv(name, has_header=False, skip_rows=1, infer_schema=False, truncate_ragged_lines=True)
+        with named_file(path) as open_path:
+            raw = pl.read_csv(open_path, has_header=False, skip_rows=1, infer_schema=False, truncate_ragged_lines=True)
     except OSError as error:
         raise NotReadable(f"cannot read {path}: {error.strerror or error}") from error
     except PolarsError as error:

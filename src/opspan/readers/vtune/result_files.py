@@ -85,8 +85,8 @@ def _folder(path: Path) -> Path | None:
 
 def first_bytes(path: Path, count: int = 4096) -> bytes:
     try:
-        with open_file(path) as file:
-            return file.read(count)
+        with open_file(path) as stream:
+            return stream.read(count)
     except OSError as error:
         raise NotReadable(f"cannot read {path}: {error.strerror}") from error
 
