@@ -99,8 +99,8 @@ class ChromeFile:
         rows = [(arg.column, key, arg.as_) for arg in (*args, Arg("cat", _CATEGORY, stems)) for key in arg.keys]
         columns = pl.DataFrame(rows, schema=_NO_ARGS.schema, orient="row")
         try:
-            with open_file(self.path) as file:
-                head = file.read(6)
+            with open_file(self.path) as packed:
+                head = packed.read(6)
             with closing(opened(self.path, head)) as stream:
                 parse = partial(_parse, args=columns, make=make)
                 yield from self._pieces(Reading(stream), parse)
@@ -228,13 +228,13 @@ _FIELDS: Final[dict[str, Dtype]] = {
 }
 
 
-def gathered(file: ChromeFile, groups: Groups, issues: Issues) -> dict[str, pl.DataFrame]:
+def gathered(chrome_file: ChromeFile, groups: Groups, issues: Issues) -> dict[str, pl.DataFrame]:
     """Returns the events of each group. Events without a group, or without a time that the group needs, are counted as
     issues."""
     columns_of = {group: Columns() for group in groups.columns}
     skipped: Counter[str] = Counter()
     before = 0
-    for piece in file.pieces(groups.args, lambda events: _group(events, groups), groups.stems):
+    for piece in chrome_file.pieces(groups.args, lambda events: _group(events, groups), groups.stems):
         skipped.update(piece.skipped)
         for group, rows in piece.groups.items():
             issues.add("no_time", piece.timeless[group], f"events that are {group}")

@@ -356,8 +356,8 @@ class SqliteFile:
 
 def table_names(path: str | Path) -> frozenset[str]:
     """Returns the names of the tables of a file. Raises an error that says why they cannot be read."""
-    with SqliteFile(path, Issues()) as file:
-        return frozenset(file.tables)
+    with SqliteFile(path, Issues()) as store:
+        return frozenset(store.tables)
 
 
 def _converted(frame: pl.DataFrame, columns: Mapping[str, Type], odd: int = 0) -> _Chunk:

@@ -102,9 +102,9 @@ def sniff(path: Path, head: bytes) -> bool:
 
 def read(path: Path) -> Tables:
     issues = Issues(str(path))
-    file = ChromeFile(path, issues)
-    groups = gathered(file, _GROUPS, issues)
-    issues.add("not_closed", int(file.is_open_ended))
+    chrome_file = ChromeFile(path, issues)
+    groups = gathered(chrome_file, _GROUPS, issues)
+    issues.add("not_closed", int(chrome_file.is_open_ended))
     host = groups[HOST]
     if groups[PARTS].height:
         host = pl.concat([host, _pair(groups[PARTS], issues)], how="diagonal")

@@ -37,9 +37,9 @@ def read(path: Path) -> Tables:
 
 def _read(path: Path) -> Tables:
     issues = Issues(str(path))
-    file = ChromeFile(path, issues)
-    groups = gathered(file, events.GROUPS, issues)
-    if file.is_open_ended:
+    chrome_file = ChromeFile(path, issues)
+    groups = gathered(chrome_file, events.GROUPS, issues)
+    if chrome_file.is_open_ended:
         issues.add("truncated_file")
     labels = groups[events.NAMES].filter(_col("name") == "process_labels")
     devices = owners.devices_of_labels(labels)
@@ -74,7 +74,7 @@ def _read(path: Path) -> Tables:
     memory, reserved = device.memory(groups[events.MEMORY])
     names = _names(groups[events.NAMES])
     return Tables(
-        (_metadata(path, file.members, ranges, calls, work),),
+        (_metadata(path, chrome_file.members, ranges, calls, work),),
         ranges=ranges,
         relations=relations,
         calls=calls,
@@ -84,7 +84,7 @@ def _read(path: Path) -> Tables:
         counters=pl.concat([device.counters(groups[events.COUNTERS]), reserved], how="diagonal_relaxed"),
         threads=_with_names(threads, names["thread_name"], ["pid", "tid"]),
         processes=_with_names(threads.select("pid").unique().sort("pid"), names["process_name"], ["pid"]),
-        devices=device.devices(work, file.members.get("deviceProperties"), _device_kind(calls, devices)),
+        devices=device.devices(work, chrome_file.members.get("deviceProperties"), _device_kind(calls, devices)),
         issues=issues.frame(),
     )
 

@@ -86,8 +86,8 @@ _GROUPS = Groups(
 def mark_of(path: Path) -> Mapping[str, Any] | None:
     """Returns the mark (version, zero_ns, ...) that opspan writes into its exports; None for other files."""
     try:
-        with open_file(path) as file:
-            head = file.read(6)
+        with open_file(path) as stream:
+            head = stream.read(6)
     except OSError as error:
         raise NotReadable(f"cannot read {path}: {error.strerror or error}") from error
     mark = chrome.beginning(path, head)[0].get(keys.MARK)
@@ -100,11 +100,11 @@ def read(path: Path, mark: Mapping[str, Any]) -> Tables:
             f"{path} is an export of version {mark['version']}; this opspan reads up to {keys.VERSION}: update it"
         )
     issues = Issues(str(path))
-    file = ChromeFile(path, issues)
-    groups = gathered(file, _GROUPS, issues)
-    if file.is_open_ended:
+    chrome_file = ChromeFile(path, issues)
+    groups = gathered(chrome_file, _GROUPS, issues)
+    if chrome_file.is_open_ended:
         issues.add("truncated_file")
-    tables = file.members.get(keys.TABLES)
+    tables = chrome_file.members.get(keys.TABLES)
     tables = tables if isinstance(tables, dict) else {}
     zero_ns, no_thread = _number(mark, "zero_ns"), _number(mark, "no_thread")
     places = _frame(tables.get("places"), {"process": pl.Int64, "rank": pl.Int32, "pid": pl.Int64}, issues)

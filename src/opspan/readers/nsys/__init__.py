@@ -36,17 +36,21 @@ def sniff(path: Path, head: bytes) -> bool:
 def read(path: Path) -> Tables:
     issues = Issues(str(path))
     with ExitStack() as stack:
-        source: TableStore
-        if path.is_dir():
-            from opspan.readers.nsys.folders import Folder
-
-            source = stack.enter_context(Folder(path, issues))
-        else:
-            file = reports.export_once(path, stack, issues) if reports.is_report(path) else path
-            source = stack.enter_context(SqliteFile(file, issues))
-        if OF_NSYS.isdisjoint(source.tables):
+        store = _store(path, stack, issues)
+        if OF_NSYS.isdisjoint(store.tables):
             raise NotATrace(f"{path} has none of nsys' tables; expected what `nsys export --type sqlite` writes")
-        return _read(path, Export(source, issues), issues)
+        return _read(path, Export(store, issues), issues)
+
+
+def _store(path: Path, stack: ExitStack, issues: Issues) -> TableStore:
+    """Opens the tables until the stack is closed."""
+    if path.is_dir():
+        from opspan.readers.nsys.folders import Folder
+
+        return stack.enter_context(Folder(path, issues))
+    if reports.is_report(path):
+        return stack.enter_context(SqliteFile(reports.export_once(path, stack, issues), issues))
+    return stack.enter_context(SqliteFile(path, issues))
 
 
 def _read(path: Path, export: Export, issues: Issues) -> Tables:

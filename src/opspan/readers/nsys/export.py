@@ -43,11 +43,11 @@ class TableStore(Protocol):
 
 
 class Export:
-    def __init__(self, source: TableStore, issues: Issues) -> None:
-        self.source = source
+    def __init__(self, store: TableStore, issues: Issues) -> None:
+        self.store = store
         self.issues = issues
-        self.written = Meter(TEXTS, source.bytes, issues)
-        self._names = _base_names(source.tables)
+        self.written = Meter(TEXTS, store.bytes, issues)
+        self._names = _base_names(store.tables)
         self._read: set[str] = set()
         self.strings = TextTable(self.frame("StringIds", {"id": "int", "value": "text"}), self.written, issues)
 
@@ -60,17 +60,17 @@ class Export:
         return table in self._names
 
     def columns(self, table: str) -> Sequence[str]:
-        return self.source.columns(self._names[table]) if table in self._names else ()
+        return self.store.columns(self._names[table]) if table in self._names else ()
 
     def frame(self, table: str, columns: Columns) -> pl.DataFrame:
         """Returns the columns of a table. A missing column is null, and a missing table has no rows."""
         name = self._names.get(table, table)
         self._read.add(name)
-        frame = self.source.frame(name, columns)
+        frame = self.store.frame(name, columns)
         before = None
         for following, its_columns in tables.AHEAD.get(table, {}).items():
             if following in self._names:
-                self.source.ahead(self._names[following], its_columns, before)
+                self.store.ahead(self._names[following], its_columns, before)
                 before = self._names[following]
         return frame
 
@@ -127,9 +127,9 @@ class Export:
         """Adds an issue that counts the rows of tables which were not read."""
         skipped = {
             name: rows
-            for name in self.source.tables
+            for name in self.store.tables
             if name not in self._read and not re.fullmatch(tables.DESCRIPTIONS, name)
-            if (rows := self.source.count(name))
+            if (rows := self.store.count(name))
         }
         self.issues.add("skipped_tables", sum(skipped.values()), listed_counts(skipped))
 

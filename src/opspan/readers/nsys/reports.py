@@ -44,19 +44,19 @@ def is_report(path: Path, head: bytes | None = None) -> bool:
     return first.startswith(MAGIC) or (path.suffix == STREAM and bool(first) and not first.startswith(b"SQLite"))
 
 
-def export_once(report: Path, stack: ExitStack, issues: Issues) -> Path:
+def export_once(path: Path, stack: ExitStack, issues: Issues) -> Path:
     """Returns the SQLite export of a report. Makes the export if it does not exist yet. Locks the export until `stack`
     is closed."""
     nsys = shutil.which("nsys")
     if nsys is None:
         raise NotReadable(
-            f"{report} is a report that only nsys can read, and nsys is not on PATH; expected nsys, or its SQLite "
-            f"export: install Nsight Systems, or run `{_command('nsys', report.with_suffix('.sqlite'), report)}` where "
+            f"{path} is a report that only nsys can read, and nsys is not on PATH; expected nsys, or its SQLite "
+            f"export: install Nsight Systems, or run `{_command('nsys', path.with_suffix('.sqlite'), path)}` where "
             "it is installed and load that"
         )
     version = _nsys_version(nsys)
     folder = exports.folder()
-    name = f"{_identity(report, version)}.sqlite"
+    name = f"{_identity(path, version)}.sqlite"
     try:
         try:
             # Mode 0700, because other users may not be allowed to read the report.
@@ -65,10 +65,10 @@ def export_once(report: Path, stack: ExitStack, issues: Issues) -> Path:
             if error.strerror is not None:
                 raise
             issues.add("not_kept", detail=str(error))
-            return _export(nsys, version, report, stack.enter_context(private_files.claimed(None, "opspan-export-")))
+            return _export(nsys, version, path, stack.enter_context(private_files.claimed(None, "opspan-export-")))
         while not exports.hold(target, stack):
             with private_files.claimed(target.parent, "exporting-") as inner, ExitStack() as until_here:
-                export = _export(nsys, version, report, inner)
+                export = _export(nsys, version, path, inner)
                 export.chmod(0o600)
                 os.close(private_files.opened(export))  # raises an error if the disk does not keep the mode
                 # If the export exists now, another process has made it and may be reading it. So this process does not
@@ -78,7 +78,7 @@ def export_once(report: Path, stack: ExitStack, issues: Issues) -> Path:
     except OSError as error:
         why = error.strerror or error
         raise NotReadable(
-            f"cannot write the export of {report} to {folder}: {why}; free some space there, or set OPSPAN_CACHE_DIR "
+            f"cannot write the export of {path} to {folder}: {why}; free some space there, or set OPSPAN_CACHE_DIR "
             "to another folder"
         ) from error
     exports.remove_old(folder)
@@ -87,32 +87,32 @@ def export_once(report: Path, stack: ExitStack, issues: Issues) -> Path:
 
 def _head(path: Path) -> bytes:
     try:
-        with open_file(path) as file:
-            return file.read(HEAD_BYTES)
+        with open_file(path) as stream:
+            return stream.read(HEAD_BYTES)
     except OSError as error:
         raise NotReadable(f"cannot read {path}: {error.strerror}; expected a file of nsys") from error
 
 
-def _identity(report: Path, version: str) -> str:
+def _identity(path: Path, version: str) -> str:
     try:
-        path, facts = report.resolve(), report.stat()
+        real, facts = path.resolve(), path.stat()
     except OSError as error:
-        raise NotReadable(f"cannot read {report}: {error.strerror}; expected a report of nsys") from error
-    identity = f"{path}\0{facts.st_size}\0{facts.st_mtime_ns}\0{facts.st_ino}\0{version}"
+        raise NotReadable(f"cannot read {path}: {error.strerror}; expected a report of nsys") from error
+    identity = f"{real}\0{facts.st_size}\0{facts.st_mtime_ns}\0{facts.st_ino}\0{version}"
     return hashlib.sha256(identity.encode("utf-8", "surrogateescape")).hexdigest()[:32]
 
 
-def _command(nsys: str, output: Path, report: Path) -> str:
-    return f"{nsys} export --type sqlite --output {shell_path(output)} {shell_path(report)}"
+def _command(nsys: str, output: Path, path: Path) -> str:
+    return f"{nsys} export --type sqlite --output {shell_path(output)} {shell_path(path)}"
 
 
-def _export(nsys: str, version: str, report: Path, folder: Path) -> Path:
+def _export(nsys: str, version: str, path: Path, folder: Path) -> Path:
     # nsys may write files into the folder of its input. So its input is a link to the report, and these files go into
     # `folder`.
-    link, output = folder / f"report{report.suffix or '.nsys-rep'}", folder / "export.sqlite"
-    link.symlink_to(report.resolve())
+    link, output = folder / f"report{path.suffix or '.nsys-rep'}", folder / "export.sqlite"
+    link.symlink_to(path.resolve())
     command = [nsys, "export", "--type", "sqlite", "--output", str(output), "--force-overwrite", "true", str(link)]
-    progress.wait_for(f"nsys exports {report.name!r}")
+    progress.wait_for(f"nsys exports {path.name!r}")
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL, check=False
@@ -121,38 +121,38 @@ def _export(nsys: str, version: str, report: Path, folder: Path) -> Path:
         progress.wait_for("")
     if done.returncode == 0 and output.is_file():
         return output
-    if report.suffix == STREAM:
+    if path.suffix == STREAM:
         raise ReadError(
-            f"{report} is a stream, of which nsys has not made a report yet; run "
-            f"`QdstrmImporter -i {shell_path(report)}` (it is in the folder host-linux-x64 of Nsight Systems) and load "
+            f"{path} is a stream, of which nsys has not made a report yet; run "
+            f"`QdstrmImporter -i {shell_path(path)}` (it is in the folder host-linux-x64 of Nsight Systems) and load "
             "the report that it writes"
         )
     # The versions are compared after any failure, because the message for a newer report differs between versions of
     # nsys.
-    written_by = _written_by(report)
+    written_by = _written_by(path)
     if written_by and _release(written_by) > _release(version):
         raise TooNew(
-            f"{report} was written by nsys {written_by} and the installed nsys is {version}, which cannot read it; "
-            f"update Nsight Systems, or run `{_command('nsys', report.with_suffix('.sqlite'), report)}` with nsys "
+            f"{path} was written by nsys {written_by} and the installed nsys is {version}, which cannot read it; "
+            f"update Nsight Systems, or run `{_command('nsys', path.with_suffix('.sqlite'), path)}` with nsys "
             f"{written_by} and load that"
         )
     lines = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()]
     why = lines[-1][:300] if lines else f"it ended with {done.returncode} and said nothing"
     newer = "" if written_by else "if a newer nsys wrote it, update Nsight Systems; else "
     raise ReadError(
-        f"{report} could not be exported by nsys {version}: {why}; {newer}copy the report again or capture again"
+        f"{path} could not be exported by nsys {version}: {why}; {newer}copy the report again or capture again"
     )
 
 
-def _written_by(report: Path) -> str | None:
+def _written_by(path: Path) -> str | None:
     """Returns the version of nsys that wrote the report, or None if the report does not contain it."""
-    match = re.match(_WRITTEN_BY, _head(report))
+    match = re.match(_WRITTEN_BY, _head(path))
     if match:
         return match[1].decode().replace("@", ".")
     versions: list[str] = []
     before = b""
-    with open_file(report) as file:
-        while piece := file.read(_PIECE_BYTES):
+    with open_file(path) as stream:
+        while piece := stream.read(_PIECE_BYTES):
             versions += (match[1].decode() for match in re.finditer(_BUILT, before + piece))
             before = piece[-_LONGEST_BUILT:]
     return max(versions, key=_numbers, default=None)

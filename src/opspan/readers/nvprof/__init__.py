@@ -35,10 +35,10 @@ def sniff(path: Path, head: bytes) -> bool:
 def read(path: Path) -> Tables:
     _refuse_other_files(path)
     issues = Issues(str(path))
-    with SqliteFile(path, issues) as file:
-        if not _is_profile(file.tables):
+    with SqliteFile(path, issues) as store:
+        if not _is_profile(store.tables):
             raise NotATrace(f"{path} has none of nvprof's tables; expected what `nvprof --export-profile FILE` writes")
-        return _read(path, Profile(file, issues), issues)
+        return _read(path, Profile(store, issues), issues)
 
 
 def _is_profile(tables: frozenset[str] | tuple[str, ...]) -> bool:
@@ -48,8 +48,8 @@ def _is_profile(tables: frozenset[str] | tuple[str, ...]) -> bool:
 def _refuse_other_files(path: Path) -> None:
     if not path.is_file():
         return  # SqliteFile will raise the error
-    with open_file(path) as file:
-        head = file.read(256)
+    with open_file(path) as stream:
+        head = stream.read(256)
     advice = "write a database with `nvprof --export-profile FILE` and load that"
     if SESSION.match(head):
         raise NotATrace(f"{path} is a session of the Visual Profiler in XML, which holds no data; {advice}")

@@ -23,17 +23,17 @@ ID_MASK = 0xFFFFFFFF
 
 
 class Profile:
-    def __init__(self, file: SqliteFile, issues: Issues) -> None:
+    def __init__(self, store: SqliteFile, issues: Issues) -> None:
         self.issues = issues
-        self._file = file
+        self._store = store
         self._read: set[str] = set()
         strings = self.frame(tables.STRINGS, tables.STRING_COLUMNS).rename({"_id_": "id"})
-        self._strings = TextTable(strings, Meter(TEXTS, file.bytes, issues), issues)
+        self._strings = TextTable(strings, Meter(TEXTS, store.bytes, issues), issues)
 
     def frame(self, table: str, columns: Columns) -> pl.DataFrame:
         """Returns the columns of a table. A missing column is null, and a missing table has no rows."""
         self._read.add(table)
-        return self._file.frame(table, columns)
+        return self._store.frame(table, columns)
 
     def timed(self, table: str, columns: Columns) -> pl.DataFrame:
         """Returns the columns of a table, with start_ns and end_ns instead of start and end. Drops rows without a valid
@@ -73,9 +73,9 @@ class Profile:
         """Adds an issue that counts the rows of tables which were not read."""
         skipped = {
             name: rows
-            for name in self._file.tables
+            for name in self._store.tables
             if name not in self._read | tables.DESCRIPTIONS and not name.startswith("sqlite_")
-            if (rows := self._file.count(name))
+            if (rows := self._store.count(name))
         }
         self.issues.add("skipped_tables", sum(skipped.values()), listed_counts(skipped))
 

@@ -24,13 +24,13 @@ def sniff(path: Path, head: bytes) -> bool:
 
 def read(path: Path) -> Tables:
     issues = Issues(str(path))
-    with SqliteFile(path, issues) as file:
-        if not (rpd.matches(file.tables) or rocprof.matches(file.tables)):
+    with SqliteFile(path, issues) as store:
+        if not (rpd.matches(store.tables) or rocprof.matches(store.tables)):
             raise NotATrace(
                 f"{path} has none of rocpd's tables; expected what `rocprofv3 --output-format rocpd` writes"
             )
-        database = RocpdDatabase(file, issues)
-        form = rpd if rpd.matches(file.tables) else rocprof
+        database = RocpdDatabase(store, issues)
+        form = rpd if rpd.matches(store.tables) else rocprof
         trace: Tables = form.read(database, path)
         database.skip_the_rest()
     return trace.replace(issues=issues.frame())

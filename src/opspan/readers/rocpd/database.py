@@ -28,24 +28,24 @@ def base_name(table: str) -> str:
 
 
 class RocpdDatabase:
-    def __init__(self, file: SqliteFile, issues: Issues) -> None:
+    def __init__(self, store: SqliteFile, issues: Issues) -> None:
         self.issues = issues
-        self.written = Meter(TEXTS, file.bytes, issues)
-        self._file = file
+        self.written = Meter(TEXTS, store.bytes, issues)
+        self._store = store
         self._read: set[str] = set()
         self._tables: dict[str, list[str]] = {}
-        for table in file.tables:
+        for table in store.tables:
             self._tables.setdefault(base_name(table), []).append(table)
 
     def ahead(self, table: str, columns: Mapping[str, Type]) -> None:
         """Starts to read a table in the background, for a later call of `frame`."""
         for name in self._tables.get(table, []):
-            self._file.ahead(name, columns)
+            self._store.ahead(name, columns)
 
     def frame(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
         """Returns the rows of all tables with this base name; no rows if there is no such table."""
         self._read.add(table)
-        parts = [self._file.frame(name, columns) for name in self._tables.get(table, [table])]
+        parts = [self._store.frame(name, columns) for name in self._tables.get(table, [table])]
         return parts[0] if len(parts) == 1 else pl.concat(parts)
 
     def timed(self, table: str, columns: Mapping[str, Type]) -> pl.DataFrame:
@@ -60,6 +60,6 @@ class RocpdDatabase:
             for base, names in self._tables.items()
             if base not in self._read and not DESCRIPTIONS.fullmatch(base)
             for name in names
-            if (rows := self._file.count(name))
+            if (rows := self._store.count(name))
         }
         self.issues.add("skipped_tables", sum(counts.values()), listed_counts(counts))

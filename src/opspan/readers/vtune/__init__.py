@@ -82,10 +82,10 @@ def read(path: Path) -> Tables:
 
 def _read(files: ResultFiles, issues: Issues) -> Tables:
     _refuse_tasks_in_containers(files, issues)
-    with SqliteFile(files.database, issues) as file:
-        if not set(file.tables) >= OF_VTUNE:
+    with SqliteFile(files.database, issues) as store:
+        if not set(store.tables) >= OF_VTUNE:
             raise NotATrace(f"{files.shown} has none of VTune's tables; expected what `vtune -finalize` writes")
-        return _translate(ResultDatabase(file, issues), files, issues)
+        return _translate(ResultDatabase(store, issues), files, issues)
 
 
 def _refuse_tasks_in_containers(files: ResultFiles, issues: Issues) -> None:

@@ -42,16 +42,16 @@ class ResultClock:
 
 
 class ResultDatabase:
-    def __init__(self, file: SqliteFile, issues: Issues) -> None:
+    def __init__(self, store: SqliteFile, issues: Issues) -> None:
         self.issues = issues
-        self.written = Meter(TEXTS, file.bytes, issues)
-        self._file = file
+        self.written = Meter(TEXTS, store.bytes, issues)
+        self._store = store
         self._read: set[str] = set()
         self._domains: tuple[pl.DataFrame, pl.DataFrame] | None = None  # names in the file, names to show
         # Cache of small tables that were read without an issue.
         self._sound: dict[str, tuple[Columns, pl.DataFrame]] = {}
         for table, columns in ((tables.TASKS, tables.INSTANCE_COLUMNS), (tables.TASK, tables.DETAILS_COLUMNS)):
-            file.ahead(table, columns)  # the largest tables of most files
+            store.ahead(table, columns)  # the largest tables of most files
         self._stated = self._stated_targets()
         self.processes = self.rows(tables.PROCESS, tables.PROCESS_COLUMNS)
         processes = self.processes.select("pid", process=ROWID)
@@ -64,7 +64,7 @@ class ResultDatabase:
     # --- tables
 
     def has(self, table: str) -> bool:
-        return table in self._file.tables
+        return table in self._store.tables
 
     def frame(self, table: str, columns: Columns) -> pl.DataFrame:
         """Returns the columns of a table. A missing column is null, and a missing table has no rows."""
@@ -73,7 +73,7 @@ class ResultDatabase:
         if frame is not None and known == columns:
             return frame
         before = self.issues.found
-        frame = self._file.frame(table, columns)
+        frame = self._store.frame(table, columns)
         if frame.height < _SMALL and self.issues.found == before:
             self._sound[table] = columns, frame
         return frame
@@ -87,7 +87,7 @@ class ResultDatabase:
         """Returns the table that the column `column` of the table `of` refers to. If the file's list of references does
         not name it, it is the first table of `known` that has rows."""
         stated = self._stated.get(f"{of}.{column}")
-        return stated or next((table for table in known if self._file.count(table)), known[0])
+        return stated or next((table for table in known if self._store.count(table)), known[0])
 
     def follow(
         self, frame: pl.DataFrame, of: str, column: str, columns: Columns, *known: str, named: str | None = None
@@ -96,7 +96,7 @@ class ResultDatabase:
         `of` and has the name `named`."""
         to = self.target(of, named or column, *known)
         rows = self.rows(to, columns)
-        if not (set(columns) - {ROWID}) & set(self._file.columns(to)):
+        if not (set(columns) - {ROWID}) & set(self._store.columns(to)):
             rows = rows.clear()  # a table with none of the columns is of another kind
         return self.look_up(frame, column, rows, f"{of}.{named or column}", to)
 
@@ -112,7 +112,7 @@ class ResultDatabase:
     def _why_empty(self, table: str) -> str:
         if not self.has(table):
             return ", which is not in the file"
-        return ", which has none of its columns" if self._file.count(table) else ", which has none"
+        return ", which has none of its columns" if self._store.count(table) else ", which has none"
 
     def instances(self, table: str) -> pl.DataFrame:
         """Returns attr, pid, tid and the times of events, in ns since 1970."""
@@ -197,7 +197,7 @@ class ResultDatabase:
         listed = set(self.frame(tables.INSTANCES, tables.INSTANCES_COLUMNS)["name"].drop_nulls())
         return sorted(
             name
-            for name in self._file.tables
+            for name in self._store.tables
             if name in listed or name in tables.UNREAD_DIMENSIONS or tables.is_event(name)
         )
 
@@ -211,9 +211,9 @@ class ResultDatabase:
                 continue
             # A table of bands only has the times and threads of events. The events themselves are rows of the view's
             # table of data, which is counted instead.
-            if name.endswith(tables.bands("")) and self._file.count(tables.data(name.removesuffix(tables.bands("")))):
+            if name.endswith(tables.bands("")) and self._store.count(tables.data(name.removesuffix(tables.bands("")))):
                 continue
-            if rows := self._file.count(name):
+            if rows := self._store.count(name):
                 skipped[name] = rows
         self.issues.add("skipped_tables", sum(skipped.values()), listed_counts(skipped))
 
