@@ -15,7 +15,7 @@ import opspan
 from builders import capture as build
 from builders.capture import Capture
 from opspan.errors import NotATrace, NotReadable, OpspanError, ReadError, StrictError, TooNew, Truncated
-from opspan.readers.capture.source import HEADER
+from opspan.readers.capture.bytes import HEADER
 from tiers import before_release
 
 PAGE = build.PAGE

@@ -13,7 +13,7 @@ import opspan
 from builders.capture import Capture
 from emit.running import forked
 from opspan.capture_files import ENVIRONMENT_AT, ENVIRONMENT_BYTES
-from opspan.readers.capture.source import HEADER
+from opspan.readers.capture.bytes import HEADER
 
 WORLD = 3
 RECORD = """

@@ -22,9 +22,9 @@ from opspan.formats import progress
 from opspan.formats.boundary import boundary
 from opspan.formats.budget import LIMIT, TEXTS, Meter, available_bytes, gigabytes
 from opspan.readers.capture import layout
+from opspan.readers.capture.bytes import CaptureBytes, join_headers, name_of, read_header
 from opspan.readers.capture.file import Bools, CaptureFile, Ints, Log, Piece, Ranges, Texts, Units, find
 from opspan.readers.capture.halves import HALF_BYTES, Models, widen_into
-from opspan.readers.capture.source import CaptureBytes, join_headers, name_of, read_header
 from opspan.tables import Issues
 from opspan.tables.window import FOREVER, Steps, Stretch, Window, numbers_of, of_steps
 
@@ -46,7 +46,7 @@ BYTES_A_RANGE = 100  # the most bytes that one range takes in the table ranges
 
 @dataclass(frozen=True)
 class Chunk:
-    source: CaptureBytes
+    segment: CaptureBytes
     goes_on: bool  # true from the second segment on, because earlier segments may be deleted
     kind: int
     at: int  # offset of the chunk's contents in the file
@@ -61,7 +61,7 @@ class Chunk:
 class UnitBlock:
     """Units of one log (the units of a thread) that are consecutive in the file."""
 
-    source: CaptureBytes
+    segment: CaptureBytes
     log: int
     first_unit: int
     at: int
@@ -78,19 +78,19 @@ def read_file(paths: Sequence[Path], issues: Issues, stretch: Stretch | None = N
     """Reads the file, or its segments in order. With a stretch (a time interval), leaves out ranges that are certainly
     outside of it."""
     with contextlib.ExitStack() as opened:
-        sources = [opened.enter_context(source) for source in _sources(paths)]
-        header = join_headers([source.header() for source in sources])
-        chunks = [chunk for source in sources for chunk in _chunks(source, issues)]
-        written = Meter(TEXTS, sum(source.bytes for source in sources), issues)
+        segments = [opened.enter_context(segment) for segment in _segments(paths)]
+        header = join_headers([segment.header() for segment in segments])
+        chunks = [chunk for segment in segments for chunk in _chunks(segment, issues)]
+        written = Meter(TEXTS, sum(segment.bytes for segment in segments), issues)
         texts = _texts(chunks, written, issues)
         logs, blocks = _logs(chunks, issues)
         ranges, units, left_out = _units(blocks, stretch, issues)
-        if any(source.missing for source in sources):
+        if any(segment.missing for segment in segments):
             issues.add("truncated_file", detail="it was cut while it was read")
     return CaptureFile(paths[0], written, header, texts, logs, ranges, units, left_out)
 
 
-def _sources(paths: Sequence[Path]) -> Iterator[CaptureBytes]:
+def _segments(paths: Sequence[Path]) -> Iterator[CaptureBytes]:
     for path in paths:
         try:
             yield CaptureBytes(path)
@@ -108,8 +108,8 @@ def stretch_of(paths: Sequence[Path], window: Window) -> Stretch:
             with boundary(path):
                 opened.append(read_header(path).open_monotonic_ns)
                 if window.steps is not None:
-                    with CaptureBytes(path) as source:
-                        frames.append(_steps(source, window.steps))
+                    with CaptureBytes(path) as segment:
+                        frames.append(_steps(segment, window.steps))
         except ReadError:  # ignored here, because read_file will raise the same error
             continue
     if window.between is not None:
@@ -119,11 +119,11 @@ def stretch_of(paths: Sequence[Path], window: Window) -> Stretch:
     return of_steps(window.steps or (0, 0), steps["step"], steps["start_ns"], steps["end_ns"])
 
 
-def _steps(source: CaptureBytes, wanted: Steps) -> pl.DataFrame:
+def _steps(segment: CaptureBytes, wanted: Steps) -> pl.DataFrame:
     """Returns the number, begin and end of each step in the file. Reads all other units too, but drops them."""
     issues = Issues()
-    chunks = list(_chunks(source, issues))
-    texts = _texts(chunks, Meter(TEXTS, source.bytes, issues), issues)
+    chunks = list(_chunks(segment, issues))
+    texts = _texts(chunks, Meter(TEXTS, segment.bytes, issues), issues)
     _, blocks = _logs(chunks, issues)
     numbers = numbers_of(texts.column, wanted)
     is_step = numbers.is_not_null().to_numpy()
@@ -139,11 +139,13 @@ def _steps(source: CaptureBytes, wanted: Steps) -> pl.DataFrame:
     )
 
 
-def _chunks(source: CaptureBytes, issues: Issues) -> Iterator[Chunk]:
+def _chunks(segment: CaptureBytes, issues: Issues) -> Iterator[Chunk]:
     """Yields the chunks in the order in which the program made them."""
-    at, damaged, goes_on = PAGE, 0, source.header().segment > 1
-    while at + CHUNK.size <= source.size:
-        magic, kind, size, tid, _, first_unit, name = CHUNK.unpack(source.read(at, CHUNK.size).ljust(CHUNK.size, b"\0"))
+    at, damaged, goes_on = PAGE, 0, segment.header().segment > 1
+    while at + CHUNK.size <= segment.size:
+        magic, kind, size, tid, _, first_unit, name = CHUNK.unpack(
+            segment.read(at, CHUNK.size).ljust(CHUNK.size, b"\0")
+        )
         units = (size - CHUNK.size) // SIZES.get(kind, layout.UNIT_BYTES)
         sound = kind in SIZES and size >= PAGE and size % PAGE == 0 and first_unit + units <= MOST_UNITS
         if magic != CHUNK_MAGIC or not sound:
@@ -152,12 +154,12 @@ def _chunks(source: CaptureBytes, issues: Issues) -> Iterator[Chunk]:
             damaged += magic != 0
             at += PAGE
             continue
-        if at + size > source.size:
-            issues.add("truncated_file", detail=f"{at + size - source.size:,} bytes")
-        begin, end = at + CHUNK.size, min(at + size, source.size)
-        yield Chunk(source, goes_on, kind, begin, end - begin, tid, first_unit, first_unit + units, name_of(name))
+        if at + size > segment.size:
+            issues.add("truncated_file", detail=f"{at + size - segment.size:,} bytes")
+        begin, end = at + CHUNK.size, min(at + size, segment.size)
+        yield Chunk(segment, goes_on, kind, begin, end - begin, tid, first_unit, first_unit + units, name_of(name))
         at += size
-    if at < source.size or source.size < PAGE:
+    if at < segment.size or segment.size < PAGE:
         issues.add("truncated_file", detail="it ends within the head of a chunk")
     issues.add("damaged_file", damaged, "pages that should begin a chunk")
 
@@ -171,7 +173,7 @@ def _texts(chunks: Iterable[Chunk], written: Meter, issues: Issues) -> Texts:
     for chunk in chunks:
         if chunk.kind != STRINGS:
             continue
-        raw = chunk.source.read(chunk.at, chunk.bytes)
+        raw = chunk.segment.read(chunk.at, chunk.bytes)
         begins, sizes, text_ids, sound = _entries(raw)
         damaged += not sound
         spans = [slice(begin, begin + size) for begin, size in zip(begins.tolist(), sizes.tolist(), strict=True)]
@@ -182,9 +184,9 @@ def _texts(chunks: Iterable[Chunk], written: Meter, issues: Issues) -> Texts:
             replaced += sum(text.encode() != raw[span] for text, span in zip(texts, spans, strict=True))
         columns.append(pl.Series("text", texts, dtype=pl.String))
         ids.append(text_ids)
-        numbers = np.concatenate([[last.get(chunk.source, 0)], text_ids])
+        numbers = np.concatenate([[last.get(chunk.segment, 0)], text_ids])
         in_order &= bool((np.diff(numbers) > 0).all())
-        last[chunk.source] = int(numbers[-1])
+        last[chunk.segment] = int(numbers[-1])
     issues.add("damaged_file", damaged, "texts")
     issues.add("undecoded_text", replaced)
     column, known = pl.concat(columns), np.concatenate(ids)
@@ -236,7 +238,7 @@ def _logs(chunks: Iterable[Chunk], issues: Issues) -> tuple[tuple[Log, ...], lis
             size = min(BLOCK_BYTES, chunk.bytes // layout.UNIT_BYTES * layout.UNIT_BYTES - begin)
             first_unit = chunk.first_unit + begin // SIZES[chunk.kind]
             log, is_halves = current[chunk.tid], chunk.kind == HALVES
-            blocks.append(UnitBlock(chunk.source, log, first_unit, chunk.at + begin, size, is_halves))
+            blocks.append(UnitBlock(chunk.segment, log, first_unit, chunk.at + begin, size, is_halves))
     issues.add("damaged_file", damaged, "chunks out of order")
     return tuple(logs), sorted(blocks, key=lambda block: (block.log, block.first_unit))
 
@@ -270,12 +272,12 @@ def _units_of(block: UnitBlock, into: Ints, models: Models) -> Ints:
     """Reads the block's units into the array `into`. Returns the unit numbers, counted from the block's first unit."""
     if block.is_halves:
         raw = bytearray(block.bytes)
-        block.source.read_into(memoryview(raw), block.at)
+        block.segment.read_into(memoryview(raw), block.at)
         return widen_into(
             np.frombuffer(raw, dtype=np.int64).reshape(-1, HALF_BYTES // 8), into, block.first_unit, models
         )
     count = block.bytes // layout.UNIT_BYTES
-    block.source.read_into(memoryview(into[:count].view(np.uint8).data).cast("B"), block.at)
+    block.segment.read_into(memoryview(into[:count].view(np.uint8).data).cast("B"), block.at)
     return np.arange(count)
 
 
@@ -297,7 +299,7 @@ def _units(blocks: list[UnitBlock], stretch: Stretch | None, issues: Issues) -> 
         if is_range.any():
             pieces.append(Piece.of(*_compact(units, is_range, buffer)))
             if room is not None and BYTES_A_RANGE * (kept := sum(len(piece.words) for piece in pieces)) > room:
-                path = blocks[0].source.path
+                path = blocks[0].segment.path
                 raise TooLarge(
                     f"{path}: {kept:,} ranges and more overlap the part that was asked for, which does not fit "
                     f"into {gigabytes(room)} of memory: read a smaller part, or say with {LIMIT}=64G what may be used"

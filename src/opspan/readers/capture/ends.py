@@ -40,29 +40,29 @@ class Ends:
         return end_ns, scatter(threads, rows[elsewhere], len(ranges))
 
 
-def read(file: CaptureFile, issues: Issues) -> Ends:
-    opened = _open_ranges(file)
-    ends = file.units.of(layout.END)
+def read(capture: CaptureFile, issues: Issues) -> Ends:
+    opened = _open_ranges(capture)
+    ends = capture.units.of(layout.END)
     ended = np.full(len(ends), -1, dtype=np.int64)
     foreign = (ends.u16(1) & layout.FOREIGN_END) != 0
     by_unit, by_id = ends.where(foreign), ends.where(~foreign)
     nested = opened.units.kinds == layout.RANGE
     pairs: list[tuple[Ints, Ints]] = []  # rows of ranges, and of their ends; several ranges may have the same end
     for where, (rows, used) in (
-        (np.flatnonzero(foreign), _by_unit(file, opened.where(nested), by_unit)),
+        (np.flatnonzero(foreign), _by_unit(capture, opened.where(nested), by_unit)),
         (np.flatnonzero(~foreign), _by_id(opened.where(~nested), by_id)),
     ):
         ended[where[used]] = rows
         pairs.append((rows, where[used]))
     # If only a part of the file was read, the unused ends may belong to ranges outside of that part.
-    if not file.is_part:
+    if not capture.is_part:
         issues.add("end_without_start", int((ended < 0).sum()))
     rows, used = (np.concatenate(parts) for parts in zip(*pairs, strict=True))
     # If a range has several ends, the latest counts.
     order = np.lexsort((ends.i64(1)[used], rows))
     order = order[last_of_each(rows[order])]
     rows, used = rows[order], used[order]
-    return Ends(rows, ends.i64(1)[used], file.tids[ends.logs[used]], ended)
+    return Ends(rows, ends.i64(1)[used], capture.tids[ends.logs[used]], ended)
 
 
 @dataclass(frozen=True)
@@ -76,23 +76,23 @@ class _OpenRanges:
         return _OpenRanges(self.rows[mask], self.units.where(mask))
 
 
-def _open_ranges(file: CaptureFile) -> _OpenRanges:
+def _open_ranges(capture: CaptureFile) -> _OpenRanges:
     rows, units = [np.empty(0, dtype=np.int64)], []
-    for first, piece in file.ranges:
+    for first, piece in capture.ranges:
         some = np.flatnonzero(piece.kind_is(layout.RANGE, layout.ASYNC, layout.FRAME) & (piece.words[:, 2] == 0))
         rows.append(some + first)
         units.append(piece.at(some))
     return _OpenRanges(np.concatenate(rows), Units.joined(units))
 
 
-def _by_unit(file: CaptureFile, ranges: _OpenRanges, ends: Units) -> tuple[Ints, Ints]:
+def _by_unit(capture: CaptureFile, ranges: _OpenRanges, ends: Units) -> tuple[Ints, Ints]:
     """Pairs each end with the range whose thread and unit number the end names. Returns the rows of the ranges and the
     rows of their ends."""
     if not len(ends) or not len(ranges.rows):
         return _nothing()
     opened = pl.DataFrame(
         {
-            "tid": file.tids[ranges.units.logs],
+            "tid": capture.tids[ranges.units.logs],
             "unit": ranges.units.keys & ((1 << layout.NUMBER_BITS) - 1),
             "time_ns": ranges.units.i64(1),
             "row": ranges.rows,

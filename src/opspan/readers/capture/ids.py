@@ -24,17 +24,17 @@ RELATIONS = pl.Series(_NAMES.split(), dtype=pl.Categorical)
 
 
 class TaskIds:
-    def __init__(self, file: CaptureFile, issues: Issues) -> None:
-        self.units = file.units.of(layout.IDS)
-        rows = file.ranges.rows(self.units.owners)
+    def __init__(self, capture: CaptureFile, issues: Issues) -> None:
+        self.units = capture.units.of(layout.IDS)
+        rows = capture.ranges.rows(self.units.owners)
         named = rows >= 0
-        self._is_part = file.is_part
+        self._is_part = capture.is_part
         if not self._is_part:
             issues.add("dangling_data", int((~named & (self.units.i64(1) != layout.NO_OWNER)).sum()), "ids")
         beside = self.units.where(named)
-        ops, within = _own_ops(file)
+        ops, within = _own_ops(capture)
         self.rows = np.concatenate([rows[named], ops])
-        self.starts = np.concatenate([file.ranges.at(rows[named]).i64(1), within[:, 0]])
+        self.starts = np.concatenate([capture.ranges.at(rows[named]).i64(1), within[:, 0]])
         self.tasks = pl.concat([_ids(beside, 2), _of_ops(within[:, 1])]).with_columns(
             row=pl.Series(self.rows, dtype=pl.Int64),
             time_ns=pl.Series(self.starts, dtype=pl.Int64),
@@ -84,11 +84,11 @@ class TaskIds:
         return children[order], parents[order]
 
 
-def _own_ops(file: CaptureFile) -> tuple[Ints, Ints]:
+def _own_ops(capture: CaptureFile) -> tuple[Ints, Ints]:
     """Returns the rows of the ops that opspan itself reported through ITT, and three words of each op: its start, its
     id, and its parent's id."""
     rows, words = [np.empty(0, dtype=np.int64)], [np.empty((0, 3), dtype=np.int64)]
-    for first, units in file.ranges:
+    for first, units in capture.ranges:
         ops = np.flatnonzero(
             (units.u16(1) & layout.HAS_LABEL != 0) & (units.u8(1) == layout.ITT) & (units.kinds == layout.RANGE)
         )
@@ -111,11 +111,11 @@ def _null_if_negative(rows: Ints) -> pl.Series:
     return pl.select(pl.when(pl.lit(pl.Series(rows)) >= 0).then(pl.lit(pl.Series(rows)))).to_series()
 
 
-def relations(file: CaptureFile, tasks: TaskIds, issues: Issues) -> pl.DataFrame:
-    units = file.units.of(layout.RELATION)
+def relations(capture: CaptureFile, tasks: TaskIds, issues: Issues) -> pl.DataFrame:
+    units = capture.units.of(layout.RELATION)
     times, kinds = units.i64(1), units.u16(1)
     heads, tails = tasks.find(_ids(units, 2), times), tasks.find(_ids(units, 5), times)
-    if not file.is_part:
+    if not capture.is_part:
         issues.add("dangling_relations", int(((heads < 0) | (tails < 0)).sum()), "relations")
     return pl.DataFrame(
         {

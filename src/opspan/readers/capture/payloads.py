@@ -34,27 +34,27 @@ class ExtendedPayloads:
     members: pl.DataFrame  # columns: row (of the range), and members (the fields of all other payloads as JSON)
 
 
-def read(file: CaptureFile, ended: npt.NDArray[np.int64], issues: Issues) -> ExtendedPayloads:
+def read(capture: CaptureFile, ended: npt.NDArray[np.int64], issues: Issues) -> ExtendedPayloads:
     """Reads the payloads. `ended` has the row of the range for each end unit. It is needed because end units may have
     payloads too."""
-    blobs = file.units.of(layout.BLOB)
+    blobs = capture.units.of(layout.BLOB)
     payloads = _payloads(blobs)
-    schemas = _schemas(file, blobs, payloads)
+    schemas = _schemas(capture, blobs, payloads)
     owners = payloads["owner"].to_numpy()
-    at_end = find(file.units.of(layout.END).keys, owners)
-    rows = np.where(at_end < 0, file.ranges.rows(owners), np.append(ended, -1)[at_end])
-    of_schema = find(file.units.of(layout.SCHEMA).keys, owners) >= 0
-    if not file.is_part:
+    at_end = find(capture.units.of(layout.END).keys, owners)
+    rows = np.where(at_end < 0, capture.ranges.rows(owners), np.append(ended, -1)[at_end])
+    of_schema = find(capture.units.of(layout.SCHEMA).keys, owners) >= 0
+    if not capture.is_part:
         issues.add("dangling_data", int(((rows < 0) & ~of_schema).sum()), "payloads")
     payloads = payloads.with_columns(row=pl.Series(rows)).filter(pl.col("row") >= 0)
-    domains = file.texts.of(file.ranges.at(payloads["row"].to_numpy()).u32(10))
+    domains = capture.texts.of(capture.ranges.at(payloads["row"].to_numpy()).u32(10))
     alone = payloads["row"].n_unique() == payloads.height
     place = pl.lit(0, dtype=pl.Int64) if alone else pl.int_range(pl.len()).over("row")
     payloads = payloads.with_columns(domain=domains, place=place)
 
     own: list[pl.DataFrame] = []
     members = [pl.DataFrame(schema={"row": pl.Int64, "place": pl.Int64, "members": pl.String})]
-    undecoded, budget = 0, Budget(file.written, issues)
+    undecoded, budget = 0, Budget(capture.written, issues)
     for (domain, number, units, size), group in payloads.group_by(
         "domain", "schema", "units", "size", maintain_order=True
     ):
@@ -64,7 +64,7 @@ def read(file: CaptureFile, ended: npt.NDArray[np.int64], issues: Issues) -> Ext
         if domain == OWN_DOMAIN and schema is not None and schema.name == OWN_SCHEMA:
             own.append(_own(schema, raw).with_columns(group["row"]))
             continue
-        written, is_complete = Decoder(of_domain, file.texts.of, budget).members(int(number), raw)
+        written, is_complete = Decoder(of_domain, capture.texts.of, budget).members(int(number), raw)
         undecoded += 0 if is_complete else len(raw)
         # A second payload of a range may have the same fields as the first, so it becomes a nested JSON object.
         name = schema.name if schema is not None and schema.name else "payload"
@@ -77,7 +77,7 @@ def read(file: CaptureFile, ended: npt.NDArray[np.int64], issues: Issues) -> Ext
         )
     issues.add("undecoded_payload", undecoded)
     ordered = pl.concat(members).sort("row", "place").select("row", "members")
-    return ExtendedPayloads(_own_columns(file, own), join_members(ordered).sort("row"))
+    return ExtendedPayloads(_own_columns(capture, own), join_members(ordered).sort("row"))
 
 
 def _payloads(blobs: Units) -> pl.DataFrame:
@@ -104,11 +104,11 @@ def _bytes(blobs: Units, first: npt.NDArray[np.int64], count: int) -> npt.NDArra
     return np.ascontiguousarray(parts).view(np.uint8).reshape(len(first), count * BLOB_BYTES)
 
 
-def _schemas(file: CaptureFile, blobs: Units, payloads: pl.DataFrame) -> dict[str | None, dict[int, Schema]]:
+def _schemas(capture: CaptureFile, blobs: Units, payloads: pl.DataFrame) -> dict[str | None, dict[int, Schema]]:
     """Returns for each domain its schemas by number."""
-    units = file.units.of(layout.SCHEMA)
+    units = capture.units.of(layout.SCHEMA)
     contents = {row["owner"]: row for row in payloads.filter(pl.col("owner").is_in(units.keys)).iter_rows(named=True)}
-    names, domains = file.texts.of(units.u32(1)), file.texts.of(units.u32(4))
+    names, domains = capture.texts.of(units.u32(1)), capture.texts.of(units.u32(4))
     schemas: dict[str | None, dict[int, Schema]] = {}
     for place, key in enumerate(units.keys.tolist()):
         raw = b""
@@ -116,7 +116,7 @@ def _schemas(file: CaptureFile, blobs: Units, payloads: pl.DataFrame) -> dict[st
             raw = _bytes(blobs, np.array([content["first"]]), content["units"])[0, : content["size"]].tobytes()
         count = min(int(units.u32(5)[place]), len(raw) // ENTRY.itemsize)
         records = np.frombuffer(raw, dtype=ENTRY, count=count)
-        entry_names = file.texts.of(records["name"])
+        entry_names = capture.texts.of(records["name"])
         entries = tuple(
             PayloadEntry(
                 name or "", int(record["type"]), int(record["offset"]), int(record["flags"]), int(record["detail"])
@@ -140,7 +140,7 @@ def _own(schema: Schema, raw: npt.NDArray[np.uint8]) -> pl.DataFrame:
     return pl.DataFrame(columns)
 
 
-def _own_columns(file: CaptureFile, own: list[pl.DataFrame]) -> pl.DataFrame:
+def _own_columns(capture: CaptureFile, own: list[pl.DataFrame]) -> pl.DataFrame:
     schema = {"row": pl.Int64, **{f"x_{field}": pl.Int64 for field in OWN_FIELDS}}
     frame = pl.concat([pl.DataFrame(schema=schema), *own], how="diagonal").sort("row", maintain_order=True)
-    return frame.with_columns(x_sizes=file.texts.of(frame["x_sizes"].fill_null(0).to_numpy()))
+    return frame.with_columns(x_sizes=capture.texts.of(frame["x_sizes"].fill_null(0).to_numpy()))

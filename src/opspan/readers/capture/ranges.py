@@ -37,24 +37,24 @@ LABELLED_DOMAINS = (OWN_DOMAIN, "PyTorch", "pytorch")
 USERS_KINDS = (Kind.USER, Kind.MODULE, Kind.STEP)
 
 
-def read_ranges(file: CaptureFile, issues: Issues) -> tuple[pl.DataFrame, pl.DataFrame]:
+def read_ranges(capture: CaptureFile, issues: Issues) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Returns the tables ranges and relations. Frees the units of ranges as soon as they are translated, because the
     columns need as much memory."""
-    tasks = TaskIds(file, issues)
-    ended = ends.read(file, issues)
+    tasks = TaskIds(capture, issues)
+    ended = ends.read(capture, issues)
     extras = _Extras(
         ended,
-        payloads.read(file, ended.ended, issues),
-        _attributes(file, tasks, issues),
+        payloads.read(capture, ended.ended, issues),
+        _attributes(capture, tasks, issues),
         tasks.bearers(),
         tasks.parents(issues),
-        _category_names(file),
+        _category_names(capture),
     )
-    related = relations(file, tasks, issues)
+    related = relations(capture, tasks, issues)
     del tasks
     columns = Columns()
-    for first, units in file.ranges.pop_pieces():
-        columns.add(_piece(file, extras, first, units, issues))
+    for first, units in capture.ranges.pop_pieces():
+        columns.add(_piece(capture, extras, first, units, issues))
     return columns.frame(empty("ranges")), related
 
 
@@ -70,17 +70,17 @@ class _Extras:
     categories: dict[tuple[int, int], str | None]
 
 
-def _piece(file: CaptureFile, extras: _Extras, first: int, units: Units, issues: Issues) -> pl.DataFrame:
+def _piece(capture: CaptureFile, extras: _Extras, first: int, units: Units, issues: Issues) -> pl.DataFrame:
     """Returns the rows of the table ranges for these units. `first`: the row of the first unit."""
     count = len(units)
-    note_texts(file, units, issues)
-    end_ns, end_tid = extras.ends.of(first, units, file.tids[units.logs], issues)
+    note_texts(capture, units, issues)
+    end_ns, end_tid = extras.ends.of(first, units, capture.tids[units.logs], issues)
     children, parents = _between(extras.parents[0], first, count)
-    frame = _raw(file, units, first).with_columns(
+    frame = _raw(capture, units, first).with_columns(
         end_ns=end_ns,
         end_tid=end_tid,
         parent_id=scatter(pl.Series(extras.parents[1][parents], dtype=pl.Int64), children, count),
-        category=_categories(file, units, extras.categories),
+        category=_categories(capture, units, extras.categories),
     )
     extended = {name: _scatter(extras.extended.own, name, first, count) for name in payloads.OWN_COLUMNS}
     bears = np.zeros(count, dtype=np.bool_)
@@ -89,7 +89,7 @@ def _piece(file: CaptureFile, extras: _Extras, first: int, units: Units, issues:
     apart = pl.Series(bears) & (frame["source_number"] == layout.ITT) | extended["x_kind"].is_not_null()
     beside = frame["own"] & apart | frame["has_label"]
     users = frame["own"] & (frame["source_number"] == layout.NVTX) & frame["number"].is_in(USERS_KINDS)
-    frame = frame.with_columns(**_labels(file, frame, frame["labelled"] & ~beside, users))
+    frame = frame.with_columns(**_labels(capture, frame, frame["labelled"] & ~beside, users))
 
     rows, some = _between(extras.attributes.rows, first, count)
     attributes = Attributes(extras.attributes.units.at(some), rows, extras.attributes.texts)
@@ -103,7 +103,7 @@ def _piece(file: CaptureFile, extras: _Extras, first: int, units: Units, issues:
     frame = frame.with_columns(
         payload_json=written, color=pl.when(pl.col("flags") & layout.HAS_COLOR != 0).then("raw_color")
     )
-    return _columns(file.header.pid, frame)
+    return _columns(capture.header.pid, frame)
 
 
 def _between(rows: Ints, first: int, count: int) -> tuple[Ints, slice]:
@@ -118,8 +118,8 @@ def _scatter(frame: pl.DataFrame, name: str, first: int, count: int) -> pl.Serie
     return scatter(frame[name][some], rows, count)
 
 
-def _raw(file: CaptureFile, units: Units, first: int) -> pl.DataFrame:
-    texts, unit, source, flags = file.texts, units.u8(0), units.u8(1), units.u16(1)
+def _raw(capture: CaptureFile, units: Units, first: int) -> pl.DataFrame:
+    texts, unit, source, flags = capture.texts, units.u8(0), units.u8(1), units.u16(1)
     collected = np.isin(source, (layout.NVTX, layout.ITT))
     has_inputs = (source == layout.TORCH) & (flags & layout.HAS_INPUTS != 0)
     domains = np.where(has_inputs, 0, units.u32(10))
@@ -140,7 +140,7 @@ def _raw(file: CaptureFile, units: Units, first: int) -> pl.DataFrame:
     return pl.DataFrame(
         {
             "id": np.arange(first, first + len(units)),
-            "tid": file.tids[units.logs],
+            "tid": capture.tids[units.logs],
             "start_ns": units.i64(1),
             "flags": flags,
             "value_type": flags & layout.VALUE_MASK,
@@ -172,20 +172,20 @@ def _raw(file: CaptureFile, units: Units, first: int) -> pl.DataFrame:
     )
 
 
-def _category_names(file: CaptureFile) -> dict[tuple[int, int], str | None]:
+def _category_names(capture: CaptureFile) -> dict[tuple[int, int], str | None]:
     """Returns the names of categories by domain and number."""
-    names = file.units.of(layout.NAME)
+    names = capture.units.of(layout.NAME)
     places = zip(names.u32(4).tolist(), names.u32(3).tolist(), strict=True)
-    return dict(zip(places, file.texts.of(names.u32(1)), strict=True))
+    return dict(zip(places, capture.texts.of(names.u32(1)), strict=True))
 
 
-def _categories(file: CaptureFile, units: Units, known: Mapping[tuple[int, int], str | None]) -> pl.Series:
+def _categories(capture: CaptureFile, units: Units, known: Mapping[tuple[int, int], str | None]) -> pl.Series:
     """Returns the categories of NVTX ranges. In opspan's own domain the first numbers are kinds, not categories."""
     domains, numbers = units.u32(10), units.u32(11)
     codes = np.where(units.u8(1) == layout.NVTX, domains.astype(np.int64) << 32 | numbers, 0)
     used, places = np.unique(codes, return_inverse=True)
     pairs = [(code >> 32, code & 0xFFFFFFFF) for code in used.tolist()]
-    own = (file.texts.of(np.array([domain for domain, _ in pairs])) == OWN_DOMAIN).fill_null(value=False)
+    own = (capture.texts.of(np.array([domain for domain, _ in pairs])) == OWN_DOMAIN).fill_null(value=False)
     texts = [
         None if number == 0 or (is_own and number < len(KIND_NAMES)) else known.get((domain, number)) or str(number)
         for (domain, number), is_own in zip(pairs, own, strict=True)
@@ -193,15 +193,15 @@ def _categories(file: CaptureFile, units: Units, known: Mapping[tuple[int, int],
     return pl.Series(texts, dtype=pl.Categorical).gather(places)
 
 
-def _labels(file: CaptureFile, frame: pl.DataFrame, has_label: pl.Series, users: pl.Series) -> dict[str, pl.Series]:
+def _labels(capture: CaptureFile, frame: pl.DataFrame, has_label: pl.Series, users: pl.Series) -> dict[str, pl.Series]:
     """Parses texts that are labels, and returns a column p_<field> for each field. Parses each distinct text once.
 
     `users`: the user's own ranges. They have no sequence numbers of torch, so a text with such a number only looks like
     a label.
     """
-    rows = file.texts.rows(np.where(has_label.to_numpy(), frame["name_id"].to_numpy(), 0))
-    used, places = distinct(rows, len(file.texts.column))
-    texts = file.texts.column.gather(used)
+    rows = capture.texts.rows(np.where(has_label.to_numpy(), frame["name_id"].to_numpy(), 0))
+    used, places = distinct(rows, len(capture.texts.column))
+    texts = capture.texts.column.gather(used)
     parsed = (
         parse_column(texts)
         .drop("kind")
@@ -215,19 +215,19 @@ def _labels(file: CaptureFile, frame: pl.DataFrame, has_label: pl.Series, users:
     return {f"p_{column.name}": column for column in labels.select(pl.when(~is_lookalike).then(pl.all()))}
 
 
-def _attributes(file: CaptureFile, tasks: TaskIds, issues: Issues) -> Attributes:
+def _attributes(capture: CaptureFile, tasks: TaskIds, issues: Issues) -> Attributes:
     """Returns the attributes of ranges, in the order of the ranges."""
-    units = file.units.of(layout.ATTRIBUTE)
+    units = capture.units.of(layout.ATTRIBUTE)
     owners = units.owners
-    rows = file.ranges.rows(owners)
+    rows = capture.ranges.rows(owners)
     by_id = (units.u16(1) & layout.OWNER_BY_ID) != 0
     rows[by_id] = tasks.of_units(owners[by_id])
     of_thread = (units.i64(1) == layout.NO_OWNER) & ~by_id
-    if not file.is_part:
+    if not capture.is_part:
         issues.add("dangling_data", int(((rows < 0) & ~of_thread).sum()), "attributes")
     order = np.argsort(rows, kind="stable")
     order = order[rows[order] >= 0]
-    return Attributes(units.at(order), rows[order], file.texts)
+    return Attributes(units.at(order), rows[order], capture.texts)
 
 
 def _is_kind(column: str) -> pl.Expr:

@@ -16,11 +16,11 @@ from opspan.capture_files import CAPTURE, captures
 from opspan.errors import NotATrace, ReadError
 from opspan.formats.boundary import boundary
 from opspan.readers.capture import layout
+from opspan.readers.capture.bytes import read_header
 from opspan.readers.capture.chunks import read_file, stretch_of
 from opspan.readers.capture.file import CaptureFile, Header
 from opspan.readers.capture.ranges import read_ranges
 from opspan.readers.capture.runs import header_of, in_cycles, in_ranks, note_folder, whole_files
-from opspan.readers.capture.source import read_header
 from opspan.readers.capture.tables import (
     note_capture,
     read_counters,
@@ -48,12 +48,12 @@ def read_part(path: Path, window: Window) -> Tables:
     return _read(path, window)
 
 
-def read_recording(file: Path) -> Tables:
+def read_recording(path: Path) -> Tables:
     """Reads the recording that began with this file: all segments of the process and of its forked processes."""
-    session = read_header(file).session
-    headers = ((path, header_of(path)) for path in captures(file.parent) if path != file)
-    others = (path for path, header in headers if header is not None and header.session == session)
-    return _read_all(file.parent, [file, *others], None)
+    session = read_header(path).session
+    headers = ((other, header_of(other)) for other in captures(path.parent) if other != path)
+    others = (other for other, header in headers if header is not None and header.session == session)
+    return _read_all(path.parent, [path, *others], None)
 
 
 def _read(path: Path, window: Window | None) -> Tables:
@@ -113,12 +113,12 @@ def _common(folder: Path, parts: Sequence[Metadata], first: Metadata) -> Metadat
 
 def _read_one(paths: Sequence[Path], stretch: Stretch | None, window: Window | None) -> tuple[Tables, Header]:
     issues = Issues(str(paths[0]))
-    file = read_file(paths, issues, stretch)
-    counters = read_counters(file, issues)
-    note_capture(file, issues)
-    ranges, relations = merge_pairs(*read_ranges(file, issues), issues)
-    functions = read_functions(file)
-    tables = {"relations": relations.with_columns(rank=0), "counters": counters, "memory": read_memory(file)}
+    capture = read_file(paths, issues, stretch)
+    counters = read_counters(capture, issues)
+    note_capture(capture, issues)
+    ranges, relations = merge_pairs(*read_ranges(capture, issues), issues)
+    functions = read_functions(capture)
+    tables = {"relations": relations.with_columns(rank=0), "counters": counters, "memory": read_memory(capture)}
     if stretch is not None:
         at = pl.col("time_ns")
         tables = {name: frame.filter(stretch.overlap(at, at)) for name, frame in tables.items()}
@@ -127,24 +127,24 @@ def _read_one(paths: Sequence[Path], stretch: Stretch | None, window: Window | N
         # Checks the ranges again, because the end of a range may have been in a later unit than the range itself.
         until = pl.when("is_mark").then("start_ns").otherwise("end_ns")
         ranges = without_lost_parents(ranges.filter(stretch.overlap(pl.col("start_ns"), until)))
-        issues.add("outside_window", file.left_out + read - ranges.height)
+        issues.add("outside_window", capture.left_out + read - ranges.height)
     trace = Tables(
-        (_metadata(file, window, stretch),),
+        (_metadata(capture, window, stretch),),
         ranges=ranges,
         functions=functions,
         **tables,
-        threads=read_threads(file),
-        processes=read_process(file),
+        threads=read_threads(capture),
+        processes=read_process(capture),
         issues=issues.frame(),
     )
-    return trace, file.header
+    return trace, capture.header
 
 
-def _metadata(file: CaptureFile, window: Window | None, stretch: Stretch | None) -> Metadata:
-    header = file.header
+def _metadata(capture: CaptureFile, window: Window | None, stretch: Stretch | None) -> Metadata:
+    header = capture.header
     return Metadata(
         source="capture",
-        paths=(str(file.path),),
+        paths=(str(capture.path),),
         tool="opspan",
         host=header.host or None,
         clock="CLOCK_MONOTONIC",

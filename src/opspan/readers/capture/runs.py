@@ -10,8 +10,8 @@ from pathlib import Path
 from opspan.errors import ReadError
 from opspan.formats.boundary import boundary
 from opspan.readers.capture import layout
+from opspan.readers.capture.bytes import read_header
 from opspan.readers.capture.file import Header
-from opspan.readers.capture.source import read_header
 from opspan.tables import Issues, Metadata, Tables
 
 RECORD = 1  # the header's `producer` in files of opspan.record
@@ -51,7 +51,7 @@ def in_cycles(ranks: Sequence[Metadata], headers: Sequence[Header]) -> list[Meta
         of_process.setdefault(process, {}).setdefault(session, []).append(header)
     number: dict[object, int] = {}
     for recordings in of_process.values():
-        spans = {session: _span(files) for session, files in recordings.items()}
+        spans = {session: _span(recording) for session, recording in recordings.items()}
         if _runs(list(spans.values())) < len(spans):
             return list(ranks)
         number |= {session: at for at, session in enumerate(sorted(spans, key=lambda session: spans[session]), 1)}
@@ -107,16 +107,16 @@ def note_folder(headers: Sequence[Header], issues: Issues, *, is_in_cycles: bool
     for session, process, header in zip(_sessions(headers), _processes(headers), headers, strict=True):
         recordings.setdefault(process if is_in_cycles else session, []).append(header)
     if len(recordings) > 1:
-        runs = _runs([_span(files) for files in recordings.values()])
+        runs = _runs([_span(recording) for recording in recordings.values()])
         issues.add("several_runs", runs if runs > 1 else 0)
         issues.add("several_recordings", len(recordings) if runs == 1 else 0)
 
 
-def _span(files: Sequence[Header]) -> tuple[int, float]:
+def _span(headers: Sequence[Header]) -> tuple[int, float]:
     """Returns when the first file was opened and when the last file was closed, in UTC. If a file was never closed, the
     end is infinity."""
-    ends = [file.close_utc_ns or float("inf") for file in files if not file.forked or file.close_utc_ns]
-    return min(file.open_utc_ns for file in files), max(ends, default=float("inf"))
+    ends = [header.close_utc_ns or float("inf") for header in headers if not header.forked or header.close_utc_ns]
+    return min(header.open_utc_ns for header in headers), max(ends, default=float("inf"))
 
 
 def _runs(spans: Sequence[tuple[int, float]]) -> int:

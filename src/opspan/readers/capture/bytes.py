@@ -66,8 +66,8 @@ class CaptureBytes:
 
 
 def read_header(path: Path) -> Header:
-    with CaptureBytes(path) as source:
-        return source.header()
+    with CaptureBytes(path) as segment:
+        return segment.header()
 
 
 def _variables(raw: bytes) -> Iterator[tuple[str, str]]:
