@@ -82,9 +82,9 @@ class Address:
 File: TypeAlias = Path | Address
 
 
-def shown(address: str) -> str:
-    """Returns the address without user and password. A query is replaced by `?...`."""
-    return shortened(re.sub(_SECRET, lambda match: "?..." if match[0][0] == "?" else "", address), _LONGEST)
+def shown(text: str) -> str:
+    """Returns the text of an address without user and password. A query is replaced by `?...`."""
+    return shortened(re.sub(_SECRET, lambda match: "?..." if match[0][0] == "?" else "", text), _LONGEST)
 
 
 def file_of(path: str | os.PathLike[str], most_bytes: int | None = None) -> File:

@@ -27,9 +27,9 @@ def device_file(capture: Path, number: int) -> Path:
     return capture.with_name(f"{capture.stem}.{number}{DEVICE}")
 
 
-def segments(one: Path) -> list[Path]:
-    """Returns the segments of a rolling recording that still exist, in order of time. `one` is any of its files."""
-    return sorted(one.parent.glob(f"{one.name.partition('.')[0]}.*{CAPTURE}"))
+def segments(path: Path) -> list[Path]:
+    """Returns the segments of a rolling recording that still exist, in order of time. `path` is any of its files."""
+    return sorted(path.parent.glob(f"{path.name.partition('.')[0]}.*{CAPTURE}"))
 
 
 def captures(folder: Path) -> list[Path]:
@@ -40,9 +40,9 @@ def captures(folder: Path) -> list[Path]:
 def device_files(path: Path) -> list[Path]:
     """Returns the device files that belong to a capture, or to any capture in a folder."""
     is_folder = os.path.isdir(path)  # noqa: PTH112  # raises for no path: the reader reports what is wrong
-    of = captures(path) if is_folder else [path] if path.suffix == CAPTURE else []
-    if not of:
+    files = captures(path) if is_folder else [path] if path.suffix == CAPTURE else []
+    if not files:
         return []
-    stems = {file.stem for file in of}
+    stems = {file.stem for file in files}
     beside = (path if is_folder else path.parent).glob(f"*{DEVICE}")
     return sorted(file for file in beside if file.name.partition(".")[0] in stems)

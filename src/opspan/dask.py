@@ -153,14 +153,14 @@ def _check_files(client: Any, files: Sequence[Seen]) -> None:
 
 def unseen(files: Sequence[Seen]) -> str | None:
     """Runs in a worker. Returns the first difference between these files and the files that the worker sees."""
-    for name, size in files:
-        path = Path(name)
+    for path, size in files:
+        file = Path(path)
         try:
-            its_size = path.stat().st_size
+            its_size = file.stat().st_size
         except OSError as error:
-            return f"does not see {name} ({error.strerror})"
-        if size and path.is_file() and its_size != size:
-            return f"has another {name}, of {its_size:,} bytes and not {size:,} as here"
+            return f"does not see {path} ({error.strerror})"
+        if size and file.is_file() and its_size != size:
+            return f"has another {path}, of {its_size:,} bytes and not {size:,} as here"
     return None
 
 

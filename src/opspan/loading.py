@@ -265,8 +265,8 @@ def _read(path: Path, source: str | None, window: Window | None) -> PartAndSteps
     return narrowed(lambda window: trace if window is None else cut(trace, window), window)
 
 
-def _with_devices(host: Tables, files: Sequence[Path]) -> Tables:
-    if not files:
+def _with_devices(host: Tables, devices: Sequence[Path]) -> Tables:
+    if not devices:
         return host
     import polars as pl
 
@@ -275,9 +275,9 @@ def _with_devices(host: Tables, files: Sequence[Path]) -> Tables:
     from opspan.tables import Issues
 
     parts, issues = [], Issues(host.metadata.paths[0])
-    for file in files:
+    for path in devices:
         try:
-            parts.append(read_file(file, "kineto"))
+            parts.append(read_file(path, "kineto"))
         except ReadError as error:
             issues.add("unreadable_file", detail=str(error))
     return with_device(host.replace(issues=pl.concat([host.issues, issues.frame()])), parts)

@@ -140,7 +140,7 @@ def test_files_that_are_no_traces_are_counted(tmp_path: Path) -> None:
 
 def deadly(asked: Task) -> Any:
     """Ends its process at the file of this name, as what takes too much memory does."""
-    if any("deadly" in file for file in asked.files):
+    if any("deadly" in path for path in asked.paths):
         os.abort()
     return answered(asked)
 

@@ -69,7 +69,7 @@ def _result(
     except CancelledError:
         raise
     except Exception:  # noqa: BLE001  any executor may be used; `answered` itself raises nothing
-        return [_alone(replace(task, files=(file,)), executor) for file in task.files]
+        return [_alone(replace(task, paths=(path,)), executor) for path in task.paths]
 
 
 def _alone(task: Task, executor: Executor) -> FileAnswer | FileFailure:
@@ -79,7 +79,7 @@ def _alone(task: Task, executor: Executor) -> FileAnswer | FileFailure:
         raise
     except Exception as error:  # noqa: BLE001  as above
         why = str(error) or type(error).__name__
-        return FileFailure(task.files[0], "ReadError", f"{recorded_file(task.files[0])} could not be read: {why}")
+        return FileFailure(task.paths[0], "ReadError", f"{recorded_file(task.paths[0])} could not be read: {why}")
 
 
 def _result_of(future: Future[list[FileAnswer | FileFailure]]) -> list[FileAnswer | FileFailure]:

@@ -45,8 +45,8 @@ def files_of(paths: Sequence[str | os.PathLike[str]], source: str | None = None)
     traces."""
     files: list[File] = []
     skipped = 0
-    for path in map(file_of, paths):
-        some, others = (_there(path), 0) if isinstance(path, Address) else _here(path, source)
+    for file in map(file_of, paths):
+        some, others = (_there(file), 0) if isinstance(file, Address) else _here(file, source)
         files += some
         skipped += others
     return FileList(list({file.path: file for file in files}.values()), skipped)

@@ -75,17 +75,17 @@ def load_many(
         raise UsageError("nothing to load; expected a folder, a pattern, or the paths of traces")
     if processes is not None and processes < 1:
         raise UsageError(f"{processes} processes can read nothing; expected 1 or more")
-    traces = files_of(paths, source)
+    file_list = files_of(paths, source)
     reading = ReadOptions(source, strict, between, (step, step) if isinstance(step, int) else step, most_bytes)
     return Ranks(
-        traces.files,
+        file_list.files,
         reading,
         cycle=cycle,
         processes=processes,
         executor=executor,
         dask=dask,
         progress=progress,
-        skipped=traces.skipped,
+        skipped=file_list.skipped,
     )
 
 
@@ -157,7 +157,7 @@ class Ranks:
         metadata = self.ranks
         if not 0 <= rank < len(metadata):
             raise UsageError(f"there is no rank {rank}; expected one from 0 to {len(metadata) - 1}")
-        first, *others = self.whole.files[rank]
+        first, *others = self.whole.paths[rank]
         analysis = open_files(first, self._reading, *others)
         trace = Trace.of(analysis.tables)
         trace.analysed = analysis
@@ -290,7 +290,7 @@ class Ranks:
                 else:
                     failed.append(result)
         for one in without:
-            if not sums.count or not self._has_other_cycle(one.file, sums):
+            if not sums.count or not self._has_other_cycle(one.path, sums):
                 raise error_of(one)
         if not sums.count:
             if len(failed) == 1:
@@ -298,10 +298,10 @@ class Ranks:
             raise ReadError(f"none of the {len(failed):,} files could be read; the first: {failed[0].message}")
         return sums, failed
 
-    def _has_other_cycle(self, file: str, sums: AnswerSum) -> bool:
+    def _has_other_cycle(self, path: str, sums: AnswerSum) -> bool:
         """Returns whether another file has another cycle of the same process. Then a missing step is not an error,
         because that other file may have the step."""
-        (head,) = answered(Task((file,), replace(self._reading, between=None, step=None), ()))
+        (head,) = answered(Task((path,), replace(self._reading, between=None, step=None), ()))
         if isinstance(head, FileFailure):
             raise error_of(head)
         return have_other_cycles(list(zip(head.ranks, head.recorded, strict=True)), sums.recorded)

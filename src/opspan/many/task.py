@@ -43,7 +43,7 @@ class ReadOptions:
 
 @dataclass(frozen=True)
 class Task:
-    files: tuple[str, ...]
+    paths: tuple[str, ...]
     reading: ReadOptions
     requests: tuple[Request, ...]
 
@@ -52,7 +52,7 @@ class Task:
 class FileAnswer:
     """The answers of one file, with its origin and its issues, but no rows of the trace."""
 
-    file: str
+    path: str
     ranks: tuple[Metadata, ...]
     recorded: tuple[RecordingSpan | None, ...]  # for each rank, which process recorded it, and when
     issues: pl.DataFrame
@@ -65,43 +65,43 @@ class FileAnswer:
 class FileFailure:
     """Says that a file could not be read (`is_file` is true), or that a question makes no sense for the file."""
 
-    file: str
+    path: str
     error: str  # the name of the exception's class in opspan.errors
     message: str
     is_file: bool = True
 
 
 def answered(task: Task) -> list[FileAnswer | FileFailure]:
-    return [_one(file, task) for file in task.files]
+    return [_one(path, task) for path in task.paths]
 
 
-def _one(file: str, task: Task) -> FileAnswer | FileFailure:
+def _one(path: str, task: Task) -> FileAnswer | FileFailure:
     from opspan.analysis.parts import COLLECTIVES, Part
     from opspan.tables.tables import recorded_of
 
     try:
-        analysis = open_files(file, task.reading)
+        analysis = open_files(path, task.reading)
         parts = tuple(question(name).parts(analysis, options) for name, options in task.requests)
         tables = analysis.tables
         own = None
         if not any(COLLECTIVES in one for one in parts):
             own = Part(analysis.own_collectives.drop("range"), times=("start_ns", "end_ns"))
-        return FileAnswer(file, tables.ranks, tuple(recorded_of(tables)), tables.issues, analysis.coverage, parts, own)
+        return FileAnswer(path, tables.ranks, tuple(recorded_of(tables)), tables.issues, analysis.coverage, parts, own)
     except OpspanError as error:
-        return FileFailure(file, type(error).__name__, str(error), isinstance(error, ReadError))
+        return FileFailure(path, type(error).__name__, str(error), isinstance(error, ReadError))
     except MemoryError:
-        return FileFailure(file, "TooLarge", f"{recorded_file(file)} needs more memory than there is")
+        return FileFailure(path, "TooLarge", f"{recorded_file(path)} needs more memory than there is")
     except Exception as error:  # noqa: BLE001  an error of a library; the other files can still be answered
         return FileFailure(
-            file, "ReadError", f"{recorded_file(file)} could not be analysed ({type(error).__name__}: {error})"
+            path, "ReadError", f"{recorded_file(path)} could not be analysed ({type(error).__name__}: {error})"
         )
 
 
-def open_files(file: str, reading: ReadOptions, *others: str) -> Analysis:
+def open_files(path: str, reading: ReadOptions, *others: str) -> Analysis:
     """Reads files as one trace, as `opspan.load` does, and returns its analysis."""
     from opspan.loading import load
 
-    return load(file, *others, **vars(reading)).analysed
+    return load(path, *others, **vars(reading)).analysed
 
 
 def error_of(failed: FileFailure) -> OpspanError:

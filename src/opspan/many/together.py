@@ -29,7 +29,7 @@ _FOLDED = 32  # after this many data frames they are joined into one, because ma
 
 class Whole(NamedTuple):
     tables: Tables  # the metadata and issues of all files; the other tables are empty
-    files: list[tuple[str, ...]]  # the files of each rank; a rank with several cycles has several files
+    paths: list[tuple[str, ...]]  # the files of each rank; a rank with several cycles has several files
     coverage: Coverage
 
 
@@ -43,17 +43,17 @@ class AnswerSum:
         self._ranks: list[tuple[Metadata, ...]] = []  # the ranks of each file
         self._recorded: list[RecordingSpan | None] = []
         self._issues: list[pl.DataFrame] = []
-        self._files: list[str] = []
+        self._paths: list[str] = []
         self._coverage: list[Coverage] = []
         self._collectives: list[Part] = []
         self._parts: list[dict[str, list[Part]]] = [{} for _ in range(questions)]
 
     def add(self, one: FileAnswer) -> None:
-        before = len(self._files)
+        before = len(self._paths)
         self.count += 1
         self._ranks.append(one.ranks)
         self._recorded += one.recorded
-        self._files += [one.file] * len(one.ranks)
+        self._paths += [one.path] * len(one.ranks)
         self._coverage = [coverage_of([*self._coverage, one.coverage])]
         numbers = {rank.rank: before + at for at, rank in enumerate(one.ranks)}
         _fold(self._issues, one.issues.with_columns(renumbered(numbers)), pl.concat)
@@ -73,7 +73,7 @@ class AnswerSum:
         """Returns the files that hold this cycle of a rank, and the files that are not cycles."""
         ranks, _ = decided([rank for ranks in self._ranks for rank in ranks], self._recorded)
         check(number, sorted({rank.cycle for rank in ranks if rank.cycle is not None}))
-        return {file for file, rank in zip(self._files, ranks, strict=True) if rank.cycle in (None, number)}
+        return {path for path, rank in zip(self._paths, ranks, strict=True) if rank.cycle in (None, number)}
 
     def whole(self, failed: Sequence[FileFailure]) -> tuple[Whole, list[Parts]]:
         """Returns what is known about all files together, and, for each question, the partial results of its answer."""
@@ -99,10 +99,10 @@ class AnswerSum:
         return Whole(Tables(ranks, issues=all_issues), self._of_ranks(numbers), self._coverage[0]), answers
 
     def _of_ranks(self, numbers: Mapping[int, int]) -> list[tuple[str, ...]]:
-        files: dict[int, list[str]] = {}
-        for at, file in enumerate(self._files):
-            files.setdefault(numbers[at], []).append(file)
-        return [tuple(of_rank) for of_rank in files.values()]
+        paths: dict[int, list[str]] = {}
+        for at, path in enumerate(self._paths):
+            paths.setdefault(numbers[at], []).append(path)
+        return [tuple(of_rank) for of_rank in paths.values()]
 
 
 def _fold(parts: list[T], part: T, together: Callable[[list[T]], T]) -> None:

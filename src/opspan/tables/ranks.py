@@ -157,14 +157,18 @@ def _file(one: Metadata) -> str:
 
 def ranks_in_names(paths: Sequence[str | None]) -> list[int | None]:
     """Returns the rank named in each path, or None."""
-    known = [PurePath(path) for path in paths if path is not None]
     ranks = [None if path is None else _named(PurePath(path).name) for path in paths]
     # A number that is the same in all names does not tell the files apart.
     if len(ranks) > 1 and len(set(ranks)) == 1:
         ranks = [None] * len(paths)
-    if len(paths) < 2 or len(known) < len(paths) or None not in ranks:
+    if len(paths) < 2 or None in paths or None not in ranks:
         return ranks
-    for numbers in (_in_folders(known), [_only(_SHORT, path.name) for path in known], _counted(known)):
+    known_paths = [PurePath(path) for path in paths if path is not None]
+    for numbers in (
+        _in_folders(known_paths),
+        [_only(_SHORT, path.name) for path in known_paths],
+        _counted(known_paths),
+    ):
         if None not in numbers and len(set(numbers)) == len(numbers):
             return numbers
     return ranks
