@@ -21,6 +21,7 @@ from opspan.analysis.what_if import what_if
 from opspan.errors import UsageError
 from opspan.tables import Metadata, Tables
 from properties import property_of
+from real_files import in_parts, traces_of
 
 WHERE = {"rank": 0, "pid": 1}
 LAUNCH, SYNC = "cudaLaunchKernel", "cudaDeviceSynchronize"
@@ -312,12 +313,10 @@ def test_what_a_thread_did_before_the_main_one_did_anything_was_not_waited_for()
     assert list(zip(names, found.path["start_ns"], strict=True)) == [(None, 0), ("forward", 20)]
 
 
-@pytest.mark.parametrize("name", ["kineto/*.json.gz", "nsys/*.sqlite", "rocpd/*", "nvprof/*.sql"])
-def test_in_real_files_the_path_of_each_step_is_as_long_as_the_step(name: str, traces_dir: Path) -> None:
-    files = sorted(traces_dir.glob(name))
-    assert files
-    for path in files:
-        trace = opspan.load(path)
+@in_parts
+def test_in_real_files_the_path_of_each_step_is_as_long_as_the_step(part: int, traces_dir: Path) -> None:
+    for trace in traces_of(traces_dir, part):
+        path = trace.paths
         found = trace.analysed
         steps = step_times(found.attributed, found.iterations).with_row_index("number")
         sums = found.path.group_by("number").agg(got=(pl.col("end_ns") - pl.col("start_ns")).sum())

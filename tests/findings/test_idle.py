@@ -8,40 +8,26 @@ import pytest
 
 import opspan
 from findings.made import Case, Made, check_fires, check_silent, each
-from opspan.errors import OpspanError
 from opspan.findings import Finding, findings
 from opspan.findings.run import Run
-from opspan.trace import Trace
+from real_files import in_parts, traces_of
 
 # Rules that speak of idle time.
 IDLE = {"idle", "item", "blocking-copies", "synchronise", "launch-bound", "late-host", "queued", "optimizer-loop"}
 IDLE |= {"data-loading", "allocation", "module-loading", "cpu-fallback", "recompilation"}
 
 
-def loaded(path: Path) -> Trace | None:
-    """None: it is no file that opspan reads."""
-    try:
-        return opspan.load(path)
-    except OpspanError:
-        return None
-
-
-def test_every_recorded_file_with_idle_devices_has_a_finding_of_them(traces_dir: Path) -> None:
+@in_parts
+def test_every_recorded_file_with_idle_devices_has_a_finding_of_them(part: int, traces_dir: Path) -> None:
     looked_at, silent = 0, []
-    for path in sorted(
-        path for kind in ("kineto", "nsys", "nvprof", "rocpd") for path in (traces_dir / kind).glob("*")
-    ):
-        trace = loaded(path)
-        if trace is None or not trace.analysed.whole_devices["time_ns"].sum():
-            continue
+    for trace in traces_of(traces_dir, part):
         whole = trace.analysed.whole_devices
         if whole["idle_ns"].sum() > 0.1 * whole["time_ns"].sum():
             looked_at += 1
             found = [one for one in findings(trace.analysed) if one.rule.id in IDLE]
             if not any(one.evidence.ops or "where" in one.evidence.words for one in found):
-                silent.append(path.name)
-    if not looked_at:
-        pytest.skip("none of the recorded traces is there")
+                silent.append(trace.paths)
+    assert looked_at
     assert not silent
 
 

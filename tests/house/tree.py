@@ -25,6 +25,12 @@ def modules() -> tuple[Path, ...]:
     return files("src/opspan/*.py")
 
 
+@cache
+def module_names() -> frozenset[str]:
+    return frozenset(module_name(path) for path in modules())
+
+
+@cache
 def module_name(path: Path) -> str:
     parts = path.relative_to(SOURCE).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
@@ -58,7 +64,7 @@ def _for_types(tree: ast.Module) -> Iterator[ast.AST]:
 
 @cache
 def imports(path: Path) -> tuple[Import, ...]:
-    known = {module_name(other) for other in modules()}
+    known = module_names()
     package = module_name(path).split(".")
     if path.name != "__init__.py":
         package = package[:-1]
