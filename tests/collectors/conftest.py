@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from collectors.running import CLIENTS, NATIVE, Collected, compiled, nvtx_include, package_folder
+from collectors.running import CLIENTS, NATIVE, Collected, compiled, nvtx_include, torch_with_itt
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +41,7 @@ def client(shared_folder: Path) -> Callable[..., Path]:
 @pytest.fixture
 def itt_client(client: Callable[..., Path]) -> Callable[[str], Path]:
     """The same for a client of ITT. ITT's static part is in libtorch_cpu, which exports it."""
-    torch = package_folder("torch")
+    torch = torch_with_itt()
     flags = [
         "-I",
         torch / "include",

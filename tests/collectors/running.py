@@ -24,6 +24,13 @@ def package_folder(name: str) -> Path:
     return Path(next(iter(spec.submodule_search_locations)))
 
 
+def torch_with_itt() -> Path:
+    torch = package_folder("torch")
+    if not (torch / "include" / "ittnotify.h").is_file():
+        pytest.skip("this torch has no ITT, as that for aarch64")
+    return torch
+
+
 def nvtx_include() -> Path:
     header = next(path for path in files("nvidia-nvtx") or [] if path.name == "nvToolsExtPayload.h")
     return Path(str(header.locate())).parents[1]

@@ -35,6 +35,7 @@ class Native:
 
     @property
     def observer(self) -> Path:
+        package_folder("torch")  # without torch, the test is skipped
         return built_observer(self.folder)
 
     @property
