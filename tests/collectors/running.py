@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from importlib.metadata import files
 from importlib.util import find_spec
@@ -37,6 +38,8 @@ def nvtx_include() -> Path:
 
 
 def compile_(*arguments: str | Path) -> None:
+    if not shutil.which(arguments[0]):
+        pytest.skip(f"no {arguments[0]} on the PATH")
     subprocess.run([*map(str, arguments)], check=True)
 
 

@@ -63,7 +63,8 @@ def test_stacks_are_those_of_python_itself(release: str, repo: Path, tmp_path: P
     if python is None:
         pytest.skip(f"no Python {release} that has its headers")
     cxx = compiler.find()
-    assert cxx is not None
+    if cxx is None:
+        pytest.skip("no compiler on the PATH")
     library = tmp_path / "stack.so"
     flags = ["-std=c++20", "-O2", "-fPIC", "-shared", "-w", f"-isystem{include}", f"-I{repo / 'native'}"]
     source = repo / "tests/native/frames/stack.cpp"
