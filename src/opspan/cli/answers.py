@@ -52,10 +52,6 @@ class Verb:
         """Returns the files of each run that the verb reads."""
         return [files]
 
-    def compared(self, runs: Sequence[Analysis | Ranks], more: Mapping[str, Any]) -> Sequence[Analysis | Ranks]:
-        """Returns the runs that the answer is about: one, or the two to compare, which may be the same."""
-        return runs
-
     def needs_all(self, more: Mapping[str, Any]) -> str | None:
         """Returns the given option that makes the verb need the complete trace at once, or None if there is none."""
         return None
@@ -117,13 +113,13 @@ class Verb:
                 raise UsageError(f"{option} needs all of a trace at once: leave out --processes and --dask")
             sides = [expanded(side) for side in sides]
         part = self.step_to_read(step)
-        ranks = [None if option else many(side, between, part, processes, dask, cycle) for side in sides]
-        with Progress(sum(len(run or side) for run, side in zip(ranks, sides, strict=True)) + 1) as progress:
-            runs = [
-                run or load(side, progress, between, part, self.lean(), cycle, unnamed={*side} - {*files})
-                for run, side in zip(ranks, sides, strict=True)
-            ]
-            runs = [*self.compared(runs, more)]
+        ranks = {side: None if option else many(side, between, part, processes, dask, cycle) for side in sides}
+        with Progress(sum(len(run or side) for side, run in ranks.items()) + 1) as progress:
+            loaded = {
+                side: run or load(side, progress, between, part, self.lean(), cycle, named=files)
+                for side, run in ranks.items()
+            }
+            runs = [loaded[side] for side in sides]
             progress.step(_doing(runs))
             runs = [self.extended(run, more) if isinstance(run, Analysis) else run for run in runs]
             answer = self.answer(runs, request, more, progress.done)

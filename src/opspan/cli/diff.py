@@ -72,8 +72,8 @@ class DiffVerb(Verb):
         """Returns None, because a comparison reads the complete run, and selects the steps later."""
 
     def sides(self, files: tuple[File, ...], more: Mapping[str, Any]) -> Sequence[tuple[File, ...]]:
-        """Returns the files of each run to read. With a baseline there is only one run, and also if both runs to
-        compare are parts of the same trace."""
+        """Returns the files of each run. With a baseline there is only one run. If both runs to compare are parts of
+        the same trace, returns its files twice."""
         named = [name for name in ("baseline", "save_baseline") if more[name]]
         is_part = more["with_step"] is not None or more["with_process"] is not None
         if len(named) > 1:
@@ -88,10 +88,7 @@ class DiffVerb(Verb):
             return [files]
         if len(files) != 2 and not (is_part and len(files) == 1):
             raise UsageError(f"opspan diff compares two files, A with B, and got {count}")
-        return [files[:1]] if files[0] == files[-1] else [files[:1], files[1:]]
-
-    def compared(self, runs: Sequence[Analysis | Ranks], more: Mapping[str, Any]) -> Sequence[Analysis | Ranks]:
-        return runs if more["baseline"] or more["save_baseline"] else [runs[0], runs[-1]]
+        return [files[:1], files[-1:]]
 
     def answer(
         self,

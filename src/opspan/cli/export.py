@@ -53,8 +53,7 @@ def command(
     expanded_files = expanded(files)
     check_output(out, expanded_files, overwrite=force)
     with Progress(len(expanded_files) + 1) as progress:
-        unnamed = {*expanded_files} - {*files}
-        analysis = load(expanded_files, progress, between, step, cycle=cycle, unnamed=unnamed)
+        analysis = load(expanded_files, progress, between, step, cycle=cycle, named=files)
         trace = analysis.tables
         progress.step(f"writing {out.name!r}")
         left_out = export(analysis, out, overwrite=force)

@@ -186,11 +186,12 @@ def load(
     step: str | None = None,
     drop_columns: Callable[[Tables], Tables] | None = None,
     cycle: int | None = None,
-    unnamed: Collection[File] = (),
+    *,
+    named: Collection[File],
 ) -> Analysis:
     """Reads the files as one trace. Each file is one step of `progress`. `drop_columns` drops columns that the verb
-    does not need. `unnamed` are files that the user did not name, but that were found by a folder or a pattern. It is
-    only an issue if they cannot be read."""
+    does not need. `named` are the files that the user named. It is only an issue if another file, which was found by a
+    folder or a pattern, cannot be read."""
     from opspan.analysis import Analysis
     from opspan.loading import read_all, window_of
 
@@ -200,7 +201,7 @@ def load(
             yield file
 
     part = window_of(_times(between), steps_of(step))
-    tables, iterations = read_all(announced(), None, part, drop_columns, cycle, unnamed)
+    tables, iterations = read_all(announced(), None, part, drop_columns, cycle, unnamed={*files} - {*named})
     return Analysis(tables, iterations=iterations)
 
 

@@ -84,13 +84,13 @@ class PageFiles:
         self._between, self._step, self._cycle = between, step, cycle
         self._files, self._other_files = expanded(files), expanded(other_files)
         self.all = [*self._files, *self._other_files]
-        self._unnamed = {*self.all} - {*files, *other_files}
+        self._named = (*files, *other_files)
 
     def read(self, progress: Progress) -> Subject:
         from opspan.views.page.section import Subject
 
-        analysis = load(self._files, progress, self._between, self._step, cycle=self._cycle, unnamed=self._unnamed)
-        other = load(self._other_files, progress, unnamed=self._unnamed) if self._other_files else None
+        analysis = load(self._files, progress, self._between, self._step, cycle=self._cycle, named=self._named)
+        other = load(self._other_files, progress, named=self._named) if self._other_files else None
         return Subject(analysis, self._files, other, self._other_files, self._editor)
 
 

@@ -83,8 +83,7 @@ def command(
     show("".join(f"note: {note}\n" for note in notes), err=True)
     expanded_files = expanded(files)
     with Progress(len(expanded_files) + 1) as progress:
-        unnamed = {*expanded_files} - {*files}
-        analysis = load(expanded_files, progress, between, step, cycle=cycle, unnamed=unnamed)
+        analysis = load(expanded_files, progress, between, step, cycle=cycle, named=files)
         progress.step(f"pushing to {server.where}")
         pushed = push(analysis, server, app, tags, by, is_now)
     show("".join(f"{line}\n" for line in [*issue_lines(analysis.tables), *pushed.notes]), err=True)
