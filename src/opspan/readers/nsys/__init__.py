@@ -49,7 +49,7 @@ def _store(path: Path, stack: ExitStack, issues: Issues) -> TableStore:
 
         return stack.enter_context(Folder(path, issues))
     if reports.is_report(path):
-        return stack.enter_context(SqliteFile(reports.export_once(path, stack, issues), issues))
+        path = reports.export_once(path, stack, issues)
     return stack.enter_context(SqliteFile(path, issues))
 
 
