@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from opspan import capture_files, forked
 from opspan.addresses import file_of
@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from opspan.trace import Trace
 
 
+PathOrPaths: TypeAlias = "str | os.PathLike[str] | Sequence[str | os.PathLike[str]]"
+
+
 @forked.elsewhere
 def load(
     *paths: str | os.PathLike[str],
@@ -39,6 +42,7 @@ def load(
     step: int | tuple[int, int] | str | None = None,
     cycle: int | None = None,
     most_bytes: int | None = None,
+    captures: PathOrPaths = (),
 ) -> Trace:
     """Reads a trace of any source, which is recognised by the content. Several paths become the ranks of one run.
 
@@ -55,6 +59,8 @@ def load(
             numbers are those of `trace.steps()`.
         cycle: read only this cycle of each rank, counted from 1.
         most_bytes: the most bytes to fetch from an address, before unpacking; 16 GiB if not given.
+        captures: traces of the capture of CUDA graphs, or a folder of them. Kernels of a graph that is launched again
+            get the captured ops (docs/graphs.md). If not given, a folder `capture_traces` beside the file is read.
 
     Raises:
         ReadError: a file is missing, is not a trace, or needs more memory than there is.
@@ -68,7 +74,8 @@ def load(
     from opspan.trace import Trace
 
     files = expand(file_of(path, most_bytes) for path in paths)
-    tables, steps = read_all(files, source, window_of(between, step), cycle=cycle)
+    beside = (captures,) if isinstance(captures, (str, os.PathLike)) else tuple(captures)
+    tables, steps = read_all(files, source, window_of(between, step), cycle=cycle, captures=beside)
     trace = Trace.of(tables.check() if strict else tables)
     if steps is not None:
         trace.analysed = Analysis(Tables(trace.ranks, **trace.frames), iterations=steps)
@@ -170,11 +177,12 @@ def read_all(
     reduce: Callable[[Tables], Tables] | None = None,
     cycle: int | None = None,
     unnamed: Collection[File] = (),
+    captures: Sequence[str | os.PathLike[str]] = (),
 ) -> tuple[Tables, pl.DataFrame | None]:
     """Reads the files and joins them to one trace. Also returns its steps if they were needed to find the window.
     `reduce` is called with each trace, and returns the part of it to keep. `cycle` selects one cycle of each process.
     `unnamed` are files that the user did not name, but that are in a folder. If such a file cannot be read, that is
-    only an issue, unless no file can be read."""
+    only an issue, unless no file can be read. `captures` are recordings of captured graphs, as in `load`."""
     from opspan.analysis import side_by_side
 
     parts, iterations = [], []
@@ -182,7 +190,7 @@ def read_all(
     failed: list[ReadError] = []
     for file in files:
         try:
-            tables, steps = read(file, source, window)
+            tables, steps = read(file, source, window, captures)
         except NoSuchStep as error:
             without.append((file, error))
             continue
@@ -240,13 +248,42 @@ def _with_failed(trace: Tables, failed: Sequence[ReadError]) -> Tables:
     return trace.replace(issues=pl.concat([trace.issues, issues.frame()]))
 
 
-def read(file: File, source: str | None, window: Window | None) -> PartAndSteps:
+def read(
+    file: File, source: str | None, window: Window | None, captures: Sequence[str | os.PathLike[str]] = ()
+) -> PartAndSteps:
     """Reads one trace. Also returns its steps if they were needed to find the window."""
     from opspan.remote import local, with_address
 
     with local(file) as path:
         tables, steps = _read(path, source, window)
-        return with_address(tables, file, path), steps
+        return with_address(_with_captures(tables, path, captures), file, path), steps
+
+
+def _with_captures(trace: Tables, path: Path, paths: Sequence[str | os.PathLike[str]]) -> Tables:
+    """Gives the work of graph replays its ops, from recordings of the captures, or from the trace if it has them."""
+    from opspan.analysis.launches import launches_graph
+
+    if not paths and not (trace.work.height and launches_graph(trace.calls).any()):
+        return trace
+    from opspan.analysis.captured import Replays
+    from opspan.analysis.captured_ops import Capture
+    from opspan.readers import read_file
+    from opspan.readers.graph_captures import graph_captures
+    from opspan.tables import Issues
+
+    replays = Replays.of(trace)
+    files = graph_captures(path, trace.metadata.told.rank, paths) if paths or replays else []
+    if replays is None:
+        return trace
+    recordings, issues = [], Issues(trace.metadata.paths[0])
+    for file in files:
+        try:
+            recordings.append(Capture(read_file(file.path), file.batch_size))
+        except ReadError as error:
+            if paths:
+                raise
+            issues.add("unreadable_file", detail=str(error))
+    return replays.with_captures(recordings, issues)
 
 
 def _read(path: Path, source: str | None, window: Window | None) -> PartAndSteps:

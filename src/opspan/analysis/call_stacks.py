@@ -17,7 +17,6 @@ from typing import NamedTuple
 import polars as pl
 
 from opspan.analysis.frames import frames
-from opspan.analysis.functions import parents
 from opspan.analysis.nest import nearest
 from opspan.analysis.stacks import DEEPEST, depths, merge_stacks
 from opspan.analysis.sums import RANGE_SUMS, sum_expressions
@@ -59,10 +58,7 @@ def stack_texts(ranges: pl.DataFrame, calls: pl.DataFrame, rows: pl.Series) -> p
 
 def _merge(ranges: pl.DataFrame, calls: pl.DataFrame) -> tuple[pl.DataFrame, pl.Series]:
     """Returns the tree of functions, in which equal stacks share a node. Also returns the node of each range."""
-    if ranges["stack"].count():
-        function, tree = frames(ranges)
-    else:
-        function, tree = ranges["function"], calls.select("name", parent=parents(calls))
+    function, tree = frames(ranges, calls)
     tree = tree.with_columns(depth=depths(tree["parent"])).with_row_index("row")
     is_kept = tree["depth"] < DEEPEST
     if not is_kept.all():

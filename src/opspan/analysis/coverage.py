@@ -9,6 +9,7 @@ import polars as pl
 
 from opspan.analysis.autograd import BY_NESTING, LINKED, LINKS, NO_SEQ, ROOT
 from opspan.analysis.averages import on_device
+from opspan.analysis.launches import launches_graph
 from opspan.analysis.sums import DURATION
 from opspan.printable import plural
 
@@ -36,10 +37,11 @@ class Coverage:
     """How much of a trace could be attributed."""
 
     work_with_call: Share
-    # Work in CUDA graphs with one row for each replay is left out, because the range that launches a graph does not
-    # show the ops inside.
+    # Work of graph replays counts only if its ops are known, because the range that launches a graph does not show the
+    # ops inside.
     work_in_range: Share
     work_in_whole_graphs: Share  # CUDA graphs that have one row for each replay and were launched in a range
+    work_in_unknown_replays: Share  # kernels and copies of graph replays whose ops are unknown
     ambiguous_work: int  # rows of work whose correlation id several calls used
     calls_in_range: Share
     overlapping_ranges: int  # ranges outside the tree, because they partly overlap another range
@@ -66,6 +68,11 @@ class Coverage:
                 f"{graphs.fraction:.1%} of device time is in {plural(graphs.count, 'replay')} of graphs that were "
                 "traced as wholes: which ops ran in them, and when the device was idle meanwhile, is unknown"
             )
+        if (replays := self.work_in_unknown_replays).count:
+            sentences.append(
+                f"{replays.fraction:.1%} of device time is in graph replays whose ops are unknown ({replays.count:,} "
+                "kernels and copies): record the capture of the graphs, and say --captures"
+            )
         if self.backward:
             sentences.append(f"{self.linked:,} of {self.backward:,} backward ranges are linked to their forward op")
             sentences += [
@@ -88,18 +95,33 @@ def coverage(ranges: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> C
     """Returns the coverage of frames that went through `nest`, `launches` and `autograd`."""
     busy = on_device(work)
     is_graph = pl.col("kind") == "graph"
-    of_kernels, of_graphs = (busy.with_columns(range=pl.when(which).then("range")) for which in (~is_graph, is_graph))
+    is_unknown = in_unknown_replays(calls, busy)
+    of_kernels, of_graphs = (
+        busy.with_columns(range=pl.when(which).then("range")) for which in (~is_graph & ~is_unknown, is_graph)
+    )
     counts = ranges["link"].value_counts().drop_nulls() if "link" in ranges.columns else pl.DataFrame()
     links = dict(counts.iter_rows()) if counts.height else {}
     return Coverage(
         work_with_call=_share(busy, "call"),
         work_in_range=_share(of_kernels, "range"),
         work_in_whole_graphs=_share(of_graphs, "range"),
+        work_in_unknown_replays=_share(busy.with_columns(unknown=pl.when(is_unknown).then(1)), "unknown"),
         ambiguous_work=int(busy["ambiguous"].sum()),
         calls_in_range=_share(calls, "range"),
         overlapping_ranges=int(ranges["overlaps"].sum()),
         links={how: int(links.get(how, 0)) for how in LINKS.categories},
     )
+
+
+def in_unknown_replays(calls: pl.DataFrame, work: pl.DataFrame) -> pl.Series:
+    """Returns, for each work, whether a launch of a graph launched it, and neither a recording of the graph's capture
+    nor the creation of its nodes says which op it belongs to."""
+    is_launch = launches_graph(calls)
+    if not work.height or not is_launch.any():
+        return pl.Series([False]).new_from_index(0, work.height)
+    is_launch = is_launch.gather(work["call"]).fill_null(value=False)
+    is_known = (pl.col("range").ne_missing(pl.col("launch_range"))) | pl.col("replayed_range_id").is_not_null()
+    return is_launch & work.select((pl.col("kind") != "graph") & ~is_known).to_series().fill_null(value=False)
 
 
 def together(coverages: Sequence[Coverage]) -> Coverage:
@@ -110,6 +132,7 @@ def together(coverages: Sequence[Coverage]) -> Coverage:
         work_with_call=share("work_with_call"),
         work_in_range=share("work_in_range"),
         work_in_whole_graphs=share("work_in_whole_graphs"),
+        work_in_unknown_replays=share("work_in_unknown_replays"),
         ambiguous_work=sum(one.ambiguous_work for one in coverages),
         calls_in_range=share("calls_in_range"),
         overlapping_ranges=sum(one.overlapping_ranges for one in coverages),

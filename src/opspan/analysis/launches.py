@@ -8,7 +8,8 @@
             before the work.
         work.launch_range (UInt32): the range of the call; if there is no call, the range that the tool itself names.
         work.range (UInt32): the range that the work belongs to. This is launch_range, except for nodes of a CUDA graph
-            whose creation is in the trace: such a node belongs to the range in which it was captured.
+            whose creation is in the trace: such a node belongs to the range in which it was captured. The work of a
+            replay belongs to the captured op that it repeats (`captured`).
 
 Ranges must be nested (`nest`) first. Rows of different processes are never joined.
 """
@@ -26,6 +27,15 @@ from opspan.row_numbers import ROW_NUMBER
 # The chain from a node to its original goes from an instance of a graph to the graph, and then to the graphs that it is
 # a clone or a child of. Only damaged files have longer chains.
 _MOST_HOPS = 16
+# The calls that launch a graph. With distinct names known, looking for them takes a tenth of the time of a search.
+_GRAPH_LAUNCHES = (
+    "cudaGraphLaunch",
+    "cudaGraphLaunch_ptsz",
+    "cuGraphLaunch",
+    "cuGraphLaunch_ptsz",
+    "hipGraphLaunch",
+    "hipGraphLaunch_spt",
+)
 _NODE = ["rank", "pid", "graph_node_id"]
 _ORIGINAL = r'"original_?[gG]raph_?[nN]ode_?[iI]d"\s*:\s*"?(-?[0-9]{1,19})'
 
@@ -50,6 +60,8 @@ def launches(
     launch_range = _or_named(called_in.gather(call_of_work["call"]), ranges, work)
     range_ = _captured_in(ranges, work, graph_nodes(calls) if nodes is None else nodes)
     range_ = launch_range if range_ is None else range_.zip_with(range_.is_not_null(), launch_range)
+    replayed = _rows_of_ids(ranges, work, "replayed_range_id")
+    range_ = range_ if replayed is None else replayed.zip_with(replayed.is_not_null(), range_)
     columns = (launch_range.alias("launch_range"), range_.alias("range"))
     return Launches(
         calls.with_columns(called_in.alias("range")),
@@ -65,11 +77,16 @@ def matches(calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:
 
 
 def _or_named(launch_range: pl.Series, ranges: pl.DataFrame, work: pl.DataFrame) -> pl.Series:
-    if "named_range_id" not in work.columns or not work["named_range_id"].count():
-        return launch_range
-    rows = ranges.select(named_range_id="id", row=pl.int_range(pl.len(), dtype=ROW_NUMBER))
-    named = work.select("named_range_id").join(rows, on="named_range_id", how="left", maintain_order="left")["row"]
-    return launch_range.zip_with(launch_range.is_not_null(), named)
+    named = _rows_of_ids(ranges, work, "named_range_id")
+    return launch_range if named is None else launch_range.zip_with(launch_range.is_not_null(), named)
+
+
+def _rows_of_ids(ranges: pl.DataFrame, work: pl.DataFrame, column: str) -> pl.Series | None:
+    """Returns the rows of the ranges whose ids are in the column; None if it has no ids."""
+    if column not in work.columns or not work[column].count():
+        return None
+    rows = ranges.select(pl.col("id").alias(column), row=pl.int_range(pl.len(), dtype=ROW_NUMBER))
+    return work.select(column).join(rows, on=column, how="left", maintain_order="left")["row"]
 
 
 def graph_nodes(calls: pl.DataFrame) -> pl.DataFrame:
@@ -79,6 +96,12 @@ def graph_nodes(calls: pl.DataFrame) -> pl.DataFrame:
         original = pl.col("payload_json").str.extract(_ORIGINAL).cast(pl.Int64, strict=False)
         nodes = nodes.with_columns(original.alias("original_graph_node_id"))
     return nodes.select("rank", "pid", "tid", "start_ns", "graph_node_id", "original_graph_node_id")
+
+
+def launches_graph(calls: pl.DataFrame) -> pl.Series:
+    """Returns, for each call, whether it launched a graph."""
+    names = pl.Series(_GRAPH_LAUNCHES, dtype=pl.Categorical)
+    return calls["name"].is_in(names.implode()).fill_null(value=False)
 
 
 def _captured_in(ranges: pl.DataFrame, work: pl.DataFrame, nodes: pl.DataFrame) -> pl.Series | None:

@@ -10,7 +10,8 @@ A module is recognised by:
     {'traceMarker': ..., 'funcStack': '...'}: DLProf's stack of calls. Net::forward/Conv2d::forward is Net.Conv2d.
     a Python call: nn.Module: Linear_1 is Net_0.Linear_1, where Net_0 is the module that it was called from.
 
-A range inside a backward belongs to the module of its forward op. Ranges must be nested first. Call `autograd` first if
+An op of a replayed graph has the module that was stated when it was captured, else that of the range around it. A
+range inside a backward belongs to the module of its forward op. Ranges must be nested first. Call `autograd` first if
 ranges in the backward should have modules.
 """
 
@@ -20,7 +21,7 @@ import polars as pl
 
 from opspan.analysis.autograd import inherit_from_forward
 from opspan.analysis.functions import module_paths
-from opspan.analysis.nest import innermost, nearest
+from opspan.analysis.nest import innermost, nearest, timed, timeless
 from opspan.row_numbers import ROW_NUMBER
 
 _col = pl.col
@@ -45,6 +46,9 @@ def modules(ranges: pl.DataFrame, calls: pl.DataFrame | None = None) -> pl.DataF
         module = spans["module"].gather(inside).zip_with(inside.is_not_null() & inner.fill_null(value=True), module)
     if calls is not None and calls.height and "function" in ranges.columns:
         module = module.zip_with(module.is_not_null(), module_paths(calls).gather(ranges["function"]))
+    if timeless(ranges) is not None:
+        stated = ranges["module_path"]
+        module = stated.zip_with(stated.is_not_null(), module.gather(timed(ranges)))
     return ranges.with_columns(inherit_from_forward(ranges, module).alias("module"))
 
 

@@ -10,6 +10,8 @@
         overlaps (Boolean): whether it is async because it begins inside a range of its thread and ends after that
             range.
 
+A range without a start is inside the range that it names as its parent (parent_id), and has no end and no self time.
+
 Row numbers refer to the frame that was passed in. The meaning of ranges does not matter here.
 """
 
@@ -28,6 +30,8 @@ _col = pl.col
 THREAD_KEY = (_col("rank").cast(pl.Int32), _col("pid").cast(pl.Int64), _col("tid").cast(pl.Int64))
 
 ADDED = ("parent", "depth", "self_ns", "end_ns", "is_open", "is_async", "overlaps")
+
+_DEEPEST = 1000  # only damaged files nest ranges without times deeper
 
 # Ranges that were reported as async, or that another thread ended, are not push/pop ranges.
 _IS_APART = _col("is_async").fill_null(value=False) | (_col("end_tid") != _col("tid")).fill_null(value=False)
@@ -68,7 +72,58 @@ def nest(ranges: pl.DataFrame, end_ns: int | None = None) -> pl.DataFrame:
     # If no end has changed, the old column is used again, which saves memory.
     if "end_ns" in tree.columns and not tree["is_open"].any() and tree["end_ns"].equals(ranges["end_ns"]):
         tree = tree.drop("end_ns")
-    return ranges.with_columns(tree)
+    return _with_timeless(ranges.with_columns(tree))
+
+
+def timeless(ranges: pl.DataFrame) -> pl.Series | None:
+    """Returns the ranges without a start that name a parent, as a mask; None if there are none."""
+    if not ranges["start_ns"].null_count() or not ranges["parent_id"].count():
+        return None
+    mask = ranges["start_ns"].is_null() & ranges["parent_id"].is_not_null()
+    return mask if mask.any() else None
+
+
+def count_timeless(ranges: pl.DataFrame) -> int:
+    mask = timeless(ranges)
+    return 0 if mask is None else int(mask.sum())
+
+
+def timed(ranges: pl.DataFrame) -> pl.Series:
+    """Returns, for each range of a nested frame, the row of the range itself if it has a start, else that of the
+    innermost range around it that has one."""
+    return nearest(ranges, ranges["start_ns"].is_not_null())
+
+
+def _with_timeless(ranges: pl.DataFrame) -> pl.DataFrame:
+    """Puts ranges without a start below the parents that they name."""
+    mask = timeless(ranges)
+    if mask is None:
+        return ranges
+    rows = ranges.select(parent_id="id", parent=pl.int_range(pl.len(), dtype=ROW_NUMBER)).drop_nulls()
+    named = ranges.filter(mask).select("parent_id")
+    named = named.join(rows.unique("parent_id", keep="first"), on="parent_id", how="left", maintain_order="left")
+    own = mask.arg_true()
+    # A ring of parents, which only a damaged file has, has no depth. Its ranges become roots.
+    level, depth = named["parent"], named.select(pl.lit(1, dtype=ranges.schema["depth"])).to_series()
+    depth = depth.new_from_index(0, len(own))
+    parents = ranges["parent"].scatter(own, named["parent"])
+    for _ in range(_DEEPEST):
+        is_timeless = mask.gather(level).fill_null(value=False)
+        if not is_timeless.any():
+            break
+        depth += is_timeless.cast(depth.dtype)
+        level = parents.gather(level).zip_with(is_timeless, level)
+    in_ring = mask.gather(level).fill_null(value=False)
+    parents = parents.scatter(own.filter(in_ring), None)
+    above = ranges["depth"].gather(level).fill_null(0)
+    depth = (depth + above).zip_with(named["parent"].is_not_null() & ~in_ring, depth.clear().extend_constant(0, 1))
+    return ranges.with_columns(
+        parents,
+        ranges["depth"].scatter(own, depth),
+        pl.when(~mask).then("end_ns").alias("end_ns"),
+        is_open=_col("is_open") & ~mask,
+        is_async=_col("is_async") & ~mask,
+    )
 
 
 def innermost(ranges: pl.DataFrame, points: pl.DataFrame) -> pl.Series:

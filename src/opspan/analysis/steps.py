@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis.nest import innermost
+from opspan.analysis.nest import innermost, timed, timeless
 from opspan.analysis.own_work import own_work
 from opspan.analysis.spans import PROCESS, within
 from opspan.errors import UsageError
@@ -104,4 +104,6 @@ def _in_steps(ranges: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
         return ranges.with_columns(pl.lit(None, dtype=pl.Categorical).alias("step"))
     anywhere = pl.lit(0, dtype=pl.Int64).alias("tid")
     row = innermost(steps.with_columns(anywhere), ranges.select("rank", "pid", anywhere, time_ns="start_ns"))
-    return ranges.with_columns(steps["name"].cast(pl.Categorical).gather(row).alias("step"))
+    step = steps["name"].cast(pl.Categorical).gather(row).alias("step")
+    # Ranges without times are in the step of the range that they are in.
+    return ranges.with_columns(step if timeless(ranges) is None else step.gather(timed(ranges)))

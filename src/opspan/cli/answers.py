@@ -4,18 +4,20 @@ format."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from opspan.addresses import File
 from opspan.cli.loading import (
+    PartToRead,
     Progress,
     expanded,
+    how_to_read,
     in_processes,
     load,
     many,
-    part_of_trace,
     steps_of,
     trace_files,
 )
@@ -90,9 +92,7 @@ class Verb:
     def run(
         self,
         files: tuple[File, ...],
-        between: tuple[str, str] | None,
-        step: str | None,
-        cycle: int | None,
+        reading: PartToRead,
         by: str,
         limit: int | None,
         wide: bool,
@@ -106,18 +106,17 @@ class Verb:
 
         if self.prints_report(files, limit, form, more, wide=wide):
             return 0
-        request = self.request(Options(by, files, steps_of(step)), more)
+        request = self.request(Options(by, files, steps_of(reading.step)), more)
         sides = self.sides(files, more)
         if option := self.needs_all(more):
             if processes or dask:
                 raise UsageError(f"{option} needs all of a trace at once: leave out --processes and --dask")
             sides = [expanded(side) for side in sides]
-        part = self.step_to_read(step)
-        ranks = {side: None if option else many(side, between, part, processes, dask, cycle) for side in sides}
+        reading = replace(reading, step=self.step_to_read(reading.step))
+        ranks = {side: None if option else many(side, reading, processes, dask) for side in sides}
         with Progress(sum(len(run or side) for side, run in ranks.items()) + 1) as progress:
             loaded = {
-                side: run or load(side, progress, between, part, self.lean(), cycle, named=files)
-                for side, run in ranks.items()
+                side: run or load(side, progress, reading, self.lean(), named=files) for side, run in ranks.items()
             }
             runs = [loaded[side] for side in sides]
             progress.step(_doing(runs))
@@ -134,7 +133,7 @@ class Verb:
 
         @click.command(self.name, help=self.text)
         @self.files_argument
-        @part_of_trace
+        @how_to_read
         @in_processes
         @click.option(
             "--by",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from opspan.cli.loading import Progress, all_at_once, expanded, load, part_of_trace, trace_files
+from opspan.cli.loading import PartToRead, Progress, all_at_once, expanded, how_to_read, load, trace_files
 from opspan.cli.options import FILE_TO_WRITE
 from opspan.cli.printing import show
 from opspan.outputs import help_lines
@@ -37,14 +37,12 @@ Example:
 @trace_files
 @click.argument("out", metavar="OUT", type=FILE_TO_WRITE)
 @all_at_once
-@part_of_trace
+@how_to_read
 @click.option("--force", is_flag=True, help="Overwrite OUT if it exists (never an input file).")
 def command(
     files: tuple[File, ...],
     out: Path,
-    between: tuple[str, str] | None,
-    step: str | None,
-    cycle: int | None,
+    reading: PartToRead,
     force: bool,
 ) -> None:
     from opspan.views import check_output, contents, export, missing
@@ -53,7 +51,7 @@ def command(
     expanded_files = expanded(files)
     check_output(out, expanded_files, overwrite=force)
     with Progress(len(expanded_files) + 1) as progress:
-        analysis = load(expanded_files, progress, between, step, cycle=cycle, named=files)
+        analysis = load(expanded_files, progress, reading, named=files)
         trace = analysis.tables
         progress.step(f"writing {out.name!r}")
         left_out = export(analysis, out, overwrite=force)

@@ -6,7 +6,10 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from functools import wraps
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -152,8 +155,34 @@ def all_at_once(function: F) -> F:
     return click.option("--processes", "--dask", hidden=True, expose_value=False, callback=refuse)(function)
 
 
-def part_of_trace(function: F) -> F:
-    """Adds the options --between, --step and --cycle, which choose the part of the trace to read."""
+@dataclass(frozen=True)
+class PartToRead:
+    """The part of the trace to read, and the files to read beside it."""
+
+    between: tuple[str, str] | None = None
+    step: str | None = None
+    cycle: int | None = None
+    captures: tuple[Path, ...] = ()
+
+
+def how_to_read(function: F) -> F:
+    """Adds the options that choose the part of the trace to read, and the files beside it. The function gets them as
+    `reading`."""
+
+    @wraps(function)
+    def run(
+        between: tuple[str, str] | None, step: str | None, cycle: int | None, captures: tuple[Path, ...], **more: Any
+    ) -> Any:
+        return function(reading=PartToRead(between, step, cycle, captures), **more)
+
+    beside = click.option(
+        "--captures",
+        metavar="PATH",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        help="Traces of the capture of CUDA graphs, or a folder of them: their ops are given to the kernels of graphs "
+        "that are launched again. A folder `capture_traces` beside FILE is read without this option.",
+    )
     cycle = click.option(
         "--cycle",
         metavar="N",
@@ -176,16 +205,14 @@ def part_of_trace(function: F) -> F:
         "to B, both included, are the numbers of ranges ProfilerStep#N or, without such ranges, the numbers that "
         "`opspan steps` prints. With NAME, all ranges of that name are the steps (* stands for any text).",
     )
-    return between(step(cycle(function)))
+    return cast("F", between(step(cycle(beside(run)))))
 
 
 def load(
     files: Sequence[File],
     progress: Progress,
-    between: tuple[str, str] | None = None,
-    step: str | None = None,
+    reading: PartToRead = PartToRead(),
     drop_columns: Callable[[Tables], Tables] | None = None,
-    cycle: int | None = None,
     *,
     named: Collection[File],
 ) -> Analysis:
@@ -200,8 +227,15 @@ def load(
             progress.step(f"reading {file.name!r}")
             yield file
 
-    part = window_of(_times(between), steps_of(step))
-    tables, iterations = read_all(announced(), None, part, drop_columns, cycle, unnamed={*files} - {*named})
+    tables, iterations = read_all(
+        announced(),
+        None,
+        window_of(_times(reading.between), steps_of(reading.step)),
+        drop_columns,
+        reading.cycle,
+        unnamed={*files} - {*named},
+        captures=reading.captures,
+    )
     return Analysis(tables, iterations=iterations)
 
 
@@ -237,14 +271,7 @@ def _most_fetched(files: Sequence[File]) -> int | None:
     return next((file.most_bytes for file in files if isinstance(file, Address)), None)
 
 
-def many(
-    files: Sequence[File],
-    between: tuple[str, str] | None,
-    step: str | None,
-    processes: int | None,
-    dask: str | None = None,
-    cycle: int | None = None,
-) -> Ranks | None:
+def many(files: Sequence[File], reading: PartToRead, processes: int | None, dask: str | None = None) -> Ranks | None:
     """Returns Ranks, which analyses the files one by one, or None if a few files are to be read as one trace."""
     from opspan.many import FEW
     from opspan.many.files import files_of, is_several
@@ -259,5 +286,9 @@ def many(
 
         quiet()
     file_list = files_of(files)
-    reading = ReadOptions(None, False, _times(between), steps_of(step), _most_fetched(files))
-    return Ranks(file_list.files, reading, cycle=cycle, processes=processes, dask=dask, skipped=file_list.skipped)
+    options = ReadOptions(
+        None, False, _times(reading.between), steps_of(reading.step), _most_fetched(files), reading.captures
+    )
+    return Ranks(
+        file_list.files, options, cycle=reading.cycle, processes=processes, dask=dask, skipped=file_list.skipped
+    )

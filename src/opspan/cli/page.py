@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from opspan.cli.loading import Progress, all_at_once, expanded, load, part_of_trace
+from opspan.cli.loading import PartToRead, Progress, all_at_once, expanded, how_to_read, load
 from opspan.cli.options import FILE_TO_READ
 from opspan.cli.printing import show
 from opspan.errors import UsageError
@@ -32,12 +32,10 @@ def page_options(function: F) -> F:
         files: Sequence[File],
         other_files: Sequence[File],
         editor: str | None,
-        between: tuple[str, str] | None,
-        step: str | None,
-        cycle: int | None,
+        reading: PartToRead,
         **more: Any,
     ) -> Any:
-        return function(pages=PageFiles(files, other_files, editor, between, step, cycle), **more)
+        return function(pages=PageFiles(files, other_files, editor, reading), **more)
 
     against = click.option(
         "--against",
@@ -54,7 +52,7 @@ def page_options(function: F) -> F:
         help="How the page opens a source line: an address with {file} and {line} in it. Default: "
         "vscode://file/{file}:{line}",
     )
-    return cast("F", against(editor(all_at_once(part_of_trace(run)))))
+    return cast("F", against(editor(all_at_once(how_to_read(run)))))
 
 
 def open_option(function: F) -> F:
@@ -70,9 +68,7 @@ class PageFiles:
         files: Sequence[File],
         other_files: Sequence[File],
         editor: str | None,
-        between: tuple[str, str] | None,
-        step: str | None,
-        cycle: int | None,
+        reading: PartToRead,
     ) -> None:
         from opspan.views.page.section import EDITOR
 
@@ -81,7 +77,7 @@ class PageFiles:
                 f"--editor is an address with {{file}} and {{line}} in it, such as {EDITOR}, and not {editor!r}"
             )
         self._editor = editor or EDITOR
-        self._between, self._step, self._cycle = between, step, cycle
+        self._reading = reading
         self._files, self._other_files = expanded(files), expanded(other_files)
         self.all = [*self._files, *self._other_files]
         self._named = (*files, *other_files)
@@ -89,7 +85,7 @@ class PageFiles:
     def read(self, progress: Progress) -> Subject:
         from opspan.views.page.section import Subject
 
-        analysis = load(self._files, progress, self._between, self._step, cycle=self._cycle, named=self._named)
+        analysis = load(self._files, progress, self._reading, named=self._named)
         other = load(self._other_files, progress, named=self._named) if self._other_files else None
         return Subject(analysis, self._files, other, self._other_files, self._editor)
 

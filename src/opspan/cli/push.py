@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from opspan.app.ingest import CREDENTIALS
-from opspan.cli.loading import Progress, all_at_once, expanded, load, part_of_trace, trace_files
+from opspan.cli.loading import PartToRead, Progress, all_at_once, expanded, how_to_read, load, trace_files
 from opspan.cli.printing import show
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ Example:
 @click.command("push", help=_HELP)
 @trace_files
 @all_at_once
-@part_of_trace
+@how_to_read
 @click.option("--url", required=True, metavar="URL", help="Address of the server: http://host:4040.")
 @click.option("--app", required=True, metavar="NAME", help="Name of the application there (service_name).")
 @click.option(
@@ -60,9 +60,7 @@ Example:
 )
 def command(
     files: tuple[File, ...],
-    between: tuple[str, str] | None,
-    step: str | None,
-    cycle: int | None,
+    reading: PartToRead,
     url: str,
     app: str,
     by: str,
@@ -83,7 +81,7 @@ def command(
     show("".join(f"note: {note}\n" for note in notes), err=True)
     expanded_files = expanded(files)
     with Progress(len(expanded_files) + 1) as progress:
-        analysis = load(expanded_files, progress, between, step, cycle=cycle, named=files)
+        analysis = load(expanded_files, progress, reading, named=files)
         progress.step(f"pushing to {server.where}")
         pushed = push(analysis, server, app, tags, by, is_now)
     show("".join(f"{line}\n" for line in [*issue_lines(analysis.tables), *pushed.notes]), err=True)

@@ -14,9 +14,9 @@ import polars as pl
 from opspan import analysis
 from opspan.analysis.averages import on_device
 from opspan.analysis.frames import frames
-from opspan.analysis.functions import parents
 from opspan.analysis.hierarchy import hierarchy
 from opspan.analysis.memory import SELF, TOTALS
+from opspan.analysis.nest import timed, timeless
 from opspan.events.kinds import DeviceType
 from opspan.row_numbers import ROW_NUMBER
 from opspan.tables.keywords import keywords_of
@@ -104,10 +104,8 @@ class EventColumns(NamedTuple):
 def event_columns(trace: Tables) -> EventColumns:
     """Returns the events of a trace to which `attribute` has added its columns."""
     ranges, work = _without_async_owners(trace.ranges, on_device(trace.work))
-    cpu, functions = _cpu(ranges), _functions(trace.functions)
-    if ranges["stack"].count():
-        function, functions = frames(ranges)
-        cpu = cpu.with_columns(function.alias("function"))
+    function, functions = frames(ranges, trace.functions)
+    cpu = _cpu(ranges).with_columns(function.alias("function"))
     if (modules := hierarchy(ranges)) is not None:
         cpu = cpu.with_columns(modules.alias("modules"))
     return EventColumns(cpu, _device(work), *_kind_of_device(trace, work), functions)
@@ -127,9 +125,13 @@ def _without_async_owners(ranges: pl.DataFrame, work: pl.DataFrame) -> tuple[pl.
 def _cpu(ranges: pl.DataFrame) -> pl.DataFrame:
     """Returns the CPU's events. Unchanged columns are shared with the trace, and take no further memory."""
     is_mark, is_async = (pl.col(name).fill_null(value=False) for name in ("is_mark", "is_async"))
-    columns = {"is_event": ~is_mark & pl.col("start_ns").is_not_null(), "is_async": is_async}
+    start = pl.col("start_ns")
+    if (replayed := timeless(ranges)) is not None:
+        # Ops of a replayed graph took no time of the host. They are where the range began that launched the replay.
+        start = pl.coalesce(start, ranges["start_ns"].gather(timed(ranges)).zip_with(replayed, ranges["start_ns"]))
+    columns = {"is_event": ~is_mark & start.is_not_null(), "is_async": is_async, "start_ns": start}
     if ranges["end_ns"].null_count():
-        columns["end_ns"] = pl.coalesce("end_ns", "start_ns")
+        columns["end_ns"] = pl.coalesce("end_ns", start)
     has_async = ranges["is_async"].any()
     if has_async:
         columns["parent"] = pl.when(~is_async).then("parent")
@@ -151,10 +153,6 @@ def _device(work: pl.DataFrame) -> pl.DataFrame:
     if work.select(((pl.col("end_ns") < pl.col("start_ns")) | pl.col("end_ns").is_null()).any()).item():
         columns["end_ns"] = pl.max_horizontal("start_ns", "end_ns")
     return _select(work.filter(pl.col("start_ns").is_not_null()), columns, DEVICE)
-
-
-def _functions(calls: pl.DataFrame) -> pl.DataFrame:
-    return calls.select("name", parents(calls).alias("parent"))
 
 
 def _select(frame: pl.DataFrame, columns: dict[str, pl.Expr], schema: Schema) -> pl.DataFrame:

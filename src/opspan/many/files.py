@@ -19,6 +19,7 @@ from opspan.addresses import Address, file_of
 from opspan.errors import NotATrace, NotReadable, ReadError
 from opspan.files import check_folder, exists, is_folder
 from opspan.readers import source_for, trace_source
+from opspan.readers.graph_captures import FOLDER
 from opspan.remote import listed
 
 DEPTH = 2  # the levels of folders to search: a folder and its direct subfolders, which may be runs or ranks
@@ -125,7 +126,7 @@ def _inside(folder: Path) -> tuple[list[Path], int]:
 
 def _walk(folder: Path, forbidden: list[Path], depth: int = DEPTH) -> Iterator[Path]:
     """Yields the paths in a folder, and in its subfolders that are not traces. Adds folders that may not be listed to
-    `forbidden`."""
+    `forbidden`. Leaves out an engine's folder of captures, which belong to the traces beside it."""
     try:
         check_folder(folder)
         inside = sorted(entry for entry in folder.iterdir() if not entry.name.startswith("."))
@@ -135,7 +136,7 @@ def _walk(folder: Path, forbidden: list[Path], depth: int = DEPTH) -> Iterator[P
     for path in inside:
         if not is_folder(path) or trace_source(path) is not None:
             yield path
-        elif depth > 1:
+        elif depth > 1 and path.name != FOLDER:
             yield from _walk(path, forbidden, depth - 1)
 
 

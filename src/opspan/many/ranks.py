@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from opspan.analysis import Coverage
     from opspan.analysis.figures import Figures
     from opspan.analysis.parts import Parts
+    from opspan.loading import PathOrPaths
     from opspan.tables import Metadata, Tables
     from opspan.tables.window import Steps
     from opspan.views.table import Table
@@ -47,6 +48,7 @@ def load_many(
     step: int | tuple[int, int] | str | None = None,
     cycle: int | None = None,
     most_bytes: int | None = None,
+    captures: PathOrPaths = (),
     processes: int | None = None,
     executor: Executor | None = None,
     dask: str | None = None,
@@ -65,6 +67,7 @@ def load_many(
         step: as in `opspan.load`.
         cycle: as in `opspan.load`.
         most_bytes: as in `opspan.load`.
+        captures: as in `opspan.load`.
         processes: how many processes read at the same time; by default as many as there are processors. 1 means that
             this process reads the files.
         executor: an executor of concurrent.futures that reads the files instead of these processes.
@@ -76,7 +79,9 @@ def load_many(
     if processes is not None and processes < 1:
         raise UsageError(f"{processes} processes can read nothing; expected 1 or more")
     file_list = files_of(paths, source)
-    reading = ReadOptions(source, strict, between, (step, step) if isinstance(step, int) else step, most_bytes)
+    steps = (step, step) if isinstance(step, int) else step
+    beside = (captures,) if isinstance(captures, (str, os.PathLike)) else tuple(captures)
+    reading = ReadOptions(source, strict, between, steps, most_bytes, beside)
     return Ranks(
         file_list.files,
         reading,

@@ -88,6 +88,12 @@ WORK = {
 }
 LISTS = ("sizes", "input_types", "input_strides", "inputs")  # columns of ranges whose texts are JSON lists
 SIZES = {"grid": "grid", "block": "block"}  # keys of work that each hold three columns, for x, y and z
+REPLAYED = {
+    "captured_op": "Captured op",
+    "captured_sizes": "Captured sizes",
+    "captured_module": "Captured module",
+    "replay": "Capture found by",
+}
 FUNCTIONS = {"id": "Python id", "parent_id": "Python parent id", "payload_json": "Data"}
 MEMORY = {
     "row": "memory",
@@ -108,7 +114,9 @@ _PLACE = {"rank", "pid", "tid", "start_ns", "end_ns", "name"}
 _IN_THE_EVENT = {
     "ranges": _PLACE | {"is_async", "is_mark"},
     "calls": _PLACE | {"api"},
+    # Ops of replays are not in the file, so nothing refers to them. The work has what is known of its op: REPLAYED.
     "work": {"rank", "start_ns", "end_ns", "full_name", "is_overhead"}
+    | {"replayed_range_id", "replay", "is_replay_sure"}
     | {f"{of}_{axis}" for of in SIZES for axis in "xyz"},
     "functions": _PLACE,
     "memory": {"rank", "pid", "tid", "time_ns"},

@@ -145,6 +145,11 @@ CODES: dict[str, Code] = {
         "kernels have names that could not be demangled",
         "They are shown as the compiler wrote them. `cu++filt` of the CUDA toolkit may be able to demangle them.",
     ),
+    "unmatched_replays": Code(
+        "info",
+        "launches of graphs fit none of the captures that were given, so that the ops of their kernels are unknown",
+        "Their device time is right. Record the capture of each graph that the run launches.",
+    ),
     "tool_messages": Code("info", "messages from the tool that captured", "They are the tool's own words."),
     "tool_warnings": Code("warning", "warnings from the tool that captured", "They are the tool's own words."),
     "tool_errors": Code("error", "errors from the tool that captured", "They are the tool's own words."),
@@ -289,11 +294,7 @@ CODES: dict[str, Code] = {
         "texts are missing from the file",
         "Names that refer to them are null. Capture again.",
     ),
-    "undecoded_text": Code(
-        "info",
-        "texts are not valid UTF-8",
-        "Their invalid bytes were replaced by U+FFFD.",
-    ),
+    "undecoded_text": Code("info", "texts are not valid UTF-8", "Their invalid bytes were replaced by U+FFFD."),
     "unknown_units": Code(
         "warning",
         "events are of a kind that this version does not know",

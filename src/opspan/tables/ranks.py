@@ -91,7 +91,7 @@ def _stated_rank(one: Metadata) -> int | None:
     may be that of a cycle."""
     if one.told.rank is not None:
         return one.told.rank
-    return _named("/".join(PurePath(one.paths[0]).parts[-3:])) if len(one.paths) == 1 else None
+    return rank_in_name("/".join(PurePath(one.paths[0]).parts[-3:])) if len(one.paths) == 1 else None
 
 
 def _spans(
@@ -157,7 +157,7 @@ def _file(one: Metadata) -> str:
 
 def ranks_in_names(paths: Sequence[str | None]) -> list[int | None]:
     """Returns the rank named in each path, or None."""
-    ranks = [None if path is None else _named(PurePath(path).name) for path in paths]
+    ranks = [None if path is None else rank_in_name(PurePath(path).name) for path in paths]
     # A number that is the same in all names does not tell the files apart.
     if len(ranks) > 1 and len(set(ranks)) == 1:
         ranks = [None] * len(paths)
@@ -179,7 +179,7 @@ def _only(pattern: str, text: str) -> int | None:
     return numbers.pop() if len(numbers) == 1 else None
 
 
-def _named(text: str) -> int | None:
+def rank_in_name(text: str) -> int | None:
     # Most names have no "rank", and the pattern takes longer to compile than everything else here.
     return _only(_RANK, text) if "rank" in text.lower() else None
 
@@ -189,7 +189,7 @@ def _in_folders(paths: Sequence[PurePath]) -> list[int | None]:
     common = 0
     while len({path.parts[: common + 1] for path in paths}) == 1 and common < len(paths[0].parts):
         common += 1
-    return [_named("/".join(path.parts[common:])) for path in paths]
+    return [rank_in_name("/".join(path.parts[common:])) for path in paths]
 
 
 def _counted(paths: Sequence[PurePath]) -> list[int | None]:

@@ -20,6 +20,7 @@ from opspan.labels import KIND_NAMES
 KIND = pl.Enum(KIND_NAMES)
 WORK_KIND = pl.Enum(["kernel", "memcpy", "memset", "sync", "graph", "other"])
 MEMORY_EVENT = pl.Enum(["alloc", "free", "usage", "transfer", "fault", "out_of_memory"])
+REPLAY = pl.Enum(["unique", "capture", "batch size", "order", "ambiguous"])
 SEVERITY = pl.Enum(["info", "warning", "error"])
 
 NAME = pl.Categorical
@@ -63,7 +64,7 @@ RANGES = TableSchema(
         Column("id", I64, "Number of the row in this trace, from 0; other columns and tables refer to it."),
         *_where(),
         Column("end_tid", I64, "Thread that ended the range, if another thread began it."),
-        Column("start_ns", I64, "When the range began, or the mark was set.", "ns"),
+        Column("start_ns", I64, "When the range began, or the mark was set; null for an op of a replayed graph.", "ns"),
         Column("end_ns", I64, "When the range ended; null for a mark and for a range that was still open.", "ns"),
         Column("name", NAME, "Name without the fields of the label: the op, the module, the user's text."),
         Column("text", pl.String, "The text that the tool recorded, if it is more than the name."),
@@ -83,17 +84,14 @@ RANGES = TableSchema(
         Column("stack", NAME, "Python functions that the range ran in, one per line, the outermost first."),
         Column("overload", NAME, "Overload of the op, for example Tensor for aten::add.Tensor."),
         Column("class_name", NAME, "Class of the module that the range is a call of."),
+        Column("module_path", NAME, "The module that the range is in, if no range or function around it says so."),
         Column("args", pl.String, "Arguments that were given to record_function."),
         Column("payload_int", I64, "The user's payload, if it is a signed integer."),
         Column("payload_uint", U64, "The user's payload, if it is an unsigned integer."),
         Column("payload_float", pl.Float64, "The user's payload, if it is a floating-point number."),
         Column("payload_json", pl.String, "All other data of the range, as a JSON object."),
         Column("parent_id", I64, "The range that the program named as parent (ITT).", refers="ranges.id"),
-        Column(
-            "is_async",
-            pl.Boolean,
-            "Whether it may overlap other ranges of its thread: start/end range, overlapped task, frame.",
-        ),
+        Column("is_async", pl.Boolean, "Whether it may overlap others of its thread: start/end range, task, frame."),
         Column("is_mark", pl.Boolean, "Whether the row is a point in time instead of a range."),
     ),
 )
@@ -153,6 +151,9 @@ WORK = TableSchema(
             "The range that the work belongs to, if the tool names a range instead of a call.",
             refers="ranges.id",
         ),
+        Column("replayed_range_id", I64, "The op whose captured launch the work repeats.", refers="ranges.id"),
+        Column("replay", REPLAY, "How the captured launch was found: docs/graphs.md."),
+        Column("is_replay_sure", pl.Boolean, "Whether all launches that it may repeat have the same op and sizes."),
         Column("graph_id", I64, "Graph that the work belongs to."),
         Column("graph_exec_id", I64, "Instance of the graph that was launched."),
         Column("graph_node_id", I64, "Graph node that the work executed."),

@@ -94,7 +94,9 @@ def _events(trace: Tables, tracks: ChromeTracks, zero_ns: int) -> Iterator[Event
     taken = _microseconds((ends_ns - _col("start_ns")).clip(lower_bound=0))
 
     yield from _ranges(trace, ranges, at, taken, _microseconds(ends_ns - zero_ns))
-    calls, work = (rows.with_columns(external.gather(rows["range"])) for rows in (calls, work))
+    # Ops of replays have no event. Their work has the id of the range that launched the replay.
+    of_work = work["launch_range"].zip_with(work["replayed_range_id"].is_not_null(), work["range"])
+    calls, work = calls.with_columns(external.gather(calls["range"])), work.with_columns(external.gather(of_work))
     args = _with_torch_args(trace, "calls", drawn.args(calls, keys.EVENTS["calls"]))
     is_hip = _col("api") == "hip"
     args[keys.API] = pl.when(is_hip).then("api")
@@ -105,7 +107,7 @@ def _events(trace: Tables, tracks: ChromeTracks, zero_ns: int) -> Iterator[Event
     yield functions, _span(drawn.name("name"), pl.lit("python_function"), at, taken, args), began
     name = pl.coalesce("full_name", drawn.name("name"))
     args = drawn.args(work, keys.EVENTS["work"])
-    args |= {key: _json(drawn.sizes(of)) for of, key in keys.SIZES.items()}
+    args |= {key: _json(drawn.sizes(of)) for of, key in keys.SIZES.items()} | drawn.replayed_args(work)
     args = _with_torch_args(trace, "work", args)
     # The event is called by its full name if it has one. Only then the short name is needed as an arg.
     args[keys.WORK["name"]] = pl.when(_col("full_name").is_not_null()).then("name")

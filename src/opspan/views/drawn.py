@@ -10,6 +10,7 @@ import polars as pl
 from opspan import inputs
 from opspan.analysis import Analysis
 from opspan.analysis.hierarchy import hierarchy
+from opspan.analysis.nest import count_timeless
 from opspan.tables import Tables
 from opspan.tables import chrome_keys as keys
 from opspan.tables.schema import MEMORY_EVENT, NAME, WORK_KIND
@@ -42,7 +43,22 @@ def drawn(analysis: Analysis) -> Tables:
     frames["ranges"] = frames["ranges"].with_columns(_as_reported(analysis.tables.ranges))
     if (modules := hierarchy(trace.ranges)) is not None:
         frames["ranges"] = frames["ranges"].with_columns(modules.alias("modules"))
+    frames["work"] = _with_captured(frames["work"], trace.ranges)
     return Tables(trace.ranks, **{**trace.frames, **frames})
+
+
+def _with_captured(work: pl.DataFrame, ranges: pl.DataFrame) -> pl.DataFrame:
+    """Adds the captured op of work that a replay of a graph did. The op has no event, because it did not run then."""
+    if not work["replay"].count():
+        return work
+    row = work["range"].zip_with(work["replayed_range_id"].is_not_null(), pl.Series([None], dtype=work["range"].dtype))
+    columns = zip(("name", "sizes", "module_path"), keys.REPLAYED, strict=False)
+    return work.with_columns(ranges[column].gather(row).alias(name) for column, name in columns)
+
+
+def replayed_args(work: pl.DataFrame) -> dict[str, pl.Expr]:
+    names = {name: key for name, key in keys.REPLAYED.items() if name in work.columns and work[name].count()}
+    return {key: text(name) for name, key in names.items()}
 
 
 def _with_ids(frame: pl.DataFrame) -> pl.DataFrame:
@@ -66,9 +82,10 @@ def zero_ns(trace: Tables) -> int:
 
 def left_out(trace: Tables) -> list[str]:
     """Returns sentences on the parts of the trace that a timeline does not show."""
-    timeless = {name: trace.frames[name]["start_ns"].null_count() for name in SPANS}
-    timeless |= {name: trace.frames[name]["time_ns"].null_count() for name in POINTS}
-    sentences = [f"{count:,} {name} are not in it, for they have no start" for name, count in timeless.items() if count]
+    without = {name: trace.frames[name]["start_ns"].null_count() for name in SPANS}
+    without |= {name: trace.frames[name]["time_ns"].null_count() for name in POINTS}
+    without["ranges"] -= count_timeless(trace.ranges)
+    sentences = [f"{count:,} {name} are not in it, for they have no start" for name, count in without.items() if count]
     if trace.samples.height:
         sentences.append(f"{trace.samples.height:,} rows of samples are not in it; .sqlite and .parquet have them")
     return sentences

@@ -142,7 +142,7 @@ def _backward(trace: Tables, kinds: set[str], by: str) -> str | None:
 
 def _attribution(coverage: Coverage, trace: Tables) -> str | None:
     work = coverage.work_in_range
-    if not work.of or work.count or coverage.work_in_whole_graphs.count:
+    if not work.of or work.count or coverage.work_in_whole_graphs.count or coverage.work_in_unknown_replays.count:
         return None
     if not coverage.work_with_call.count:
         return (

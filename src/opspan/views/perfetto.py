@@ -138,6 +138,7 @@ def _kinds(trace: Tables, tracks: PerfettoTracks, arrows: _Arrows) -> list[_Kind
     calls = calls.with_columns(arrows.of_calls.alias(_FLOWS))
     work = work.with_columns(arrows.of_work.alias(_ENDED_FLOW))
     of_work = drawn.args(work, keys.EVENTS["work"]) | {key: drawn.sizes(of) for of, key in keys.SIZES.items()}
+    of_work |= drawn.replayed_args(work)
 
     def placed(rows: pl.DataFrame, track: pl.Series) -> pl.DataFrame:
         rows = rows.with_columns(

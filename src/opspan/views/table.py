@@ -18,6 +18,7 @@ from opspan import analysis as analyses
 from opspan import forked, html_columns
 from opspan.analysis import Analysis, kernel_use
 from opspan.analysis.averages import launched_in
+from opspan.analysis.nest import timeless
 from opspan.analysis.parts import Part, Parts
 from opspan.analysis.sums import OF_WORK, RANGE_ORDER, WORK_ORDER
 from opspan.errors import UsageError
@@ -118,15 +119,15 @@ _UNSEEN = (
     "payload_uint",
     "payload_float",
     "payload_json",
-    "parent_id",
 )
 
 
 def lean(trace: Tables) -> Tables:
     """Drops columns that a table does not need. They take a third of the memory of a large trace."""
     ranges = trace.ranges.drop(_UNSEEN)
-    if not trace.work["named_range_id"].count():  # ids are needed only if kernels or copies refer to them
-        ranges = ranges.drop("id")
+    # Ids are needed only if kernels, copies, or the ops of replayed graphs refer to them.
+    if not trace.work["named_range_id"].count() and timeless(ranges) is None:
+        ranges = ranges.drop("id", "parent_id")
     # The analysis uses op_id only to test for null, and only in ranges whose sequence number is 0. If none is null
     # there, op_id need not be kept.
     if not ranges.select((pl.col("op_id").is_null() & (pl.col("seq") == 0)).any()).item():

@@ -63,10 +63,12 @@ def _memory(run: Run, threshold: float) -> Iterator[Evidence]:
 
 
 def _unlabelled(run: Run, threshold: float) -> Iterator[Evidence]:
-    share, graphs = run.analysis.coverage.work_in_range, run.analysis.coverage.work_in_whole_graphs
-    known = share.fraction + (graphs.fraction if graphs.of else 0)
+    coverage = run.analysis.coverage
+    share, graphs = coverage.work_in_range, (coverage.work_in_whole_graphs, coverage.work_in_unknown_replays)
+    known = share.fraction + sum(one.fraction for one in graphs if one.of)
     if share.of and known < threshold:
-        yield _missing_labels(run, "", {"known_share": known, "kernels": share.of - share.count - graphs.count})
+        kernels = share.of - share.count - sum(one.count for one in graphs)
+        yield _missing_labels(run, "", {"known_share": known, "kernels": kernels})
 
 
 def _without(column: str, options: str) -> Callable[[Run, float], Iterator[Evidence]]:
@@ -89,6 +91,12 @@ def _whole_graphs(run: Run, threshold: float) -> Iterator[Evidence]:
     if graphs.height and run.share(ns) >= threshold:
         figures = {"graphs": graphs.height, "ns": ns, "ns_share": run.share(ns)}
         yield Evidence(None, figures, confidence="certain", ranks=ranks_of(graphs))
+
+
+def _unknown_replays(run: Run, threshold: float) -> Iterator[Evidence]:
+    replays = run.analysis.coverage.work_in_unknown_replays
+    if replays.count and replays.fraction >= threshold:
+        yield Evidence(None, {"known_share": replays.fraction, "kernels": replays.count}, confidence="certain")
 
 
 def _missing_labels(run: Run, options: str, figures: dict[str, float]) -> Evidence:
@@ -186,5 +194,18 @@ RULES = (
         command="opspan table FILE --by kernel",
         read="docs/formats/nsys.md",
         look=_whole_graphs,
+    ),
+    Rule(
+        id="unknown-replays",
+        title="Graph replays without their ops",
+        looks_at="device time of kernels that a launch of a graph started, and of which nothing says the op",
+        threshold=0.1,
+        because="a tenth of the time: it is in one row, that of the range around the launch",
+        sentence="{known_share} of device time is in {kernels} kernels and copies of graph replays, and nothing says "
+        "which ops they belong to",
+        remedy="Record the capture of the graphs as well, and give the recording with --captures",
+        command="opspan table FILE --captures FOLDER",
+        read="docs/graphs.md",
+        look=_unknown_replays,
     ),
 )

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import polars as pl
 
 from opspan.analysis import Analysis
-from opspan.analysis.nest import trace_end_ns
+from opspan.analysis.nest import count_timeless, trace_end_ns
 from opspan.analysis.spans import distinct, length, look_up, only, sum_by
 from opspan.row_numbers import ROW_NUMBER
 from opspan.tables import Tables
@@ -59,6 +59,7 @@ class TimelineLanes:
 def lanes_of(analysis: Analysis) -> TimelineLanes | None:
     """Returns the lanes with their shapes, or None if the trace has no times at all."""
     trace = analysis.complete
+    replayed = count_timeless(trace.ranges)
     names_of_gaps = analysis.gaps["why"].replace_strict(IDLE, return_dtype=pl.String).cast(pl.Categorical)
     all_frames = {
         "functions": _spans(trace.functions),
@@ -74,7 +75,8 @@ def lanes_of(analysis: Analysis) -> TimelineLanes | None:
     notes = [
         f"{count:,} {name} are not drawn, for they have no start"
         for name, frame in all_frames.items()
-        if (count := frame["start_ns"].null_count())
+        # Ops of replays took no time of the host.
+        if (count := frame["start_ns"].null_count() - (replayed if name == "ranges" else 0))
     ]
     close_ns = max(trace_end_ns(*all_frames.values()), begin_ns)
     frames = {name: only(frame, frame["start_ns"].is_not_null()) for name, frame in all_frames.items()}

@@ -1,0 +1,138 @@
+"""Reads the ops and launches that recordings of captures have.
+
+    captured_ops(captures) -> CapturedOps: the launches of all captures, and the ranges around them.
+
+Only ranges that began within a capture count: those around it, such as the engine's warm-up, do not belong to a replay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import polars as pl
+
+from opspan.analysis.analysed import Analysis
+from opspan.analysis.call_stacks import stack_texts
+from opspan.analysis.captured_launches import captured_launches
+from opspan.row_numbers import ROW_NUMBER
+from opspan.tables import Tables
+from opspan.tables.schema import NAME
+
+_col = pl.col
+# The columns that a captured op keeps. Its times and numbers (seq, op_id) belong to the recording of the capture.
+KEPT = (
+    "name",
+    "kind",
+    "source",
+    "domain",
+    "sizes",
+    "input_types",
+    "input_strides",
+    "inputs",
+    "overload",
+    "class_name",
+    "args",
+)
+# The range around captures of one batch size, as engines name it.
+_LABEL = r"^(?:capture_(\d{1,9})_(?:FULL|PIECEWISE)|graph_capture: batch=(\d{1,9}) mode=.*)$"
+_DEEPEST = 1000  # only damaged files nest ranges deeper
+
+
+class Capture(NamedTuple):
+    """A recording of captures: its tables, and the batch size that its file's name or its engine's list says."""
+
+    tables: Tables
+    batch_size: int | None = None
+
+
+class CapturedOps(NamedTuple):
+    """Captured launches and ops.
+
+    launches: recording (a number), capture, kind, kernel (see `captured_launches`), batch_size, range (a row of
+        `ranges`), and own and chain: equal numbers mean the same op with the same sizes, and the same ops around it.
+    ranges: the columns KEPT, parent (a row), depth, stack and module.
+    """
+
+    launches: pl.DataFrame
+    ranges: pl.DataFrame
+
+
+def captured_ops(captures: Sequence[Capture]) -> CapturedOps:
+    launches, ranges, before = [], [], 0
+    for number, capture in enumerate(captures):
+        own_launches, own_ranges = _of_recording(capture)
+        launches.append(
+            own_launches.select(
+                pl.lit(number, pl.Int64).alias("recording"),
+                "capture",
+                "kind",
+                "kernel",
+                "batch_size",
+                (_col("range") + before).cast(ROW_NUMBER),
+            )
+        )
+        ranges.append(own_ranges.with_columns((_col("parent") + before).cast(ROW_NUMBER)))
+        before += own_ranges.height
+    joined = pl.concat(ranges)
+    own, chain = _codes(joined)
+    every = pl.concat(launches)
+    return CapturedOps(every.with_columns(own=own.gather(every["range"]), chain=chain.gather(every["range"])), joined)
+
+
+def _of_recording(capture: Capture) -> tuple[pl.DataFrame, pl.DataFrame]:
+    trace = Analysis(capture.tables).complete
+    launches = captured_launches(trace)
+    ranges = trace.ranges
+    size = pl.coalesce(_col("name").cast(pl.String).str.extract(_LABEL, group) for group in (1, 2))
+    labelled = ranges.select(size.cast(pl.Int64).alias("batch_size"), row=pl.int_range(pl.len(), dtype=ROW_NUMBER))
+    labelled = labelled.drop_nulls("batch_size")
+    begins = trace.calls["range"].gather(launches["capture"].filter(launches["capture"] >= 0).unique())
+    outside = above(ranges["parent"], pl.concat([begins.cast(ROW_NUMBER), labelled["row"]]))
+    inside = above(ranges["parent"], launches["range"]).filter(~_col("row").is_in(outside["row"].implode()))
+    kept = inside["row"].unique().sort()
+    sizes = above(ranges["parent"], launches["range"]).join(labelled, on="row").unique("of", keep="first")
+    launches = launches.join(
+        sizes.select(range="of", batch_size="batch_size"), on="range", how="left", maintain_order="left"
+    )
+    launches = launches.with_columns(_col("batch_size").fill_null(pl.lit(capture.batch_size, pl.Int64)))
+    place = pl.DataFrame({"row": kept, "place": pl.int_range(len(kept), dtype=ROW_NUMBER, eager=True)})
+    columns = [name for name in KEPT if name in ranges.columns]
+    rows = ranges[kept].select(
+        *columns, "parent", "depth", "module", stack_texts(ranges, trace.functions, kept).cast(NAME).alias("stack")
+    )
+    rows = rows.with_columns(_in_place(rows["parent"], place).alias("parent"))
+    return launches.with_columns(_in_place(launches["range"], place).alias("range")), rows
+
+
+def _in_place(rows: pl.Series, place: pl.DataFrame) -> pl.Series:
+    return rows.alias("row").to_frame().join(place, on="row", how="left", maintain_order="left")["place"]
+
+
+def above(parent: pl.Series, rows: pl.Series) -> pl.DataFrame:
+    """Returns the rows themselves and all rows above them, as pairs: `of`, one of the rows, and `row`, the nearest
+    first."""
+    level = rows.drop_nulls().unique().sort().alias("of").to_frame().with_columns(row=_col("of"))
+    levels = [level]
+    for _ in range(_DEEPEST):
+        level = level.with_columns(parent.gather(level["row"]).alias("row")).drop_nulls("row")
+        if not level.height:
+            break
+        levels.append(level)
+    return pl.concat(levels)
+
+
+def _codes(ranges: pl.DataFrame) -> tuple[pl.Series, pl.Series]:
+    """Returns, for each range, a number for its name and sizes, and a number for the names and sizes of it and all
+    ranges around it. Modules are left out: layers that are alike have other names."""
+    columns = ["name", "kind", "sizes", "input_types"]
+    distinct = ranges.select(columns).unique().with_row_index("own")
+    own = ranges.select(columns).join(distinct, on=columns, how="left", nulls_equal=True, maintain_order="left")["own"]
+    is_module = (ranges["kind"] == "module").fill_null(value=False).to_list()
+    parents, owns = ranges["parent"].to_list(), own.to_list()
+    known: dict[tuple[int, int], int] = {}
+    chain = [-1] * len(owns)
+    for row in ranges["depth"].arg_sort().to_list():  # those around a range come before it
+        around = -1 if parents[row] is None else chain[parents[row]]
+        chain[row] = around if is_module[row] else known.setdefault((around, owns[row]), len(known))
+    return own.cast(pl.Int64), pl.Series(chain, dtype=pl.Int64)

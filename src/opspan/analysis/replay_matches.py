@@ -1,0 +1,202 @@
+"""Finds the captured launches that the work of each graph replay repeats.
+
+    replays(trace) -> a row for each call that launched a graph, whose work was recorded: call, start_ns, range (of the
+        call), and lists for its work, in the order in which it began: work (the rows), `what` and kind.
+    matches(replays, recordings) -> for each replay a Match:
+        first: row of the captured launch that its first work repeats; the next work repeats the next row.
+        how: "unique": its names, in their order, stand in one place of the captures only.
+            "capture": its names stand in several places, and one of these is a whole capture.
+            "batch size": several places fit, and one of them was captured for the batch size of the replay's step.
+            "order": several places fit. The step has as many replays as a recording has captures, and each replay fits
+                the capture that has the same number.
+            "ambiguous": several places fit, and nothing tells which. `first` is one of them.
+        places: all rows that `first` might be. If the batch size is known, only those of its captures.
+        None stands for a replay that fits nowhere.
+
+The names of work decide. If a recording of captures has no names (CUDA's captured launches may lack them), a replay
+fits only a whole capture, by the kinds of its work, and `how` is never "unique".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import polars as pl
+
+from opspan.analysis.launches import launches_graph
+from opspan.row_numbers import ROW_NUMBER
+from opspan.tables import Tables
+
+KINDS = {"kernel": "k", "memcpy": "c", "memset": "s"}  # kinds of work, with the letter of each
+_MOST_PLACES = 4096  # so many places are looked at for one replay; more only repeat the same few launches
+_col = pl.col
+
+
+class Launched(NamedTuple):
+    """A replay: a letter for the name of each work, and one for its kind. `step` is the row of its engine's step, or
+    None; `batch_size` is what the label of the step says."""
+
+    names: str
+    kinds: str
+    step: int | None
+    batch_size: int | None
+
+
+class LaunchList(NamedTuple):
+    """The captured launches of one recording of captures, for one batch size.
+
+    first: the row of its first launch.
+    names: a letter for the name of each launch; None if the name of one is unknown.
+    kinds: a letter for the kind of each launch.
+    captures: the places of its captures, as (first row, count).
+    """
+
+    first: int
+    names: str | None
+    kinds: str
+    batch_size: int | None
+    captures: Sequence[tuple[int, int]]
+
+    def runs(self, replay: Launched) -> list[int]:
+        """Returns the rows from which on the names are those of the replay."""
+        places: list[int] = []
+        at = -1 if self.names is None else self.names.find(replay.names)
+        while self.names is not None and at >= 0 and len(places) < _MOST_PLACES:
+            places.append(self.first + at)
+            at = self.names.find(replay.names, at + 1)
+        return places
+
+    def whole_captures(self, replay: Launched) -> list[int]:
+        """Returns the first rows of the captures that have all launches of the replay, and no others."""
+        text, wanted = (self.kinds, replay.kinds) if self.names is None else (self.names, replay.names)
+        own = ((first, text[first - self.first :][:count]) for first, count in self.captures)
+        return [first for first, part in own if part == wanted]
+
+
+class Fits(NamedTuple):
+    """The places at which a replay fits, by the number of the recording."""
+
+    places: Mapping[int, Sequence[int]]
+    runs: int  # the number of places at which its names stand
+    is_named: bool
+
+
+class Match(NamedTuple):
+    """The captured launches that a replay repeats (see above)."""
+
+    first: int
+    how: str
+    places: tuple[int, ...]
+
+
+def what(kernel: pl.Expr, kind: pl.Expr) -> pl.Expr:
+    """Returns the name of a kernel. Copies and fills are named by their kind, because tools name them differently when
+    they are captured and when they run."""
+    return pl.when(kind == "kernel").then(kernel).otherwise(kind)
+
+
+def letters(texts: pl.Series) -> dict[str, str]:
+    """Returns a letter for each distinct text, so that a sequence of texts becomes one text that can be searched in."""
+    distinct = texts.drop_nulls().unique().sort().head(0x110000 - 0xE000)
+    return {text: chr(0xE000 + number) for number, text in enumerate(distinct)}
+
+
+def matches(replays: Sequence[Launched], recordings: Sequence[LaunchList]) -> list[Match | None]:
+    known: dict[tuple[str, str], Fits] = {}
+    fits = []
+    for replay in replays:
+        key = (replay.names, replay.kinds)
+        if key not in known:
+            known[key] = _fits(replay, recordings)
+        fits.append(known[key])
+    result: list[Match | None] = [None] * len(replays)
+    for step in _by_step(replays):
+        in_order = _in_order([replays[row] for row in step], [fits[row] for row in step], recordings)
+        for number, row in enumerate(step):
+            result[row] = _chosen(replays[row], fits[row], recordings, in_order[number] if in_order else None)
+    return result
+
+
+def _fits(replay: Launched, recordings: Sequence[LaunchList]) -> Fits:
+    runs = {number: one.runs(replay) for number, one in enumerate(recordings)}
+    whole = {number: one.whole_captures(replay) for number, one in enumerate(recordings)}
+    named = {number: places for number, places in whole.items() if recordings[number].names is not None}
+    count = sum(map(len, runs.values()))
+    # A whole capture is better than a part of one, and names are better than kinds.
+    places = named if any(named.values()) else runs if count else whole
+    return Fits({number: at for number, at in places.items() if at}, count, bool(count))
+
+
+def _by_step(replays: Sequence[Launched]) -> Iterator[list[int]]:
+    groups: dict[int, list[int]] = {}
+    for row, replay in enumerate(replays):
+        if replay.step is None:
+            yield [row]
+        else:
+            groups.setdefault(replay.step, []).append(row)
+    yield from groups.values()
+
+
+def _chosen(replay: Launched, fits: Fits, recordings: Sequence[LaunchList], in_order: int | None) -> Match | None:
+    places = tuple(place for at in fits.places.values() for place in at)
+    if not places:
+        return None
+    sized = tuple(place for at in _of_batch_size(replay, fits.places, recordings).values() for place in at)
+    if fits.is_named:
+        for how, count in (("unique", fits.runs), ("capture", len(places)), ("batch size", len(sized))):
+            if count == 1:
+                return Match(sized[0], how, sized)
+    if in_order is not None or len(places) == 1:
+        return Match(places[0] if in_order is None else in_order, "order", sized)
+    return Match(sized[0], "ambiguous", sized)
+
+
+def _of_batch_size(
+    replay: Launched, places: Mapping[int, Sequence[int]], recordings: Sequence[LaunchList]
+) -> Mapping[int, Sequence[int]]:
+    """Returns the places in those recordings that are for the replay's batch size: the smallest that is large enough,
+    because engines pad a batch to the next size that they captured. Returns all places if no recording is."""
+    sizes = {size for number in places if (size := recordings[number].batch_size) is not None}
+    large_enough = [size for size in sizes if replay.batch_size is not None and size >= replay.batch_size]
+    if not large_enough:
+        return places
+    return {number: at for number, at in places.items() if recordings[number].batch_size == min(large_enough)}
+
+
+def _in_order(replays: Sequence[Launched], fits: Sequence[Fits], recordings: Sequence[LaunchList]) -> list[int] | None:
+    """Returns the place of each replay of a step, if the step has as many replays as one recording has captures, and
+    each replay fits the capture that has the same number. Returns None if that is so for no recording, or several."""
+    if replays[0].step is None:
+        return None
+    fitting = []
+    for number, one in enumerate(recordings):
+        firsts = [first for first, _ in one.captures]
+        if len(firsts) == len(replays) and all(
+            first in _of_batch_size(replay, own.places, recordings).get(number, ())
+            for first, replay, own in zip(firsts, replays, fits, strict=True)
+        ):
+            fitting.append(firsts)
+    return fitting[0] if len(fitting) == 1 else None
+
+
+def replays(trace: Tables) -> pl.DataFrame:
+    calls = trace.calls.select("start_ns", "range").with_row_index("call").filter(launches_graph(trace.calls))
+    work = trace.work.select("call", "kind", "full_name", "name", "start_ns", "range", "launch_range")
+    work = work.select(
+        _col("call").cast(ROW_NUMBER),
+        _col("kind").cast(pl.String),
+        begun_ns="start_ns",
+        what=what(pl.coalesce("full_name", "name").cast(pl.String), _col("kind").cast(pl.String)),
+        # The tool itself has said in which range the node of the graph was captured.
+        is_known=_col("range").ne_missing(_col("launch_range")),
+        work=pl.int_range(pl.len(), dtype=ROW_NUMBER),
+    )
+    work = work.filter(_col("kind").is_in(list(KINDS))).join(calls, on="call")
+    rows = work.sort("call", "begun_ns", "work").group_by("call", maintain_order=True)
+    return (
+        rows.agg(_col("start_ns", "range").first(), "work", "what", "kind", is_known=_col("is_known").any())
+        .filter(~_col("is_known"))
+        .drop("is_known")
+        .sort("start_ns", "call")
+    )
