@@ -41,6 +41,10 @@ const TITLES: Record<string, string> = {
   backward: "Backward",
   optimizer: "Optimizer",
   data: "Data loading",
+  prefill: "Prefill",
+  decode: "Decode",
+  mixed: "Prefill and decode",
+  diffusion: "Diffusion",
   other: "Other ranges",
   rest: "Small frames, drawn as one",
 };

@@ -255,3 +255,46 @@ def test_a_trace_of_nothing_has_every_column(trace: Trace) -> None:
     for name in ("ranges", "calls", "work"):
         assert getattr(nothing, name).schema == getattr(something, name).schema
     assert averages(nothing.ranges, nothing.work).height == 0
+
+
+# --- serving
+
+VERIFY = "step[TARGET_VERIFY bs=2]"
+
+
+def test_what_is_in_a_step_of_an_engine_has_its_phase() -> None:
+    frame = read(
+        op("step[EXTEND bs=2 toks=4096]", 0, 100, kind="user"),
+        op("forward", 10, 90, kind="user"),
+        op("aten::mm", 20, 30),
+        op("data loading", 40, 50, kind="user"),
+        op("aten::cat", 110, 120),
+        op("data loading", 130, 140, kind="user"),
+        op("step[IDLE bs=0]", 150, 190, kind="user"),
+        op("aten::add", 160, 170),
+        op("execute_diffusion_1_256x256", 200, 300, kind="user"),
+        op("execute_context_1(4)_generation_2(2)", 210, 290, kind="user"),
+        op("aten::mm", 220, 230),
+        op("aten::mm", 220, 230, tid=2),  # on another thread
+    )
+    assert phases(frame)["phase"].to_list() == [
+        *["prefill"] * 4,
+        *("forward", "data"),
+        *(None, "forward"),  # the label tells no phase
+        *("diffusion", "mixed", "mixed"),
+        "forward",
+    ]
+
+
+def test_a_range_is_in_the_step_of_the_engine_that_is_open_in_its_process() -> None:
+    frame = read(
+        op(VERIFY, 0, 100, kind="user"),
+        op("aten::mm", 20, 30, tid=2),
+        op("aten::mm", 120, 130),
+        op("aten::mm", 20, 30, pid=2),
+        op("ProfilerStep#1", 0, 100, pid=3, kind="step"),
+        op(VERIFY, 10, 50, pid=3, kind="user"),
+        op("aten::mm", 20, 30, pid=3),
+    )
+    assert steps(frame)["step"].to_list() == [VERIFY, VERIFY, None, None, *["ProfilerStep#1"] * 3]
+    assert steps(frame, "VERIFY")["step"].to_list() == [VERIFY, VERIFY, None, None, None, VERIFY, VERIFY]

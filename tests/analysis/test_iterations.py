@@ -37,6 +37,46 @@ def test_names_that_are_given_come_before_them() -> None:
     ]
 
 
+DECODE, PREFILL = "step[DECODE bs=32]", "step[EXTEND bs=2 toks=4096]"
+SERVED = [
+    user(PREFILL, 0, 400),
+    *(user(DECODE, 100 * number, 100 * number + 90, is_async=True) for number in range(4, 8)),
+]
+
+
+def test_labels_of_a_serving_engine_are_steps() -> None:
+    for around in ([], EPOCHS):  # other ranges that repeat do not matter
+        rows = found(*SERVED, *around)
+        assert rows["step"].to_list() == [PREFILL, *(f"{DECODE} #{number}" for number in range(4))]
+        assert rows["how"].unique().to_list() == ["engine"]
+
+
+def test_one_label_is_enough_and_nearly_a_label_is_none() -> None:
+    assert found(SERVED[0])["how"].to_list() == ["engine"]
+    assert not found({**SERVED[0], "name": f"my {PREFILL}"}).height
+
+
+def test_labels_of_an_engine_are_no_steps_beside_those_of_torch_or_names_that_are_given() -> None:
+    other = [{**row, "pid": 2} for row in SERVED[:1]]
+    rows = found(*STEPS, *SERVED, *other)
+    assert rows.select("pid", "how").unique(maintain_order=True).rows() == [(1, "step"), (2, "engine")]
+    assert found(*SERVED, *EPOCHS, names=["epoch"])["how"].unique().to_list() == ["named"]
+
+
+def test_only_the_outermost_label_is_a_step() -> None:
+    rows = found(user(PREFILL, 0, 400), user("between", 10, 390), user(DECODE, 20, 300), user(DECODE, 500, 600))
+    assert rows.select("step", "start_ns").rows() == [(PREFILL, 0), (DECODE, 500)]
+
+
+def test_outliers_of_an_engine_are_longer_than_steps_with_the_same_work() -> None:
+    lengths = [90, 91, 89, 90, 140, 92, 90]
+    at = [user(DECODE, 1000 * number, 1000 * number + length) for number, length in enumerate(lengths)]
+    long = [user(PREFILL, 1000 * number + 200, 1000 * number + 900) for number in range(5)]
+    once = [user("step[EXTEND bs=1 toks=9000]", 9000, 15000)]
+    rows = found(*at, *long, *once)
+    assert rows.filter("is_outlier")["step"].to_list() == [f"{DECODE} #4"]
+
+
 def test_a_range_of_the_programs_own_that_repeats_is_the_iteration() -> None:
     inner = [user("inner", start["start_ns"] + 1, start["end_ns"] - 1) for start in EPOCHS]
     rows = found(*EPOCHS, *inner)

@@ -43,6 +43,10 @@ PICTURES = {
         "filling",
         "communicating",
     ),
+    "timeline of serving": (
+        *("prefill", "decode", "mixed", "step", "other", "calling", "waiting", "idle", "kernel", "copying", "filling"),
+        "communicating",
+    ),
     "memory": ("allocated", "reserved"),
     "compare": ("slower", "faster"),
     "distributed": ("computing", "overlapping", "communicating", "other"),

@@ -1,6 +1,8 @@
 """Reads the labels that serving engines give to their steps: what a step did, and for how many requests and tokens.
 
     engine_labels(names) -> one row for each distinct name that is a label (COLUMNS).
+    labels_of_steps(steps) -> for each name of a step (`iterations`), what its label says; null if it is no label.
+    alike(steps) -> for each name of a step, a number that is the same for steps with the same work.
 
 Labels, each after the release or setting that writes it:
 
@@ -103,6 +105,7 @@ _FORMS = (
 )
 _OTHERS = ("toks", "new", "cached")
 _PREFILL_MODES, _DECODE_MODES = ("EXTEND", "SPLIT_PREFILL"), ("DECODE", "TARGET_VERIFY", "VERIFY")
+_NUMBER_OF_STEP = r" #[0-9]+$"
 _MAY_BE_LABEL = r"^(?:execute_|iteration_|step\[)"
 
 
@@ -111,6 +114,23 @@ def engine_labels(names: pl.Series) -> pl.DataFrame:
     distinct = distinct.with_columns(text=_col("name").cast(pl.String)).filter(_col("text").str.contains(_MAY_BE_LABEL))
     said = pl.concat(_read(distinct, engine, form) for engine, form in _FORMS)
     return _work_out(said).select(COLUMNS).sort("name")
+
+
+def labels_of_steps(steps: pl.Series) -> pl.DataFrame:
+    """Returns the columns of `engine_labels` without the name, one row for each step. A step has a number behind its
+    name if other steps have the same name."""
+    names = steps.cast(pl.String).str.replace(_NUMBER_OF_STEP, "").alias("name").to_frame()
+    labels = engine_labels(names["name"])
+    return names.join(labels, on="name", how="left", maintain_order="left").drop("name")
+
+
+def alike(steps: pl.Series) -> pl.Series:
+    """Steps have the same work if they have the same phase and as many tokens and requests. All steps that have no
+    label get one number."""
+    work = labels_of_steps(steps).select(
+        pl.struct("engine", "phase", "tokens", "requests", "batch_size").alias("alike")
+    )
+    return work["alike"].rank("dense").fill_null(0)
 
 
 def _read(names: pl.DataFrame, engine: str, form: str) -> pl.DataFrame:

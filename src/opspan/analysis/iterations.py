@@ -7,6 +7,7 @@ first way in the list counts:
 
     named: the ranges of `names`, if the caller names some.
     step: the ranges ProfilerStep#N, or the times between the marks of a session's step() (`steps`).
+    engine: the ranges of a serving engine, whose names say what the step did (`engine_labels`).
     repeats: ranges of the program that contain the training. They are outermost ranges, and at least three of them have
         the same name (except for numbers in it). Three in four of all optimizer steps are in such ranges, and three in
         four of the ranges contain an optimizer step. If there are no optimizer steps, backwards count instead. If there
@@ -18,8 +19,9 @@ Other repetitions are not steps, such as kernels (`repeating`), modules or calls
 steps are known (by marks or optimizers), a step does not include the time before its own work (`own_work`).
 
 `step` is the name of the range, with a number if several have the same name. An iteration is an outlier if it takes
-longer than the median by a tenth and by three times the usual deviation (1.4826 times the median deviation). This rule
-uses only times of the host; `until_done.with_outliers` uses times of devices, too. Ranges must be nested (`nest`)
+longer than the median by a tenth and by three times the usual deviation (1.4826 times the median deviation). Steps of a
+serving engine are compared with those of the same phase with as many tokens and requests. This rule uses only times of
+the host; `until_done.with_outliers` uses times of devices, too. Ranges must be nested (`nest`)
 first.
 """
 
@@ -27,11 +29,12 @@ from __future__ import annotations
 
 import polars as pl
 
+from opspan.analysis.engine_labels import alike
 from opspan.analysis.own_work import own_work
 from opspan.analysis.phases import says_phase
 from opspan.analysis.program_ranges import of_program
 from opspan.analysis.spans import PROCESS, length, only, within
-from opspan.analysis.steps import matching, torch_steps
+from opspan.analysis.steps import engine_steps, matching, torch_steps
 
 _col = pl.col
 _OPTIMIZER = r"^Optimizer\.step#"
@@ -50,14 +53,17 @@ def iterations(ranges: pl.DataFrame, names: pl.Series | None = None) -> pl.DataF
     if names is not None:
         steps = _number_steps(_ranges_called(closed, names), "named")
     else:
-        steps = _number_steps(torch_steps(rows), "step")
+        torch = torch_steps(rows)
+        engine = _number_steps(engine_steps(rows, torch), "engine")
+        steps = pl.concat([_number_steps(torch, "step"), engine])
         if steps.height:
             closed = closed.join(steps, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
         optimizers = _ranges_called(closed, matching(closed, _OPTIMIZER))
         named = _program_steps(closed, optimizers)
         optimizers = optimizers.join(named, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
         steps = pl.concat([steps, named, _optimizer_steps(optimizers, rows)])
-    return steps.sort(*PROCESS, "start_ns", "end_ns").with_columns(is_outlier=is_long(length())).select(COLUMNS)
+    steps = steps.sort(*PROCESS, "start_ns", "end_ns").with_columns(alike(steps["step"]))
+    return steps.with_columns(is_outlier=is_long(length())).select(COLUMNS)
 
 
 def _ranges_called(ranges: pl.DataFrame, names: pl.Series) -> pl.DataFrame:
@@ -132,6 +138,7 @@ def _number_steps(rows: pl.DataFrame, how: str) -> pl.DataFrame:
 
 
 def is_long(ns: pl.Expr) -> pl.Expr:
-    median = ns.median().over(PROCESS)
-    deviation = (ns - median).abs().median().over(PROCESS)
+    """Returns whether a time is long among those of the process that have the same value in the column `alike`."""
+    median = ns.median().over(*PROCESS, "alike")
+    deviation = (ns - median).abs().median().over(*PROCESS, "alike")
     return (ns > 1.1 * median) & (ns > median + _DEVIATIONS * deviation)

@@ -35,7 +35,7 @@ COLUMNS = (
     Column("op", NAME, "Name of the innermost range that launched it: an op, or a range of the program."),
     Column("shape", NAME, "Sizes of the op's inputs as nested lists: `[[2, 4], [4, 3]]`."),
     Column("module", NAME, "The innermost module around the op; for a backward op, that of its forward op."),
-    Column("phase", PHASES, "The phase of training that the op is part of."),
+    Column("phase", PHASES, "The phase of training or serving that the op is part of."),
     Column("step", NAME, "The step in which it was launched."),
     Column("stack", NAME, "Functions of Python that the op was called in, a line each, the outermost first."),
     Column("call", NAME, "The call that launched it, such as `cudaLaunchKernel`."),

@@ -1,4 +1,4 @@
-"""Finds the phase of training of each range: forward, backward, optimizer or data.
+"""Finds the phase of each range: of training (forward, backward, optimizer, data) or of serving (prefill, decode, ...).
 
     phases(ranges) -> ranges with phase, Enum, or null.
 
@@ -6,15 +6,21 @@ Some ranges state a phase: backward and engine ranges state backward, torch's Op
 enumerate(DataLoader)#... state optimizer and data, and ranges that the program named after a phase state that phase. A
 range has its own phase, or that of the nearest range around it that states a phase. Ops, modules and scripts without a
 phase are forward.
+
+A step of a serving engine states the phase of all that is in it (`engine_labels`): prefill, decode, mixed (requests of
+both) or diffusion. So what runs there is not forward, whatever ranges around it in the step are called. If the label
+does not tell the phase, the rules of training apply.
 """
 
 from __future__ import annotations
 
 import polars as pl
 
+from opspan.analysis.engine_labels import SERVING_PHASES, engine_labels
 from opspan.analysis.nest import nearest
 
-PHASES = pl.Enum(["forward", "backward", "optimizer", "data"])
+_col = pl.col
+PHASES = pl.Enum(["forward", "backward", "optimizer", "data", *SERVING_PHASES])
 
 # Names that state a phase, in lower case. A name of the program must match completely.
 _SAYS = {
@@ -30,7 +36,17 @@ def phases(ranges: pl.DataFrame) -> pl.DataFrame:
     own = _own_phases(ranges)
     phase = own.gather(nearest(ranges, own.is_not_null()))
     may_be_forward = ranges["kind"].is_in(_FORWARD_KINDS).fill_null(value=False) & phase.is_null()
-    return ranges.with_columns(phase.set(may_be_forward, "forward").alias("phase"))
+    return ranges.with_columns(_in_serving(ranges, phase.set(may_be_forward, "forward")).alias("phase"))
+
+
+def _in_serving(ranges: pl.DataFrame, phase: pl.Series) -> pl.Series:
+    """Returns the phases, with those of serving in steps of engines."""
+    labels = engine_labels(ranges["name"]).select("name", _col("phase").cast(PHASES)).drop_nulls()
+    if not labels.height:
+        return phase
+    rows = ranges.select("name").join(labels, on="name", how="left", maintain_order="left")
+    served = rows["phase"].gather(nearest(ranges, rows["phase"].is_not_null()))
+    return served.zip_with(served.is_not_null(), phase)
 
 
 def says_phase(names: pl.Series) -> pl.Series:

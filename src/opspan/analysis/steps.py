@@ -1,8 +1,10 @@
-"""Finds the training step that each range is in.
+"""Finds the step that each range is in: of training, or of a serving engine.
 
     steps(ranges) -> ranges with step, Categorical: the name of the step's range (ProfilerStep#3), null outside of
         steps.
     torch_steps(ranges) -> rank, pid, name, start_ns, end_ns, is_async of the steps of a profiler or a session.
+    engine_steps(ranges, others) -> the same of the steps of serving engines, in processes that `others` do not have.
+    marked_steps(ranges) -> both.
 
 A step is a range whose name matches. Ranges that begin while a step is open in their process are in that step, on any
 thread, because the backward of a step runs on another thread. If several steps are open, the last to begin counts.
@@ -11,13 +13,17 @@ The steps of a profiler are the ranges ProfilerStep#N. A session without a sched
 step is the time between two marks, from the start of its own work on (`own_work`). If a process has ranges and marks,
 the ranges count. At each step() a profiler opens a range for the step that may follow. So if the last range of a
 process is empty and all others are not, the last range is not a step.
+
+The steps of a serving engine are the outermost ranges that have its labels (`engine_labels`). Ranges must be nested
+(`nest`) first.
 """
 
 from __future__ import annotations
 
 import polars as pl
 
-from opspan.analysis.nest import innermost, timed, timeless
+from opspan.analysis.engine_labels import engine_labels
+from opspan.analysis.nest import innermost, nearest, timed, timeless
 from opspan.analysis.own_work import own_work
 from opspan.analysis.spans import PROCESS, within
 from opspan.errors import UsageError
@@ -30,9 +36,10 @@ _col = pl.col
 
 
 def steps(ranges: pl.DataFrame, pattern: str | None = None) -> pl.DataFrame:
-    """Adds the steps. `pattern` is a regular expression for the names of steps, by default torch's ProfilerStep#N."""
+    """Adds the steps. `pattern` is a regular expression for the names of steps, by default torch's ProfilerStep#N and
+    the labels of serving engines."""
     if pattern is None:
-        return _in_steps(ranges, torch_steps(ranges))
+        return _in_steps(ranges, marked_steps(ranges))
     try:
         return steps_named(ranges, matching(ranges, pattern))
     except pl.exceptions.ComputeError as error:
@@ -52,6 +59,22 @@ def torch_steps(ranges: pl.DataFrame) -> pl.DataFrame:
     if not ends.height:
         return marked_ranges
     return pl.concat([marked_ranges, ends.join(marked_ranges, on=PROCESS, how="anti", nulls_equal=True)])
+
+
+def marked_steps(ranges: pl.DataFrame) -> pl.DataFrame:
+    steps = torch_steps(ranges)
+    return pl.concat([steps, engine_steps(ranges, steps)])
+
+
+def engine_steps(ranges: pl.DataFrame, others: pl.DataFrame) -> pl.DataFrame:
+    labels = engine_labels(ranges["name"])["name"]
+    if not len(labels):
+        return ranges.clear().select(_STEP)
+    is_range = ~_col("is_mark").fill_null(value=False) & (_col("end_ns") >= _col("start_ns"))
+    is_label = ranges.select((_is_called(labels) & is_range).fill_null(value=False).alias("is_label"))["is_label"]
+    is_outermost = nearest(ranges, is_label).gather(ranges["parent"]).is_null()
+    steps = ranges.filter(is_label & is_outermost).select(_STEP)
+    return steps.join(others, on=PROCESS, how="anti", nulls_equal=True, maintain_order="left")
 
 
 def matching(ranges: pl.DataFrame, pattern: str) -> pl.Series:

@@ -9,7 +9,7 @@ import polars as pl
 from opspan.analysis.analysed import Analysis
 from opspan.analysis.modules import modules
 from opspan.analysis.phases import phases
-from opspan.analysis.steps import steps, steps_named, torch_steps
+from opspan.analysis.steps import marked_steps, steps, steps_named
 from opspan.tables import Tables, tables
 from opspan.tables.clocks import BY_COLLECTIVES
 
@@ -38,10 +38,10 @@ def analysed_like(trace: Tables, parts: Sequence[Tables]) -> Tables:
     if stepped := [part.ranges for part in parts if "step" in part.ranges.columns]:
         # The pattern of the steps is unknown here, but their names are known.
         names = {name for frame in stepped for name in frame["step"].unique()} - {None}
-        torch_names = {name for frame in stepped for name in torch_steps(frame)["name"]}
+        marked_names = {name for frame in stepped for name in marked_steps(frame)["name"]}
         are_ranges = names <= set(ranges["name"].unique().to_list())  # otherwise steps are the times between marks
         named = pl.Series(sorted(names), dtype=pl.String)
-        ranges = steps_named(ranges, named) if are_ranges and names != torch_names else steps(ranges)
+        ranges = steps_named(ranges, named) if are_ranges and names != marked_names else steps(ranges)
     if any("phase" in part.ranges.columns for part in parts):
         ranges = phases(ranges)
     return attributed.replace(ranges=ranges)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis.averages import on_device
+from opspan.analysis.engine_labels import alike
 from opspan.analysis.iterations import is_long
 from opspan.analysis.spans import PROCESS, length, within
 from opspan.row_numbers import ROW_NUMBER
@@ -42,7 +43,8 @@ def until_done(steps: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> 
 
 def with_outliers(steps: pl.DataFrame) -> pl.DataFrame:
     is_behind = _col("done_ns") - _col("took_ns") > _col("start_ns")
-    return steps.with_columns(is_outlier=is_long(_col("took_ns")) & (is_behind | is_long(length())))
+    is_outlier = is_long(_col("took_ns")) & (is_behind | is_long(length()))
+    return steps.with_columns(alike(steps["step"])).with_columns(is_outlier=is_outlier).drop("alike")
 
 
 def _last_ends(steps: pl.DataFrame, calls: pl.DataFrame, work: pl.DataFrame) -> pl.DataFrame:

@@ -59,8 +59,8 @@ COLUMNS: dict[str, dict[str, str]] = {
         "occupancy, as a mean weighted by the kernels' time; share of the kernels' time spent in kernels that use "
         "tensor cores, which is also `null` if the names of kernels with more than a tenth of the time do not tell. "
         "`null`: not known, or no kernel ran ([rules](analysis.md#where-the-time-went))",
-        "how": "how the steps were found: `named`, `step` (torch's), `repeats` (the program's own ranges), "
-        "`optimizer` ([rules](analysis.md#iterations))",
+        "how": "how the steps were found: `named`, `step` (torch's), `engine` (a serving engine's), `repeats` (the "
+        "program's own ranges), `optimizer` ([rules](analysis.md#iterations))",
         "is_outlier": "whether the step took much longer than the others until all work that it launched was done "
         "([analysis.md](analysis.md#iterations))",
     },

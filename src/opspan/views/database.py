@@ -32,7 +32,11 @@ _ADDED: dict[str, tuple[Column, ...]] = {
         Column("function_id", I64, "The innermost function of the program that it runs in.", refers="functions.id"),
         Column("module", pl.String, "The innermost module around it; for a backward range, that of its forward op."),
         Column("step", pl.String, "The step in which it began."),
-        Column("phase", pl.String, "forward, backward, optimizer, data."),
+        Column(
+            "phase",
+            pl.String,
+            "forward, backward, optimizer, data; in steps of serving engines prefill, decode, mixed, diffusion.",
+        ),
     ),
     "functions": (_DURATION,),
     "calls": (_DURATION, _RANGE_ID._replace(sentence="The innermost range on its thread when it began.")),

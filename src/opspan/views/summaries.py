@@ -151,7 +151,7 @@ SUMMARIES = (
     Summary("op_shape_summary", "The same, apart by the sizes of the inputs.", _range_sql("shape", "average")),
     Summary("module_summary", "Ranges by the innermost module around them.", _range_sql("module")),
     Summary("step_summary", "Ranges by the step in which they began.", _range_sql("step")),
-    Summary("phase_summary", "Ranges by phase: forward, backward, optimizer, data.", _range_sql("phase")),
+    Summary("phase_summary", "Ranges by phase, of training or serving.", _range_sql("phase")),
     Summary("thread_summary", "Ranges by thread.", _THREADS),
     Summary("call_summary", "Calls into libraries by function.", _CALLS),
     Summary(

@@ -85,6 +85,7 @@ class _Facts:
 _HOW = {
     "named": "named",
     "step": "ProfilerStep",
+    "engine": "of a serving engine",
     "repeats": "ranges of one name",
     "optimizer": "found by the optimizer",
 }

@@ -16,9 +16,20 @@ from opspan.views.page.flame import flame
 from opspan.views.page.section import Section, Subject
 
 _SIDES = {"device_ns": "device", "cpu_ns": "host"}
-_TITLES = {"forward": "Forward", "backward": "Backward", "optimizer": "Optimizer", "data": "Data", "other": "No phase"}
+_TITLES = {
+    "forward": "Forward",
+    "backward": "Backward",
+    "optimizer": "Optimizer",
+    "data": "Data",
+    "prefill": "Prefill",
+    "decode": "Decode",
+    "mixed": "Prefill and decode",
+    "diffusion": "Diffusion",
+    "other": "No phase",
+}
 _PARTS = {
     "forward": "Of the total: the forward",
+    "mixed": "Of the total: steps that have requests in their prefill and requests in their decode",
     "backward": "Of the total: the backward of what ran in the forward of the module",
 }
 _col = pl.col
@@ -56,9 +67,7 @@ def _tree(tree: pl.DataFrame, measures: list[str], ranges: pl.Series) -> dict[st
     for measure in measures:
         side = _SIDES[measure]
         shown += [
-            Field(
-                measure, "Total", "ns", f"Time on the {side}, with all modules in it, forward and backward", bar=True
-            ),
+            Field(measure, "Total", "ns", f"Time on the {side}, with all modules in it, in all phases", bar=True),
             Field(f"self_{measure}", "Self", "ns", f"Time on the {side}, without the modules in it"),
             *(
                 Field(f"{phase}_{measure}", _TITLES[phase], "ns", _PARTS.get(phase, "Of the total"))

@@ -10,18 +10,20 @@ import polars as pl
 
 from opspan.analysis import Analysis
 from opspan.analysis.busy import BUSY_BY, busy_with
+from opspan.analysis.engine_labels import SERVING_PHASES
 
 _col = pl.col
 KINDS = (
     *("forward", "backward", "optimizer", "ops", "module", "step", "loading", "other", "function", "calling"),
     *("waiting", "computing", "communicating", "copying", "filling", "idle"),
+    *SERVING_PHASES,
 )
 _KIND = pl.Enum(KINDS)
 FORMS = ("", "mark", "open", "backwards")  # backwards: the end is before the begin
 _FORM = pl.Enum(FORMS)
 # Ranges of these kinds are drawn as "ops" if their phase is unknown.
 _NO_KIND = ("script", "static_op", "op", "dtype", "lite")
-_PHASES = {"forward": "forward", "backward": "backward", "optimizer": "optimizer", "data": "loading"}
+_PHASES = {"data": "loading"}  # all other phases are kinds
 
 
 def kinds(analysis: Analysis, shapes: pl.DataFrame) -> pl.Series:
