@@ -2,7 +2,7 @@
 
     engine_labels(names) -> one row for each distinct name that is a label (COLUMNS).
     labels_of_steps(steps) -> for each name of a step (`iterations`), what its label says; null if it is no label.
-    alike(steps) -> for each name of a step, a number that is the same for steps with the same work.
+    alike(steps) -> for each name of a step, a text that is the same for steps with the same work.
 
 Labels, each after the release or setting that writes it:
 
@@ -112,8 +112,8 @@ _MAY_BE_LABEL = r"^(?:execute_|iteration_|step\[)"
 def engine_labels(names: pl.Series) -> pl.DataFrame:
     distinct = names.alias("name").to_frame().select(_col("name").unique().drop_nulls())
     distinct = distinct.with_columns(text=_col("name").cast(pl.String)).filter(_col("text").str.contains(_MAY_BE_LABEL))
-    said = pl.concat(_read(distinct, engine, form) for engine, form in _FORMS)
-    return _work_out(said).select(COLUMNS).sort("name")
+    labels = pl.concat(_read(distinct, engine, form) for engine, form in _FORMS)
+    return _work_out(labels).select(COLUMNS).sort("name")
 
 
 def labels_of_steps(steps: pl.Series) -> pl.DataFrame:
@@ -126,11 +126,9 @@ def labels_of_steps(steps: pl.Series) -> pl.DataFrame:
 
 def alike(steps: pl.Series) -> pl.Series:
     """Steps have the same work if they have the same phase and as many tokens and requests. All steps that have no
-    label get one number."""
-    work = labels_of_steps(steps).select(
-        pl.struct("engine", "phase", "tokens", "requests", "batch_size").alias("alike")
-    )
-    return work["alike"].rank("dense").fill_null(0)
+    label get one text."""
+    work = [_col(column).cast(pl.String).fill_null("") for column in ("phase", "tokens", "requests", "batch_size")]
+    return labels_of_steps(steps).select(pl.concat_str(*work, separator=" ").alias("alike"))["alike"]
 
 
 def _read(names: pl.DataFrame, engine: str, form: str) -> pl.DataFrame:
@@ -147,12 +145,12 @@ def _null(column: str) -> pl.Expr:
     return pl.lit(None, dtype=pl.Int64).alias(column)
 
 
-def _work_out(said: pl.DataFrame) -> pl.DataFrame:
-    """Adds what follows from a label."""
+def _work_out(labels: pl.DataFrame) -> pl.DataFrame:
+    """Adds what follows from what the labels say."""
     is_sglang, mode = _col("engine") == "sglang", _col("mode")
     is_prefill = mode.is_in(_PREFILL_MODES) | (_col("cached") == 0)
     is_decode = mode.is_in(_DECODE_MODES)
-    known = said.with_columns(
+    known = labels.with_columns(
         requests=pl.coalesce(
             "requests",
             pl.when(is_sglang).then("batch_size"),
@@ -175,6 +173,6 @@ def _work_out(said: pl.DataFrame) -> pl.DataFrame:
 
 def _phase(mode: pl.Expr) -> pl.Expr:
     prefill, decode = _col("prefill_requests") > 0, _col("decode_requests") > 0
-    said = pl.when((mode == "MIXED") | (prefill & decode)).then(pl.lit("mixed")).when(prefill).then(pl.lit("prefill"))
-    said = said.when(decode).then(pl.lit("decode")).when(_col("engine") == "xdit").then(pl.lit("diffusion"))
-    return said.otherwise(None).cast(pl.Enum(SERVING_PHASES))
+    phase = pl.when((mode == "MIXED") | (prefill & decode)).then(pl.lit("mixed")).when(prefill).then(pl.lit("prefill"))
+    phase = phase.when(decode).then(pl.lit("decode")).when(_col("engine") == "xdit").then(pl.lit("diffusion"))
+    return phase.otherwise(None).cast(pl.Enum(SERVING_PHASES))

@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from opspan.analysis.engine_labels import alike
 from opspan.analysis.functions import spans_of
 from opspan.analysis.nest import innermost, nearest
 from opspan.analysis.path_threads import FOR_ROOM, FOR_THREAD, FOR_WORK, is_driving
@@ -32,6 +33,7 @@ from opspan.row_numbers import ROW_NUMBER
 
 _col = pl.col
 _STEP = (*PROCESS, "step")
+_ALIKE = (*PROCESS, "alike")  # steps are compared with those of their process that have the same work
 _WHAT = (*PROCESS, "what", "name")
 _LONG = 0.1  # share of a step's extra time; the time of a shorter function counts for the function's caller
 _NO_OPS = ("module", "user", "step")  # kinds of ranges in which a call of the driver keeps its own name
@@ -46,11 +48,12 @@ class Growth:
 
 
 def growth_of(run: Run, odd: pl.DataFrame) -> Growth:
-    """Compares the steps `odd` (rank, pid, step, more_ns) with usual steps."""
+    """Compares the steps `odd` (rank, pid, step, alike, more_ns) with usual steps."""
     marked = odd.select(*_STEP, is_odd=pl.lit(value=True))
     steps = run.steps.join(marked, on=_STEP, how="left", nulls_equal=True, maintain_order="left")
     steps = steps.with_columns(_col("is_odd").fill_null(value=False))
-    steps = steps.join(odd.select(PROCESS).unique(), on=PROCESS, how="semi", nulls_equal=True, maintain_order="left")
+    steps = steps.with_columns(alike(steps["step"]))
+    steps = steps.join(odd.select(_ALIKE).unique(), on=_ALIKE, how="semi", nulls_equal=True, maintain_order="left")
     # Outliers that are not in `odd` are left out, because they are not usual steps, either.
     outliers = run.step_times.filter("is_outlier").join(odd, on=_STEP, how="anti", nulls_equal=True)
     steps = steps.join(outliers, on=_STEP, how="anti", nulls_equal=True, maintain_order="left")
@@ -72,16 +75,18 @@ def _excess(done: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     """Returns how much longer the work of each name took than in usual steps. These times are scaled so that their sum
     is the net increase of all threads, or of all devices. So work that only got another name, for example as kernels of
     a graph, does not count."""
-    counts = steps.group_by(PROCESS).agg(usual=(~_col("is_odd")).sum())
-    usual = done.filter(~_col("is_odd")).group_by(_WHAT).agg(usual_ns=_col("ns").sum())
-    usual = usual.join(counts, on=PROCESS, nulls_equal=True)
-    usual = usual.select(*_WHAT, usual_ns=_col("usual_ns") / _col("usual"))
-    rows = steps.filter("is_odd").select(_STEP).join(usual.select(_WHAT), on=PROCESS, nulls_equal=True)
-    own = done.filter("is_odd").group_by(*_STEP, "what", "name").agg(_col("ns").sum())
-    key = [*_STEP, "what", "name"]
+    counts = steps.group_by(_ALIKE).agg(usual=(~_col("is_odd")).sum())
+    what = [*_ALIKE, "what", "name"]
+    done = done.join(steps.select(*_STEP, "alike"), on=_STEP, nulls_equal=True, maintain_order="left")
+    usual = done.filter(~_col("is_odd")).group_by(what).agg(usual_ns=_col("ns").sum())
+    usual = usual.join(counts, on=_ALIKE, nulls_equal=True)
+    usual = usual.select(*what, usual_ns=_col("usual_ns") / _col("usual"))
+    rows = steps.filter("is_odd").select(*_STEP, "alike").join(usual.select(what), on=_ALIKE, nulls_equal=True)
+    key = [*_STEP, "alike", "what", "name"]
+    own = done.filter("is_odd").group_by(key).agg(_col("ns").sum())
     rows = pl.concat([rows.select(key), own.select(key)]).unique()
     rows = rows.join(own, on=key, how="left", nulls_equal=True)
-    rows = rows.join(usual, on=_WHAT, how="left", nulls_equal=True)
+    rows = rows.join(usual, on=what, how="left", nulls_equal=True)
     rows = rows.with_columns(_col("ns", "usual_ns").fill_null(0), is_device=_col("what").is_in(DEVICES))
     rows = rows.with_columns(more_ns=_col("ns") - _col("usual_ns"))
     all_of = [*_STEP, "is_device"]
@@ -89,7 +94,7 @@ def _excess(done: pl.DataFrame, steps: pl.DataFrame) -> pl.DataFrame:
     rows = rows.with_columns(more_ns=pl.when(gross > 0).then(_col("more_ns") * (net / gross)).otherwise(0.0)).filter(
         _col("more_ns") > 0
     )
-    return rows.drop("is_device").sort("more_ns", "name", descending=[True, False])
+    return rows.drop("is_device", "alike").sort("more_ns", "name", descending=[True, False])
 
 
 def _work(run: Run, steps: pl.DataFrame) -> pl.DataFrame:

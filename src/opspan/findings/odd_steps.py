@@ -28,7 +28,8 @@ _KINDS = 3  # at most this many kinds of outliers are reported
 
 @dataclass(frozen=True)
 class OutlierKind:
-    steps: pl.DataFrame  # rows of Run.step_times, with more_ns and usual_ns, the usual time of a step of the process
+    # rows of Run.step_times, with more_ns and usual_ns, the usual time of the steps of the process with the same work
+    steps: pl.DataFrame
     excess: pl.DataFrame  # the growth in these steps (growth.py)
     change: Change  # a change of the run: all work that took longer takes its usual time instead
     at_stake_ns: int
@@ -57,8 +58,8 @@ def _kinds(run: Run) -> Iterator[OutlierKind]:
     steps = run.step_times
     if not steps["is_outlier"].any():
         return
-    usual = steps.group_by(PROCESS).agg(usual_ns=_col("took_ns").median())
-    odd = steps.filter("is_outlier").join(usual, on=PROCESS, nulls_equal=True)
+    usual = steps.group_by(*PROCESS, "alike").agg(usual_ns=_col("took_ns").median())
+    odd = steps.filter("is_outlier").join(usual, on=[*PROCESS, "alike"], nulls_equal=True)
     odd = odd.with_columns(more_ns=_col("took_ns") - _col("usual_ns").cast(pl.Int64)).filter(_col("more_ns") > 0)
     if not run.matters(run.longest(odd, "more_ns"), THRESHOLD):
         return

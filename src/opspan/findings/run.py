@@ -14,6 +14,7 @@ import polars as pl
 from opspan.analysis import Analysis
 from opspan.analysis.averages import on_device
 from opspan.analysis.busy import busy_with, whole_times, within_part
+from opspan.analysis.engine_labels import alike
 from opspan.analysis.exposed import bare_before, exposed_ns
 from opspan.analysis.path_graph import Graph
 from opspan.analysis.shared_property import shared_property
@@ -71,10 +72,12 @@ class Run:
     @shared_property
     def step_times(self) -> pl.DataFrame:
         """Returns each step from the time at which the step before was done, or from its own begin if that is later,
-        until all its own work was done (analysis/until_done.py)."""
+        until all its own work was done (analysis/until_done.py). `alike` is the same for steps of a process with the
+        same work."""
         steps = self.analysis.iterations_until_done
         rows = steps.with_columns(start_ns=_col("done_ns") - _col("took_ns"), end_ns="done_ns")
-        return within_part(rows, self.trace).with_columns(took_ns=length())
+        rows = within_part(rows, self.trace)
+        return rows.with_columns(alike(rows["step"]), took_ns=length())
 
     @shared_property
     def usual_steps(self) -> pl.DataFrame:
