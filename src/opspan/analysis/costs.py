@@ -29,6 +29,7 @@ from opspan.analysis.each_op import is_inside, of_each
 from opspan.analysis.formulas import RULES
 from opspan.analysis.op_cost import Cost, CostRule, cost
 from opspan.analysis.product_rules import NOT_TOLD
+from opspan.analysis.served_attention import served_attention
 from opspan.element_types import names_in
 from opspan.inputs import values_of
 from opspan.labels import parse_sizes
@@ -108,6 +109,7 @@ def costs(ranges: pl.DataFrame) -> Costs:
         return (*_of_rule(rule, sizes, inputs, types), rule.is_product)
 
     rows = of_each(ranges, {**RULES, **_registered}, cost_of, _COLUMNS)
+    rows = pl.concat([rows, served_attention(ranges, _registered).select(rows.columns)]).sort("row")
     # A range with 0 operations counts only if its bytes are known.
     rows = rows.filter(pl.col("flops").is_not_null() & ((pl.col("flops") > 0) | pl.col("bytes").is_not_null()))
     marked = pl.Series([False]).new_from_index(0, ranges.height)
