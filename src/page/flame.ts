@@ -7,6 +7,7 @@ import { live } from "lit-html/directives/live.js";
 import { color, ink } from "./colors.ts";
 import { cutTo, fontOf } from "./font.ts";
 import { formatValue, time } from "./format.ts";
+import { SERVING_PHASES } from "./phases.ts";
 import { notes } from "./pieces.ts";
 import { legend } from "./plots.ts";
 import { onScheme } from "./scheme.ts";
@@ -41,10 +42,7 @@ const TITLES: Record<string, string> = {
   backward: "Backward",
   optimizer: "Optimizer",
   data: "Data loading",
-  prefill: "Prefill",
-  decode: "Decode",
-  mixed: "Prefill and decode",
-  diffusion: "Diffusion",
+  ...SERVING_PHASES,
   other: "Other ranges",
   rest: "Small frames, drawn as one",
 };

@@ -51,6 +51,8 @@ COLUMNS: dict[str, dict[str, str]] = {
         "rank pid": "rank and process",
         "step": "name of the step; `null`: the process has no steps, and the row covers the whole process",
         "start_ns end_ns time_ns": "begin, end and length of the step; `start_ns` and `end_ns` are `null` if `step` is",
+        "took_ns": "time from when the step before was done until all work that this step launched was done; `null` if "
+        "`step` is ([rules](analysis.md#compare))",
         "computing_ns copying_ns filling_ns communicating_ns calling_ns loading_ns ops_ns other_ns": (
             "the step's time by kind; each moment counts for one kind ([rules](analysis.md#where-the-time-went))"
         ),
@@ -59,6 +61,11 @@ COLUMNS: dict[str, dict[str, str]] = {
         "occupancy, as a mean weighted by the kernels' time; share of the kernels' time spent in kernels that use "
         "tensor cores, which is also `null` if the names of kernels with more than a tenth of the time do not tell. "
         "`null`: not known, or no kernel ran ([rules](analysis.md#where-the-time-went))",
+        "phase tokens requests batch_size": "of a serving engine, what the step's name says: `prefill`, `decode`, "
+        "`mixed` or `diffusion`; the tokens that the step computes; its requests; the batch size in the engine's own "
+        "words, which are tokens for vLLM, requests for SGLang and images for xDiT. `null`: the name does not say it "
+        "([rules](analysis.md#serving))",
+        "token_ns tokens_per_s": "`took_ns` for a token, and tokens a second in `took_ns`; `null` if `tokens` is",
         "how": "how the steps were found: `named`, `step` (torch's), `engine` (a serving engine's), `repeats` (the "
         "program's own ranges), `optimizer` ([rules](analysis.md#iterations))",
         "is_outlier": "whether the step took much longer than the others until all work that it launched was done "

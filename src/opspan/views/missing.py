@@ -9,6 +9,7 @@ import polars as pl
 
 from opspan.analysis import Analysis, Coverage
 from opspan.analysis.averages import on_device
+from opspan.analysis.engine_labels import engine_labels
 from opspan.printable import plural
 from opspan.sources import MODULES, SHAPES, Source, source_of
 from opspan.tables import Tables
@@ -128,8 +129,8 @@ def _labels(trace: Tables, kinds: set[str]) -> str | None:
 
 
 def _backward(trace: Tables, kinds: set[str], by: str) -> str | None:
-    if not kinds.isdisjoint(_BACKWARD):
-        return None
+    if not kinds.isdisjoint(_BACKWARD) or engine_labels(_of_ranges(trace, "name")).height:
+        return None  # a serving engine never trains
     # If gradients are switched off, torch's ops have no sequence numbers, and no backward is missing.
     is_op = _of_ranges(trace, "kind") == "op"
     if by != "phase" and not (is_op & _of_ranges(trace, "seq").is_not_null()).any():

@@ -15,9 +15,9 @@ from opspan.analysis.step_lengths import lengths_of
 from opspan.analysis.until_done import until_done, with_outliers
 from opspan.questions import Options, Question
 from opspan.tables.window import Steps, numbers_of
-from opspan.views import step_words
+from opspan.views import step_phases, step_words
 from opspan.views.answer import Answer
-from opspan.views.fields import PLACES, STEP, TIME, Field, shares_of_kinds, varying_fields
+from opspan.views.fields import PLACES, STEP, TIME, Field, shares_of_kinds, varying_fields, with_values
 
 _TITLES = {
     "computing": "Computing",
@@ -32,6 +32,7 @@ _TITLES = {
 _OUTLIER = Field("is_outlier", "Outlier", "flag")
 _HOW = {
     "repeats": "Steps are the ranges {} of the program; say --step NAME for others",
+    "engine": "Steps are those of a serving engine, told by their names; say --step NAME for others",
     "optimizer": "Steps are what lies between two calls of Optimizer.step",
 }
 _NONE = (
@@ -50,7 +51,9 @@ def parts(analysis: Analysis, options: Options) -> Parts:
     step = options.step
     trace, steps = analysis.complete, steps_of(analysis, step)
     key = ["rank", "pid", "step"]
+    done = _until_done(analysis, steps, step)
     more = steps.select(*key, "start_ns", "end_ns", "how", "is_outlier")
+    more = more.with_columns(done["took_ns"], *step_phases.says(done))
     is_own = isinstance(step, str)
     with ThreadPoolExecutor(1) as pool:
         using = pool.submit(lambda: use(devices(trace, steps) if is_own else analysis.devices))
@@ -59,8 +62,20 @@ def parts(analysis: Analysis, options: Options) -> Parts:
     for frame in (more, used):
         rows = rows.join(frame, on=key, how="left", nulls_equal=True, maintain_order="left")
     kinds = (f"{kind}_ns" for kind in KINDS)
-    rows = rows.select(*key, "start_ns", "end_ns", "time_ns", *kinds, *used.columns[3:], "how", "is_outlier")
-    return {"rows": Part(rows, times=("start_ns", "end_ns")), **step_words.parts(analysis, steps if is_own else None)}
+    times = ("start_ns", "end_ns", "time_ns", "took_ns")
+    said = more.columns[more.columns.index("phase") :]
+    rows = rows.select(*key, *times, *kinds, *used.columns[3:], *said, "how", "is_outlier")
+    return {
+        "rows": Part(rows, times=("start_ns", "end_ns")),
+        **step_words.parts(analysis, steps if is_own else None),
+        **step_phases.parts(done),
+    }
+
+
+def _until_done(analysis: Analysis, steps: pl.DataFrame, step: Steps | None) -> pl.DataFrame:
+    if not isinstance(step, str):
+        return analysis.iterations_until_done
+    return until_done(steps, analysis.complete.calls, analysis.complete.work)
 
 
 def steps_of(analysis: Analysis, step: Steps | None = None) -> pl.DataFrame:
@@ -76,6 +91,8 @@ def steps_of(analysis: Analysis, step: Steps | None = None) -> pl.DataFrame:
 def answer(parts: Parts, options: Options) -> Answer:
     table = rows(parts, options)
     fields = [*varying_fields(PLACES[:2], table), STEP, TIME]
+    if table.select(step_phases.SAYS).null_count().row(0) != (table.height,) * len(step_phases.SAYS):
+        fields += with_values(step_phases.FIELDS, table)
     if table["is_outlier"].any():
         fields.append(_OUTLIER)
     fields += shares_of_kinds(_TITLES, table, "time_ns", "Time")
@@ -88,6 +105,8 @@ def _step_notes(parts: Parts) -> list[str]:
         pattern = step_words.pattern_text(parts)
         return [_PATTERN.format(pattern)] if pattern else []
     notes = [f"Steps: {step_words.lengths_text(lengths)}"]
+    if phases := step_phases.phases_texts(parts):
+        notes.append(f"Phases: {', '.join(f'{phase} {text}' for phase, text in phases.items())}")
     others = step_words.outside_texts(parts)
     return [*notes, f"In no step: {', '.join(others)}"] if others else notes
 

@@ -25,7 +25,7 @@ from opspan.printable import plural
 from opspan.questions import Options, Question
 from opspan.tables import Metadata
 from opspan.text_columns import Layout, cut, wrapped
-from opspan.views import contents, step_words
+from opspan.views import contents, step_phases, step_words
 from opspan.views.answer import Answer
 from opspan.views.fields import short_name, time_text
 from opspan.views.findings import files_text
@@ -164,6 +164,7 @@ def _parts(analysis: Analysis) -> Parts:
         "how": Part(steps.select("how").unique(maintain_order=True), ("how",)),
         "idle": idle["rows"],
         **step_words.parts(analysis),
+        **step_phases.parts(analysis.iterations_until_done),
         **{title: Part(_sums(analysis, by), (by,)) for title, by in _TOP.items()},
     }
 
@@ -311,6 +312,7 @@ def _steps(parts: Parts, row: dict[str, Any]) -> list[str]:
         return [none, f"Kernels      {pattern}, be it steps or layers"] if pattern else [none]
     outliers = f", {plural(row['outliers'], 'outlier')}" if row["outliers"] else ""
     lines = [f"Steps        {step_words.lengths_text(lengths)} ({_HOW[row['steps_are']]}){outliers}"]
+    lines += [f"{phase.capitalize():<12} {text}" for phase, text in step_phases.phases_texts(parts).items()]
     others = step_words.outside_texts(parts)
     return [*lines, f"No step      {', '.join(others)}"] if others else lines
 

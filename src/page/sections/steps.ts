@@ -1,11 +1,13 @@
 // Shows how the time of steps is divided, for the average step and for each step.
-import { html, nothing, render } from "lit-html";
+import { type TemplateResult, html, nothing, render } from "lit-html";
 import { parts } from "../bars.ts";
 import { color } from "../colors.ts";
 import { time, timeUnit } from "../format.ts";
+import { SERVING_PHASES } from "../phases.ts";
 import { chooser, newElement, notes } from "../pieces.ts";
 import { Plot, legend, showPlot } from "../plots.ts";
 import { drawInColors } from "../scheme.ts";
+import { type Columns, numberCell } from "../table.ts";
 
 interface Process {
   title: string;
@@ -17,6 +19,8 @@ interface Process {
   step: (string | null)[]; // the first step of each bar
   last: (string | null)[]; // the last step of each bar
   is_outlier: boolean[];
+  phase: (string | null)[]; // the phase of each bar: of a serving engine, null if it is unknown or if steps differ
+  phases: Columns | null; // a row for each phase; null if the steps are not those of a serving engine
   ns: number[][]; // for each kind, the mean time of a step in each bar
 }
 
@@ -69,11 +73,12 @@ export function drawSteps(root: HTMLElement, { kinds, processes, notes: sentence
         ${
           steps > 1
             ? html`<h4>${of_bar > 1 ? html`Steps, the mean of ${of_bar} in a row each` : "Each step"}</h4>
+                ${phaseLegend(process)}
                 <figure class="bars-of-steps"></figure>
                 ${process.is_outlier.some(Boolean) ? html`<p class="quiet">▾ longer than the other steps</p>` : nothing}`
             : nothing
         }
-        ${notes(sentences)}`,
+        ${process.phases ? phaseTable(process.phases) : nothing} ${notes(sentences)}`,
       root,
     );
     const average = root.querySelector<HTMLElement>(".average")!;
@@ -95,7 +100,9 @@ export function drawSteps(root: HTMLElement, { kinds, processes, notes: sentence
       })),
     );
     const sums = process.step.map((_, at) => process.ns.reduce((sum, of) => sum + of[at]!, 0));
-    const [unit, size] = timeUnit(Math.max(...sums));
+    const most = Math.max(...sums);
+    const [unit, size] = timeUnit(most);
+    const phases = process.phase.flatMap((phase, at) => (phase ? [{ at, phase, title: name(process, at) }] : []));
     const outliers = sums.map((ns, at) => ({ at, ns })).filter(({ at }) => process.is_outlier[at]);
     const label = `Time of ${process.steps} steps by kind`;
     showPlot(
@@ -115,6 +122,14 @@ export function drawSteps(root: HTMLElement, { kinds, processes, notes: sentence
         y: { label: unit, transform: (ns: number) => ns / size, grid: true },
         marks: [
           Plot.barY(pieces, { x: "at", y: "ns", fill: (one: Piece) => color(one.name), title: "title", tip: true }),
+          // A strip below the bars has the colours of phases.
+          Plot.barY(phases, {
+            x: "at",
+            y1: -0.045 * most,
+            y2: -0.015 * most,
+            fill: (one: { phase: string }) => color(one.phase),
+            title: (one: { phase: string; title: string }) => `${one.title}\n${titleOf(one.phase)}`,
+          }),
           Plot.text(outliers, { x: "at", y: "ns", text: () => "▾", dy: -8, fill: "currentColor" }),
           Plot.ruleY([0]),
         ],
@@ -152,6 +167,38 @@ export function drawSteps(root: HTMLElement, { kinds, processes, notes: sentence
 
   show();
 }
+
+const titleOf = (phase: string): string => SERVING_PHASES[phase] ?? "No known phase";
+
+function phaseLegend({ phase }: Process): TemplateResult | typeof nothing {
+  const present = Object.keys(SERVING_PHASES).filter((one) => phase.includes(one));
+  return present.length ? legend(present.map((one) => ({ name: one, title: titleOf(one) }))) : nothing;
+}
+
+/** Draws a row for each phase of the engine. */
+const phaseTable = ({ columns, values }: Columns): TemplateResult =>
+  html`<table class="plain phases">
+    <caption>
+      Phases of the serving engine
+    </caption>
+    <thead>
+      <tr>
+        ${columns.map(
+          ({ title, help }, at) =>
+            html`<th scope="col" class=${at ? "number" : ""} title=${help ?? nothing}>${title}</th>`,
+        )}
+      </tr>
+    </thead>
+    <tbody>
+      ${values[0]!.map(
+        (phase, row) =>
+          html`<tr>
+            <td>${titleOf(String(phase))}</td>
+            ${columns.slice(1).map((column, at) => numberCell(column, values[at + 1]![row]))}
+          </tr>`,
+      )}
+    </tbody>
+  </table>`;
 
 const name = ({ step, last }: Process, at: number): string =>
   step[at] === last[at] ? (step[at] ?? "") : `${step[at] ?? ""} to ${last[at] ?? ""}`;

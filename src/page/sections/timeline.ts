@@ -4,6 +4,7 @@ import { legend } from "../plots.ts";
 import { time } from "../format.ts";
 import { nsSinceBegin } from "../links.ts";
 import type { Follower, Page } from "../section.ts";
+import { SERVING_PHASES } from "../phases.ts";
 import { chooser, notes } from "../pieces.ts";
 import { endsOf } from "../timeline/arrows.ts";
 import { scaleOf } from "../timeline/counters.ts";
@@ -21,10 +22,7 @@ const KINDS: Record<string, string> = {
   forward: "Forward",
   backward: "Backward",
   optimizer: "Optimizer",
-  prefill: "Prefill",
-  decode: "Decode",
-  mixed: "Prefill and decode",
-  diffusion: "Diffusion",
+  ...SERVING_PHASES,
   ops: "Ops of no known phase",
   module: "Modules",
   step: "Steps",

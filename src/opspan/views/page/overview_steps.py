@@ -11,7 +11,8 @@ from opspan.analysis.busy import KINDS
 from opspan.analysis.spans import PROCESS
 from opspan.analysis.step_lengths import median_and_mean
 from opspan.questions import Options
-from opspan.views.page.columns import text, values
+from opspan.views import step_phases
+from opspan.views.page.columns import table, text, values
 from opspan.views.steps import QUESTION
 
 MOST_BARS = 200  # most bars for each process: on a small screen, more bars would be thinner than a pixel
@@ -59,7 +60,9 @@ def _process(rows: pl.DataFrame, kinds: list[str], most: int, several: list[str]
         _col(names).mean(),
         last=_col("step").last(),
         is_outlier=_col("is_outlier").any(),
+        phase=pl.when(_col("phase").n_unique() == 1).then(_col("phase").first()),
     )
+    phases = step_phases.phases(step_phases.parts(rows))
     whose = {"rank": "rank", "pid": "process"}
     return {
         "title": ", ".join(f"{whose[name]} {rows[name][0]}" for name in several) or "the process",
@@ -71,5 +74,7 @@ def _process(rows: pl.DataFrame, kinds: list[str], most: int, several: list[str]
         "step": values(bars["step"]),
         "last": values(bars["last"]),
         "is_outlier": values(bars["is_outlier"].fill_null(value=False)),
+        "phase": values(bars["phase"]),
+        "phases": table(phases, step_phases.OF_PHASE) if phases.height else None,
         "ns": [values(bars[name]) for name in names],
     }
