@@ -43,6 +43,7 @@ def load(
     cycle: int | None = None,
     most_bytes: int | None = None,
     captures: PathOrPaths = (),
+    compiled: str | os.PathLike[str] | None = None,
 ) -> Trace:
     """Reads a trace of any source, which is recognised by the content. Several paths become the ranks of one run.
 
@@ -61,6 +62,8 @@ def load(
         most_bytes: the most bytes to fetch from an address, before unpacking; 16 GiB if not given.
         captures: traces of the capture of CUDA graphs, or a folder of them. Kernels of a graph that is launched again
             get the captured ops (docs/graphs.md). If not given, a folder `capture_traces` beside the file is read.
+        compiled: what torch.compile wrote about its kernels (docs/compiled.md): a folder of TORCH_TRACE, a log in it, a
+            folder of TORCH_COMPILE_DEBUG=1, or a JSON of artifacts. The table `provenance` has it.
 
     Raises:
         ReadError: a file is missing, is not a trace, or needs more memory than there is.
@@ -75,7 +78,8 @@ def load(
 
     files = expand(file_of(path, most_bytes) for path in paths)
     beside = (captures,) if isinstance(captures, (str, os.PathLike)) else tuple(captures)
-    tables, steps = read_all(files, source, window_of(between, step), cycle=cycle, captures=beside)
+    window = window_of(between, step)
+    tables, steps = read_all(files, source, window, cycle=cycle, captures=beside, compiled=compiled)
     trace = Trace.of(tables.check() if strict else tables)
     if steps is not None:
         trace.analysed = Analysis(Tables(trace.ranks, **trace.frames), iterations=steps)
@@ -178,11 +182,12 @@ def read_all(
     cycle: int | None = None,
     unnamed: Collection[File] = (),
     captures: Sequence[str | os.PathLike[str]] = (),
+    compiled: str | os.PathLike[str] | None = None,
 ) -> tuple[Tables, pl.DataFrame | None]:
     """Reads the files and joins them to one trace. Also returns its steps if they were needed to find the window.
     `reduce` is called with each trace, and returns the part of it to keep. `cycle` selects one cycle of each process.
     `unnamed` are files that the user did not name, but that are in a folder. If such a file cannot be read, that is
-    only an issue, unless no file can be read. `captures` are recordings of captured graphs, as in `load`."""
+    only an issue, unless no file can be read. `captures`, `compiled`: as in `load`."""
     from opspan.analysis import side_by_side
 
     parts, iterations = [], []
@@ -220,6 +225,10 @@ def read_all(
         trace = of_cycle(trace, cycle)
         if steps is not None and "cycle" in steps.columns:
             steps = steps.filter(steps["cycle"] == cycle).drop("cycle")
+    if compiled is not None:
+        from opspan.readers.compile_logs import add_to
+
+        trace = add_to(trace, Path(compiled))
     return trace, steps
 
 

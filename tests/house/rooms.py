@@ -8,7 +8,7 @@ from __future__ import annotations
 
 GROUND = {"errors", "files", "json_columns", "labels", "native", "printable", "private_files", "sources"}
 GROUND |= {"capture_files", "element_types", "forked", "inputs", "outputs", "text_columns", "html_columns", "addresses"}
-GROUND |= {"row_numbers"}
+GROUND |= {"row_numbers", "fused_names"}
 READING = GROUND | {"arrow_sqlite", "tables"}
 ROOMS: dict[str, set[str]] = {
     "printable": set(),
@@ -20,6 +20,7 @@ ROOMS: dict[str, set[str]] = {
     "capture_files": set(),
     "json_columns": set(),
     "sources": set(),
+    "fused_names": set(),
     "outputs": set(),
     "text_columns": set(),
     "html_columns": {"printable", "text_columns"},

@@ -41,6 +41,7 @@ class ReadOptions:
     step: Steps | None = None
     most_bytes: int | None = None
     captures: tuple[str | os.PathLike[str], ...] = ()
+    compiled: str | None = None
 
 
 @dataclass(frozen=True)

@@ -8,21 +8,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import polars as pl
 
 from opspan.printable import LONGEST_LINE, as_utf8, printable, shortened
+from opspan.tables import compiled
+from opspan.tables.code import Code as Code
 from opspan.tables.schema import ISSUES
 
 MOST_DETAILS = 100  # the most details of one code; all issues with further details are counted as one issue
 OTHERS = "others, each of them different"
-
-
-class Code(NamedTuple):
-    severity: str  # info: worth knowing; warning: something is missing; error: do not trust the rest
-    message: str  # what was found; the text that users see also has the count
-    advice: str
 
 
 CODES: dict[str, Code] = {
@@ -325,6 +320,7 @@ CODES: dict[str, Code] = {
         "counter values are integers above 2^53 and were rounded",
         "Let the program count in larger units.",
     ),
+    **compiled.CODES,
 }
 
 

@@ -11,11 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import NamedTuple
 
 import polars as pl
 
 from opspan.labels import KIND_NAMES
+from opspan.tables.column import I32 as I32
+from opspan.tables.column import I64 as I64
+from opspan.tables.column import NAME as NAME
+from opspan.tables.column import RANK as RANK
+from opspan.tables.column import U32 as U32
+from opspan.tables.column import U64, TableSchema
+from opspan.tables.column import Column as Column
+from opspan.tables.column import Dtype as Dtype
+from opspan.tables.compiled import PROVENANCE
 
 KIND = pl.Enum(KIND_NAMES)
 WORK_KIND = pl.Enum(["kernel", "memcpy", "memset", "sync", "graph", "other"])
@@ -23,30 +31,7 @@ MEMORY_EVENT = pl.Enum(["alloc", "free", "usage", "transfer", "fault", "out_of_m
 REPLAY = pl.Enum(["unique", "capture", "batch size", "order", "ambiguous"])
 SEVERITY = pl.Enum(["info", "warning", "error"])
 
-NAME = pl.Categorical
-RANK = "Rank in the program if it is known, else the number of the file or folder: docs/ranks.md."
 STEP = r"^ProfilerStep#([0-9]+)$"  # matches the names of torch's numbered steps
-I32, I64, U32, U64 = pl.Int32, pl.Int64, pl.UInt32, pl.UInt64
-Dtype = pl.DataType | type[pl.DataType]
-
-
-class Column(NamedTuple):
-    name: str
-    dtype: Dtype
-    sentence: str
-    unit: str = ""
-    # the column ("table.id") whose values this column holds; both get the same offset when traces are joined
-    refers: str = ""
-
-
-class TableSchema(NamedTuple):
-    name: str
-    sentence: str
-    columns: tuple[Column, ...]
-
-    @property
-    def schema(self) -> dict[str, Dtype]:
-        return {column.name: column.dtype for column in self.columns}
 
 
 def _where(thread: bool = True) -> tuple[Column, ...]:
@@ -323,6 +308,7 @@ TABLES: dict[str, TableSchema] = {
         SAMPLES,
         COUNTERS,
         METRICS,
+        PROVENANCE,
         ISSUES,
     )
 }

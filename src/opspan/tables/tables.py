@@ -58,6 +58,7 @@ class Tables:
     samples: pl.DataFrame = field(default_factory=partial(schema.empty, "samples"))
     counters: pl.DataFrame = field(default_factory=partial(schema.empty, "counters"))
     metrics: pl.DataFrame = field(default_factory=partial(schema.empty, "metrics"))
+    provenance: pl.DataFrame = field(default_factory=partial(schema.empty, "provenance"))
     issues: pl.DataFrame = field(default_factory=partial(schema.empty, "issues"))
 
     def __post_init__(self) -> None:

@@ -1,0 +1,178 @@
+"""Puts together what the compiler wrote about one graph, as rows of the table `provenance`.
+
+A graph is one compiled part of the program, for the forward or the backward. These texts are about it:
+
+    the graph before autograd   what the program called, and on which line
+    the compiled graph          its nodes, each with its line; nodes that a pattern replaced have none
+    node mappings               kernel -> nodes of the compiled graph, and node -> nodes before autograd
+    stack traces                kernel -> stacks of the program's functions
+    the generated code          kernels and their calls, with comments
+
+Kernels in mappings and stack traces may have the number of their call: `extern_kernels.mm:2`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from opspan.fused_names import fused_ops
+from opspan.readers.compile_logs.graph_text import Node, op_of
+from opspan.readers.compile_logs.output_code import CodeCall, OutputCode, Sources
+from opspan.readers.compile_logs.stacks import Place, Stack, stack_of
+
+Row = dict[str, Any]
+_SEPARATOR = "; "
+_MOST_OF_A_KERNEL = 10_000  # the most nodes, and the most stacks, of one call of a kernel
+
+
+@dataclass
+class CompiledGraph:
+    compile_id: str | None = None
+    attempt: int | None = None
+    aot_id: str | None = None
+    cache_key: str | None = None
+    before: dict[str, Node] = field(default_factory=dict)  # the graph before autograd
+    nodes: dict[str, Node] = field(default_factory=dict)
+    to_before: dict[str, list[str]] = field(default_factory=dict)  # node -> nodes before autograd
+    kernel_nodes: dict[str, list[str]] = field(default_factory=dict)
+    kernel_before: dict[str, list[str]] = field(default_factory=dict)  # kernel -> nodes before autograd
+    kernel_stacks: dict[str, list[str]] = field(default_factory=dict)
+    code: OutputCode = field(default_factory=OutputCode)
+
+    @property
+    def phase(self) -> str | None:
+        end = (self.aot_id or self.code.aot_id or "").rpartition("_")[2]
+        return end if end in ("forward", "backward", "inference") else None
+
+    def rows(self) -> list[Row]:
+        """Returns the rows: one for each node of each call of a kernel, and one for each stack without a node."""
+        written = dict.fromkeys([*self.kernel_nodes, *self.kernel_stacks])
+        kernels = self._of_artifacts(written) if written else self._of_code()
+        whole = {
+            "compile_id": self.compile_id,
+            "attempt": self.attempt,
+            "aot_id": self.aot_id or self.code.aot_id,
+            "cache_key": self.cache_key,
+            "phase": self.phase,
+        }
+        return [whole | row for rows in kernels for row in rows]
+
+    def _of_artifacts(self, keys: Iterable[str]) -> Iterator[list[Row]]:
+        numbered: dict[tuple[str, int | None], Sources] = {
+            (call.kernel, call.number): call.sources for call in self.code.calls if call.number is not None
+        }
+        for key in keys:
+            kernel, number = split_number(key)
+            sources = numbered.get((kernel, number)) or self.code.kernels.get(kernel) or Sources()
+            nodes = self.kernel_nodes.get(key, [])[:_MOST_OF_A_KERNEL]
+            stacks = [one for one in map(stack_of, self.kernel_stacks.get(key, [])[:_MOST_OF_A_KERNEL]) if one]
+            rows = with_stacks(self._rows_of(nodes), stacks)
+            if not nodes and (called := self.kernel_before.get(key)):
+                rows = [row | {"written_as": _SEPARATOR.join(called)} for row in rows]
+            yield self._finished(kernel, number, rows, sources.ops, "artifact")
+
+    def _of_code(self) -> Iterator[list[Row]]:
+        for order, call in enumerate(self.code.calls, 1):
+            definition = self.code.kernels.get(call.kernel, Sources())
+            rows = self._rows_of(definition.nodes)
+            if not any(row.get("file") for row in rows):
+                rows += self._rows_before(_own_source_nodes(call))
+            ops = call.sources.ops or definition.ops
+            is_known = bool(rows or ops)
+            known_by = "code" if is_known else "name"
+            yield self._finished(call.kernel, call.number or order, rows, ops, known_by)
+
+    def _finished(
+        self, kernel: str, number: int | None, rows: list[Row], ops: tuple[str, ...], known_by: str
+    ) -> list[Row]:
+        is_cut = False
+        if (own := extern_op(kernel)) is not None:
+            ops = (own,)  # comments on it have the ops of its inputs as well
+        elif not ops and (named := fused_ops(kernel)) is not None:
+            ops, is_cut = named
+        whole = {
+            "kernel": kernel,
+            "call_number": number,
+            "source_ops": _SEPARATOR.join(sorted(ops)) or None,
+            "is_cut": is_cut,
+            "known_by": known_by,
+        }
+        return [row | whole for row in rows or [{}]]
+
+    def _rows_of(self, names: Iterable[str]) -> list[Row]:
+        rows: list[Row] = []
+        for name in names:
+            node = self.nodes.get(name, Node(None, None))
+            before = [self.before[one] for one in self.to_before.get(name, []) if one in self.before]
+            called = _SEPARATOR.join(dict.fromkeys(one.op for one in before if one.op)) or None
+            row = {"node": name, "op": node.op, "written_as": called}
+            places = [node.place] if node.place else dict.fromkeys(one.place for one in before if one.place)
+            rows += [row | _of_place(place) for place in places] or [row]
+        return rows
+
+    def _rows_before(self, names: Iterable[str]) -> list[Row]:
+        nodes = [self.before[name] for name in names if name in self.before]
+        return [{"written_as": node.op} | _of_place(node.place) for node in nodes if node.place]
+
+
+def split_number(key: str) -> tuple[str, int | None]:
+    kernel, colon, number = key.rpartition(":")
+    if colon and kernel and number.isascii() and number.isdigit() and len(number) < 10:
+        return kernel, int(number)
+    return key, None
+
+
+def extern_op(kernel: str) -> str | None:
+    """Returns the op that an extern kernel is: aten::mm for extern_kernels.mm."""
+    if kernel.startswith("extern_kernels."):
+        return f"aten::{kernel.removeprefix('extern_kernels.')}"
+    if kernel.startswith("aoti_torch_"):  # aoti_torch_cuda_mm_out, of programs compiled ahead of time
+        name = kernel.removeprefix("aoti_torch_").partition("_")[2]
+        return f"aten::{name.removesuffix('_out')}" if name else None
+    if kernel.startswith("aten."):
+        return op_of(f"torch.ops.{kernel}")
+    op = op_of(kernel)
+    return op if op != kernel else None
+
+
+def with_stacks(rows: list[Row], stacks: list[Stack]) -> list[Row]:
+    """Adds each stack to the nodes that have its innermost line. If several stacks end in one line, it is not known
+    which of them a node has. Such stacks, and those whose line no node has, get rows of their own."""
+    by_line: dict[Place, list[Stack]] = {}
+    for stack in dict.fromkeys(stacks):
+        by_line.setdefault(stack.innermost, []).append(stack)
+    added: set[Place] = set()
+    result = []
+    for row in rows:
+        place = _place_of(row)
+        ends_here = by_line.get(place, []) if place is not None else []
+        if place is not None and len(ends_here) == 1:
+            added.add(place)
+            result.append(row | _of_stack(ends_here[0]))
+        else:
+            result.append(row | _of_place(None) if ends_here else row)
+    rest = [stack for line, some in by_line.items() if line not in added for stack in some]
+    return [*result, *map(_of_stack, rest)]
+
+
+def _of_stack(stack: Stack) -> Row:
+    return _of_place(stack.place) | {"stack": stack.text}
+
+
+def _place_of(row: Mapping[str, Any]) -> Place | None:
+    return Place(row["file"], row["line"], row["function"]) if row.get("file") else None
+
+
+def _of_place(place: Place | None) -> Row:
+    if place is None:
+        return {"file": None, "line": None, "function": None}
+    return {"file": place.file, "line": place.line, "function": place.function}
+
+
+def _own_source_nodes(call: CodeCall) -> tuple[str, ...]:
+    """Returns the source nodes of a call. The comment on an extern kernel has the nodes of its inputs as well, and does
+    not say which is its own: so it must have only one."""
+    nodes = call.sources.source_nodes
+    return nodes if len(nodes) == 1 or extern_op(call.kernel) is None else ()

@@ -1,0 +1,62 @@
+"""Reads the text of a graph: which op each node is, and which line of the program it came from.
+
+    # File: model.py:9 in forward, code: y = self.fc(x)
+    permute: "f32[64, 64][1, 64]cpu" = torch.ops.aten.permute.default(primals_1, [1, 0]);  primals_1 = None
+
+    # No stacktrace found for following nodes
+    mm_default: "f32[10, 30][30, 1]cuda:0" = torch.ops.aten.mm.default(mul, arg4_1);  mul = arg4_1 = None
+
+A line of the program stands above all nodes that came from it. Graphs before autograd call functions of Python
+(torch.relu), and have operators (x * 2).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from opspan.readers.compile_logs.stacks import Place
+
+_LONGEST = 8_192  # characters of a line that are looked at
+_FILE = re.compile(r"# File: ([^\n]{1,4096}?):(\d{1,9}) in ([^,\n]{1,1024}), code: ")
+_NO_FILE = "# No stacktrace found"
+_NODE = re.compile(r'(\w{1,1024})(?:: "[^"]*")? = (.*)')
+_CALL = re.compile(r"([A-Za-z_][\w.]*)\(")
+_OPERATOR = re.compile(r"-?[\w.]+ (\*\*|//|<<|>>|[-+*/@%&|^<>]|[=<>!]=) ")
+_OPERATORS = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "@": "matmul", "**": "pow", "//": "floordiv"}
+_OP = re.compile(r"torch\.ops\.(\w+)\.(\w+)(?:\.\w+)?")
+
+
+class Node(NamedTuple):
+    op: str | None
+    place: Place | None
+
+
+def nodes_of(text: str) -> dict[str, Node]:
+    """Returns the nodes of the graph by name."""
+    nodes: dict[str, Node] = {}
+    place: Place | None = None
+    for line in text.splitlines():
+        line = line[:_LONGEST].strip()
+        if line.startswith("#"):
+            if match := _FILE.match(line):
+                place = Place(match[1], int(match[2]), match[3])
+            elif line.startswith(_NO_FILE):
+                place = None
+        elif match := _NODE.match(line):
+            nodes[match[1]] = Node(_called(match[2]), place)
+    return nodes
+
+
+def op_of(function: str) -> str:
+    """Returns the name of an op as in traces: aten::mm for torch.ops.aten.mm.default. Other names are unchanged."""
+    match = _OP.fullmatch(function)
+    return function if match is None else f"{match[1]}::{match[2]}"
+
+
+def _called(expression: str) -> str | None:
+    if match := _CALL.match(expression):
+        return op_of(match[1])
+    if match := _OPERATOR.match(expression):
+        return _OPERATORS.get(match[1], match[1])
+    return None

@@ -1,0 +1,188 @@
+"""Collects the graphs of a log of TORCH_TRACE.
+
+Entries about one compilation have the same `frame_id`, `frame_compile_id` and `attempt`. Those about one of its graphs
+come in this order, and any of them may be missing:
+
+    before_post_grad_graph      the graph before the compiler's passes
+    inductor_post_grad_graph    the compiled graph; after_post_grad_graph in older versions
+    inductor_output_code
+    inductor_triton_kernel_to_post_grad_nodes
+    inductor_provenance_tracking_node_mappings
+    inductor_provenance_tracking_kernel_stack_traces
+    fx_graph_cache_miss         or hit, or bypass; older versions write it before the mappings
+
+So a new graph begins with an entry that would have to come before the last one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Hashable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from opspan.readers.compile_logs.graph import CompiledGraph
+from opspan.readers.compile_logs.graph_text import Node, nodes_of
+from opspan.readers.compile_logs.lines import Entry, entries
+from opspan.readers.compile_logs.output_code import code_of
+from opspan.tables import Issues
+
+_ORDER = (
+    "before_post_grad_graph",
+    "inductor_post_grad_graph",
+    "inductor_output_code",
+    "inductor_triton_kernel_to_post_grad_nodes",
+    "inductor_provenance_tracking_node_mappings",
+    "inductor_provenance_tracking_kernel_stack_traces",
+)
+_ALIASES = {"after_post_grad_graph": "inductor_post_grad_graph"}
+_BEFORE_AUTOGRAD = ("dynamo_output_graph", "before_pre_grad_graph", "after_pre_grad_graph")
+_CACHE = ("fx_graph_cache_miss", "fx_graph_cache_hit", "fx_graph_cache_bypass")
+_WANTED = frozenset((*_ORDER, *_ALIASES, *_BEFORE_AUTOGRAD, *_CACHE))
+_KEY = re.compile(r'"key": ?"(\w{1,200})"')
+_PLAIN = ("dynamo_output_graph", "inductor_post_grad_graph", "inductor_output_code")  # entries that are no artifacts
+_MOST_OPEN = 64  # compilations that are remembered at a time; they hardly overlap
+_FILE_RANK = re.compile(r"rank_(\d{1,6})_")
+
+
+@dataclass
+class CompiledProcess:
+    """The graphs that a process compiled. `rank` is None if the log does not state it."""
+
+    pid: int | None
+    rank: int | None
+    graphs: list[CompiledGraph] = field(default_factory=list)
+
+
+@dataclass
+class _Compilation:
+    graph: CompiledGraph | None = None
+    before: dict[str, Node] = field(default_factory=dict)
+    reached: int = -1  # index in _ORDER of the last entry
+
+
+def read_log(path: Path, head: bytes, issues: Issues) -> Iterator[CompiledProcess]:
+    """Yields the processes of the log, each with its graphs."""
+    in_name = _FILE_RANK.search(path.name)
+    rank = int(in_name[1]) if in_name else None
+    processes: dict[int, _ProcessLog] = {}
+    for entry in entries(path, head, lambda values: _name_of(values) in _WANTED, issues):
+        process = processes.setdefault(entry.pid, _ProcessLog(CompiledProcess(entry.pid, rank), issues))
+        process.add(entry)
+    for process in processes.values():
+        yield process.process
+
+
+class _ProcessLog:
+    def __init__(self, process: CompiledProcess, issues: Issues) -> None:
+        self.process = process
+        self._issues = issues
+        self._open: dict[Hashable, _Compilation] = {}
+
+    def add(self, entry: Entry) -> None:
+        values = entry.values
+        if is_number(values.get("rank")):
+            self.process.rank = values["rank"]
+        name = _name_of(values)
+        if name not in _WANTED:
+            self._issues.add("other_artifacts", 1 if "artifact" in values else 0)
+            return
+        if entry.payload is None:
+            return
+        key = tuple(
+            number if is_number(number := values.get(part)) else None
+            for part in ("compiled_autograd_id", "frame_id", "frame_compile_id", "attempt")
+        )
+        compilation = self._open.pop(key, None) or _Compilation()
+        self._open[key] = compilation  # the last one is the one that was added to last
+        if len(self._open) > _MOST_OPEN:
+            del self._open[next(iter(self._open))]
+        try:
+            self._take(compilation, key, name, entry.payload)
+        except (ValueError, RecursionError):
+            self._issues.add("damaged_log", detail=f"{name} is no JSON")
+
+    def _take(self, compilation: _Compilation, key: tuple[int | None, ...], name: str, payload: str) -> None:
+        if name in _BEFORE_AUTOGRAD:
+            compilation.before |= nodes_of(payload)
+            return
+        if name in _CACHE:
+            if (graph := compilation.graph) is not None and graph.cache_key is None and (found := _KEY.search(payload)):
+                graph.cache_key = found[1]
+            return
+        name = _ALIASES.get(name, name)
+        graph, order = compilation.graph, _ORDER.index(name)
+        if graph is None or order <= compilation.reached:
+            graph = CompiledGraph(_compile_id(key), key[-1], before=compilation.before)
+            self.process.graphs.append(graph)
+            compilation.graph = graph
+        compilation.reached = order
+        FILL[name](graph, payload)
+
+
+def _name_of(values: dict[str, Any]) -> str:
+    artifact = values.get("artifact")
+    if isinstance(artifact, dict):
+        return str(artifact.get("name", ""))
+    return next((name for name in _PLAIN if name in values), "")
+
+
+def _compile_id(key: tuple[int | None, ...]) -> str | None:
+    """Returns the text that torch makes of it, as in the names of ranges: 0/1, or !2/0/1 with compiled autograd."""
+    autograd, frame, compile_, _ = key
+    own = None if frame is None or compile_ is None else f"{frame}/{compile_}"
+    if autograd is None:
+        return own
+    return f"!{autograd}" if own is None else f"!{autograd}/{own}"
+
+
+# --- what each entry adds to its graph
+
+
+def _add_nodes(graph: CompiledGraph, payload: str) -> None:
+    graph.nodes |= nodes_of(payload)
+
+
+def _add_code(graph: CompiledGraph, payload: str) -> None:
+    graph.code = code_of(payload)
+
+
+def _add_kernels(graph: CompiledGraph, payload: str) -> None:
+    graph.kernel_nodes = lists_of(json.loads(payload))
+
+
+def add_mappings(graph: CompiledGraph, payload: str) -> None:
+    mappings = json.loads(payload)
+    if not isinstance(mappings, dict):
+        raise ValueError(payload[:80])
+    graph.to_before = lists_of(mappings.get("postToPre", {}))
+    graph.kernel_nodes = lists_of(mappings.get("cppCodeToPost", {})) or graph.kernel_nodes
+
+
+def add_stacks(graph: CompiledGraph, payload: str) -> None:
+    graph.kernel_stacks = lists_of(json.loads(payload))
+
+
+def lists_of(values: object) -> dict[str, list[str]]:
+    """Returns the lists of texts in an object. What is not a text is left out."""
+    if not isinstance(values, dict):
+        raise ValueError(str(values)[:80])
+    return {
+        name: [one for one in some if isinstance(one, str)] for name, some in values.items() if isinstance(some, list)
+    }
+
+
+FILL: dict[str, Callable[[CompiledGraph, str], None]] = {
+    "before_post_grad_graph": _add_nodes,
+    "inductor_post_grad_graph": _add_nodes,
+    "inductor_output_code": _add_code,
+    "inductor_triton_kernel_to_post_grad_nodes": _add_kernels,
+    "inductor_provenance_tracking_node_mappings": add_mappings,
+    "inductor_provenance_tracking_kernel_stack_traces": add_stacks,
+}
+
+
+def is_number(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**31

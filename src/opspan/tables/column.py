@@ -1,0 +1,31 @@
+"""Defines what a column and a table of a Trace are. schema.py has the tables."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import polars as pl
+
+NAME = pl.Categorical
+RANK = "Rank in the program if it is known, else the number of the file or folder: docs/ranks.md."
+I32, I64, U32, U64 = pl.Int32, pl.Int64, pl.UInt32, pl.UInt64
+Dtype = pl.DataType | type[pl.DataType]
+
+
+class Column(NamedTuple):
+    name: str
+    dtype: Dtype
+    sentence: str
+    unit: str = ""
+    # the column ("table.id") whose values this column holds; both get the same offset when traces are joined
+    refers: str = ""
+
+
+class TableSchema(NamedTuple):
+    name: str
+    sentence: str
+    columns: tuple[Column, ...]
+
+    @property
+    def schema(self) -> dict[str, Dtype]:
+        return {column.name: column.dtype for column in self.columns}
