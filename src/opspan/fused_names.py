@@ -2,6 +2,7 @@
 
     fused_ops("triton_poi_fused_add_native_layer_norm_2") -> FusedOps(ops=("aten::add", "aten::native_layer_norm"),
         is_cut=False)
+    extern_op("extern_kernels.mm") -> "aten::mm"
 
 The compiler joins the names of the ATen ops that a kernel was made from, without overloads, with underscores, and puts
 a number after them. Names of ops have underscores themselves, so the names of torch's ops must be known to tell them
@@ -18,6 +19,7 @@ from typing import NamedTuple
 # graph_0_ is the prefix of ranges of C++ kernels. poi, per, red, tem, for and others are kinds of Triton kernels.
 _FUSED = re.compile(r"(?:graph_\d+_)?(?:triton_[a-z]{2,6}|cpp|cuda|cutlass|cutedsl|rocm|pallas|mps)_fused(?:_(.*))?")
 _NUMBER = re.compile(r"(?:^|_)\d+$")
+_OP = re.compile(r"torch\.ops\.(\w+)\.(\w+)(?:\.\w+)?")
 _GRAPH = re.compile(r"^graph_(\d+)_(?=(?:cpp|triton)_)")
 LONGEST = 4_096  # no name of a kernel is longer
 _MOST_WORDS = 9  # the most words of a name of an op of torch
@@ -48,6 +50,25 @@ def without_graph(name: str) -> tuple[str, int | None]:
     """Returns the name of the kernel that a range is named after, and the number of the graph before it."""
     match = _GRAPH.match(name[:LONGEST])
     return (name, None) if match is None else (name[match.end() :], int(match[1]))
+
+
+def op_of(function: str) -> str:
+    """Returns the name of an op as in traces: aten::mm for torch.ops.aten.mm.default. Other names are unchanged."""
+    match = _OP.fullmatch(function)
+    return function if match is None else f"{match[1]}::{match[2]}"
+
+
+def extern_op(kernel: str) -> str | None:
+    """Returns the op that an extern kernel is: aten::mm for extern_kernels.mm."""
+    if kernel.startswith("extern_kernels."):
+        return f"aten::{kernel.removeprefix('extern_kernels.')}"
+    if kernel.startswith("aoti_torch_"):  # aoti_torch_cuda_mm_out, of programs compiled ahead of time
+        name = kernel.removeprefix("aoti_torch_").partition("_")[2]
+        return f"aten::{name.removesuffix('_out')}" if name else None
+    if kernel.startswith("aten."):
+        return op_of(f"torch.ops.{kernel}")
+    op = op_of(kernel)
+    return op if op != kernel else None
 
 
 def _ops(words: list[str]) -> list[str]:

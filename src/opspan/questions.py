@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _OF_RANGES = ("op", "module", "phase", "step", "function")
 # For each question, what its rows can be grouped by. The first is the default.
 BY: dict[str, tuple[str, ...]] = {
-    "table": ("name", "shape", "stack", "module", "step", "phase", "stream", "kernel"),
+    "table": ("name", "shape", "stack", "module", "step", "phase", "stream", "kernel", "line", "source-op"),
     "idle": (*_OF_RANGES, "device", "stream", "gap"),
     "launches": (*_OF_RANGES, "kernel", "stream", "copy"),
     "waits": (*_OF_RANGES, "why", "call"),

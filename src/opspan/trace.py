@@ -83,7 +83,7 @@ class Trace(Tables):
         frame.
 
         Args:
-            by: "name", "shape", "stack", "module", "step", "phase", "stream" or "kernel".
+            by: "name", "shape", "stack", "module", "step", "phase", "stream", "kernel", "line" or "source-op".
             sort_by: a column, or torch's name of one; the largest comes first.
             op: only ops of this name, or of names that match this pattern.
             kernels: also show rows of kernels and copies.

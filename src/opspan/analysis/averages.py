@@ -58,7 +58,7 @@ def averages(
     if chosen[0] in sums.OF_WORK:
         busy, columns = on_device(launched_in(ranges, work, names)), sums.OF_WORK[chosen[0]]
         return in_order(busy.group_by(columns).agg(sum_expressions(WORK_SUMS, busy.columns)), WORK_ORDER, columns)
-    wanted = None if names is None else _is_named(ranges, names)
+    wanted = None if names is None else named(ranges, names)
     keys = list(dict.fromkeys(key for name in chosen for key in sums.OF_RANGES[name]))
     missing = [key for key in keys if key not in ranges.columns]
     if missing:
@@ -73,10 +73,10 @@ def launched_in(ranges: pl.DataFrame, work: pl.DataFrame, names: Sequence[str] |
     returns all work."""
     if names is None:
         return work
-    return work.filter(nearest(ranges, _is_named(ranges, names)).gather(work["range"]).is_not_null())
+    return work.filter(nearest(ranges, named(ranges, names)).gather(work["range"]).is_not_null())
 
 
-def _is_named(ranges: pl.DataFrame, names: Sequence[str]) -> pl.Series:
+def named(ranges: pl.DataFrame, names: Sequence[str]) -> pl.Series:
     return ranges["name"].is_in(pl.Series(names, dtype=pl.Categorical).implode()).fill_null(value=False)
 
 

@@ -15,6 +15,7 @@ import polars as pl
 from opspan.analysis.averages import on_device
 from opspan.analysis.call_stacks import stack_texts
 from opspan.analysis.phases import PHASES
+from opspan.analysis.source_lines import texts_of_work
 from opspan.analysis.sums import DURATION
 from opspan.tables.schema import I32, I64, NAME, RANK, WORK_KIND, Column
 from opspan.tables.tables import ids_of
@@ -38,6 +39,8 @@ COLUMNS = (
     Column("phase", PHASES, "The phase of training or serving that the op is part of."),
     Column("step", NAME, "The step in which it was launched."),
     Column("stack", NAME, "Functions of Python that the op was called in, a line each, the outermost first."),
+    Column("lines", NAME, "Lines of the program that it was made from, or called on: docs/compiled.md."),
+    Column("source_ops", NAME, "Ops that the program called, from which torch.compile made it; or the op."),
     Column("call", NAME, "The call that launched it, such as `cudaLaunchKernel`."),
     Column("range_id", I64, "The range whose name is `op`.", refers="ranges.id"),
     Column("launch_range_id", I64, "The range in which `call` was made.", refers="ranges.id"),
@@ -51,7 +54,8 @@ _col = pl.col
 
 def kernel_rows(trace: Tables, copies: bool = False) -> pl.DataFrame:
     """Returns the rows. The trace must have gone through `analyse`."""
-    ranges, calls, work = trace.ranges, trace.calls, trace.work.with_columns(ids_of(trace.work))
+    ranges, calls = trace.ranges, trace.calls
+    work = trace.work.with_columns(ids_of(trace.work), *texts_of_work(trace).iter_columns())
     work = on_device(work)
     if not copies:
         work = work.filter(~_col("kind").is_in(_COPIES))

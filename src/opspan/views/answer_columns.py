@@ -35,6 +35,15 @@ COLUMNS: dict[str, dict[str, str]] = {
         "backward_cpu_ns backward_device_ns": "time of the backward ops that are linked to ops among these ranges",
         "self_cpu_memory_bytes self_device_memory_bytes": "with `--memory`: memory of these ranges",
     },
+    "by line, source-op": {
+        "line": "by line: file, number and function of the line; `(unknown)`: not known; `(ambiguous)`: the compiler "
+        "said several different things about these kernels ([rules](compiled.md#the-table-by-line))",
+        "source_op": "by source-op: the op that the program called; `(unknown)`: not known",
+        "count": "number of kernels, copies and fills that the line or op has a share of",
+        "ranges": "number of ranges that it has a share of",
+        "self_cpu_ns self_device_ns": "its share of the self time of ranges, and of the time of kernels, copies and "
+        "fills. The sums over all rows are the times of all ranges, and of all kernels, copies and fills",
+    },
     "by kernel, stream": {
         "kind name": "by kernel: the kind (`kernel`, `memcpy`, `memset` or `graph`) and the short name",
         "rank device_id context_id stream_id": "by stream: which stream it is",

@@ -30,7 +30,7 @@ _TABLES = {
 }
 _MOST_DOMAINS = 3
 # Groupings of `opspan table`: tables with sums over ranges, and tables with sums over kernels and copies.
-_OF_RANGES = ("module", "step", "phase")
+_OF_RANGES = ("module", "step", "phase", "line", "source-op")
 _OF_WORK = ("stream", "kernel")
 
 

@@ -63,6 +63,10 @@ def without(trace: Tables, by: str) -> str:
             'torch.profiler, or by `with opspan.annotate(f"ProfilerStep#{number}")`. If yours have other names, give '
             "one: --step 'train step*'"
         )
+    if by == "line":
+        return f"No op has a line of the program: {FUNCTIONS}; for compiled code, see `opspan table --help`, --compiled"
+    if by == "source-op":
+        return f"No range is an op, and no kernel was compiled by torch: label ops with {labelling(trace)}"
     return f"No op has shapes: capture shapes with {labelling(trace, SHAPES)}, or record_shapes=True"
 
 

@@ -20,6 +20,7 @@ from opspan.analysis import Analysis, kernel_use
 from opspan.analysis.averages import launched_in
 from opspan.analysis.nest import timeless
 from opspan.analysis.parts import Part, Parts
+from opspan.analysis.source_lines import UNKNOWN, sums_by_line, sums_by_source_op
 from opspan.analysis.sums import OF_WORK, RANGE_ORDER, WORK_ORDER
 from opspan.errors import UsageError
 from opspan.events.event_frames import EventFrames, event_frames
@@ -40,19 +41,25 @@ __all__ = ["SCHEMA", "Table", "lean", "table_of"]
 SCHEMA = 1  # version of the JSON; it grows when a name, or the meaning of a name, changes
 _CONTEXTS = ("module", "step", "phase")
 _OF_WORK = ("stream", "kernel")
+_OF_SOURCE = {"line": "line", "source-op": "source_op"}  # grouping -> the key column
 _col = pl.col
 _OF_TORCH = {attribute: column for column, attribute in TORCH.items()}
 _LISTS = ("sizes", "stack")  # columns whose texts are JSON
 # Grouping -> the key column, and its value in rows that have no module, step, shape or stack.
 _WITHOUT = {"module": ("module", "[]"), "step": ("step", "[]"), "shape": ("sizes", "[]"), "stack": ("stack", "[]")}
+_WITHOUT |= {"line": ("line", UNKNOWN), "source-op": ("source_op", UNKNOWN)}
 NO_MEMORY = (
     "No memory was recorded: torch.profiler.profile(profile_memory=True) records it, and nsys profile "
     "--cuda-memory-usage=true"
 )
-_SORTED_UP = ("name", "sizes", "stack", "device", "kind", "module", "step", "phase", "rank")
+_SORTED_UP = ("name", "sizes", "stack", "device", "kind", "module", "step", "phase", "rank", *_OF_SOURCE.values())
 # The table is sorted by the first of these columns that is not all 0.
 _DEFAULT_SORT = ("self_device_ns", "device_ns", "self_cpu_ns")
-_COUNTED = {"step": "# of Steps"}  # the title of the count column, if it is not `# of Calls`
+_COUNTED = {
+    "step": "# of Steps",
+    "line": "# of Kernels",
+    "source-op": "# of Kernels",
+}  # the title of the count column, if it is not `# of Calls`
 _NTH = "nth"
 _FACTS = {name: pl.Boolean for name in Facts._fields if name.startswith("has_")}
 _TYPES: dict[str, Any] = {name: _FACTS.get(name, pl.Int64) for name in Facts._fields}
@@ -219,7 +226,7 @@ def _parts(analysis: Analysis, options: Options, events: EventFrames | None) -> 
 
 
 def _check(options: Options) -> None:
-    if options.memory and options.by in _OF_WORK:
+    if options.memory and (options.by in _OF_WORK or options.by in _OF_SOURCE):
         raise UsageError(
             f"--memory is about ops, and a table by {options.by} has none; expected --by name, shape, stack, module, "
             "step or phase"
@@ -265,6 +272,9 @@ def _averaged(trace: Tables, options: Options, names: Sequence[str] | None) -> P
         sums = kernel_use.sums(kernel_use.launched(launched_in(trace.ranges, trace.work, names), trace.devices))
         bounds = {"least_device_ns": "least", "most_device_ns": "most"}
         return Part(sums, OF_WORK["kernel"], bounds)
+    if by in _OF_SOURCE:
+        sums = sums_by_line(trace, names) if by == "line" else sums_by_source_op(trace, names)
+        return Part(sums, (_OF_SOURCE[by],))
     rows = analyses.averages(trace.ranges, trace.work, by, names)
     if by in _CONTEXTS and names is None:
         rows = rows.rename({"count": "ranges"})
@@ -328,7 +338,7 @@ def _sum_table(parts: Parts, options: Options, is_xpu: bool) -> Table:
         rows = rows.with_columns(average_device_ns=_col("device_ns") / _col("count"))
     column = _sort_column(rows, by, options.sort_by)
     rows = rows.sort(column, descending=column not in _SORTED_UP, nulls_last=True, maintain_order=True)
-    counted = "# of Calls" if options.op is not None else _COUNTED.get(by, "# of Calls")
+    counted = "# of Calls" if options.op is not None and by not in _OF_SOURCE else _COUNTED.get(by, "# of Calls")
     printer = SumRows(rows, "XPU" if is_xpu else "CUDA", counted)
     return Table(name="table", rows=rows, fields=(), by=by, printer=printer)
 

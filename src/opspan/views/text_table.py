@@ -15,7 +15,16 @@ from opspan.views.footer import printable_names
 _NAME_WIDTH = 55  # as in torch's table
 _WIDTH = 12
 _LEAST_NAME = 24  # a name is never cut to fewer characters; if there is less room, other columns are dropped
-_KEYS = (MODULE, STEP, replace(PHASE, unit="text"), KIND, NAME, *PLACES)
+_KEYS = (
+    Field("line", "Line", "name"),
+    Field("source_op", "Source Op", "name"),
+    MODULE,
+    STEP,
+    replace(PHASE, unit="text"),
+    KIND,
+    NAME,
+    *PLACES,
+)
 # {} in a title is replaced by the name of the device.
 _TIMES = (
     Field("self_cpu_ns", "Self CPU", "ns", rank=2),

@@ -17,8 +17,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from opspan.fused_names import fused_ops
-from opspan.readers.compile_logs.graph_text import Node, op_of
+from opspan.fused_names import extern_op, fused_ops
+from opspan.readers.compile_logs.graph_text import Node
 from opspan.readers.compile_logs.output_code import CodeCall, OutputCode, Sources
 from opspan.readers.compile_logs.stacks import Place, Stack, stack_of
 
@@ -122,19 +122,6 @@ def split_number(key: str) -> tuple[str, int | None]:
     if colon and kernel and number.isascii() and number.isdigit() and len(number) < 10:
         return kernel, int(number)
     return key, None
-
-
-def extern_op(kernel: str) -> str | None:
-    """Returns the op that an extern kernel is: aten::mm for extern_kernels.mm."""
-    if kernel.startswith("extern_kernels."):
-        return f"aten::{kernel.removeprefix('extern_kernels.')}"
-    if kernel.startswith("aoti_torch_"):  # aoti_torch_cuda_mm_out, of programs compiled ahead of time
-        name = kernel.removeprefix("aoti_torch_").partition("_")[2]
-        return f"aten::{name.removesuffix('_out')}" if name else None
-    if kernel.startswith("aten."):
-        return op_of(f"torch.ops.{kernel}")
-    op = op_of(kernel)
-    return op if op != kernel else None
 
 
 def with_stacks(rows: list[Row], stacks: list[Stack]) -> list[Row]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from opspan.fused_names import op_of
 from opspan.readers.compile_logs.stacks import Place
 
 _LONGEST = 8_192  # characters of a line that are looked at
@@ -24,7 +25,6 @@ _NODE = re.compile(r'(\w{1,1024})(?:: "[^"]*")? = (.*)')
 _CALL = re.compile(r"([A-Za-z_][\w.]*)\(")
 _OPERATOR = re.compile(r"-?[\w.]+ (\*\*|//|<<|>>|[-+*/@%&|^<>]|[=<>!]=) ")
 _OPERATORS = {"+": "add", "-": "sub", "*": "mul", "/": "truediv", "@": "matmul", "**": "pow", "//": "floordiv"}
-_OP = re.compile(r"torch\.ops\.(\w+)\.(\w+)(?:\.\w+)?")
 
 
 class Node(NamedTuple):
@@ -46,12 +46,6 @@ def nodes_of(text: str) -> dict[str, Node]:
         elif match := _NODE.match(line):
             nodes[match[1]] = Node(_called(match[2]), place)
     return nodes
-
-
-def op_of(function: str) -> str:
-    """Returns the name of an op as in traces: aten::mm for torch.ops.aten.mm.default. Other names are unchanged."""
-    match = _OP.fullmatch(function)
-    return function if match is None else f"{match[1]}::{match[2]}"
 
 
 def _called(expression: str) -> str | None:

@@ -1,0 +1,305 @@
+"""Finds what the compiler said about each kernel and range of a trace that it made.
+
+    matched(trace) -> Matches:
+        of_work, of_ranges (Int64): for each row of work and of ranges, a row of `calls`; AMBIGUOUS if several rows fit
+            and say different things; null if the compiler said nothing about it.
+        calls: a row for each call of a kernel: kernel, lines, source_ops (lists of text, sorted, each text once).
+        inside (UInt32): for each row of ranges, the row of the range of compiled code that it runs in.
+
+A kernel is found by its name, among the graphs of its rank. Several graphs may have a kernel of that name, and a graph
+may call it several times. What is around the kernel then decides, in this order:
+
+    ## Call CompiledFxGraph KEY ##      the graph's key in torch's cache, unless it is None
+    Torch-Compiled Region: 0/1          the compilation
+    a backward range                    whether it is a graph for the backward
+    graph_0_ before a C++ kernel        the number of the graph
+    the kernels in the same call        the graph has all of them
+    the order in the call               if the graph has as many calls of the kernel as the trace
+
+Kernels of libraries, such as cuBLAS, have names that the compiler does not know. They belong to an op's range right
+inside the call of the graph, such as aten::mm, which the compiler calls extern_kernels.mm. Row numbers are those of the
+trace, which must have gone through `attribute`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import polars as pl
+
+from opspan.analysis.nest import nearest
+from opspan.fused_names import extern_op, fused_ops, without_graph
+
+if TYPE_CHECKING:
+    from opspan.tables import Tables
+
+AMBIGUOUS = -1
+_CALL = r"^## Call CompiledFxGraph (\w+) ##$"
+_REGION = r"^Torch-Compiled Region: (\S+)"
+_col = pl.col
+_NO_KEY = "None"
+
+
+class Matches(NamedTuple):
+    of_work: pl.Series
+    of_ranges: pl.Series
+    calls: pl.DataFrame
+    inside: pl.Series
+
+
+class Around(NamedTuple):
+    """What is around kernels that were launched in one call of a graph, as far as it decides which graph that is."""
+
+    rank: int
+    key: str | None  # None: not in the call of a graph
+    compile_id: str | None
+    is_backward: bool
+    number: int | None  # of the graph
+    kernels: tuple[tuple[str, int], ...]  # each kernel, and how often it is there
+
+
+def matched(trace: Tables) -> Matches:
+    ranges = trace.ranges
+    calls = _calls(trace.provenance)
+    index = _Index(calls)
+    names = _names(ranges, index)
+    inside = nearest(ranges, names["is_call"])
+    kernels = _kernels_of_ranges(ranges, names, inside, index)
+    of_items = _match(ranges, names, inside, kernels, index)
+    item = nearest(ranges, kernels.is_not_null())
+    of_ranges = of_items.gather(item)
+    of_work = _of_work(trace, names, inside, kernels, of_items, item, index)
+    shown = calls.select("kernel", "lines", "source_ops")
+    return Matches(of_work, of_ranges, shown, nearest(ranges, names["is_call"] | names["is_region"]))
+
+
+def _names(ranges: pl.DataFrame, index: _Index) -> pl.DataFrame:
+    """Returns for each range what its name says. Each distinct name is read once."""
+    known = ranges["name"].unique().drop_nulls()
+    rows = known.to_frame().with_columns(text=_col("name").cast(pl.String))
+    texts = rows["text"].to_list()
+    fused = [(*without_graph(text), text) if index.is_compiled(text) else (None, None, text) for text in texts]
+    rows = rows.with_columns(
+        key=_col("text").str.extract(_CALL),
+        compile_id=_col("text").str.extract(_REGION),
+        kernel=pl.Series([kernel for kernel, _, _ in fused], dtype=pl.String),
+        number=pl.Series([number for _, number, _ in fused], dtype=pl.Int64),
+    )
+    found = ranges.select("name").join(rows, on="name", how="left", maintain_order="left")
+    return found.with_columns(is_call=_col("key").is_not_null(), is_region=_col("compile_id").is_not_null())
+
+
+def _calls(provenance: pl.DataFrame) -> pl.DataFrame:
+    """Returns a row for each call of a kernel, with what is known about it."""
+    place = pl.format("{}:{} {}", _col("file").cast(pl.String).str.extract(r"([^/\\]*)$"), "line", _function())
+    texts = ("kernel", "compile_id", "aot_id", "cache_key", "phase", "source_ops")
+    rows = provenance.with_columns(_col(texts).cast(pl.String), place=place.str.strip_chars_end())
+    key = ("rank", "graph", "kernel", "call_number")
+    return rows.group_by(key, maintain_order=True).agg(
+        _col("compile_id", "aot_id", "cache_key", "phase").first(),
+        lines=_col("place").drop_nulls().unique().sort(),
+        source_ops=_col("source_ops").first().str.split("; "),
+    )
+
+
+def _function() -> pl.Expr:
+    return _col("function").cast(pl.String).fill_null("")
+
+
+class _Index:
+    """The calls of kernels, by what they are looked up by."""
+
+    def __init__(self, calls: pl.DataFrame) -> None:
+        self.rows = calls.with_row_index("call").to_dicts()
+        self.of_graph: dict[tuple[int, int], dict[str, list[int]]] = {}
+        self.graphs: dict[int, list[int]] = {}  # by rank
+        self.named: dict[tuple[int, str], list[int]] = {}  # graphs by rank and kernel
+        self.first: dict[tuple[int, int], int] = {}  # a call of each graph
+        self.says: list[object] = []
+        for row in self.rows:
+            graph = (row["rank"], row["graph"])
+            if graph not in self.first:
+                self.first[graph] = row["call"]
+                self.graphs.setdefault(row["rank"], []).append(row["graph"])
+            for name in _looked_up_by(row["kernel"]):
+                own = self.of_graph.setdefault(graph, {}).setdefault(name, [])
+                if not own:
+                    self.named.setdefault((row["rank"], name), []).append(row["graph"])
+                own.append(row["call"])
+            self.says.append((tuple(row["lines"]), tuple(row["source_ops"] or ())))
+        for kernels in self.of_graph.values():
+            for own in kernels.values():
+                own.sort(key=lambda call: (self.rows[call]["call_number"] or 0, call))
+        known = {name for graph in self.of_graph.values() for name in graph}
+        self.externs = {name for name in known if "::" in name}
+        self.kernels = known - self.externs
+
+    def is_compiled(self, name: str) -> bool:
+        """Returns whether the compiler made a kernel of this name, as far as the name or the compiler says."""
+        return fused_ops(name) is not None or name in self.kernels
+
+    def resolve(self, around: Around) -> dict[str, list[int | None]]:
+        """Returns for each kernel the call for each time that it is there, in order."""
+        return {kernel: self._of_kernel(around, kernel, count) for kernel, count in around.kernels}
+
+    def _of_kernel(self, around: Around, kernel: str, count: int) -> list[int | None]:
+        graphs = self.named.get((around.rank, kernel), [])
+        graphs = [graph for graph in self._fitting(around) if graph in graphs]
+        choices = [self._in_graph(around, graph, kernel, count) for graph in graphs]
+        return [self._agreed(choice[time] for choice in choices) for time in range(count)]
+
+    def _in_graph(self, around: Around, graph: int, kernel: str, count: int) -> list[int]:
+        calls = self.of_graph[around.rank, graph][kernel]
+        if around.key is not None and len(calls) == count:
+            return calls
+        one = self._agreed(calls)
+        return [AMBIGUOUS if one is None else one] * count
+
+    def _agreed(self, calls: Iterable[int]) -> int | None:
+        """Returns the first of the calls if all say the same, or None if there is none."""
+        some = list(calls)
+        if not some:
+            return None
+        if AMBIGUOUS in some or any(self.says[call] != self.says[some[0]] for call in some):
+            return AMBIGUOUS
+        return some[0]
+
+    def _fitting(self, around: Around) -> Sequence[int]:
+        """Returns the graphs that what is around the kernels leaves."""
+        graphs = self.graphs.get(around.rank, [])
+        if around.key is None:
+            return graphs
+        facts = {graph: self.rows[self.first[around.rank, graph]] for graph in graphs}
+        if around.key != _NO_KEY:
+            graphs = _where(graphs, facts, "cache_key", around.key)
+        if around.compile_id is not None:
+            graphs = _where(graphs, facts, "compile_id", around.compile_id)
+        graphs = [graph for graph in graphs if _may_run(facts[graph]["phase"], around.is_backward)]
+        if around.number is not None:
+            graphs = [graph for graph in graphs if _has_number(facts[graph]["aot_id"], around.number)]
+        needed = {kernel for kernel, _ in around.kernels if "::" not in kernel}
+        return [graph for graph in graphs if needed <= self.of_graph[around.rank, graph].keys()]
+
+
+def _may_run(phase: object, is_backward: bool) -> bool:
+    return phase not in ("forward", "backward") or (phase == "backward") == is_backward
+
+
+def _where(graphs: Sequence[int], facts: Mapping[int, Mapping[str, object]], column: str, value: str) -> list[int]:
+    """Returns the graphs with the value; if there is none, those whose value is not known."""
+    fitting = [graph for graph in graphs if facts[graph][column] == value]
+    return fitting or [graph for graph in graphs if facts[graph][column] is None]
+
+
+def _has_number(aot_id: object, number: int) -> bool:
+    return not isinstance(aot_id, str) or aot_id.partition("_")[0] == str(number)
+
+
+def _looked_up_by(kernel: str) -> tuple[str, ...]:
+    op = extern_op(kernel)
+    return (kernel,) if op is None else (op,)
+
+
+def _kernels_of_ranges(ranges: pl.DataFrame, names: pl.DataFrame, inside: pl.Series, index: _Index) -> pl.Series:
+    """Returns the kernel that each range is a call of, or null. Ops count right inside the call of a graph."""
+    is_extern = (
+        ranges["name"].cast(pl.String).is_in(list(index.externs)).fill_null(value=False)
+        & inside.is_not_null()
+        & (ranges["parent"] == inside).fill_null(value=False)
+    )
+    return names["kernel"].zip_with(~is_extern, ranges["name"].cast(pl.String)).alias("kernel")
+
+
+def _match(
+    ranges: pl.DataFrame, names: pl.DataFrame, inside: pl.Series, kernels: pl.Series, index: _Index
+) -> pl.Series:
+    """Returns for each range that is a call of a kernel the row of `calls`."""
+    items = pl.DataFrame({"kernel": kernels, "in": inside, "number": names["number"]}).with_columns(
+        ranges["rank"], ranges["start_ns"], row=pl.int_range(pl.len(), dtype=pl.Int64)
+    )
+    found = _resolved(items.filter(_col("kernel").is_not_null()), ranges, names, index)
+    empty = pl.Series([None], dtype=pl.Int64).new_from_index(0, ranges.height)
+    return empty.scatter(found["row"], found["call"])
+
+
+def _of_work(
+    trace: Tables,
+    names: pl.DataFrame,
+    inside: pl.Series,
+    kernels: pl.Series,
+    of_items: pl.Series,
+    item: pl.Series,
+    index: _Index,
+) -> pl.Series:
+    work, ranges = trace.work, trace.ranges
+    around = work["range"].zip_with(work["range"].is_not_null(), work["launch_range"])
+    own = item.gather(around)
+    name = work["name"].cast(pl.String)
+    is_kernel = (work["kind"] == "kernel").fill_null(value=False)
+    is_fused = _is_fused(work["name"], index) & is_kernel
+    of_range = kernels.gather(own)
+    # A kernel of a library has the name of no op, and belongs to the op's range. One of the compiler's has a name.
+    by_range = is_kernel & of_range.is_not_null() & (~is_fused | (of_range == name).fill_null(value=False))
+    found = of_items.gather(own).zip_with(by_range, pl.Series([None], dtype=pl.Int64))
+    items = pl.DataFrame({"kernel": name, "in": inside.gather(around)}).with_columns(
+        work["rank"], work["start_ns"], number=pl.lit(None, dtype=pl.Int64), row=pl.int_range(pl.len(), dtype=pl.Int64)
+    )
+    by_name = _resolved(items.filter(is_fused & ~by_range), ranges, names, index)
+    return found.scatter(by_name["row"], by_name["call"]).alias("call")
+
+
+def _is_fused(names: pl.Series, index: _Index) -> pl.Series:
+    known = names.unique().drop_nulls()
+    fused = known.filter(pl.Series([index.is_compiled(name) for name in known.cast(pl.String)], dtype=pl.Boolean))
+    return names.is_in(fused.implode()).fill_null(value=False)
+
+
+def _resolved(items: pl.DataFrame, ranges: pl.DataFrame, names: pl.DataFrame, index: _Index) -> pl.DataFrame:
+    """Returns the rows of items with their call. `in` is the row of the call of a graph around an item, or null."""
+    if items.is_empty() or not index.rows:
+        return pl.DataFrame(schema={"row": pl.Int64, "call": pl.Int64})
+    is_alone = _col("in").is_null()
+    alone, rest = items.filter(is_alone), items.filter(~is_alone)
+    found = [_resolved_alone(alone, index), _resolved_in_calls(rest, ranges, names, index)]
+    return pl.concat([rows.select("row", _col("call").cast(pl.Int64)) for rows in found]).drop_nulls()
+
+
+def _resolved_alone(items: pl.DataFrame, index: _Index) -> pl.DataFrame:
+    kinds = items.select("rank", "kernel").unique(maintain_order=True)
+    calls = [
+        index.resolve(Around(rank, None, None, False, None, ((kernel, 1),)))[kernel][0]
+        for rank, kernel in kinds.iter_rows()
+    ]
+    kinds = kinds.with_columns(call=pl.Series(calls, dtype=pl.Int64))
+    return items.join(kinds, on=["rank", "kernel"], how="left", nulls_equal=True)
+
+
+def _resolved_in_calls(items: pl.DataFrame, ranges: pl.DataFrame, names: pl.DataFrame, index: _Index) -> pl.DataFrame:
+    """Looks up all kernels of one call of a graph together. Calls with the same around them are looked up once."""
+    items = items.sort("start_ns", maintain_order=True).with_columns(time=pl.int_range(pl.len()).over("in", "kernel"))
+    calls = items.group_by("in", maintain_order=True).agg(
+        _col("rank").first(), _col("number").drop_nulls().first(), _col("kernel").sort()
+    )
+    region = nearest(ranges, names["is_region"])
+    backward = nearest(ranges, ranges["kind"].is_in(["backward", "engine"]).fill_null(value=False)).is_not_null()
+    calls = calls.with_columns(
+        names["key"].gather(calls["in"]),
+        names["compile_id"].gather(region.gather(calls["in"])),
+        backward.gather(calls["in"]).alias("is_backward"),
+        _col("kernel").list.join("\n"),
+    )
+    alike = ["rank", "key", "compile_id", "is_backward", "number", "kernel"]
+    kinds = calls.select(alike).unique(maintain_order=True).with_row_index("kind")
+    found: list[tuple[int, str, int, int | None]] = []
+    for kind, rank, key, compile_id, is_backward, number, text in kinds.iter_rows():
+        counts = Counter(text.split("\n"))
+        around = Around(rank, key, compile_id, is_backward, number, tuple(counts.items()))
+        for kernel, of_times in index.resolve(around).items():
+            found += [(kind, kernel, time, call) for time, call in enumerate(of_times)]
+    dtypes: dict[str, Any] = {"kind": kinds.schema["kind"], "kernel": pl.String, "time": pl.Int64, "call": pl.Int64}
+    answers = pl.DataFrame(found, schema=dtypes, orient="row")
+    of_call = calls.join(kinds, on=alike, how="left", nulls_equal=True).select("in", "kind")
+    rows = items.select("row", "in", "kernel", "time").join(of_call, on="in", how="left")
+    return rows.join(answers, on=["kind", "kernel", "time"], how="left")

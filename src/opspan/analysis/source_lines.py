@@ -1,0 +1,153 @@
+"""Sums by line of the program, and by the op that the program called, over eager and compiled code.
+
+    sums_by_line(trace, names=None) -> line, count, ranges, self_cpu_ns, self_device_ns
+    sums_by_source_op(trace, names=None) -> source_op and the same columns
+    texts_of_work(trace) -> for each row of work lines and source_ops, texts with "; " between
+
+`count` is the number of kernels, copies and fills that a line has a share of, and `ranges` the number of ranges. With
+`names`, only ranges of these names count, ranges inside them, and what these launched.
+
+A compiled kernel has the lines and ops that the compiler said (`provenance`). Its time is divided into equal parts, one
+for each of its different lines, or ops. Nanoseconds that are left over go to the first of them, one each. So the sums
+over all lines are the time of all kernels. In eager code the line is that of the innermost function that is not of
+torch, and the op is the range itself. UNKNOWN is the row of all times whose line or op is not known. UNCERTAIN is that
+of compiled kernels for which the compiler said several different things, if the trace does not show which is meant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from opspan.analysis.averages import launched_in, named, on_device
+from opspan.analysis.frames import frames
+from opspan.analysis.functions import parents
+from opspan.analysis.nest import nearest
+from opspan.analysis.provenance import AMBIGUOUS, Matches, matched
+from opspan.analysis.sums import DURATION, RANGE_ORDER
+from opspan.fused_names import fused_ops
+
+if TYPE_CHECKING:
+    from opspan.tables import Tables
+
+UNKNOWN, UNCERTAIN = "(unknown)", "(ambiguous)"
+LINE, SOURCE_OP = "line", "source_op"
+_col = pl.col
+_OPS = ("op", "backward", "engine")
+# A frame such as model.py(12): forward, and files whose functions only carry out what a line of the program asked for.
+_FRAME = r"^([^<].*)\((\d+)\): (.*)$"
+_NOT_PROGRAM = r"(?:^|[/\\])(?:torch|triton|functorch)[/\\]|torchinductor_"
+_SEPARATOR = "; "
+
+
+def sums_by_line(trace: Tables, names: Sequence[str] | None = None) -> pl.DataFrame:
+    found = matched(trace)
+    return _sums(trace, found, eager_lines(trace, found.inside), LINE, "lines", names)
+
+
+def sums_by_source_op(trace: Tables, names: Sequence[str] | None = None) -> pl.DataFrame:
+    ranges = trace.ranges
+    is_op = ranges["kind"].is_in(_OPS).fill_null(value=False)
+    own = ranges["name"].cast(pl.String).zip_with(is_op, pl.Series([None], dtype=pl.String))
+    return _sums(trace, matched(trace), own, SOURCE_OP, "source_ops", names)
+
+
+def texts_of_work(trace: Tables) -> pl.DataFrame:
+    """Returns lines and source_ops of each row of work, as text. They are null if they are not known."""
+    found = matched(trace)
+    of_range = _around(trace)
+    eager = eager_lines(trace, found.inside).gather(of_range)
+    is_op = trace.ranges["kind"].is_in(_OPS).fill_null(value=False)
+    op = trace.ranges["name"].cast(pl.String).zip_with(is_op, pl.Series([None], dtype=pl.String)).gather(of_range)
+    columns = []
+    for column, own in (("lines", eager), ("source_ops", op)):
+        keys = _keys(found, found.of_work, trace.work["name"], own, column)
+        columns.append(keys["keys"].list.join(_SEPARATOR).cast(pl.Categorical).alias(column))
+    return pl.DataFrame(columns)
+
+
+def eager_lines(trace: Tables, inside: pl.Series) -> pl.Series:
+    """Returns for each range the innermost line around it that is not torch's: model.py:12 forward. `inside` is the row
+    of the compiled code around each range. The line of a call into compiled code is not what the code was made from."""
+    ranges = trace.ranges
+    if ranges["stack"].count():
+        function, tree = frames(ranges)
+    else:
+        function, tree = ranges["function"], trace.functions.select("name", "start_ns", parent=parents(trace.functions))
+    known = tree["name"].unique().drop_nulls().to_frame().with_columns(text=_col("name").cast(pl.String))
+    parts = _col("text").str.extract_groups(_FRAME).struct
+    known = known.with_columns(file=parts.field("1"), number=parts.field("2"), function=parts.field("3"))
+    is_own = _col("file").is_not_null() & ~_col("file").str.contains(_NOT_PROGRAM)
+    line = pl.format("{}:{} {}", _col("file").str.extract(r"([^/\\]*)$"), "number", "function")
+    known = known.select("name", line=pl.when(is_own).then(line))
+    lines = tree.select("name").join(known, on="name", how="left", maintain_order="left")["line"]
+    at = nearest(tree.select("parent"), lines.is_not_null()).gather(function)
+    is_eager = inside.is_null()
+    if "start_ns" in tree.columns:  # an op that the compiled code calls may have functions of its own
+        is_eager |= (tree["start_ns"].gather(at) >= ranges["start_ns"].gather(inside)).fill_null(value=False)
+    return lines.gather(at.set(~is_eager, None)).alias(LINE)
+
+
+def _sums(
+    trace: Tables, found: Matches, own: pl.Series, key: str, column: str, names: Sequence[str] | None
+) -> pl.DataFrame:
+    ranges, work = trace.ranges, trace.work
+    of_ranges = _keys(found, found.of_ranges, ranges["name"], own, column).with_columns(
+        ranges.select("is_mark", self_cpu_ns=_col("self_ns"))
+    )
+    of_work = _keys(found, found.of_work, work["name"], own.gather(_around(trace)), column)
+    busy = work.with_columns(of_work, self_device_ns=DURATION)
+    if names is not None:
+        busy = launched_in(ranges, busy, names)
+        of_ranges = of_ranges.filter(nearest(ranges, named(ranges, names)).is_not_null())
+    of_ranges = of_ranges.filter(~_col("is_mark").fill_null(value=False))
+    by_work = _divided(on_device(busy), "self_device_ns", "count", key)
+    by_range = _divided(of_ranges, "self_cpu_ns", "ranges", key)
+    both = pl.concat([by_work, by_range], how="diagonal")
+    numbers = ("count", "ranges", "self_cpu_ns", "self_device_ns")
+    rows = both.group_by(key).agg(_col(name).sum() for name in numbers)
+    return rows.sort(*RANGE_ORDER[:2], "ranges", key, descending=[True, True, True, False])
+
+
+def _around(trace: Tables) -> pl.Series:
+    """Returns for each row of work the range that it belongs to."""
+    return trace.work["range"].zip_with(trace.work["range"].is_not_null(), trace.work["launch_range"])
+
+
+def _keys(found: Matches, calls: pl.Series, names: pl.Series, own: pl.Series, column: str) -> pl.DataFrame:
+    """Returns the column `keys`: lists of the lines, or ops, of each row."""
+    said = found.calls[column].gather(calls.set(calls == AMBIGUOUS, None))
+    rows = pl.DataFrame({"keys": said, "own": own, "name": names, "call": calls})
+    known = names.unique().drop_nulls()
+    fused = [fused_ops(name) for name in known.cast(pl.String)]
+    in_name = known.to_frame("name").with_columns(
+        is_fused=pl.Series([ops is not None for ops in fused], dtype=pl.Boolean),
+        in_name=pl.Series([list(ops.ops) if ops else None for ops in fused], dtype=pl.List(pl.String)),
+    )
+    rows = rows.join(in_name, on="name", how="left", maintain_order="left")
+    is_said = _col("keys").list.len() > 0
+    if column == "source_ops":
+        by_name = pl.when(_col("in_name").list.len() > 0).then("in_name")
+    else:
+        by_name = pl.when(_col("call") == AMBIGUOUS).then(pl.lit([UNCERTAIN]))
+    is_eager = _col("call").is_null() & ~_col("is_fused").fill_null(value=False) & _col("own").is_not_null()
+    keys = (
+        pl.when(is_said)
+        .then("keys")
+        .when(is_eager)
+        .then(pl.concat_list("own"))
+        .otherwise(pl.coalesce(by_name, pl.lit([UNKNOWN])))
+    )
+    return rows.select(keys=keys)
+
+
+def _divided(rows: pl.DataFrame, time: str, counted: str, key: str) -> pl.DataFrame:
+    """Divides the time of each row among its keys. Rows with the same keys are added up first."""
+    groups = rows.group_by("keys").agg(_col(time).sum(), pl.len().cast(pl.Int64).alias(counted))
+    parts, place = _col("keys").list.len().cast(pl.Int64), pl.int_range(pl.len()).over("group")
+    groups = groups.with_row_index("group").with_columns(parts=parts).explode("keys")
+    left_over = place < _col(time) % _col("parts")
+    share = _col(time) // _col("parts") + left_over.cast(pl.Int64)
+    return groups.select(_col("keys").alias(key), share.alias(time), counted)
