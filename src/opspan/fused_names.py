@@ -114,7 +114,7 @@ def _is_known(name: str) -> bool:
 # The ops of torch that have a kernel of their own, and that the compiler fuses.
 _NAMES = frozenset(
     """
-abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr adjoint alias all allclose amax amin aminmax
+t abs absolute acos acosh add addbmm addcdiv addcmul addmm addmv addr adjoint alias all allclose amax amin aminmax
 angle any arange arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin argsort argwhere asin asinh atan
 atan2 atanh baddbmm bernoulli bilinear bincount binomial bmm bucketize cat cauchy cbrt cdist ceil celu chalf
 cholesky chunk clamp clear clip clone coalesce col2im collapse combinations complex concat concatenate conj
