@@ -60,6 +60,7 @@ FIXTURES: dict[str, Callable[[Path], object]] = {
     "rank1.sqlite": lambda path: nsys.run(path, "2026"),
     "trace.prof": lambda path: nvprof.run(path, 26),
     "trace.json": kineto.write,
+    "lines.py": lambda path: shutil.copy(REPO / "tests" / "programs" / "lines.py", path),
     "r000hs": lambda path: vtune.run(path, "2024"),
     "tasks.csv": _report,
     "train.py": lambda path: path.write_text(TRAIN),

@@ -111,7 +111,7 @@ def test_a_real_log_says_what_each_node_is(traces_dir: Path) -> None:
     assert set(kernel.select(whole).rows()) == {
         ("0/0", "0_inference", "inference", "aten::addmm; aten::relu; aten::sigmoid", "artifact", False)
     }
-    assert codes(trace).keys() == {"other_artifacts"}
+    assert codes(trace) == {}
 
 
 @pytest.mark.parametrize("name", ["tlparse_simple.log", "tlparse_cache_hit_miss.log"])

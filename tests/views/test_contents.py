@@ -123,6 +123,7 @@ def test_only_what_a_table_is_by_may_be_missing() -> None:
         "module": "No range is in a module",
         "step": "No range is in a step",
         "stack": "No op has a stack",
+        "line": "No op has a line of the program",
         "stream": "Nothing to show",
         "kernel": "Nothing to show",
     }

@@ -50,7 +50,7 @@ class Matches(NamedTuple):
 
 
 class Around(NamedTuple):
-    """What is around kernels that were launched in one call of a graph, as far as it decides which graph that is."""
+    """The surroundings of kernels that were launched in one call of a graph. They decide which graph that is."""
 
     rank: int
     key: str | None  # None: not in the call of a graph

@@ -43,8 +43,8 @@ _SEPARATOR = "; "
 
 
 def sums_by_line(trace: Tables, names: Sequence[str] | None = None) -> pl.DataFrame:
-    found = matched(trace)
-    return _sums(trace, found, eager_lines(trace, found.inside), LINE, "lines", names)
+    matches = matched(trace)
+    return _sums(trace, matches, eager_lines(trace, matches.inside), LINE, "lines", names)
 
 
 def sums_by_source_op(trace: Tables, names: Sequence[str] | None = None) -> pl.DataFrame:
@@ -56,15 +56,16 @@ def sums_by_source_op(trace: Tables, names: Sequence[str] | None = None) -> pl.D
 
 def texts_of_work(trace: Tables) -> pl.DataFrame:
     """Returns lines and source_ops of each row of work, as text. They are null if they are not known."""
-    found = matched(trace)
+    matches = matched(trace)
     of_range = _around(trace)
-    eager = eager_lines(trace, found.inside).gather(of_range)
+    eager = eager_lines(trace, matches.inside).gather(of_range)
     is_op = trace.ranges["kind"].is_in(_OPS).fill_null(value=False)
     op = trace.ranges["name"].cast(pl.String).zip_with(is_op, pl.Series([None], dtype=pl.String)).gather(of_range)
     columns = []
     for column, own in (("lines", eager), ("source_ops", op)):
-        keys = _keys(found, found.of_work, trace.work["name"], own, column)
-        columns.append(keys["keys"].list.join(_SEPARATOR).cast(pl.Categorical).alias(column))
+        keys = _keys(matches, matches.of_work, trace.work["name"], own, column)
+        texts = keys["keys"].list.join(_SEPARATOR)
+        columns.append(texts.set(texts == UNKNOWN, None).cast(pl.Categorical).alias(column))
     return pl.DataFrame(columns)
 
 
@@ -91,13 +92,13 @@ def eager_lines(trace: Tables, inside: pl.Series) -> pl.Series:
 
 
 def _sums(
-    trace: Tables, found: Matches, own: pl.Series, key: str, column: str, names: Sequence[str] | None
+    trace: Tables, matches: Matches, own: pl.Series, key: str, column: str, names: Sequence[str] | None
 ) -> pl.DataFrame:
     ranges, work = trace.ranges, trace.work
-    of_ranges = _keys(found, found.of_ranges, ranges["name"], own, column).with_columns(
+    of_ranges = _keys(matches, matches.of_ranges, ranges["name"], own, column).with_columns(
         ranges.select("is_mark", self_cpu_ns=_col("self_ns"))
     )
-    of_work = _keys(found, found.of_work, work["name"], own.gather(_around(trace)), column)
+    of_work = _keys(matches, matches.of_work, work["name"], own.gather(_around(trace)), column)
     busy = work.with_columns(of_work, self_device_ns=DURATION)
     if names is not None:
         busy = launched_in(ranges, busy, names)
@@ -116,9 +117,9 @@ def _around(trace: Tables) -> pl.Series:
     return trace.work["range"].zip_with(trace.work["range"].is_not_null(), trace.work["launch_range"])
 
 
-def _keys(found: Matches, calls: pl.Series, names: pl.Series, own: pl.Series, column: str) -> pl.DataFrame:
+def _keys(matches: Matches, calls: pl.Series, names: pl.Series, own: pl.Series, column: str) -> pl.DataFrame:
     """Returns the column `keys`: lists of the lines, or ops, of each row."""
-    said = found.calls[column].gather(calls.set(calls == AMBIGUOUS, None))
+    said = matches.calls[column].gather(calls.set(calls == AMBIGUOUS, None))
     rows = pl.DataFrame({"keys": said, "own": own, "name": names, "call": calls})
     known = names.unique().drop_nulls()
     fused = [fused_ops(name) for name in known.cast(pl.String)]

@@ -163,6 +163,7 @@ class PartToRead:
     step: str | None = None
     cycle: int | None = None
     captures: tuple[Path, ...] = ()
+    compiled: Path | None = None
 
 
 def how_to_read(function: F) -> F:
@@ -171,11 +172,23 @@ def how_to_read(function: F) -> F:
 
     @wraps(function)
     def run(
-        between: tuple[str, str] | None, step: str | None, cycle: int | None, captures: tuple[Path, ...], **more: Any
+        between: tuple[str, str] | None,
+        step: str | None,
+        cycle: int | None,
+        captures: tuple[Path, ...],
+        compiled: Path | None,
+        **more: Any,
     ) -> Any:
-        return function(reading=PartToRead(between, step, cycle, captures), **more)
+        return function(reading=PartToRead(between, step, cycle, captures, compiled), **more)
 
-    beside = click.option(
+    compiled = click.option(
+        "--compiled",
+        metavar="PATH",
+        type=click.Path(path_type=Path),
+        help="What torch.compile wrote about its kernels: a folder of TORCH_TRACE=FOLDER or of TORCH_COMPILE_DEBUG=1, "
+        "or a file in it. It gives compiled kernels their source lines, for --by line.",
+    )
+    captures = click.option(
         "--captures",
         metavar="PATH",
         multiple=True,
@@ -205,7 +218,7 @@ def how_to_read(function: F) -> F:
         "to B, both included, are the numbers of ranges ProfilerStep#N or, without such ranges, the numbers that "
         "`opspan steps` prints. With NAME, all ranges of that name are the steps (* stands for any text).",
     )
-    return cast("F", between(step(cycle(beside(run)))))
+    return cast("F", between(step(cycle(captures(compiled(run))))))
 
 
 def load(
@@ -235,6 +248,7 @@ def load(
         reading.cycle,
         unnamed={*files} - {*named},
         captures=reading.captures,
+        compiled=reading.compiled,
     )
     return Analysis(tables, iterations=iterations)
 
@@ -287,7 +301,13 @@ def many(files: Sequence[File], reading: PartToRead, processes: int | None, dask
         quiet()
     file_list = files_of(files)
     options = ReadOptions(
-        None, False, _times(reading.between), steps_of(reading.step), _most_fetched(files), reading.captures
+        None,
+        False,
+        _times(reading.between),
+        steps_of(reading.step),
+        _most_fetched(files),
+        tuple(str(path.absolute()) for path in reading.captures),
+        None if reading.compiled is None else str(reading.compiled.absolute()),
     )
     return Ranks(
         file_list.files, options, cycle=reading.cycle, processes=processes, dask=dask, skipped=file_list.skipped

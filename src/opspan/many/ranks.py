@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
@@ -49,6 +50,7 @@ def load_many(
     cycle: int | None = None,
     most_bytes: int | None = None,
     captures: PathOrPaths = (),
+    compiled: str | os.PathLike[str] | None = None,
     processes: int | None = None,
     executor: Executor | None = None,
     dask: str | None = None,
@@ -68,6 +70,7 @@ def load_many(
         cycle: as in `opspan.load`.
         most_bytes: as in `opspan.load`.
         captures: as in `opspan.load`.
+        compiled: as in `opspan.load`.
         processes: how many processes read at the same time; by default as many as there are processors. 1 means that
             this process reads the files.
         executor: an executor of concurrent.futures that reads the files instead of these processes.
@@ -80,8 +83,11 @@ def load_many(
         raise UsageError(f"{processes} processes can read nothing; expected 1 or more")
     file_list = files_of(paths, source)
     steps = (step, step) if isinstance(step, int) else step
-    beside = (captures,) if isinstance(captures, (str, os.PathLike)) else tuple(captures)
-    reading = ReadOptions(source, strict, between, steps, most_bytes, beside)
+    # Workers may run in other folders.
+    beside = (captures,) if isinstance(captures, (str, os.PathLike)) else captures
+    recordings = tuple(str(Path(path).absolute()) for path in beside)
+    logs = None if compiled is None else str(Path(compiled).absolute())
+    reading = ReadOptions(source, strict, between, steps, most_bytes, recordings, logs)
     return Ranks(
         file_list.files,
         reading,

@@ -10,7 +10,6 @@ this process unchanged.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -40,7 +39,7 @@ class ReadOptions:
     between: tuple[int, int] | None = None
     step: Steps | None = None
     most_bytes: int | None = None
-    captures: tuple[str | os.PathLike[str], ...] = ()
+    captures: tuple[str, ...] = ()
     compiled: str | None = None
 
 

@@ -60,8 +60,8 @@ CODES: dict[str, Code] = {
     ),
     "other_artifacts": Code(
         "info",
-        "entries of the compiler's log do not say which lines a kernel was made from, and were left out",
-        "Nothing is missing. tlparse shows them.",
+        "entries of the compiler's log are of kinds that opspan does not know, and were left out",
+        "Nothing is missing unless they are about kernels. tlparse shows them.",
     ),
     "no_provenance": Code(
         "warning",

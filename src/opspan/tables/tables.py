@@ -58,8 +58,8 @@ class Tables:
     samples: pl.DataFrame = field(default_factory=partial(schema.empty, "samples"))
     counters: pl.DataFrame = field(default_factory=partial(schema.empty, "counters"))
     metrics: pl.DataFrame = field(default_factory=partial(schema.empty, "metrics"))
-    provenance: pl.DataFrame = field(default_factory=partial(schema.empty, "provenance"))
     issues: pl.DataFrame = field(default_factory=partial(schema.empty, "issues"))
+    provenance: pl.DataFrame = field(default_factory=partial(schema.empty, "provenance"))
 
     def __post_init__(self) -> None:
         if len({rank.rank for rank in self.ranks}) < len(self.ranks):  # the ranks are not numbered yet

@@ -41,6 +41,20 @@ _ALIASES = {"after_post_grad_graph": "inductor_post_grad_graph"}
 _BEFORE_AUTOGRAD = ("dynamo_output_graph", "before_pre_grad_graph", "after_pre_grad_graph")
 _CACHE = ("fx_graph_cache_miss", "fx_graph_cache_hit", "fx_graph_cache_bypass")
 _WANTED = frozenset((*_ORDER, *_ALIASES, *_BEFORE_AUTOGRAD, *_CACHE))
+# Kinds of artifacts that say nothing about kernels: the begin of their names.
+_OTHERS = (
+    "aot_",
+    "aotautograd_",
+    "fx_graph_",
+    "dynamo_",
+    "before_",
+    "after_",
+    "backward_",
+    "compiled_",
+    "torch",
+    "graph_",
+)
+_OTHERS += ("inductor_post_to_pre_grad_nodes", "triton_kernel_info", "runtime_wrapper_", "recompile", "cudagraph")
 _KEY = re.compile(r'"key": ?"(\w{1,200})"')
 _PLAIN = ("dynamo_output_graph", "inductor_post_grad_graph", "inductor_output_code")  # entries that are no artifacts
 _MOST_OPEN = 64  # compilations that are remembered at a time; they hardly overlap
@@ -87,7 +101,7 @@ class _ProcessLog:
             self.process.rank = values["rank"]
         name = _name_of(values)
         if name not in _WANTED:
-            self._issues.add("other_artifacts", 1 if "artifact" in values else 0)
+            self._issues.add("other_artifacts", 1 if "artifact" in values and not name.startswith(_OTHERS) else 0, name)
             return
         if entry.payload is None:
             return
