@@ -109,7 +109,7 @@ def answers(title: str, analysis: Analysis) -> Iterator[tuple[str, Answer]]:
     answer of, or ""."""
     if title.startswith("by "):
         for by in title.removeprefix("by ").split(", "):
-            yield by, table_of(analysis, Options(by, memory=by not in ("kernel", "stream")))
+            yield by, table_of(analysis, Options(by, memory=by not in ("kernel", "stream", "line", "source-op")))
             yield "", table_of(analysis, Options(by, op="aten::*"))
     elif title == "diff":
         yield from ((by, diff.answer(diff.figures_of(analysis, by), diff.figures_of(analysis, by))) for by in BY[title])
