@@ -23,7 +23,6 @@ import polars as pl
 
 from opspan.analysis.averages import launched_in, named, on_device
 from opspan.analysis.frames import frames
-from opspan.analysis.functions import parents
 from opspan.analysis.nest import nearest
 from opspan.analysis.provenance import AMBIGUOUS, Matches, matched
 from opspan.analysis.sums import DURATION, RANGE_ORDER
@@ -73,10 +72,7 @@ def eager_lines(trace: Tables, inside: pl.Series) -> pl.Series:
     """Returns for each range the innermost line around it that is not torch's: model.py:12 forward. `inside` is the row
     of the compiled code around each range. The line of a call into compiled code is not what the code was made from."""
     ranges = trace.ranges
-    if ranges["stack"].count():
-        function, tree = frames(ranges)
-    else:
-        function, tree = ranges["function"], trace.functions.select("name", "start_ns", parent=parents(trace.functions))
+    function, tree = frames(ranges, trace.functions)
     known = tree["name"].unique().drop_nulls().to_frame().with_columns(text=_col("name").cast(pl.String))
     parts = _col("text").str.extract_groups(_FRAME).struct
     known = known.with_columns(file=parts.field("1"), number=parts.field("2"), function=parts.field("3"))
@@ -85,10 +81,11 @@ def eager_lines(trace: Tables, inside: pl.Series) -> pl.Series:
     known = known.select("name", line=pl.when(is_own).then(line))
     lines = tree.select("name").join(known, on="name", how="left", maintain_order="left")["line"]
     at = nearest(tree.select("parent"), lines.is_not_null()).gather(function)
-    is_eager = inside.is_null()
-    if "start_ns" in tree.columns:  # an op that the compiled code calls may have functions of its own
-        is_eager |= (tree["start_ns"].gather(at) >= ranges["start_ns"].gather(inside)).fill_null(value=False)
-    return lines.gather(at.set(~is_eager, None)).alias(LINE)
+    # An op that the compiled code calls may have functions of its own. Functions of stacks have no times.
+    of_stacks = pl.Series([None], dtype=pl.Int64).new_from_index(0, tree.height - trace.functions.height)
+    began = pl.concat([of_stacks, trace.functions["start_ns"]])
+    has_own = (began.gather(at) >= ranges["start_ns"].gather(inside)).fill_null(value=False)
+    return lines.gather(at.set(inside.is_not_null() & ~has_own, None)).alias(LINE)
 
 
 def _sums(

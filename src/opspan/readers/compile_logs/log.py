@@ -42,7 +42,7 @@ _BEFORE_AUTOGRAD = ("dynamo_output_graph", "before_pre_grad_graph", "after_pre_g
 _CACHE = ("fx_graph_cache_miss", "fx_graph_cache_hit", "fx_graph_cache_bypass")
 _WANTED = frozenset((*_ORDER, *_ALIASES, *_BEFORE_AUTOGRAD, *_CACHE))
 # Kinds of artifacts that say nothing about kernels: the begin of their names.
-_OTHERS = (
+_OTHERS: tuple[str, ...] = (
     "aot_",
     "aotautograd_",
     "fx_graph_",
