@@ -261,6 +261,8 @@ def read(
     file: File, source: str | None, window: Window | None, captures: Sequence[str | os.PathLike[str]] = ()
 ) -> PartAndSteps:
     """Reads one trace. Also returns its steps if they were needed to find the window."""
+    if isinstance(file, Path):
+        return _read(file, source, window)
     from opspan.remote import local, with_address
 
     with local(file) as path:

@@ -15,7 +15,6 @@ from typing import Any, NoReturn
 import click
 
 from opspan.cli.correction import correct
-from opspan.cli.help import with_help
 from opspan.cli.printing import ReaderGone, flush, show, show_help
 from opspan.errors import OpspanError
 
@@ -52,7 +51,7 @@ class _Verbs(click.Group):
         command = import_module(module).command
         if not isinstance(command, click.Command):
             raise TypeError(f"{module}.command is no click command")
-        return with_help(command)
+        return _with_help(command)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         width = max(map(len, VERBS))
@@ -131,6 +130,24 @@ def _show_traceback(error: BaseException) -> None:
     show("".join(traceback.format_exception(error)), err=True)
 
 
+def _with_help(command: click.Command) -> click.Command:
+    """Gives the command opspan's option --help, because click's own --help prints a traceback if the output cannot be
+    written. Returns the command."""
+    if command.add_help_option:
+        command.add_help_option = False
+        command.params.append(
+            click.Option(
+                ["-h", "--help"],
+                is_flag=True,
+                is_eager=True,
+                expose_value=False,
+                callback=show_help,
+                help="Show this message and exit.",
+            )
+        )
+    return command
+
+
 def _show_version(ctx: click.Context, _parameter: click.Parameter, is_on: bool) -> None:
     if is_on:
         from importlib.metadata import version
@@ -166,7 +183,7 @@ def main(ctx: click.Context) -> None:
         _occupy_standard_streams()
 
 
-with_help(main)
+_with_help(main)
 
 
 def _occupy_standard_streams() -> None:

@@ -21,8 +21,7 @@ from opspan.cli.loading import (
     steps_of,
     trace_files,
 )
-from opspan.cli.options import printing
-from opspan.cli.printing import show, show_data
+from opspan.cli.printing import printing, show, show_data
 from opspan.errors import UsageError
 from opspan.printable import plural
 from opspan.questions import BY, Options, question

@@ -1,28 +1,10 @@
-"""Implements `opspan help`, which prints the help of a verb. Also gives each verb its option --help."""
+"""Implements `opspan help`, which prints the help of a verb."""
 
 from __future__ import annotations
 
 import click
 
 from opspan.cli.printing import show_help
-
-
-def with_help(command: click.Command) -> click.Command:
-    """Gives the command opspan's option --help, because click's own --help prints a traceback if the output cannot be
-    written. Returns the command."""
-    if command.add_help_option:
-        command.add_help_option = False
-        command.params.append(
-            click.Option(
-                ["-h", "--help"],
-                is_flag=True,
-                is_eager=True,
-                expose_value=False,
-                callback=show_help,
-                help="Show this message and exit.",
-            )
-        )
-    return command
 
 
 @click.command("help")

@@ -3,6 +3,7 @@ with a progress bar."""
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 
 from opspan.addresses import Address, file_of
-from opspan.cli.options import FILE_TO_READ, fetching
 from opspan.errors import UsageError
 from opspan.printable import plural
 
@@ -28,6 +28,23 @@ if TYPE_CHECKING:
 F = TypeVar("F", bound=Callable[..., Any])
 
 PATIENCE_S = 1.0  # the progress bar appears after this many seconds
+_MOST_BYTES = "opspan.most_bytes"  # the key in click's `ctx.meta` under which --most-fetched stores its value
+_SIZES = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+
+
+class _InputPath(click.Path):
+    def convert(self, path: Any, _parameter: click.Parameter | None, ctx: click.Context | None) -> File:
+        return file_of(path, None if ctx is None else ctx.meta.get(_MOST_BYTES))
+
+
+def _size(value: str) -> int:
+    size = re.fullmatch(r"([0-9]{1,9}(?:\.[0-9]{1,6})?)\s*([kmgt]?)b?", value.strip().lower())
+    if size is None:
+        raise click.BadParameter(f"{value!r} is not a size; expected a number and a unit, such as 500MB or 40GB")
+    return round(float(size[1]) * _SIZES[size[2]])
+
+
+FILE_TO_READ = _InputPath()  # the type of an argument that is a file of this machine or an address
 
 
 def _rows() -> int:
@@ -36,14 +53,32 @@ def _rows() -> int:
     return progress.rows() if progress else 0
 
 
+def _fetching(function: F) -> F:
+    """Adds the option --most-fetched, the most bytes to fetch from an address. It is parsed before the FILE arguments,
+    which need its value."""
+
+    def keep(ctx: click.Context, _parameter: click.Parameter, size: str | None) -> None:
+        if size is not None:
+            ctx.meta[_MOST_BYTES] = _size(size)
+
+    return click.option(
+        "--most-fetched",
+        metavar="SIZE",
+        is_eager=True,
+        expose_value=False,
+        callback=keep,
+        help="Fetch at most this much of a FILE that is an address: `500MB`, `40GB`.  [default: 16 GiB]",
+    )(function)
+
+
 def trace_files(function: F) -> F:
     """Adds the arguments FILE... (files and addresses), and the option --most-fetched, which limits what is fetched."""
-    return click.argument("files", metavar="FILE...", nargs=-1, required=True, type=FILE_TO_READ)(fetching(function))
+    return click.argument("files", metavar="FILE...", nargs=-1, required=True, type=FILE_TO_READ)(_fetching(function))
 
 
 def two_files(function: F) -> F:
     # The verb itself checks the number of files, because click would call a third file an unexpected extra argument.
-    return click.argument("files", metavar="A B", nargs=-1, required=True, type=FILE_TO_READ)(fetching(function))
+    return click.argument("files", metavar="A B", nargs=-1, required=True, type=FILE_TO_READ)(_fetching(function))
 
 
 class Progress:

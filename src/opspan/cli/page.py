@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from opspan.cli.loading import PartToRead, Progress, all_at_once, expanded, how_to_read, load
-from opspan.cli.options import FILE_TO_READ
+from opspan.cli.loading import FILE_TO_READ, PartToRead, Progress, all_at_once, expanded, how_to_read, load
 from opspan.cli.printing import show
 from opspan.errors import UsageError
 from opspan.printable import path_text

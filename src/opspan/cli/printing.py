@@ -1,7 +1,8 @@
-"""Prints for all verbs, and escapes characters, because names of ranges, tables and files may have any character.
+"""Prints for all verbs, and defines the options that say how much of an answer to print, and in which format.
 
-Raises a WriteError if the standard output cannot be written, as for any file. Ignores that the standard error cannot be
-written, because an error could not be shown anyway.
+Escapes characters, because names of ranges, tables and files may have any character. Raises a WriteError if the
+standard output cannot be written, as for any file. Ignores that the standard error cannot be written, because an error
+could not be shown anyway.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
 from opspan.errors import WriteError
 from opspan.printable import printable_lines
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class ReaderGone(Exception):
@@ -74,3 +78,23 @@ def _failed(stream: Any, err: bool, error: OSError) -> None:
     if isinstance(error, BrokenPipeError):
         raise ReaderGone from None
     raise WriteError(f"cannot write to the standard output: {error.strerror or error}") from None
+
+
+def printing(function: F) -> F:
+    """Adds the options --limit, --wide and --format, which say how much of an answer to print, and in which format."""
+    limit = click.option(
+        "--limit",
+        metavar="N",
+        type=click.IntRange(min=-1),
+        help="How many rows to print, -1 for all.  [default: 100 as text, all as json and csv]",
+    )
+    wide = click.option("--wide", is_flag=True, help="Print all columns and whole names, however wide the terminal is.")
+    form = click.option(
+        "--format",
+        "form",
+        type=click.Choice(["text", "json", "csv"]),
+        default="text",
+        show_default=True,
+        help="Output format.",
+    )
+    return limit(wide(form(function)))

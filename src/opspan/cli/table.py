@@ -1,27 +1,27 @@
-"""Implements `opspan table`, which prints the table of torch.profiler for any trace."""
+"""Implements `opspan table`, which prints the table of torch.profiler for any trace. It also prints reports of VTune,
+which have sums by name and are not traces."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from opspan.cli.answers import Verb
-from opspan.cli.loading import expanded
-from opspan.cli.options import FILE_TO_READ
-from opspan.cli.vtune_report import report_of, show_report
-from opspan.errors import UsageError
+from opspan.cli.answers import Verb, show_answer
+from opspan.cli.loading import FILE_TO_READ, expanded
+from opspan.errors import ReadError, UsageError
 from opspan.questions import Options
 from opspan.sources import SOURCES
 
 if TYPE_CHECKING:
     from opspan.addresses import File
     from opspan.analysis import Analysis
+    from opspan.readers.vtune.reports import VtuneReport
     from opspan.tables import Tables
-
 
 _HELP = """Print the ops of a trace as torch.profiler's table.
 
@@ -48,6 +48,9 @@ Example:
 # These options choose a part of a trace. They are errors for a VTune report, which is printed in full.
 _OF_TRACES = ("by", "op", "kernels", "memory", "sort_by", "between", "step", "processes", "dask")
 
+# Only an address with such a suffix is fetched to find out whether it is a report.
+_REPORT_SUFFIXES = (".csv", ".txt", ".tsv", ".log")
+
 
 class TableVerb(Verb):
     def request(self, options: Options, more: Mapping[str, Any]) -> Options:
@@ -73,7 +76,7 @@ class TableVerb(Verb):
         self, files: Sequence[File], limit: int | None, form: str, more: Mapping[str, Any], *, wide: bool
     ) -> bool:
         """Prints the file if there is only one and it is a report of VTune. Returns whether it was printed."""
-        report = None if more["metrics"] else report_of(files)
+        report = None if more["metrics"] else _report_of(files)
         if report is None:
             return False
         context = click.get_current_context()
@@ -83,7 +86,7 @@ class TableVerb(Verb):
                 f"{files[0].name} is a report of VTune, whose sums have no ops or times to choose from; leave out "
                 + " and ".join(f"--{name.replace('_', '-')}" for name in odd)
             )
-        show_report(report, limit, form, wide=wide)
+        _show_report(report, limit, form, wide=wide)
         return True
 
     def extended(self, analysis: Analysis, more: Mapping[str, Any]) -> Analysis:
@@ -101,6 +104,46 @@ class TableVerb(Verb):
                 report = read(path)
             trace = with_metrics(trace, report.frame, report.issues)
         return Analysis(trace)
+
+
+def _report_of(files: Sequence[File]) -> VtuneReport | None:
+    """Reads the file if there is only one and it is a report of VTune, else returns None."""
+    file = files[0]
+    if len(files) != 1:
+        return None
+    if isinstance(file, Path):
+        return _read_report(file)
+    if not file.name.lower().endswith(_REPORT_SUFFIXES):
+        return None
+    from opspan.remote import local
+
+    with local(file) as path:
+        return _read_report(path)
+
+
+def _read_report(path: Path) -> VtuneReport | None:
+    from opspan.formats.boundary import boundary
+    from opspan.readers.registry import is_report, source_for
+
+    try:
+        if path.is_dir() or not is_report(path, source_for(path)):
+            return None
+    except ReadError:
+        return None  # reading the file as a trace will show the error
+    from opspan.readers.vtune.reports import read
+
+    with boundary(path):
+        return read(path)
+
+
+def _show_report(report: VtuneReport, limit: int | None, form: str, *, wide: bool) -> None:
+    from opspan.analysis import Analysis
+    from opspan.tables import Metadata, Tables
+    from opspan.views.footer import footer_lines
+    from opspan.views.vtune_report import answer
+
+    run = Analysis(Tables((Metadata("vtune", (str(report.path),)),), issues=report.issues.frame()))
+    show_answer(answer(report.frame), [run], footer_lines(run), limit, form, wide=wide)
 
 
 _OPTIONS = (

@@ -20,7 +20,6 @@ from opspan.errors import NotATrace, NotReadable, ReadError
 from opspan.files import check_folder, exists, is_folder
 from opspan.readers import source_for, trace_source
 from opspan.readers.graph_captures import FOLDER
-from opspan.remote import listed
 
 DEPTH = 2  # the levels of folders to search: a folder and its direct subfolders, which may be runs or ranks
 _NAMES = (".nsys-rep", ".qdrep", ".sqlite", ".opspan", ".nvvp", ".nvprof", ".rpd", ".vtune", ".pt.trace.json")
@@ -56,6 +55,8 @@ def files_of(paths: Sequence[str | os.PathLike[str]], source: str | None = None)
 def _there(address: Address) -> list[File]:
     if not address.is_several:
         return [File(address.text, 0)]
+    from opspan.remote import listed  # imported only for addresses, because it imports asyncio
+
     return sorted((File(one.text, size) for one, size in listed(address)), key=lambda file: in_order(file.path))
 
 
