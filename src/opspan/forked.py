@@ -3,7 +3,8 @@
 A forked process has only one thread, and most of polars would wait forever for the missing threads. In such a process,
 functions that are decorated with `elsewhere` run in a new process, which gets the arguments and returns the results.
 The functions that users call are decorated, and not those that they call in turn, so that little is transferred. In
-other processes a decorated function makes one comparison more.
+other processes a decorated function makes one comparison more. The properties `shared_property` and `cached_frame` do
+the same for values that an object computes once.
 """
 
 from __future__ import annotations
@@ -11,17 +12,23 @@ from __future__ import annotations
 import os
 import pickle
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache, wraps
-from typing import Any, TypeVar, cast
+from functools import cache, cached_property, wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 from opspan.errors import OpspanError
 
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
 F = TypeVar("F", bound="Callable[..., Any]")
 C = TypeVar("C", bound=type)
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 _PATIENCE_S = 1.0  # the most seconds to wait until new threads have names
 
@@ -69,6 +76,57 @@ def methods_elsewhere(kind: C) -> C:
 def method_elsewhere(function: F) -> F:
     """Decorates one method of a class as `elsewhere` does."""
     return cast("F", _method(function.__name__, function))
+
+
+class shared_property(cached_property[T_co]):  # noqa: N801  # stands beside property
+    """A cached property. If two threads need it at once, the second waits for the first.
+
+    cached_property does not do this. Before Python 3.12 it had one lock for all objects of a class. Since then it has
+    no lock, and two threads may compute the same value twice."""
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> T_co: ...
+
+    def __get__(self, instance: object | None, owner: type[Any] | None = None) -> Self | T_co:
+        if instance is None:
+            return self
+        values, name = instance.__dict__, self.func.__name__
+        if is_cut_off() and name not in values:
+            values[name] = ask(getattr, instance, name)
+        lock = values.setdefault(f"{name} (lock)", threading.RLock())
+        with lock:
+            if name not in values:
+                values[name] = self.func(instance)
+        values.pop(f"{name} (lock)", None)
+        value: T_co = values[name]
+        return value
+
+
+class cached_frame(cached_property[T]):  # noqa: N801  # named like cached_property
+    """A cached property that holds a data frame. If another process must compute the frame, that process computes all
+    cached frames of the object at once, because a program usually reads several."""
+
+    @overload
+    def __get__(self, instance: None, owner: type[Any] | None = None) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type[Any] | None = None) -> T: ...
+
+    def __get__(self, instance: object | None, owner: type[Any] | None = None) -> Self | T:
+        if instance is None:
+            return self
+        if is_cut_off():
+            vars(instance).update(ask(all_frames, instance))
+            value: T = vars(instance)[self.func.__name__]
+            return value
+        return super().__get__(instance, owner)
+
+
+def all_frames(owner: object) -> dict[str, Any]:
+    """Returns the frames of an object by name."""
+    members = {name: member for kind in type(owner).__mro__ for name, member in vars(kind).items()}
+    return {name: getattr(owner, name) for name, member in members.items() if isinstance(member, cached_frame)}
 
 
 def ask(function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:

@@ -25,8 +25,8 @@ from opspan.analysis.modules import modules
 from opspan.analysis.nest import ADDED, nest, trace_end_ns
 from opspan.analysis.ops import ops
 from opspan.analysis.phases import phases
-from opspan.analysis.shared_property import shared_property
 from opspan.analysis.steps import steps
+from opspan.forked import shared_property
 from opspan.tables import cycles, schema
 
 if TYPE_CHECKING:

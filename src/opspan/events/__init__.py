@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from opspan.events.records import MemRecordsAcc as MemRecordsAcc
     from opspan.events.records import StringTable as StringTable
     from opspan.events.steps import KinetoStepTracker as KinetoStepTracker
-    from opspan.events.times import Microseconds as Microseconds
+    from opspan.events.texts import Microseconds as Microseconds
 
 _HOMES = {
     "DeviceType": "kinds",
@@ -36,7 +36,7 @@ _HOMES = {
     "Kernel": "event",
     "KinetoStepTracker": "steps",
     "MemRecordsAcc": "records",
-    "Microseconds": "times",
+    "Microseconds": "texts",
     "StringTable": "records",
 }
 

@@ -13,8 +13,7 @@ from typing import Any
 
 from opspan.events.event import FormattedTimesMixin, FunctionEvent, FunctionEventAvg, Interval
 from opspan.events.event_rows import OF_ANY_EVENT, VALUES, EventRows
-from opspan.events.texts import shapes_of, structured_of
-from opspan.events.times import microseconds
+from opspan.events.texts import microseconds, shapes_of, structured_of
 from opspan.inputs import values_of
 from opspan.json_columns import object_of
 

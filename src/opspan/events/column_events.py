@@ -20,16 +20,14 @@ import polars as pl
 from opspan import forked
 from opspan.analysis.stacks import DEEPEST as MOST_FRAMES
 from opspan.analysis.stacks import collapse, depths
-from opspan.events.cached_frames import all_frames, cached_frame
 from opspan.events.column_event import ColumnEvent
 from opspan.events.columns import EventColumns
 from opspan.events.event import FunctionEventAvg, Kernel
-from opspan.events.event_frames import DEEPEST, IN_ORDER, EventFrames
+from opspan.events.event_frames import DEEPEST, IN_ORDER, EventFrames, EventGroup, sum_of
 from opspan.events.event_rows import BLOCK, EventRows
-from opspan.events.groups import EventGroup, sum_of
 from opspan.events.table import Facts, TableOptions
-from opspan.events.texts import NO_NAME, shapes_of, shown_name
-from opspan.events.times import Microseconds
+from opspan.events.texts import NO_NAME, Microseconds, shapes_of, shown_name
+from opspan.forked import all_frames, cached_frame
 from opspan.row_numbers import ROW_NUMBER
 
 # The most blocks in each cache. If the events of up to 512 threads alternate, there is room for each thread's block.

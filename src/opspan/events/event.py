@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from opspan.events.kinds import TIMED, DeviceType
 from opspan.events.metadata import metadata_of
-from opspan.events.times import format_time
+from opspan.events.texts import format_time
 
 
 class Kernel(NamedTuple):

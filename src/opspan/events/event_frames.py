@@ -1,33 +1,49 @@
-"""Defines EventFrames, which has the events of a trace as two data frames in the order of EventList, and sums them. It
-makes no event objects.
+"""Defines EventFrames, which has the events of a trace as two data frames in the order of EventList, and sums them: in
+the groups of key_averages() (by name, node, kind and shapes), or all events together. It makes no event objects.
 
 An event is identified by its number. For a CPU event, the number is its row in `source.cpu`. For a device event, it is
 the number of rows of `source.cpu` plus the event's row in `source.device`.
+
+Polars first sums the columns for each distinct combination of the keys. The few resulting groups are then combined into
+torch's groups. For example, all steps become one group, and events without shapes get `[]`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from opspan import forked
-from opspan.events.cached_frames import cached_frame
-from opspan.events.columns import EventColumns, event_columns
-from opspan.events.groups import EventGroup, groups_of
-from opspan.events.texts import shown_name
+from opspan.analysis.sums import RANGE_SUMS, Measure, sum_expressions
+from opspan.events.columns import FLOPS, MEMORY, EventColumns, event_columns
+from opspan.events.kinds import is_user
+from opspan.events.texts import Microseconds, shapes_of, shown_name
+from opspan.forked import cached_frame
 from opspan.row_numbers import ROW_NUMBER
 
 if TYPE_CHECKING:
     from opspan.analysis import Analysis
+    from opspan.events.column_event import ColumnAverage, ColumnEvent
 
 PART = 1 << 20  # the number of rows to sum at a time; for more rows, intermediate results would take too much memory
 DEEPEST = 1000  # the most functions to read of a stack; Python's own limit for the depth of calls is the same
 
 # The order of EventList. Events are sorted by begin. If several begin together, the longest comes first, as in torch.
 IN_ORDER = (pl.col("start_ns"), -pl.col("end_ns"), pl.col("number"))
+# CPU time is read from the column cpu_ns here, because device events also have this column, with the value 0.
+_SUMS = tuple(one._replace(of="cpu_ns") if one.name == "cpu_ns" else one for one in RANGE_SUMS)
+_SUMS += tuple(Measure(name, name) for name in (*MEMORY, *FLOPS))
+_NAMES = ("count", *(one.name for one in _SUMS))
+_AVERAGES: dict[str, Any] = {
+    **dict.fromkeys(("name", "sizes", "stack"), pl.String),
+    **dict.fromkeys(("is_cpu", "is_async"), pl.Boolean),
+    **dict.fromkeys(("rank", "count", "cpu_ns", "self_cpu_ns", "device_ns", "self_device_ns", *MEMORY), pl.Int64),
+}
 
 
 class EventFrames:
@@ -126,3 +142,110 @@ def _in_order(rows: pl.DataFrame) -> pl.DataFrame:
 
 def event_frames(analysis: Analysis) -> EventFrames:
     return EventFrames(event_columns(analysis.attributed))
+
+
+def average_rows(events: EventFrames, by_shapes: bool = False, stack_depth: int = 0) -> pl.DataFrame:
+    """Returns a row for each average of `key_averages()`, in its order. Sums are in nanoseconds and bytes. The sizes
+    and the stack (the innermost function first) are JSON, taken from the first event of the average."""
+    groups = events.groups(by_shapes, with_python=False, stack_depth=stack_depth, by_overload=False)
+    cpu = events.source.cpu.select("is_async", "sizes", "function")
+    firsts = cpu[[group.first for group in groups if group.is_cpu]].iter_rows()
+    rows = []
+    for group in groups:
+        is_async, sizes, function = next(firsts) if group.is_cpu else (False, None, None)
+        row: dict[str, Any] = {name: group.sums[name] for name in _AVERAGES if name in group.sums}
+        row |= {"name": group.name, "is_cpu": group.is_cpu, "rank": group.rank, "is_async": is_async}
+        row["sizes"] = json.dumps(shapes_of(sizes)) if by_shapes else "[]"
+        row["stack"] = json.dumps(events.stack(function)[:stack_depth]) if stack_depth else "[]"
+        rows.append(row)
+    return pl.DataFrame(rows, schema=_AVERAGES).with_columns(pl.col(pl.Int64).fill_null(0))
+
+
+# --- sums
+
+
+class EventGroup:
+    """The sums of a group of events, their common properties, and the sort key of the first event (`place_of`)."""
+
+    def __init__(self, place: tuple[int, int, int], is_cpu: bool = True, rank: int = 0, name: str = "") -> None:
+        self.place = place
+        self.is_cpu = is_cpu
+        self.rank = rank
+        self.name = name
+        self.sums: Counter[str] = Counter()
+
+    @property
+    def first(self) -> int:
+        return self.place[2]
+
+    def add(self, row: dict[str, Any]) -> None:
+        self.place = min(self.place, place_of(row))
+        for name in _NAMES:
+            self.sums[name] += row.get(name, 0)
+
+    def average(self, first: ColumnEvent) -> ColumnAverage:
+        from opspan.events.column_event import ColumnAverage
+
+        average = ColumnAverage(first)
+        average.count = self.sums["count"]
+        average.cpu_time_total = Microseconds(self.sums["cpu_ns"])
+        average.self_cpu_time_total = Microseconds(self.sums["self_cpu_ns"])
+        average.device_time_total = Microseconds(self.sums["device_ns"])
+        average.self_device_time_total = Microseconds(self.sums["self_device_ns"])
+        for name in MEMORY:
+            setattr(average, f"{name}_usage", self.sums[name])
+        average.flops = self.sums["flops"]
+        return average
+
+
+def place_of(row: dict[str, Any]) -> tuple[int, int, int]:
+    """Returns an event's sort key in the list. Events are sorted by begin. If several begin together, the longest comes
+    first."""
+    return row["start_ns"], -row["end_ns"], row["number"]
+
+
+def groups_of(
+    cpu: Iterable[pl.DataFrame],
+    device: pl.DataFrame,
+    by_shapes: bool,
+    by_overload: bool,
+    has_ranks: bool,
+) -> list[EventGroup]:
+    """Returns a group for each average. The groups are in the order of their first events. The rows of each frame must
+    be in the list's order. The CPU's frames may have a column `stack` with the number of each event's stack. If
+    `has_ranks` is false, all rows are of rank 0."""
+    groups: dict[tuple[Any, ...], EventGroup] = {}
+    rank = ["rank"] if has_ranks else []
+    keys = [*rank, "name", "kind", *(["sizes"] if by_shapes else []), *(["overload"] if by_overload else [])]
+    shape_of: dict[str | None, str] = {}  # a cache, because the same sizes occur in many rows
+    for row in (row for part in cpu for row in _grouped(part, keys).iter_rows(named=True)):
+        shape: str | None = None
+        if by_shapes and (shape := shape_of.get(row["sizes"])) is None:
+            shape = shape_of[row["sizes"]] = str(shapes_of(row["sizes"]))
+        others = (shape, row.get("stack"), row.get("overload") or "")
+        key = (True, row.get("rank", 0), shown_name(row["name"]), is_user(row["kind"]), *others)
+        groups.setdefault(key, EventGroup(place_of(row), *key[:3])).add(row)
+    for row in _grouped(device, [*rank, "name"]).iter_rows(named=True):
+        key = (False, row.get("rank", 0), shown_name(row["name"]), False, None, None, None)
+        groups.setdefault(key, EventGroup(place_of(row), *key[:3])).add(row)
+    return sorted(groups.values(), key=lambda group: group.place)
+
+
+def _grouped(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
+    """Sums the rows for each combination of the keys and, if there is one, the column `stack`. A row of the result also
+    has the times and the number of the first event in its group."""
+    keys = [*keys, "stack"] if "stack" in frame.columns else keys
+    # The streaming engine takes a third of the default engine's time. It loses the order, so the position is added.
+    sums = [*sum_expressions(_SUMS, frame.columns), pl.col("position").min()]
+    grouped = frame.lazy().group_by(keys).agg(sums).collect(engine="streaming")
+    return grouped.hstack(frame.select("start_ns", "end_ns", "number")[grouped["position"]])
+
+
+def sum_of(cpu: pl.DataFrame, device: pl.DataFrame) -> EventGroup:
+    """Returns one group of all events. Its sort key is that of the last event. There must be at least one event."""
+    last = max(place_of(frame.row(-1, named=True)) for frame in (cpu, device) if frame.height)
+    group = EventGroup(last)
+    for frame in (cpu, device):
+        row = frame.select(sum_expressions(_SUMS, frame.columns)).row(0, named=True)
+        group.add({**row, "start_ns": last[0], "end_ns": -last[1], "number": last[2]})
+    return group

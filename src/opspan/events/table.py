@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from opspan.errors import NoSuchColumn
 from opspan.events.kinds import TOTALLED, DeviceType
-from opspan.events.times import format_memory, format_share, format_time_in
+from opspan.events.texts import format_memory, format_share, format_time_in
 from opspan.text_columns import GAP, TextColumn, as_torch
 
 WIDTH = 12  # the width of every column whose width does not depend on its contents

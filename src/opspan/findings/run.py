@@ -17,7 +17,6 @@ from opspan.analysis.busy import busy_with, whole_times, within_part
 from opspan.analysis.engine_labels import alike
 from opspan.analysis.exposed import bare_before, exposed_ns
 from opspan.analysis.path_graph import Graph
-from opspan.analysis.shared_property import shared_property
 from opspan.analysis.spans import DEVICE, PROCESS, THREAD, distinct, length, look_up, only, sum_by, time_in, within
 from opspan.analysis.waits import DRAIN
 from opspan.findings.after_waits import after_waits, assign
@@ -28,6 +27,7 @@ from opspan.findings.lateness import add_held, lateness
 from opspan.findings.marks import compiled_times, is_compiling, is_in_fallback
 from opspan.findings.memo import Memo
 from opspan.findings.paces import paces
+from opspan.forked import shared_property
 from opspan.tables import Tables
 
 _col = pl.col

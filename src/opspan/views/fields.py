@@ -8,7 +8,7 @@ from typing import Any
 
 import polars as pl
 
-from opspan.events.times import format_memory, format_time
+from opspan.events.texts import format_memory, format_time
 from opspan.printable import printable
 from opspan.text_columns import TextColumn, cut
 

@@ -14,7 +14,7 @@ from opspan.analysis import Analysis
 from opspan.analysis.lanes import in_lanes
 from opspan.analysis.parts import Part, Parts
 from opspan.errors import UsageError
-from opspan.events.times import format_memory
+from opspan.events.texts import format_memory
 from opspan.findings import RULES, Finding, Rule, Run, apply_rules, findings
 from opspan.findings.of_ranks import RunOfRanks, rank_parts
 from opspan.printable import plural, printable, shell_path

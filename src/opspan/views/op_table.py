@@ -14,12 +14,10 @@ from typing import Any
 import polars as pl
 
 from opspan.analysis import Analysis
-from opspan.events.average_rows import average_rows
-from opspan.events.event_frames import EventFrames
+from opspan.events.event_frames import EventFrames, average_rows
 from opspan.events.kinds import TOTALLED
 from opspan.events.table import Facts, TableOptions, filled, render, totals_of
-from opspan.events.texts import shown_name
-from opspan.events.times import Microseconds
+from opspan.events.texts import Microseconds, shown_name
 from opspan.printable import printable
 from opspan.text_columns import Layout, TextColumn, fitted
 from opspan.views.metric_columns import as_text, with_metrics

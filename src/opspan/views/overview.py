@@ -6,7 +6,7 @@ import polars as pl
 
 from opspan.analysis import Analysis
 from opspan.analysis.backward import pairs
-from opspan.events.times import format_time
+from opspan.events.texts import format_time
 from opspan.printable import printable
 from opspan.questions import Options
 from opspan.text_columns import Layout, TextColumn, fitted

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from opspan.events.times import format_share, format_time
+from opspan.events.texts import format_share, format_time
 from opspan.text_columns import Layout, TextColumn, as_torch, cut, fitted
 from opspan.views.fields import BLOCKS_PER_SM, KIND, MODULE, NAME, PHASE, PLACES, STEP, TENSOR_CORES, Field
 from opspan.views.footer import printable_names

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from opspan.analysis.shared_property import shared_property
+from opspan.forked import shared_property
 
 
 class Worked:
