@@ -14,27 +14,68 @@ With `names`, only ranges with these names count. Sums by stream and by kernel t
 these ranges.
 
 Ranges must be nested, and work attributed (`launches`). Waits and the profiler's own activity are not device time.
+
+The events sum the figures of torch's averages by the same definitions of sums (`Measure`), and the SQL of the views in
+the analysis database is made from them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 import polars as pl
 
 from opspan import native
-from opspan.analysis import sums
+from opspan.analysis.memory import SELF as SELF_MEMORY
 from opspan.analysis.nest import nearest
-from opspan.analysis.sums import DURATION, MEMORY_SUMS, RANGE_ORDER, RANGE_SUMS, WORK_ORDER, WORK_SUMS, sum_expressions
 from opspan.errors import UsageError
 
+# The ways to group, and the columns whose values make a group.
+OF_RANGES: dict[str, tuple[str, ...]] = {
+    "name": ("name",),
+    "shape": ("name", "sizes"),
+    "module": ("module",),
+    "step": ("step",),
+    "phase": ("phase",),
+}
+OF_WORK: dict[str, tuple[str, ...]] = {
+    "stream": ("rank", "device_id", "context_id", "stream_id"),
+    "kernel": ("kind", "name"),
+}
+# The kinds of work that keep a device busy; waits do not.
+DEVICE_KINDS = ("kernel", "memcpy", "memset", "graph")
+
+
+class Measure(NamedTuple):
+    name: str
+    of: str  # the column that is summed; duration_ns is end_ns - start_ns, at least 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether times include the ranges inside. If so, a range inside another range of its group counts twice."""
+        return not self.name.startswith("self_")
+
+
+RANGE_SUMS = (
+    Measure("cpu_ns", "duration_ns"),
+    Measure("self_cpu_ns", "self_ns"),
+    Measure("device_ns", "device_ns"),
+    Measure("self_device_ns", "self_device_ns"),
+)
+MEMORY_SUMS = tuple(Measure(name, name) for name in SELF_MEMORY)
+WORK_SUMS = (Measure("device_ns", "duration_ns"),)
+# Groups are sorted by these columns, the largest first, and then by the columns of the group.
+RANGE_ORDER = ("self_device_ns", "self_cpu_ns", "count")
+WORK_ORDER = ("device_ns", "count")
+DURATION = (pl.col("end_ns") - pl.col("start_ns")).clip(lower_bound=0)
+BY = (*OF_RANGES, *OF_WORK)
 _col = pl.col
-BY = (*sums.OF_RANGES, *sums.OF_WORK)
 
 
 def on_device(work: pl.DataFrame) -> pl.DataFrame:
     """Returns the work that kept a device busy, without waits and activity of the profiler."""
-    busy = _col("kind").is_in(sums.DEVICE_KINDS) & ~_col("is_overhead").fill_null(value=False)
+    busy = _col("kind").is_in(DEVICE_KINDS) & ~_col("is_overhead").fill_null(value=False)
     flags = work.select(busy.fill_null(value=False).alias("busy"))["busy"]
     return work if flags.all() else work.filter(flags)
 
@@ -53,13 +94,13 @@ def averages(
     """Returns the sums, the largest group first. `by` is one of BY, or several of name, shape, module, step, phase."""
     chosen = [by] if isinstance(by, str) else list(by)
     unknown = [name for name in chosen if name not in BY]
-    if unknown or not chosen or (len(chosen) > 1 and set(chosen) & set(sums.OF_WORK)):
+    if unknown or not chosen or (len(chosen) > 1 and set(chosen) & set(OF_WORK)):
         raise UsageError(f"cannot sum by {' and '.join(map(repr, chosen))}; expected one of {', '.join(BY)}")
-    if chosen[0] in sums.OF_WORK:
-        busy, columns = on_device(launched_in(ranges, work, names)), sums.OF_WORK[chosen[0]]
+    if chosen[0] in OF_WORK:
+        busy, columns = on_device(launched_in(ranges, work, names)), OF_WORK[chosen[0]]
         return in_order(busy.group_by(columns).agg(sum_expressions(WORK_SUMS, busy.columns)), WORK_ORDER, columns)
     wanted = None if names is None else named(ranges, names)
-    keys = list(dict.fromkeys(key for name in chosen for key in sums.OF_RANGES[name]))
+    keys = list(dict.fromkeys(key for name in chosen for key in OF_RANGES[name]))
     missing = [key for key in keys if key not in ranges.columns]
     if missing:
         raise UsageError(f"ranges have no {', '.join(missing)}: call opspan.analysis.{missing[0]}s before averages")
@@ -109,3 +150,14 @@ def _backward(ranges: pl.DataFrame, keys: list[str], wanted: pl.Series | None) -
         linked = linked.filter(wanted.gather(linked["forward"]))
     rows = ranges.select(keys)[linked["forward"]].hstack(linked.select("cpu_ns", "device_ns"))
     return rows.group_by(keys).agg(backward_cpu_ns=_col("cpu_ns").sum(), backward_device_ns=_col("device_ns").sum())
+
+
+def sum_expressions(sums: Sequence[Measure], columns: Collection[str]) -> list[pl.Expr]:
+    """Returns expressions for the count and for each sum whose column exists."""
+    expressions = [pl.len().cast(pl.Int64).alias("count")]
+    for measure in sums:
+        if measure.of in columns:
+            expressions.append(pl.col(measure.of).sum().alias(measure.name))
+        elif measure.of == "duration_ns":
+            expressions.append(DURATION.sum().alias(measure.name))
+    return expressions

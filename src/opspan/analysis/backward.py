@@ -14,7 +14,7 @@ from __future__ import annotations
 import polars as pl
 
 from opspan.analysis.autograd import LINKED
-from opspan.analysis.sums import DURATION
+from opspan.analysis.averages import DURATION
 
 _col = pl.col
 _SUMS = ("forward_ns", "backward_ns", "backward_device_ns")

@@ -16,10 +16,10 @@ from typing import NamedTuple
 
 import polars as pl
 
+from opspan.analysis.averages import RANGE_SUMS, sum_expressions
 from opspan.analysis.frames import frames
 from opspan.analysis.nest import nearest
 from opspan.analysis.stacks import DEEPEST, depths, merge_stacks
-from opspan.analysis.sums import RANGE_SUMS, sum_expressions
 from opspan.tables.schema import NAME
 
 _col = pl.col

@@ -8,9 +8,8 @@ from dataclasses import astuple, dataclass
 import polars as pl
 
 from opspan.analysis.autograd import BY_NESTING, LINKED, LINKS, NO_SEQ, ROOT
-from opspan.analysis.averages import on_device
+from opspan.analysis.averages import DURATION, on_device
 from opspan.analysis.launches import launches_graph
-from opspan.analysis.sums import DURATION
 from opspan.printable import plural
 
 

@@ -26,14 +26,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 import polars as pl
 
-from opspan.analysis.averages import on_device
+from opspan.analysis.averages import OF_RANGES, OF_WORK, on_device
 from opspan.analysis.iterations import iterations
 from opspan.analysis.noise import Usual, usual
 from opspan.analysis.parts import Part, Parts
 from opspan.analysis.places import number_values, placed
 from opspan.analysis.spans import PROCESS, length, within
 from opspan.analysis.steps import PATTERN
-from opspan.analysis.sums import OF_RANGES, OF_WORK
 from opspan.analysis.until_done import until_done
 from opspan.errors import UsageError
 from opspan.printable import listed

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from opspan.analysis.averages import on_device
+from opspan.analysis.averages import DURATION, on_device
 from opspan.analysis.call_stacks import stack_texts
 from opspan.analysis.phases import PHASES
 from opspan.analysis.source_lines import texts_of_work
-from opspan.analysis.sums import DURATION
 from opspan.tables.schema import I32, I64, NAME, RANK, WORK_KIND, Column
 from opspan.tables.tables import ids_of
 

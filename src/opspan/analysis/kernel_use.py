@@ -18,10 +18,9 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from opspan.analysis.averages import on_device
+from opspan.analysis.averages import DURATION, OF_WORK, WORK_ORDER, WORK_SUMS, on_device, sum_expressions
 from opspan.analysis.kernels import with_facts
 from opspan.analysis.occupancy import SHAPE, blocks_per_sm, occupancy, shared_bytes
-from opspan.analysis.sums import DURATION, OF_WORK, WORK_ORDER, WORK_SUMS, sum_expressions
 
 _col = pl.col
 KERNELS = ("kernel", "graph")

@@ -21,11 +21,10 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from opspan.analysis.averages import launched_in, named, on_device
+from opspan.analysis.averages import DURATION, RANGE_ORDER, launched_in, named, on_device
 from opspan.analysis.frames import frames
 from opspan.analysis.nest import nearest
 from opspan.analysis.provenance import AMBIGUOUS, Matches, matched
-from opspan.analysis.sums import DURATION, RANGE_ORDER
 from opspan.fused_names import fused_ops
 
 if TYPE_CHECKING:

@@ -106,7 +106,7 @@ def event_columns(trace: Tables) -> EventColumns:
     ranges, work = _without_async_owners(trace.ranges, on_device(trace.work))
     function, functions = frames(ranges, trace.functions)
     cpu = _cpu(ranges).with_columns(function.alias("function"))
-    if (modules := hierarchy(ranges)) is not None:
+    if ranges["class_name"].count() and (modules := hierarchy(ranges)) is not None:
         cpu = cpu.with_columns(modules.alias("modules"))
     return EventColumns(cpu, _device(work), *_kind_of_device(trace, work), functions)
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from opspan import forked
-from opspan.analysis.sums import RANGE_SUMS, Measure, sum_expressions
+from opspan.analysis.averages import RANGE_SUMS, Measure, sum_expressions
 from opspan.events.columns import FLOPS, MEMORY, EventColumns, event_columns
 from opspan.events.kinds import is_user
 from opspan.events.texts import Microseconds, shapes_of, shown_name

@@ -11,8 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from opspan.analysis import Analysis
-from opspan.analysis.averages import on_device
-from opspan.analysis.sums import DURATION
+from opspan.analysis.averages import DURATION, on_device
 from opspan.row_numbers import ROW_NUMBER
 from opspan.tables import Tables
 from opspan.views.contents import holds, parts

@@ -13,8 +13,8 @@ import json
 import polars as pl
 
 from opspan.analysis import Analysis, Coverage
+from opspan.analysis.averages import DURATION
 from opspan.analysis.coverage import Share
-from opspan.analysis.sums import DURATION
 from opspan.tables import TABLES, Tables
 from opspan.tables.tables import ids_of
 from opspan.views.database import COVERAGE, RANKS

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from opspan.analysis.sums import (
+from opspan.analysis.averages import (
     DEVICE_KINDS,
     OF_RANGES,
     OF_WORK,

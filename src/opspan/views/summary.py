@@ -13,6 +13,7 @@ import polars as pl
 
 from opspan.addresses import File
 from opspan.analysis import Analysis, averages
+from opspan.analysis.averages import RANGE_ORDER
 from opspan.analysis.busy import overhead_outside_ns
 from opspan.analysis.coverage import Share
 from opspan.analysis.lanes import in_lanes
@@ -20,7 +21,6 @@ from opspan.analysis.parts import Part, Parts
 from opspan.analysis.runs import pyroscope_runs
 from opspan.analysis.spans import PROCESS
 from opspan.analysis.step_lengths import lengths_of
-from opspan.analysis.sums import RANGE_ORDER
 from opspan.printable import plural
 from opspan.questions import Options, Question
 from opspan.tables import Metadata

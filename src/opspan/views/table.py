@@ -17,11 +17,10 @@ import polars as pl
 from opspan import analysis as analyses
 from opspan import forked, html_columns
 from opspan.analysis import Analysis, kernel_use
-from opspan.analysis.averages import launched_in
+from opspan.analysis.averages import OF_WORK, RANGE_ORDER, WORK_ORDER, launched_in
 from opspan.analysis.nest import timeless
 from opspan.analysis.parts import Part, Parts
 from opspan.analysis.source_lines import UNKNOWN, sums_by_line, sums_by_source_op
-from opspan.analysis.sums import OF_WORK, RANGE_ORDER, WORK_ORDER
 from opspan.errors import UsageError
 from opspan.events.event_frames import EventFrames, event_frames
 from opspan.events.table import Facts, sort_attribute

@@ -7,9 +7,8 @@ from typing import Any
 
 import polars as pl
 
-from opspan.analysis.averages import in_order
+from opspan.analysis.averages import WORK_ORDER, in_order
 from opspan.analysis.kernel_use import KERNELS, USES, figures, launched
-from opspan.analysis.sums import WORK_ORDER
 from opspan.questions import Options
 from opspan.views import fields
 from opspan.views.fields import Field, with_values
