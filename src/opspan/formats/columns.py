@@ -1,5 +1,5 @@
-"""Steps that readers of tables share: leaving out rows without a time, and looking up texts, names of enumerations and
-labels.
+"""Steps that readers of tables share: declaring columns, joining frames, leaving out rows without a time, moving times
+to zero, and looking up texts, names of enumerations and labels.
 
 Odd values in a column are set to null and counted here, so the readers need not check them. The readers know what the
 tables and columns mean.
@@ -7,16 +7,19 @@ tables and columns mean.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import polars as pl
 
 from opspan.formats.budget import Meter
+from opspan.formats.sqlite_cells import Type
 from opspan.labels import KIND_NAMES, Kind, parse_column
 from opspan.row_numbers import ROW_NUMBER
 from opspan.tables import Issues
 from opspan.tables.same import is_one
-from opspan.tables.schema import KIND, Dtype
+from opspan.tables.schema import KIND, TABLES, Dtype, completed
+
+Columns = Mapping[str, Type]
 
 # A value further from a clock's zero than this (146 years) is not a time. So the difference of two times fits into 64
 # bits.
@@ -33,6 +36,35 @@ USERS_KINDS = (int(Kind.USER), int(Kind.MODULE), int(Kind.STEP))
 SIZES = tuple(f"{of}_{axis}" for of in ("grid", "block") for axis in "xyz")
 
 LABEL = ("name", "text", "kind", "seq", "op_id", "forward_tid", "class_name", "args", "sizes", "input_op_ids")
+
+
+def ints(names: str) -> dict[str, Type]:
+    return dict.fromkeys(names.split(), "int")
+
+
+def enumeration(names: str) -> dict[int, str]:
+    """Returns the names in a text such as "a, b, c" by number, from 0 on."""
+    return dict(enumerate(names.split(", ")))
+
+
+def stacked(frames: list[pl.DataFrame]) -> pl.DataFrame:
+    """Joins the frames into one frame with contiguous columns. Empties the list on the way, so that at most one column
+    is in memory twice."""
+    if len(frames) == 1:
+        return frames[0].rechunk()
+    columns: list[pl.Series] = []
+    schema, rows = frames[0].schema, sum(frame.height for frame in frames)
+    for name in schema:
+        parts = [frame.drop_in_place(name) for frame in frames]
+        # Many columns have only nulls. As a literal, such a column takes no memory.
+        if rows and all(part.null_count() == len(part) for part in parts):
+            continue
+        columns.append(pl.concat(parts, rechunk=True))
+    if not columns:
+        return pl.DataFrame(
+            {name: pl.Series([None], dtype=dtype).new_from_index(0, rows) for name, dtype in schema.items()}
+        )
+    return completed(pl.DataFrame(columns), schema)
 
 
 def in_time(frame: pl.DataFrame, table: str, issues: Issues) -> pl.DataFrame:
@@ -204,3 +236,17 @@ def numbered_alike(**frames: pl.DataFrame) -> dict[str, pl.DataFrame]:
     numbers = pl.int_range(max(frame.height for frame in frames.values()), dtype=pl.Int64, eager=True).alias("id")
     rank = pl.lit(0, dtype=pl.Int32).alias("rank")
     return {name: frame.with_columns(numbers.head(frame.height), rank) for name, frame in frames.items()}
+
+
+def first_ns(frames: Iterable[pl.DataFrame], default: int) -> int:
+    starts = [frame[name].min() for frame in frames for name in ("start_ns", "time_ns") if name in frame.columns]
+    return min((start for start in starts if isinstance(start, int)), default=default)
+
+
+def from_zero(zero_ns: int, frames: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    """Returns the tables with `zero_ns` subtracted from all times."""
+    return {table: frame.with_columns(_times(table, frame) - zero_ns) for table, frame in frames.items()}
+
+
+def _times(table: str, frame: pl.DataFrame) -> pl.Expr:
+    return pl.col([column.name for column in TABLES[table].columns if column.unit == "ns" and column.name in frame])

@@ -10,8 +10,6 @@ from typing import Any
 
 import polars as pl
 
-from opspan.tables.schema import completed
-
 FEW = 8
 
 
@@ -92,23 +90,3 @@ def _constant(part: pl.Series) -> tuple[bool, Any]:
     may_be = not part.null_count() and not part.dtype.is_float() and part[-1] == first
     is_one = may_be and bool((part == first).all())
     return is_one, first if is_one else None
-
-
-def stacked(frames: list[pl.DataFrame]) -> pl.DataFrame:
-    """Joins the frames into one frame with contiguous columns. Empties the list on the way, so that at most one column
-    is in memory twice."""
-    if len(frames) == 1:
-        return frames[0].rechunk()
-    columns: list[pl.Series] = []
-    schema, rows = frames[0].schema, sum(frame.height for frame in frames)
-    for name in schema:
-        parts = [frame.drop_in_place(name) for frame in frames]
-        # Many columns have only nulls. As a literal, such a column takes no memory.
-        if rows and all(part.null_count() == len(part) for part in parts):
-            continue
-        columns.append(pl.concat(parts, rechunk=True))
-    if not columns:
-        return pl.DataFrame(
-            {name: pl.Series([None], dtype=dtype).new_from_index(0, rows) for name, dtype in schema.items()}
-        )
-    return completed(pl.DataFrame(columns), schema)

@@ -27,11 +27,23 @@ import polars as pl
 
 from opspan.errors import NotATrace, NotReadable, ReadError
 from opspan.files import size_on_disk
-from opspan.formats import progress, sqlite_pages
+from opspan.formats import progress, sqlite_cells
 from opspan.formats.budget import CELLS, STEPS
-from opspan.formats.pieces import stacked
-from opspan.formats.sqlite_cells import FIRST, GUARDED, PLAIN, Type, as_read, checked, decoded, dtypes_of, quoted
-from opspan.formats.sqlite_pages import ROWID, TableFacts, opened
+from opspan.formats.columns import stacked
+from opspan.formats.sqlite_cells import (
+    FIRST,
+    GUARDED,
+    PLAIN,
+    ROWID,
+    TableFacts,
+    Type,
+    as_read,
+    checked,
+    decoded,
+    dtypes_of,
+    opened,
+    quoted,
+)
 from opspan.formats.sqlite_path import is_sqlite, read_only_uri, stamp
 from opspan.printable import listed
 from opspan.tables import Issues
@@ -178,7 +190,7 @@ class SqliteFile:
     ) -> Callable[[], _Chunk | None]:
         """Returns a function that reads all rows at once, or gives None if only SQLite can read the table."""
         try:
-            layout = sqlite_pages.layout_of(self._connection, quoted(table), self._facts[table])
+            layout = sqlite_cells.layout_of(self._connection, quoted(table), self._facts[table])
         except SQLITE_FAILURES:
             layout = None
 
@@ -187,7 +199,7 @@ class SqliteFile:
             most_text = CELLS.allows(self.bytes) - self._text_bytes[table]
             if self._pages is None or layout is None or most_text < 0:
                 return None
-            result = sqlite_pages.read(self._pages, layout, columns, THREADS, most_text)
+            result = sqlite_cells.read(self._pages, layout, columns, THREADS, most_text)
             if isinstance(result, str):
                 return None
             frame, text_bytes = result

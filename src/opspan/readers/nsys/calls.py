@@ -13,8 +13,7 @@ import re
 
 import polars as pl
 
-from opspan.formats.columns import constant, names_in
-from opspan.readers._databases import Columns, ints
+from opspan.formats.columns import Columns, constant, ints, names_in
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.export import Export, where
 from opspan.readers.nsys.payloads import as_json

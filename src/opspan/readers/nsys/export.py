@@ -15,10 +15,9 @@ from typing import Protocol
 import polars as pl
 
 from opspan.formats.budget import TEXTS, Meter
-from opspan.formats.columns import TextTable, in_time, narrow
+from opspan.formats.columns import Columns, TextTable, in_time, ints, narrow
 from opspan.formats.sqlite import Type
 from opspan.printable import listed_counts
-from opspan.readers._databases import Columns, ints
 from opspan.readers.nsys import tables
 from opspan.tables import Issues
 from opspan.tables.schema import Dtype

@@ -12,8 +12,7 @@ from typing import NamedTuple
 
 import polars as pl
 
-from opspan.formats.columns import LABELLED_DOMAINS, OWN_DOMAIN, USERS_KINDS, constant, parse_labels
-from opspan.formats.pieces import stacked
+from opspan.formats.columns import LABELLED_DOMAINS, OWN_DOMAIN, USERS_KINDS, constant, parse_labels, stacked
 from opspan.labels import KIND_NAMES, Kind
 from opspan.readers.nsys import payloads, tables
 from opspan.readers.nsys.export import Export, tid_of, where

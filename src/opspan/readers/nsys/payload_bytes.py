@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 
 from opspan import json_columns
+from opspan.formats.columns import Columns, ints
 from opspan.formats.nvtx_payload import Budget, Decoder, PayloadEntry, Schema
-from opspan.readers._databases import Columns, ints
 from opspan.readers.nsys.export import Export
 from opspan.row_numbers import ROW_NUMBER
 

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import polars as pl
 
-from opspan.readers._databases import ints
+from opspan.formats.columns import ints
 from opspan.readers.nsys.export import Export, pid_of
 from opspan.readers.nsys.target import CAPTURE_FACTS, FACT_COLUMNS
 from opspan.tables import Tables, Told

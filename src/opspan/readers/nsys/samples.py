@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.readers._databases import ints
+from opspan.formats.columns import ints
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.export import Export, pid_of, tid_of
 from opspan.tables.schema import empty

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from opspan.formats.columns import Columns, enumeration, ints
 from opspan.formats.sqlite import Type
-from opspan.readers._databases import Columns, enumeration, ints
 
 # --- ranges
 

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from opspan import printable
-from opspan.readers._databases import Columns, ints
+from opspan.formats.columns import Columns, ints
 from opspan.readers.nsys.export import ID_MASK, PID_UNIT, Export
 from opspan.tables import Metadata
 from opspan.tables.same import each_once, is_one

@@ -15,9 +15,9 @@ from functools import partial
 
 import polars as pl
 
-from opspan.formats.columns import constant, named
+from opspan.formats.columns import Columns, constant, named
 from opspan.formats.kernel_names import told_apart
-from opspan.readers._databases import SYNC_KINDS, WORK_NAMES, Columns
+from opspan.readers._cupti import SYNC_KINDS, WORK_NAMES
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.export import Export, where
 from opspan.tables.schema import WORK_KIND, conform, empty

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from opspan.errors import NotATrace
 from opspan.files import open_file
+from opspan.formats.columns import first_ns, from_zero
 from opspan.formats.sqlite import SqliteFile, is_sqlite, table_names
-from opspan.readers._databases import first_ns, from_zero
 from opspan.readers.nvprof import calls, memory, ranges, target, work
 from opspan.readers.nvprof.profile import Profile
 from opspan.tables import Issues, Tables

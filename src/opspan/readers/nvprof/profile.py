@@ -11,10 +11,9 @@ import struct
 import polars as pl
 
 from opspan.formats.budget import TEXTS, Meter
-from opspan.formats.columns import TextTable, in_time
+from opspan.formats.columns import Columns, TextTable, in_time
 from opspan.formats.sqlite import SqliteFile
 from opspan.printable import listed_counts
-from opspan.readers._databases import Columns
 from opspan.readers.nvprof import tables
 from opspan.row_numbers import ROW_NUMBER
 from opspan.tables import Issues

@@ -8,8 +8,8 @@ docs/formats/nvprof.md says which version added which column. The numbers are fr
 
 from __future__ import annotations
 
+from opspan.formats.columns import Columns, enumeration, ints
 from opspan.formats.sqlite import Type
-from opspan.readers._databases import Columns, enumeration, ints
 
 
 def activity(kind: str) -> str:

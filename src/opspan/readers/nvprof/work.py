@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import polars as pl
 
-from opspan.formats.columns import constant, named
+from opspan.formats.columns import Columns, constant, named
 from opspan.formats.demangle import demangled, is_mangled
 from opspan.formats.kernel_names import kernel_name
-from opspan.readers._databases import SYNC_KINDS, WORK_NAMES, Columns
+from opspan.readers._cupti import SYNC_KINDS, WORK_NAMES
 from opspan.readers.nvprof import tables
 from opspan.readers.nvprof.profile import Profile
 from opspan.tables.schema import WORK_KIND, conform

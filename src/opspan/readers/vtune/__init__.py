@@ -15,9 +15,9 @@ import polars as pl
 
 from opspan.errors import NotATrace, NotReadable, ReadError
 from opspan.files import temporary_folder
+from opspan.formats.columns import first_ns, from_zero
 from opspan.formats.sqlite import SqliteFile, is_sqlite, table_names
 from opspan.printable import listed_counts, replace_path, shell_path
-from opspan.readers._databases import first_ns, from_zero
 from opspan.readers.vtune import (
     archives,
     containers,

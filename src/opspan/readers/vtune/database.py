@@ -18,11 +18,10 @@ from functools import cached_property
 import polars as pl
 
 from opspan.formats.budget import TEXTS, Meter
-from opspan.formats.columns import in_time
+from opspan.formats.columns import Columns, in_time
 from opspan.formats.keys import beside, once, places
 from opspan.formats.sqlite import ROWID, SqliteFile
 from opspan.printable import listed_counts
-from opspan.readers._databases import Columns
 from opspan.readers.vtune import tables
 from opspan.tables import Issues
 

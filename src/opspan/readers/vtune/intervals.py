@@ -17,8 +17,7 @@ from polars.exceptions import PolarsError
 
 from opspan.errors import NotReadable, ReadError
 from opspan.files import named_file, open_file
-from opspan.formats.columns import in_time
-from opspan.readers._databases import first_ns
+from opspan.formats.columns import first_ns, in_time
 from opspan.readers.vtune import ranges
 from opspan.readers.vtune.database import EPOCH_NS, MONOTONIC
 from opspan.tables import Issues, Metadata, Tables

@@ -9,8 +9,8 @@ between versions (docs/formats/vtune.md): a column that a file lacks is read as 
 
 from __future__ import annotations
 
+from opspan.formats.columns import Columns, ints
 from opspan.formats.sqlite import ROWID
-from opspan.readers._databases import Columns, ints
 
 # --- the file's lists of references and event tables
 

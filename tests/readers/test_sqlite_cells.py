@@ -16,7 +16,7 @@ import polars as pl
 import pytest
 
 from opspan.errors import OpspanError
-from opspan.formats import sqlite, sqlite_pages
+from opspan.formats import sqlite, sqlite_cells
 from opspan.formats.sqlite import ROWID, SqliteFile, quoted
 from opspan.formats.sqlite_cells import Type
 from opspan.tables import Issues
@@ -27,22 +27,22 @@ TRACES = Path(__file__).parents[3] / "shared" / "traces"
 TABLE = "CREATE TABLE t (a INTEGER, b INTEGER, c REAL, d TEXT, e BLOB)"
 
 
-def layout(database: sqlite3.Connection) -> sqlite_pages.TableLayout | None:
+def layout(database: sqlite3.Connection) -> sqlite_cells.TableLayout | None:
     """Returns the layout of table t."""
     roots = database.execute("SELECT rootpage FROM sqlite_master WHERE name = 't'").fetchall()
     columns = database.execute("PRAGMA table_xinfo(t)").fetchall()
-    return sqlite_pages.layout_of(database, quoted("t"), sqlite_pages.TableFacts([root for (root,) in roots], columns))
+    return sqlite_cells.layout_of(database, quoted("t"), sqlite_cells.TableFacts([root for (root,) in roots], columns))
 
 
 def read(path: Path, columns: Mapping[str, Type] = PLAIN) -> tuple[pl.DataFrame | None, str]:
     """Returns table t by the reader of pages alone, or the reason why it cannot read it."""
     with (
         closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as database,
-        sqlite_pages.opened(path) as descriptor,
+        sqlite_cells.opened(path) as descriptor,
     ):
         where = layout(database)
         assert where is not None
-        found = sqlite_pages.read(descriptor, where, columns, 2, 1 << 30)
+        found = sqlite_cells.read(descriptor, where, columns, 2, 1 << 30)
         return (None, found) if isinstance(found, str) else (found[0], "")
 
 
