@@ -10,9 +10,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from opspan.errors import NotATrace
+from opspan.files import open_file
 from opspan.formats.columns import numbered_alike
 from opspan.formats.sqlite import SqliteFile, is_sqlite, table_names
-from opspan.readers.nsys import calls, memory, nvtx, ranks, reports, samples, tables, target, work
+from opspan.readers.nsys import calls, measurements, nvtx, tables, target, work
 from opspan.readers.nsys.export import Export, TableStore
 from opspan.tables import Issues, Tables
 from opspan.tables.same import each_once
@@ -20,6 +21,7 @@ from opspan.tables.same import each_once
 # Tables of nsys' exports that nvprof's databases do not have. The exports and the databases both have tables named
 # after CUPTI.
 OF_NSYS = frozenset({"StringIds", "META_DATA_EXPORT", "EXPORT_META_DATA", tables.NVTX})
+HEAD_BYTES = 64  # enough to tell a database from a report
 
 
 def sniff(path: Path, head: bytes) -> bool:
@@ -30,7 +32,9 @@ def sniff(path: Path, head: bytes) -> bool:
         return is_folder(path)
     if is_sqlite(head):
         return not OF_NSYS.isdisjoint(table_names(path))
-    return reports.is_report(path, head)
+    from opspan.readers.nsys.reports import is_report
+
+    return is_report(path, head)
 
 
 def read(path: Path) -> Tables:
@@ -48,8 +52,13 @@ def _store(path: Path, stack: ExitStack, issues: Issues) -> TableStore:
         from opspan.readers.nsys.folders import Folder
 
         return stack.enter_context(Folder(path, issues))
-    if reports.is_report(path):
-        path = reports.export_once(path, stack, issues)
+    with open_file(path) as stream:
+        head = stream.read(HEAD_BYTES)
+    if not is_sqlite(head):
+        from opspan.readers.nsys import reports
+
+        if reports.is_report(path, head):
+            path = reports.export_once(path, stack, issues)
     return stack.enter_context(SqliteFile(path, issues))
 
 
@@ -58,9 +67,9 @@ def _read(path: Path, export: Export, issues: Issues) -> Tables:
     ran = work.with_processes(work.read(export), called, ranges.ranges)
     frames = {
         **numbered_alike(ranges=ranges.ranges, calls=called, work=ran),
-        "memory": memory.read(export),
-        "samples": samples.read_samples(export),
-        "counters": samples.read_counters(export),
+        "memory": measurements.read_memory(export),
+        "samples": measurements.read_samples(export),
+        "counters": measurements.read_counters(export),
     }
     threads = target.threads(export, ranges.threads, frames.values())
     processes = target.processes(export, frames.values())
@@ -68,6 +77,6 @@ def _read(path: Path, export: Export, issues: Issues) -> Tables:
     target.note_diagnostics(export)
     metadata = target.metadata(export, path)
     trace = Tables((metadata,), **frames, threads=threads, processes=processes, devices=devices)
-    trace = ranks.split_by_rank(export, trace)
+    trace = target.split_by_rank(export, trace)
     export.skip_the_rest()
     return trace.replace(issues=issues.frame().with_columns(rank=trace.metadata.rank))

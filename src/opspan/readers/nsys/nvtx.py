@@ -21,6 +21,8 @@ from opspan.tables.same import each_once
 from opspan.tables.schema import KIND, null
 
 SLICE_ROWS = 1_000_000
+# Columns that most exports lack.
+_OPTIONAL = {**dict.fromkeys(("category", "endGlobalTid", "globalTid", "color"), pl.Int64), **payloads.COLUMNS}
 _IS_OWN = (pl.col("domain") == OWN_DOMAIN).fill_null(value=False)
 
 
@@ -154,12 +156,11 @@ def _labels(export: Export, events: pl.DataFrame) -> pl.DataFrame:
 def _ranges(export: Export, events: pl.DataFrame) -> pl.DataFrame:
     col = pl.col
     labels = _labels(export, events).select(pl.all().name.prefix("p_"))
-    frame = pl.concat([events.drop("text"), labels, payloads.read(export, events)], how="horizontal")
-    missing = {
-        name: pl.Int64 for name in ("category", "endGlobalTid", "globalTid", "color") if name not in frame.columns
-    }
-    frame = frame.with_columns(pl.lit(None, dtype=dtype).alias(name) for name, dtype in missing.items())
-    frame = frame.with_columns(own=_IS_OWN)
+    has_payloads = not tables.PAYLOADS.isdisjoint(events.columns)
+    parts = [events.drop("text"), labels, *([payloads.read(export, events)] if has_payloads else [])]
+    frame = pl.concat(parts, how="horizontal")
+    missing = {name: dtype for name, dtype in _OPTIONAL.items() if name not in frame.columns}
+    frame = frame.with_columns(*(null(name, dtype) for name, dtype in missing.items()), own=_IS_OWN)
 
     is_kind = col("own") & (col("category") > 0) & (col("category") < len(KIND_NAMES))
     kind = pl.when(is_kind).then(col("category").cast(pl.UInt8, strict=False))

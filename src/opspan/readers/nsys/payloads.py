@@ -18,15 +18,14 @@ import polars as pl
 from opspan import json_columns
 from opspan.readers.nsys import tables
 from opspan.readers.nsys.export import Export
-from opspan.tables.schema import null
 
 DYNAMIC = re.compile(r"DYNAMIC_NVTXPAYLOAD_DATATYPE_(?P<pid>-?[0-9]+)_(?P<domain>[0-9]+)_(?P<schema>[0-9]+)")
 
 # Fields of opspan's own schema: JSON key -> column
 OWN_NUMBERS = {"seq": "x_seq", "op_id": "x_op_id", "fwd_tid": "x_forward_tid", "kind": "x_kind"}
 
-
-_NOTHING = {
+# The columns that `read` returns.
+COLUMNS = {
     "payload_int": pl.Int64,
     "payload_uint": pl.UInt64,
     "payload_float": pl.Float64,
@@ -38,11 +37,8 @@ _NOTHING = {
 
 def read(export: Export, events: pl.DataFrame) -> pl.DataFrame:
     """Returns payload_int, payload_uint, payload_float, payload_json and x_* (fields of opspan's own payloads) of each
-    event."""
+    event. The events have at least one of the columns tables.PAYLOADS."""
     has = set(events.columns)
-    if has.isdisjoint(tables.PAYLOADS):
-        nothing = (null(name, dtype) for name, dtype in _NOTHING.items())
-        return events.select("start_ns", *nothing).drop("start_ns")
     written = pl.Series([None], dtype=pl.String).new_from_index(0, events.height)
     if has & {"binaryData", "eventId"}:
         members = written

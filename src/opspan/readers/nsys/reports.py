@@ -27,7 +27,7 @@ from opspan.tables import Issues
 MAGIC = b"NVIDIA Tegra Profiler Report"
 # A stream (not yet imported into a report) has no recognisable first bytes, so its suffix decides.
 STREAM = ".qdstrm"
-HEAD_BYTES = 256
+_HEAD_BYTES = 256
 
 _WRITTEN_BY = rb"NVIDIA Tegra Profiler Report ([0-9]{4}(?:@[0-9]+)+)"
 _VERSION = r"[0-9]{4}(?:\.[0-9]+)+"
@@ -39,9 +39,9 @@ _PIECE_BYTES = 16 << 20
 _LONGEST_BUILT = 64
 
 
-def is_report(path: Path, head: bytes | None = None) -> bool:
-    first = _head(path) if head is None else head
-    return first.startswith(MAGIC) or (path.suffix == STREAM and bool(first) and not first.startswith(b"SQLite"))
+def is_report(path: Path, head: bytes) -> bool:
+    """Returns whether a file that is no database is a report. `head`: its first bytes."""
+    return head.startswith(MAGIC) or (path.suffix == STREAM and bool(head))
 
 
 def export_once(path: Path, stack: ExitStack, issues: Issues) -> Path:
@@ -83,14 +83,6 @@ def export_once(path: Path, stack: ExitStack, issues: Issues) -> Path:
         ) from error
     exports.remove_old(folder)
     return target
-
-
-def _head(path: Path) -> bytes:
-    try:
-        with open_file(path) as stream:
-            return stream.read(HEAD_BYTES)
-    except OSError as error:
-        raise NotReadable(f"cannot read {path}: {error.strerror}; expected a file of nsys") from error
 
 
 def _identity(path: Path, version: str) -> str:
@@ -146,7 +138,8 @@ def _export(nsys: str, version: str, path: Path, folder: Path) -> Path:
 
 def _written_by(path: Path) -> str | None:
     """Returns the version of nsys that wrote the report, or None if the report does not contain it."""
-    match = re.match(_WRITTEN_BY, _head(path))
+    with open_file(path) as stream:
+        match = re.match(_WRITTEN_BY, stream.read(_HEAD_BYTES))
     if match:
         return match[1].decode().replace("@", ".")
     versions: list[str] = []

@@ -1,11 +1,19 @@
-"""Reads the description of an export and its machine: metadata, processes, threads, devices, messages of the tool."""
+"""Reads the description of an export and its machine: metadata, processes, threads, ranks, devices, tool messages.
+
+One of these states the rank of a process:
+
+MPI_RANKS             globalTid, rank: a row for each thread that called MPI_Init
+META_DATA_CAPTURE     PROCESS_0:ENVIRONMENT_VARIABLE  RANK="3": a row for the program that nsys started
+ncclCommInitRank      {"NCCL communicator ID": ..., "No. of ranks": 8, "Rank": 3}: a range for each process in a group
+"""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +21,11 @@ import polars as pl
 
 from opspan import printable
 from opspan.formats.columns import Columns, ints
-from opspan.readers.nsys.export import ID_MASK, PID_UNIT, Export
-from opspan.tables import Metadata
+from opspan.readers.nsys.export import ID_MASK, PID_UNIT, Export, pid_of
+from opspan.tables import Metadata, Tables, Told
+from opspan.tables.processes import active, in_ranks
 from opspan.tables.same import each_once, is_one
+from opspan.tables.told import VARIABLES, from_environment, told
 
 EXPORT_FACTS = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 CAPTURE_FACTS = "META_DATA_CAPTURE"
@@ -31,6 +41,11 @@ SEVERITIES = {2: "tool_warnings", 3: "tool_errors"}
 SHOWN_MESSAGES = 3
 
 THREAD_MASK = PID_UNIT * PID_UNIT - 1  # the bits of process and thread in a globalTid
+
+RANKS = "MPI_RANKS"
+VARIABLE = "PROCESS_0:ENVIRONMENT_VARIABLE"
+_ASSIGNMENT = r'(?P<name>[A-Z_]+)="?(?P<value>[^"]*)"?'
+_NUMBER = ': ?"?([0-9]{1,8})'
 
 GPUS = "TARGET_INFO_GPU"
 GPU_COLUMNS: Columns = {
@@ -156,6 +171,73 @@ def _thread_keys(frame: pl.DataFrame) -> pl.Series:
         pid: int = frame.head(1)["pid"].item()
         return each_once(frame, "tid") + pid * PID_UNIT
     return each_once(frame.select(key=pl.col("pid") * PID_UNIT + pl.col("tid")), "key")
+
+
+# --- ranks
+
+
+def split_by_rank(export: Export, trace: Tables) -> Tables:
+    """Splits the trace by rank. The environment belongs to the program that nsys started, and that program may have
+    started other processes. So the environment gives a rank only if the trace has events of a single process."""
+    started = from_environment(_variables(export))
+    pids = active(trace)
+    is_alone = len(pids) == 1
+    ranks = _of_mpi(export) or ({pids[0]: started} if started.rank is not None and is_alone else {})
+    ranks = ranks or _of_nccl(trace.ranges)
+    run = Told(run=started.run)
+    of_pids = {pid: replace(rank, run=run.run) for pid, rank in ranks.items() if pid in pids}
+    if is_alone and [rank.rank for rank in of_pids.values()] == [started.rank]:
+        of_pids = {pids[0]: started}  # the environment gives the rank and more fields
+    return in_ranks(trace, of_pids, run)
+
+
+def _variables(export: Export) -> Mapping[str, str]:
+    """Returns only the variables of launchers, because a user's environment holds secrets."""
+    if CAPTURE_FACTS not in export:
+        return {}
+    frame = export.frame(CAPTURE_FACTS, FACT_COLUMNS).filter(pl.col("name").str.contains(VARIABLE)).drop_nulls()
+    matches = [match for text in frame["value"] if (match := re.fullmatch(_ASSIGNMENT, text))]
+    return {match["name"]: match["value"] for match in matches if match["name"] in VARIABLES}
+
+
+def _of_mpi(export: Export) -> dict[int, Told]:
+    if RANKS not in export:
+        return {}
+    rows = export.frame(RANKS, ints("globalTid rank")).select(pid=pid_of("globalTid"), rank="rank")
+    rows = rows.drop_nulls().unique()
+    if rows["pid"].is_duplicated().any():
+        return {}
+    return {pid: told(RANKS, rank) for pid, rank in rows.iter_rows()}
+
+
+def _of_nccl(ranges: pl.DataFrame) -> dict[int, Told]:
+    """Returns the ranks that the processes have in the largest group. Returns nothing if two groups are the largest, or
+    if a process that is in any group is not in the largest group exactly once."""
+    is_init = ranges["name"].cat.starts_with("ncclCommInitRank")
+    if not is_init.any():
+        return {}
+    payload = pl.col("payload_json").str
+    rows = (
+        ranges.filter(is_init)
+        .select(
+            "pid",
+            group=payload.extract('"NCCL communicator ID": ?"?([^",}]+)'),
+            size=payload.extract(f'"No. of ranks"{_NUMBER}').cast(pl.Int64),
+            rank=payload.extract(f'"Rank"{_NUMBER}').cast(pl.Int64),
+        )
+        .drop_nulls()
+        .unique()
+        .sort("size", "group", descending=[True, False])
+    )
+    if not rows.height:
+        return {}
+    largest = rows.filter(pl.col("group") == rows["group"][0])
+    is_whole = largest["pid"].n_unique() == rows["pid"].n_unique() and not largest["pid"].is_duplicated().any()
+    others = rows.filter(pl.col("size") == rows["size"][0])["group"].n_unique()
+    if not is_whole or others > 1:
+        return {}
+    by = f"NCCL communicator {rows['group'][0]}"
+    return {pid: told(by, rank, size) for pid, size, rank in largest.select("pid", "size", "rank").iter_rows()}
 
 
 # --- devices
